@@ -1,0 +1,183 @@
+"""Appending: write data files, then commit them; what a repeat, a failure and a doubt mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from pylogtable.commit import Head
+from pylogtable.config import MANIFEST_RETENTION_MS
+from pylogtable.errors import (
+    CommitConflictError,
+    CommitUnknownError,
+    InvalidRequestError,
+    LogTableError,
+    SchemaMismatchError,
+)
+from pylogtable.model import Change, Commit, StagedSegment, Txn
+from pylogtable.plan.append import Repeated, plan_append
+from pylogtable.report import AppendResult, offsets_of
+from pylogtable.snapshot import Snapshot
+from pylogtable.staging import Stager, discard
+from pylogtable.storage.base import ObjectStore
+
+
+@dataclass(frozen=True)
+class Staged:
+    """Data files that wait for their commit; plain data, fit to travel between processes."""
+
+    files: tuple[StagedSegment, ...]
+    staged_at_ms: int
+
+
+class Appender:
+    """Appends to the topic of `head`, whose files are in `store`."""
+
+    def __init__(self, store: ObjectStore, head: Head) -> None:
+        self._store = store
+        self._head = head
+        self._runtime = head.runtime
+
+    def append(self, data: Any, txn: tuple[str, int] | None) -> AppendResult:
+        began = self._runtime.monotonic()
+        snapshot = self._head.latest()
+        known = plan_append(snapshot, (), parse_txn(txn))
+        if isinstance(known, Repeated):
+            return self._repeat(known, txn, began)
+        return self._commit(self._stage(snapshot, data, snapshot.version), txn, began)
+
+    def stage(self, data: Any, first_sticky: int | None) -> Staged:
+        snapshot = self._head.latest()
+        first = snapshot.version if first_sticky is None else first_sticky
+        return self._stage(snapshot, data, first)
+
+    def commit(self, staged: Sequence[Staged], txn: tuple[str, int] | None) -> AppendResult:
+        began = self._runtime.monotonic()
+        files = tuple(file for part in staged for file in part.files)
+        oldest = min((part.staged_at_ms for part in staged), default=self._runtime.clock())
+        return self._commit(Staged(files, oldest), txn, began)
+
+    def discard(self, staged: Iterable[Staged]) -> None:
+        for part in staged:
+            discard(self._store, part.files)
+
+    def _stage(self, snapshot: Snapshot, data: Any, first_sticky: int) -> Staged:
+        now_ms = self._runtime.clock()
+        stager = Stager(
+            self._store,
+            snapshot.info,
+            snapshot.end_offsets,
+            now_us=now_ms * 1000,
+            first_sticky=first_sticky,
+            new_id=self._runtime.new_id,
+        )
+        try:
+            stager.write(batches_of(data))
+            files = stager.finish()
+        except BaseException as error:
+            stager.abandon(error)
+            raise
+        return Staged(files, now_ms)
+
+    def _commit(self, staged: Staged, txn: tuple[str, int] | None, began: float) -> AppendResult:
+        if not staged.files and txn is None:
+            seconds = self._runtime.monotonic() - began
+            return AppendResult(self._head.known.version, {}, 0, 0, 0, seconds)
+        try:
+            _, decided = self._head.change(self._plan(staged, parse_txn(txn)))
+        except CommitUnknownError:
+            raise
+        except LogTableError:
+            discard(self._store, staged.files)
+            raise
+        if isinstance(decided, Repeated):
+            discard(self._store, staged.files)
+            return self._repeat(decided, txn, began)
+        return self._result(decided, began)
+
+    def _plan(self, staged: Staged, txn: Txn | None) -> Callable[[Snapshot], Change | Repeated]:
+        def plan(snapshot: Snapshot) -> Change | Repeated:
+            age_ms = self._runtime.clock() - staged.staged_at_ms
+            if age_ms > MANIFEST_RETENTION_MS // 2:  # [COMMIT-8]
+                raise CommitConflictError(
+                    f"the data files were written {age_ms // 1000} s ago, which is too long: "
+                    "vacuum may have taken them. Append again."
+                )
+            return plan_append(snapshot, staged.files, txn)
+
+        return plan
+
+    def _repeat(
+        self, repeated: Repeated, txn: tuple[str, int] | None, began: float
+    ) -> AppendResult:
+        assert txn is not None
+        return self._result(self._first_commit(repeated, *txn), began, repeated=True)
+
+    def _first_commit(self, repeated: Repeated, app_id: str, version: int) -> Commit:
+        """The commit that carried this txn, walking back over later ones of its app id [TXN-3]."""
+        at: int | None = repeated.commit_version
+        while at is not None:
+            commit = self._head.manifest.read_commit(at)
+            if commit is None or commit.txn is None or commit.txn.version < version:
+                break
+            if commit.txn.version == version:
+                return commit
+            at = commit.txn.previous
+        raise InvalidRequestError(
+            f"txn {version} of app id {app_id!r} was never applied, and a later one was: versions "
+            "of an app id must grow. If this is a new run from the start, give it a new app id."
+        )
+
+    def _result(self, commit: Commit, began: float, *, repeated: bool = False) -> AppendResult:
+        return AppendResult(
+            version=commit.version,
+            offsets=offsets_of(commit),
+            records=sum(segment.records for segment in commit.add),
+            size_bytes=sum(segment.size_bytes for segment in commit.add),
+            segments=len(commit.add),
+            seconds=self._runtime.monotonic() - began,
+            repeated=repeated,
+        )
+
+
+def parse_txn(txn: tuple[str, int] | None) -> Txn | None:
+    if txn is None:
+        return None
+    match txn:
+        case (str(app_id), int(version)) if app_id and version >= 0:
+            return Txn(app_id=app_id, version=version)
+    raise InvalidRequestError(f"txn must be (app_id, version >= 0), not {txn!r}")
+
+
+def batches_of(data: Any) -> Iterable[pa.RecordBatch]:
+    """Whatever holds rows in Arrow, as batches."""
+    if isinstance(data, pa.RecordBatch):
+        return [data]
+    if isinstance(data, pa.Table):
+        # A table without rows has no batches, and its columns are still to be checked.
+        empty = data.schema.empty_table().to_batches()
+        return [*data.to_batches(), *empty] or [pa.RecordBatch.from_pylist([], data.schema)]
+    if hasattr(data, "__arrow_c_stream__"):
+        reader: Iterable[pa.RecordBatch] = pa.RecordBatchReader.from_stream(data)
+        return reader
+    if isinstance(data, Iterable) and not isinstance(data, Mapping | str | bytes):
+        return _checked(data)
+    raise SchemaMismatchError(
+        f"cannot append {type(data).__name__}: give an Arrow table, batch, reader or an iterable "
+        "of batches"
+    )
+
+
+def _checked(batches: Iterable[Any]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        if isinstance(batch, pa.Table):
+            yield from batch.to_batches()
+        elif isinstance(batch, pa.RecordBatch):
+            yield batch
+        else:
+            raise SchemaMismatchError(
+                f"cannot append {type(batch).__name__} among batches: give Arrow record batches"
+            )

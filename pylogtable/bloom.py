@@ -1,0 +1,235 @@
+"""Probing the split-block Bloom filters of a Parquet file, which pyarrow writes but cannot read.
+
+A filter only ever saves work: whatever is not understood here (an algorithm, a hash, a
+compression, a damaged header, a type whose Parquet form depends on the writer) answers "may
+contain", never "does not".
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+_Hashes: TypeAlias = npt.NDArray[np.uint64]
+_Rows: TypeAlias = npt.NDArray[np.intp]
+# A Thrift struct by field id, as far as a filter's header needs it.
+_Struct: TypeAlias = "dict[int, int | _Struct]"
+
+_P1: Final = np.uint64(0x9E3779B185EBCA87)
+_P2: Final = np.uint64(0xC2B2AE3D27D4EB4F)
+_P3: Final = np.uint64(0x165667B19E3779F9)
+_P4: Final = np.uint64(0x85EBCA77C2B2AE63)
+_P5: Final = np.uint64(0x27D4EB2F165667C5)
+_LANES: Final[_Hashes] = np.array(
+    [0x60EA27EEADC0B5D6, 0xC2B2AE3D27D4EB4F, 0, 0x61C8864E7A143579], dtype=np.uint64
+)
+_STRIPE: Final = 32
+
+_SALT: Final[npt.NDArray[np.uint32]] = np.array(
+    [
+        0x47B6137B,
+        0x44974D91,
+        0x8824AD5B,
+        0xA2B7289D,
+        0x705495C7,
+        0x2DF1424B,
+        0x9EFC4947,
+        0x5C6BFB31,
+    ],
+    dtype=np.uint32,
+)
+_BLOCK_BYTES: Final = 32
+
+_THRIFT_I32: Final = 5
+_THRIFT_STRUCT: Final = 12
+_MAX_DEPTH: Final = 4
+# How the header spells BLOCK, XXHASH and UNCOMPRESSED: a union of its first, empty member.
+_FIRST_CHOICE: Final[_Struct] = {1: {}}
+
+
+def plain_bytes(column: pa.Array) -> pa.BinaryArray | None:
+    """The values as Parquet's PLAIN encoding has them, which is what a filter hashes.
+
+    None when there is no filter to ask or its form is not certain: boolean has none, and a
+    decimal may be stored as bytes or as an integer, as its writer chose.
+    """
+    kind = column.type
+    if pa.types.is_binary(kind):
+        return column
+    if pa.types.is_string(kind):
+        buffers = column.buffers()
+    elif pa.types.is_int8(kind) or pa.types.is_int16(kind):
+        return plain_bytes(column.cast(pa.int32()))
+    elif pa.types.is_int32(kind) or pa.types.is_date32(kind):
+        buffers = _over_fixed_width(column, 4)
+    elif pa.types.is_int64(kind) or (pa.types.is_timestamp(kind) and kind.unit == "us"):
+        buffers = _over_fixed_width(column, 8)
+    else:
+        buffers = None
+    if buffers is None:
+        return None
+    return pa.Array.from_buffers(
+        pa.binary(), len(column), buffers, column.null_count, column.offset
+    )
+
+
+def xxh64(values: pa.BinaryArray) -> _Hashes:
+    """XXH64 with seed 0 of each value; what a null row gets means nothing.
+
+    The number of numpy steps follows the longest value, one for every 32 bytes of it.
+    """
+    rows = len(values)
+    if not rows:
+        return np.empty(0, dtype=np.uint64)
+    _, offsets_buffer, data_buffer = values.buffers()
+    offsets = np.frombuffer(offsets_buffer, np.int32, rows + 1, 4 * values.offset).astype(np.int64)
+    data = np.frombuffer(data_buffer if data_buffer is not None else b"", dtype=np.uint8)
+    if data.size < 8:
+        data = np.concatenate([data, np.zeros(8, dtype=np.uint8)])
+    # Every position of `data` seen as a word, aligned or not.
+    long_at = np.ndarray((data.size - 7,), "<u8", data, 0, (1,))
+    int_at = np.ndarray((data.size - 3,), "<u4", data, 0, (1,))
+
+    position = offsets[:-1].copy()
+    end = offsets[1:]
+    lengths = end - position
+    hashes = np.full(rows, _P5, dtype=np.uint64)
+    striped = np.flatnonzero(lengths >= _STRIPE)
+    if striped.size:
+        hashes[striped] = _stripes(long_at, position[striped], lengths[striped] // _STRIPE)
+        position[striped] += lengths[striped] // _STRIPE * _STRIPE
+    hashes += lengths.astype(np.uint64)
+
+    def take(width: int) -> _Rows:
+        """The rows with `width` bytes left, whose position then moves past them."""
+        left = np.flatnonzero(end - position >= width)
+        position[left] += width
+        return left
+
+    for _ in range(3):
+        left = take(8)
+        word = _round(np.zeros(left.size, dtype=np.uint64), long_at[position[left] - 8])
+        hashes[left] = _rotl(hashes[left] ^ word, 27) * _P1 + _P4
+    left = take(4)
+    word = int_at[position[left] - 4].astype(np.uint64) * _P1
+    hashes[left] = _rotl(hashes[left] ^ word, 23) * _P2 + _P3
+    for _ in range(3):
+        left = take(1)
+        word = data[position[left] - 1].astype(np.uint64) * _P5
+        hashes[left] = _rotl(hashes[left] ^ word, 11) * _P1
+
+    hashes ^= hashes >> np.uint64(33)
+    hashes *= _P2
+    hashes ^= hashes >> np.uint64(29)
+    hashes *= _P3
+    hashes ^= hashes >> np.uint64(32)
+    return hashes
+
+
+def may_contain(filter_bytes: bytes, hashes: _Hashes) -> npt.NDArray[np.bool_]:
+    """Whether a value of each hash may be in the column chunk; False is certain.
+
+    `filter_bytes` is what lies at the chunk's `bloom_filter_offset`: the header, then the bitset.
+    """
+    blocks = _blocks(filter_bytes)
+    if blocks is None:
+        return np.ones(len(hashes), dtype=np.bool_)
+    block = ((hashes >> np.uint64(32)) * np.uint64(len(blocks))) >> np.uint64(32)
+    bit = (hashes.astype(np.uint32)[:, None] * _SALT) >> np.uint32(27)
+    return np.asarray((blocks[block.astype(np.intp)] >> bit & np.uint32(1)).all(axis=1))
+
+
+def _over_fixed_width(column: pa.Array, width: int) -> list[pa.Buffer | None] | None:
+    """Arrow's little-endian values are PLAIN already: only offsets are to be made up.
+
+    None when the offsets would not fit: a slice keeps its place in the buffers of the whole.
+    """
+    count = column.offset + len(column) + 1
+    if count * width >= 2**31:
+        return None
+    offsets = np.arange(0, count * width, width, dtype=np.int32)
+    validity, data = column.buffers()
+    return [validity, pa.py_buffer(offsets), data]
+
+
+def _stripes(
+    long_at: _Hashes, position: npt.NDArray[np.int64], stripes: npt.NDArray[np.int64]
+) -> _Hashes:
+    """The hash state of values of at least one stripe, after all their whole stripes."""
+    order = np.argsort(stripes, kind="stable")
+    stripes = stripes[order]
+    words = position[order][:, None] + np.arange(0, _STRIPE, 8)
+    lanes = np.tile(_LANES, (len(order), 1))
+    for suffix in np.searchsorted(stripes, np.arange(stripes[-1]), side="right").tolist():
+        lanes[suffix:] = _round(lanes[suffix:], long_at[words[suffix:]])
+        words[suffix:] += _STRIPE
+    state = np.zeros(len(order), dtype=np.uint64)
+    for lane, bits in enumerate((1, 7, 12, 18)):
+        state += _rotl(lanes[:, lane], bits)
+    for lane in range(4):
+        state ^= _round(np.zeros(len(order), dtype=np.uint64), lanes[:, lane])
+        state = state * _P1 + _P4
+    result = np.empty_like(state)
+    result[order] = state
+    return result
+
+
+def _round(lanes: _Hashes, words: _Hashes) -> _Hashes:
+    return _rotl(lanes + words * _P2, 31) * _P1
+
+
+def _rotl(values: _Hashes, bits: int) -> _Hashes:
+    return (values << np.uint64(bits)) | (values >> np.uint64(64 - bits))
+
+
+def _blocks(filter_bytes: bytes) -> npt.NDArray[np.uint32] | None:
+    """The bitset as rows of eight words, or None when the filter is not one we can probe."""
+    try:
+        header, start = _read_struct(filter_bytes, 0, _MAX_DEPTH)
+    except (IndexError, ValueError):
+        return None
+    size = header.get(1)
+    if not isinstance(size, int) or size <= 0 or size % _BLOCK_BYTES:
+        return None
+    if len(filter_bytes) - start < size:
+        return None
+    if any(header.get(field) != _FIRST_CHOICE for field in (2, 3, 4)):
+        return None
+    words = np.frombuffer(filter_bytes, "<u4", size // 4, start)
+    return words.astype(np.uint32, copy=False).reshape(-1, 8)
+
+
+def _read_struct(source: bytes, at: int, depth: int) -> tuple[_Struct, int]:
+    """A struct of Thrift's compact protocol whose fields are i32 or again structs."""
+    if not depth:
+        raise ValueError("nested too deeply for a Bloom filter header")
+    fields: _Struct = {}
+    field = 0
+    while head := source[at]:
+        at += 1
+        if head >> 4:
+            field += head >> 4
+        else:
+            field, at = _read_int(source, at)
+        if head & 15 == _THRIFT_I32:
+            fields[field], at = _read_int(source, at)
+        elif head & 15 == _THRIFT_STRUCT:
+            fields[field], at = _read_struct(source, at, depth - 1)
+        else:
+            raise ValueError(f"a Bloom filter header has no field of Thrift type {head & 15}")
+    return fields, at + 1
+
+
+def _read_int(source: bytes, at: int) -> tuple[int, int]:
+    """A zigzag varint of at most 32 bits and the position after it."""
+    value = 0
+    for shift in range(0, 35, 7):
+        byte = source[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), at
+    raise ValueError("a varint of more than 32 bits")

@@ -1,0 +1,150 @@
+"""The newest known state of a topic, and the loop that changes it.
+
+A change is planned on the newest snapshot, put as the next version, and planned again if another
+commit got there first [COMMIT-4]. The outcome of a put is success, failure or unknown. The clients
+below us retry by themselves, so "exists" may mean "mine": whenever the reply is not a plain yes the
+version is read back and its commit id decides. Until the fate of a version is known no other is
+tried, so a put that lands late is either ours at the right place or loses [COMMIT-5].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Lock
+from typing import TypeVar
+
+import msgspec
+
+from pylogtable.codec import check_writable
+from pylogtable.config import MANIFEST_RETENTION_MS
+from pylogtable.errors import CommitUnknownError, StorageError, TopicNotFoundError
+from pylogtable.manifest import Manifest
+from pylogtable.model import Change, Commit
+from pylogtable.plan.index import root_is_due
+from pylogtable.runtime import Runtime
+from pylogtable.snapshot import Snapshot, apply
+from pylogtable.storage.base import Created
+
+Other = TypeVar("Other")
+
+
+class Head:
+    """The newest state that is known of one topic, which it stays bound to by its id."""
+
+    def __init__(self, manifest: Manifest, runtime: Runtime, snapshot: Snapshot, url: str) -> None:
+        self.manifest = manifest
+        self.runtime = runtime
+        self._url = url
+        self._topic_id = snapshot.topic_id
+        self._snapshot = snapshot
+        self._seen_ms = runtime.clock()
+        self._lock = Lock()
+
+    @property
+    def known(self) -> Snapshot:
+        return self._snapshot
+
+    def latest(self) -> Snapshot:
+        """The newest state in the store. A state too old to be sure that the commits after it
+        would still be there is loaded anew [COMMIT-8]."""
+        now = self.runtime.clock()
+        if now - self._seen_ms > MANIFEST_RETENTION_MS // 2:
+            newest = self.manifest.load()
+        else:
+            newest = self.manifest.advance(self._snapshot)
+        return self._remember(newest, now)
+
+    def change(self, plan: Callable[[Snapshot], Change | Other]) -> tuple[Snapshot, Commit | Other]:
+        """Plan and commit until it lands, and give the state after it. What a plan returns instead
+        of a change ends the loop, and so does what it raises: then nothing was committed."""
+        commit_id = self.runtime.new_id()
+        now = self.runtime.clock()
+        snapshot = self._snapshot
+        if now - self._seen_ms > MANIFEST_RETENTION_MS // 2:
+            snapshot = self.latest()
+        attempt = 0
+        while True:
+            check_writable(snapshot.protocol)
+            decided = plan(snapshot)
+            if not isinstance(decided, Change):
+                return snapshot, decided
+            commit = seal(decided, snapshot, commit_id, self._topic_id, self.runtime.clock())
+            if put(self.manifest, commit, self.runtime):
+                return self._after(apply(snapshot, commit)), commit
+            snapshot = self.latest()
+            self.runtime.back_off(attempt)
+            attempt += 1
+
+    def _after(self, snapshot: Snapshot) -> Snapshot:
+        if root_is_due(snapshot) and snapshot.topic is not None:
+            snapshot = self._with_root(snapshot)
+        return self._remember(snapshot, self.runtime.clock(), may_be_gone=True)
+
+    def _with_root(self, snapshot: Snapshot) -> Snapshot:
+        """Write a root, unless one is overdue only because others wrote theirs unseen."""
+        try:
+            rebased = self.manifest.rebase(snapshot)
+        except StorageError:
+            return snapshot
+        if rebased is snapshot:
+            return self.manifest.write_root(snapshot, self.runtime.new_id)
+        return rebased
+
+    def _remember(
+        self, newest: Snapshot | None, now_ms: int, *, may_be_gone: bool = False
+    ) -> Snapshot:
+        if newest is None or (newest.topic is None and not may_be_gone):
+            raise TopicNotFoundError(f"the topic at {self._url} has been deleted")
+        if newest.topic_id != self._topic_id:
+            raise TopicNotFoundError(
+                f"the topic at {self._url} has been deleted and another created in its place; "
+                "open it anew"
+            )
+        with self._lock:
+            if newest.version >= self._snapshot.version:
+                self._snapshot = newest
+                self._seen_ms = now_ms
+        return newest
+
+
+def seal(
+    change: Change, snapshot: Snapshot | None, commit_id: str, topic_id: str, now_ms: int
+) -> Commit:
+    """The change as the commit after `snapshot`, and later in time than it [COMMIT-6]."""
+    return Commit(
+        **msgspec.structs.asdict(change),
+        version=snapshot.version + 1 if snapshot else 0,
+        commit_id=commit_id,
+        topic_id=topic_id,
+        committed_at_ms=max(now_ms, snapshot.committed_at_ms + 1) if snapshot else now_ms,
+    )
+
+
+def put(manifest: Manifest, commit: Commit, runtime: Runtime) -> bool:
+    """Whether this commit became its version; False is a lost race. Raises `StorageError` if it
+    did not and will not, `CommitUnknownError` if that cannot be told."""
+    deadline = runtime.monotonic() + runtime.patience_seconds
+    in_doubt = False
+    attempt = 0
+    while True:
+        refusal: StorageError | None = None
+        try:
+            if manifest.try_commit(commit) is Created.YES:
+                return True
+            in_doubt = True
+        except StorageError as error:
+            refusal = error
+        try:
+            winner = manifest.read_commit(commit.version)
+        except StorageError as error:
+            if refusal is not None and not in_doubt:
+                raise refusal from error
+        else:
+            if winner is not None:
+                return winner.commit_id == commit.commit_id
+            if refusal is not None and not in_doubt:
+                raise refusal
+        if runtime.monotonic() > deadline:
+            raise CommitUnknownError(commit.commit_id, commit.version) from refusal
+        runtime.back_off(attempt)
+        attempt += 1

@@ -1,0 +1,180 @@
+"""A topic's configuration: Kafka's names, defaults and bounds, parsed and checked once.
+
+A manifest keeps only what was set, as strings; defaults are applied when it is read [CONF-1].
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from pylogtable.errors import InvalidRequestError
+
+FOREVER = 2**63 - 1
+DAY_MS = 86_400_000
+
+# How long a version stays readable, and the grace that vacuum gives to files no commit names.
+# A writer refuses to commit from anything older than half of it [COMMIT-8].
+MANIFEST_RETENTION_MS = 7 * DAY_MS
+
+_COMPRESSIONS = ("uncompressed", "gzip", "snappy", "lz4", "zstd", "producer")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """The typed values; the field for `retention.ms` is `retention_ms`, and so on.
+
+    `None` means no limit, where Kafka writes -1.
+    """
+
+    cleanup_policy: frozenset[str] = frozenset({"delete"})
+    retention_ms: int | None = 7 * DAY_MS
+    retention_bytes: int | None = None
+    segment_bytes: int = 2**30
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = FOREVER
+    delete_retention_ms: int = DAY_MS
+    min_cleanable_dirty_ratio: float = 0.5
+    message_timestamp_type: str = "CreateTime"
+    compression_type: str = "producer"
+    file_delete_delay_ms: int = 60_000
+
+    @property
+    def is_compacted(self) -> bool:
+        return "compact" in self.cleanup_policy
+
+    @property
+    def deletes(self) -> bool:
+        return "delete" in self.cleanup_policy
+
+    @property
+    def uses_append_time(self) -> bool:
+        return self.message_timestamp_type == "LogAppendTime"
+
+    @property
+    def parquet_codec(self) -> str:
+        """The codec segments are written with; `producer` leaves it to the writer: zstd."""
+        if self.compression_type == "uncompressed":
+            return "none"
+        return "zstd" if self.compression_type == "producer" else self.compression_type
+
+
+def _int(low: int) -> Callable[[str, str], int]:
+    def parse(key: str, text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            raise _bad(key, text, "is not a whole number") from None
+        if not low <= number <= FOREVER:
+            raise _bad(key, text, f"must be at least {low}")
+        return number
+
+    return parse
+
+
+def _limit(key: str, text: str) -> int | None:
+    number = _int(-1)(key, text)
+    return None if number == -1 else number
+
+
+def _ratio(key: str, text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        raise _bad(key, text, "is not a number") from None
+    if not 0 <= number <= 1:
+        raise _bad(key, text, "must be between 0 and 1")
+    return number
+
+
+def _policy(key: str, text: str) -> frozenset[str]:
+    policies = frozenset(part.strip() for part in text.split(",") if part.strip())
+    if not policies or not policies <= {"delete", "compact"}:
+        raise _bad(key, text, "must be delete, compact or compact,delete")
+    return policies
+
+
+def _one_of(*allowed: str) -> Callable[[str, str], str]:
+    def parse(key: str, text: str) -> str:
+        if text not in allowed:
+            raise _bad(key, text, f"must be one of {', '.join(allowed)}")
+        return text
+
+    return parse
+
+
+_PARSERS: dict[str, Callable[[str, str], object]] = {
+    "cleanup.policy": _policy,
+    "retention.ms": _limit,
+    "retention.bytes": _limit,
+    "segment.bytes": _int(14),
+    "min.compaction.lag.ms": _int(0),
+    "max.compaction.lag.ms": _int(1),
+    "delete.retention.ms": _int(0),
+    "min.cleanable.dirty.ratio": _ratio,
+    "message.timestamp.type": _one_of("CreateTime", "LogAppendTime"),
+    "compression.type": _one_of(*_COMPRESSIONS),
+    "file.delete.delay.ms": _int(0),
+}
+
+
+def normalize(settings: Mapping[str, object]) -> dict[str, str]:
+    """The settings as strings, or an error that names the key; nothing unknown gets through."""
+    check_keys(settings)
+    normal: dict[str, str] = {}
+    for key, value in settings.items():
+        if isinstance(value, list | tuple | set | frozenset):
+            text = ",".join(sorted(str(part) for part in value))
+        else:
+            text = str(value).strip()
+        _PARSERS[key](key, text)
+        normal[key] = text
+    parse_config(normal)
+    return normal
+
+
+def check_keys(keys: Iterable[str]) -> None:
+    for key in keys:
+        if key not in _PARSERS:
+            near = difflib.get_close_matches(key, _PARSERS, n=1, cutoff=0.5)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(_PARSERS)}"
+            raise InvalidRequestError(f"unknown topic config {key!r}{hint}")
+
+
+def parse_config(settings: Mapping[str, str]) -> TopicConfig:
+    """The typed values of checked settings, with Kafka's defaults for what was not set.
+
+    A key this version does not know is a newer writer's, and is passed over [CONF-2].
+    """
+    values: dict[str, Any] = {
+        key.replace(".", "_"): _PARSERS[key](key, text)
+        for key, text in settings.items()
+        if key in _PARSERS
+    }
+    config = TopicConfig(**values)
+    if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
+        raise InvalidRequestError(
+            f"min.compaction.lag.ms {config.min_compaction_lag_ms} is greater than "
+            f"max.compaction.lag.ms {config.max_compaction_lag_ms}"
+        )
+    return config
+
+
+def describe_config(settings: Mapping[str, str]) -> dict[str, str]:
+    """Every key with the value in force, as text."""
+    typed = parse_config(settings)
+    shown: dict[str, str] = {}
+    for field in fields(TopicConfig):
+        key = field.name.replace("_", ".")
+        value = getattr(typed, field.name)
+        if isinstance(value, frozenset):
+            shown[key] = ",".join(sorted(value))
+        else:
+            shown[key] = "-1" if value is None else str(value)
+    return shown
+
+
+def _bad(key: str, text: str, why: str) -> InvalidRequestError:
+    return InvalidRequestError(f"topic config {key}={text!r}: {why}")

@@ -1,0 +1,233 @@
+"""The nouns of the format, as they are written: attribute names are the names on the wire.
+
+All are frozen. Ranges are half-open `[start, end)`; `end` is the next offset to be written.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+FORMAT_VERSION = 1
+READER_FEATURES: frozenset[str] = frozenset()
+WRITER_FEATURES: frozenset[str] = frozenset()
+
+
+class Noun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Base: what is at its default is left out; fields this version does not know are ignored."""
+
+
+class Field(Noun, frozen=True, kw_only=True, omit_defaults=True):
+    """A column of a topic; `type` is a Spark type name, or an object if it is nested [TYPE-1]."""
+
+    name: str
+    type: str | dict[str, Any]
+    nullable: bool = True
+
+
+class Protocol(Noun, frozen=True, kw_only=True, omit_defaults=True):
+    """What an implementation has to know to read, and to write, the topic [PROTO-1]."""
+
+    format: int
+    reader_features: tuple[str, ...] = ()
+    writer_features: tuple[str, ...] = ()
+
+
+class TopicInfo(Noun, frozen=True, kw_only=True, omit_defaults=True):
+    """What a topic is, apart from its records [META-1]."""
+
+    fields: tuple[Field, ...]
+    key: tuple[str, ...] = ()
+    partitions: int
+    config: dict[str, str] = {}
+    created_at_ms: int
+
+
+class Segment(Noun, frozen=True, kw_only=True, omit_defaults=True):
+    """A live data file and the offsets it stands for [SEG-1].
+
+    It claims `[base_offset, end_offset)` whole, also where compaction left holes. A record's
+    offset is the stored value plus `shift`; with shift 0 the segment is *sealed*. `row_groups`
+    has the first claimed offset of each row group, counted from `base_offset`.
+    """
+
+    partition: int
+    base_offset: int
+    end_offset: int
+    shift: int = 0
+    records: int
+    size_bytes: int
+    min_timestamp_us: int
+    max_timestamp_us: int
+    path: str
+    row_groups: tuple[int, ...] = (0,)
+    tombstones: int = 0
+    delete_horizon_ms: int | None = None
+    hashed_over: int | None = None
+    append_time: bool = False
+
+    @property
+    def is_dense(self) -> bool:
+        return self.records == self.end_offset - self.base_offset
+
+
+class StagedSegment(Noun, frozen=True, kw_only=True, omit_defaults=True):
+    """A data file that no commit names yet; its offsets are a prediction [LOG-3].
+
+    The commit that adds it decides its offsets, which is what lets a writer that lost a race plan
+    again without writing its data again.
+    """
+
+    partition: int
+    predicted_base: int
+    records: int
+    size_bytes: int
+    min_timestamp_us: int
+    max_timestamp_us: int
+    path: str
+    row_groups: tuple[int, ...] = (0,)
+    tombstones: int = 0
+    null_keys: int = 0
+    hashed_over: int | None = None
+    append_time: bool = False
+
+    def placed_at(self, base_offset: int) -> Segment:
+        return Segment(
+            partition=self.partition,
+            base_offset=base_offset,
+            end_offset=base_offset + self.records,
+            shift=base_offset - self.predicted_base,
+            records=self.records,
+            size_bytes=self.size_bytes,
+            min_timestamp_us=self.min_timestamp_us,
+            max_timestamp_us=self.max_timestamp_us,
+            path=self.path,
+            row_groups=self.row_groups,
+            tombstones=self.tombstones,
+            hashed_over=self.hashed_over,
+            append_time=self.append_time,
+        )
+
+
+class Totals(Noun, frozen=True, kw_only=True, omit_defaults=True):
+    """How much a set of segments holds; segments cut by a log start count whole."""
+
+    segments: int = 0
+    records: int = 0
+    size_bytes: int = 0
+
+    def plus(self, other: Totals) -> Totals:
+        return Totals(
+            segments=self.segments + other.segments,
+            records=self.records + other.records,
+            size_bytes=self.size_bytes + other.size_bytes,
+        )
+
+    def minus(self, other: Totals) -> Totals:
+        return Totals(
+            segments=self.segments - other.segments,
+            records=self.records - other.records,
+            size_bytes=self.size_bytes - other.size_bytes,
+        )
+
+
+class LogStart(Noun, frozen=True, kw_only=True, omit_defaults=True):
+    """A partition's log start moves to `offset`; `dropped` is what lies wholly below [LOG-6]."""
+
+    partition: int
+    offset: int
+    dropped: Totals = Totals()
+
+
+class Replaced(Noun, frozen=True, kw_only=True, omit_defaults=True):
+    """The live segments tiling `[start, end)` give way to the commit's own for it [LOG-7]."""
+
+    partition: int
+    start: int
+    end: int
+    dropped: Totals
+
+
+class Txn(Noun, frozen=True, kw_only=True, omit_defaults=True):
+    """An application's own number for an append; `previous` is the version of its last [TXN-1]."""
+
+    app_id: str
+    version: int
+    previous: int | None = None
+
+
+class Change(Noun, frozen=True, kw_only=True, omit_defaults=True):
+    """What a plan decided; becomes a `Commit` when it is given a version."""
+
+    operation: str
+    protocol: Protocol | None = None
+    topic: TopicInfo | None = None
+    ends: dict[int, int] = {}
+    add: tuple[Segment, ...] = ()
+    log_starts: tuple[LogStart, ...] = ()
+    replaced: tuple[Replaced, ...] = ()
+    txn: Txn | None = None
+
+
+class Commit(Change, frozen=True, kw_only=True, omit_defaults=True):
+    """One numbered object of the manifest [COMMIT-1]."""
+
+    version: int
+    commit_id: str
+    topic_id: str
+    committed_at_ms: int
+
+
+class TxnMark(NamedTuple):
+    """The last txn version of an app id, and the commit that carried it [TXN-2]."""
+
+    txn_version: int
+    commit_version: int
+
+
+class RootRun(NamedTuple):
+    """`[start, end)` of a partition is tiled by the entries of leaf number `leaf` [ROOT-3]."""
+
+    leaf: int
+    start: int
+    end: int
+    max_timestamp_us: int
+
+
+class LeafRef(NamedTuple):
+    """A leaf and how many entries its file has."""
+
+    id: str
+    entries: int
+
+
+class RootPartition(Noun, frozen=True, kw_only=True, omit_defaults=True):
+    """A partition's state in a root: its totals, its runs in leaves, its newest segments."""
+
+    log_start: int = 0
+    end: int = 0
+    live: Totals = Totals()
+    runs: tuple[RootRun, ...] = ()
+    tail: tuple[Segment, ...] = ()
+
+
+class Root(Noun, frozen=True, kw_only=True, omit_defaults=True):
+    """The index at one version [ROOT-1]: all of the topic's state, without its older entries."""
+
+    version: int
+    commit_id: str
+    topic_id: str
+    committed_at_ms: int
+    protocol: Protocol
+    topic: TopicInfo | None
+    partitions: tuple[RootPartition, ...] = ()
+    leaves: tuple[LeafRef, ...] = ()
+    txns: dict[str, TxnMark] = {}
+
+
+class Hint(Noun, frozen=True, kw_only=True, omit_defaults=True):
+    """Where to look first [HINT-1]: a root, or None while there is none. Never to be believed
+    without looking."""
+
+    root_version: int | None

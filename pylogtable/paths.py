@@ -1,0 +1,77 @@
+"""Builds and parses every object name of the format; nobody else formats or takes apart a path.
+
+Names inside a manifest are data from outside: whatever is parsed here is either a name of the
+expected shape, inside the topic, or a `CorruptTopicError` [PATH-4].
+"""
+
+from __future__ import annotations
+
+import re
+
+from pylogtable.errors import CorruptTopicError, InvalidRequestError
+
+MANIFEST_DIR = "_manifest/"
+HINT_PATH = "_manifest/_head.json"
+
+_DIGITS = 20
+_COMMIT = re.compile(r"_manifest/(\d{20})\.json")
+_ROOT = re.compile(r"_manifest/(\d{20})\.root\.json")
+_LEAF_ID = re.compile(r"[0-9a-z]{1,64}")
+_SEGMENT = re.compile(r"partition=(0|[1-9]\d{0,8})/(\d{20})-[0-9a-z]{1,64}\.parquet")
+_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+def commit_path(version: int) -> str:
+    return f"{MANIFEST_DIR}{version:0{_DIGITS}d}.json"
+
+
+def root_path(version: int) -> str:
+    return f"{MANIFEST_DIR}{version:0{_DIGITS}d}.root.json"
+
+
+def leaf_path(leaf_id: str) -> str:
+    return f"{MANIFEST_DIR}leaf-{leaf_id}.parquet"
+
+
+def segment_path(partition: int, floor_offset: int, file_id: str) -> str:
+    return f"partition={partition}/{floor_offset:0{_DIGITS}d}-{file_id}.parquet"
+
+
+def parse_commit_path(path: str) -> int | None:
+    """The version of a commit's path, or None if the path is not one."""
+    match = _COMMIT.fullmatch(path)
+    return int(match[1]) if match else None
+
+
+def parse_root_path(path: str) -> int | None:
+    match = _ROOT.fullmatch(path)
+    return int(match[1]) if match else None
+
+
+def check_leaf_id(leaf_id: str, *, source: str) -> None:
+    if not _LEAF_ID.fullmatch(leaf_id):
+        raise CorruptTopicError(source, "PATH-4", f"leaf id {leaf_id!r} is not a leaf's name")
+
+
+def check_segment_path(path: str, partition: int, *, source: str) -> int:
+    """Refuse a path that is not `partition`'s own [PATH-3]; give its floor offset."""
+    match = _SEGMENT.fullmatch(path)
+    if not match or int(match[1]) != partition:
+        raise CorruptTopicError(
+            source, "PATH-4", f"segment path {path!r} is not a file of partition {partition}"
+        )
+    return int(match[2])
+
+
+def check_topic_name(name: str) -> None:
+    """Kafka's rule for topic names [PATH-1]."""
+    if not _NAME.fullmatch(name) or name in {".", ".."}:
+        raise InvalidRequestError(
+            f"topic name {name!r} is not allowed: 1 to 249 characters of a-z, A-Z, 0-9, '.', '_' "
+            "and '-', and neither '.' nor '..'"
+        )
+
+
+def collide(one: str, other: str) -> bool:
+    """Whether two different names are the same to a metric system [PATH-2], as Kafka has it."""
+    return one != other and one.replace(".", "_") == other.replace(".", "_")

@@ -1,0 +1,143 @@
+"""Creating, altering and deleting a topic, and moving log starts. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from pylogtable.config import check_keys, normalize, parse_config
+from pylogtable.errors import InvalidRequestError, OffsetOutOfRangeError, TopicExistsError
+from pylogtable.lookup import LoadLeaf, totals_below
+from pylogtable.model import FORMAT_VERSION, Change, Field, LogStart, Protocol, TopicInfo
+from pylogtable.schema import WireType, check_fields, widens
+from pylogtable.snapshot import Snapshot
+
+MAX_PARTITIONS = 10_000
+
+
+def new_topic(
+    fields: Sequence[Field],
+    key: Sequence[str],
+    partitions: int,
+    config: Mapping[str, object],
+    now_ms: int,
+) -> TopicInfo:
+    """A checked description of a topic to be made [META-1]."""
+    check_fields(fields, key)
+    _check_partitions(partitions)
+    settings = normalize(config)
+    if parse_config(settings).is_compacted and not key:
+        raise InvalidRequestError("a compacted topic needs a key: name its key column(s)")
+    return TopicInfo(
+        fields=tuple(fields),
+        key=tuple(key),
+        partitions=partitions,
+        config=settings,
+        created_at_ms=now_ms,
+    )
+
+
+def plan_create(snapshot: Snapshot | None, topic: TopicInfo, where: str) -> Change:
+    if snapshot is not None and snapshot.topic is not None:
+        raise TopicExistsError(f"there is a topic at {where} already; open it with store.topic()")
+    return Change(operation="create", protocol=Protocol(format=FORMAT_VERSION), topic=topic)
+
+
+def plan_delete_topic() -> Change:
+    return Change(operation="delete_topic")
+
+
+def plan_alter(
+    snapshot: Snapshot,
+    *,
+    partitions: int | None,
+    config: Mapping[str, object | None],
+    add_fields: Sequence[Field],
+    widen: Mapping[str, WireType],
+) -> Change:
+    """The topic with more partitions, other settings, more or wider columns [META-3], [META-4]."""
+    old = snapshot.info
+    if partitions is not None:
+        _check_partitions(partitions)
+        if partitions == old.partitions:
+            raise InvalidRequestError(f"the topic already has {partitions} partition(s)")
+        if partitions < old.partitions:
+            raise InvalidRequestError(
+                f"the topic currently has {old.partitions} partition(s); {partitions} would not "
+                "be an increase"
+            )
+    check_keys(config)
+    unset = {key for key, value in config.items() if value is None}
+    settings = {key: value for key, value in old.config.items() if key not in unset}
+    settings.update(normalize({key: value for key, value in config.items() if value is not None}))
+    fields = _widened(old.fields, old.key, widen)
+    for field in add_fields:
+        if not field.nullable:
+            raise InvalidRequestError(
+                f"column {field.name!r} must be nullable: older records have no value for it"
+            )
+        if any(field.name == existing.name for existing in fields):
+            raise InvalidRequestError(f"the topic has a column {field.name!r} already")
+        fields = (*fields, field)
+    check_fields(fields, old.key)
+    if parse_config(settings).is_compacted and not old.key:
+        raise InvalidRequestError("a topic without key columns cannot be compacted")
+    new = msgspec.structs.replace(
+        old, partitions=partitions or old.partitions, config=settings, fields=fields
+    )
+    if new == old:
+        raise InvalidRequestError("nothing to alter: the topic is as asked for already")
+    return Change(operation="alter", topic=new)
+
+
+def plan_delete_records(
+    snapshot: Snapshot, leaves: LoadLeaf, offsets: Mapping[int, int | None]
+) -> Change:
+    """Move log starts up to `offsets`, None meaning the end [LOG-6]; one already past stays."""
+    if not snapshot.config.deletes:
+        raise InvalidRequestError(
+            "records can be deleted only where cleanup.policy contains 'delete'; the topic has "
+            f"{snapshot.info.config.get('cleanup.policy')!r}"
+        )
+    moves = []
+    for partition, wanted in sorted(offsets.items()):
+        if not 0 <= partition < len(snapshot.partitions):
+            raise InvalidRequestError(
+                f"there is no partition {partition}; the topic has {len(snapshot.partitions)}"
+            )
+        state = snapshot.partitions[partition]
+        offset = state.end if wanted is None else wanted
+        if not 0 <= offset <= state.end:
+            raise OffsetOutOfRangeError(partition, offset, state.log_start, state.end)
+        if offset > state.log_start:
+            dropped = totals_below(snapshot, leaves, partition, offset)
+            moves.append(LogStart(partition=partition, offset=offset, dropped=dropped))
+    return Change(operation="delete_records", log_starts=tuple(moves))
+
+
+def _check_partitions(partitions: int) -> None:
+    if isinstance(partitions, bool) or not isinstance(partitions, int):
+        raise InvalidRequestError(f"partitions must be a whole number, not {partitions!r}")
+    if not 1 <= partitions <= MAX_PARTITIONS:
+        raise InvalidRequestError(f"a topic has 1 to {MAX_PARTITIONS} partitions, not {partitions}")
+
+
+def _widened(
+    fields: Sequence[Field], key: Sequence[str], widen: Mapping[str, WireType]
+) -> tuple[Field, ...]:
+    by_name = {field.name: field for field in fields}
+    for name, wire in widen.items():
+        if name not in by_name:
+            raise InvalidRequestError(f"there is no column {name!r} to widen")
+        if name in key:
+            raise InvalidRequestError(
+                f"key column {name!r} cannot be widened: its records would change their partition"
+            )
+        if not widens(by_name[name].type, wire):
+            raise InvalidRequestError(
+                f"column {name!r} cannot go from {by_name[name].type} to {wire}: "
+                "not every value would fit unchanged"
+            )
+        by_name[name] = msgspec.structs.replace(by_name[name], type=wire)
+    return tuple(by_name.values())

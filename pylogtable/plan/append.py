@@ -1,0 +1,49 @@
+"""Placing staged segments after the end of their partitions. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pylogtable.errors import InvalidRequestError
+from pylogtable.model import Change, Segment, StagedSegment, Txn
+from pylogtable.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """This txn, or a later one of the same app id, is in the log already, at or before a commit."""
+
+    commit_version: int
+
+
+def plan_append(
+    snapshot: Snapshot, staged: Sequence[StagedSegment], txn: Txn | None
+) -> Change | Repeated:
+    """Place `staged` at the end of its partitions, in the order given.
+
+    An append depends on nothing in the snapshot but the end offsets and the txns, so planning it
+    again on a newer one is always right [LOG-3].
+    """
+    mark = snapshot.txns.get(txn.app_id) if txn else None
+    if txn and mark and txn.version <= mark.txn_version:
+        return Repeated(mark.commit_version)
+    ends: dict[int, int] = {}
+    placed: list[Segment] = []
+    for file in staged:
+        if not 0 <= file.partition < len(snapshot.partitions):
+            raise InvalidRequestError(
+                f"there is no partition {file.partition}; the topic has {len(snapshot.partitions)}"
+            )
+        if file.null_keys and snapshot.config.is_compacted:
+            raise InvalidRequestError(
+                f"{file.null_keys} record(s) without a key, and the topic became compacted while "
+                "they were being written; nothing was appended"
+            )
+        base = ends.get(file.partition, snapshot.partitions[file.partition].end)
+        segment = file.placed_at(base)
+        ends[file.partition] = segment.end_offset
+        placed.append(segment)
+    if txn and mark:
+        txn = Txn(app_id=txn.app_id, version=txn.version, previous=mark.commit_version)
+    return Change(operation="append", ends=ends, add=tuple(placed), txn=txn)

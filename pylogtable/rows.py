@@ -1,0 +1,262 @@
+"""Records as Arrow: fit them to a topic's schema, give them a partition and a time. Pure.
+
+Rows come in as a user has them and go out as segment files have them, grouped by partition in the
+order given.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pylogtable.config import TopicConfig, parse_config
+from pylogtable.errors import InvalidRequestError, SchemaMismatchError
+from pylogtable.model import TopicInfo
+from pylogtable.partitioner import key_bytes, partition_for
+from pylogtable.schema import (
+    HEADERS,
+    OFFSET,
+    ON_REQUEST,
+    PARTITION,
+    TIMESTAMP,
+    TIMESTAMP_TYPE,
+    file_schema,
+    fits,
+    from_arrow,
+)
+
+# Null keys go to one partition for at least this many rows, so that small appends make few files.
+STICKY_ROWS = 1024
+
+Int32s = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One partition's rows of a batch: `timestamp` and the topic's columns, without offsets.
+    `hashed` says that the keys alone decided where the keyed ones go."""
+
+    partition: int
+    rows: pa.RecordBatch
+    hashed: bool
+
+
+class RowShaper:
+    """Shapes batches for one append to one topic, as the topic was when the append began."""
+
+    def __init__(self, topic: TopicInfo, now_us: int, first_sticky: int) -> None:
+        self.topic = topic
+        self.config: TopicConfig = parse_config(topic.config)
+        self.schema = pa.schema(list(file_schema(topic.fields))[1:])
+        self._now = pa.scalar(now_us, TIMESTAMP_TYPE)
+        self._sticky = first_sticky
+        self._rows_seen = 0
+
+    def check_columns(self, given: pa.Schema) -> None:
+        """Refuse columns that cannot be this topic's, before any row is looked at [APPEND-1]."""
+        names = given.names
+        wanted = {field.name: field for field in self.topic.fields}
+        doubled = sorted({name for name in names if names.count(name) > 1})
+        if doubled:
+            raise SchemaMismatchError(f"columns occur twice: {', '.join(doubled)}")
+        for column in given:
+            name = column.name
+            if name in (OFFSET, *ON_REQUEST):
+                raise SchemaMismatchError(
+                    f"column {name!r} is given by the log and cannot be written; drop it"
+                )
+            if name == TIMESTAMP:
+                if not pa.types.is_timestamp(column.type) or column.type.tz is None:
+                    raise SchemaMismatchError(
+                        f"column 'timestamp' is {column.type}; it must be a timestamp with a "
+                        "time zone, such as timestamp[us, tz=UTC]"
+                    )
+            elif name == PARTITION:
+                if not pa.types.is_integer(column.type):
+                    raise SchemaMismatchError(
+                        f"column 'partition' is {column.type}; it must be an integer"
+                    )
+            elif name not in wanted:
+                near = difflib.get_close_matches(name, wanted, n=1)
+                hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(wanted)}"
+                raise SchemaMismatchError(
+                    f"the topic has no column {name!r}; {hint} "
+                    "A new nullable column is made with topic.alter(add_columns=...)"
+                )
+            else:
+                self._check_type(name, column.type, wanted[name].type)
+        missing = [f.name for f in self.topic.fields if not f.nullable and f.name not in names]
+        if missing:
+            raise SchemaMismatchError(f"column(s) {', '.join(missing)} may not be missing or null")
+
+    def shares(self, batch: pa.RecordBatch) -> Iterator[Share]:
+        """The batch's rows by partition; row order is kept inside each [APPEND-4]."""
+        rows = self._fit(batch)
+        partitions, hashed = self._partitions(batch, rows)
+        self._rows_seen += batch.num_rows
+        counts = np.bincount(partitions, minlength=self.topic.partitions)
+        if counts.max() == batch.num_rows:
+            yield Share(int(counts.argmax()), rows, hashed)
+            return
+        # On one or two bytes numpy's stable sort is a radix sort.
+        order = np.argsort(partitions.astype(np.uint16), kind="stable")
+        bounds = np.cumsum(counts)
+        for number in np.flatnonzero(counts):
+            mine = order[bounds[number] - counts[number] : bounds[number]]
+            yield Share(int(number), rows.take(pa.array(mine)), hashed)
+
+    def _check_type(self, name: str, given: pa.DataType, wanted: object) -> None:
+        if pa.types.is_null(given):
+            return
+        try:
+            wire = _signed(given) or from_arrow(given)
+        except SchemaMismatchError as error:
+            raise SchemaMismatchError(f"column {name!r}: {error}") from None
+        if not fits(wire, wanted):  # type: ignore[arg-type]
+            raise SchemaMismatchError(
+                f"column {name!r} is {wire} (Arrow {given}), the topic has {wanted}; cast it, or "
+                "widen the topic's column with topic.alter(widen_columns=...)"
+            )
+
+    def _fit(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch with exactly the file's columns, types and order, `offset` left out."""
+        columns = []
+        for field in self.schema:
+            index = batch.schema.get_field_index(field.name)
+            given = batch.column(index) if index >= 0 else None
+            if field.name == TIMESTAMP:
+                column = self._timestamps(given, batch.num_rows)
+            elif given is None:
+                column = pa.nulls(batch.num_rows, field.type)
+            else:
+                column = _cast(field.name, given, field.type)
+            if not field.nullable and column.null_count:
+                row = self._rows_seen + _first(pc.is_null(column))
+                raise SchemaMismatchError(
+                    f"column {field.name!r} may not be null, and is in row {row}"
+                )
+            columns.append(column)
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def _timestamps(self, given: pa.Array | None, rows: int) -> pa.Array:
+        if given is None or self.config.uses_append_time:
+            return pa.repeat(self._now, rows)
+        times = given.cast(TIMESTAMP_TYPE, safe=False)
+        return pc.fill_null(times, self._now) if times.null_count else times
+
+    def _partitions(self, batch: pa.RecordBatch, rows: pa.RecordBatch) -> tuple[Int32s, bool]:
+        """Each row's partition, and whether the keys alone decided it for the keyed ones."""
+        chosen = np.full(batch.num_rows, -1, dtype=np.int32)
+        if self.topic.key:
+            keys = key_bytes([rows.column(name) for name in self.topic.key])
+            self._check_keys(keys)
+            chosen = partition_for(keys, self.topic.partitions)
+        hashed = bool(self.topic.key)
+        index = batch.schema.get_field_index(PARTITION)
+        if index >= 0 and batch.column(index).null_count < batch.num_rows:
+            explicit = self._explicit(batch.column(index))
+            chosen = np.where(explicit >= 0, explicit, chosen)
+            hashed = False
+        loose = np.flatnonzero(chosen < 0)
+        if loose.size:
+            chosen[loose] = self._sticky_partitions(loose.size)
+        return chosen, hashed
+
+    def _check_keys(self, keys: pa.BinaryArray) -> None:
+        if self.config.is_compacted and keys.null_count:
+            rows = self._rows_seen + np.flatnonzero(_mask(pc.is_null(keys)))
+            shown = ", ".join(str(row) for row in rows[:5])
+            raise InvalidRequestError(
+                f"a compacted topic cannot accept a record without a key: {rows.size} row(s), "
+                f"first at row {shown}. Nothing was appended."
+            )
+
+    def _explicit(self, column: pa.Array) -> Int32s:
+        values = pc.fill_null(column.cast(pa.int64()), -1).to_numpy(zero_copy_only=False)
+        given = _mask(pc.is_valid(column))
+        wrong = given & ((values < 0) | (values >= self.topic.partitions))
+        if wrong.any():
+            at = int(np.flatnonzero(wrong)[0])
+            raise InvalidRequestError(
+                f"partition {values[at]} in row {self._rows_seen + at} is out of range: the topic "
+                f"has {self.topic.partitions} partition(s), 0 to {self.topic.partitions - 1}"
+            )
+        explicit: Int32s = values.astype(np.int32)
+        return explicit
+
+    def _sticky_partitions(self, rows: int) -> Int32s:
+        """Runs of rows that stay on one partition and go round all of them evenly [PART-5]."""
+        count = self.topic.partitions
+        run = max(STICKY_ROWS, -(-rows // count))
+        turns = np.arange(rows, dtype=np.int64) // run
+        partitions: Int32s = ((self._sticky + turns) % count).astype(np.int32)
+        self._sticky = int(partitions[-1] + 1) % count
+        return partitions
+
+
+def count_keyless(rows: pa.Table, topic: TopicInfo) -> int:
+    """How many of these rows have no key, in a topic that has one."""
+    if not topic.key or all(rows[name].null_count == 0 for name in topic.key):
+        return 0
+    return int(pc.sum(_all_null(rows, topic.key)).as_py() or 0)
+
+
+def count_tombstones(rows: pa.Table, topic: TopicInfo) -> int:
+    """How many of these rows are keyed with every value column null [REC-3]."""
+    values = [f.name for f in topic.fields if f.name not in topic.key and f.name != HEADERS]
+    if not topic.key or not values or any(rows[name].null_count == 0 for name in values):
+        return 0
+    dead = pc.and_not(_all_null(rows, values), _all_null(rows, topic.key))
+    return int(pc.sum(dead).as_py() or 0)
+
+
+def newest_per_key(
+    keys: Sequence[pa.ChunkedArray], offsets: pa.ChunkedArray
+) -> npt.NDArray[np.int64]:
+    """The greatest offset of each distinct key, sorted; rows without a key are passed over."""
+    names = [f"k{index}" for index in range(len(keys))]
+    table = pa.table([*keys, offsets], names=[*names, OFFSET])
+    keyed = pc.is_valid(table[0])
+    for index in range(1, len(keys)):
+        keyed = pc.or_(keyed, pc.is_valid(table[index]))
+    newest = table.filter(keyed).group_by(names).aggregate([(OFFSET, "max")])
+    found: npt.NDArray[np.int64] = newest[f"{OFFSET}_max"].to_numpy()
+    return np.sort(found)
+
+
+def _all_null(rows: pa.Table, names: Sequence[str]) -> pa.ChunkedArray:
+    mask = pc.is_null(rows[names[0]])
+    for name in names[1:]:
+        mask = pc.and_(mask, pc.is_null(rows[name]))
+    return mask
+
+
+def _cast(name: str, column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    if column.type == wanted:
+        return column
+    try:
+        return column.cast(wanted)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise SchemaMismatchError(
+            f"column {name!r}: a value does not fit from {column.type} into {wanted}: {error}"
+        ) from None
+
+
+def _signed(given: pa.DataType) -> str | None:
+    """The wire type that holds every value of an unsigned integer type."""
+    return {pa.uint8(): "short", pa.uint16(): "integer", pa.uint32(): "long"}.get(given)
+
+
+def _mask(booleans: pa.Array) -> npt.NDArray[np.bool_]:
+    mask: npt.NDArray[np.bool_] = booleans.to_numpy(zero_copy_only=False)
+    return mask
+
+
+def _first(booleans: pa.Array) -> int:
+    return int(np.flatnonzero(_mask(booleans))[0])

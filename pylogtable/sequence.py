@@ -1,0 +1,48 @@
+"""Numbered objects made with put-if-absent: the manifest's commits are one such sequence.
+
+What is there never changes and never leaves a gap, so the newest is found by reading forward until
+the first miss, without a listing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from pylogtable.storage.base import Created, ObjectStore
+
+
+class NumberedObjects:
+    """The objects `path_of(0)`, `path_of(1)`, … of a store."""
+
+    def __init__(self, store: ObjectStore, path_of: Callable[[int], str]) -> None:
+        self._store = store
+        self._path_of = path_of
+
+    def read(self, number: int) -> bytes | None:
+        return self._store.read(self._path_of(number))
+
+    def create(self, number: int, data: bytes) -> Created:
+        return self._store.create(self._path_of(number), data)
+
+    def read_many(self, numbers: Sequence[int]) -> list[bytes | None]:
+        """Several at once, in the order asked for."""
+        workers = min(self._store.concurrency, len(numbers))
+        if workers <= 1:
+            return [self.read(number) for number in numbers]
+        with ThreadPoolExecutor(workers) as pool:
+            return list(pool.map(self.read, numbers))
+
+    def read_forward(self, start: int, *, first_wave: int = 1) -> Iterator[tuple[int, bytes]]:
+        """All from `start` up to the first that is missing. Where requests are slow they go out in
+        waves that double, beginning with `first_wave`."""
+        wave = first_wave
+        at = start
+        while True:
+            size = min(wave, self._store.concurrency)
+            for number, data in enumerate(self.read_many(range(at, at + size)), start=at):
+                if data is None:
+                    return
+                yield number, data
+            at += size
+            wave *= 2

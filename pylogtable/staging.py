@@ -1,0 +1,207 @@
+"""From a stream of rows to staged segment files, in bounded memory.
+
+Rows are gathered into chunks, shaped and split by partition, and wait in their partition until
+they make a row group. A partition's file is closed when the next row group would take it over
+`segment.bytes`, or when too many files are open.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import pyarrow as pa
+
+from pylogtable.errors import StorageError
+from pylogtable.model import StagedSegment, TopicInfo
+from pylogtable.rows import RowShaper, Share
+from pylogtable.segment_file import ROW_GROUP_ROWS, SegmentWriter
+from pylogtable.storage.base import ObjectStore
+
+CHUNK_ROWS = 1 << 20
+CHUNK_BYTES = 64 << 20
+ROW_GROUP_BYTES = 16 << 20
+WAITING_BYTES = 192 << 20
+OPEN_FILES = 128
+
+
+class _Lane:
+    """One partition's waiting rows, its open file, and the files it has finished."""
+
+    def __init__(self, partition: int, next_offset: int) -> None:
+        self.partition = partition
+        self.next_offset = next_offset
+        self.waiting: list[pa.RecordBatch] = []
+        self.waiting_rows = 0
+        self.waiting_bytes = 0
+        self.writer: SegmentWriter | None = None
+        self.done: list[StagedSegment] = []
+        self.raw_bytes = 0
+        self.hashed = True
+
+    def put(self, share: Share) -> None:
+        self.waiting.append(share.rows)
+        self.waiting_rows += share.rows.num_rows
+        self.waiting_bytes += share.rows.nbytes
+        self.hashed &= share.hashed
+
+
+class Stager:
+    """Writes the data files of one append. `finish()` gives them in partition and offset order;
+    after an exception `abandon()` removes what no commit will ever name."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        topic: TopicInfo,
+        ends: Mapping[int, int],
+        *,
+        now_us: int,
+        first_sticky: int,
+        new_id: Callable[[], str],
+    ) -> None:
+        self._store = store
+        self._topic = topic
+        self._new_id = new_id
+        self._shaper = RowShaper(topic, now_us, first_sticky)
+        self._lanes: dict[int, _Lane] = {}
+        self._ends = ends
+        self._segment_bytes = self._shaper.config.segment_bytes
+        self._row_group_bytes = min(ROW_GROUP_BYTES, self._segment_bytes)
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> None:
+        """Take all rows of `batches`; may be called again."""
+        threads = min(4, os.cpu_count() or 1)
+        with ThreadPoolExecutor(threads) as pool:
+            for chunk in _chunks(batches, self._shaper.check_columns):
+                for share in self._shaper.shares(chunk):
+                    self._lane(share.partition).put(share)
+                due = [lane for lane in self._lanes.values() if self._is_due(lane)]
+                waiting = sum(lane.waiting_bytes for lane in self._lanes.values())
+                if waiting > WAITING_BYTES:
+                    due = [lane for lane in self._lanes.values() if lane.waiting]
+                for written in [pool.submit(self._flush, lane) for lane in due]:
+                    written.result()
+                self._limit_open_files()
+
+    def finish(self) -> tuple[StagedSegment, ...]:
+        with ThreadPoolExecutor(min(8, len(self._lanes) or 1)) as pool:
+            for closed in [pool.submit(self._finish, lane) for lane in self._lanes.values()]:
+                closed.result()
+        return tuple(staged for _, lane in sorted(self._lanes.items()) for staged in lane.done)
+
+    def abandon(self, error: BaseException) -> None:
+        for lane in self._lanes.values():
+            if lane.writer is not None:
+                lane.writer.abandon(error)
+            discard(self._store, lane.done)
+
+    def _lane(self, partition: int) -> _Lane:
+        if partition not in self._lanes:
+            self._lanes[partition] = _Lane(partition, self._ends.get(partition, 0))
+        return self._lanes[partition]
+
+    def _is_due(self, lane: _Lane) -> bool:
+        return lane.waiting_rows >= ROW_GROUP_ROWS or lane.waiting_bytes >= self._row_group_bytes
+
+    def _flush(self, lane: _Lane) -> None:
+        """Write what waits as row groups of like size, rolling to a new file where one is full."""
+        if not lane.waiting:
+            return
+        rows = pa.Table.from_batches(lane.waiting)
+        raw = lane.waiting_bytes
+        lane.waiting, lane.waiting_rows, lane.waiting_bytes = [], 0, 0
+        groups = max(-(-rows.num_rows // ROW_GROUP_ROWS), -(-raw // self._row_group_bytes))
+        size = -(-rows.num_rows // max(1, min(groups, rows.num_rows)))
+        raw_per_row = raw / rows.num_rows
+        for at in range(0, rows.num_rows, size):
+            part = rows.slice(at, size)
+            self._roll_if_full(lane, part.num_rows * raw_per_row)
+            if lane.writer is None:
+                lane.writer = self._new_writer(lane, part.num_rows)
+            lane.writer.write_row_group(part)
+            lane.raw_bytes += int(part.num_rows * raw_per_row)
+            lane.next_offset += part.num_rows
+
+    def _roll_if_full(self, lane: _Lane, raw_bytes: float) -> None:
+        """Close the file if the next row group, at the ratio seen so far, would overfill it."""
+        if lane.writer is None:
+            return
+        size = lane.writer.size_bytes
+        if size + raw_bytes * size / max(1, lane.raw_bytes) > self._segment_bytes:
+            self._close(lane)
+
+    def _new_writer(self, lane: _Lane, first_rows: int) -> SegmentWriter:
+        lane.raw_bytes = 0
+        return SegmentWriter(
+            self._store,
+            partition=lane.partition,
+            predicted_base=lane.next_offset,
+            file_id=self._new_id(),
+            topic=self._topic,
+            first_rows=first_rows,
+        )
+
+    def _close(self, lane: _Lane) -> None:
+        if lane.writer is None:
+            return
+        lane.done.append(lane.writer.close(hashed=lane.hashed))
+        lane.writer = None
+
+    def _finish(self, lane: _Lane) -> None:
+        self._flush(lane)
+        self._close(lane)
+
+    def _limit_open_files(self) -> None:
+        open_lanes = [lane for lane in self._lanes.values() if lane.writer is not None]
+        if len(open_lanes) > OPEN_FILES:
+            for lane in open_lanes:
+                self._close(lane)
+
+
+def discard(store: ObjectStore, staged: Iterable[StagedSegment]) -> None:
+    """Remove files that are proven to be in no commit; what stays behind is vacuum's."""
+    for file in staged:
+        with suppress(StorageError):
+            store.delete(file.path)
+
+
+def _chunks(
+    batches: Iterable[pa.RecordBatch], check: Callable[[pa.Schema], None]
+) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of a useful size: small ones joined, large ones cut."""
+    gathered: list[pa.RecordBatch] = []
+    rows = size = 0
+    schema: pa.Schema | None = None
+    for batch in batches:
+        if schema is None or not batch.schema.equals(schema):
+            check(batch.schema)
+            if gathered:
+                yield _join(gathered)
+            gathered, rows, size, schema = [], 0, 0, batch.schema
+        for piece in _cut(batch):
+            gathered.append(piece)
+            rows += piece.num_rows
+            size += piece.nbytes
+            if rows >= CHUNK_ROWS or size >= CHUNK_BYTES:
+                yield _join(gathered)
+                gathered, rows, size = [], 0, 0
+    if rows:
+        yield _join(gathered)
+
+
+def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    if not batch.num_rows:
+        return
+    pieces = max(-(-batch.num_rows // CHUNK_ROWS), -(-batch.nbytes // CHUNK_BYTES))
+    size = -(-batch.num_rows // min(pieces, batch.num_rows))
+    for at in range(0, batch.num_rows, size):
+        yield batch.slice(at, size)
+
+
+def _join(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]

@@ -1,0 +1,291 @@
+"""A store in a directory of a file system that has hard links and an honest fsync."""
+
+from __future__ import annotations
+
+import builtins
+import errno
+import itertools
+import os
+import stat
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import BinaryIO
+
+import pyarrow as pa
+
+from pylogtable.errors import InvalidRequestError, LogTableError, StorageError
+from pylogtable.storage.base import Created, ObjectInfo, ObjectStore, check_key, check_prefix
+
+_TEMPORARY = ".tmp-"
+_ABSENT = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
+_NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV}
+_LINK_UNDECIDED = {errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EINTR}
+_DEVICE_FAILED = {
+    errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ESTALE, errno.ETIMEDOUT,
+}  # fmt: skip
+
+_serial = itertools.count()
+
+
+class LocalStore(ObjectStore):
+    """Every object is one file, written under a temporary name, made durable, and only then named.
+
+    Put-if-absent is `link(2)`, which fails if the name is taken and never shows half a file. Where
+    there are no hard links there is no put-if-absent, and `create` says so. Symbolic links are
+    read through but not listed. What a killed writer left under a temporary name is never listed.
+    """
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self._root = self._base = os.path.abspath(root)
+        self._ready: set[str] = set()
+
+    def __repr__(self) -> str:
+        return f"LocalStore({self._root!r})"
+
+    def __reduce__(self) -> tuple[type[LocalStore], tuple[str]]:
+        return LocalStore, (self._root,)
+
+    @property
+    def url(self) -> str:
+        return f"file://{self._root}"
+
+    def below(self, prefix: str) -> LocalStore:
+        deeper = LocalStore(self._path(prefix.rstrip("/")))
+        deeper._base, deeper._ready = self._base, self._ready
+        return deeper
+
+    def read(self, key: str) -> bytes | None:
+        path = self._path(key)
+        try:
+            with open(path, "rb") as file:
+                return file.read()
+        except _ABSENT:
+            return None
+        except OSError as error:
+            raise _failure("read", path, error) from error
+
+    def create(self, key: str, data: bytes) -> Created:
+        path = self._path(key)
+        try:
+            if _is_taken(path):
+                return Created.EXISTS
+            temporary = self._save(path, data)
+        except OSError as error:
+            raise _failure("create", path, error) from error
+        try:
+            return _link(temporary, path)
+        finally:
+            _discard(temporary)
+
+    def write(self, key: str, data: bytes) -> None:
+        path = self._path(key)
+        try:
+            temporary = self._save(path, data)
+            _publish(temporary, path)
+        except OSError as error:
+            raise _failure("write", path, error) from error
+
+    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        start = self._root
+        if check_prefix(prefix):
+            start = os.path.join(start, *prefix[:-1].split("/"))
+        try:
+            for key, entry in _walk(start, prefix):
+                with suppress(FileNotFoundError):
+                    found = entry.stat(follow_symlinks=False)
+                    yield ObjectInfo(key, found.st_size, found.st_mtime_ns // 1_000_000)
+        except OSError as error:
+            raise _failure("list", start, error) from error
+
+    def list_folders(self) -> builtins.list[str]:
+        try:
+            return sorted(
+                entry.name
+                for entry in _scan(self._root)
+                if entry.is_dir(follow_symlinks=False) and any(_walk(entry.path, ""))
+            )
+        except OSError as error:
+            raise _failure("list", self._root, error) from error
+
+    def delete(self, key: str) -> None:
+        path = self._path(key)
+        try:
+            with suppress(*_ABSENT):
+                os.unlink(path)
+        except OSError as error:
+            raise _failure("delete", path, error) from error
+
+    @contextmanager
+    def open_output(self, key: str) -> Iterator[pa.NativeFile]:
+        path = self._path(key)
+        try:
+            temporary, file = self._reserve(path)
+            file.close()
+        except OSError as error:
+            raise _failure("write", path, error) from error
+        try:
+            with pa.OSFile(temporary, "wb") as sink:
+                yield sink
+            with open(temporary, "rb+") as file:
+                os.fsync(file.fileno())
+            _publish(temporary, path)
+        except BaseException as error:
+            _discard(temporary)
+            if _is_device_failure(error):
+                raise _failure("write", path, error) from error
+            raise
+
+    def open_input(self, key: str, size_bytes: int) -> pa.NativeFile:
+        path = self._path(key)
+        try:
+            return pa.OSFile(path, "rb")
+        except OSError as error:
+            raise _failure("read", path, error) from error
+
+    def _path(self, key: str) -> str:
+        parts = check_key(key).split("/")
+        if any(part.startswith(_TEMPORARY) for part in parts):
+            raise InvalidRequestError(f"{key!r} is not an object's key: {_TEMPORARY}* is reserved")
+        return os.path.join(self._root, *parts)
+
+    def _save(self, path: str, data: bytes) -> str:
+        """A durable file beside `path`; its name."""
+        temporary, file = self._reserve(path)
+        try:
+            with file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        except BaseException:
+            _discard(temporary)
+            raise
+        return temporary
+
+    def _reserve(self, path: str) -> tuple[str, BinaryIO]:
+        """An empty file beside `path`; again from the start if the directory went away."""
+        directory = os.path.dirname(path)
+        self._prepare(directory)
+        try:
+            return _open_temporary(directory)
+        except FileNotFoundError:
+            self._ready.clear()
+            self._prepare(directory)
+            return _open_temporary(directory)
+
+    def _prepare(self, directory: str) -> None:
+        """Make the directory, and its name durable, even if another process made it just now."""
+        if directory in self._ready:
+            return
+        parent = os.path.dirname(directory)
+        if len(directory) > len(self._base) or not os.path.isdir(directory):
+            self._prepare(parent)
+            with suppress(FileExistsError):
+                os.mkdir(directory)
+            _sync_directory(parent)
+        self._ready.add(directory)
+
+
+def _open_temporary(directory: str) -> tuple[str, BinaryIO]:
+    """A file nobody else has; a name left over by a dead process, here or on another host, is
+    passed over."""
+    while True:
+        name = f"{_TEMPORARY}{os.getpid()}-{threading.get_ident()}-{next(_serial)}"
+        path = os.path.join(directory, name)
+        with suppress(FileExistsError):
+            return path, open(path, "xb")
+
+
+def _is_taken(path: str) -> bool:
+    """Asked first so that a lost race costs no fsync; `link` alone decides."""
+    try:
+        mode = os.lstat(path).st_mode
+    except FileNotFoundError:
+        return False
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    return True
+
+
+def _link(temporary: str, path: str) -> Created:
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        return Created.EXISTS
+    except OSError as error:
+        if error.errno in _LINK_UNDECIDED:
+            return Created.UNKNOWN
+        if error.errno in _NO_HARD_LINKS:
+            raise StorageError(
+                f"cannot create {path}: this file system has no hard links ({error.strerror}), so "
+                "it cannot put an object only if it is absent, and commits would overwrite each "
+                "other. Use a local disk, or the object store itself (s3://, gs://, abfs://)"
+            ) from error
+        raise _failure("create", path, error) from error
+    try:
+        _sync_directory(os.path.dirname(path))
+    except OSError:
+        return Created.UNKNOWN
+    return Created.YES
+
+
+def _publish(temporary: str, path: str) -> None:
+    try:
+        os.replace(temporary, path)
+    except BaseException:
+        _discard(temporary)
+        raise
+    _sync_directory(os.path.dirname(path))
+
+
+def _discard(temporary: str) -> None:
+    with suppress(OSError):
+        os.unlink(temporary)
+
+
+def _sync_directory(directory: str) -> None:
+    if os.name == "nt":
+        return
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _scan(directory: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(directory) as entries:
+            return [entry for entry in entries if not entry.name.startswith(_TEMPORARY)]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _walk(directory: str, prefix: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """Files in the order of their keys: a directory sorts as its name and a `/`."""
+    named = []
+    for entry in _scan(directory):
+        if entry.is_dir(follow_symlinks=False):
+            named.append((f"{prefix}{entry.name}/", entry))
+        elif entry.is_file(follow_symlinks=False):
+            named.append((f"{prefix}{entry.name}", entry))
+    named.sort(key=lambda pair: pair[0])
+    for key, entry in named:
+        if key.endswith("/"):
+            yield from _walk(entry.path, key)
+        else:
+            yield key, entry
+
+
+def _is_device_failure(error: BaseException) -> bool:
+    """Whether what ended a block was the disk, which shows as an OSError from the sink."""
+    return (
+        isinstance(error, OSError)
+        and not isinstance(error, LogTableError)
+        and error.errno in _DEVICE_FAILED
+    )
+
+
+def _failure(verb: str, path: str, error: BaseException) -> StorageError:
+    reason = getattr(error, "strerror", None) or error
+    return StorageError(f"cannot {verb} {path}: {reason}")

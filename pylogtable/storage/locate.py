@@ -1,0 +1,112 @@
+"""From an address to a store, by a list of what is known to put an object only if it is absent."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+from collections.abc import Mapping
+
+from pylogtable.errors import InvalidRequestError, UnsupportedFormatError
+from pylogtable.storage.base import ObjectStore
+from pylogtable.storage.local import LocalStore
+from pylogtable.storage.memory import MemoryStore
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+):(?=[/:])")
+_REMOTE = {
+    "s3": "s3",
+    "s3a": "s3",
+    "s3n": "s3",
+    "gs": "gs",
+    "gcs": "gs",
+    "abfs": "abfs",
+    "abfss": "abfs",
+    "az": "abfs",
+}
+_WORKING = (
+    "a local path, file://, memory://, s3:// (s3a://, s3n://), gs:// (gcs://), "
+    "abfs:// (abfss://, az://) and dbfs:/"
+)
+
+
+def open_store(
+    url: str | os.PathLike[str], storage_options: Mapping[str, object] | None = None
+) -> ObjectStore:
+    """The store at an address; nothing is read or made there yet.
+
+    `storage_options` go to S3, Google and Azure and are not looked at for the others. Names are
+    taken as they stand: `%20` is three characters, as it is to Spark and fsspec.
+    """
+    text = os.fspath(url)
+    if not isinstance(text, str) or not text:
+        raise InvalidRequestError("an address must be a path or a URL, and not empty")
+    match = _SCHEME.match(text)
+    if not match:
+        return _local(text)
+    scheme, rest = match[1].lower(), text[match.end() :]
+    _refuse_credentials(scheme, rest)
+    if scheme == "file":
+        return _local(_file_path(rest))
+    if scheme == "dbfs":
+        return _local(_dbfs_path(rest))
+    if scheme == "memory":
+        name, _, prefix = rest.lstrip("/").partition("/")
+        prefix = prefix.strip("/")
+        return MemoryStore(name, f"{prefix}/" if prefix else "")
+    if scheme in _REMOTE and rest.startswith("//"):
+        return _remote(_REMOTE[scheme], rest[2:], storage_options or {})
+    raise UnsupportedFormatError(
+        f"{scheme}: is not supported, because it is not proven that it can put an object only if "
+        f"it is absent, and without that commits overwrite each other. What works: {_WORKING}"
+    )
+
+
+def _local(path: str) -> LocalStore:
+    return LocalStore(os.path.expanduser(path))
+
+
+def _file_path(rest: str) -> str:
+    host, slash, path = rest[2:].partition("/") if rest.startswith("//") else ("", "/", rest[1:])
+    if host not in {"", "localhost"} or not slash:
+        raise InvalidRequestError(
+            f"file://{host}/... names a host; write file:///absolute/path or a plain path"
+        )
+    return f"/{path}"
+
+
+def _dbfs_path(rest: str) -> str:
+    path = "/" + rest.lstrip("/")
+    return path if path == "/Volumes" or path.startswith("/Volumes/") else f"/dbfs{path}"
+
+
+def _remote(protocol: str, path: str, options: Mapping[str, object]) -> ObjectStore:
+    from pylogtable.storage.remote import RemoteStore, missing_package, package_of
+
+    if "?" in path:
+        raise InvalidRequestError(f"a {protocol}:// address must not contain '?'")
+    bucket, _, below = path.partition("/")
+    if protocol == "abfs" and "@" in bucket:
+        bucket, _, host = bucket.partition("@")
+        options = {"account_name": host.partition(".")[0], **options}
+    parts = [part for part in below.split("/") if part]
+    if not bucket or ".." in parts or "." in parts:
+        raise InvalidRequestError(
+            f"a {protocol}:// address needs a bucket and plain names below it"
+        )
+    if importlib.util.find_spec(package_of(protocol)) is None:
+        raise missing_package(protocol)
+    return RemoteStore(protocol, "/".join([bucket, *parts]), options)
+
+
+def _refuse_credentials(scheme: str, rest: str) -> None:
+    """Refuse `user:password@`, without repeating it; Azure's `container@account` is none."""
+    if scheme in {"file", "dbfs", "memory"}:
+        return
+    host = rest.lstrip("/:").partition("/")[0]
+    is_container = _REMOTE.get(scheme) == "abfs" and ":" not in host
+    cut_short = ":" in host and "@" in rest and not host.startswith("arn:")
+    if ("@" in host and not is_container) or cut_short:
+        raise InvalidRequestError(
+            f"a {scheme}:// address must not contain credentials; give them as storage_options or "
+            "in the environment"
+        )

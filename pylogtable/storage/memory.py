@@ -1,0 +1,121 @@
+"""A store in this process's memory: `memory://name/...`, for tests and for trying things out."""
+
+from __future__ import annotations
+
+import builtins
+import itertools
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from weakref import WeakValueDictionary
+
+import pyarrow as pa
+
+from pylogtable.errors import StorageError
+from pylogtable.storage.base import Created, ObjectInfo, ObjectStore, check_key, check_prefix
+
+
+class _Space:
+    """The objects of one name. `ticks` stands in for a clock, which this layer does not have."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.objects: dict[str, tuple[bytes, int]] = {}
+        self.ticks = itertools.count(1)
+
+
+_registry_lock = threading.Lock()
+_named: dict[str, _Space] = {}
+_unnamed: WeakValueDictionary[str, _Space] = WeakValueDictionary()
+_serial = itertools.count(1)
+
+
+def _space(name: str) -> _Space:
+    with _registry_lock:
+        if name.startswith("#"):
+            space = _unnamed.get(name)
+            if space is None:
+                space = _unnamed[name] = _Space()
+            return space
+        return _named.setdefault(name, _Space())
+
+
+class MemoryStore(ObjectStore):
+    """A dictionary behind a lock.
+
+    A name stands for the same objects throughout the process; without a name the store is private
+    and its objects go with it. Another process that unpickles a store finds it empty.
+    `modified_ms` counts changes instead of telling the time.
+    """
+
+    def __init__(self, name: str | None = None, prefix: str = "") -> None:
+        self._name = f"#{os.getpid()}-{next(_serial)}" if name is None else name
+        self._prefix = check_prefix(prefix)
+        self._space = _space(self._name)
+
+    def __repr__(self) -> str:
+        return f"MemoryStore({self.url!r})"
+
+    def __reduce__(self) -> tuple[type[MemoryStore], tuple[str, str]]:
+        return MemoryStore, (self._name, self._prefix)
+
+    @property
+    def url(self) -> str:
+        return f"memory://{self._name}/{self._prefix}".rstrip("/")
+
+    def below(self, prefix: str) -> MemoryStore:
+        return MemoryStore(self._name, self._full(prefix.rstrip("/")) + "/")
+
+    def read(self, key: str) -> bytes | None:
+        with self._space.lock:
+            found = self._space.objects.get(self._full(key))
+        return found[0] if found else None
+
+    def create(self, key: str, data: bytes) -> Created:
+        full = self._full(key)
+        with self._space.lock:
+            if full in self._space.objects:
+                return Created.EXISTS
+            self._space.objects[full] = bytes(data), next(self._space.ticks)
+        return Created.YES
+
+    def write(self, key: str, data: bytes) -> None:
+        full = self._full(key)
+        with self._space.lock:
+            self._space.objects[full] = bytes(data), next(self._space.ticks)
+
+    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        start = self._prefix + check_prefix(prefix)
+        cut = len(self._prefix)
+        with self._space.lock:
+            found = [
+                ObjectInfo(key[cut:], len(data), tick)
+                for key, (data, tick) in self._space.objects.items()
+                if key.startswith(start)
+            ]
+        found.sort(key=lambda info: info.key)
+        return iter(found)
+
+    def list_folders(self) -> builtins.list[str]:
+        return sorted({info.key.split("/", 1)[0] for info in self.list() if "/" in info.key})
+
+    def delete(self, key: str) -> None:
+        with self._space.lock:
+            self._space.objects.pop(self._full(key), None)
+
+    @contextmanager
+    def open_output(self, key: str) -> Iterator[pa.NativeFile]:
+        check_key(key)
+        sink = pa.BufferOutputStream()
+        yield sink
+        self.write(key, sink.getvalue().to_pybytes())
+
+    def open_input(self, key: str, size_bytes: int) -> pa.NativeFile:
+        data = self.read(key)
+        if data is None:
+            raise StorageError(f"cannot read {self.url}/{key}: there is no such object")
+        return pa.BufferReader(data)
+
+    def _full(self, key: str) -> str:
+        return self._prefix + check_key(key)

@@ -1,0 +1,432 @@
+"""Object stores reached through fsspec: S3 (s3fs), Google Cloud (gcsfs), Azure (adlfs).
+
+Put-if-absent is the store's own: `If-None-Match: *` on S3 and Azure, `ifGenerationMatch=0` on
+Google. fsspec's general `mode="create"` asks first and writes then, so nothing that merely inherits
+it may come here; `locate` keeps the list.
+
+S3 is tested, against moto in the suite; moto shows the shape of the answers and not what happens in
+a race. Google and Azure go through the same adapter by what their clients document and have **not
+been tried**. An S3-compatible server that ignores `If-None-Match` loses commits, and nothing here
+can notice.
+"""
+
+from __future__ import annotations
+
+import builtins
+import datetime
+import importlib.metadata
+import inspect
+import io
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+
+from pylogtable.errors import (
+    InvalidRequestError,
+    LogTableError,
+    StorageError,
+    UnsupportedFormatError,
+)
+from pylogtable.storage.base import Created, ObjectInfo, ObjectStore, check_key, check_prefix
+
+_T = TypeVar("_T")
+
+_CONCURRENCY = 32
+_UPLOAD_PART_BYTES = 8 * 2**20
+# Below this one request for everything is cheaper than one for the footer and one for the columns.
+_WHOLE_BYTES = 512 * 2**10
+
+_PACKAGES = {"s3": "s3fs", "gs": "gcsfs", "abfs": "adlfs"}
+_S3_NAMES = {
+    "aws_access_key_id": "key",
+    "aws_secret_access_key": "secret",
+    "aws_session_token": "token",
+    "aws_endpoint_url": "endpoint_url",
+    "aws_endpoint_url_s3": "endpoint_url",
+    "aws_endpoint": "endpoint_url",
+}
+_S3_REGIONS = ("aws_region", "aws_default_region")
+_PUBLIC_OPTIONS = {"endpoint_url", "region_name", "account_name", "project"}
+
+_NOT_SENT = {"NoCredentialsError", "PartialCredentialsError", "ParamValidationError"}
+_UNDECIDED_STATUS = {408, 409, 425, 429}
+
+
+class RemoteStore(ObjectStore):
+    """A bucket, or a part of one. `path` is the bucket and what is below it, without a scheme."""
+
+    concurrency = _CONCURRENCY
+
+    def __init__(
+        self, protocol: str, path: str, storage_options: Mapping[str, object] | None = None
+    ) -> None:
+        self._protocol = protocol
+        self._root = path.strip("/")
+        self._client = _Client(protocol, storage_options or {})
+
+    def __repr__(self) -> str:
+        return f"RemoteStore({self.url!r})"
+
+    @property
+    def url(self) -> str:
+        return f"{self._protocol}://{self._root}"
+
+    def below(self, prefix: str) -> RemoteStore:
+        deeper = RemoteStore.__new__(RemoteStore)
+        deeper._protocol, deeper._client = self._protocol, self._client
+        deeper._root = self._path(prefix.rstrip("/"))
+        return deeper
+
+    def read(self, key: str) -> bytes | None:
+        # With a start, s3fs does not ask for the size first.
+        path = self._path(key)
+        try:
+            return self._ask("read", path, lambda fs: bytes(fs.cat_file(path, start=0)))
+        except FileNotFoundError:
+            return None
+        except _EmptyObject:
+            return b""
+
+    def create(self, key: str, data: bytes) -> Created:
+        path = self._path(key)
+        try:
+            fs = self._client.fs
+        except Exception as error:
+            raise self._failure("create", path, error) from error
+        try:
+            fs.pipe_file(path, data, mode="create")
+        except Exception as error:
+            outcome = _classify(error)
+            if outcome is None:
+                raise self._failure("create", path, error) from error
+            return outcome
+        return Created.YES
+
+    def write(self, key: str, data: bytes) -> None:
+        path = self._path(key)
+        try:
+            self._ask("write", path, lambda fs: fs.pipe_file(path, data))
+        except FileNotFoundError as error:
+            raise self._failure("write", path, error) from error
+
+    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        # From the bucket with a prefix: asked for a folder that is empty, s3fs sends a HEAD.
+        bucket, _, folder = f"{self._root}/{check_prefix(prefix)}".partition("/")
+        start, cut = f"{bucket}/{folder}", len(self._root) + 1
+        try:
+            found = self._ask("list", start, lambda fs: fs.find(bucket, prefix=folder, detail=True))
+        except FileNotFoundError:
+            return
+        for name in sorted(found):
+            entry = found[name]
+            if entry["type"] == "file" and name.startswith(start) and not name.endswith("/"):
+                yield ObjectInfo(name[cut:], int(entry["size"]), _modified_ms(entry))
+
+    def list_folders(self) -> builtins.list[str]:
+        try:
+            found = self._ask("list", self._root, lambda fs: fs.ls(self._root, detail=True))
+        except FileNotFoundError:
+            return []
+        return sorted(
+            entry["name"].rstrip("/").rsplit("/", 1)[-1]
+            for entry in found
+            if entry["type"] == "directory"
+        )
+
+    def delete(self, key: str) -> None:
+        path = self._path(key)
+        with suppress(FileNotFoundError):
+            self._ask("delete", path, lambda fs: fs.rm_file(path))
+
+    @contextmanager
+    def open_output(self, key: str) -> Iterator[pa.NativeFile]:
+        path = self._path(key)
+        upload = _Upload(self, path)
+        try:
+            yield pa.PythonFile(upload, mode="w")
+            upload.publish()
+        except BaseException:
+            upload.discard()
+            raise
+
+    def open_input(self, key: str, size_bytes: int) -> pa.NativeFile:
+        path = self._path(key)
+        fetch = self._fetch
+        return pa.PythonFile(_RangeFile(lambda a, b: fetch(path, a, b), size_bytes), mode="r")
+
+    def _fetch(self, path: str, start: int, end: int) -> bytes:
+        """One ranged GET: exactly the bytes `[start, end)`."""
+        try:
+            data = self._ask("read", path, lambda fs: fs.cat_file(path, start=start, end=end))
+        except (FileNotFoundError, _EmptyObject) as error:
+            raise self._failure("read", path, error) from error
+        if len(data) != end - start:
+            raise StorageError(
+                f"cannot read {self._protocol}://{path}: asked for bytes {start} to {end}, "
+                f"got {len(data)} of them"
+            )
+        return bytes(data)
+
+    def _path(self, key: str) -> str:
+        return f"{self._root}/{check_key(key)}"
+
+    def _ask(self, verb: str, path: str, request: Callable[[Any], _T]) -> _T:
+        """The answer; FileNotFoundError if there is no such object; else a StorageError."""
+        try:
+            return request(self._client.fs)
+        except LogTableError:
+            raise
+        except Exception as error:
+            code, status = _reply(error)
+            if isinstance(error, FileNotFoundError) and code != "NoSuchBucket":
+                raise
+            if status == 416:
+                raise _EmptyObject("the object is shorter than the range asked for") from error
+            raise self._failure(verb, path, error) from error
+
+    def _failure(self, verb: str, path: str, error: Exception) -> LogTableError:
+        if isinstance(error, LogTableError):
+            return error
+        reason = self._client.scrub(f"{type(error).__name__}: {error}")
+        return StorageError(f"cannot {verb} {self._protocol}://{path}: {reason}")
+
+
+class _EmptyObject(Exception):
+    """A range was asked of an object that ends before it, as every range of an empty one does."""
+
+
+class _Client:
+    """The fsspec file system, made when first needed, once per process, shared by all roots.
+
+    A fork inherits nothing of it and a pickle carries only the options: both connect anew.
+    """
+
+    def __init__(self, protocol: str, storage_options: Mapping[str, object]) -> None:
+        self._protocol = protocol
+        self._options = _native_options(protocol, storage_options)
+        self._secrets = sorted(_secret_texts(self._options), key=len, reverse=True)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._lock = threading.Lock()
+        self._owner = os.getpid()
+        self._fs: Any = None
+
+    def __reduce__(self) -> tuple[type[_Client], tuple[str, dict[str, Any]]]:
+        return _Client, (self._protocol, self._options)
+
+    @property
+    def fs(self) -> Any:
+        if self._owner != os.getpid():
+            self._forget()
+        with self._lock:
+            if self._fs is None:
+                self._fs = _connect(self._protocol, self._options)
+            return self._fs
+
+    def scrub(self, text: str) -> str:
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        return text
+
+
+class _RangeFile(io.RawIOBase):
+    """A file for pyarrow, in which every read is one request.
+
+    pyarrow reads the last 64 KiB for a footer and, with `pre_buffer`, joins the ranges of the
+    columns, so there is nothing to gain from reading ahead; a small object is fetched once, whole.
+    """
+
+    def __init__(self, fetch: Callable[[int, int], bytes], size_bytes: int) -> None:
+        self._fetch = fetch
+        self._size = size_bytes
+        self._at = 0
+        self._whole: bytes | None = None
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + (0, self._at, self._size)[whence]
+        return self._at
+
+    def read(self, size: int | None = -1) -> bytes:
+        start = min(self._at, self._size)
+        end = self._size if size is None or size < 0 else min(start + size, self._size)
+        self._at = end
+        if start == end:
+            return b""
+        if self._whole is None and self._size <= _WHOLE_BYTES:
+            self._whole = self._fetch(0, self._size)
+        return self._fetch(start, end) if self._whole is None else self._whole[start:end]
+
+
+class _Upload(io.RawIOBase):
+    """A sink for pyarrow over fsspec's upload, in which closing publishes nothing."""
+
+    def __init__(self, store: RemoteStore, path: str) -> None:
+        self._store = store
+        self._path = path
+        self._file: Any = self._try(
+            lambda: store._client.fs.open(path, "wb", block_size=_UPLOAD_PART_BYTES)
+        )
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return int(self._file.tell())
+
+    def write(self, data: Any) -> int:
+        return int(self._try(lambda: self._file.write(data)))
+
+    def publish(self) -> None:
+        self._try(self._file.close)
+
+    def discard(self) -> None:
+        """Leave nothing: abort, and keep the file's destructor from publishing what it holds."""
+        with suppress(Exception):
+            self._file.discard()
+        self._file.forced = self._file.closed = True
+
+    def _try(self, step: Callable[[], _T]) -> _T:
+        try:
+            return step()
+        except Exception as error:
+            raise self._store._failure("write", self._path, error) from error
+
+
+def _connect(protocol: str, options: Mapping[str, Any]) -> Any:
+    import fsspec
+
+    try:
+        kind = fsspec.get_filesystem_class(protocol)
+    except ImportError as error:
+        raise missing_package(protocol) from error
+    _require_conditional_put(protocol, kind)
+    return kind(**{**options, "use_listings_cache": False, "skip_instance_cache": True})
+
+
+def missing_package(protocol: str) -> UnsupportedFormatError:
+    package = _PACKAGES[protocol]
+    wanted = "'pylogtable[s3]'" if protocol == "s3" else package
+    return UnsupportedFormatError(f"{protocol}:// needs {package}: pip install {wanted}")
+
+
+def package_of(protocol: str) -> str:
+    """The module that serves a protocol."""
+    return _PACKAGES[protocol]
+
+
+def _require_conditional_put(protocol: str, kind: type) -> None:
+    """Refuse clients from before the condition: they drop it in silence and overwrite."""
+    package = _PACKAGES[protocol]
+    put = getattr(kind, "_pipe_file", None)
+    if put is None or "mode" not in inspect.signature(put).parameters:
+        raise UnsupportedFormatError(
+            f"this version of {package} cannot put an object only if it is absent: "
+            f"pip install --upgrade {package}"
+        )
+    if protocol == "s3":
+        found = importlib.metadata.version("botocore")
+        if tuple(int(part) for part in found.split(".")[:3]) <= (1, 35, 20):
+            raise UnsupportedFormatError(
+                f"botocore {found} cannot put an object only if it is absent: "
+                "pip install --upgrade s3fs aiobotocore"
+            )
+
+
+def _native_options(protocol: str, given: Mapping[str, object]) -> dict[str, Any]:
+    """The options as the file system names them; for S3 also in the spelling of the environment,
+    in any case. What is not known is passed on."""
+    if protocol != "s3":
+        return dict(given)
+    options: dict[str, Any] = {}
+    region = None
+    for name, value in given.items():
+        plain = name.lower()
+        if plain in _S3_NAMES:
+            options[_S3_NAMES[plain]] = value
+        elif plain in _S3_REGIONS:
+            region = value
+        elif plain != "aws_allow_http":  # the endpoint's scheme says it
+            options[name] = value
+    if region is not None:
+        options["client_kwargs"] = {"region_name": region, **(options.get("client_kwargs") or {})}
+    options["config_kwargs"] = {
+        "max_pool_connections": _CONCURRENCY,
+        **(options.get("config_kwargs") or {}),
+    }
+    for place in (options, options.get("client_kwargs") or {}):
+        if urlsplit(str(place.get("endpoint_url") or "")).username is not None:
+            raise InvalidRequestError(
+                "endpoint_url must not contain credentials; give key and secret"
+            )
+    return options
+
+
+def _secret_texts(options: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in options.items():
+        if isinstance(value, Mapping):
+            yield from _secret_texts(value)
+        elif isinstance(value, str) and len(value) > 3 and name not in _PUBLIC_OPTIONS:
+            yield value
+
+
+def _reply(error: BaseException) -> tuple[str, int]:
+    """The error code and HTTP status behind an error, as far as its client tells them."""
+    seen: BaseException | None = error
+    while seen is not None:
+        response = getattr(seen, "response", None)
+        if isinstance(response, dict):
+            code = response.get("Error", {}).get("Code", "")
+            status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+            return str(code), int(status)
+        for name in ("status_code", "status", "code"):
+            status = getattr(seen, name, None)
+            if isinstance(status, int):
+                return str(getattr(seen, "error_code", "")), status
+        seen = seen.__cause__ or seen.__context__
+    return "", 0
+
+
+def _classify(error: Exception) -> Created | None:
+    """What a failed put-if-absent means; None if it is certain that nothing was put.
+
+    s3fs knows a 412 as FileExistsError only if the server names the condition, which S3-compatible
+    ones may leave out. What is not known to be a refusal may have landed.
+    """
+    code, status = _reply(error)
+    if isinstance(error, FileExistsError) or status == 412:
+        return Created.EXISTS
+    if isinstance(error, TimeoutError) or code in {"NoSuchKey", "NoSuchUpload"}:
+        return Created.UNKNOWN
+    refused = (
+        isinstance(error, PermissionError | FileNotFoundError | TypeError)
+        or type(error).__name__ in _NOT_SENT
+        or (400 <= status < 500 and status not in _UNDECIDED_STATUS)
+    )
+    return None if refused else Created.UNKNOWN
+
+
+def _modified_ms(entry: Mapping[str, Any]) -> int:
+    for name in ("LastModified", "last_modified", "mtime", "updated"):
+        value = entry.get(name)
+        if isinstance(value, str):
+            value = datetime.datetime.fromisoformat(value.replace("Z", "+00:00"))
+        if isinstance(value, datetime.datetime):
+            return round(value.timestamp() * 1000)
+        if isinstance(value, int | float):
+            return round(value * 1000)
+    raise StorageError(f"the store did not say when {entry.get('name')} was written")

@@ -1,0 +1,149 @@
+"""A store of topics: open, list, create, delete."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pyarrow as pa
+
+from pylogtable.commit import Head, put, seal
+from pylogtable.errors import InvalidRequestError, TopicNotFoundError
+from pylogtable.manifest import Manifest
+from pylogtable.model import Field
+from pylogtable.paths import check_topic_name, collide, parse_commit_path
+from pylogtable.plan.administer import new_topic, plan_create, plan_delete_topic
+from pylogtable.runtime import Runtime
+from pylogtable.schema import KAFKA_FIELDS, make_fields
+from pylogtable.storage.base import ObjectStore
+from pylogtable.storage.locate import open_store
+from pylogtable.topic import Topic
+
+
+class Store:
+    """Topics side by side below one URL."""
+
+    def __init__(self, store: ObjectStore, runtime: Runtime) -> None:
+        self._store = store
+        self._runtime = runtime
+
+    def __repr__(self) -> str:
+        return f"<Store at {self.url}>"
+
+    @property
+    def url(self) -> str:
+        return self._store.url
+
+    def topics(self) -> list[str]:
+        """The names of all topics, sorted."""
+        folders = [name for name in self._store.list_folders() if _is_topic_name(name)]
+        with ThreadPoolExecutor(max(1, min(8, len(folders)))) as pool:
+            live = list(pool.map(self._is_live, folders))
+        return [name for name, is_live in zip(folders, live, strict=True) if is_live]
+
+    def topic(self, name: str) -> Topic:
+        """Open a topic."""
+        check_topic_name(name)
+        return Topic(name, self._store.below(name), self._runtime)
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        schema: pa.Schema | Mapping[str, pa.DataType] | None = None,
+        key: str | Sequence[str] | None = None,
+        config: Mapping[str, object] | None = None,
+    ) -> Topic:
+        """Create a topic, once: of two that try at the same time one gets `TopicExistsError`.
+
+        Without a schema it has Kafka's shape: `key` and `value` binary, and `headers`.
+        """
+        check_topic_name(name)
+        if schema is None:
+            fields: tuple[Field, ...] = KAFKA_FIELDS
+            key = "key" if key is None else key
+        else:
+            fields = make_fields(schema)
+        keys = [key] if isinstance(key, str) else list(key or ())
+        info = new_topic(fields, keys, partitions, config or {}, self._runtime.clock())
+        self._refuse_collision(name)
+        below = self._store.below(name)
+        manifest = Manifest(below)
+        topic_id, commit_id = self._runtime.new_id(), self._runtime.new_id()
+        while True:
+            snapshot = manifest.load()
+            change = plan_create(snapshot, info, below.url)
+            commit = seal(change, snapshot, commit_id, topic_id, self._runtime.clock())
+            if put(manifest, commit, self._runtime):
+                break
+        if snapshot is None:
+            manifest.write_hint(None)
+        return self.topic(name)
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic and its data. Its commits stay, so that no version number is ever given
+        twice; a topic created in its place has another id and starts at offset 0 [META-5]."""
+        check_topic_name(name)
+        below = self._store.below(name)
+        manifest = Manifest(below)
+        snapshot = manifest.load()
+        if snapshot is None or snapshot.topic is None:
+            raise TopicNotFoundError(f"there is no topic at {below.url}")
+        # Listed before the topic is gone: whatever a successor writes is not in the list.
+        doomed = [entry.key for entry in below.list() if parse_commit_path(entry.key) is None]
+        head = Head(manifest, self._runtime, snapshot, below.url)
+        deleted, _ = head.change(lambda _: plan_delete_topic())
+        manifest.write_root(deleted, self._runtime.new_id)
+        with ThreadPoolExecutor(max(1, below.concurrency)) as pool:
+            list(pool.map(below.delete, [key for key in doomed if not key.endswith("_head.json")]))
+
+    def _is_live(self, name: str) -> bool:
+        snapshot = Manifest(self._store.below(name)).load()
+        return snapshot is not None and snapshot.topic is not None
+
+    def _refuse_collision(self, name: str) -> None:
+        for other in self._store.list_folders():
+            if collide(name, other) and _is_topic_name(other) and self._is_live(other):
+                raise InvalidRequestError(
+                    f"topic name {name!r} collides with existing topic {other!r}: names that "
+                    "differ only in '.' and '_' are the same to metrics"
+                )
+
+
+def open(
+    url: str | os.PathLike[str],
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    clock: Callable[[], int] | None = None,
+) -> Store:
+    """The store at a local path, `s3://bucket/prefix`, or another URL of the allow-list. `clock`
+    gives milliseconds since the epoch, for tests."""
+    runtime = Runtime(clock=clock) if clock else Runtime()
+    return Store(open_store(url, storage_options), runtime)
+
+
+def open_topic(
+    url: str | os.PathLike[str],
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    clock: Callable[[], int] | None = None,
+) -> Topic:
+    """The topic at this URL."""
+    parent, _, name = os.fspath(url).rstrip("/").rpartition("/")
+    if not name or parent.endswith((":", ":/")):
+        raise InvalidRequestError(f"{os.fspath(url)!r} is a store, not a topic in one")
+    return open(
+        parent or ("/" if os.fspath(url).startswith("/") else "."),
+        storage_options=storage_options,
+        clock=clock,
+    ).topic(name)
+
+
+def _is_topic_name(name: str) -> bool:
+    try:
+        check_topic_name(name)
+    except InvalidRequestError:
+        return False
+    return True

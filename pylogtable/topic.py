@@ -1,0 +1,249 @@
+"""A topic as its users see it. Every method is a few lines over the rooms below."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+
+from pylogtable.appending import Appender, Staged
+from pylogtable.commit import Head
+from pylogtable.config import describe_config
+from pylogtable.errors import InvalidRequestError, TopicNotFoundError
+from pylogtable.manifest import Manifest
+from pylogtable.model import Change
+from pylogtable.plan.administer import plan_alter, plan_delete_records
+from pylogtable.report import (
+    AppendResult,
+    PartitionDescription,
+    TopicDescription,
+    VerifyReport,
+    history_table,
+)
+from pylogtable.runtime import Runtime
+from pylogtable.schema import from_arrow, make_fields, table_schema
+from pylogtable.snapshot import Snapshot
+from pylogtable.storage.base import ObjectStore
+from pylogtable.verify import verify
+from pylogtable.view import Bound, Moment, View, to_us
+
+
+class Topic:
+    """One topic. Each call sees the newest commit, unless it is given a `version`: a number, or a
+    time, which means the newest version of then."""
+
+    def __init__(self, name: str, store: ObjectStore, runtime: Runtime) -> None:
+        self.name = name
+        self._store = store
+        self._manifest = Manifest(store)
+        snapshot = self._manifest.load()
+        if snapshot is None or snapshot.topic is None:
+            raise TopicNotFoundError(
+                f"there is no topic at {store.url}; create it with "
+                f"pylogtable.open(<store>).create_topic({name!r}, partitions=...)"
+            )
+        self._head = Head(self._manifest, runtime, snapshot, store.url)
+        self._appender = Appender(store, self._head)
+
+    def __repr__(self) -> str:
+        known = self._head.known
+        return f"<Topic {self.name!r} at {self.url}, {len(known.partitions)} partition(s)>"
+
+    @property
+    def url(self) -> str:
+        return self._store.url
+
+    @property
+    def topic_id(self) -> str:
+        return self._head.known.topic_id
+
+    @property
+    def version(self) -> int:
+        """The newest version."""
+        return self._head.latest().version
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of a read."""
+        return table_schema(self._head.latest().info.fields)
+
+    def append(self, data: Any, *, txn: tuple[str, int] | None = None) -> AppendResult:
+        """Append rows: an Arrow table, batch or reader, an iterable of batches, or anything that
+        exports an Arrow stream. All of it becomes visible in one commit, or nothing does.
+
+        With `txn=(app_id, version)` a repeat appends nothing and returns the offsets that were
+        given the first time.
+        """
+        return self._appender.append(data, txn)
+
+    def stage(self, data: Any, *, first_sticky: int | None = None) -> Staged:
+        """Write the data files of an append without committing them: the first half of `append`,
+        for jobs that write in many processes and commit in one. Rows without a key begin with
+        partition `first_sticky`, modulo their number, so that tasks can begin apart."""
+        return self._appender.stage(data, first_sticky)
+
+    def commit_staged(
+        self, staged: Sequence[Staged], *, txn: tuple[str, int] | None = None
+    ) -> AppendResult:
+        """Make staged files visible in one commit, in the order given: the second half of
+        `append`. The files are removed only when it is certain that no commit names them."""
+        return self._appender.commit(staged, txn)
+
+    def discard_staged(self, staged: Iterable[Staged]) -> None:
+        """Remove staged files that were never handed to a commit."""
+        self._appender.discard(staged)
+
+    def read(
+        self,
+        partition: int | Sequence[int] | None = None,
+        start: Bound = None,
+        end: Bound = None,
+        columns: Sequence[str] | None = None,
+        version: int | datetime | None = None,
+    ) -> pa.RecordBatchReader:
+        """Stream records in offset order, one partition after the other.
+
+        `start` (included) and `end` (excluded) are an offset, a dict of offsets by partition, a
+        time (the first record at or after it), "earliest" or "latest". An offset outside of the
+        log is an `OffsetOutOfRangeError`; one that compaction removed means the next there is.
+        """
+        return self._view(version).read(partition, start, end, columns)
+
+    def latest(
+        self,
+        keys: Any = None,
+        columns: Sequence[str] | None = None,
+        version: int | datetime | None = None,
+    ) -> pa.Table:
+        """The newest record of each key, of all keys or of those given; a tombstone is a record.
+
+        Inside a partition the greatest offset is the newest. Where a key has records in several
+        (the partition count grew, or partitions were given explicitly) the latest timestamp is.
+        """
+        return self._view(version).latest(keys, columns)
+
+    def start_offsets(self) -> dict[int, int]:
+        """The first offset of each partition that can be read."""
+        return self._head.latest().start_offsets
+
+    def end_offsets(self) -> dict[int, int]:
+        """The next offset of each partition to be written."""
+        return self._head.latest().end_offsets
+
+    def offsets_for_time(
+        self, when: Moment, version: int | datetime | None = None
+    ) -> dict[int, int | None]:
+        """For each partition the first offset whose timestamp is at or after `when` (an aware
+        datetime, or milliseconds since the epoch); None where there is none."""
+        return self._view(version).offsets_for_time(when)
+
+    def count(self, version: int | datetime | None = None) -> int:
+        """How many records can be read; from the manifest alone, unless a log start cuts a
+        segment with holes."""
+        return self._view(version).count()
+
+    def describe(self) -> TopicDescription:
+        snapshot = self._head.latest()
+        return TopicDescription(
+            name=self.name,
+            url=self.url,
+            topic_id=snapshot.topic_id,
+            version=snapshot.version,
+            created_at_ms=snapshot.info.created_at_ms,
+            schema=table_schema(snapshot.info.fields),
+            key=snapshot.info.key,
+            config=describe_config(snapshot.info.config),
+            partitions=tuple(
+                PartitionDescription(
+                    partition=number,
+                    log_start=state.log_start,
+                    end=state.end,
+                    segments=state.live.segments,
+                    records=state.live.records,
+                    size_bytes=state.live.size_bytes,
+                )
+                for number, state in enumerate(snapshot.partitions)
+            ),
+        )
+
+    def segments(self, version: int | datetime | None = None) -> pa.Table:
+        """Every live segment, in partition and offset order."""
+        return self._view(version).segments()
+
+    def history(self, limit: int | None = None) -> pa.Table:
+        """The commits, newest first."""
+        newest = self._head.latest().version
+        return history_table(self._manifest.commits_backwards(newest), limit)
+
+    def find_commit(self, commit_id: str, version: int | None = None) -> int | None:
+        """The version of a commit, or None if it is not in the log. With the version that a
+        `CommitUnknownError` names, one look settles it."""
+        return self._manifest.find_commit(commit_id, version, self._head.latest().version)
+
+    def version_at(self, when: Moment) -> int:
+        """The newest version that was committed at or before `when`."""
+        found = self._manifest.version_at(to_us(when) // 1000, self._head.latest())
+        if found is None:
+            raise InvalidRequestError(f"topic {self.name!r} has no version as old as {when}")
+        return found
+
+    def verify(self, *, data: bool = False) -> VerifyReport:
+        """Check every invariant of the specification, and with `data` every record's offset."""
+        return verify(self._store, self._manifest, self._head.latest(), data=data)
+
+    def alter(
+        self,
+        partitions: int | None = None,
+        config: Mapping[str, object | None] | None = None,
+        add_columns: pa.Schema | Mapping[str, pa.DataType] | None = None,
+        widen_columns: Mapping[str, pa.DataType] | None = None,
+    ) -> TopicDescription:
+        """More partitions (old records stay where they are, so keys may change theirs), other
+        settings (None goes back to the default), new nullable columns, wider types."""
+        added = make_fields(add_columns) if add_columns is not None else ()
+        wider = {name: from_arrow(arrow) for name, arrow in (widen_columns or {}).items()}
+        self._head.latest()
+        self._head.change(
+            lambda snapshot: plan_alter(
+                snapshot,
+                partitions=partitions,
+                config=config or {},
+                add_fields=added,
+                widen=wider,
+            )
+        )
+        return self.describe()
+
+    def delete_records(self, offsets: Mapping[int, int | None]) -> dict[int, int]:
+        """Make everything below these offsets unreadable, None meaning the end; gives the new
+        start offset of each partition named. The space is freed by vacuum."""
+        self._head.latest()
+
+        def plan(snapshot: Snapshot) -> Change | None:
+            change = plan_delete_records(snapshot, self._manifest.leaf, offsets)
+            return change if change.log_starts else None
+
+        snapshot, _ = self._head.change(plan)
+        return {number: snapshot.partitions[number].log_start for number in sorted(offsets)}
+
+    def _view(self, version: int | datetime | None) -> View:
+        return View(self.name, self._store, self._manifest, self._snapshot_at(version))
+
+    def _snapshot_at(self, version: int | datetime | None) -> Snapshot:
+        newest = self._head.latest()
+        if isinstance(version, datetime):
+            version = self.version_at(version)
+        if version is None or version == newest.version:
+            return newest
+        if not 0 <= version < newest.version:
+            raise InvalidRequestError(
+                f"topic {self.name!r} has no version {version}; the newest is {newest.version}"
+            )
+        snapshot = self._manifest.load_at(version)
+        if snapshot is None or snapshot.topic_id != newest.topic_id:
+            raise InvalidRequestError(
+                f"version {version} of topic {self.name!r} is not kept any more"
+            )
+        return snapshot

@@ -1,0 +1,171 @@
+"""Check a topic against the specification and name what is wrong, without changing anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pylogtable.errors import CorruptTopicError, LogTableError
+from pylogtable.leaf import segments_of
+from pylogtable.lookup import all_entries
+from pylogtable.manifest import Manifest
+from pylogtable.model import Segment, TopicInfo
+from pylogtable.paths import commit_path, root_path
+from pylogtable.report import Problem, VerifyReport
+from pylogtable.rows import count_tombstones
+from pylogtable.schema import OFFSET, TIMESTAMP, file_schema, fits, from_arrow, to_arrow
+from pylogtable.segment_file import SegmentReader
+from pylogtable.snapshot import PartitionState, Snapshot, replay, tiling_fault, totals_of
+from pylogtable.storage.base import ObjectStore
+
+
+def verify(
+    store: ObjectStore, manifest: Manifest, snapshot: Snapshot, *, data: bool
+) -> VerifyReport:
+    """All invariants at `snapshot`: of the state and its index; that the commits give the same
+    state; that each segment's file is there with its size; with `data`, what is in it."""
+    report = VerifyReport()
+    report.leaves = len(snapshot.leaves)
+    try:
+        entries = all_entries(snapshot, manifest.leaf)
+    except LogTableError as error:
+        _note(report, error, root_path(snapshot.root_version or 0))
+        return report
+    report.segments = entries.num_rows
+    segments = segments_of(entries)
+    for number, state in enumerate(snapshot.partitions):
+        mine = [segment for segment in segments if segment.partition == number]
+        report.problems += _check_partition(number, state, mine, commit_path(snapshot.version))
+    _check_replay(report, manifest, snapshot, entries)
+    sizes = {entry.key: entry.size_bytes for entry in store.list() if entry.key[0] == "p"}
+    for segment in segments:
+        size = sizes.get(segment.path)
+        if size is None:
+            report.problems.append(Problem("SEG-1", segment.path, "the file is missing"))
+        elif size != segment.size_bytes:
+            detail = f"the file has {size} bytes where the manifest says {segment.size_bytes}"
+            report.problems.append(Problem("SEG-5", segment.path, detail))
+        elif data:
+            _check_file(report, store, segment, snapshot.info)
+    return report
+
+
+def _check_partition(
+    number: int, state: PartitionState, segments: list[Segment], path: str
+) -> Iterator[Problem]:
+    """Tiling, bounds and totals of one partition [LOG-4], [LOG-5]."""
+    if not 0 <= state.log_start <= state.end:
+        detail = f"partition {number}: log start {state.log_start}, end {state.end}"
+        yield Problem("LOG-5", path, detail)
+    first = segments[0].base_offset if segments else state.log_start
+    if first > state.log_start or (segments and segments[0].end_offset <= state.log_start):
+        yield Problem("LOG-4", path, f"partition {number}: nothing claims its log start")
+    fault = tiling_fault(segments, first, state.end)
+    if fault is not None:
+        yield Problem("LOG-4", path, f"partition {number}: {fault}")
+    if totals_of(segments) != state.live:
+        detail = (
+            f"partition {number}: its totals are {state.live}, its segments' {totals_of(segments)}"
+        )
+        yield Problem("ROOT-5", path, detail)
+
+
+def _check_replay(
+    report: VerifyReport, manifest: Manifest, snapshot: Snapshot, entries: pa.Table
+) -> None:
+    """That root and tail say what all commits together say [ROOT-5], while all are kept."""
+    try:
+        commits = list(manifest.commits_backwards(snapshot.version))
+        report.commits = len(commits)
+        if not commits or commits[-1].version != 0:
+            return
+        full = replay(None, reversed(commits))
+    except LogTableError as error:
+        _note(report, error, commit_path(snapshot.version))
+        return
+    assert full is not None
+    same = (
+        full.topic == snapshot.topic
+        and full.topic_id == snapshot.topic_id
+        and dict(full.txns) == dict(snapshot.txns)
+        and full.end_offsets == snapshot.end_offsets
+        and full.start_offsets == snapshot.start_offsets
+        and all_entries(full, manifest.leaf).equals(entries)
+    )
+    if not same:
+        path = root_path(snapshot.root_version or 0)
+        report.problems.append(Problem("ROOT-5", path, "the index and the commits disagree"))
+
+
+def _check_file(
+    report: VerifyReport, store: ObjectStore, segment: Segment, info: TopicInfo
+) -> None:
+    """Row counts, columns, offsets, times and tombstones of one file [SEG-3], [SEG-5]."""
+    try:
+        reader = SegmentReader(store, segment)
+        report.problems += _check_columns(reader, info)
+        at = segment.base_offset - 1
+        tombstones = 0
+        times: list[int] = []
+        stored = [
+            field.name for field in file_schema(info.fields) if field.name in reader.schema.names
+        ]
+        for group, first in enumerate(segment.row_groups):
+            for batch in reader.batches([group], stored):
+                offsets = reader.true_offsets(batch).to_numpy()
+                if np.any(np.diff(offsets, prepend=at) < 1) or offsets[-1] >= segment.end_offset:
+                    raise CorruptTopicError(
+                        segment.path,
+                        "SEG-5",
+                        f"its offsets do not grow inside [{segment.base_offset}, "
+                        f"{segment.end_offset})",
+                    )
+                if at < segment.base_offset + first and offsets[0] != segment.base_offset + first:
+                    raise CorruptTopicError(
+                        segment.path, "SEG-5", f"row group {group} does not begin at {first}"
+                    )
+                at = int(offsets[-1])
+                bounds = pc.min_max(batch.column(TIMESTAMP).cast(pa.int64()))
+                times += [bounds["min"].as_py(), bounds["max"].as_py()]
+                table = pa.Table.from_batches([batch])
+                if all(field.name in stored for field in info.fields):
+                    tombstones += count_tombstones(table, info)
+                report.records += batch.num_rows
+        if times and (min(times), max(times)) != (
+            segment.min_timestamp_us,
+            segment.max_timestamp_us,
+        ):
+            report.problems.append(
+                Problem("SEG-5", segment.path, "its time bounds are not its records'")
+            )
+        if all(field.name in stored for field in info.fields) and tombstones != segment.tombstones:
+            report.problems.append(
+                Problem(
+                    "SEG-5",
+                    segment.path,
+                    f"it has {tombstones} tombstones, not {segment.tombstones}",
+                )
+            )
+    except LogTableError as error:
+        _note(report, error, segment.path)
+
+
+def _check_columns(reader: SegmentReader, info: TopicInfo) -> Iterator[Problem]:
+    wanted = {field.name: field for field in info.fields}
+    for column in reader.schema:
+        if column.name in (OFFSET, TIMESTAMP):
+            continue
+        field = wanted.get(column.name)
+        if field is None or not fits(from_arrow(column.type), from_arrow(to_arrow(field.type))):
+            detail = f"its column {column.name!r} ({column.type}) is not the topic's"
+            yield Problem("SEG-3", reader.segment.path, detail)
+
+
+def _note(report: VerifyReport, error: LogTableError, path: str) -> None:
+    if isinstance(error, CorruptTopicError):
+        report.problems.append(Problem(error.rule, error.path, error.detail))
+    else:
+        report.problems.append(Problem("SEG-2", path, str(error)))

@@ -1,0 +1,194 @@
+"""What every store must do. A store's own test module inherits this and gives the `store`."""
+
+from __future__ import annotations
+
+import pickle
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pylogtable.errors import InvalidRequestError, StorageError
+from pylogtable.storage.base import Created, ObjectStore
+
+COMMIT = "_manifest/00000000000000000007.json"
+SEGMENT = "partition=3/00000000000000000042-abc.parquet"
+
+
+class StoreContract:
+    @pytest.fixture
+    def store(self) -> ObjectStore:
+        raise NotImplementedError
+
+    def test_an_absent_object_reads_as_none(self, store: ObjectStore) -> None:
+        assert store.read(COMMIT) is None
+        store.write(SEGMENT, b"x")
+        assert store.read(COMMIT) is None
+        assert store.read("partition=3") is None
+        assert store.read(SEGMENT + "/deeper") is None
+
+    def test_create_puts_once(self, store: ObjectStore) -> None:
+        assert store.create(COMMIT, b"first") is Created.YES
+        assert store.create(COMMIT, b"second") is Created.EXISTS
+        assert store.read(COMMIT) == b"first"
+
+    def test_create_after_delete_puts_again(self, store: ObjectStore) -> None:
+        store.create(COMMIT, b"first")
+        store.delete(COMMIT)
+        assert store.create(COMMIT, b"second") is Created.YES
+        assert store.read(COMMIT) == b"second"
+
+    def test_create_does_not_replace_what_write_put(self, store: ObjectStore) -> None:
+        store.write(COMMIT, b"written")
+        assert store.create(COMMIT, b"created") is Created.EXISTS
+        assert store.read(COMMIT) == b"written"
+
+    def test_write_replaces(self, store: ObjectStore) -> None:
+        store.write(COMMIT, b"a longer first text")
+        store.write(COMMIT, b"second")
+        assert store.read(COMMIT) == b"second"
+        store.write(COMMIT, b"")
+        assert store.read(COMMIT) == b""
+
+    def test_list_gives_keys_in_order_with_sizes(self, store: ObjectStore) -> None:
+        keys = ["a/x", "a-b/x", "a", "b/2", "b/10", "b/1/deep", "partition=0/f", "ä/x", "A"]
+        keys.remove("a")  # beside "a/x" no file system can hold it
+        for n, key in enumerate(keys, start=1):
+            store.write(key, b"." * n)
+        found = list(store.list())
+        assert [info.key for info in found] == sorted(keys)
+        assert {info.key: info.size_bytes for info in found} == {
+            key: n for n, key in enumerate(keys, start=1)
+        }
+        assert all(isinstance(info.modified_ms, int) for info in found)
+
+    def test_list_below_a_prefix(self, store: ObjectStore) -> None:
+        for key in ("a/1", "a/b/2", "ab/3", "c"):
+            store.write(key, b".")
+        assert [info.key for info in store.list("a/")] == ["a/1", "a/b/2"]
+        assert [info.key for info in store.list("a/b/")] == ["a/b/2"]
+        assert list(store.list("nothing/")) == []
+        with pytest.raises(InvalidRequestError):
+            list(store.list("a"))
+
+    def test_list_folders(self, store: ObjectStore) -> None:
+        assert store.list_folders() == []
+        for key in ("b/1", "a/deep/er/2", "=x/3", "file"):
+            store.write(key, b".")
+        assert store.list_folders() == ["=x", "a", "b"]
+        store.delete("b/1")
+        assert store.list_folders() == ["=x", "a"]
+
+    def test_delete_is_idempotent(self, store: ObjectStore) -> None:
+        store.write(COMMIT, b"x")
+        store.delete(COMMIT)
+        store.delete(COMMIT)
+        store.delete("_manifest")
+        store.delete("never/there")
+        assert store.read(COMMIT) is None
+        assert list(store.list()) == []
+
+    def test_output_appears_when_the_block_ends(self, store: ObjectStore) -> None:
+        with store.open_output(SEGMENT) as sink:
+            sink.write(b"one ")
+            sink.write(b"two")
+            assert sink.tell() == 7
+            assert store.read(SEGMENT) is None
+            assert list(store.list()) == []
+        assert store.read(SEGMENT) == b"one two"
+        assert [info.key for info in store.list()] == [SEGMENT]
+
+    def test_output_may_be_closed_inside_the_block(self, store: ObjectStore) -> None:
+        with store.open_output(SEGMENT) as sink:
+            sink.write(b"whole")
+            sink.close()
+        assert store.read(SEGMENT) == b"whole"
+
+    @pytest.mark.parametrize("size", [3, 10 * 2**20])
+    def test_output_of_a_failed_block_never_appears(self, store: ObjectStore, size: int) -> None:
+        def fail() -> None:
+            with store.open_output(SEGMENT) as sink:
+                sink.write(b"." * size)
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            fail()
+        assert store.read(SEGMENT) is None
+        assert list(store.list()) == []
+        assert store.list_folders() == []
+
+    def test_large_output(self, store: ObjectStore) -> None:
+        block = bytes(range(256)) * 4096
+        with store.open_output(SEGMENT) as sink:
+            for n in range(18):
+                sink.write(block[n:])
+        size = sum(len(block) - n for n in range(18))
+        assert [info.size_bytes for info in store.list()] == [size]
+        with store.open_input(SEGMENT, size) as file:
+            assert file.read() == b"".join(block[n:] for n in range(18))
+
+    def test_input_is_random_access(self, store: ObjectStore) -> None:
+        data = bytes(range(256)) * 8192
+        store.write(SEGMENT, data)
+        with store.open_input(SEGMENT, len(data)) as file:
+            assert file.size() == len(data)
+            assert file.read_at(300, 1_000_000) == data[1_000_000:1_000_300]
+            file.seek(5)
+            assert file.read(3) == data[5:8]
+            assert file.read(3) == data[8:11]
+            file.seek(-4, 2)
+            assert file.read() == data[-4:]
+            assert file.read() == b""
+
+    def test_input_that_is_not_there(self, store: ObjectStore) -> None:
+        with pytest.raises(StorageError):
+            store.open_input(SEGMENT, 5).read()
+        with pytest.raises(StorageError):
+            pq.ParquetFile(store.open_input(SEGMENT, 10_000_000), pre_buffer=True)
+
+    def test_parquet_goes_out_and_comes_back(self, store: ObjectStore) -> None:
+        table = pa.table({"offset": range(30_000), "value": [f"v{n}" * 9 for n in range(30_000)]})
+        with store.open_output(SEGMENT) as sink:
+            pq.write_table(table, sink, row_group_size=10_000)
+        (info,) = store.list()
+        with store.open_input(info.key, info.size_bytes) as source:
+            file = pq.ParquetFile(source, pre_buffer=True)
+            assert (
+                file.read_row_group(1, columns=["value"])
+                == table.select(["value"])[10_000:20_000].combine_chunks()
+            )
+            assert file.read() == table
+
+    def test_below_is_the_same_store_rooted_deeper(self, store: ObjectStore) -> None:
+        deeper = store.below("topics").below("orders/")
+        assert deeper.url == store.url.rstrip("/") + "/topics/orders"
+        assert deeper.concurrency == store.concurrency
+        assert deeper.create(COMMIT, b"x") is Created.YES
+        assert store.create(f"topics/orders/{COMMIT}", b"y") is Created.EXISTS
+        assert [info.key for info in deeper.list()] == [COMMIT]
+        assert [info.key for info in deeper.list("_manifest/")] == [COMMIT]
+        assert deeper.list_folders() == ["_manifest"]
+        assert store.list_folders() == ["topics"]
+
+    def test_survives_pickling(self, store: ObjectStore) -> None:
+        store.write("topic/" + COMMIT, b"x")
+        again = pickle.loads(pickle.dumps(store.below("topic")))
+        assert again.url == store.below("topic").url
+        assert again.read(COMMIT) == b"x"
+        assert again.create(COMMIT, b"y") is Created.EXISTS
+
+    @pytest.mark.parametrize(
+        "key", ["", "/", "/etc/passwd", "a//b", "a/", "./a", "..", "a/../../b", "a/..", "a\0b"]
+    )
+    def test_a_key_cannot_leave_the_root(self, store: ObjectStore, key: str) -> None:
+        for call in (
+            store.read,
+            store.delete,
+            lambda key: store.write(key, b"x"),
+            lambda key: store.create(key, b"x"),
+            lambda key: store.open_output(key).__enter__(),
+            lambda key: store.open_input(key, 1),
+            lambda key: list(store.list(key + "/")),
+        ):
+            with pytest.raises(InvalidRequestError):
+                call(key)

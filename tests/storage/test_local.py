@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+import errno
+import multiprocessing
+import os
+import resource
+import shutil
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from pylogtable.errors import InvalidRequestError, StorageError, TopicNotFoundError
+from pylogtable.storage import local
+from pylogtable.storage.base import Created, ObjectStore
+from pylogtable.storage.local import LocalStore
+from tests.storage.contract import COMMIT, SEGMENT, StoreContract
+from tests.storage.races import check_one_winner_each, race_in_process, race_in_threads
+
+
+class TestLocalStore(StoreContract):
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> ObjectStore:
+        return LocalStore(tmp_path / "not" / "yet")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    return LocalStore(tmp_path)
+
+
+def files(root: Path) -> list[str]:
+    return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
+
+
+def test_opening_makes_nothing(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "t")
+    assert store.read(COMMIT) is None
+    assert list(store.list()) == []
+    assert not (tmp_path / "t").exists()
+
+
+def test_one_winner_among_threads(store: LocalStore, tmp_path: Path) -> None:
+    check_one_winner_each(store, race_in_threads(store, writers=8))
+    assert not [name for name in files(tmp_path) if ".tmp-" in name]
+
+
+def test_one_winner_among_processes(store: LocalStore, tmp_path: Path) -> None:
+    writers = 6
+    spawn = multiprocessing.get_context("spawn")
+    with spawn.Manager() as manager, ProcessPoolExecutor(writers, mp_context=spawn) as pool:
+        barrier = manager.Barrier(writers)
+        runs = [pool.submit(race_in_process, str(tmp_path), n, barrier) for n in range(writers)]
+        won = dict(run.result() for run in runs)
+    check_one_winner_each(store, won)
+    assert not [name for name in files(tmp_path) if ".tmp-" in name]
+
+
+def test_the_link_decides_and_not_the_look(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    store.write(COMMIT, b"theirs")
+    monkeypatch.setattr(local, "_is_taken", lambda path: False)
+    assert store.create(COMMIT, b"mine") is Created.EXISTS
+    assert store.read(COMMIT) == b"theirs"
+    assert files(tmp_path) == [COMMIT]
+
+
+def test_data_is_durable_before_it_has_a_name(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """After every fsync, what is seen is nothing or all; the last one is the directory's."""
+    store.write("_manifest/warm-up", b"x")
+    (tmp_path / "_manifest/warm-up").unlink()
+    seen: list[tuple[bool, bytes | None]] = []
+    fsync = os.fsync
+
+    def watch(descriptor: int) -> None:
+        fsync(descriptor)
+        is_directory = os.path.isdir(f"/proc/self/fd/{descriptor}")
+        seen.append((is_directory, store.read(COMMIT)))
+
+    monkeypatch.setattr(os, "fsync", watch)
+    store.create(COMMIT, b"created")
+    assert seen == [(False, None), (True, b"created")]
+    seen.clear()
+    assert store.create(COMMIT, b"again") is Created.EXISTS
+    assert seen == []
+    store.write(COMMIT, b"written")
+    assert seen == [(False, b"created"), (True, b"written")]
+    seen.clear()
+    with store.open_output(COMMIT) as sink:
+        sink.write(b"streamed")
+    assert seen == [(False, b"written"), (True, b"streamed")]
+
+
+@pytest.mark.parametrize("code", [errno.EPERM, errno.ENOTSUP, errno.ENOSYS])
+def test_without_hard_links_create_refuses(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: int
+) -> None:
+    def no_link(source: str, target: str) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "link", no_link)
+    with pytest.raises(StorageError, match="no hard links") as caught:
+        store.create(COMMIT, b"x")
+    assert isinstance(caught.value.__cause__, OSError)
+    assert files(tmp_path) == []
+
+
+def test_a_link_that_may_have_landed_is_unknown(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = os.link
+
+    def lands_and_fails(source: str, target: str) -> None:
+        link(source, target)
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "link", lands_and_fails)
+    assert store.create(COMMIT, b"x") is Created.UNKNOWN
+    assert store.read(COMMIT) == b"x"
+
+
+def test_temporary_files_are_neither_listed_nor_keys(store: LocalStore, tmp_path: Path) -> None:
+    store.write("a/b", b"x")
+    (tmp_path / "a" / ".tmp-1-2-3").write_bytes(b"left over")
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / ".tmp-1-2-3").write_bytes(b"left over")
+    assert [info.key for info in store.list()] == ["a/b"]
+    assert store.list_folders() == ["a"]
+    with pytest.raises(InvalidRequestError):
+        store.read("a/.tmp-1-2-3")
+
+
+def test_a_left_over_temporary_name_is_passed_over(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(local, "_serial", iter([7, 8]))
+    monkeypatch.setattr(local.threading, "get_ident", lambda: 1)
+    left_over = tmp_path / f".tmp-{os.getpid()}-1-7"
+    left_over.write_bytes(b"left over")
+    store.write("a", b"x")
+    assert left_over.read_bytes() == b"left over"
+    assert store.read("a") == b"x"
+
+
+def test_files_get_the_usual_rights(store: LocalStore, tmp_path: Path) -> None:
+    (tmp_path / "plain").write_bytes(b"x")
+    store.create("created", b"x")
+    assert (tmp_path / "created").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+def test_a_directory_that_went_away_is_made_again(store: LocalStore, tmp_path: Path) -> None:
+    store.write(SEGMENT, b"x")
+    shutil.rmtree(tmp_path)
+    assert store.create(SEGMENT, b"y") is Created.YES
+    assert store.read(SEGMENT) == b"y"
+
+
+def test_a_directory_is_not_an_object(store: LocalStore) -> None:
+    store.write("a/b", b"x")
+    with pytest.raises(StorageError):
+        store.create("a", b"x")
+    with pytest.raises(StorageError):
+        store.write("a", b"x")
+    with pytest.raises(StorageError):
+        store.write("a/b/c", b"x")
+    with pytest.raises(StorageError):
+        store.open_input("a", 1).read()
+    assert store.read("a/b") == b"x"
+
+
+def test_no_space_is_a_storage_error(store: LocalStore, tmp_path: Path) -> None:
+    def stream() -> None:
+        with store.open_output(SEGMENT) as sink:
+            sink.write(b"x" * 100_000)
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, hard))
+    try:
+        for call in (
+            lambda: store.create(COMMIT, b"x" * 100_000),
+            lambda: store.write(COMMIT, b"x" * 100_000),
+            stream,
+        ):
+            with pytest.raises(StorageError) as caught:
+                call()
+            assert isinstance(caught.value.__cause__, OSError)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert files(tmp_path) == []
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_missing_rights_are_a_storage_error(store: LocalStore, tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    try:
+        with pytest.raises(StorageError) as caught:
+            store.create("a", b"x")
+        assert isinstance(caught.value.__cause__, PermissionError)
+    finally:
+        tmp_path.chmod(0o700)
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError("mine"), TopicNotFoundError("mine")])
+def test_the_block_s_own_errors_pass_unchanged(store: LocalStore, error: Exception) -> None:
+    def fail() -> None:
+        with store.open_output(SEGMENT):
+            raise error
+
+    with pytest.raises(type(error)) as caught:
+        fail()
+    assert caught.value is error
