@@ -158,8 +158,7 @@ def batches_of(data: Any) -> Iterable[pa.RecordBatch]:
         return [data]
     if isinstance(data, pa.Table):
         # A table without rows has no batches, and its columns are still to be checked.
-        empty = data.schema.empty_table().to_batches()
-        return [*data.to_batches(), *empty] or [pa.RecordBatch.from_pylist([], data.schema)]
+        return data.to_batches() or [pa.RecordBatch.from_pylist([], data.schema)]
     if hasattr(data, "__arrow_c_stream__"):
         reader: Iterable[pa.RecordBatch] = pa.RecordBatchReader.from_stream(data)
         return reader

@@ -69,8 +69,9 @@ class Head:
             if not isinstance(decided, Change):
                 return snapshot, decided
             commit = seal(decided, snapshot, commit_id, self._topic_id, self.runtime.clock())
+            after = apply(snapshot, commit)  # before the put: what cannot be replayed must not land
             if put(self.manifest, commit, self.runtime):
-                return self._after(apply(snapshot, commit)), commit
+                return self._after(after), commit
             snapshot = self.latest()
             self.runtime.back_off(attempt)
             attempt += 1

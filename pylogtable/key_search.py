@@ -157,8 +157,10 @@ def _typed(name: str, column: object, arrow: pa.DataType) -> pa.Array:
             column = _one_chunk(column)
         if isinstance(column, pa.Array):
             return column.cast(arrow)
+        assert isinstance(column, list)
+        if any(isinstance(part, float) for part in column):
+            raise pa.ArrowTypeError("a float is no key")  # pa.array would cut off its fraction
         if pa.types.is_binary(arrow):
-            assert isinstance(column, list)
             column = [part.encode() if isinstance(part, str) else part for part in column]
         return pa.array(column, arrow)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:

@@ -178,13 +178,15 @@ class RowShaper:
             )
 
     def _explicit(self, column: pa.Array) -> Int32s:
-        values = pc.fill_null(column.cast(pa.int64()), -1).to_numpy(zero_copy_only=False)
+        # An unsigned number that is too large becomes a negative one, and is as wrong.
+        signed = column.cast(pa.int64(), safe=False)
+        values = pc.fill_null(signed, -1).to_numpy(zero_copy_only=False)
         given = _mask(pc.is_valid(column))
         wrong = given & ((values < 0) | (values >= self.topic.partitions))
         if wrong.any():
             at = int(np.flatnonzero(wrong)[0])
             raise InvalidRequestError(
-                f"partition {values[at]} in row {self._rows_seen + at} is out of range: the topic "
+                f"partition {column[at]} in row {self._rows_seen + at} is out of range: the topic "
                 f"has {self.topic.partitions} partition(s), 0 to {self.topic.partitions - 1}"
             )
         explicit: Int32s = values.astype(np.int32)

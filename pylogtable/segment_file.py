@@ -123,7 +123,7 @@ class SegmentReader:
         self.segment = segment
         self._input = store.open_input(segment.path, segment.size_bytes)
         with _naming(segment.path):
-            self._file = pq.ParquetFile(self._input, pre_buffer=store.concurrency > 1)
+            self._file = pq.ParquetFile(self._input, pre_buffer=True)
         self.metadata = self._file.metadata
         if self.metadata.num_rows != segment.records:
             raise CorruptTopicError(
@@ -159,11 +159,13 @@ class SegmentReader:
     def batches(
         self, row_groups: Sequence[int], columns: Sequence[str]
     ) -> Iterator[pa.RecordBatch]:
-        """The columns of these row groups, as they are stored."""
+        """The columns of these row groups, as they are stored; one row group is in memory at a
+        time, fetched in as few requests as its columns lie apart."""
         with _naming(self.segment.path):
-            yield from self._file.iter_batches(
-                batch_size=BATCH_ROWS, row_groups=list(row_groups), columns=list(columns)
-            )
+            for group in row_groups:
+                yield from self._file.iter_batches(
+                    batch_size=BATCH_ROWS, row_groups=[group], columns=list(columns)
+                )
 
     def true_offsets(self, batch: pa.RecordBatch) -> pa.Array:
         """The offsets of the records [LOG-1]."""
@@ -182,6 +184,8 @@ def read_task(
             offsets = pa.array(np.arange(start, stop, dtype=np.int64))
             stored = pa.RecordBatch.from_arrays([offsets], names=[OFFSET])
             yield _shape(stored, offsets, segment, schema, topic)
+        return
+    if not task.row_groups:
         return
     reader = SegmentReader(store, segment)
     stored_names = [name for name in reader.schema.names if name in schema.names]
@@ -245,8 +249,10 @@ def count_from(store: ObjectStore, segment: Segment, log_start: int) -> int:
     """How many of the segment's records have an offset of at least `log_start`."""
     if segment.is_dense:
         return segment.end_offset - max(log_start, segment.base_offset)
-    reader = SegmentReader(store, segment)
     wanted = task_for(segment, log_start, segment.end_offset)
+    if not wanted.row_groups:
+        return 0
+    reader = SegmentReader(store, segment)
     first = wanted.row_groups[0]
     below = sum(reader.metadata.row_group(group).num_rows for group in range(first))
     for batch in reader.batches([first], [OFFSET]):

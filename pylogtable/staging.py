@@ -1,15 +1,17 @@
 """From a stream of rows to staged segment files, in bounded memory.
 
-Rows are gathered into chunks, shaped and split by partition, and wait in their partition until
-they make a row group. A partition's file is closed when the next row group would take it over
+Rows are gathered into chunks that fit the CPU's caches, shaped and split by partition, and wait in
+their partition's lane until they make a row group. Row groups are encoded beside the shaping, in
+the order of their lane. A lane's file is closed when the next row group would take it over
 `segment.bytes`, or when too many files are open.
 """
 
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 
 import pyarrow as pa
@@ -20,11 +22,13 @@ from pylogtable.rows import RowShaper, Share
 from pylogtable.segment_file import ROW_GROUP_ROWS, SegmentWriter
 from pylogtable.storage.base import ObjectStore
 
-CHUNK_ROWS = 1 << 20
-CHUNK_BYTES = 64 << 20
+CHUNK_ROWS = 1 << 16
+CHUNK_BYTES = 16 << 20
 ROW_GROUP_BYTES = 16 << 20
-WAITING_BYTES = 192 << 20
+WAITING_BYTES = 128 << 20
+ENCODING_BYTES = 64 << 20
 OPEN_FILES = 128
+ENCODERS = min(4, os.cpu_count() or 1)
 
 
 class _Lane:
@@ -40,12 +44,24 @@ class _Lane:
         self.done: list[StagedSegment] = []
         self.raw_bytes = 0
         self.hashed = True
+        self.encoding: Future[None] | None = None
 
     def put(self, share: Share) -> None:
         self.waiting.append(share.rows)
         self.waiting_rows += share.rows.num_rows
         self.waiting_bytes += share.rows.nbytes
         self.hashed &= share.hashed
+
+    def take(self) -> pa.Table:
+        rows = pa.Table.from_batches(self.waiting)
+        self.waiting, self.waiting_rows, self.waiting_bytes = [], 0, 0
+        return rows
+
+    def settle(self) -> None:
+        """Wait until nothing of this lane is being encoded; its failure is raised here."""
+        if self.encoding is not None:
+            encoding, self.encoding = self.encoding, None
+            encoding.result()
 
 
 class Stager:
@@ -67,32 +83,37 @@ class Stager:
         self._new_id = new_id
         self._shaper = RowShaper(topic, now_us, first_sticky)
         self._lanes: dict[int, _Lane] = {}
+        self._pool = ThreadPoolExecutor(ENCODERS)
+        self._encoding: deque[tuple[Future[None], int]] = deque()
+        self._encoding_bytes = 0
         self._ends = ends
         self._segment_bytes = self._shaper.config.segment_bytes
         self._row_group_bytes = min(ROW_GROUP_BYTES, self._segment_bytes)
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Take all rows of `batches`; may be called again."""
-        threads = min(4, os.cpu_count() or 1)
-        with ThreadPoolExecutor(threads) as pool:
-            for chunk in _chunks(batches, self._shaper.check_columns):
-                for share in self._shaper.shares(chunk):
-                    self._lane(share.partition).put(share)
-                due = [lane for lane in self._lanes.values() if self._is_due(lane)]
-                waiting = sum(lane.waiting_bytes for lane in self._lanes.values())
-                if waiting > WAITING_BYTES:
-                    due = [lane for lane in self._lanes.values() if lane.waiting]
-                for written in [pool.submit(self._flush, lane) for lane in due]:
-                    written.result()
-                self._limit_open_files()
+        for chunk in _chunks(batches, self._shaper.check_columns):
+            for share in self._shaper.shares(chunk):
+                self._lane(share.partition).put(share)
+            waiting = sum(lane.waiting_bytes for lane in self._lanes.values())
+            for lane in self._lanes.values():
+                if waiting > WAITING_BYTES or self._is_due(lane):
+                    self._start_encoding(lane)
+            self._limit_open_files()
 
     def finish(self) -> tuple[StagedSegment, ...]:
-        with ThreadPoolExecutor(min(8, len(self._lanes) or 1)) as pool:
-            for closed in [pool.submit(self._finish, lane) for lane in self._lanes.values()]:
-                closed.result()
-        return tuple(staged for _, lane in sorted(self._lanes.items()) for staged in lane.done)
+        lanes = [lane for _, lane in sorted(self._lanes.items())]
+        for lane in lanes:
+            self._start_encoding(lane)
+        for lane in lanes:
+            lane.settle()
+        for closed in [self._pool.submit(self._close, lane) for lane in lanes]:
+            closed.result()
+        self._pool.shutdown()
+        return tuple(staged for lane in lanes for staged in lane.done)
 
     def abandon(self, error: BaseException) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=True)
         for lane in self._lanes.values():
             if lane.writer is not None:
                 lane.writer.abandon(error)
@@ -106,16 +127,25 @@ class Stager:
     def _is_due(self, lane: _Lane) -> bool:
         return lane.waiting_rows >= ROW_GROUP_ROWS or lane.waiting_bytes >= self._row_group_bytes
 
-    def _flush(self, lane: _Lane) -> None:
-        """Write what waits as row groups of like size, rolling to a new file where one is full."""
+    def _start_encoding(self, lane: _Lane) -> None:
+        """Hand what waits in the lane to an encoder, after what it was handed before."""
         if not lane.waiting:
             return
-        rows = pa.Table.from_batches(lane.waiting)
-        raw = lane.waiting_bytes
-        lane.waiting, lane.waiting_rows, lane.waiting_bytes = [], 0, 0
-        groups = max(-(-rows.num_rows // ROW_GROUP_ROWS), -(-raw // self._row_group_bytes))
+        lane.settle()
+        while self._encoding and self._encoding_bytes > ENCODING_BYTES:
+            handed, size = self._encoding.popleft()
+            self._encoding_bytes -= size
+            handed.result()
+        size = lane.waiting_bytes
+        lane.encoding = self._pool.submit(self._encode, lane, lane.take(), size)
+        self._encoding.append((lane.encoding, size))
+        self._encoding_bytes += size
+
+    def _encode(self, lane: _Lane, rows: pa.Table, raw_bytes: int) -> None:
+        """Write rows as row groups of like size, rolling to a new file where one is full."""
+        groups = max(-(-rows.num_rows // ROW_GROUP_ROWS), -(-raw_bytes // self._row_group_bytes))
         size = -(-rows.num_rows // max(1, min(groups, rows.num_rows)))
-        raw_per_row = raw / rows.num_rows
+        raw_per_row = raw_bytes / rows.num_rows
         for at in range(0, rows.num_rows, size):
             part = rows.slice(at, size)
             self._roll_if_full(lane, part.num_rows * raw_per_row)
@@ -150,14 +180,11 @@ class Stager:
         lane.done.append(lane.writer.close(hashed=lane.hashed))
         lane.writer = None
 
-    def _finish(self, lane: _Lane) -> None:
-        self._flush(lane)
-        self._close(lane)
-
     def _limit_open_files(self) -> None:
         open_lanes = [lane for lane in self._lanes.values() if lane.writer is not None]
         if len(open_lanes) > OPEN_FILES:
             for lane in open_lanes:
+                lane.settle()
                 self._close(lane)
 
 

@@ -10,14 +10,14 @@ from typing import Any
 import pyarrow as pa
 
 from pylogtable.commit import Head, put, seal
-from pylogtable.errors import InvalidRequestError, TopicNotFoundError
+from pylogtable.errors import InvalidRequestError, TopicNotFoundError, UnsupportedFormatError
 from pylogtable.manifest import Manifest
 from pylogtable.model import Field
 from pylogtable.paths import check_topic_name, collide, parse_commit_path
 from pylogtable.plan.administer import new_topic, plan_create, plan_delete_topic
 from pylogtable.runtime import Runtime
 from pylogtable.schema import KAFKA_FIELDS, make_fields
-from pylogtable.storage.base import ObjectStore
+from pylogtable.storage.base import Created, ObjectStore
 from pylogtable.storage.locate import open_store
 from pylogtable.topic import Topic
 
@@ -78,6 +78,11 @@ class Store:
             commit = seal(change, snapshot, commit_id, topic_id, self._runtime.clock())
             if put(manifest, commit, self._runtime):
                 break
+        if manifest.try_commit(commit) is Created.YES:
+            raise UnsupportedFormatError(
+                f"{below.url} overwrites where it was asked to put only if absent: appends of "
+                "several writers would be lost there. Use a store that honours conditional puts."
+            )
         if snapshot is None:
             manifest.write_hint(None)
         return self.topic(name)

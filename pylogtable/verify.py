@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,7 @@ from pylogtable.leaf import segments_of
 from pylogtable.lookup import all_entries
 from pylogtable.manifest import Manifest
 from pylogtable.model import Segment, TopicInfo
-from pylogtable.paths import commit_path, root_path
+from pylogtable.paths import commit_path, parse_commit_path, root_path
 from pylogtable.report import Problem, VerifyReport
 from pylogtable.rows import count_tombstones
 from pylogtable.schema import OFFSET, TIMESTAMP, file_schema, fits, from_arrow, to_arrow
@@ -40,7 +40,8 @@ def verify(
         mine = [segment for segment in segments if segment.partition == number]
         report.problems += _check_partition(number, state, mine, commit_path(snapshot.version))
     _check_replay(report, manifest, snapshot, entries)
-    sizes = {entry.key: entry.size_bytes for entry in store.list() if entry.key[0] == "p"}
+    sizes = {entry.key: entry.size_bytes for entry in store.list()}
+    report.problems += _check_gap(manifest, snapshot, sizes)
     for segment in segments:
         size = sizes.get(segment.path)
         if size is None:
@@ -98,6 +99,16 @@ def _check_replay(
     if not same:
         path = root_path(snapshot.root_version or 0)
         report.problems.append(Problem("ROOT-5", path, "the index and the commits disagree"))
+
+
+def _check_gap(manifest: Manifest, snapshot: Snapshot, keys: Iterable[str]) -> Iterator[Problem]:
+    """That no commit stands beyond a missing one [COMMIT-3]: reading forward cannot notice it."""
+    versions = (parse_commit_path(key) for key in keys)
+    highest = max((version for version in versions if version is not None), default=0)
+    following = snapshot.version + 1
+    if highest > following and manifest.read_commit(following) is None:
+        detail = f"it is missing, and commit {highest} is there"
+        yield Problem("COMMIT-3", commit_path(following), detail)
 
 
 def _check_file(

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import accumulate
 
 import numpy as np
 import pyarrow as pa
@@ -55,7 +56,9 @@ def leaves_to_merge(snapshot: Snapshot) -> frozenset[str]:
             classes.setdefault(size_class, []).append(leaf)
     for alike in classes.values():
         if len(alike) >= MERGE_WIDTH:
-            chosen.update(alike)
+            # Into one leaf, so that one time's entries of all partitions stay together.
+            sizes = accumulate(snapshot.leaves[leaf] for leaf in alike)
+            chosen.update(leaf for leaf, size in zip(alike, sizes, strict=True) if size <= LEAF_MAX)
     excess = sum(runs.values()) - RUNS_MAX - 2 * len(snapshot.partitions)
     if excess > 0:
         shortest_first = sorted(runs, key=lambda leaf: snapshot.leaves[leaf] / runs[leaf])

@@ -1,4 +1,4 @@
 """The PySpark side of pylogtable. Nothing is offered here yet: `format("pylogtable")` comes later.
 
-Spark imports every installed `pyspark_*` module by itself, so this one stays cheap and never raises.
+Spark imports every installed `pyspark_*` module by itself: this one stays cheap and never raises.
 """

@@ -1,0 +1,237 @@
+"""The cost of opening, appending and looking up must not depend on the size of the topic.
+
+A topic of 1,000,000 segments made by 100,000 commits is held against one a thousandth of its size.
+Both have the same number of commits after their last root, so that requests can be compared one
+for one.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from benchmarks.generate import RECORDS, STEP_US, grow
+from pylogtable.lookup import segments_reaching_time
+from pylogtable.manifest import COLD_WAVE
+from pylogtable.paths import HINT_PATH, commit_path, parse_commit_path
+from pylogtable.plan.index import ROOT_INTERVAL
+from pylogtable.runtime import Runtime
+from pylogtable.storage.memory import MemoryStore
+from pylogtable.store import Store
+from pylogtable.topic import Topic
+from tests.stores import CountingStore
+
+PARTITIONS = 6
+SEGMENTS_PER_COMMIT = 10
+SMALL_COMMITS = ROOT_INTERVAL + 32
+LARGE_COMMITS = 100_000
+
+pytestmark = pytest.mark.timeout(240)
+
+
+@dataclass
+class Grown:
+    inner: MemoryStore
+    counting: CountingStore
+    commits: int
+
+    def open(self) -> Topic:
+        return Topic("t", self.counting.below("t"), Runtime())
+
+    def requests(self, action: Callable[[], object]) -> dict[str, int]:
+        self.counting.reset()
+        action()
+        return dict(self.counting.counts)
+
+
+def _grown(commits: int) -> Grown:
+    inner = MemoryStore()
+    topic = Store(inner, Runtime()).create_topic("t", partitions=PARTITIONS)
+    topic.append(_records(600))
+    grow(topic, commits - 1, SEGMENTS_PER_COMMIT)
+    return Grown(inner, CountingStore(inner), commits)
+
+
+def _records(count: int) -> pa.Table:
+    return pa.table(
+        {
+            "key": [b"%d" % n for n in range(count)],
+            "value": [b"v" * 80] * count,
+            "timestamp": pa.array([0] * count, pa.timestamp("us", tz="UTC")),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def small() -> Grown:
+    return _grown(SMALL_COMMITS)
+
+
+@pytest.fixture(scope="module")
+def large() -> Grown:
+    assert (LARGE_COMMITS - SMALL_COMMITS) % ROOT_INTERVAL == 0
+    return _grown(LARGE_COMMITS)
+
+
+def _middle_offset(topic: Topic) -> int:
+    return topic.end_offsets()[3] // 2
+
+
+def _lookup(topic: Topic, offset: int) -> object:
+    return topic._view(None).snapshot, topic.read(
+        3, offset, offset + 1, columns=["offset"]
+    ).read_all()
+
+
+def test_the_large_topic_is_as_large_as_it_says(large: Grown) -> None:
+    described = large.open().describe()
+    assert sum(p.segments for p in described.partitions) > 990_000
+    assert described.version == LARGE_COMMITS
+
+
+def test_opening_asks_the_store_as_often_whatever_the_size(small: Grown, large: Grown) -> None:
+    asked = large.requests(large.open)
+    assert asked == small.requests(small.open)
+    assert set(asked) == {"read"}
+    assert asked["read"] <= 2 + ROOT_INTERVAL + COLD_WAVE
+
+
+def test_an_append_asks_the_store_as_often_whatever_the_size(small: Grown, large: Grown) -> None:
+    topics = [small.open(), large.open()]
+    asked = [
+        grown.requests(lambda topic=topic: topic.append(_records(60)))
+        for grown, topic in zip([small, large], topics, strict=True)
+    ]
+    assert asked[0] == asked[1]
+    assert asked[0] == {"read": 1, "create": 1, "open_output": PARTITIONS}
+
+
+def test_a_lookup_by_offset_asks_the_store_as_often_whatever_the_size(
+    small: Grown, large: Grown
+) -> None:
+    asked = []
+    for grown in (small, large):
+        topic = grown.open()
+        offset = _middle_offset(topic)
+        asked.append(grown.requests(lambda topic=topic, offset=offset: _lookup(topic, offset)))
+    assert asked[0] == asked[1]
+    assert asked[0]["read"] <= 3
+
+
+def test_a_lookup_by_time_loads_one_leaf_per_partition_whatever_the_size(
+    small: Grown, large: Grown
+) -> None:
+    """The segments are without files, so that what is asked for is the manifest alone."""
+    asked = []
+    for grown in (small, large):
+        topic = grown.open()
+        view = topic._view(None)
+        segments = grown.commits * SEGMENTS_PER_COMMIT
+        when_us = (segments // 2) * RECORDS * STEP_US
+        grown.counting.reset()
+        for number in range(PARTITIONS):
+            found = next(segments_reaching_time(view.snapshot, view._leaf, number, when_us))
+            assert found.min_timestamp_us <= when_us + PARTITIONS * RECORDS * STEP_US
+            assert found.max_timestamp_us >= when_us
+        asked.append(dict(grown.counting.counts))
+    assert asked[0] == asked[1]
+    assert asked[0] == {"read": 1}
+
+
+def test_a_cold_read_of_one_record_costs_at_most_six_gets_besides_the_tail(large: Grown) -> None:
+    """The first commit's records have real files, and lie under all the others."""
+    found = []
+
+    def cold_read() -> None:
+        found.append(large.open().read(2, 7, 8).read_all())
+
+    large.requests(cold_read)
+    gets = {
+        key: count
+        for (verb, key), count in large.counting.by_key.items()
+        if verb in ("read", "get") and parse_commit_path(key.removeprefix("t/")) is None
+    }
+    assert found[0]["offset"].to_pylist() == [7]
+    assert found[0]["partition"].to_pylist() == [2]
+    assert sum(gets.values()) <= 6, gets
+
+
+def test_times_do_not_grow_with_the_size(small: Grown, large: Grown) -> None:
+    """Medians of alternating runs; the bound is the issue's 2x."""
+
+    def seconds(action: Callable[[], object]) -> float:
+        began = time.perf_counter()
+        action()
+        return time.perf_counter() - began
+
+    opened = {id(grown): grown.open() for grown in (small, large)}
+    offsets = {id(grown): _middle_offset(opened[id(grown)]) for grown in (small, large)}
+    actions: dict[str, Callable[[Grown], object]] = {
+        "open": lambda grown: grown.open(),
+        "append": lambda grown: opened[id(grown)].append(_records(60)),
+        "lookup": lambda grown: _lookup(grown.open(), offsets[id(grown)]),
+    }
+    for name, action in actions.items():
+        times: dict[int, list[float]] = {id(small): [], id(large): []}
+        for _ in range(15):
+            for grown in (small, large):
+                times[id(grown)].append(seconds(lambda a=action, g=grown: a(g)))
+        ratio = statistics.median(times[id(large)]) / statistics.median(times[id(small)])
+        assert ratio <= 2, f"{name} takes {ratio:.2f} times as long on the large topic"
+
+
+_COLD_LOOKUP = """
+import json, resource, sys
+import pyarrow as pa, pyarrow.parquet
+import pylogtable
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+before = peak()
+topic = pylogtable.open_topic(sys.argv[1])
+rows = topic.read(2, 7, 8).read_all()
+print(json.dumps({"offset": rows["offset"][0].as_py(), "bytes": peak() - before}))
+"""
+
+
+def test_a_cold_lookup_in_the_large_topic_stays_below_200_mib(large: Grown, tmp_path: Path) -> None:
+    topic = large.open()
+    newest = topic.version
+    wanted = {f"t/{commit_path(v)}" for v in range(newest - 2 * ROOT_INTERVAL, newest + 1)}
+    for entry in large.inner.list("t/"):
+        keep = (
+            entry.key in wanted
+            or "/leaf-" in entry.key
+            or entry.key.endswith(".root.json")
+            or entry.key == f"t/{HINT_PATH}"
+            or entry.key.startswith("t/partition=")
+        )
+        if keep:
+            target = tmp_path / entry.key
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(large.inner.read(entry.key) or b"")
+    done = subprocess.run(
+        [sys.executable, "-c", _COLD_LOOKUP, str(tmp_path / "t")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    answer = json.loads(done.stdout)
+    assert answer["offset"] == 7
+    assert answer["bytes"] < 200 * 2**20
+
+
+def test_the_root_stays_small(large: Grown) -> None:
+    roots = [e.size_bytes for e in large.inner.list("t/") if e.key.endswith(".root.json")]
+    assert len(roots) == LARGE_COMMITS // ROOT_INTERVAL
+    assert max(roots) < 2**20
