@@ -17,7 +17,12 @@ import msgspec
 
 from pylogtable.codec import check_writable
 from pylogtable.config import MANIFEST_RETENTION_MS
-from pylogtable.errors import CommitUnknownError, StorageError, TopicNotFoundError
+from pylogtable.errors import (
+    CommitUnknownError,
+    LogTableError,
+    StorageError,
+    TopicNotFoundError,
+)
 from pylogtable.manifest import Manifest
 from pylogtable.model import Change, Commit
 from pylogtable.plan.index import root_is_due
@@ -26,6 +31,10 @@ from pylogtable.snapshot import Snapshot, apply
 from pylogtable.storage.base import Created
 
 Other = TypeVar("Other")
+
+# A lost race means that someone made progress; a doubt means that the store is in trouble.
+LOST_RACE_PAUSE = 0.02
+DOUBT_PAUSE = 2.0
 
 
 class Head:
@@ -72,8 +81,8 @@ class Head:
             after = apply(snapshot, commit)  # before the put: what cannot be replayed must not land
             if put(self.manifest, commit, self.runtime):
                 return self._after(after), commit
+            self.runtime.back_off(attempt, longest_seconds=LOST_RACE_PAUSE)
             snapshot = self.latest()
-            self.runtime.back_off(attempt)
             attempt += 1
 
     def _after(self, snapshot: Snapshot) -> Snapshot:
@@ -82,14 +91,16 @@ class Head:
         return self._remember(snapshot, self.runtime.clock(), may_be_gone=True)
 
     def _with_root(self, snapshot: Snapshot) -> Snapshot:
-        """Write a root, unless one is overdue only because others wrote theirs unseen."""
+        """Write a root, unless one is overdue only because others wrote theirs unseen. The commit
+        has landed: nothing that is met here may make it look as if it had not."""
         try:
             rebased = self.manifest.rebase(snapshot)
-        except StorageError:
+        except LogTableError:
             return snapshot
         if rebased is snapshot:
             return self.manifest.write_root(snapshot, self.runtime.new_id)
-        return rebased
+        is_gone = rebased.topic is None or rebased.topic_id != snapshot.topic_id
+        return snapshot if is_gone else rebased
 
     def _remember(
         self, newest: Snapshot | None, now_ms: int, *, may_be_gone: bool = False
@@ -147,5 +158,5 @@ def put(manifest: Manifest, commit: Commit, runtime: Runtime) -> bool:
                 raise refusal
         if runtime.monotonic() > deadline:
             raise CommitUnknownError(commit.commit_id, commit.version) from refusal
-        runtime.back_off(attempt)
+        runtime.back_off(attempt, longest_seconds=DOUBT_PAUSE)
         attempt += 1

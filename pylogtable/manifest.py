@@ -57,7 +57,11 @@ class Manifest:
 
     def load(self) -> Snapshot | None:
         """The newest state, from nothing; None if there is no topic, nor was one."""
-        return self._forward(self._newest_root(), first_wave=COLD_WAVE)
+        newest = self._forward(self._newest_root(), first_wave=COLD_WAVE)
+        if newest is None:
+            # A stale hint may send us to first commits that a cleanup has since removed.
+            newest = self._forward(self._listed_root(None), first_wave=COLD_WAVE)
+        return newest
 
     def advance(self, snapshot: Snapshot) -> Snapshot:
         """The newest state, from an earlier one: reads only the commits that are new."""

@@ -5,13 +5,17 @@ All are frozen. Ranges are half-open `[start, end)`; `end` is the next offset to
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
 FORMAT_VERSION = 1
 READER_FEATURES: frozenset[str] = frozenset()
 WRITER_FEATURES: frozenset[str] = frozenset()
+
+#: A number that is counted up from nothing and fits 64 bits; decoding refuses any other.
+Natural = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class Noun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -39,9 +43,9 @@ class TopicInfo(Noun, frozen=True, kw_only=True, omit_defaults=True):
 
     fields: tuple[Field, ...]
     key: tuple[str, ...] = ()
-    partitions: int
+    partitions: Natural
     config: dict[str, str] = {}
-    created_at_ms: int
+    created_at_ms: Natural
 
 
 class Segment(Noun, frozen=True, kw_only=True, omit_defaults=True):
@@ -52,19 +56,19 @@ class Segment(Noun, frozen=True, kw_only=True, omit_defaults=True):
     has the first claimed offset of each row group, counted from `base_offset`.
     """
 
-    partition: int
-    base_offset: int
-    end_offset: int
-    shift: int = 0
-    records: int
-    size_bytes: int
-    min_timestamp_us: int
-    max_timestamp_us: int
+    partition: Natural
+    base_offset: Natural
+    end_offset: Natural
+    shift: Int64 = 0
+    records: Natural
+    size_bytes: Natural
+    min_timestamp_us: Int64
+    max_timestamp_us: Int64
     path: str
-    row_groups: tuple[int, ...] = (0,)
-    tombstones: int = 0
+    row_groups: tuple[Natural, ...] = (0,)
+    tombstones: Natural = 0
     delete_horizon_ms: int | None = None
-    hashed_over: int | None = None
+    hashed_over: Natural | None = None
     append_time: bool = False
 
     @property
@@ -79,17 +83,17 @@ class StagedSegment(Noun, frozen=True, kw_only=True, omit_defaults=True):
     again without writing its data again.
     """
 
-    partition: int
-    predicted_base: int
-    records: int
-    size_bytes: int
-    min_timestamp_us: int
-    max_timestamp_us: int
+    partition: Natural
+    predicted_base: Natural
+    records: Natural
+    size_bytes: Natural
+    min_timestamp_us: Int64
+    max_timestamp_us: Int64
     path: str
-    row_groups: tuple[int, ...] = (0,)
-    tombstones: int = 0
-    null_keys: int = 0
-    hashed_over: int | None = None
+    row_groups: tuple[Natural, ...] = (0,)
+    tombstones: Natural = 0
+    null_keys: Natural = 0
+    hashed_over: Natural | None = None
     append_time: bool = False
 
     def placed_at(self, base_offset: int) -> Segment:
@@ -113,9 +117,9 @@ class StagedSegment(Noun, frozen=True, kw_only=True, omit_defaults=True):
 class Totals(Noun, frozen=True, kw_only=True, omit_defaults=True):
     """How much a set of segments holds; segments cut by a log start count whole."""
 
-    segments: int = 0
-    records: int = 0
-    size_bytes: int = 0
+    segments: Natural = 0
+    records: Natural = 0
+    size_bytes: Natural = 0
 
     def plus(self, other: Totals) -> Totals:
         return Totals(
@@ -135,17 +139,17 @@ class Totals(Noun, frozen=True, kw_only=True, omit_defaults=True):
 class LogStart(Noun, frozen=True, kw_only=True, omit_defaults=True):
     """A partition's log start moves to `offset`; `dropped` is what lies wholly below [LOG-6]."""
 
-    partition: int
-    offset: int
+    partition: Natural
+    offset: Natural
     dropped: Totals = Totals()
 
 
 class Replaced(Noun, frozen=True, kw_only=True, omit_defaults=True):
     """The live segments tiling `[start, end)` give way to the commit's own for it [LOG-7]."""
 
-    partition: int
-    start: int
-    end: int
+    partition: Natural
+    start: Natural
+    end: Natural
     dropped: Totals
 
 
@@ -153,8 +157,8 @@ class Txn(Noun, frozen=True, kw_only=True, omit_defaults=True):
     """An application's own number for an append; `previous` is the version of its last [TXN-1]."""
 
     app_id: str
-    version: int
-    previous: int | None = None
+    version: Natural
+    previous: Natural | None = None
 
 
 class Change(Noun, frozen=True, kw_only=True, omit_defaults=True):
@@ -163,7 +167,7 @@ class Change(Noun, frozen=True, kw_only=True, omit_defaults=True):
     operation: str
     protocol: Protocol | None = None
     topic: TopicInfo | None = None
-    ends: dict[int, int] = {}
+    ends: dict[Natural, Natural] = {}
     add: tuple[Segment, ...] = ()
     log_starts: tuple[LogStart, ...] = ()
     replaced: tuple[Replaced, ...] = ()
@@ -173,25 +177,25 @@ class Change(Noun, frozen=True, kw_only=True, omit_defaults=True):
 class Commit(Change, frozen=True, kw_only=True, omit_defaults=True):
     """One numbered object of the manifest [COMMIT-1]."""
 
-    version: int
+    version: Natural
     commit_id: str
     topic_id: str
-    committed_at_ms: int
+    committed_at_ms: Natural
 
 
 class TxnMark(NamedTuple):
     """The last txn version of an app id, and the commit that carried it [TXN-2]."""
 
-    txn_version: int
-    commit_version: int
+    txn_version: Natural
+    commit_version: Natural
 
 
 class RootRun(NamedTuple):
     """`[start, end)` of a partition is tiled by the entries of leaf number `leaf` [ROOT-3]."""
 
-    leaf: int
-    start: int
-    end: int
+    leaf: Natural
+    start: Natural
+    end: Natural
     max_timestamp_us: int
 
 
@@ -199,14 +203,14 @@ class LeafRef(NamedTuple):
     """A leaf and how many entries its file has."""
 
     id: str
-    entries: int
+    entries: Natural
 
 
 class RootPartition(Noun, frozen=True, kw_only=True, omit_defaults=True):
     """A partition's state in a root: its totals, its runs in leaves, its newest segments."""
 
-    log_start: int = 0
-    end: int = 0
+    log_start: Natural = 0
+    end: Natural = 0
     live: Totals = Totals()
     runs: tuple[RootRun, ...] = ()
     tail: tuple[Segment, ...] = ()
@@ -215,10 +219,10 @@ class RootPartition(Noun, frozen=True, kw_only=True, omit_defaults=True):
 class Root(Noun, frozen=True, kw_only=True, omit_defaults=True):
     """The index at one version [ROOT-1]: all of the topic's state, without its older entries."""
 
-    version: int
+    version: Natural
     commit_id: str
     topic_id: str
-    committed_at_ms: int
+    committed_at_ms: Natural
     protocol: Protocol
     topic: TopicInfo | None
     partitions: tuple[RootPartition, ...] = ()
@@ -230,4 +234,4 @@ class Hint(Noun, frozen=True, kw_only=True, omit_defaults=True):
     """Where to look first [HINT-1]: a root, or None while there is none. Never to be believed
     without looking."""
 
-    root_version: int | None
+    root_version: Natural | None

@@ -29,6 +29,6 @@ class Runtime:
     #: How long the outcome of a commit may stay unknown before the caller is told so.
     patience_seconds: float = 120.0
 
-    def back_off(self, attempt: int) -> None:
-        """Wait a random while that grows with each attempt, from a millisecond to a second."""
-        self.pause(self.chance() * min(1.0, 0.001 * 2 ** min(attempt, 10)))
+    def back_off(self, attempt: int, *, longest_seconds: float) -> None:
+        """Wait a random while that doubles with each attempt, beginning with a millisecond."""
+        self.pause(self.chance() * min(longest_seconds, 0.001 * 2 ** min(attempt, 16)))

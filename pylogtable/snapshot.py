@@ -316,6 +316,8 @@ def _replace(
     commit: Commit, state: PartitionState, swap: Replaced, outputs: list[Segment]
 ) -> PartitionState:
     fault = tiling_fault(outputs, swap.start, swap.end)
+    if fault is None and (not state.pieces or swap.start < piece_start(state.pieces[0])):
+        fault = f"nothing live begins at {swap.start}"
     if fault is None and not state.log_start < swap.end <= state.end:
         fault = f"[{swap.start}, {swap.end}) is not inside [{state.log_start}, {state.end})"
     if fault is not None:

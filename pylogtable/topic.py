@@ -145,7 +145,9 @@ class Topic:
         return self._view(version).count()
 
     def describe(self) -> TopicDescription:
-        snapshot = self._head.latest()
+        return self._describe(self._head.latest())
+
+    def _describe(self, snapshot: Snapshot) -> TopicDescription:
         return TopicDescription(
             name=self.name,
             url=self.url,
@@ -205,7 +207,7 @@ class Topic:
         added = make_fields(add_columns) if add_columns is not None else ()
         wider = {name: from_arrow(arrow) for name, arrow in (widen_columns or {}).items()}
         self._head.latest()
-        self._head.change(
+        altered, _ = self._head.change(
             lambda snapshot: plan_alter(
                 snapshot,
                 partitions=partitions,
@@ -214,7 +216,7 @@ class Topic:
                 widen=wider,
             )
         )
-        return self.describe()
+        return self._describe(altered)
 
     def delete_records(self, offsets: Mapping[int, int | None]) -> dict[int, int]:
         """Make everything below these offsets unreadable, None meaning the end; gives the new

@@ -125,6 +125,7 @@ def _check_file(
             field.name for field in file_schema(info.fields) if field.name in reader.schema.names
         ]
         for group, first in enumerate(segment.row_groups):
+            begins = True
             for batch in reader.batches([group], stored):
                 offsets = reader.true_offsets(batch).to_numpy()
                 if np.any(np.diff(offsets, prepend=at) < 1) or offsets[-1] >= segment.end_offset:
@@ -134,11 +135,11 @@ def _check_file(
                         f"its offsets do not grow inside [{segment.base_offset}, "
                         f"{segment.end_offset})",
                     )
-                if at < segment.base_offset + first and offsets[0] != segment.base_offset + first:
+                if begins and offsets[0] != segment.base_offset + first:
                     raise CorruptTopicError(
-                        segment.path, "SEG-5", f"row group {group} does not begin at {first}"
+                        segment.path, "SEG-6", f"row group {group} does not begin at {first}"
                     )
-                at = int(offsets[-1])
+                at, begins = int(offsets[-1]), False
                 bounds = pc.min_max(batch.column(TIMESTAMP).cast(pa.int64()))
                 times += [bounds["min"].as_py(), bounds["max"].as_py()]
                 table = pa.Table.from_batches([batch])

@@ -10,12 +10,10 @@ import pickle
 import traceback
 from collections.abc import Iterator
 
-import boto3
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError
-from moto.server import ThreadedMotoServer
 from s3fs.errors import translate_boto_error
 
 from pylogtable.errors import InvalidRequestError, StorageError, UnsupportedFormatError
@@ -31,20 +29,8 @@ _folders = itertools.count()
 
 
 @pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    url = f"http://{host}:{port}"
-    boto3.client(
-        "s3",
-        endpoint_url=url,
-        aws_access_key_id=KEY,
-        aws_secret_access_key=SECRET,
-        region_name="us-east-1",
-    ).create_bucket(Bucket=BUCKET)
-    yield url
-    server.stop()
+def endpoint(s3_endpoint: str) -> str:
+    return s3_endpoint
 
 
 @pytest.fixture(scope="module")

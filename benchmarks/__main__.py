@@ -1,0 +1,46 @@
+"""`python -m benchmarks [name …] [--quick]`: measure, and print one table of ratios."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+
+from benchmarks import against_delta, growth, many_writers, small_appends, throughput
+from benchmarks.result import Result, print_table
+
+_FULL: dict[str, Callable[[], list[Result]]] = {
+    "throughput": lambda: throughput.run(10_000_000),
+    "growth": lambda: growth.run(100_000),
+    "small_appends": lambda: small_appends.run(10_000),
+    "many_writers": lambda: many_writers.run(200),
+    "against_delta": lambda: against_delta.run(100),
+}
+_QUICK: dict[str, Callable[[], list[Result]]] = {
+    "throughput": lambda: throughput.run(1_000_000),
+    "growth": lambda: growth.run(2_000),
+    "small_appends": lambda: small_appends.run(1_000),
+    "many_writers": lambda: many_writers.run(25),
+    "against_delta": lambda: against_delta.run(20),
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", help=f"of {', '.join(_FULL)}; all if none is given")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the size, or less")
+    asked = parser.parse_args()
+    unknown = set(asked.names) - set(_FULL)
+    if unknown:
+        parser.error(f"no such benchmark: {', '.join(sorted(unknown))}")
+    chosen = _QUICK if asked.quick else _FULL
+    results: list[Result] = []
+    for name in asked.names or chosen:
+        print(f"running {name} …", file=sys.stderr, flush=True)
+        results += chosen[name]()
+    print_table(results)
+    return 0 if all(result.reached for result in results) else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

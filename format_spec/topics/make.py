@@ -1,0 +1,584 @@
+"""Makes the golden topics beside this file: `python format_spec/topics/make.py [folder]`.
+
+Each case is a folder: `case.json` says what it shows and which rules it ties down, `topic/` is a
+real topic, `expected.json` has what a reader must find, stated here by hand and not read back.
+Clock and ids are fixed, so a second run gives the same manifests but for the ids in file names,
+which are drawn by several threads, and for sizes, which depend on the Parquet library.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import date
+from decimal import Decimal
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pylogtable.commit import Head
+from pylogtable.lookup import segments_between
+from pylogtable.manifest import Manifest
+from pylogtable.model import Segment
+from pylogtable.paths import segment_path
+from pylogtable.plan.rewrite import plan_rewrite
+from pylogtable.runtime import Runtime
+from pylogtable.schema import file_schema
+from pylogtable.storage.local import LocalStore
+from pylogtable.store import Store
+from pylogtable.topic import Topic
+
+T0_MS = 1_700_000_000_000
+T0_US = T0_MS * 1000
+UTC_US = pa.timestamp("us", tz="UTC")
+
+Row = dict[str, Any]
+
+
+@dataclass
+class Place:
+    """Where one case is made, with its own clock and ids."""
+
+    folder: Path
+    now_ms: int = T0_MS
+    ids: count[int] = field(default_factory=lambda: count(1))
+
+    def __post_init__(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True)
+        runtime = Runtime(clock=lambda: self.now_ms, new_id=lambda: f"{next(self.ids):08x}")
+        self.runtime = runtime
+        self.store = Store(LocalStore(self.folder), runtime)
+
+    @property
+    def topic_folder(self) -> Path:
+        return self.folder / "topic"
+
+    def tick(self, ms: int = 1000) -> None:
+        self.now_ms += ms
+
+    def open(self) -> Topic:
+        return self.store.topic("topic")
+
+    def manifest(self, name: str) -> Path:
+        return self.topic_folder / "_manifest" / name
+
+    def case(self, description: str, rules: Iterable[str], **more: object) -> None:
+        body = {"description": description, "rules": sorted(rules), **more}
+        _write_json(self.folder / "case.json", body)
+
+    def expect(self, **body: object) -> None:
+        _write_json(self.folder / "expected.json", body)
+
+
+def commit_name(version: int) -> str:
+    return f"{version:020d}.json"
+
+
+def at(start: dict[int, int], end: dict[int, int], rows: Iterable[Row], **more: object) -> Row:
+    """What a reader must find at one version."""
+    return {"start_offsets": start, "end_offsets": end, "rows": [neutral(r) for r in rows], **more}
+
+
+def neutral(value: Any) -> Any:
+    """A value as expected.json writes it: bytes in hex, decimals and dates as text."""
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, dict):
+        return {name: neutral(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [neutral(part) for part in value]
+    if isinstance(value, Decimal):
+        return str(value)
+    return value.isoformat() if isinstance(value, date) else value
+
+
+def placed(partition: int, first_offset: int, rows: Iterable[Row]) -> list[Row]:
+    """The rows as a reader sees them when they begin at this offset of the partition."""
+    return [
+        {"partition": partition, "offset": first_offset + index, **row}
+        for index, row in enumerate(rows)
+    ]
+
+
+def kafka(rows: Iterable[Row], *, partition: int | None = None) -> pa.Table:
+    headers = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    types = {"timestamp": UTC_US, "key": pa.binary(), "value": pa.binary(), "headers": headers}
+    return _table(rows, types, partition)
+
+
+def record(us: int, key: bytes | None, value: bytes | None, headers: Any = None) -> Row:
+    return {"timestamp": T0_US + us, "key": key, "value": value, "headers": headers}
+
+
+def _table(rows: Iterable[Row], types: dict[str, pa.DataType], partition: int | None) -> pa.Table:
+    rows = list(rows)
+    if partition is not None:
+        rows = [{**row, "partition": partition} for row in rows]
+        types = {**types, "partition": pa.int32()}
+    return pa.Table.from_pylist(rows, schema=pa.schema(list(types.items())))
+
+
+def _write_json(path: Path, body: object) -> None:
+    text = json.dumps(body, indent=1, ensure_ascii=False)
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def _edit(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Change a manifest object as no writer would."""
+    body = json.loads(path.read_bytes())
+    change(body)
+    path.write_bytes(json.dumps(body, separators=(",", ":")).encode())
+
+
+# --- sound topics ---------------------------------------------------------------------------
+
+
+def kafka_shaped(place: Place) -> None:
+    topic = place.store.create_topic("topic", partitions=2)
+    # foobar and 21 are in the partitioner's vectors; their hashes are even, so partition 0.
+    first = [
+        record(10, b"foobar", b"one", [{"key": "trace", "value": b"\x00\xff"}]),
+        record(5, b"21", b"", []),
+        record(20, b"foobar", None),
+    ]
+    place.tick()
+    topic.append(kafka(first))
+    second = [
+        record(30, None, b"no key", [{"key": None, "value": None}, {"key": "", "value": b""}]),
+        record(31, None, None),
+        record(-(10**15), b"", b"an empty key"),
+    ]
+    place.tick()
+    topic.append(kafka(second, partition=1))
+    place.tick()
+    untimed = kafka([record(0, b"foobar", b"back")]).drop_columns(["timestamp"])
+    topic.append(untimed)
+    last = {**record(0, b"foobar", b"back"), "timestamp": place.now_ms * 1000}
+    zero, one = placed(0, 0, first), placed(1, 0, second)
+    place.expect(
+        versions={
+            "0": at({0: 0, 1: 0}, {0: 0, 1: 0}, []),
+            "2": at({0: 0, 1: 0}, {0: 3, 1: 3}, [*zero, *one]),
+            "3": at({0: 0, 1: 0}, {0: 4, 1: 3}, [*zero, *placed(0, 3, [last]), *one]),
+        },
+        latest=[neutral(r) for r in [*placed(0, 1, first[1:2]), *placed(0, 3, [last]), one[2]]],
+        offsets_for_time=[
+            {"timestamp_us": T0_US + 6, "offsets": {0: 0, 1: 0}},
+            {"timestamp_us": T0_US + 11, "offsets": {0: 2, 1: 0}},
+            {"timestamp_us": T0_US + 32, "offsets": {0: 3, 1: None}},
+            {"timestamp_us": T0_US + 10**12, "offsets": {0: None, 1: None}},
+        ],
+        tombstones={"0": 1, "1": 0},
+    )
+    place.case(
+        "Kafka's shape: binary key and value, headers, null keys, tombstones, explicit partitions, "
+        "timestamps out of order and one given by the append",
+        ["APPEND-2", "APPEND-4", "LOG-1", "LOG-5", "META-1", "PART-1", "PART-5",
+         "READ-1", "READ-3", "READ-4", "READ-5", "READ-6", "REC-1", "REC-2", "REC-3", "REC-4",
+         "SEG-1", "SEG-2", "SEG-3", "SEG-5", "SEG-6", "SEG-8"],
+    )  # fmt: skip
+
+
+def table_shaped(place: Place) -> None:
+    before = {"tenant": pa.string(), "id": pa.int32(), "day": pa.date32(), "n": pa.int32(),
+              "price": pa.decimal128(9, 2), "tags": pa.list_(pa.string())}  # fmt: skip
+    topic = place.store.create_topic("topic", schema=before, key=["tenant", "id"])
+    times = {"timestamp": UTC_US}
+
+    def row(us: int, tenant: str | None, number: int | None, **values: Any) -> Row:
+        blank = dict.fromkeys(["day", "n", "price", "tags"])
+        return {"timestamp": T0_US + us, "tenant": tenant, "id": number, **blank, **values}
+
+    first = [
+        row(1, "a", 1, day=date(2024, 2, 29), n=2**31 - 1, price=Decimal("10.50"), tags=["x"]),
+        row(2, "a", None, n=7, tags=[None]),
+        row(3, "a", 1),
+    ]
+    place.tick()
+    topic.append(_table(first, {**times, **before}, None))
+    place.tick()
+    topic.alter(partitions=2, add_columns={"note": pa.string()})
+    place.tick()
+    topic.alter(widen_columns={"n": pa.int64(), "price": pa.decimal128(12, 3)})
+    after = {**before, "n": pa.int64(), "price": pa.decimal128(12, 3), "note": pa.string()}
+    second = [
+        {**row(4, "b", 2, n=2**40, price=Decimal("0.125")), "note": "new"},
+        {**row(1, "a", None, n=8), "note": "older than the same key in partition 0"},
+        {**row(3, "a", 1, n=9), "note": "as old as the same key in partition 0"},
+    ]
+    place.tick()
+    topic.append(_table(second, {**times, **after}, 1))
+    old, added = placed(0, 0, first), placed(1, 0, second)
+    widened = [{**r, "note": None} for r in old]
+    widened[0] = {**widened[0], "price": Decimal("10.500")}
+    place.expect(
+        versions={
+            "1": at({0: 0}, {0: 3}, old),
+            "2": at({0: 0, 1: 0}, {0: 3, 1: 0}, [{**r, "note": None} for r in old]),
+            "4": at({0: 0, 1: 0}, {0: 3, 1: 3}, [*widened, *added]),
+        },
+        latest=[neutral(r) for r in [widened[1], added[0], added[2]]],
+        tombstones={"0": 1, "1": 0},
+    )
+    place.case(
+        "Any columns under a key of two; then a column added, two widened, a partition added: "
+        "older files lack the new column and keep their types",
+        ["META-3", "META-4", "PART-4", "READ-3", "READ-5", "READ-6", "REC-3", "SEG-3", "TYPE-1",
+         "TYPE-2", "TYPE-3", "TYPE-4"],
+    )  # fmt: skip
+
+
+def shifted(place: Place) -> None:
+    place.store.create_topic("topic", partitions=1)
+    slow, fast = place.open(), place.open()
+    late = [record(1, b"k", b"slow 0"), record(2, b"k", b"slow 1")]
+    early = [record(3, b"k", b"fast 0"), record(4, b"k", b"fast 1"), record(5, b"k", b"fast 2")]
+    place.tick()
+    staged = slow.stage(kafka(late))
+    fast.append(kafka(early))
+    place.tick()
+    slow.commit_staged([staged])
+    both = [*placed(0, 0, early), *placed(0, 3, late)]
+    place.expect(
+        versions={"1": at({0: 0}, {0: 3}, both[:3]), "2": at({0: 0}, {0: 5}, both)},
+        latest=[neutral(both[4])],
+        offsets_for_time=[{"timestamp_us": T0_US + 1, "offsets": {0: 0}},
+                          {"timestamp_us": T0_US + 5, "offsets": {0: 2}}],
+        shifts=[0, 3],
+    )  # fmt: skip
+    place.case(
+        "Two writers predicted offset 0; the one that lost kept its file and got a shift of 3",
+        ["COMMIT-4", "LOG-1", "LOG-2", "LOG-3", "PATH-3", "READ-3", "READ-4", "SEG-1"],
+    )
+
+
+def holes(place: Place) -> None:
+    topic = place.store.create_topic(
+        "topic", partitions=1, config={"cleanup.policy": "compact,delete"}
+    )
+    rows = [record(n, b"a" if n % 3 else b"b", f"v{n}".encode()) for n in range(12)]
+    for start in (0, 4, 8):
+        place.tick()
+        topic.append(kafka(rows[start : start + 4]))
+    manifest = Manifest(LocalStore(place.topic_folder))
+    snapshot = manifest.load()
+    assert snapshot is not None
+    inputs = list(segments_between(snapshot, manifest.leaf, 0, 0, 8))
+    # Of offsets 0 to 7 the newest of each key: b at 6, a at 7; 1 and 2 are kept to show row groups.
+    kept = [1, 2, 6, 7]
+    path = segment_path(0, 0, "c0ffee")
+    target = place.topic_folder / path
+    schema = file_schema(snapshot.info.fields)
+    with pq.ParquetWriter(
+        target,
+        schema,
+        compression="zstd",
+        use_dictionary=["key", "value"],
+        column_encoding={"offset": "DELTA_BINARY_PACKED", "timestamp": "DELTA_BINARY_PACKED"},
+        store_schema=False,
+    ) as writer:
+        for group in (kept[:2], kept[2:]):
+            part = [{"offset": n, **rows[n]} for n in group]
+            writer.write_table(pa.Table.from_pylist(part, schema=schema))
+    output = Segment(
+        partition=0,
+        base_offset=0,
+        end_offset=8,
+        records=len(kept),
+        size_bytes=target.stat().st_size,
+        min_timestamp_us=T0_US + 1,
+        max_timestamp_us=T0_US + 7,
+        path=path,
+        row_groups=(1, 6),
+        hashed_over=1,
+    )
+    place.tick()
+    head = Head(manifest, place.runtime, snapshot, "the golden topic")
+    head.change(lambda s: plan_rewrite(s, manifest.leaf, "compact", inputs, [output]))
+    place.tick()
+    place.open().delete_records({0: 2})
+    full = placed(0, 0, rows)
+    left = [full[n] for n in kept] + full[8:]
+    place.expect(
+        versions={
+            "3": at({0: 0}, {0: 12}, full),
+            "4": at({0: 0}, {0: 12}, left),
+            "5": at({0: 2}, {0: 12}, left[1:]),
+        },
+        latest=[neutral(full[n]) for n in (9, 11)],
+        offsets_for_time=[{"timestamp_us": T0_US + 3, "offsets": {0: 6}},
+                          {"timestamp_us": T0_US + 8, "offsets": {0: 8}}],
+        reads=[
+            {"version": 5, "start": {0: 3}, "end": {0: 7}, "offsets": {0: [6]}},
+            {"version": 5, "start": {0: 3}, "end": {0: 6}, "offsets": {0: []}},
+            {"version": 4, "start": {0: 0}, "end": {0: 2}, "offsets": {0: [1]}},
+        ],
+        count={"4": 8, "5": 7},
+    )  # fmt: skip
+    place.case(
+        "A compacted range: one segment claims [0, 8) and holds four records in two row groups, "
+        "none at its first offset; then a log start inside it",
+        ["LOG-4", "LOG-6", "LOG-7", "LOG-8", "READ-2", "READ-3", "READ-4", "READ-5", "READ-6",
+         "SEG-1", "SEG-5", "SEG-6", "SEG-7"],
+    )  # fmt: skip
+
+
+def log_start(place: Place) -> None:
+    topic = place.store.create_topic("topic", partitions=2)
+    rows = [record(n, b"k%d" % n, b"v") for n in range(6)]
+    for start in (0, 3):
+        place.tick()
+        topic.append(kafka(rows[start : start + 3], partition=0))
+    other = [record(9, b"o", b"o")]
+    topic.append(kafka(other, partition=1))
+    place.tick()
+    topic.delete_records({0: 4})
+    place.tick()
+    topic.delete_records({1: None})
+    full, one = placed(0, 0, rows), placed(1, 0, other)
+    place.expect(
+        versions={
+            "3": at({0: 0, 1: 0}, {0: 6, 1: 1}, [*full, *one]),
+            "4": at({0: 4, 1: 0}, {0: 6, 1: 1}, [*full[4:], *one]),
+            "5": at({0: 4, 1: 1}, {0: 6, 1: 1}, full[4:]),
+        },
+        latest=[neutral(r) for r in full[4:]],
+        offsets_for_time=[{"timestamp_us": T0_US, "offsets": {0: 4, 1: None}}],
+        count={"4": 3, "5": 2},
+    )
+    place.case(
+        "Log starts moved inside a segment, and up to the end: the partition is empty and its end "
+        "stays",
+        ["LOG-4", "LOG-5", "LOG-6", "READ-1", "READ-2", "READ-4"],
+    )
+
+
+def recreated(place: Place) -> None:
+    topic = place.store.create_topic("topic", partitions=2)
+    place.tick()
+    topic.append(kafka([record(1, b"old", b"old")]), txn=("etl", 7))
+    place.tick()
+    place.store.delete_topic("topic")
+    place.tick()
+    topic = place.store.create_topic("topic", partitions=1)
+    place.tick()
+    rows = [record(2, b"new", b"new")]
+    topic.append(kafka(rows), txn=("etl", 7))
+    place.expect(
+        versions={"3": at({0: 0}, {0: 0}, []), "4": at({0: 0}, {0: 1}, placed(0, 0, rows))},
+        latest=[neutral(r) for r in placed(0, 0, rows)],
+        unreadable_versions=[0, 1, 2],
+    )
+    place.case(
+        "Deleted and created again: versions go on, offsets and txns begin anew under another id",
+        ["COMMIT-7", "META-2", "META-5", "READ-5", "ROOT-1", "TXN-2"],
+    )
+
+
+def indexed(place: Place) -> None:
+    rows, _ = _make_indexed(place, appends=4, rows_each=68)
+    full = placed(0, 0, rows)
+    place.expect(
+        versions={"66": at({0: 30}, {0: 276}, full[30:])},
+        offsets_for_time=[{"timestamp_us": T0_US + 100, "offsets": {0: 100}},
+                          {"timestamp_us": T0_US + 275, "offsets": {0: 275}}],
+        reads=[{"version": 66, "start": {0: 270}, "end": {0: 275},
+                "offsets": {0: [270, 271, 272, 273, 274]}}],
+        leaves=1,
+    )  # fmt: skip
+    place.case(
+        "A root at version 64, a leaf with 272 entries of one record each, two commits after it",
+        ["HINT-1", "LEAF-1", "LEAF-2", "LOOK-1", "LOOK-2", "ROOT-1", "ROOT-2", "ROOT-3", "ROOT-4",
+         "ROOT-5", "TXN-2"],
+    )  # fmt: skip
+
+
+def _make_indexed(place: Place, *, appends: int, rows_each: int) -> tuple[list[Row], Topic]:
+    """Version 64 is a root; versions 65 and 66 follow it. Each record is staged by itself, as if
+    by a task of its own, and so gets a segment of its own: the first sealed, the others shifted."""
+    topic = place.store.create_topic("topic", schema={"n": pa.int32()})
+    rows = [{"timestamp": T0_US + n, "n": n} for n in range(appends * rows_each + 4)]
+    types = {"timestamp": UTC_US, "n": pa.int32()}
+    for number in range(64 - appends):
+        place.tick()
+        topic.alter(config={"retention.bytes": 10**9 + number})
+    for number in range(appends):
+        place.tick()
+        part = rows[number * rows_each : (number + 1) * rows_each]
+        staged = [topic.stage(_table([row], types, None)) for row in part]
+        topic.commit_staged(staged, txn=("indexed", number))
+    place.tick()
+    topic.append(_table(rows[appends * rows_each :], types, None))
+    place.tick()
+    topic.delete_records({0: min(30, rows_each)})
+    return rows, topic
+
+
+# --- damaged topics -------------------------------------------------------------------------
+
+
+def _small(place: Place) -> list[Row]:
+    topic = place.store.create_topic("topic", partitions=1)
+    rows = [record(n, b"k", b"v%d" % n) for n in range(4)]
+    for start in (0, 2):
+        place.tick()
+        topic.append(kafka(rows[start : start + 2]))
+    return placed(0, 0, rows)
+
+
+def _fails(
+    place: Place, what: str, rules: list[str], when: str, error: str, rule: str | None = None
+) -> None:
+    body = {"class": error} if rule is None else {"class": error, "rule": rule}
+    place.case(what, rules, when=when, error=body)
+
+
+def corrupt_truncated_commit(place: Place) -> None:
+    _small(place)
+    path = place.manifest(commit_name(2))
+    path.write_bytes(path.read_bytes()[:-40])
+    _fails(place, "The newest commit is cut short", ["COMMIT-1"], "open", "CorruptTopicError",
+           "COMMIT-1")  # fmt: skip
+
+
+def corrupt_gap_in_commits(place: Place) -> None:
+    _small(place)
+    place.manifest(commit_name(1)).unlink()
+    _fails(place, "Commit 1 is gone and commit 2 is there", ["COMMIT-3", "COMMIT-7"], "verify",
+           "CorruptTopicError", "COMMIT-3")  # fmt: skip
+
+
+def corrupt_version_in_body(place: Place) -> None:
+    _small(place)
+    _edit(place.manifest(commit_name(2)), lambda body: body.update(version=3))
+    _fails(place, "The commit named 2 says that it is 3", ["COMMIT-2"], "open",
+           "CorruptTopicError", "COMMIT-2")  # fmt: skip
+
+
+def corrupt_reader_feature(place: Place) -> None:
+    _small(place)
+    protocol = {"format": 1, "reader_features": ["deletion-vectors"]}
+    _edit(place.manifest(commit_name(2)), lambda body: body.update(protocol=protocol))
+    _fails(place, "A commit asks of readers what none knows", ["PROTO-2"], "open",
+           "UnsupportedFormatError")  # fmt: skip
+
+
+def corrupt_writer_feature(place: Place) -> None:
+    rows = _small(place)
+    protocol = {"format": 1, "writer_features": ["sorted-segments"]}
+    _edit(place.manifest(commit_name(2)), lambda body: body.update(protocol=protocol))
+    place.expect(versions={"2": at({0: 0}, {0: 4}, rows)})
+    _fails(place, "A commit asks of writers what none knows: it can be read, not appended to",
+           ["PROTO-3"], "append", "UnsupportedFormatError")  # fmt: skip
+
+
+def corrupt_escaping_path(place: Place) -> None:
+    _small(place)
+
+    def escape(body: dict[str, Any]) -> None:
+        body["add"][0]["path"] = "partition=0/../../../secret-0.parquet"
+
+    _edit(place.manifest(commit_name(2)), escape)
+    _fails(place, "A segment's path leads out of the topic", ["PATH-4"], "open",
+           "CorruptTopicError", "PATH-4")  # fmt: skip
+
+
+def corrupt_row_count(place: Place) -> None:
+    _small(place)
+
+    def claim_more(body: dict[str, Any]) -> None:
+        body["ends"]["0"] += 1
+        body["add"][0]["end_offset"] += 1
+        body["add"][0]["records"] += 1
+
+    _edit(place.manifest(commit_name(2)), claim_more)
+    _fails(place, "The manifest counts one record more than the file has", ["SEG-5"], "read",
+           "CorruptTopicError", "SEG-5")  # fmt: skip
+
+
+def corrupt_segment_truncated(place: Place) -> None:
+    _small(place)
+    for path in (place.topic_folder / "partition=0").glob("*2-*.parquet"):
+        path.write_bytes(path.read_bytes()[:-8])
+    _fails(place, "A segment file lacks its last bytes", ["SEG-2"], "read", "CorruptTopicError",
+           "SEG-2")  # fmt: skip
+
+
+def corrupt_segment_missing(place: Place) -> None:
+    _small(place)
+    for path in (place.topic_folder / "partition=0").glob("*2-*.parquet"):
+        path.unlink()
+    _fails(place, "A live segment has no file", ["SEG-1"], "verify", "CorruptTopicError", "SEG-1")
+
+
+def corrupt_overlap(place: Place) -> None:
+    _small(place)
+    _edit(place.manifest(commit_name(2)), lambda body: body["add"][0].update(base_offset=1))
+    _fails(place, "An append begins below the end of its partition", ["LOG-2"], "open",
+           "CorruptTopicError", "LOG-2")  # fmt: skip
+
+
+def corrupt_leaf_truncated(place: Place) -> None:
+    _make_indexed(place, appends=4, rows_each=68)
+    shutil.rmtree(place.topic_folder / "partition=0")
+    for version in range(64):
+        place.manifest(commit_name(version)).unlink()
+    for path in (place.topic_folder / "_manifest").glob("leaf-*"):
+        path.write_bytes(path.read_bytes()[:2000])
+    _fails(place, "A leaf that the root names is cut short (manifest only: no data files)",
+           ["LEAF-1"], "read", "CorruptTopicError", "LEAF-1")  # fmt: skip
+
+
+def _indexed_small(place: Place) -> list[Row]:
+    rows, _ = _make_indexed(place, appends=2, rows_each=1)
+    return placed(0, 0, rows)[1:]
+
+
+def corrupt_root(place: Place) -> None:
+    rows = _indexed_small(place)
+    path = place.manifest(f"{64:020d}.root.json")
+    path.write_bytes(path.read_bytes()[:-50])
+    place.expect(versions={"66": at({0: 1}, {0: 6}, rows)})
+    place.case("The root is cut short: readers pass over it and replay", ["ROOT-2"])
+
+
+def corrupt_hint(place: Place) -> None:
+    rows = _small(place)
+    place.manifest("_head.json").write_bytes(b"{\x00 not a hint")
+    place.expect(versions={"2": at({0: 0}, {0: 4}, rows)})
+    place.case("The hint is garbage: readers look for themselves", ["HINT-1"])
+
+
+def corrupt_hint_to_nowhere(place: Place) -> None:
+    rows = _small(place)
+    place.manifest("_head.json").write_bytes(b'{"root_version":128}')
+    place.expect(versions={"2": at({0: 0}, {0: 4}, rows)})
+    place.case("The hint names a root that is not there", ["HINT-1"])
+
+
+CASES: dict[str, Callable[[Place], None]] = {
+    make.__name__.replace("_", "-"): make
+    for make in (
+        kafka_shaped, table_shaped, shifted, holes, log_start, recreated, indexed,
+        corrupt_truncated_commit, corrupt_gap_in_commits, corrupt_version_in_body,
+        corrupt_reader_feature, corrupt_writer_feature, corrupt_escaping_path, corrupt_row_count,
+        corrupt_segment_truncated, corrupt_segment_missing, corrupt_overlap,
+        corrupt_leaf_truncated, corrupt_root, corrupt_hint, corrupt_hint_to_nowhere,
+    )
+}  # fmt: skip
+
+
+def make_all(folder: Path) -> None:
+    for name, make in CASES.items():
+        make(Place(folder / name))
+
+
+if __name__ == "__main__":
+    make_all(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent)

@@ -1,0 +1,214 @@
+"""What tests are made of: a clock to move, a store that never waits, tables, files with holes."""
+
+from __future__ import annotations
+
+import io
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pylogtable.model import Segment, TopicInfo
+from pylogtable.paths import segment_path
+from pylogtable.rows import count_tombstones
+from pylogtable.runtime import Runtime
+from pylogtable.schema import file_schema
+from pylogtable.storage.base import ObjectStore
+from pylogtable.storage.memory import MemoryStore
+from pylogtable.store import Store
+from tests.stores import CountingStore
+
+T0 = 1_700_000_000_000
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+UTC_US = pa.timestamp("us", tz="UTC")
+
+Row = dict[str, Any]
+
+_ids = itertools.count(1)
+
+
+class Clock:
+    """Milliseconds since the epoch, moved by hand."""
+
+    def __init__(self, now_ms: int = T0) -> None:
+        self.now_ms = now_ms
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+    def tick(self, ms: int = 1) -> int:
+        self.now_ms += ms
+        return self.now_ms
+
+
+def runtime(clock: Callable[[], int] | None = None) -> Runtime:
+    """A runtime that never waits, with ids that count up."""
+    return Runtime(
+        clock=clock or Clock(),
+        new_id=lambda: f"{next(_ids):032x}",
+        pause=lambda seconds: None,
+        chance=lambda: 0.5,
+    )
+
+
+def make_store(objects: ObjectStore | None = None, clock: Callable[[], int] | None = None) -> Store:
+    return Store(MemoryStore() if objects is None else objects, runtime(clock))
+
+
+def at(ms: float) -> datetime:
+    """The moment `ms` after T0."""
+    return EPOCH + timedelta(milliseconds=T0 + ms)
+
+
+def kafka(
+    keys: Sequence[bytes | str | None],
+    values: Sequence[bytes | str | None] | None = None,
+    **columns: Any,
+) -> pa.Table:
+    """A table of Kafka's shape; values count up unless given."""
+    if values is None:
+        values = [str(number).encode() for number in range(len(keys))]
+    table = pa.table(
+        {
+            "key": pa.array([k.encode() if isinstance(k, str) else k for k in keys], pa.binary()),
+            "value": pa.array(
+                [v.encode() if isinstance(v, str) else v for v in values], pa.binary()
+            ),
+        }
+    )
+    for name, column in columns.items():
+        table = table.append_column(name, column)
+    return table
+
+
+def times(*ms: float | None) -> pa.Array:
+    """A `timestamp` column, in milliseconds after T0."""
+    return pa.array([None if m is None else at(m) for m in ms], UTC_US)
+
+
+def ints(*numbers: int | None) -> pa.Array:
+    return pa.array(numbers, pa.int32())
+
+
+def rows(read: pa.RecordBatchReader | pa.Table, *columns: str) -> list[Any]:
+    """All rows: dicts, or values if one column is named, or tuples if several are."""
+    table = read if isinstance(read, pa.Table) else read.read_all()
+    if not columns:
+        return table.to_pylist()
+    picked = [table[name].to_pylist() for name in columns]
+    return picked[0] if len(columns) == 1 else list(zip(*picked, strict=True))
+
+
+def contents(objects: ObjectStore) -> dict[str, bytes | None]:
+    """Every object there is."""
+    return {info.key: objects.read(info.key) for info in objects.list()}
+
+
+def data_files(objects: ObjectStore) -> list[str]:
+    return [info.key for info in objects.list() if "partition=" in info.key]
+
+
+def write_sparse_segment(
+    store: ObjectStore,
+    info: TopicInfo,
+    *,
+    partition: int,
+    base_offset: int,
+    end_offset: int,
+    records: Iterable[Mapping[str, Any]],
+    file_id: str,
+    row_group_rows: int = 4,
+    append_time: bool = False,
+    hashed_over: int | None = None,
+) -> Segment:
+    """A sealed segment that claims `[base_offset, end_offset)` and holds only `records`, dicts with
+    `offset`, `timestamp` and the topic's columns: what compaction leaves behind."""
+    schema = file_schema(info.fields)
+    table = pa.Table.from_pylist([dict(record) for record in records], schema=schema)
+    offsets = table["offset"].to_numpy()
+    assert np.all(np.diff(offsets) > 0)
+    assert not len(offsets) or base_offset <= offsets[0] <= offsets[-1] < end_offset
+    path = segment_path(partition, base_offset, file_id)
+    firsts = range(0, table.num_rows, row_group_rows)
+    with store.open_output(path) as sink:
+        with pq.ParquetWriter(sink, schema, compression="zstd", store_schema=False) as writer:
+            for first in firsts:
+                writer.write_table(table.slice(first, row_group_rows))
+        size = sink.tell()
+    stamps = pc.min_max(table["timestamp"].cast(pa.int64()))
+    return Segment(
+        partition=partition,
+        base_offset=base_offset,
+        end_offset=end_offset,
+        records=table.num_rows,
+        size_bytes=size,
+        min_timestamp_us=stamps["min"].as_py() or 0,
+        max_timestamp_us=stamps["max"].as_py() or 0,
+        path=path,
+        row_groups=tuple(int(offsets[first]) - base_offset for first in firsts),
+        tombstones=count_tombstones(table, info) if table.num_rows else 0,
+        append_time=append_time,
+        hashed_over=hashed_over,
+    )
+
+
+class MeasuringStore(CountingStore):
+    """Counts the bytes that were read of each file opened, too."""
+
+    def __init__(self, inner: ObjectStore, prefix: str = "", tally: Any = None) -> None:
+        super().__init__(inner, prefix, tally)
+        self.bytes_read: Counter[str] = Counter()
+
+    def below(self, prefix: str) -> MeasuringStore:
+        deeper = f"{self._prefix}{prefix.rstrip('/')}/"
+        store = MeasuringStore(self._inner.below(prefix), deeper, self._tally)
+        store.bytes_read = self.bytes_read
+        return store
+
+    def reset(self) -> None:
+        super().reset()
+        self.bytes_read.clear()
+
+    @property
+    def opened(self) -> list[str]:
+        """The data files opened since the last reset."""
+        return sorted({key for verb, key in self.by_key if verb == "open_input"})
+
+    def open_input(self, key: str, size_bytes: int) -> pa.NativeFile:
+        self._count("open_input", key)
+        source = self._inner.open_input(key, size_bytes)
+        full = self._prefix + key
+
+        def note(count: int) -> None:
+            self.bytes_read[full] += count
+
+        return pa.PythonFile(_MeasuredFile(source, note), mode="r")
+
+
+class _MeasuredFile(io.RawIOBase):
+    def __init__(self, source: pa.NativeFile, note: Callable[[int], None]) -> None:
+        self._source = source
+        self._note = note
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return int(self._source.tell())
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        return int(self._source.seek(offset, whence))
+
+    def read(self, size: int | None = -1) -> bytes:
+        data = bytes(self._source.read(None if size is None or size < 0 else size))
+        self._note(len(data))
+        return data

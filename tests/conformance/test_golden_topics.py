@@ -1,0 +1,227 @@
+"""Reads the golden topics of `format_spec/topics`, always from a copy."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import shutil
+import sys
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import pylogtable
+from pylogtable import Topic, errors
+from tests.conformance.corpus import TOPICS, golden, golden_cases, int_keys
+
+CASES = golden_cases()
+READABLE = [case for case in CASES if golden(case, "expected.json") is not None]
+SOUND = [case for case in CASES if not case.startswith("corrupt-")]
+FAILING = [case for case in CASES if "error" in golden(case, "case.json")]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+def _copy(case: str, folder: Path) -> Path:
+    return Path(shutil.copytree(TOPICS / case / "topic", folder / "topic"))
+
+
+def _open(case: str, folder: Path) -> Topic:
+    return pylogtable.open_topic(_copy(case, folder))
+
+
+def _rows(table: pa.Table) -> list[dict[str, Any]]:
+    """Rows as `expected.json` has them: times in microseconds, bytes in hex, the rest as text."""
+    columns = []
+    for column in table.columns:
+        if pa.types.is_timestamp(column.type):
+            column = column.cast(pa.int64())
+        columns.append([_neutral(value) for value in column.to_pylist()])
+    return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _neutral(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, dict):
+        return {name: _neutral(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_neutral(part) for part in value]
+    return value if value is None or isinstance(value, str | int | float) else str(value)
+
+
+def _at(timestamp_us: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=timestamp_us)
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_there_are_sound_and_damaged_topics() -> None:
+    assert len(SOUND) >= 7
+    assert len(FAILING) >= 8
+    assert set(CASES) == set(READABLE) | set(FAILING)
+
+
+def test_the_golden_topics_hold_no_stray_files_and_stay_small() -> None:
+    files = [path for path in TOPICS.rglob("*") if path.is_file() and path.parent != TOPICS]
+    files = [path for path in files if "__pycache__" not in path.parts]
+    assert not [path for path in files if path.name.startswith(".")]
+    assert sum(path.stat().st_size for path in files) < 1_500_000
+
+
+@pytest.mark.parametrize("case", READABLE)
+def test_a_golden_topic_reads_back_to_its_rows_and_offsets(case: str, tmp_path: Path) -> None:
+    topic = _open(case, tmp_path)
+    before = _files(tmp_path)
+    versions = golden(case, "expected.json")["versions"]
+    for text, expected in versions.items():
+        version = int(text)
+        assert _rows(topic.read(version=version).read_all()) == expected["rows"], version
+        state = topic._snapshot_at(version)
+        assert state.start_offsets == int_keys(expected["start_offsets"])
+        assert state.end_offsets == int_keys(expected["end_offsets"])
+        assert topic.count(version=version) == len(expected["rows"])
+    newest = max(int(text) for text in versions)
+    assert topic.version == newest
+    assert topic.start_offsets() == int_keys(versions[str(newest)]["start_offsets"])
+    assert topic.end_offsets() == int_keys(versions[str(newest)]["end_offsets"])
+    assert _files(tmp_path) == before, "reading wrote something"
+
+
+@pytest.mark.parametrize("case", READABLE)
+def test_a_readable_golden_topic_verifies_with_its_data(case: str, tmp_path: Path) -> None:
+    report = _open(case, tmp_path).verify(data=True)
+    assert report, str(report)
+    assert report.commits > 0
+
+
+@pytest.mark.parametrize("case", READABLE)
+def test_a_golden_topic_answers_lookups_as_expected(case: str, tmp_path: Path) -> None:
+    topic = _open(case, tmp_path)
+    expected = golden(case, "expected.json")
+    if "latest" in expected:
+        order = [("partition", "ascending"), ("offset", "ascending")]
+        newest = topic.latest().sort_by(order)
+        assert _rows(newest) == expected["latest"]
+        assert topic.latest(keys=newest).sort_by(order).equals(newest)
+    for question in expected.get("offsets_for_time", []):
+        found = topic.offsets_for_time(_at(question["timestamp_us"]))
+        assert found == int_keys(question["offsets"])
+    for question in expected.get("reads", []):
+        table = topic.read(
+            start=int_keys(question["start"]),
+            end=int_keys(question["end"]),
+            columns=["partition", "offset"],
+            version=question["version"],
+        ).read_all()
+        for partition, offsets in int_keys(question["offsets"]).items():
+            mine = [row["offset"] for row in table.to_pylist() if row["partition"] == partition]
+            assert mine == offsets
+    for version, records in expected.get("count", {}).items():
+        assert topic.count(version=int(version)) == records
+    segments = topic.segments().to_pylist()
+    if "shifts" in expected:
+        assert [segment["shift"] for segment in segments] == expected["shifts"]
+    for partition, tombstones in int_keys(expected.get("tombstones", {})).items():
+        mine = [s["tombstones"] for s in segments if s["partition"] == partition]
+        assert sum(mine) == tombstones
+    if "leaves" in expected:
+        assert topic.verify().leaves == expected["leaves"]
+    for version in expected.get("unreadable_versions", []):
+        with pytest.raises(errors.InvalidRequestError):
+            topic.read(version=version)
+
+
+@pytest.mark.parametrize("case", FAILING)
+def test_a_damaged_topic_fails_with_the_named_error(case: str, tmp_path: Path) -> None:
+    about = golden(case, "case.json")
+    path = _copy(case, tmp_path)
+    if about["when"] == "verify":
+        problems = pylogtable.open_topic(path).verify().problems
+        assert [problem.rule for problem in problems] == [about["error"]["rule"]]
+        return
+    with pytest.raises(errors.LogTableError) as caught:
+        _use(path, about["when"])
+    assert type(caught.value).__name__ == about["error"]["class"]
+    assert getattr(caught.value, "rule", None) == about["error"].get("rule")
+
+
+def _use(path: Path, when: str) -> None:
+    if when == "open":
+        pylogtable.open_topic(path)
+        return
+    topic = pylogtable.open_topic(path)  # what must fail later must open
+    if when == "read":
+        topic.read().read_all()
+    else:
+        assert when == "append"
+        topic.append(pa.table({"key": [b"k"], "value": [b"v"]}))
+
+
+@pytest.mark.parametrize("case", SOUND)
+def test_a_sealed_segment_tells_its_offsets_to_any_parquet_reader(
+    case: str, tmp_path: Path
+) -> None:
+    folder = _copy(case, tmp_path)
+    sealed = [s for s in pylogtable.open_topic(folder).segments().to_pylist() if s["shift"] == 0]
+    assert sealed
+    for segment in sealed:
+        metadata = pq.ParquetFile(folder / segment["path"]).metadata
+        offset = metadata.row_group(0).column(0)
+        assert offset.path_in_schema == "offset"
+        assert "DELTA_BINARY_PACKED" in offset.encodings
+        assert metadata.row_group(0).column(1).path_in_schema == "timestamp"
+        bounds = [
+            metadata.row_group(g).column(0).statistics for g in range(metadata.num_row_groups)
+        ]
+        firsts = [b.min - segment["base_offset"] for b in bounds]
+        assert firsts == segment["row_groups"]
+        assert bounds[-1].max < segment["end_offset"]
+
+
+def _maker() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("make_golden_topics", TOPICS / "make.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def remade(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("golden")
+    _maker().make_all(folder)
+    return folder
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_writer_of_today_makes_the_same_manifest(case: str, remade: Path) -> None:
+    """But for ids in file names, drawn by threads, and sizes, which the Parquet library decides."""
+    made, kept = _manifest(remade / case), _manifest(TOPICS / case)
+    assert made == kept
+    for file in ("case.json", "expected.json"):
+        path = remade / case / file
+        assert (json.loads(path.read_text()) if path.exists() else None) == golden(case, file)
+
+
+def _manifest(folder: Path) -> dict[str, str]:
+    return {
+        path.name: re.sub(
+            r'("size_bytes":)\d+|-[0-9a-f]+(\.parquet)', r"\1\2", path.read_text("utf-8", "replace")
+        )
+        for path in sorted((folder / "topic" / "_manifest").glob("*.json"))
+    }

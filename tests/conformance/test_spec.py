@@ -1,0 +1,170 @@
+"""Ties `format_spec/spec.md` to the vectors, the golden topics and the code."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from pylogtable import codec, config, model
+from pylogtable.leaf import LEAF_SCHEMA
+from pylogtable.plan import index
+from pylogtable.schema import to_arrow
+from tests.conformance.corpus import (
+    REPOSITORY,
+    RULE,
+    SPEC,
+    SPEC_FOLDER,
+    TOPICS,
+    golden,
+    golden_cases,
+    vector_files,
+    vectors,
+)
+
+TEXT = SPEC.read_text(encoding="utf-8")
+DEFINED = re.findall(r"^- \*\*\[([A-Z]+-\d+)\]\*\*", TEXT, re.MULTILINE)
+WITHOUT_VECTOR = dict(re.findall(r"^\| ([A-Z]+-\d+) \| (.+) \|$", TEXT, re.MULTILINE))
+BLOCKS = re.findall(r"^```json(?: (\w+))?\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
+TABLES = re.findall(r"^<!-- fields: (\w+) -->\n(.*?)\n\n", TEXT, re.MULTILINE | re.DOTALL)
+
+
+def _cited_by_cases() -> set[str]:
+    by_vectors = {rule for name in vector_files() for v in vectors(name) for rule in v["rules"]}
+    by_errors = {
+        vector["error"]["rule"]
+        for name in vector_files()
+        for vector in vectors(name)
+        if isinstance(vector.get("error"), dict) and "rule" in vector["error"]
+    }
+    by_topics = {rule for case in golden_cases() for rule in golden(case, "case.json")["rules"]}
+    return by_vectors | by_errors | by_topics
+
+
+def _cited_by_code() -> Iterator[tuple[str, str]]:
+    """Rules in brackets, in ranges such as [SEG-2..5], and those that errors name."""
+    for folder in ("pylogtable", "spark_ext"):
+        for path in sorted((REPOSITORY / folder).rglob("*.py")):
+            text = path.read_text(encoding="utf-8")
+            where = str(path.relative_to(REPOSITORY))
+            for rule in [*RULE.findall(text), *re.findall(r'"([A-Z]{3,}-\d+)"', text)]:
+                yield where, rule
+            for family, low, high in re.findall(r"\[([A-Z]+)-(\d+)\.\.(\d+)\]", text):
+                for number in range(int(low), int(high) + 1):
+                    yield where, f"{family}-{number}"
+
+
+def test_each_rule_is_defined_once_and_families_count_from_one() -> None:
+    assert len(DEFINED) > 50
+    assert [rule for rule, times in Counter(DEFINED).items() if times > 1] == []
+    families: dict[str, list[int]] = {}
+    for rule in DEFINED:
+        family, _, number = rule.partition("-")
+        families.setdefault(family, []).append(int(number))
+    for family, numbers in families.items():
+        assert numbers == list(range(1, len(numbers) + 1)), family
+
+
+def test_every_rule_is_cited_by_a_vector_or_a_golden_topic_or_says_why_not() -> None:
+    assert set(DEFINED) - _cited_by_cases() == set(WITHOUT_VECTOR)
+    assert all(len(reason) > 20 for reason in WITHOUT_VECTOR.values())
+
+
+def test_no_vector_and_no_golden_topic_cites_an_unknown_rule() -> None:
+    assert _cited_by_cases() - set(DEFINED) == set()
+
+
+def test_no_code_cites_an_unknown_rule() -> None:
+    unknown = {(where, rule) for where, rule in _cited_by_code() if rule not in DEFINED}
+    assert unknown == set()
+
+
+def test_the_specification_refers_to_defined_rules_only() -> None:
+    for path in SPEC_FOLDER.glob("*.md"):
+        assert set(RULE.findall(path.read_text(encoding="utf-8"))) <= set(DEFINED)
+
+
+def test_every_kind_of_object_has_an_example() -> None:
+    kinds = [kind for kind, _ in BLOCKS]
+    assert "" not in kinds
+    assert set(kinds) == {"commit", "root", "hint", "topic", "type"}
+    operations = {json.loads(text)["operation"] for kind, text in BLOCKS if kind == "commit"}
+    assert operations >= {"create", "append", "delete_records", "delete_topic"}
+
+
+@pytest.mark.parametrize(("kind", "text"), BLOCKS)
+def test_an_example_in_the_specification_decodes_and_nothing_in_it_is_ignored(
+    kind: str, text: str
+) -> None:
+    body, data = json.loads(text), text.encode()
+    if kind == "type":
+        to_arrow(body)
+        return
+    noun: model.Noun | None
+    if kind == "commit":
+        noun = codec.decode_commit(data, body["version"])
+    elif kind == "root":
+        noun = codec.decode_root(data, body["version"])
+    elif kind == "hint":
+        noun = codec.decode_hint(data)
+    else:
+        noun = msgspec.json.decode(data, type=model.TopicInfo)
+    assert json.loads(msgspec.json.encode(noun)) == body
+
+
+def test_every_object_on_the_wire_has_a_field_table() -> None:
+    written = {
+        noun.__name__
+        for noun in vars(model).values()
+        if isinstance(noun, type) and issubclass(noun, model.Noun)
+    }
+    never_written = {"Noun", "Change", "StagedSegment"}
+    assert {name for name, _ in TABLES} == written - never_written
+
+
+@pytest.mark.parametrize(("name", "table"), TABLES, ids=[name for name, _ in TABLES])
+def test_a_field_table_has_the_fields_that_are_written(name: str, table: str) -> None:
+    described: dict[str, bool] = {}
+    for line in table.splitlines()[2:]:
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        for field in re.findall(r"`(\w+)`", cells[0]):
+            described[field] = cells[2] == "yes"
+    written = {f.encode_name: f.required for f in msgspec.structs.fields(getattr(model, name))}
+    assert described == written
+
+
+def test_a_leaf_has_the_columns_of_a_segment_entry() -> None:
+    assert LEAF_SCHEMA.names == [f.name for f in msgspec.structs.fields(model.Segment)]
+
+
+def test_the_settings_table_has_the_keys_and_defaults_of_the_library() -> None:
+    section = TEXT.partition("## 6. Settings")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `([a-z.]+)` \| `?([^ |`]+)`? \| ", section, re.MULTILINE)
+    assert dict(rows) == config.describe_config({})
+
+
+def test_the_numbers_in_the_rules_are_those_of_the_library() -> None:
+    rules = dict(re.findall(r"^- \*\*\[([A-Z]+-\d+)\]\*\* (.+?)(?=\n\n|\n- )", TEXT, re.M | re.S))
+    assert f"multiple of {index.ROOT_INTERVAL}," in rules["ROOT-2"]
+    assert f"{index.ROOT_INTERVAL + index.ROOT_GRACE} or more" in rules["ROOT-2"]
+    for number in (index.TAIL_MAX, index.LEAF_MAX, index.RUNS_MAX):
+        assert f" {number:,} " in " ".join(rules["ROOT-4"].split())
+    half = config.MANIFEST_RETENTION_MS / 2 / config.DAY_MS
+    assert f"{half} days" in " ".join(rules["COMMIT-8"].split())
+    assert f"`format` is {model.FORMAT_VERSION}." in rules["PROTO-1"]
+
+
+def test_the_listing_in_the_readme_is_of_the_real_topic() -> None:
+    text = (SPEC_FOLDER / "README.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^ +(\d+)  (\S+\.(?:json|parquet))\b", text, re.MULTILINE)
+    assert len(listed) >= 12
+    real = {
+        path.name: path.stat().st_size
+        for path in (TOPICS / "indexed" / "topic").rglob("*")
+        if path.is_file()
+    }
+    assert {name: int(size) for size, name in listed}.items() <= real.items()

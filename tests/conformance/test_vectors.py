@@ -1,0 +1,225 @@
+"""Runs every file of `format_spec/vectors` but `partitioner.json`, which has a test of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import msgspec
+import pytest
+
+from pylogtable import codec, errors, paths
+from pylogtable.config import describe_config, normalize
+from pylogtable.model import Change, Commit, Field, Noun, StagedSegment, Txn
+from pylogtable.plan.administer import new_topic, plan_alter, plan_create, plan_delete_records
+from pylogtable.plan.append import Repeated, plan_append
+from pylogtable.plan.read import choose_partitions, plan_spans, plan_tasks
+from pylogtable.schema import check_fields, fits, to_arrow, widens
+from pylogtable.snapshot import Snapshot, from_root, replay
+from pylogtable.storage.base import check_key
+from tests.conformance.corpus import Vector, int_keys, segments_of, vector_files, vectors
+
+
+def run_paths(given: Vector) -> object:
+    match given:
+        case {"do": "check_topic_name", "name": name}:
+            return paths.check_topic_name(name) is None
+        case {"do": "collide", "names": [one, other]}:
+            return paths.collide(one, other)
+        case {"do": "segment_path", "partition": partition, "floor": floor, "id": file_id}:
+            return paths.segment_path(partition, floor, file_id)
+        case {"do": "check_segment_path", "path": path, "partition": partition}:
+            return paths.check_segment_path(path, partition, source="a commit")
+        case {"do": "check_leaf_id", "id": leaf_id}:
+            return paths.check_leaf_id(leaf_id, source="a root") is None
+        case {"do": "check_key", "key": key}:
+            return check_key(key)
+    rest = dict(given)
+    return getattr(paths, rest.pop("do"))(*rest.values())
+
+
+def run_codec(given: Vector) -> object:
+    text = given["text"] if "text" in given else json.dumps(given["json"])
+    data = text.encode()
+    if given["object"] == "hint":
+        hint = codec.decode_hint(data)
+        return None if hint is None else _wire(hint)
+    if given["object"] == "root":
+        root = codec.decode_root(data, given["version"])
+        from_root(root)
+        return _wire(root)
+    commit = codec.decode_commit(data, given["version"])
+    if commit.protocol is not None:
+        codec.check_readable(commit.protocol)
+        if given.get("use") == "write":
+            codec.check_writable(commit.protocol)
+    return _wire(commit)
+
+
+def run_replay(given: Vector) -> object:
+    state = _replayed(given)
+    if state is None:
+        return None
+    found: dict[str, Any] = {
+        "version": state.version,
+        "topic_id": state.topic_id,
+        "partition_count": len(state.partitions) if state.topic is None else state.topic.partitions,
+        "partitions": [
+            {
+                "log_start": partition.log_start,
+                "end": partition.end,
+                "live": _wire(partition.live),
+                "segments": [segment.path for segment in segments_of(partition)],
+            }
+            for partition in state.partitions
+        ],
+        "txns": {app_id: list(mark) for app_id, mark in state.txns.items()},
+    }
+    return found if state.topic is not None else {**found, "deleted": True}
+
+
+def run_plan_append(given: Vector) -> object:
+    staged = msgspec.convert(given["staged"], tuple[StagedSegment, ...])
+    txn = msgspec.convert(given["txn"], Txn | None)
+    decided = plan_append(_live(given), staged, txn)
+    if isinstance(decided, Repeated):
+        return {"repeated": decided.commit_version}
+    return _change(decided, "append")
+
+
+def run_plan_read(given: Vector) -> object:
+    state = _live(given)
+    partitions = choose_partitions(state, given["partitions"])
+    starts, ends = int_keys(given["starts"]), int_keys(given["ends"])
+    return [
+        {
+            "path": task.segment.path,
+            "start": task.start,
+            "end": task.end,
+            "row_groups": list(task.row_groups),
+        }
+        for task in plan_tasks(state, _no_leaf, plan_spans(state, partitions, starts, ends))
+    ]
+
+
+def run_administer(given: Vector) -> object:
+    if given["do"] == "create":
+        fields = msgspec.convert(given["fields"], list[Field])
+        topic = new_topic(
+            fields, given["key"], given["partitions"], given["config"], given["now_ms"]
+        )
+        return _change(plan_create(_replayed(given), topic, "here"), "create")
+    state = _live(given)
+    if given["do"] == "delete_records":
+        change = plan_delete_records(state, _no_leaf, int_keys(given["offsets"]))
+        return _change(change, "delete_records")
+    change = plan_alter(
+        state,
+        partitions=given.get("partitions"),
+        config=given.get("config", {}),
+        add_fields=msgspec.convert(given.get("add_fields", []), list[Field]),
+        widen=given.get("widen", {}),
+    )
+    return _change(change, "alter")
+
+
+def run_types(given: Vector) -> object:
+    match given:
+        case {"do": "compare", "given": one, "wanted": other}:
+            return {"fits": fits(one, other), "widens": widens(one, other)}
+        case {"do": "arrow", "type": wire}:
+            return str(to_arrow(wire))
+    return check_fields(msgspec.convert(given["fields"], list[Field]), given["key"]) is None
+
+
+def run_config(given: Vector) -> object:
+    if given["do"] == "in_force":
+        return describe_config(given["stored"])
+    return normalize(given["settings"])
+
+
+RUNNERS: dict[str, Callable[[Vector], object]] = {
+    "paths": run_paths,
+    "codec": run_codec,
+    "replay": run_replay,
+    "plan_append": run_plan_append,
+    "plan_read": run_plan_read,
+    "administer": run_administer,
+    "types": run_types,
+    "config": run_config,
+}
+ALL = [(name, vector) for name in RUNNERS for vector in vectors(name)]
+
+
+@pytest.mark.parametrize(
+    ("name", "vector"), [pytest.param(n, v, id=f"{n}: {v['name']}") for n, v in ALL]
+)
+def test_the_library_agrees_with_the_vector(name: str, vector: Vector) -> None:
+    if "error" not in vector:
+        assert RUNNERS[name](vector["input"]) == vector["expected"]
+        return
+    with pytest.raises(errors.LogTableError) as caught:
+        RUNNERS[name](vector["input"])
+    assert type(caught.value).__name__ == vector["error"]["class"]
+    assert getattr(caught.value, "rule", None) == vector["error"].get("rule")
+
+
+def test_every_vector_file_is_run_by_someone() -> None:
+    assert vector_files() == sorted([*RUNNERS, "partitioner"])
+
+
+@pytest.mark.parametrize("name", vector_files())
+def test_a_vector_file_is_not_empty_and_its_vectors_are_complete(name: str) -> None:
+    corpus = vectors(name)
+    assert len(corpus) >= 10
+    assert len({vector["name"] for vector in corpus}) == len(corpus)
+    for vector in corpus:
+        assert vector["rules"], vector["name"]
+        assert vector.keys() - {"expected", "error"} == {"name", "rules", "input"}
+        assert ("expected" in vector) != ("error" in vector), vector["name"]
+
+
+def _commits(given: Vector) -> list[Commit]:
+    """Through the codec, as from a store; a sequence may be wrong and still be of decodable
+    commits, so each is decoded under the version it says."""
+    return [codec.decode_commit(json.dumps(c).encode(), c["version"]) for c in given["commits"]]
+
+
+def _replayed(given: Vector) -> Snapshot | None:
+    return replay(None, _commits(given))
+
+
+def _live(given: Vector) -> Snapshot:
+    state = _replayed(given)
+    assert state is not None
+    return state
+
+
+def _wire(noun: Noun) -> Any:
+    """As it is written, without what is at its default."""
+    body = json.loads(msgspec.json.encode(noun))
+    return _without_defaults(body)
+
+
+def _without_defaults(body: Any) -> Any:
+    """Some defaults may be written or left out; both mean the same [COMMIT-1]."""
+    if isinstance(body, list):
+        return [_without_defaults(part) for part in body]
+    if isinstance(body, dict):
+        return {
+            key: _without_defaults(value)
+            for key, value in body.items()
+            if (key, value) not in (("row_groups", [0]), ("dropped", {}))
+        }
+    return body
+
+
+def _change(change: Change, operation: str) -> Any:
+    body = _wire(change)
+    assert body.pop("operation") == operation
+    return body
+
+
+def _no_leaf(leaf_id: str) -> NoReturn:
+    raise AssertionError(f"no vector has a leaf, and {leaf_id} was asked for")

@@ -1,0 +1,734 @@
+"""Topics over a store that loses replies, answers late, refuses, and dies between two steps."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+import pytest
+
+import pylogtable.plan.index
+from pylogtable.codec import decode_hint
+from pylogtable.errors import (
+    CommitConflictError,
+    CommitUnknownError,
+    InvalidRequestError,
+    LogTableError,
+    StorageError,
+    TopicExistsError,
+    TopicNotFoundError,
+    UnsupportedFormatError,
+)
+from pylogtable.paths import HINT_PATH, commit_path, parse_commit_path, root_path
+from pylogtable.storage.memory import MemoryStore
+from pylogtable.store import Store
+from pylogtable.topic import Topic
+from tests.faults.support import (
+    NAME,
+    PARTITIONS,
+    SCHEMA,
+    FakeTime,
+    Plan,
+    check,
+    check_sound,
+    commits_of,
+    copy_of,
+    data_files,
+    faulty,
+    named_files,
+    new_seed,
+    new_topic,
+    numbers_of,
+    open_topic,
+    rows,
+    store_over,
+)
+from tests.stores import Fault, FaultyStore, SimulatedCrash
+
+OLD = range(4)
+MINE = range(4, 8)
+OTHERS = range(100, 103)
+TXN = ("app", 7)
+DENIED = "access denied, said the store"
+
+
+@pytest.fixture
+def inner() -> MemoryStore:
+    store = MemoryStore()
+    new_topic(store).append(rows(OLD))
+    return store
+
+
+def is_commit(verb: str, key: str) -> bool:
+    return verb == "create" and key.endswith(".json") and ".root." not in key
+
+
+def on_commits(*faults: Fault | Exception | None) -> Callable[[str, str], Fault | None]:
+    """The n-th put of a commit meets the n-th fault; the rest go through."""
+    coming = iter(faults)
+
+    def decide(verb: str, key: str) -> Fault | None:
+        fault = next(coming, None) if is_commit(verb, key) else None
+        if isinstance(fault, Exception):
+            raise fault
+        return fault
+
+    return decide
+
+
+def always(fault: Fault) -> Callable[[str, str], Fault | None]:
+    return lambda verb, key: fault if is_commit(verb, key) else None
+
+
+class TestOneWriter:
+    @pytest.mark.parametrize(
+        "faults",
+        [
+            (Fault.LOSE_REPLY,),
+            (Fault.SELF_RETRY,),
+            (Fault.REFUSE,),
+            (Fault.REFUSE, Fault.REFUSE, Fault.LOSE_REPLY),
+            (Fault.REFUSE, Fault.SELF_RETRY),
+            (Fault.LATE, Fault.REFUSE),
+            (Fault.LATE, Fault.LATE, Fault.LATE),
+        ],
+        ids=lambda faults: "-".join(fault.name for fault in faults),
+    )
+    @pytest.mark.parametrize("late_after", [None, 1, 2, 3, 4])
+    def test_a_doubtful_commit_lands_once(
+        self, inner: MemoryStore, faults: tuple[Fault, ...], late_after: int | None
+    ) -> None:
+        store = FaultyStore(inner, on_commits(*faults), late_after=late_after)
+        topic = open_topic(store)
+        result = topic.append(rows(MINE))
+        store.land()
+        assert result.version == 2
+        assert result.offsets == {0: (2, 4), 1: (2, 4)}
+        assert not result.repeated
+        check(inner, [*OLD, *MINE])
+        assert data_files(inner) == named_files(inner)
+        topic.append(rows([8]))
+        check(inner, [*OLD, *MINE, 8])
+
+    def test_a_definite_failure_leaves_nothing(self, inner: MemoryStore) -> None:
+        topic = faulty(inner, on_commits(StorageError(DENIED)))
+        before = data_files(inner)
+        with pytest.raises(StorageError, match=DENIED):
+            topic.append(rows(MINE))
+        check(inner, OLD)
+        assert data_files(inner) == before
+        assert topic.append(rows(MINE)).version == 2
+        check(inner, [*OLD, *MINE])
+
+    def test_a_refusal_after_a_doubt_is_a_doubt(self, inner: MemoryStore) -> None:
+        """The first put may still land, so what the second was told proves nothing."""
+        faults = [Fault.LATE, *(StorageError(DENIED) for _ in range(100))]
+        store = FaultyStore(inner, on_commits(*faults))
+        topic = open_topic(store, patience_seconds=1)
+        with pytest.raises(CommitUnknownError) as caught:
+            topic.append(rows(MINE))
+        store.land()
+        check(inner, [*OLD, *MINE])
+        assert topic.find_commit(caught.value.commit_id, caught.value.version) == 2
+
+    def test_files_that_waited_too_long_are_not_committed(self, inner: MemoryStore) -> None:
+        """Vacuum may have taken them by then."""
+        time = FakeTime()
+        topic = Store(inner, time.runtime()).topic(NAME)
+        before = data_files(inner)
+        fresh, old = topic.stage(rows([8])), topic.stage(rows(MINE))
+        time.pause(3 * 86_400)
+        assert topic.commit_staged([fresh]).version == 2
+        time.pause(86_400)
+        with pytest.raises(CommitConflictError, match="too long"):
+            topic.commit_staged([old])
+        check(inner, [*OLD, 8])
+        assert len(data_files(inner)) == len(before) + 1
+
+    @pytest.mark.parametrize("verb", ["open_output", "read"])
+    def test_a_failure_before_the_commit_leaves_nothing(
+        self, inner: MemoryStore, verb: str
+    ) -> None:
+        plan = Plan(0, Fault.REFUSE, lambda asked, key: asked == verb)
+        plan.armed = False
+        topic = faulty(inner, plan)
+        plan.armed = True
+        before = data_files(inner)
+        with pytest.raises(StorageError):
+            topic.append(rows(MINE))
+        assert plan.hit
+        assert data_files(inner) == before
+        check(inner, OLD)
+
+    def test_a_read_back_that_fails_is_tried_again(self, inner: MemoryStore) -> None:
+        doubtful = False
+        failures = 0
+
+        def decide(verb: str, key: str) -> Fault | None:
+            nonlocal doubtful, failures
+            if is_commit(verb, key) and not doubtful:
+                doubtful = True
+                return Fault.LOSE_REPLY
+            if doubtful and verb == "read" and failures < 5:
+                failures += 1
+                return Fault.REFUSE
+            return None
+
+        result = faulty(inner, decide).append(rows(MINE))
+        assert failures == 5
+        assert result.version == 2
+        check(inner, [*OLD, *MINE])
+
+
+class TestUnknown:
+    def test_it_says_what_to_look_for_and_deletes_nothing(self, inner: MemoryStore) -> None:
+        time = FakeTime()
+        store = FaultyStore(inner, always(Fault.REFUSE))
+        topic = Store(store, time.runtime(patience_seconds=30)).topic(NAME)
+        before = data_files(inner)
+        with pytest.raises(CommitUnknownError) as caught:
+            topic.append(rows(MINE))
+        assert 30 < time.seconds < 33
+        assert caught.value.version == 2
+        assert caught.value.commit_id in str(caught.value)
+        assert len(data_files(inner) - before) == PARTITIONS
+        check(inner, OLD)
+
+    def test_found_where_it_landed(self, inner: MemoryStore) -> None:
+        store = FaultyStore(inner, always(Fault.LATE))
+        with pytest.raises(CommitUnknownError) as caught:
+            open_topic(store, patience_seconds=1).append(rows(MINE))
+        clean = open_topic(inner)
+        store.land()
+        error = caught.value
+        assert clean.find_commit(error.commit_id, error.version) == error.version
+        assert clean.find_commit(error.commit_id) == error.version
+        check(inner, [*OLD, *MINE])
+
+    def test_not_found_where_another_won(self, inner: MemoryStore) -> None:
+        store = FaultyStore(inner, always(Fault.LATE))
+        with pytest.raises(CommitUnknownError) as caught:
+            open_topic(store, patience_seconds=1).append(rows(MINE))
+        clean = open_topic(inner)
+        clean.append(rows(OTHERS))
+        store.land()
+        error = caught.value
+        assert clean.find_commit(error.commit_id, error.version) is None
+        assert clean.find_commit(error.commit_id) is None
+        check(inner, [*OLD, *OTHERS])
+
+    @pytest.mark.parametrize("lands", ["before", "after", "never"])
+    def test_a_repeat_by_txn_is_exactly_once(self, inner: MemoryStore, lands: str) -> None:
+        store = FaultyStore(inner, always(Fault.LATE))
+        with pytest.raises(CommitUnknownError):
+            open_topic(store, patience_seconds=1).append(rows(MINE), txn=TXN)
+        clean = open_topic(inner)
+        if lands == "before":
+            store.land()
+        result = clean.append(rows(MINE), txn=TXN)
+        if lands == "after":
+            store.land()
+        assert result.repeated == (lands == "before")
+        assert result.offsets == {0: (2, 4), 1: (2, 4)}
+        check(inner, [*OLD, *MINE])
+
+    def test_a_repeat_by_the_same_writer_while_the_put_lands(self, inner: MemoryStore) -> None:
+        faults = [Fault.LATE] * 20
+        store = FaultyStore(
+            inner, lambda v, k: faults.pop() if is_commit(v, k) and faults else None
+        )
+        topic = open_topic(store, patience_seconds=0.01)
+        with pytest.raises(CommitUnknownError):
+            topic.append(rows(MINE), txn=TXN)
+        assert store.late
+        faults.clear()
+        topic.append(rows(OTHERS))
+        store.land()
+        result = topic.append(rows(MINE), txn=TXN)
+        assert not result.repeated
+        check(inner, [*OLD, *MINE, *OTHERS])
+
+    @pytest.mark.parametrize("lands", [True, False])
+    def test_in_alter_and_create(self, inner: MemoryStore, lands: bool) -> None:
+        store = FaultyStore(inner, always(Fault.LATE))
+        topic = open_topic(store, patience_seconds=1)
+        with pytest.raises(CommitUnknownError) as caught:
+            topic.alter(partitions=5)
+        with pytest.raises(CommitUnknownError):
+            store_over(store, 1).create_topic("new", 3, SCHEMA)
+        if lands:
+            store.land()
+        clean = open_topic(inner)
+        assert len(clean.end_offsets()) == (5 if lands else 2)
+        assert clean.find_commit(caught.value.commit_id) == (2 if lands else None)
+        assert store_over(inner).topics() == (["new", NAME] if lands else [NAME])
+        check_sound(inner, clean)
+
+
+class TestTwoWriters:
+    """The second writer appends while the first is in the middle of a step."""
+
+    @pytest.mark.parametrize("others", [1, 3])
+    @pytest.mark.parametrize(
+        "fault",
+        [None, Fault.LOSE_REPLY, Fault.SELF_RETRY, Fault.REFUSE, Fault.LATE],
+        ids=lambda fault: fault.name if fault else "none",
+    )
+    def test_the_other_wins_just_before_the_put(
+        self, inner: MemoryStore, fault: Fault | None, others: int
+    ) -> None:
+        other = open_topic(inner)
+        won: list[int] = []
+
+        def decide(verb: str, key: str) -> Fault | None:
+            if is_commit(verb, key) and not won:
+                won.extend(other.append(rows(OTHERS)).version for _ in range(others))
+                return fault
+            return None
+
+        store = FaultyStore(inner, decide)
+        result = open_topic(store).append(rows(MINE))
+        store.land()
+        assert won == list(range(2, 2 + others))
+        assert result.version == 2 + others
+        assert result.offsets == {0: (2 + 2 * others, 4 + 2 * others), 1: (2 + others, 4 + others)}
+        assert numbers_of(open_topic(inner)) == sorted([*OLD, *MINE, *(list(OTHERS) * others)])
+        check_sound(inner, open_topic(inner))
+
+    @pytest.mark.parametrize("fault", [Fault.REFUSE, Fault.LATE, Fault.LOSE_REPLY])
+    def test_the_other_comes_between_the_doubt_and_the_look(
+        self, inner: MemoryStore, fault: Fault
+    ) -> None:
+        other = open_topic(inner)
+        state = "begin"
+
+        def decide(verb: str, key: str) -> Fault | None:
+            nonlocal state
+            if is_commit(verb, key) and state == "begin":
+                state = "doubt"
+                return fault
+            if verb == "read" and state == "doubt":
+                state = "looked"
+                other.append(rows(OTHERS))
+            return None
+
+        store = FaultyStore(inner, decide)
+        result = open_topic(store).append(rows(MINE))
+        landed = store.land()
+        assert state == "looked"
+        assert result.version == (2 if fault is Fault.LOSE_REPLY else 3)
+        assert len(landed) == (1 if fault is Fault.LATE else 0)
+        check(inner, [*OLD, *MINE, *OTHERS])
+
+    def test_the_put_lands_between_the_look_and_the_second_try(self, inner: MemoryStore) -> None:
+        store = FaultyStore(inner, on_commits(Fault.LATE), late_after=2)
+        result = open_topic(store).append(rows(MINE))
+        assert result.version == 2
+        assert not store.late
+        check(inner, [*OLD, *MINE])
+
+    def test_the_same_txn_at_once(self, inner: MemoryStore) -> None:
+        zombie = open_topic(inner)
+        first = []
+
+        def decide(verb: str, key: str) -> Fault | None:
+            if is_commit(verb, key) and not first:
+                first.append(zombie.append(rows(MINE), txn=TXN))
+            return None
+
+        result = faulty(inner, decide).append(rows(MINE), txn=TXN)
+        assert result.repeated
+        assert (result.version, result.offsets) == (first[0].version, first[0].offsets)
+        check(inner, [*OLD, *MINE])
+        assert data_files(inner) == named_files(inner)
+
+    def test_many_winners_do_not_wear_out_an_append(self, inner: MemoryStore) -> None:
+        other = open_topic(inner)
+        wins = 150
+
+        def decide(verb: str, key: str) -> Fault | None:
+            nonlocal wins
+            if is_commit(verb, key) and wins:
+                wins -= 1
+                other.append(rows([200 + wins]))
+            return None
+
+        result = faulty(inner, decide, patience=0.0).append(rows(MINE))
+        assert result.version == 152
+        check(inner, [*OLD, *MINE, *range(200, 350)])
+
+    def test_the_topic_is_deleted_before_the_put(self, inner: MemoryStore) -> None:
+        def decide(verb: str, key: str) -> Fault | None:
+            if is_commit(verb, key) and NAME in store_over(inner).topics():
+                store_over(inner).delete_topic(NAME)
+            return None
+
+        with pytest.raises(TopicNotFoundError):
+            faulty(inner, decide).append(rows(MINE))
+        assert data_files(inner) == set()
+
+    def test_the_topic_is_replaced_before_the_put(self, inner: MemoryStore) -> None:
+        done: list[Topic] = []
+
+        def decide(verb: str, key: str) -> Fault | None:
+            if is_commit(verb, key) and not done:
+                store_over(inner).delete_topic(NAME)
+                done.append(new_topic(inner))
+                done[0].append(rows(OTHERS))
+            return None
+
+        with pytest.raises(TopicNotFoundError, match="another created in its place"):
+            faulty(inner, decide).append(rows(MINE))
+        assert numbers_of(open_topic(inner)) == sorted(OTHERS)
+        assert len(data_files(inner)) == PARTITIONS
+
+
+@pytest.fixture(scope="module")
+def full_store() -> MemoryStore:
+    """One commit before a root is due, and enough segments that it needs a leaf."""
+    store = MemoryStore()
+    topic = new_topic(store)
+    topic.append(rows(OLD))
+    for number in range(61):
+        topic.append(rows([]), txn=("filler", number))
+    topic.append(rows([50, 51]))
+    assert topic.version == 63
+    return store
+
+
+@pytest.fixture
+def small_tail(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pylogtable.plan.index, "TAIL_MAX", 3)
+
+
+def is_index(verb: str, key: str) -> bool:
+    return any(part in key for part in ("leaf-", ".root.", "_head")) and verb != "read"
+
+
+@pytest.mark.usefixtures("small_tail")
+class TestTheIndex:
+    """A commit has been made when its root is written; nothing about a root may fail it."""
+
+    @pytest.mark.parametrize(
+        "fault",
+        [*(f for f in Fault if "CRASH" not in f.name), StorageError(DENIED)],
+        ids=lambda fault: getattr(fault, "name", "DENIED"),
+    )
+    @pytest.mark.parametrize("at", [0, 1, 2], ids=["leaf", "root", "hint"])
+    def test_a_fault_in_it_never_fails_an_append(
+        self, full_store: MemoryStore, fault: Fault | Exception, at: int
+    ) -> None:
+        inner = copy_of(full_store)
+        plan = Plan(at, fault, is_index)
+        topic = faulty(inner, plan)
+        result = topic.append(rows(MINE))
+        assert plan.hit
+        assert result.version == 64
+        if fault is Fault.TRUNCATE and at == 0:
+            # A store that cuts an object and says it did not: found, named, never believed.
+            assert any(p.rule == "LEAF-1" for p in open_topic(inner).verify(data=True).problems)
+            return
+        check(inner, [*OLD, 50, 51, *MINE])
+        for number in range(80):
+            topic.append(rows([]), txn=("more", number))
+        healed = check(inner, [*OLD, 50, 51, *MINE])
+        hint = decode_hint(inner.below(NAME).read(HINT_PATH) or b"")
+        assert hint is not None
+        assert hint.root_version in (128, 144)
+        assert healed.version == 144
+
+    @pytest.mark.parametrize("fault", [Fault.REFUSE, Fault.LOSE_REPLY])
+    def test_a_fault_in_reading_the_hint_never_fails_an_append(
+        self, full_store: MemoryStore, fault: Fault
+    ) -> None:
+        inner = copy_of(full_store)
+        plan = Plan(0, fault, lambda verb, key: key.endswith("_head.json"))
+        plan.armed = False
+        topic = faulty(inner, plan)
+        plan.armed = True
+        assert topic.append(rows(MINE)).version == 64
+        assert plan.hit
+        check(inner, [*OLD, 50, 51, *MINE])
+
+    def test_a_newer_format_seen_after_the_commit_does_not_undo_it(
+        self, full_store: MemoryStore
+    ) -> None:
+        """Between the commit and its root another writer has gone on with a newer format."""
+        inner = copy_of(full_store)
+        topic_store = inner.below(NAME)
+        newer = (
+            b'{"operation":"alter","version":65,"commit_id":"x","topic_id":"y",'
+            b'"committed_at_ms":99999999999999,"protocol":{"format":1,"reader_features":["zz"]}}'
+        )
+
+        def decide(verb: str, key: str) -> Fault | None:
+            if verb == "read" and key.endswith("_head.json") and armed:
+                other = open_topic(inner)
+                other._manifest.write_root(other._head.latest(), lambda: "aa")
+                topic_store.create(commit_path(65), newer)
+            return None
+
+        armed = False
+        topic = faulty(inner, decide)
+        armed = True
+        before = data_files(inner)
+        result = topic.append(rows(MINE))
+        assert result.version == 64
+        assert len(data_files(inner) - before) == PARTITIONS
+        with pytest.raises(UnsupportedFormatError, match="zz"):
+            open_topic(inner)
+
+    @pytest.mark.parametrize("succeeded", [True, False])
+    @pytest.mark.parametrize(
+        "act",
+        [
+            lambda topic: topic.append(rows(MINE)).version == 64,
+            lambda topic: topic.alter(partitions=3).version == 64,
+            lambda topic: topic.delete_records({0: 1, 1: None}) == {0: 1, 1: 3},
+        ],
+        ids=["append", "alter", "delete_records"],
+    )
+    def test_a_deletion_seen_after_the_commit_does_not_undo_it(
+        self, full_store: MemoryStore, act: Callable[[Topic], bool], succeeded: bool
+    ) -> None:
+        """Between the commit and its root the topic was deleted, and made anew or not."""
+        inner = copy_of(full_store)
+
+        def decide(verb: str, key: str) -> Fault | None:
+            nonlocal armed
+            if verb == "read" and key.endswith("_head.json") and armed:
+                armed = False
+                store_over(inner).delete_topic(NAME)
+                if succeeded:
+                    new_topic(inner).append(rows(OTHERS))
+            return None
+
+        armed = False
+        topic = faulty(inner, decide)
+        armed = True
+        assert act(topic)
+        assert not armed
+        assert store_over(inner).topics() == ([NAME] if succeeded else [])
+        if succeeded:
+            assert numbers_of(open_topic(inner)) == sorted(OTHERS)
+        with pytest.raises(TopicNotFoundError):
+            topic.append(rows(MINE))
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing a writer does. `base` has the objects before it; `done` tells whether it is."""
+
+    name: str
+    base: Callable[[MemoryStore], MemoryStore]
+    act: Callable[[FaultyStore], object]
+    done: Callable[[MemoryStore], bool]
+    again: Callable[[MemoryStore], object]
+
+
+def _small(full: MemoryStore) -> MemoryStore:
+    store = MemoryStore()
+    new_topic(store).append(rows(OLD))
+    return store
+
+
+def _append(store: FaultyStore | MemoryStore) -> object:
+    return open_topic(store, 1).append(rows(MINE), txn=TXN)
+
+
+def _has_mine(store: MemoryStore) -> bool:
+    there = [n for n in numbers_of(open_topic(store)) if n in MINE]
+    assert there in ([], list(MINE))
+    return bool(there)
+
+
+def _quietly(act: Callable[[MemoryStore], object]) -> Callable[[MemoryStore], object]:
+    """A repeat that may find its work done already."""
+
+    def again(store: MemoryStore) -> object:
+        try:
+            return act(store)
+        except (InvalidRequestError, TopicExistsError):
+            return None
+
+    return again
+
+
+def _exists(store: MemoryStore) -> bool:
+    return NAME in store_over(store).topics()
+
+
+STEPS = [
+    Step("append", _small, _append, _has_mine, _append),
+    Step("append_with_root", copy_of, _append, _has_mine, _append),
+    Step(
+        "create",
+        lambda full: MemoryStore(),
+        lambda store: store_over(store, 1).create_topic(NAME, PARTITIONS, SCHEMA),
+        _exists,
+        _quietly(lambda store: new_topic(store)),
+    ),
+    Step(
+        "alter",
+        _small,
+        lambda store: open_topic(store, 1).alter(partitions=3),
+        lambda store: len(open_topic(store).end_offsets()) == 3,
+        _quietly(lambda store: open_topic(store).alter(partitions=3)),
+    ),
+    Step(
+        "delete_records",
+        _small,
+        lambda store: open_topic(store, 1).delete_records({0: 1, 1: None}),
+        lambda store: open_topic(store).start_offsets() == {0: 1, 1: 2},
+        lambda store: open_topic(store).delete_records({0: 1, 1: None}),
+    ),
+    Step(
+        "delete_topic",
+        copy_of,
+        lambda store: store_over(store, 1).delete_topic(NAME),
+        lambda store: not _exists(store),
+        _quietly(lambda store: store_over(store).delete_topic(NAME)),
+    ),
+]
+
+#: Faults that the operation may report with an error; after these the step is wholly done or not.
+EVERY_FAULT: list[Fault | Exception] = [
+    *(fault for fault in Fault if fault is not Fault.TRUNCATE),
+    StorageError(DENIED),
+]
+
+
+def _cases(step: Step, full: MemoryStore) -> Iterator[tuple[int, Fault | Exception]]:
+    plan = Plan(None, None)
+    step.act(FaultyStore(step.base(full), plan))
+    for at, (verb, key) in enumerate(plan.seen):
+        number = parse_commit_path(key.removeprefix(f"{NAME}/"))
+        if verb == "read" and number is not None and 2 < number < 62:
+            continue  # one of many alike
+        for fault in EVERY_FAULT:
+            yield at, fault
+
+
+@pytest.mark.usefixtures("small_tail")
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
+@pytest.mark.parametrize("late", [1, 3, None])
+def test_every_fault_at_every_operation(
+    full_store: MemoryStore, step: Step, late: int | None
+) -> None:
+    """Whatever happens at whichever step: the topic opens, the change is whole or absent, what was
+    told is true, and who repeats it has it once."""
+    ran = 0
+    for at, fault in _cases(step, full_store):
+        if late is not None and fault is not Fault.LATE:
+            continue
+        inner = step.base(full_store)
+        plan = Plan(at, fault)
+        store = FaultyStore(inner, plan, late_after=late)
+        told = "success"
+        before = data_files(inner) if _exists(inner) else set()
+        try:
+            step.act(store)
+        except SimulatedCrash:
+            told = "crash"
+        except CommitUnknownError:
+            told = "unknown"
+        except LogTableError:
+            told = "failure"
+        plan.armed = False
+        store.land()
+        where = f"{step.name}: {fault} at {at} {plan.seen[at]}, told {told}"
+        done = step.done(inner)
+        if told == "success":
+            assert done, where
+        if told == "failure" and step.name in ("alter", "delete_records"):
+            assert not done, where
+        if told == "failure" and step.name.startswith("append"):
+            assert not done, where
+            leftover = data_files(inner) - before
+            assert not leftover or plan.seen[at][0] == "open_output", where
+        if told == "unknown":
+            assert len(data_files(inner) - before) == PARTITIONS or "append" not in step.name
+        if _exists(inner):
+            check_sound(inner, open_topic(inner))
+        step.again(inner)
+        assert step.done(inner), where
+        if _exists(inner):
+            check_sound(inner, open_topic(inner))
+            assert named_files(inner) <= data_files(inner), where
+        elif step.name == "delete_topic":
+            anew = new_topic(inner)
+            anew.append(rows(OTHERS))
+            assert numbers_of(anew) == sorted(OTHERS)
+        ran += 1
+    print(f"{step.name}: {ran} faults")
+    assert ran >= (4 if late is not None else 4 * len(EVERY_FAULT))
+
+
+@pytest.mark.parametrize(("concurrency", "wanted"), [(1, 600), (8, 400)])
+def test_a_thousand_faults_at_random(
+    monkeypatch: pytest.MonkeyPatch, concurrency: int, wanted: int
+) -> None:
+    """Three writers take turns, and every other put of a commit meets a fault."""
+    monkeypatch.setattr(MemoryStore, "concurrency", concurrency)
+    seed = new_seed()
+    chance = random.Random(seed)
+    inner = MemoryStore()
+    new_topic(inner)
+    kinds = [Fault.LOSE_REPLY, Fault.REFUSE, Fault.LATE, Fault.SELF_RETRY]
+    faults = {"all": 0, "commits": 0}
+
+    def decide(verb: str, key: str) -> Fault | None:
+        if verb == "open_output" or chance.random() > (0.5 if is_commit(verb, key) else 0.05):
+            return None
+        faults["all"] += 1
+        faults["commits"] += is_commit(verb, key)
+        return chance.choice(kinds)
+
+    stores = [FaultyStore(inner, decide, late_after=n) for n in (1, 3, 7)]
+    writers: list[Topic | None] = [None] * len(stores)
+    acknowledged: dict[tuple[int, int], dict[int, tuple[int, int]]] = {}
+    numbers: list[int] = []
+    number = 0
+    while faults["commits"] < wanted:
+        which = chance.randrange(len(stores))
+        mine = range(number, number + chance.randrange(1, 4))
+        number = mine.stop
+        result = None
+        while result is None:  # the application repeats what it was not told to have succeeded
+            with suppress(CommitUnknownError, StorageError):
+                if writers[which] is None or chance.random() < 0.01:
+                    writers[which] = open_topic(stores[which], chance.choice([0.0, 0.01, 1]))
+                result = writers[which].append(rows(mine), txn=(f"w{which}", mine.start))
+        acknowledged[which, mine.start] = result.offsets
+        numbers.extend(mine)
+    for store in stores:
+        store.land()
+    print(f"{faults}, {len(acknowledged)} appends")
+    topic = check(inner, numbers)
+    carried = {
+        (int(commit.txn.app_id[1:]), commit.txn.version): commit
+        for commit in commits_of(inner)
+        if commit.txn is not None
+    }
+    assert carried.keys() == acknowledged.keys()
+    for key, offsets in acknowledged.items():
+        placed = {s.partition: (s.base_offset, s.end_offset) for s in carried[key].add}
+        assert placed == offsets
+    assert topic.version == len(acknowledged)
+
+
+def test_a_root_lands_late_over_a_newer_one(full_store: MemoryStore) -> None:
+    """A root that arrives when others have gone on changes nothing."""
+    inner = copy_of(full_store)
+    plan = Plan(0, Fault.LATE, lambda verb, key: ".root." in key and verb == "create")
+    store = FaultyStore(inner, plan)
+    open_topic(store).append(rows(MINE))
+    other = open_topic(inner)
+    for number in range(70):
+        other.append(rows([]), txn=("more", number))
+    assert store.late == 1
+    store.land()
+    assert inner.below(NAME).read(root_path(64)) is not None
+    check(inner, [*OLD, 50, 51, *MINE])

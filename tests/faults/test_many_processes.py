@@ -1,0 +1,124 @@
+"""Processes that write to one topic, or make one, at the same moment."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+import pytest
+
+import pylogtable
+from pylogtable.topic import Topic
+from tests.faults.worker import PARTITIONS, SCHEMA, batch_rows, crew
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs fork")
+
+
+def check_acks(topic: Topic, acks: list[dict[str, Any]], starts: dict[int, int]) -> None:
+    """Every batch is in the log once, where its writer was told it is."""
+    report = topic.verify(data=True)
+    assert report, str(report)
+    found = topic.read(columns=["partition", "offset", "n", "batch"]).read_all()
+    for number, end in topic.end_offsets().items():
+        mine = found.filter(pc.equal(found["partition"], number))
+        assert mine["offset"].to_pylist() == list(range(starts.get(number, 0), end))
+    assert len({ack["version"] for ack in acks}) == len(acks)
+    at = {
+        (partition, offset): (batch, n)
+        for partition, offset, batch, n in zip(
+            *(found[name].to_pylist() for name in ("partition", "offset", "batch", "n")),
+            strict=True,
+        )
+    }
+    told = 0
+    for ack in acks:
+        rows = batch_rows(ack["batch"])
+        for partition, (first, end) in ack["offsets"].items():
+            wanted = rows.filter(pc.equal(rows["partition"], int(partition)))["n"].to_pylist()
+            assert end - first == len(wanted)
+            told += len(wanted)
+            for offset, n in zip(range(first, end), wanted, strict=True):
+                if offset >= starts.get(int(partition), 0):
+                    assert at[int(partition), offset] == (ack["batch"], n)
+    assert told == sum(topic.end_offsets().values())
+
+
+def test_eight_processes_append_at_once(tmp_path: Path) -> None:
+    url = str(tmp_path)
+    pylogtable.open(url).create_topic("t", PARTITIONS, SCHEMA)
+    with crew() as workers:
+        workers.order(*(("append_many", [url, 1000 * n, 25]) for n in range(8)))
+        acks, statuses = workers.until_end()
+    assert statuses == [0] * 8
+    assert len(acks) == 8 * 25
+    topic = pylogtable.open(url).topic("t")
+    assert topic.version == 200
+    check_acks(topic, acks, {})
+    expected = sorted(n for ack in acks for n in batch_rows(ack["batch"])["n"].to_pylist())
+    assert sorted(topic.read(columns=["n"]).read_all()["n"].to_pylist()) == expected
+
+
+def test_threads_share_one_topic_object(tmp_path: Path) -> None:
+    topic = pylogtable.open(tmp_path).create_topic("t", PARTITIONS, SCHEMA)
+
+    def append(batch: int) -> dict[str, Any]:
+        result = topic.append(batch_rows(batch), txn=(f"app{batch % 4}", batch))
+        return {"batch": batch, "version": result.version, "offsets": result.offsets}
+
+    def work(first: int) -> list[dict[str, Any]]:
+        return [append(batch) for batch in range(first, first + 100, 4)]
+
+    with ThreadPoolExecutor(4) as pool:
+        acks = [ack for done in pool.map(work, range(4)) for ack in done]
+    assert topic.version == len(acks) == 100
+    check_acks(topic, acks, {})
+    check_acks(pylogtable.open(tmp_path).topic("t"), acks, {})
+
+
+def test_two_processes_create_the_same_topics(tmp_path: Path) -> None:
+    url, count = str(tmp_path), 40
+    with crew() as workers:
+        workers.order(*(("create_many", [url, me, count]) for me in (2, 3)))
+        wins, statuses = workers.until_end()
+    assert statuses == [0, 0]
+    assert Counter(win["won"] for win in wins) == Counter(range(count))
+    store = pylogtable.open(url)
+    assert len(store.topics()) == count
+    for win in wins:
+        topic = store.topic(f"new-{win['won']}")
+        assert topic.topic_id == win["topic_id"]
+        assert topic.version == 0
+        assert len(topic.end_offsets()) == win["me"]
+
+
+def test_appends_race_with_more_partitions_and_moving_log_starts(tmp_path: Path) -> None:
+    url, up_to = str(tmp_path), PARTITIONS + 12
+    pylogtable.open(url).create_topic("t", PARTITIONS, SCHEMA)
+    with crew() as workers:
+        workers.order(
+            ("append_many", [url, 0, 30]),
+            ("append_many", [url, 1000, 30]),
+            ("append_many", [url, 2000, 30]),
+            ("administer", [url, up_to]),
+            ("administer", [url, up_to]),
+        )
+        answers, statuses = workers.until_end()
+    assert statuses == [0] * 5
+    acks = [answer for answer in answers if "batch" in answer]
+    moves = [answer for answer in answers if "starts" in answer]
+    assert len(acks) == 90
+    assert len(moves) == 24
+    topic = pylogtable.open(url).topic("t")
+    assert len(topic.end_offsets()) == up_to
+    starts = topic.start_offsets()
+    for move in moves:
+        for number, (wanted, told) in enumerate(zip(move["wanted"], move["starts"], strict=True)):
+            assert wanted <= told <= starts[number]
+    operations = Counter(topic.history()["operation"].to_pylist())
+    assert operations["append"] == 90
+    assert operations["alter"] <= 12
+    check_acks(topic, acks, starts)

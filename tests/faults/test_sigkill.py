@@ -1,0 +1,100 @@
+"""A real process, killed with SIGKILL in the middle of whatever it was doing, again and again."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+import pytest
+
+import pylogtable
+from tests.faults.support import new_seed
+from tests.faults.worker import PARTITIONS, SCHEMA, batch_rows, crew
+
+KILLS = 50
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs fork and SIGKILL")
+
+
+def test_nothing_acknowledged_is_lost_and_nothing_is_twice(tmp_path: Path) -> None:
+    seed = new_seed()
+    chance = random.Random(seed)
+    url = str(tmp_path)
+    pylogtable.open(url).create_topic("t", PARTITIONS, SCHEMA)
+    acknowledged: dict[int, dict[str, Any]] = {}
+    repeats = 0
+    with crew() as workers:
+        for _ in range(KILLS):
+            first = len(acknowledged)
+            (pid,) = workers.order(("append_until_killed", [url, first]))
+            acks = [workers.answer() for _ in range(chance.choice([0, 1, 2, 3, 5]))]
+            for _ in range(chance.randrange(400_000)):
+                pass  # somewhere in the middle of the next batch, or while it is still opening
+            os.kill(pid, signal.SIGKILL)
+            rest, statuses = workers.until_end()
+            assert statuses == [-signal.SIGKILL]
+            for ack in [*acks, *rest]:
+                acknowledged[ack["batch"]] = ack
+                repeats += ack["repeated"]
+            assert sorted(acknowledged) == list(range(len(acknowledged)))
+    print(f"{len(acknowledged)} batches acknowledged, {repeats} of them as repeats")
+    check_acknowledged(url, acknowledged)
+    assert len(acknowledged) >= KILLS
+
+
+def test_killed_before_every_operation_of_an_append(tmp_path: Path) -> None:
+    url = str(tmp_path)
+    pylogtable.open(url).create_topic("t", PARTITIONS, SCHEMA)
+    steps = 9  # a read, one to four files, the commit, and at its turn the root
+    first_copies = 0
+    acknowledged: dict[int, dict[str, Any]] = {}
+    with crew() as workers:
+        for batch in range(70):  # a root is written on the way
+            workers.order(("append_and_die", [url, batch, batch % steps]))
+            _, statuses = workers.until_end()
+            assert statuses == [-signal.SIGKILL]
+            landed = pylogtable.open(url).topic("t").version == batch + 1
+            first_copies += landed
+            result = pylogtable.open(url).topic("t").append(batch_rows(batch), txn=("app", batch))
+            assert result.repeated == landed
+            assert result.version == batch + 1
+            offsets = {str(number): list(span) for number, span in result.offsets.items()}
+            acknowledged[batch] = {"version": result.version, "offsets": offsets}
+    print(f"{first_copies} of 70 had landed when their writer died")
+    assert 0 < first_copies < 70
+    check_acknowledged(url, acknowledged)
+
+
+def check_acknowledged(url: str, acknowledged: dict[int, dict[str, Any]]) -> None:
+    """What was acknowledged is there and where it was said to be; everything is there once."""
+    topic = pylogtable.open(url).topic("t")
+    report = topic.verify(data=True)
+    assert report, str(report)
+    found = topic.read(columns=["partition", "offset", "n", "batch"]).read_all()
+    batches = set(found["batch"].to_pylist())
+    # The last batch of all may have landed without an acknowledgement.
+    assert batches - set(acknowledged) <= {len(acknowledged)}
+    expected = sorted(n for batch in batches for n in batch_rows(batch)["n"].to_pylist())
+    assert sorted(found["n"].to_pylist()) == expected
+    assert set(acknowledged) <= batches
+    for number, end in topic.end_offsets().items():
+        mine = found.filter(pc.equal(found["partition"], number))
+        assert mine["offset"].to_pylist() == list(range(end))
+    history = topic.history()
+    carried = dict(
+        zip(history["txn_version"].to_pylist(), history["version"].to_pylist(), strict=True)
+    )
+    for batch, ack in acknowledged.items():
+        assert carried[batch] == ack["version"]
+        mine = found.filter(pc.equal(found["batch"], batch))
+        places: dict[str, list[int]] = {}
+        for partition, offset in zip(
+            mine["partition"].to_pylist(), mine["offset"].to_pylist(), strict=True
+        ):
+            places.setdefault(str(partition), []).append(offset)
+        assert {p: [o[0], o[-1] + 1] for p, o in places.items()} == ack["offsets"]

@@ -1,0 +1,213 @@
+"""Processes for the tests that need real ones: a warm parent that forks a child for each order.
+
+Started as `python -m tests.faults.worker`. It reads one order per line (JSON), forks, and the child
+runs the order and writes its answers, a JSON line each, in one `write` each: a child that is killed
+never leaves half a line. The parent answers with the child's pid, and with its end.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import traceback
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet  # so that a child need not
+
+import pylogtable
+from pylogtable.errors import InvalidRequestError, TopicExistsError
+from pylogtable.runtime import Runtime
+from pylogtable.storage.local import LocalStore
+from pylogtable.store import Store
+from tests.stores import FaultyStore
+
+PARTITIONS = 4
+SCHEMA = {"n": pa.int64(), "batch": pa.int64()}
+#: A batch's records are numbered from its number times this.
+STRIDE = 100
+
+
+def batch_rows(batch: int) -> pa.Table:
+    """What a batch consists of follows from its number alone; every third is in all partitions."""
+    count = 1 + batch % 7
+    numbers = [batch * STRIDE + i for i in range(count)]
+    spread = PARTITIONS if batch % 3 == 0 else 1
+    return pa.table(
+        {
+            "n": pa.array(numbers, pa.int64()),
+            "batch": pa.array([batch] * count, pa.int64()),
+            "partition": pa.array([(batch + i % spread) % PARTITIONS for i in range(count)]),
+        }
+    )
+
+
+def tell(**answer: Any) -> None:
+    os.write(sys.stdout.fileno(), (json.dumps(answer) + "\n").encode())
+
+
+def append_until_killed(url: str, first: int) -> None:
+    """Batches from `first`, each under its own txn; the first may have been there already."""
+    topic = pylogtable.open(url).topic("t")
+    batch = first
+    parent = os.getppid()
+    while os.getppid() == parent:
+        result = topic.append(batch_rows(batch), txn=("app", batch))
+        told = {str(number): span for number, span in result.offsets.items()}
+        tell(batch=batch, version=result.version, offsets=told, repeated=result.repeated)
+        batch += 1
+
+
+def append_and_die(url: str, batch: int, at: int) -> None:
+    """One batch, killed just before its operation number `at` on the store, or after the last."""
+    operations = itertools.count(-(10**9))
+
+    def decide(verb: str, key: str) -> None:
+        if next(operations) == at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    topic = Store(FaultyStore(LocalStore(url), decide), Runtime()).topic("t")
+    operations = itertools.count()
+    topic.append(batch_rows(batch), txn=("app", batch))
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def append_many(url: str, first: int, count: int) -> None:
+    topic = pylogtable.open(url).topic("t")
+    _wait_for_start()
+    for batch in range(first, first + count):
+        result = topic.append(batch_rows(batch))
+        told = {str(number): span for number, span in result.offsets.items()}
+        tell(batch=batch, version=result.version, offsets=told)
+
+
+def create_many(url: str, me: int, count: int) -> None:
+    store = pylogtable.open(url)
+    _wait_for_start()
+    for number in range(count):
+        try:
+            topic = store.create_topic(f"new-{number}", partitions=me, schema=SCHEMA)
+        except TopicExistsError:
+            continue
+        tell(won=number, topic_id=topic.topic_id, me=me)
+
+
+def administer(url: str, up_to: int) -> None:
+    """More partitions one by one, and log starts that follow the ends."""
+    topic = pylogtable.open(url).topic("t")
+    _wait_for_start()
+    for partitions in range(PARTITIONS + 1, up_to + 1):
+        try:
+            topic.alter(partitions=partitions)
+        except InvalidRequestError as error:
+            tell(refused=str(error))
+        ends = topic.end_offsets()
+        wanted = {number: end // 2 for number, end in ends.items() if number < PARTITIONS}
+        starts = topic.delete_records(wanted)
+        tell(partitions=partitions, wanted=list(wanted.values()), starts=list(starts.values()))
+
+
+def _wait_for_start() -> None:
+    """Everybody is here when the parent's end of this pipe is closed."""
+    os.read(_gate, 1)
+
+
+_gate = -1
+_ORDERS = {
+    "append_until_killed": append_until_killed,
+    "append_and_die": append_and_die,
+    "append_many": append_many,
+    "create_many": create_many,
+    "administer": administer,
+}
+
+
+def serve() -> None:
+    """One line is a list of orders, which run at once."""
+    global _gate
+    for line in sys.stdin:
+        _gate, opener = os.pipe()
+        pids = []
+        for name, arguments in json.loads(line):
+            pid = os.fork()
+            if pid == 0:
+                os.close(opener)
+                status = 1
+                try:
+                    _ORDERS[name](*arguments)
+                    status = 0
+                except BaseException:
+                    traceback.print_exc()
+                finally:
+                    os._exit(status)
+            pids.append(pid)
+        tell(pids=pids)
+        os.close(opener)
+        os.close(_gate)
+        statuses = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
+        tell(statuses=statuses)
+
+
+class Crew:
+    """The parent process as a test sees it."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+        self._early: deque[dict[str, Any]] = deque()
+
+    def order(self, *orders: tuple[str, list[Any]]) -> list[int]:
+        """Start these at once; their pids."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(orders).encode() + b"\n")
+        self._process.stdin.flush()
+        while "pids" not in (answer := self._receive()):
+            self._early.append(answer)
+        pids: list[int] = answer["pids"]
+        return pids
+
+    def answer(self) -> dict[str, Any]:
+        return self._early.popleft() if self._early else self._receive()
+
+    def until_end(self) -> tuple[list[dict[str, Any]], list[int]]:
+        """All answers that have not been taken yet, and the exit codes."""
+        answers = []
+        while "statuses" not in (answer := self.answer()):
+            answers.append(answer)
+        return answers, answer["statuses"]
+
+    def _receive(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line.endswith(b"\n"), "the crew is gone"
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+
+@contextmanager
+def crew() -> Iterator[Crew]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.faults.worker"],
+        cwd=Path(__file__).parents[2],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with process.stdin, process.stdout:
+        try:
+            yield Crew(process)
+        finally:
+            process.kill()
+            process.wait()
+
+
+if __name__ == "__main__":
+    serve()

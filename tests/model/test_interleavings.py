@@ -1,0 +1,282 @@
+"""The real commit code holds in every interleaving; the checker finds bugs put in on purpose."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import pylogtable.appending
+import pylogtable.commit
+from pylogtable.appending import Appender, Staged
+from pylogtable.errors import CommitUnknownError, LogTableError
+from pylogtable.manifest import Manifest
+from pylogtable.model import Change, Commit
+from pylogtable.runtime import Runtime
+from pylogtable.snapshot import Snapshot
+from pylogtable.staging import discard
+from pylogtable.storage.base import Created, ObjectStore
+from pylogtable.topic import Topic
+from tests.model.checker import Checker, Faults, Outcome, Program, Told, Writer
+from tests.model.writers import (
+    Append,
+    LocalTime,
+    appending,
+    cleaning,
+    hasty_cleaning,
+    judge,
+    rooting,
+    start,
+    writer,
+)
+
+PUTS = frozenset({"lost", "self_retry", "late", "denied"})
+ALL = PUTS | {"unread", "crash"}
+
+A1, A2 = Append("a1"), Append("a2")
+B1, B2 = Append("b1"), Append("b2", ((1, 3),))
+C1 = Append("c1", ((0, 1),))
+#: The same, known to the log by their txn.
+TA1, TA2 = replace(A1, txn=("a", 1)), replace(A2, txn=("a", 2))
+TB1 = replace(B1, txn=("b", 1))
+TC1 = replace(C1, txn=("c", 1))
+
+
+def explore(
+    writers: tuple[Writer, ...],
+    appends: tuple[Append, ...],
+    faults: Faults,
+    *,
+    may_tick: bool = False,
+    first_violation_only: bool = False,
+) -> Outcome:
+    names = [w.name for w in writers] + [w.recovery.name for w in writers if w.recovery]
+    incarnations = [name + attempt for name in names for attempt in "abc"]
+    checker = Checker(
+        start(appends, incarnations),
+        writers,
+        faults,
+        judge(appends),
+        may_tick=may_tick,
+        first_violation_only=first_violation_only,
+    )
+    outcome = checker.explore()
+    print(
+        f"{outcome.schedules} schedules over {outcome.states} states, {outcome.ends} ends, "
+        f"{len(outcome.violations)} violations"
+    )
+    return outcome
+
+
+def holds(outcome: Outcome, schedules: int) -> None:
+    assert not outcome.violations, outcome.violations[0]
+    assert outcome.schedules >= schedules
+
+
+def found(outcome: Outcome, wrong: str) -> None:
+    assert outcome.violations, "the checker did not find the bug"
+    assert wrong in outcome.violations[0], outcome.violations[0]
+
+
+class TestTheCommitCodeHolds:
+    def test_two_writers_of_two_appends_without_faults(self) -> None:
+        writers = writer("a", [A1, A2]), writer("b", [B1, B2])
+        holds(explore(writers, (A1, A2, B1, B2), Faults(0)), 700)
+
+    def test_two_writers_of_two_appends_with_two_faulty_puts(self) -> None:
+        writers = writer("a", [A1, A2]), writer("b", [B1, B2])
+        holds(explore(writers, (A1, A2, B1, B2), Faults(2, PUTS)), 90_000_000)
+
+    def test_three_writers_with_a_faulty_put(self) -> None:
+        writers = writer("a", [A1]), writer("b", [B1]), writer("c", [C1])
+        holds(explore(writers, (A1, B1, C1), Faults(1, PUTS)), 1_500_000_000)
+
+    def test_three_writers_that_crash_or_are_late_and_repeat_by_txn(self) -> None:
+        writers = writer("a", [TA1]), writer("b", [TB1]), writer("c", [TC1])
+        faults = Faults(1, frozenset({"crash", "late"}))
+        holds(explore(writers, (TA1, TB1, TC1), faults), 1_000_000_000)
+
+    def test_crashes_and_every_other_fault_with_txns(self) -> None:
+        writers = writer("a", [TA1, TA2]), writer("b", [TB1])
+        holds(explore(writers, (TA1, TA2, TB1), Faults(2, ALL)), 10_000_000_000)
+
+    def test_three_faults_on_one_append_each(self) -> None:
+        writers = writer("a", [TA1]), writer("b", [TB1])
+        holds(explore(writers, (TA1, TB1), Faults(3, ALL)), 100_000_000)
+
+    def test_writers_without_patience_repeat_what_is_unknown_by_txn(self) -> None:
+        how: dict[str, Any] = {"patience_seconds": -1, "repeats_doubtful": True}
+        writers = writer("a", [TA1, TA2], **how), writer("b", [B1], patience_seconds=-1)
+        holds(explore(writers, (TA1, TA2, B1), Faults(2, ALL - {"crash"})), 100_000_000)
+
+    def test_unknown_without_txn_leaves_one_copy_or_none(self) -> None:
+        writers = tuple(
+            writer(name, appends, patience_seconds=-1)
+            for name, appends in (("a", [A1, A2]), ("b", [B1]))
+        )
+        holds(explore(writers, (A1, A2, B1), Faults(2, PUTS | {"unread"})), 2_500_000)
+
+    def test_a_zombie_and_its_successor_share_a_txn(self) -> None:
+        writers = tuple(Writer(name, appending(name, [TA1, TA2])) for name in ("a", "z"))
+        holds(explore(writers, (TA1, TA2), Faults(2, PUTS)), 10_000_000)
+
+    def test_cleanup_frees_names_that_no_sleeper_takes(self) -> None:
+        holds(explore(*_sleepers(), Faults(1, PUTS), may_tick=True), 1_000_000)
+
+    def test_a_plan_that_cannot_be_replayed_does_not_land(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        right = Appender._plan
+
+        def stubborn(self: Appender, *args: Any) -> Any:
+            plan = right(self, *args)
+            first: list[Change] = []
+
+            def attempt(snapshot: Snapshot) -> Any:
+                first.append(plan(snapshot))
+                return first[0]
+
+            return attempt
+
+        monkeypatch.setattr(Appender, "_plan", stubborn)
+        writers = writer("a", [A1]), writer("b", [B1])
+        holds(explore(writers, (A1, B1), Faults(0)), 50)
+
+
+def _sleepers(cleaner: Program = cleaning) -> tuple[tuple[Writer, ...], tuple[Append, ...]]:
+    """One writer that sleeps, one that goes on, someone who writes a root, and a cleanup when the
+    retention has passed since."""
+    writers = (
+        Writer("a", appending("a", [A1], rests=True)),
+        Writer("b", appending("b", [B1, B2], rests=True)),
+        Writer("rooter", rooting),
+        Writer("cleaner", cleaner, after_tick=True),
+    )
+    return writers, (A1, B1, B2)
+
+
+class TestTheCheckerFinds:
+    """Each test puts one bug into the code, and the bug has to be found."""
+
+    def test_a_lost_reply_that_is_not_read_back(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def put(manifest: Manifest, commit: Commit, runtime: Runtime) -> bool:
+            return manifest.try_commit(commit) is Created.YES
+
+        monkeypatch.setattr(pylogtable.commit, "put", put)
+        writers = writer("a", [A1]), writer("b", [B1])
+        faults = Faults(1, frozenset({"lost"}))
+        found(explore(writers, (A1, B1), faults, first_violation_only=True), "commit id(s)")
+
+    def test_a_self_retry_that_is_not_read_back(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def put(manifest: Manifest, commit: Commit, runtime: Runtime) -> bool:
+            return manifest.try_commit(commit) is Created.YES
+
+        monkeypatch.setattr(pylogtable.commit, "put", put)
+        writers = writer("a", [TA1]), writer("b", [TB1])
+        faults = Faults(1, frozenset({"self_retry"}))
+        # With a txn it takes itself for a repeat, and removes the files of its own commit.
+        outcome = explore(writers, (TA1, TB1), faults, first_violation_only=True)
+        found(outcome, "is committed and has been deleted")
+
+    def test_exists_taken_for_mine(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def put(manifest: Manifest, commit: Commit, runtime: Runtime) -> bool:
+            return manifest.try_commit(commit) in (Created.YES, Created.EXISTS)
+
+        monkeypatch.setattr(pylogtable.commit, "put", put)
+        writers = writer("a", [A1]), writer("b", [B1])
+        outcome = explore(writers, (A1, B1), Faults(0), first_violation_only=True)
+        found(outcome, "was told")
+
+    def test_an_abort_that_deletes_on_any_exception(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        careful = Appender._commit
+
+        def careless(self: Appender, staged: Staged, *rest: Any) -> Any:
+            try:
+                return careful(self, staged, *rest)
+            except LogTableError:
+                discard(self._store, staged.files)
+                raise
+
+        monkeypatch.setattr(Appender, "_commit", careless)
+        writers = (writer("a", [A1], patience_seconds=-1), writer("b", [B1]))
+        faults = Faults(1, frozenset({"late"}))
+        outcome = explore(writers, (A1, B1), faults, first_violation_only=True)
+        found(outcome, "is committed and has been deleted")
+
+    def test_a_freed_version_taken_by_a_sleeper(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(pylogtable.commit, "MANIFEST_RETENTION_MS", 2**62)
+        outcome = explore(*_sleepers(), Faults(0), may_tick=True, first_violation_only=True)
+        found(outcome, "append a1 was told")
+
+    def test_a_cleanup_at_once_under_who_is_just_opening(self) -> None:
+        """The limit of the guard: a cleanup has to wait between a root and what it stands for."""
+        outcome = explore(
+            *_sleepers(hasty_cleaning), Faults(0), may_tick=True, first_violation_only=True
+        )
+        assert outcome.violations
+
+    def test_a_cleanup_that_leaves_the_hint_behind(self) -> None:
+        writers = (
+            Writer("a", appending("a", [A1], rests=True)),
+            Writer("cleaner", hasty_cleaning, after_tick=True),
+        )
+        holds(explore(writers, (A1,), Faults(0), may_tick=True), 1)
+        faults = Faults(1, frozenset({"denied"}))
+        outcome = explore(writers, (A1,), faults, may_tick=True, first_violation_only=True)
+        found(outcome, "the topic is gone")
+
+    def test_going_on_while_a_put_is_under_way(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def put(manifest: Manifest, commit: Commit, runtime: Runtime) -> bool:
+            if manifest.try_commit(commit) is Created.YES:
+                return True
+            winner = manifest.read_commit(commit.version)
+            return winner is not None and winner.commit_id == commit.commit_id
+
+        monkeypatch.setattr(pylogtable.commit, "put", put)
+        writers = writer("a", [A1]), writer("b", [B1])
+        # A reply that is merely lost is survived...
+        faults = Faults(2, frozenset({"lost", "self_retry"}))
+        holds(explore(writers, (A1, B1), faults), 100)
+        # ...and a put that lands after it was looked for is not.
+        faults = Faults(1, frozenset({"late"}))
+        found(explore(writers, (A1, B1), faults, first_violation_only=True), "commit id(s)")
+
+    def test_a_txn_that_only_the_first_attempt_looks_for(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        right = Appender._plan
+
+        def once(self: Appender, *args: Any) -> Any:
+            plan = right(self, *args)
+            attempts = 0
+
+            def attempt(snapshot: Snapshot) -> Any:
+                nonlocal attempts
+                attempts += 1
+                return plan(snapshot if attempts == 1 else replace(snapshot, txns={}))
+
+            return attempt
+
+        monkeypatch.setattr(Appender, "_plan", once)
+        writers = tuple(Writer(name, appending(name, [TA1])) for name in ("a", "z"))
+        outcome = explore(writers, (TA1,), Faults(0), first_violation_only=True)
+        found(outcome, "a txn in several commits")
+
+    def test_repeating_without_txn_after_one_look_at_an_open_version(self) -> None:
+        """A limit, not a bug of the code: while the version of a doubtful commit is absent, its put
+        may still land, so the answer None of `find_commit` is not yet a no."""
+
+        def program(store: ObjectStore, told: list[Told]) -> None:
+            topic = Topic("t", store, LocalTime().runtime("a", -1))
+            for attempt in ("a", "b"):
+                try:
+                    topic.commit_staged([Staged(A1.files("a" + attempt), 0)])
+                except CommitUnknownError as error:
+                    if topic.find_commit(error.commit_id, error.version) is None:
+                        continue
+                return
+
+        faults = Faults(1, frozenset({"late"}))
+        outcome = explore((Writer("a", program),), (A1,), faults, first_violation_only=True)
+        found(outcome, "append a1 is in the log twice")

@@ -1,0 +1,228 @@
+"""Writers for the checker, around the real `Topic.commit_staged`, and what must hold in the end."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import pyarrow as pa
+
+from pylogtable.appending import Staged
+from pylogtable.codec import decode_commit, decode_hint, encode
+from pylogtable.commit import seal
+from pylogtable.errors import CommitUnknownError, LogTableError, StorageError
+from pylogtable.manifest import Manifest
+from pylogtable.model import Commit, Hint, Segment, StagedSegment
+from pylogtable.paths import HINT_PATH, commit_path, parse_commit_path, segment_path
+from pylogtable.plan.administer import new_topic, plan_create
+from pylogtable.runtime import Runtime
+from pylogtable.schema import make_fields
+from pylogtable.storage.base import ObjectStore
+from pylogtable.topic import Topic
+from tests.model.checker import REST, Objects, ObjectsStore, Program, Told, Writer
+
+PARTITIONS = 2
+
+
+@dataclass(frozen=True)
+class Append:
+    """Some records for each partition named; `name` is how they are known again."""
+
+    name: str
+    records: tuple[tuple[int, int], ...] = ((0, 2), (1, 1))
+    txn: tuple[str, int] | None = None
+
+    def files(self, incarnation: str) -> tuple[StagedSegment, ...]:
+        return tuple(
+            StagedSegment(
+                partition=partition,
+                predicted_base=0,
+                records=count,
+                size_bytes=1,
+                min_timestamp_us=0,
+                max_timestamp_us=0,
+                path=segment_path(partition, 0, f"{self.name}x{incarnation}"),
+            )
+            for partition, count in self.records
+        )
+
+
+class LocalTime:
+    """A writer's own clock, which it sets when it wakes up; waiting moves the monotonic one."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0
+        self.seconds = 0.0
+
+    def pause(self, seconds: float) -> None:
+        self.seconds += seconds
+
+    def runtime(self, ids: str, patience_seconds: float) -> Runtime:
+        numbers = itertools.count()
+        return Runtime(
+            clock=lambda: self.now_ms,
+            new_id=lambda: f"{ids}{next(numbers)}",
+            monotonic=lambda: self.seconds,
+            pause=self.pause,
+            chance=lambda: 1.0,
+            patience_seconds=patience_seconds,
+        )
+
+
+def appending(
+    name: str,
+    appends: Sequence[Append],
+    *,
+    patience_seconds: float = 100.0,
+    repeats_doubtful: bool = False,
+    rests: bool = False,
+) -> Program:
+    """Opens the topic and makes its appends, one after the other; with `rests` it sleeps before
+    each, and time may pass."""
+
+    def program(store: ObjectStore, told: list[Told]) -> None:
+        time = LocalTime()
+        try:
+            topic = Topic("t", store, time.runtime(name, patience_seconds))
+        except StorageError:
+            return
+        for append in appends:
+            if rests:
+                time.now_ms = int(store.read(REST))  # type: ignore[arg-type]
+            for attempt in ("a", "b", "c") if repeats_doubtful else ("a",):
+                staged = Staged(append.files(name + attempt), time.now_ms)
+                try:
+                    result = topic.commit_staged([staged], txn=append.txn)
+                except CommitUnknownError:
+                    told.append((append.name, "unknown"))
+                    continue
+                except LogTableError as error:
+                    told.append((append.name, ("failed", name + attempt, type(error).__name__)))
+                else:
+                    told.append((append.name, tuple(sorted(result.offsets.items()))))
+                break
+
+    return program
+
+
+def writer(name: str, appends: Sequence[Append], **how: Any) -> Writer:
+    """After a crash it makes all of its appends again."""
+    again = Writer(f"{name}again", appending(f"{name}again", appends, **how))
+    return Writer(name, appending(name, appends, **how), recovery=again)
+
+
+def rooting(store: ObjectStore, told: list[Told]) -> None:
+    """Writes a root at the newest version, and the hint to it."""
+    manifest = Manifest(store)
+    snapshot = manifest.load()
+    assert snapshot is not None
+    manifest.write_root(snapshot, lambda: "leaf")
+
+
+def cleaning(store: ObjectStore, told: list[Told]) -> None:
+    """Removes the commits below the root that the hint names, and that root is as old as the
+    manifest's retention: whoever started at an older one has come to its end since."""
+    hint = decode_hint(store.read(HINT_PATH) or b"")
+    if hint is not None and hint.root_version is not None:
+        for version in range(hint.root_version):
+            store.delete(commit_path(version))
+
+
+def hasty_cleaning(store: ObjectStore, told: list[Told]) -> None:
+    """Writes the root itself and removes at once what it stands for, whatever the hint says."""
+    manifest = Manifest(store)
+    snapshot = manifest.load()
+    assert snapshot is not None
+    if manifest.write_root(snapshot, lambda: "leaf").root_version == snapshot.version:
+        for version in range(snapshot.version):
+            store.delete(commit_path(version))
+
+
+def start(appends: Sequence[Append], incarnations: Sequence[str]) -> dict[str, bytes]:
+    """A new topic, and the data files of all appends of all incarnations, written already."""
+    info = new_topic(make_fields({"n": pa.int64()}), [], PARTITIONS, {}, 0)
+    created = seal(plan_create(None, info, "here"), None, "create", "topic", 0)
+    objects = {commit_path(0): encode(created), HINT_PATH: encode(Hint(root_version=None))}
+    for append in appends:
+        for incarnation in incarnations:
+            for file in append.files(incarnation):
+                objects[file.path] = b"rows"
+    return objects
+
+
+_FILE = re.compile(r"partition=\d+/\d+-(?P<append>[a-z0-9]+?)x\w+\.parquet")
+
+
+@cache
+def _commit(data: bytes, version: int) -> Commit:
+    return decode_commit(data, version)
+
+
+def judge(appends: Sequence[Append]) -> Callable[[Objects, tuple[Told, ...]], str | None]:
+    """What is wrong with a state in which all writers are at their end."""
+    by_name = {append.name: append for append in appends}
+
+    def wrong(objects: Objects, told: tuple[Told, ...]) -> str | None:
+        return next(_faults(objects, told, by_name), None)
+
+    return wrong
+
+
+def _faults(objects: Objects, told: tuple[Told, ...], by_name: dict[str, Append]) -> Any:
+    try:
+        snapshot = Manifest(ObjectsStore(objects)).load()
+    except LogTableError as error:
+        yield f"the topic does not open: {error}"
+        return
+    if snapshot is None:
+        yield "the topic is gone"
+        return
+    versions = {v for key in objects if (v := parse_commit_path(key)) is not None}
+    if max(versions) > snapshot.version:
+        yield f"commit {max(versions)} is in the store and cannot be reached"
+    commits = [_commit(objects[commit_path(v)], v) for v in sorted(versions)]
+    twice = [i for i, n in Counter(c.commit_id for c in commits).items() if n > 1]
+    if twice:
+        yield f"commit id(s) {twice} in several versions"
+    txns = Counter((c.txn.app_id, c.txn.version) for c in commits if c.txn is not None)
+    if any(n > 1 for n in txns.values()):
+        yield f"a txn in several commits: {txns}"
+    committed: set[str] = set()
+    placed: dict[str, dict[int, list[tuple[int, int]]]] = defaultdict(lambda: defaultdict(list))
+    for number, state in enumerate(snapshot.partitions):
+        at = state.log_start
+        for piece in state.pieces:
+            assert isinstance(piece, Segment)
+            if piece.base_offset != at:
+                yield f"partition {number} is not dense at {at}"
+            at = piece.end_offset
+            committed.add(piece.path)
+            if piece.path not in objects:
+                yield f"{piece.path} is committed and has been deleted"
+            match = _FILE.fullmatch(piece.path)
+            assert match
+            placed[match["append"]][number].append((piece.base_offset, piece.end_offset))
+        if at != state.end:
+            yield f"partition {number} ends at {state.end}, its segments at {at}"
+    for name, where in placed.items():
+        if any(len(ranges) > 1 for ranges in where.values()):
+            yield f"append {name} is in the log twice: {dict(where)}"
+        if dict(by_name[name].records) != {
+            p: sum(end - first for first, end in ranges) for p, ranges in where.items()
+        }:
+            yield f"append {name} is not whole: {dict(where)}"
+    for name, answer in told:
+        where = placed.get(name, {})
+        if answer == "unknown":
+            continue
+        if answer[:1] == ("failed",):
+            _, incarnation, error_name = answer
+            if any(f"-{name}x{incarnation}." in path for path in committed):
+                yield f"append {name} was told {error_name} and is at {dict(where)}"
+        elif {p: [offsets] for p, offsets in answer} != dict(where):
+            yield f"append {name} was told {answer} and is at {dict(where)}"

@@ -1,0 +1,615 @@
+"""A topic against a plain list of rows, through any sequence of what can be done to it.
+
+The index is made small, so that a few dozen commits already write roots, fold leaves and merge
+them; in some runs row groups, chunks and batches are a few rows, too.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
+
+from pylogtable import manifest, segment_file, staging
+from pylogtable.appending import Staged
+from pylogtable.errors import (
+    CommitConflictError,
+    InvalidRequestError,
+    OffsetOutOfRangeError,
+    SchemaMismatchError,
+)
+from pylogtable.leaf import segments_of
+from pylogtable.model import Segment
+from pylogtable.plan import index
+from pylogtable.plan.rewrite import plan_rewrite
+from pylogtable.storage.memory import MemoryStore
+from pylogtable.topic import Topic
+from tests.builders import EPOCH, T0, UTC_US, Clock, Row, make_store, write_sparse_segment
+
+DAY_MS = 86_400_000
+KEYS = [b"a", b"b", b"c", b"dd", b"", b"\xff\x00"]
+HEADERS_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+POLICIES = ["delete", "compact", "compact,delete"]
+
+SMALL_INDEX = {
+    "ROOT_INTERVAL": 4,
+    "ROOT_GRACE": 1,
+    "TAIL_MAX": 3,
+    "LEAF_MAX": 8,
+    "MERGE_WIDTH": 2,
+    "RUNS_MAX": 3,
+}
+
+
+def murmur2(data: bytes) -> int:
+    """Kafka's, written down a second time."""
+    m, mask = 0x5BD1E995, 0xFFFFFFFF
+    h = 0x9747B28C ^ len(data)
+    whole = len(data) // 4 * 4
+    for i in range(0, whole, 4):
+        k = int.from_bytes(data[i : i + 4], "little") * m & mask
+        k = (k ^ k >> 24) * m & mask
+        h = h * m & mask ^ k
+    if whole < len(data):
+        h = (h ^ int.from_bytes(data[whole:], "little")) * m & mask
+    h = (h ^ h >> 13) * m & mask
+    return h ^ h >> 15
+
+
+def us(moment_ms: int) -> Any:
+    return EPOCH + timedelta(milliseconds=moment_ms)
+
+
+@dataclass(frozen=True)
+class Log:
+    """One partition of the model; what lies below `log_start` is forgotten."""
+
+    log_start: int = 0
+    end: int = 0
+    rows: tuple[Row, ...] = ()
+
+    def between(self, start: int, end: int) -> list[Row]:
+        return [row for row in self.rows if start <= row["offset"] < end]
+
+
+@dataclass(frozen=True)
+class State:
+    """The topic of the model at one version."""
+
+    logs: tuple[Log, ...]
+    columns: tuple[str, ...]
+    committed_ms: int
+    operation: str
+
+
+@dataclass
+class Pending:
+    """Rows that were staged and not committed; those without a place have partition None."""
+
+    rows: list[Row]
+    staged: Staged
+    at_ms: int
+    null_keys: bool = field(default=False)
+
+
+@st.composite
+def written(draw: st.DrawFn) -> dict[str, Any]:
+    """What to append, but for the partition numbers, which depend on the topic."""
+    count = draw(st.integers(0, 9))
+
+    def column(values: st.SearchStrategy[Any]) -> list[Any]:
+        return draw(st.lists(values, min_size=count, max_size=count))
+
+    headers = st.none() | st.lists(
+        st.tuples(st.sampled_from(["h", "g"]), st.none() | st.binary(max_size=2)), max_size=2
+    )
+    keys = st.sampled_from(KEYS)
+    return {
+        "keys": column(keys | st.none() if draw(st.booleans()) else keys),
+        "tombstone": column(st.booleans()),
+        "timestamps": column(st.none() | st.integers(-60, 60)) if draw(st.booleans()) else None,
+        "headers": column(headers) if draw(st.booleans()) else None,
+        "partitions": column(st.none() | st.integers(0, 9)) if draw(st.booleans()) else None,
+        "numbers": column(st.none() | st.integers(-9, 9)) if draw(st.booleans()) else None,
+        "cut": draw(st.integers(0, count)),
+    }
+
+
+class TopicMachine(RuleBasedStateMachine):
+    @initialize(
+        partitions=st.integers(1, 3),
+        policy=st.sampled_from(POLICIES),
+        tiny_files=st.booleans(),
+        cached=st.sampled_from([1, 16]),
+    )
+    def create(self, partitions: int, policy: str, tiny_files: bool, cached: int) -> None:
+        self.patch = pytest.MonkeyPatch()
+        for name, value in SMALL_INDEX.items():
+            self.patch.setattr(index, name, value)
+        self.patch.setattr(manifest, "ROOT_INTERVAL", SMALL_INDEX["ROOT_INTERVAL"])
+        self.patch.setattr(manifest, "ROOT_GRACE", SMALL_INDEX["ROOT_GRACE"])
+        self.patch.setattr(manifest, "LEAVES_CACHED", cached)
+        if tiny_files:
+            self.patch.setattr(staging, "ROW_GROUP_ROWS", 3)
+            self.patch.setattr(staging, "CHUNK_ROWS", 5)
+            self.patch.setattr(segment_file, "BATCH_ROWS", 2)
+        self.clock = Clock()
+        self.objects = MemoryStore()
+        self.store = make_store(self.objects, self.clock)
+        self.serial = itertools.count()
+        self.config = {"cleanup.policy": policy}
+        first = self.store.create_topic("t", partitions=partitions, config=self.config)
+        self.handles = [first, self.store.topic("t")]
+        self.below = self.objects.below("t")
+        self.wide = False
+        self.txns: dict[str, dict[int, Any]] = {"x": {}, "y": {}}
+        self.pending: list[Pending] = []
+        self.states = [
+            State((Log(),) * partitions, ("key", "value", "headers"), self.clock.now_ms, "create")
+        ]
+
+    def teardown(self) -> None:
+        if hasattr(self, "patch"):
+            self.patch.undo()
+
+    # --- the model ---
+
+    @property
+    def now(self) -> State:
+        return self.states[-1]
+
+    @property
+    def compacted(self) -> bool:
+        return "compact" in self.config["cleanup.policy"]
+
+    def commit(self, operation: str, **changes: Any) -> None:
+        committed = max(self.clock.now_ms, self.now.committed_ms + 1)
+        self.states.append(
+            replace(self.now, committed_ms=committed, operation=operation, **changes)
+        )
+
+    def shaped(self, spec: dict[str, Any]) -> tuple[pa.Table, list[Row]]:
+        """The table to append and the rows it should become."""
+        by_append_time = self.config.get("message.timestamp.type") == "LogAppendTime"
+        count = len(self.now.logs)
+        rows: list[Row] = []
+        explicit: list[int | None] = []
+        for number, key in enumerate(spec["keys"]):
+            asked = spec["partitions"] and spec["partitions"][number]
+            partition = None if asked is None else asked % count
+            explicit.append(partition)
+            if partition is None and key is not None:
+                partition = (murmur2(key) & 0x7FFFFFFF) % count
+            value = f"v{next(self.serial)}".encode()
+            if key is not None and spec["tombstone"][number]:
+                value = None  # type: ignore[assignment]
+            given = spec["timestamps"] and spec["timestamps"][number]
+            by_clock = given is None or by_append_time
+            stamp = us(self.clock.now_ms if by_clock else T0 + given)
+            headers = spec["headers"] and spec["headers"][number]
+            row = {
+                "partition": partition,
+                "timestamp": stamp,
+                "timestampType": int(by_append_time),
+                "key": key,
+                "value": value,
+                "headers": None
+                if headers is None
+                else [{"key": name, "value": v} for name, v in headers],
+                "n": spec["numbers"] and spec["numbers"][number],
+            }
+            rows.append(row)
+        columns = {
+            "key": pa.array([row["key"] for row in rows], pa.binary()),
+            "value": pa.array([row["value"] for row in rows], pa.binary()),
+        }
+        if spec["headers"] is not None:
+            columns["headers"] = pa.array([row["headers"] for row in rows], HEADERS_TYPE)
+        if spec["timestamps"] is not None:
+            stamps = [None if ms is None else us(T0 + ms) for ms in spec["timestamps"]]
+            columns["timestamp"] = pa.array(stamps, UTC_US)
+        if spec["partitions"] is not None:
+            columns["partition"] = pa.array(explicit, pa.int32())
+        if "n" in self.now.columns and spec["numbers"] is not None:
+            columns["n"] = pa.array(spec["numbers"], pa.int64() if self.wide else pa.int16())
+        else:
+            for row in rows:
+                row["n"] = None
+        return pa.table(columns), rows
+
+    def place(self, rows: Sequence[Row], offsets: dict[int, tuple[int, int]]) -> None:
+        """The model's append, held against the offsets that the library gave."""
+        loose = [row for row in rows if row["partition"] is None]
+        if loose:
+            where = {}
+            for number, (start, end) in offsets.items():
+                part = self.handles[0].read(number, start, end, columns=["value"]).read_all()
+                where.update(dict.fromkeys(part["value"].to_pylist(), number))
+            for row in loose:
+                row["partition"] = where[row["value"]]
+        logs = list(self.now.logs)
+        for row in rows:
+            log = logs[row["partition"]]
+            placed = {**row, "offset": log.end}
+            logs[row["partition"]] = Log(log.log_start, log.end + 1, (*log.rows, placed))
+        given = {
+            number: (old.end, new.end)
+            for number, (old, new) in enumerate(zip(self.now.logs, logs, strict=True))
+            if new.end > old.end
+        }
+        assert offsets == given
+        self.commit("append", logs=tuple(logs))
+
+    # --- what changes the topic ---
+
+    @rule(which=st.integers(0, 1), spec=written(), batches=st.booleans())
+    def append(self, which: int, spec: dict[str, Any], batches: bool) -> None:
+        table, rows = self.shaped(spec)
+        data: Any = table
+        if batches:
+            cut = spec["cut"]
+            data = [*table.slice(0, cut).to_batches(), *table.slice(cut).to_batches()]
+        if self.compacted and any(row["key"] is None for row in rows):
+            with pytest.raises(InvalidRequestError, match="without a key"):
+                self.handles[which].append(data)
+            return
+        result = self.handles[which].append(data)
+        assert result.records == len(rows)
+        if rows:
+            self.place(rows, result.offsets)
+        assert result.version == len(self.states) - 1
+        assert not result.repeated
+
+    @rule(which=st.integers(0, 1), specs=st.lists(written(), min_size=3, max_size=6))
+    def append_often(self, which: int, specs: list[dict[str, Any]]) -> None:
+        """So that roots, leaves and runs come about."""
+        for spec in specs:
+            self.append(which, spec, batches=False)
+            which = 1 - which
+
+    @rule(
+        which=st.integers(0, 1),
+        app=st.sampled_from(["x", "y"]),
+        version=st.integers(0, 12),
+        spec=written(),
+    )
+    def append_with_txn(self, which: int, app: str, version: int, spec: dict[str, Any]) -> None:
+        known = self.txns[app]
+        table, rows = self.shaped(spec)
+        handle = self.handles[which]
+        if version in known:
+            first_version, first_offsets = known[version]
+            again = handle.append(table, txn=(app, version))
+            assert again.repeated
+            assert (again.version, again.offsets) == (first_version, first_offsets)
+        elif known and version < max(known):
+            with pytest.raises(InvalidRequestError, match="never applied"):
+                handle.append(table, txn=(app, version))
+        elif self.compacted and any(row["key"] is None for row in rows):
+            with pytest.raises(InvalidRequestError, match="without a key"):
+                handle.append(table, txn=(app, version))
+        else:
+            result = handle.append(table, txn=(app, version))
+            self.place(rows, result.offsets)
+            known[version] = result.version, result.offsets
+
+    @rule(which=st.integers(0, 1), spec=written())
+    def stage(self, which: int, spec: dict[str, Any]) -> None:
+        """The first half of an append; others may come before its second."""
+        table, rows = self.shaped(spec)
+        has_null = any(row["key"] is None for row in rows)
+        if self.compacted and has_null:
+            return
+        staged = self.handles[which].stage(table)
+        self.pending.append(Pending(rows, staged, self.clock.now_ms, has_null))
+
+    @precondition(lambda self: self.pending)
+    @rule(which=st.integers(0, 1))
+    def commit_staged(self, which: int) -> None:
+        parts, self.pending = self.pending, []
+        handle = self.handles[which]
+        staged = [part.staged for part in parts]
+        rows = [row for part in parts for row in part.rows]
+        if not rows:
+            assert handle.commit_staged(staged).records == 0
+        elif self.clock.now_ms - min(part.at_ms for part in parts) > 7 * DAY_MS // 2:
+            with pytest.raises(CommitConflictError, match="too long"):
+                handle.commit_staged(staged)
+        elif self.compacted and any(part.null_keys for part in parts):
+            with pytest.raises(InvalidRequestError, match="became compacted"):
+                handle.commit_staged(staged)
+        else:
+            self.place(rows, handle.commit_staged(staged).offsets)
+
+    @rule(which=st.integers(0, 1), more=st.integers(0, 2))
+    def more_partitions(self, which: int, more: int) -> None:
+        wanted = len(self.now.logs) + more
+        if more == 0 or wanted > 5:
+            with pytest.raises(InvalidRequestError, match="already has"):
+                self.handles[which].alter(partitions=len(self.now.logs))
+            return
+        self.handles[which].alter(partitions=wanted)
+        self.commit("alter", logs=(*self.now.logs, *[Log()] * more))
+
+    @rule(
+        which=st.integers(0, 1),
+        setting=st.sampled_from(
+            [
+                *(("cleanup.policy", policy) for policy in POLICIES),
+                ("segment.bytes", "14"),
+                ("segment.bytes", None),
+                ("message.timestamp.type", "LogAppendTime"),
+                ("message.timestamp.type", None),
+            ]
+        ),
+    )
+    def other_config(self, which: int, setting: tuple[str, str | None]) -> None:
+        name, value = setting
+        if self.config.get(name) == value:
+            with pytest.raises(InvalidRequestError, match="nothing to alter"):
+                self.handles[which].alter(config={name: value})
+            return
+        self.handles[which].alter(config={name: value})
+        self.config.pop(name, None)
+        if value is not None:
+            self.config[name] = value
+        self.commit("alter")
+
+    @rule(which=st.integers(0, 1))
+    def add_or_widen_column(self, which: int) -> None:
+        if "n" not in self.now.columns:
+            self.handles[which].alter(add_columns={"n": pa.int32()})
+            self.commit("alter", columns=(*self.now.columns, "n"))
+        elif not self.wide:
+            self.handles[which].alter(widen_columns={"n": pa.int64()})
+            self.wide = True
+            self.commit("alter")
+        else:
+            with pytest.raises(InvalidRequestError):
+                self.handles[which].alter(widen_columns={"n": pa.int32()})
+
+    @rule(which=st.integers(0, 1), data=st.data())
+    def delete_records(self, which: int, data: st.DataObject) -> None:
+        number = data.draw(st.integers(0, len(self.now.logs) - 1))
+        log = self.now.logs[number]
+        wanted = data.draw(st.none() | st.integers(0, log.end + 1))
+        handle = self.handles[which]
+        if "delete" not in self.config["cleanup.policy"]:
+            with pytest.raises(InvalidRequestError, match=r"cleanup\.policy"):
+                handle.delete_records({number: wanted})
+            return
+        if wanted is not None and wanted > log.end:
+            with pytest.raises(OffsetOutOfRangeError):
+                handle.delete_records({number: wanted})
+            return
+        start = max(log.log_start, log.end if wanted is None else wanted)
+        assert handle.delete_records({number: wanted}) == {number: start}
+        if start > log.log_start:
+            logs = list(self.now.logs)
+            logs[number] = Log(start, log.end, tuple(log.between(start, log.end)))
+            self.commit("delete_records", logs=tuple(logs))
+
+    @rule(which=st.integers(0, 1), data=st.data())
+    def rewrite_with_holes(self, which: int, data: st.DataObject) -> None:
+        """What compaction will do: some neighbours become one segment with fewer records."""
+        handle = self.handles[which]
+        handle.version  # noqa: B018 - sees the newest commit
+        live = [s for s in segments_of(handle.segments()) if s.end_offset > s.base_offset]
+        if not live:
+            return
+        first = data.draw(st.integers(0, len(live) - 1))
+        number = live[first].partition
+        mine = [s for s in live[first:] if s.partition == number]
+        inputs = mine[: data.draw(st.sampled_from([4, 3, 2, 1]))]
+        start, end = inputs[0].base_offset, inputs[-1].end_offset
+        log = self.now.logs[number]
+        inside = log.between(start, end)
+        drop = data.draw(st.sets(st.integers(0, max(0, len(inside) - 1))), label="drop")
+        kept = [row for number, row in enumerate(inside) if number not in drop]
+        modes = {row["timestampType"] for row in kept} | {int(s.append_time) for s in inputs}
+        if len(modes) > 1:
+            return
+        self.swap(handle, inputs, kept, data.draw(st.integers(1, 5)))
+        gone = {row["offset"] for row in inside} - {row["offset"] for row in kept}
+        rows = tuple(row for row in log.rows if row["offset"] not in gone)
+        logs = list(self.now.logs)
+        logs[number] = replace(log, rows=rows)
+        self.commit("compact", logs=tuple(logs))
+
+    def swap(
+        self, handle: Topic, inputs: Sequence[Segment], kept: Sequence[Row], group: int
+    ) -> None:
+        hashed = {segment.hashed_over for segment in inputs}
+        output = write_sparse_segment(
+            self.below,
+            handle._head.known.info,
+            partition=inputs[0].partition,
+            base_offset=inputs[0].base_offset,
+            end_offset=inputs[-1].end_offset,
+            records=kept,
+            file_id=f"sparse{next(self.serial)}",
+            row_group_rows=group,
+            append_time=inputs[0].append_time,
+            hashed_over=hashed.pop() if len(hashed) == 1 else None,
+        )
+        leaves = handle._manifest.leaf
+        handle._head.change(
+            lambda snapshot: plan_rewrite(snapshot, leaves, "compact", inputs, [output])
+        )
+
+    @rule(which=st.integers(0, 1))
+    def reopen(self, which: int) -> None:
+        self.handles[which] = self.store.topic("t")
+
+    @rule(lost=st.sampled_from(["missing", "corrupt", "stale"]))
+    def lose_the_hint(self, lost: str) -> None:
+        """Everything must be found without it [HINT-1]."""
+        if lost == "missing":
+            self.below.delete("_manifest/_head.json")
+        else:
+            hint = b"{" if lost == "corrupt" else b'{"root_version": null}'
+            self.below.write("_manifest/_head.json", hint)
+
+    @rule(ms=st.sampled_from([-5000, -1, 1, 20, 1000, 4 * DAY_MS]))
+    def time_passes(self, ms: int) -> None:
+        self.clock.tick(ms)
+
+    # --- what only looks ---
+
+    def asked_version(self, data: st.DataObject) -> tuple[int | None, State]:
+        version = data.draw(st.none() | st.integers(0, len(self.states) - 1), label="version")
+        return version, self.now if version is None else self.states[version]
+
+    @rule(which=st.integers(0, 1), data=st.data())
+    def read_a_range(self, which: int, data: st.DataObject) -> None:
+        version, state = self.asked_version(data)
+        number = data.draw(st.integers(0, len(state.logs) - 1))
+        log = state.logs[number]
+        start = data.draw(st.none() | st.integers(0, log.end + 1), label="start")
+        end = data.draw(st.none() | st.integers(0, log.end + 1), label="end")
+        names = ["partition", "offset", "timestamp", *state.columns, "timestampType"]
+        columns = data.draw(st.lists(st.sampled_from(names), min_size=1, unique=True))
+        low = log.log_start if start is None else start
+        high = log.end if end is None else end
+        handle = self.handles[which]
+
+        def read() -> pa.Table:
+            return handle.read(number, start, end, columns, version).read_all()
+
+        if not (log.log_start <= low <= log.end and log.log_start <= high <= log.end):
+            with pytest.raises(OffsetOutOfRangeError):
+                read()
+        elif low > high:
+            with pytest.raises(InvalidRequestError, match="greater than end"):
+                read()
+        else:
+            found = read()
+            assert found.column_names == columns
+            wanted = [{name: row[name] for name in columns} for row in log.between(low, high)]
+            assert found.to_pylist() == wanted
+
+    @rule(which=st.integers(0, 1), data=st.data())
+    def read_everything(self, which: int, data: st.DataObject) -> None:
+        version, state = self.asked_version(data)
+        names = ["partition", "offset", "timestamp", *state.columns]
+        found = self.handles[which].read(version=version).read_all()
+        wanted = [{name: row[name] for name in names} for log in state.logs for row in log.rows]
+        assert found.column_names == names
+        assert found.to_pylist() == wanted
+
+    @rule(which=st.integers(0, 1), data=st.data(), spans=st.tuples(*[st.integers(-80, 80)] * 2))
+    def look_up_times(self, which: int, data: st.DataObject, spans: tuple[int, int]) -> None:
+        version, state = self.asked_version(data)
+        early, late = (us(T0 + ms) for ms in sorted(spans))
+
+        def first(log: Log, when: Any) -> int | None:
+            return next((row["offset"] for row in log.rows if row["timestamp"] >= when), None)
+
+        handle = self.handles[which]
+        expected = {number: first(log, early) for number, log in enumerate(state.logs)}
+        assert handle.offsets_for_time(early, version=version) == expected
+        found = handle.read(start=early, end=late, columns=["partition", "offset"], version=version)
+        wanted = []
+        for number, log in enumerate(state.logs):
+            low, high = first(log, early), first(log, late)
+            if low is not None:
+                bounds = log.between(low, log.end if high is None else high)
+                wanted += [(number, row["offset"]) for row in bounds]
+        table = found.read_all()
+        pairs = list(zip(table["partition"].to_pylist(), table["offset"].to_pylist(), strict=True))
+        assert pairs == wanted
+
+    @rule(
+        which=st.integers(0, 1),
+        data=st.data(),
+        keys=st.none() | st.lists(st.sampled_from([*KEYS, b"never"]), max_size=4),
+    )
+    def latest_per_key(self, which: int, data: st.DataObject, keys: list[bytes] | None) -> None:
+        version, state = self.asked_version(data)
+        newest: dict[bytes, Row] = {}
+        for log in state.logs:
+            here = {row["key"]: row for row in log.rows if row["key"] is not None}
+            for key, row in here.items():
+                if key not in newest or row["timestamp"] >= newest[key]["timestamp"]:
+                    newest[key] = row
+        if keys is not None:
+            newest = {key: row for key, row in newest.items() if key in keys}
+        names = ["partition", "offset", "timestamp", *state.columns]
+        found = self.handles[which].latest(keys, version=version)
+        assert found.column_names == names
+        by_key = {row["key"]: row for row in found.to_pylist()}
+        assert found.num_rows == len(by_key)
+        assert by_key == {key: {name: row[name] for name in names} for key, row in newest.items()}
+
+    @rule(which=st.integers(0, 1), data=st.data())
+    def count(self, which: int, data: st.DataObject) -> None:
+        version, state = self.asked_version(data)
+        assert self.handles[which].count(version) == sum(len(log.rows) for log in state.logs)
+
+    @rule(which=st.integers(0, 1), ago=st.integers(-2, 3000))
+    def look_into_the_past(self, which: int, ago: int) -> None:
+        handle = self.handles[which]
+        when = self.now.committed_ms - ago
+        known = [v for v, state in enumerate(self.states) if state.committed_ms <= when]
+        if not known:
+            with pytest.raises(InvalidRequestError, match="no version as old"):
+                handle.version_at(when)
+            return
+        assert handle.version_at(when) == known[-1]
+        assert handle.count(us(when)) == sum(len(log.rows) for log in self.states[known[-1]].logs)
+
+    @rule(which=st.integers(0, 1), limit=st.none() | st.integers(0, 5))
+    def look_at_the_history(self, which: int, limit: int | None) -> None:
+        table = self.handles[which].history(limit)
+        expected = [
+            (version, state.operation, us(state.committed_ms))
+            for version, state in reversed(list(enumerate(self.states)))
+        ][:limit]
+        columns = (table[n].to_pylist() for n in ("version", "operation", "committed_at"))
+        assert list(zip(*columns, strict=True)) == expected
+
+    @rule(which=st.integers(0, 1))
+    def verify(self, which: int) -> None:
+        report = self.handles[which].verify(data=True)
+        assert report, str(report)
+
+    @rule(which=st.integers(0, 1))
+    def refuse_a_wrong_column(self, which: int) -> None:
+        with pytest.raises(SchemaMismatchError, match="did you mean 'value'"):
+            self.handles[which].append(pa.table({"key": [b"a"], "valeu": [b"b"]}))
+
+    @invariant()
+    def offsets_agree(self) -> None:
+        if not hasattr(self, "states"):
+            return
+        for handle in self.handles:
+            assert handle.version == len(self.states) - 1
+            assert handle.start_offsets() == dict(enumerate(log.log_start for log in self.logs()))
+            assert handle.end_offsets() == dict(enumerate(log.end for log in self.logs()))
+
+    def logs(self) -> Iterator[Log]:
+        return iter(self.now.logs)
+
+
+TopicMachine.TestCase.settings = settings(
+    max_examples=120,
+    stateful_step_count=40,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+TestTopicMachine = TopicMachine.TestCase

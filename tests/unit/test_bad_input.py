@@ -1,0 +1,461 @@
+"""What is refused: with which class, with a message that names the thing, and nothing written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pylogtable import (
+    InvalidRequestError,
+    OffsetOutOfRangeError,
+    SchemaMismatchError,
+    Topic,
+    TopicExistsError,
+    TopicNotFoundError,
+)
+from pylogtable.storage.memory import MemoryStore
+from pylogtable.store import Store
+from tests.builders import contents, ints, kafka
+
+TABLE = {"id": pa.int64(), "amount": pa.int32(), "note": pa.string()}
+STRICT = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("amount", pa.int32())])
+
+
+@pytest.fixture
+def kafka_topic(store: Store) -> Topic:
+    topic = store.create_topic("kafka", partitions=3)
+    topic.append(kafka(["a"] * 10, partition=ints(*[0] * 10)))
+    topic.delete_records({0: 2})
+    return topic
+
+
+@pytest.fixture
+def table_topic(store: Store) -> Topic:
+    return store.create_topic("table", partitions=3, schema=TABLE, key="id")
+
+
+@pytest.fixture
+def strict_topic(store: Store) -> Topic:
+    return store.create_topic("strict", schema=STRICT, key="id")
+
+
+@pytest.fixture
+def compacted_topic(store: Store) -> Topic:
+    return store.create_topic("compacted", config={"cleanup.policy": "compact"})
+
+
+def refused(
+    objects: MemoryStore, error: type[Exception], message: str, call: Callable[[], Any]
+) -> None:
+    before = contents(objects)
+    with pytest.raises(error, match=message) as raised:
+        call()
+    assert type(raised.value) is error
+    assert contents(objects) == before
+
+
+def batches_then(problem: Callable[[], Any], good: int = 3) -> Iterator[Any]:
+    for _ in range(good):
+        yield pa.record_batch({"key": [b"a"], "value": [b"b"]})
+    yield problem()
+
+
+Append = tuple[str, type[Exception], str, Any]
+APPENDS: list[Append] = [
+    ("kafka", SchemaMismatchError, r"no column 'valeu'; did you mean 'value'\?.*alter", {"valeu": [b""]}),  # noqa: E501
+    ("kafka", SchemaMismatchError, r"no column 'zzz'; it has key, value, headers", {"zzz": [1]}),
+    ("kafka", SchemaMismatchError, r"'value' is double .*the topic has binary; cast", {"value": [1.5]}),  # noqa: E501
+    ("kafka", SchemaMismatchError, r"'offset' is given by the log.*drop it", {"offset": [1]}),
+    ("kafka", SchemaMismatchError, r"'topic' is given by the log", {"topic": ["t"]}),
+    ("kafka", SchemaMismatchError, r"'timestamp' is int64; .*time zone", {"timestamp": [1]}),
+    (
+        "kafka",
+        SchemaMismatchError,
+        r"'timestamp' is timestamp\[us\]; .*tz=UTC",
+        {"timestamp": pa.array([1], pa.timestamp("us"))},
+    ),
+    ("kafka", SchemaMismatchError, r"'partition' is string; .*integer", {"partition": ["0"]}),
+    (
+        "kafka",
+        InvalidRequestError,
+        r"partition 3 in row 1 is out of range: the topic has 3 partition\(s\), 0 to 2",
+        {"partition": [0, 3]},
+    ),
+    ("kafka", InvalidRequestError, r"partition -1 in row 0 is out of range", {"partition": [-1]}),
+    ("kafka", InvalidRequestError, r"partition 4294967296 in row 0", {"partition": [2**32]}),
+    (
+        "kafka",
+        InvalidRequestError,
+        r"partition 9223372036854775808 in row 0",
+        {"partition": pa.array([2**63], pa.uint64())},
+    ),
+    ("table", SchemaMismatchError, r"'amount' is long .*the topic has integer", {"amount": [1]}),
+    ("table", SchemaMismatchError, r"'note' is binary .*the topic has string", {"note": [b"x"]}),
+    ("table", SchemaMismatchError, r"'note'.*list<", {"note": [[1]]}),
+    (
+        "table",
+        SchemaMismatchError,
+        r"column 'amount': a topic cannot have a column of Arrow type uint64",
+        {"amount": pa.array([1], pa.uint64())},
+    ),
+    ("strict", SchemaMismatchError, r"column\(s\) id may not be missing or null", {"amount": ints(1)}),  # noqa: E501
+    ("strict", SchemaMismatchError, r"'id' may not be null, and is in row 2", {"id": [1, 2, None]}),
+    (
+        "compacted",
+        InvalidRequestError,
+        r"without a key: 2 row\(s\), first at row 1, 3\. Nothing was appended",
+        {"key": [b"a", None, b"b", None]},
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "message", "columns"), APPENDS, ids=[f"{a[0]}-{a[2][:30]}" for a in APPENDS]
+)
+@pytest.mark.parametrize("form", ["table", "batches"])
+def test_rows_that_do_not_fit_are_refused(
+    request: pytest.FixtureRequest,
+    objects: MemoryStore,
+    name: str,
+    error: type[Exception],
+    message: str,
+    columns: Any,
+    form: str,
+) -> None:
+    topic = request.getfixturevalue(f"{name}_topic")
+    table = pa.table(columns)
+    data = table if form == "table" else table.to_batches()
+    refused(objects, error, message, lambda: topic.append(data))
+    refused(objects, error, message, lambda: topic.append(data, txn=("app", 1)))
+
+
+def test_a_column_given_twice_is_refused(kafka_topic: Topic, objects: MemoryStore) -> None:
+    twice = pa.Table.from_arrays([pa.array([b"a"])] * 2, names=["key", "key"])
+    refused(objects, SchemaMismatchError, "twice: key", lambda: kafka_topic.append(twice))
+
+
+@pytest.mark.parametrize(
+    ("problem", "error", "message"),
+    [
+        (
+            lambda: pa.record_batch({"key": [b"a"], "velue": [b"b"]}),
+            SchemaMismatchError,
+            "did you mean 'value'",
+        ),
+        (
+            lambda: pa.record_batch({"key": [b"a", b"a"], "partition": [0, 9]}),
+            InvalidRequestError,
+            "partition 9 in row 4",
+        ),
+        (lambda: {"key": b"a"}, SchemaMismatchError, "cannot append dict among batches"),
+        (lambda: 1 // 0, ZeroDivisionError, "division"),
+    ],
+    ids=["column", "partition", "type", "raises"],
+)
+def test_trouble_in_a_later_batch_leaves_nothing_behind(
+    kafka_topic: Topic, objects: MemoryStore, problem: Any, error: type[Exception], message: str
+) -> None:
+    refused(objects, error, message, lambda: kafka_topic.append(batches_then(problem)))
+
+
+@pytest.mark.parametrize("chunk_rows", [1, 1 << 20])
+def test_a_null_key_in_a_later_batch_is_named_by_its_row_and_leaves_nothing_behind(
+    compacted_topic: Topic,
+    objects: MemoryStore,
+    monkeypatch: pytest.MonkeyPatch,
+    chunk_rows: int,
+) -> None:
+    monkeypatch.setattr("pylogtable.staging.CHUNK_ROWS", chunk_rows)
+    monkeypatch.setattr("pylogtable.staging.ROW_GROUP_ROWS", 1)
+    late = pa.record_batch({"key": pa.array([b"x", None], pa.binary()), "value": [b"", b""]})
+    reader = pa.RecordBatchReader.from_batches(late.schema, batches_then(lambda: late))
+    refused(
+        objects,
+        InvalidRequestError,
+        r"1 row\(s\), first at row 4\.",
+        lambda: compacted_topic.append(reader),
+    )
+
+
+@pytest.mark.parametrize("roll", [14, 2**30], ids=["many files", "one file"])
+def test_an_iterable_that_raises_midway_leaves_nothing_behind(
+    store: Store, objects: MemoryStore, monkeypatch: pytest.MonkeyPatch, roll: int
+) -> None:
+    monkeypatch.setattr("pylogtable.staging.CHUNK_ROWS", 1)
+    monkeypatch.setattr("pylogtable.staging.ROW_GROUP_ROWS", 1)
+    topic = store.create_topic("t", partitions=2, config={"segment.bytes": roll})
+    refused(
+        objects,
+        ZeroDivisionError,
+        "division",
+        lambda: topic.append(batches_then(lambda: 1 // 0, good=20)),
+    )
+    assert topic.append(kafka(["a"])).version == 1
+
+
+@pytest.mark.parametrize("data", [7, None, "rows", b"rows", {"key": [b"a"]}], ids=repr)
+def test_what_is_no_arrow_data_is_refused(
+    kafka_topic: Topic, objects: MemoryStore, data: Any
+) -> None:
+    message = f"cannot append {type(data).__name__}: give an Arrow table"
+    refused(objects, SchemaMismatchError, message, lambda: kafka_topic.append(data))
+
+
+@pytest.mark.parametrize(
+    "txn",
+    [("app",), ("", 1), ("app", -1), ("app", "1"), (1, "app"), "app", ("a", 1, 2), ("a", 1.0)],
+)
+def test_a_malformed_txn_is_refused(kafka_topic: Topic, objects: MemoryStore, txn: Any) -> None:
+    refused(
+        objects,
+        InvalidRequestError,
+        r"txn must be \(app_id, version >= 0\), not " + re.escape(repr(txn)),
+        lambda: kafka_topic.append(kafka(["a"]), txn=txn),
+    )
+
+
+READS: list[tuple[type[Exception], str, dict[str, Any]]] = [
+    (OffsetOutOfRangeError, r"offset 11 of partition 0.*\[2, 10\)", {"partition": 0, "start": 11}),
+    (OffsetOutOfRangeError, r"offset 11 of partition 0", {"partition": 0, "end": 11}),
+    (OffsetOutOfRangeError, r"offset 1 of partition 0.*\[2, 10\)", {"partition": 0, "start": 1}),
+    (OffsetOutOfRangeError, r"offset 0 of partition 0", {"partition": 0, "end": 0}),
+    (OffsetOutOfRangeError, r"offset -1 of partition 0", {"partition": 0, "start": -1}),
+    (OffsetOutOfRangeError, r"offset 5 of partition 1", {"start": 5}),
+    (OffsetOutOfRangeError, r"offset 99 of partition 0", {"start": {0: 99}}),
+    (InvalidRequestError, "start 6 is greater than end 4", {"partition": 0, "start": 6, "end": 4}),
+    (InvalidRequestError, "no partition 3; the topic has 3, 0 to 2", {"partition": 3}),
+    (InvalidRequestError, "no partition -1", {"partition": -1}),
+    (InvalidRequestError, "no partition 7", {"partition": [0, 7]}),
+    (InvalidRequestError, "no partition 7", {"start": {7: 0}}),
+    (InvalidRequestError, "no column 'valeu'; the topic has partition,", {"columns": ["valeu"]}),
+    (InvalidRequestError, "asked for twice: key, key", {"columns": ["key", "key"]}),
+    (InvalidRequestError, "has no time zone", {"start": datetime(2024, 1, 1)}),
+    (InvalidRequestError, "'newest' is not a position", {"start": "newest"}),
+    (InvalidRequestError, "True is not a position", {"partition": 0, "end": True}),
+    (InvalidRequestError, "1.5 is not a position", {"partition": 0, "start": 1.5}),
+    (InvalidRequestError, "no version 99; the newest is 2", {"version": 99}),
+    (InvalidRequestError, "no version -1", {"version": -1}),
+    (InvalidRequestError, "has no time zone", {"version": datetime(2024, 1, 1)}),
+]
+
+
+@pytest.mark.parametrize(("error", "message", "asked"), READS, ids=[str(r[2]) for r in READS])
+def test_reads_that_cannot_be_served_are_refused_at_once(
+    kafka_topic: Topic,
+    objects: MemoryStore,
+    error: type[Exception],
+    message: str,
+    asked: dict[str, Any],
+) -> None:
+    refused(objects, error, message, lambda: kafka_topic.read(**asked))
+
+
+@pytest.mark.parametrize("when", [datetime(2024, 1, 1), "now", 1.5, True, None], ids=str)
+def test_what_is_no_time_is_refused(kafka_topic: Topic, objects: MemoryStore, when: Any) -> None:
+    for call in (kafka_topic.offsets_for_time, kafka_topic.version_at):
+        refused(objects, InvalidRequestError, "no time zone|is not a time", lambda c=call: c(when))
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ([None], "null key has no newest record"),
+        ([1.5], "do not fit key column 'id'"),
+        (["x"], "do not fit key column 'id'"),
+        ([(1, 2)], r"must have 1 part\(s\): id"),
+        (7, "must be a list of keys"),
+        ("abc", "must be a list of keys"),
+        (pa.table({"x": [1]}), r"lacks the key column\(s\) id"),
+    ],
+    ids=str,
+)
+def test_keys_that_cannot_be_the_topics_are_refused(
+    table_topic: Topic, objects: MemoryStore, keys: Any, message: str
+) -> None:
+    refused(objects, InvalidRequestError, message, lambda: table_topic.latest(keys))
+
+
+def test_latest_needs_a_key(store: Store, objects: MemoryStore) -> None:
+    topic = store.create_topic("t", schema={"n": pa.int64()})
+    refused(objects, InvalidRequestError, "'t' has no key columns", topic.latest)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        ".",
+        "..",
+        "a/b",
+        "/a",
+        "a/",
+        "../a",
+        "a\\b",
+        "höhe",
+        "a b",
+        "a" * 250,
+        "a\n",
+        "a\0",
+        "a:b",
+    ],
+)
+@pytest.mark.parametrize("call", ["create_topic", "topic", "delete_topic"])
+def test_names_that_are_none_are_refused(
+    store: Store, objects: MemoryStore, name: str, call: str
+) -> None:
+    refused(
+        objects,
+        InvalidRequestError,
+        re.escape(f"topic name {name!r} is not allowed: 1 to 249 characters"),
+        lambda: getattr(store, call)(name),
+    )
+
+
+Create = tuple[str, dict[str, Any]]
+CREATES: list[Create] = [
+    ("1 to 10000 partitions, not 0", {"partitions": 0}),
+    ("1 to 10000 partitions, not -1", {"partitions": -1}),
+    ("1 to 10000 partitions, not 10001", {"partitions": 10_001}),
+    ("whole number, not 2.5", {"partitions": 2.5}),
+    ("whole number, not True", {"partitions": True}),
+    ("unknown topic config 'retention.mz'; did you mean 'retention.ms'", {"config": {"retention.mz": 1}}),  # noqa: E501
+    ("unknown topic config 'qqq'; known: cleanup.policy", {"config": {"qqq": 1}}),
+    ("retention.ms='soon': is not a whole number", {"config": {"retention.ms": "soon"}}),
+    ("retention.ms='-2': must be at least -1", {"config": {"retention.ms": -2}}),
+    ("cleanup.policy='purge': must be delete", {"config": {"cleanup.policy": "purge"}}),
+    ("cleanup.policy='': must be delete", {"config": {"cleanup.policy": ""}}),
+    ("ratio='1.1': must be between 0 and 1", {"config": {"min.cleanable.dirty.ratio": 1.1}}),
+    ("type='brotli': must be one of", {"config": {"compression.type": "brotli"}}),
+    ("segment.bytes='13': must be at least 14", {"config": {"segment.bytes": 13}}),
+    (
+        "min.compaction.lag.ms 5 is greater than max.compaction.lag.ms 4",
+        {"config": {"min.compaction.lag.ms": 5, "max.compaction.lag.ms": 4}},
+    ),
+    ("offset belong to the log itself", {"schema": {"a": pa.int64(), "offset": pa.int64()}}),
+    ("timestampType, topic belong", {"schema": {"timestampType": pa.int32(), "topic": pa.string()}}),  # noqa: E501
+    ("'headers' is for record headers", {"schema": {"headers": pa.string()}}),
+    ("at least one column", {"schema": {}}),
+    ("occur twice: a", {"schema": pa.schema([("a", pa.int64()), ("a", pa.int64())])}),
+    ("key column 'b' is not among a", {"schema": {"a": pa.int64()}, "key": "b"}),
+    ("key columns occur twice: a, a", {"schema": {"a": pa.int64()}, "key": ["a", "a"]}),
+    ("key column 'a' is double; a key is made of", {"schema": {"a": pa.float64()}, "key": "a"}),
+    ("key column 'a' is", {"schema": {"a": pa.list_(pa.int64())}, "key": "a"}),
+    (
+        "a compacted topic needs a key",
+        {"schema": {"a": pa.int64()}, "config": {"cleanup.policy": "compact"}},
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("message", "asked"), CREATES, ids=[c[0][:40] for c in CREATES])
+def test_topics_that_cannot_be_are_not_created(
+    store: Store, objects: MemoryStore, message: str, asked: dict[str, Any]
+) -> None:
+    refused(
+        objects, InvalidRequestError, re.escape(message), lambda: store.create_topic("t", **asked)
+    )
+
+
+def test_a_type_that_no_topic_can_have_is_refused(store: Store, objects: MemoryStore) -> None:
+    refused(
+        objects,
+        SchemaMismatchError,
+        "column 'a': a topic cannot have a column of Arrow type time64",
+        lambda: store.create_topic("t", schema={"a": pa.time64("us")}),
+    )
+
+
+def test_a_name_that_exists_or_collides_is_refused(store: Store, objects: MemoryStore) -> None:
+    store.create_topic("a.b")
+    refused(
+        objects, TopicExistsError, "open it with store.topic", lambda: store.create_topic("a.b")
+    )
+    refused(
+        objects,
+        InvalidRequestError,
+        "'a_b' collides with existing topic 'a.b'",
+        lambda: store.create_topic("a_b"),
+    )
+
+
+def test_a_topic_that_is_not_there_is_named_with_the_way_to_create_it(
+    store: Store, objects: MemoryStore
+) -> None:
+    refused(objects, TopicNotFoundError, r"create_topic\('t'", lambda: store.topic("t"))
+    refused(objects, TopicNotFoundError, "no topic at memory", lambda: store.delete_topic("t"))
+
+
+Alter = tuple[str, str, dict[str, Any]]
+ALTERS: list[Alter] = [
+    ("kafka", "already has 3 partition(s)", {"partitions": 3}),
+    ("kafka", "currently has 3 partition(s); 2 would not be an increase", {"partitions": 2}),
+    ("kafka", "1 to 10000 partitions, not 0", {"partitions": 0}),
+    ("kafka", "nothing to alter", {}),
+    ("kafka", "did you mean 'retention.ms'", {"config": {"retention.sm": None}}),
+    ("kafka", "is not a whole number", {"config": {"retention.ms": "x"}}),
+    ("kafka", "has a column 'value' already", {"add_columns": {"value": pa.int64()}}),
+    ("kafka", "partition belong to the log", {"add_columns": {"partition": pa.int64()}}),
+    (
+        "kafka",
+        "column 'n' must be nullable: older records have no value for it",
+        {"add_columns": pa.schema([pa.field("n", pa.int64(), nullable=False)])},
+    ),
+    ("table", "'amount' cannot go from integer to short", {"widen_columns": {"amount": pa.int16()}}),  # noqa: E501
+    ("table", "'amount' cannot go from integer to string", {"widen_columns": {"amount": pa.string()}}),  # noqa: E501
+    ("table", "no column 'x' to widen", {"widen_columns": {"x": pa.int64()}}),
+    ("strict", "key column 'id' cannot be widened", {"widen_columns": {"id": pa.int64()}}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "message", "asked"), ALTERS, ids=[a[1][:40] for a in ALTERS])
+def test_alterations_that_cannot_be_are_refused(
+    request: pytest.FixtureRequest,
+    objects: MemoryStore,
+    name: str,
+    message: str,
+    asked: dict[str, Any],
+) -> None:
+    topic = request.getfixturevalue(f"{name}_topic")
+    refused(objects, InvalidRequestError, re.escape(message), lambda: topic.alter(**asked))
+
+
+def test_a_topic_without_a_key_cannot_become_compacted(store: Store, objects: MemoryStore) -> None:
+    topic = store.create_topic("t", schema={"a": pa.int64()})
+    refused(
+        objects,
+        InvalidRequestError,
+        "without key columns cannot be compacted",
+        lambda: topic.alter(config={"cleanup.policy": "compact"}),
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "offsets"),
+    [
+        (OffsetOutOfRangeError, r"offset 11 of partition 0.*\[2, 10\)", {0: 11}),
+        (OffsetOutOfRangeError, "offset -1 of partition 0", {0: -1}),
+        (InvalidRequestError, "no partition 3; the topic has 3", {3: 0}),
+        (OffsetOutOfRangeError, "offset 1 of partition 1", {0: 5, 1: 1}),
+    ],
+)
+def test_deletions_that_cannot_be_are_refused_whole(
+    kafka_topic: Topic, objects: MemoryStore, error: Any, message: str, offsets: dict[int, int]
+) -> None:
+    refused(objects, error, message, lambda: kafka_topic.delete_records(offsets))
+
+
+def test_records_of_a_topic_that_only_compacts_are_not_deleted(
+    compacted_topic: Topic, objects: MemoryStore
+) -> None:
+    compacted_topic.append(kafka(["a"]))
+    refused(
+        objects,
+        InvalidRequestError,
+        r"cleanup\.policy contains 'delete'; the topic has 'compact'",
+        lambda: compacted_topic.delete_records({0: 1}),
+    )

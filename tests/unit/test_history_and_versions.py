@@ -1,0 +1,118 @@
+"""The history, finding commits, and the topic as it was."""
+
+from __future__ import annotations
+
+import pytest
+
+from pylogtable import InvalidRequestError, Topic
+from pylogtable.storage.memory import MemoryStore
+from pylogtable.store import Store
+from tests.builders import T0, Clock, MeasuringStore, at, contents, kafka, make_store, rows
+
+COMMITS = 150
+
+
+@pytest.fixture
+def long(store: Store, clock: Clock) -> Topic:
+    """Version n has n records and was committed 10·n ms after T0."""
+    topic = store.create_topic("t")
+    for number in range(COMMITS):
+        clock.tick(10)
+        topic.append(kafka(["a"], [str(number)]))
+    return topic
+
+
+def test_every_version_reads_as_it_was(long: Topic, objects: MemoryStore) -> None:
+    assert sum(".root." in key for key in contents(objects)) == COMMITS // 64
+    for version in (0, 1, 63, 64, 65, 127, 128, 129, COMMITS):
+        assert rows(long.read(version=version), "value") == [
+            str(n).encode() for n in range(version)
+        ]
+        assert long.count(version) == version
+        assert long.segments(version).num_rows == version
+
+
+@pytest.mark.parametrize(
+    ("ms", "version"),
+    [(0, 0), (9, 0), (10, 1), (645, 64), (10 * COMMITS, COMMITS), (10**9, COMMITS)],
+)
+def test_a_time_means_the_newest_version_of_then(long: Topic, ms: int, version: int) -> None:
+    assert long.version_at(at(ms)) == long.version_at(T0 + ms) == version
+    assert long.count(at(ms)) == version
+    assert len(rows(long.read(version=at(ms)))) == version
+
+
+def test_before_the_first_version_there_is_none(long: Topic) -> None:
+    with pytest.raises(InvalidRequestError, match="no version as old as"):
+        long.version_at(at(-1))
+    with pytest.raises(InvalidRequestError, match="no version as old as"):
+        long.read(version=at(-1))
+
+
+def test_versions_are_found_also_without_roots_and_hint(long: Topic, objects: MemoryStore) -> None:
+    for key in contents(objects):
+        if ".root." in key or "_head" in key:
+            objects.delete(key)
+    assert long.count(100) == 100
+    assert make_store(objects).topic("t").count() == COMMITS
+
+
+def test_versions_whose_commits_are_gone_are_refused(long: Topic, objects: MemoryStore) -> None:
+    for version in range(70):
+        objects.delete(f"t/_manifest/{version:020d}.json")
+    assert long.count(64) == 64
+    assert long.count(130) == 130
+    with pytest.raises(InvalidRequestError, match="version 40 of topic 't' is not kept any more"):
+        long.count(40)
+    assert rows(long.history(), "version") == list(range(COMMITS, 69, -1))
+    assert make_store(objects).topic("t").count() == COMMITS
+
+
+def test_the_history_tells_what_each_commit_did(store: Store, clock: Clock) -> None:
+    topic = store.create_topic("t", partitions=2)
+    clock.tick(7)
+    result = topic.append(kafka(["a", "b", "c"]), txn=("app", 4))
+    topic.delete_records(dict.fromkeys(result.offsets))
+    deleted, appended, created = rows(topic.history())
+    assert created["operation"] == "create"
+    assert created["version"] == 0
+    assert (appended["operation"], appended["version"]) == ("append", 1)
+    assert appended["committed_at"] == at(7)
+    assert (appended["txn_app_id"], appended["txn_version"]) == ("app", 4)
+    assert (appended["segments_added"], appended["records_added"]) == (result.segments, 3)
+    assert appended["bytes_added"] == result.size_bytes
+    assert dict(appended["end_offsets"]) == {p: end for p, (_, end) in result.offsets.items()}
+    assert (deleted["operation"], deleted["records_removed"]) == ("delete_records", 3)
+    assert deleted["segments_removed"] == result.segments
+    assert deleted["txn_app_id"] is None
+
+
+@pytest.mark.parametrize("limit", [0, 1, 3])
+def test_a_limited_history_reads_no_more_than_it_needs(limit: int) -> None:
+    measured = MeasuringStore(MemoryStore())
+    topic = make_store(measured).create_topic("t")
+    for _ in range(20):
+        topic.append(kafka(["a"]))
+    measured.reset()
+    assert rows(topic.history(limit), "version") == [20, 19, 18][:limit]
+    assert measured.counts["read"] <= limit + 2
+
+
+def test_commits_are_found_by_their_id(long: Topic) -> None:
+    (entry,) = [row for row in rows(long.history()) if row["version"] == 33]
+    commit_id = entry["commit_id"]
+    assert long.find_commit(commit_id) == 33
+    assert long.find_commit(commit_id, 33) == 33
+    assert long.find_commit(commit_id, 34) is None
+    assert long.find_commit("nobody") is None
+    assert long.find_commit(commit_id, 10**6) is None
+
+
+def test_commit_times_grow_though_the_clock_goes_back(store: Store, clock: Clock) -> None:
+    topic = store.create_topic("t")
+    topic.append(kafka(["a"]))
+    clock.tick(-5000)
+    topic.append(kafka(["a"]))
+    topic.append(kafka(["a"]))
+    assert rows(topic.history(), "committed_at") == [at(3), at(2), at(1), at(0)]
+    assert topic.verify()

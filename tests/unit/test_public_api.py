@@ -1,0 +1,82 @@
+"""The names that users rely on, and how they are called."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+import subprocess
+import sys
+
+import pytest
+
+import pylogtable
+from pylogtable import Store, Topic
+from pylogtable.store import Store as StoreClass
+from tests.builders import kafka
+
+SIGNATURES = {
+    pylogtable.open: ["url", "*storage_options", "*clock"],
+    pylogtable.open_topic: ["url", "*storage_options", "*clock"],
+    Store.topics: [],
+    Store.topic: ["name"],
+    Store.create_topic: ["name", "partitions", "schema", "key", "config"],
+    Store.delete_topic: ["name"],
+    Topic.append: ["data", "*txn"],
+    Topic.read: ["partition", "start", "end", "columns", "version"],
+    Topic.start_offsets: [],
+    Topic.end_offsets: [],
+    Topic.offsets_for_time: ["when", "version"],
+    Topic.count: ["version"],
+    Topic.latest: ["keys", "columns", "version"],
+    Topic.describe: [],
+    Topic.segments: ["version"],
+    Topic.history: ["limit"],
+    Topic.verify: ["*data"],
+    Topic.alter: ["partitions", "config", "add_columns", "widen_columns"],
+    Topic.delete_records: ["offsets"],
+    Topic.find_commit: ["commit_id", "version"],
+    Topic.version_at: ["when"],
+}
+
+
+def test_all_lists_every_public_name_and_nothing_else() -> None:
+    public = {
+        name
+        for name, thing in vars(pylogtable).items()
+        if not name.startswith("_") and not inspect.ismodule(thing)
+    }
+    assert set(pylogtable.__all__) == public
+    assert pylogtable.__all__ == sorted(pylogtable.__all__)
+
+
+@pytest.mark.parametrize("call", SIGNATURES, ids=lambda call: call.__qualname__)
+def test_public_calls_have_the_signatures_of_the_design(call: object) -> None:
+    parameters = inspect.signature(call).parameters.values()  # type: ignore[arg-type]
+    names = [
+        f"*{p.name}" if p.kind is inspect.Parameter.KEYWORD_ONLY else p.name
+        for p in parameters
+        if p.name != "self"
+    ]
+    assert names == SIGNATURES[call]
+
+
+@pytest.mark.parametrize("thing", [Store, Topic, *SIGNATURES], ids=lambda t: t.__qualname__)
+def test_public_things_are_documented_or_say_it_by_their_name(thing: object) -> None:
+    assert thing.__doc__ or thing is Topic.describe
+
+
+def test_what_travels_between_processes_pickles(store: StoreClass) -> None:
+    topic = store.create_topic("t")
+    result = topic.append(kafka(["a"]))
+    staged = topic.stage(kafka(["b"]))
+    for thing in (result, staged, topic.describe(), topic.verify()):
+        assert pickle.loads(pickle.dumps(thing)) == thing
+
+
+def test_importing_brings_neither_spark_nor_cloud_clients() -> None:
+    code = (
+        "import sys, pylogtable;"
+        "heavy = {'pyspark', 's3fs', 'boto3', 'botocore', 'aiohttp', 'pandas'} & set(sys.modules);"
+        "sys.exit(str(heavy) if heavy else 0)"
+    )
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=60)

@@ -1,0 +1,202 @@
+"""Creating, opening, listing, describing, altering and deleting topics."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import pylogtable
+from pylogtable import InvalidRequestError, TopicExistsError, TopicNotFoundError
+from pylogtable.storage.memory import MemoryStore
+from pylogtable.store import Store
+from tests.builders import T0, Clock, ints, kafka, make_store, rows
+
+
+def test_a_topic_is_created_opened_and_listed(store: Store) -> None:
+    assert store.topics() == []
+    created = store.create_topic("b", partitions=3)
+    store.create_topic("a")
+    assert store.topics() == ["a", "b"]
+    opened = store.topic("b")
+    assert (opened.name, opened.version, opened.topic_id) == ("b", 0, created.topic_id)
+    assert opened.end_offsets() == {0: 0, 1: 0, 2: 0}
+    assert opened.count() == 0
+    assert rows(opened.read()) == []
+
+
+@pytest.mark.parametrize("name", ["a", "A-Z_0.9", "a" * 249, "__internal", "...", "-"])
+def test_kafkas_names_are_allowed(store: Store, name: str) -> None:
+    store.create_topic(name)
+    assert store.topics() == [name]
+
+
+@pytest.mark.parametrize(("one", "other"), [("a.b", "a_b"), ("a_b", "a.b"), ("a.b_c", "a_b.c")])
+def test_names_that_differ_only_in_dot_and_underscore_collide(
+    store: Store, one: str, other: str
+) -> None:
+    store.create_topic(one)
+    with pytest.raises(InvalidRequestError, match="collides with existing topic"):
+        store.create_topic(other)
+    store.delete_topic(one)
+    store.create_topic(other)
+
+
+def test_the_default_topic_has_kafkas_shape(store: Store) -> None:
+    described = store.create_topic("t").describe()
+    assert described.key == ("key",)
+    assert described.schema.names == ["partition", "offset", "timestamp", "key", "value", "headers"]
+    assert described.schema.field("key").type == pa.binary()
+
+
+def test_a_description_tells_what_the_topic_is_and_has(store: Store, clock: Clock) -> None:
+    topic = store.create_topic(
+        "t", partitions=2, schema={"id": pa.int64()}, key="id", config={"retention.ms": -1}
+    )
+    clock.tick(10)
+    topic.append(pa.table({"id": [1, 2, 3], "partition": ints(1, 1, 0)}))
+    described = topic.describe()
+    assert (described.name, described.version, described.created_at_ms) == ("t", 1, T0)
+    assert described.url == topic.url
+    assert described.topic_id == topic.topic_id
+    assert described.config["retention.ms"] == "-1"
+    assert described.config["segment.bytes"] == "1073741824"
+    assert described.config["cleanup.policy"] == "delete"
+    one = described.partitions[1]
+    assert (one.partition, one.log_start, one.end, one.segments, one.records) == (1, 0, 2, 1, 2)
+    assert one.size_bytes > 0
+    assert "t" in repr(topic)
+    assert topic.url in repr(topic)
+    assert store.url in repr(store)
+
+
+def test_segments_are_a_table_in_partition_and_offset_order(store: Store) -> None:
+    topic = store.create_topic("t", partitions=2)
+    for _ in range(3):
+        topic.append(kafka(["a", "b"], partition=ints(1, 0)))
+    found = rows(topic.segments(), "partition", "base_offset", "end_offset", "records")
+    assert found == [(p, n, n + 1, 1) for p in (0, 1) for n in range(3)]
+    assert topic.segments(version=1).num_rows == 2
+
+
+def test_more_partitions_leave_old_records_where_they_are(store: Store) -> None:
+    topic = store.create_topic("t")
+    keys = [f"k{n}" for n in range(20)]
+    topic.append(kafka(keys))
+    described = topic.alter(partitions=5)
+    assert len(described.partitions) == 5
+    assert topic.end_offsets() == {0: 20, 1: 0, 2: 0, 3: 0, 4: 0}
+    topic.append(kafka(keys))
+    assert sum(end > 0 for end in topic.end_offsets().values()) == 5
+    assert rows(topic.read(0, end=20), "key") == [key.encode() for key in keys]
+
+
+def test_settings_are_changed_and_go_back_to_their_defaults(store: Store) -> None:
+    topic = store.create_topic("t", config={"retention.ms": 5, "segment.bytes": 99})
+    described = topic.alter(config={"retention.ms": None, "cleanup.policy": ["delete", "compact"]})
+    assert described.config["retention.ms"] == "604800000"
+    assert described.config["segment.bytes"] == "99"
+    assert described.config["cleanup.policy"] == "compact,delete"
+    assert store.topic("t").describe().config == described.config
+
+
+def test_another_handle_sees_an_alteration_at_once(store: Store) -> None:
+    topic, other = store.create_topic("t"), store.topic("t")
+    topic.alter(partitions=2, add_columns={"n": pa.int64()})
+    assert other.schema.names[-1] == "n"
+    other.append(kafka(["a"], partition=ints(1), n=pa.array([4])))
+    assert rows(topic.read(1), "n") == [4]
+
+
+def test_a_deleted_topic_is_gone_and_its_data_too(store: Store, objects: MemoryStore) -> None:
+    topic = store.create_topic("t", partitions=2)
+    topic.append(kafka(["a", "b"]))
+    store.create_topic("other").append(kafka(["a"]))
+    store.delete_topic("t")
+    assert store.topics() == ["other"]
+    assert not [info.key for info in objects.list("t/") if "partition=" in info.key]
+    assert [info.key for info in objects.list("other/") if "partition=" in info.key]
+    for call in (topic.count, topic.end_offsets, lambda: topic.append(kafka(["a"]))):
+        with pytest.raises(TopicNotFoundError, match="deleted"):
+            call()
+    with pytest.raises(TopicNotFoundError):
+        store.topic("t")
+    with pytest.raises(TopicNotFoundError):
+        store.delete_topic("t")
+
+
+def test_a_topic_in_a_deleted_ones_place_starts_at_zero_with_another_id(
+    store: Store, objects: MemoryStore
+) -> None:
+    old = store.create_topic("t")
+    old.append(kafka(["a"] * 5), txn=("app", 9))
+    store.delete_topic("t")
+    new = store.create_topic("t", partitions=2)
+    assert new.topic_id != old.topic_id
+    assert new.end_offsets() == {0: 0, 1: 0}
+    assert new.version > 2
+    assert not new.append(kafka(["b"]), txn=("app", 1)).repeated
+    assert new.count() == 1
+    assert new.verify(data=True)
+    with pytest.raises(TopicNotFoundError, match="another created in its place; open it anew"):
+        old.append(kafka(["c"]))
+    with pytest.raises(InvalidRequestError, match="not kept any more"):
+        new.count(version=1)
+
+
+def test_what_is_not_a_topic_is_not_listed(store: Store, objects: MemoryStore) -> None:
+    store.create_topic("t")
+    objects.write("stray/file.txt", b"x")
+    objects.write("bad name/_manifest/x.json", b"x")
+    objects.write("loose.txt", b"x")
+    assert store.topics() == ["t"]
+
+
+@pytest.mark.parametrize("slash", ["", "/"])
+def test_open_and_open_topic_find_the_same_topic(tmp_path: Path, slash: str) -> None:
+    clock = Clock()
+    for url in (str(tmp_path), tmp_path, f"file://{tmp_path}", f"memory://{tmp_path.name}/x"):
+        store = pylogtable.open(url, clock=clock)
+        if store.topics() == []:
+            store.create_topic("t").append(kafka(["a"]))
+        topic = pylogtable.open_topic(f"{url}/t{slash}", clock=clock)
+        assert topic.count() == 1
+        assert topic.describe().created_at_ms == T0
+
+
+@pytest.mark.parametrize("url", ["memory://", "s3://", "/", "file:///"])
+def test_a_store_is_not_a_topic(url: str) -> None:
+    with pytest.raises(InvalidRequestError):
+        pylogtable.open_topic(url)
+
+
+def test_a_topic_works_on_local_disk_from_end_to_end(tmp_path: Path) -> None:
+    store = pylogtable.open(tmp_path / "logs", clock=Clock())
+    topic = store.create_topic("t", partitions=2)
+    for number in range(70):
+        topic.append(kafka(["a", "b"], [str(number)] * 2, partition=ints(0, 1)))
+    again = pylogtable.open_topic(tmp_path / "logs" / "t")
+    assert again.end_offsets() == {0: 70, 1: 70}
+    assert rows(again.latest(["a"]), "value") == [b"69"]
+    assert again.verify(data=True)
+    with pytest.raises(TopicExistsError):
+        store.create_topic("t")
+    store.delete_topic("t")
+    assert store.topics() == []
+
+
+def test_a_store_that_overwrites_is_refused(objects: MemoryStore) -> None:
+    class Overwriting(MemoryStore):
+        def below(self, prefix: str) -> Any:
+            below = Overwriting(self._name, self._full(prefix.rstrip("/")) + "/")
+            below._space = self._space
+            return below
+
+        def create(self, key: str, data: bytes) -> Any:
+            self.write(key, data)
+            return pylogtable.storage.base.Created.YES
+
+    with pytest.raises(pylogtable.UnsupportedFormatError, match="conditional puts"):
+        make_store(Overwriting()).create_topic("t")
