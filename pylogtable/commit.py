@@ -19,6 +19,7 @@ from pylogtable.codec import check_writable
 from pylogtable.config import MANIFEST_RETENTION_MS
 from pylogtable.errors import (
     CommitUnknownError,
+    CorruptTopicError,
     LogTableError,
     StorageError,
     TopicNotFoundError,
@@ -151,6 +152,8 @@ def put(manifest: Manifest, commit: Commit, runtime: Runtime) -> bool:
         except StorageError as error:
             if refusal is not None and not in_doubt:
                 raise refusal from error
+        except CorruptTopicError as error:
+            raise CommitUnknownError(commit.commit_id, commit.version) from error
         else:
             if winner is not None:
                 return winner.commit_id == commit.commit_id

@@ -67,7 +67,8 @@ class CommitConflictError(LogTableError):
 class CommitUnknownError(LogTableError):
     """The store did not tell whether the commit landed; nothing was deleted.
 
-    It can only ever land as `version`, so `topic.find_commit(commit_id, version)` settles it.
+    It can only ever land as `version`: `topic.find_commit(commit_id, version)` gives the version
+    if it did, None if another commit has taken the place, and this error while both may happen.
     """
 
     def __init__(self, commit_id: str, version: int) -> None:
@@ -78,8 +79,9 @@ class CommitUnknownError(LogTableError):
     def __str__(self) -> str:
         return (
             f"the outcome of commit {self.commit_id} as version {self.version} is unknown. "
-            f"Call topic.find_commit({self.commit_id!r}, {self.version}) before appending again; "
-            "an append with txn=(app_id, version) may simply be repeated."
+            f"topic.find_commit({self.commit_id!r}, {self.version}) gives the version if it "
+            "landed and None if it never will; append again only on None. An append with "
+            "txn=(app_id, version) may simply be repeated."
         )
 
 

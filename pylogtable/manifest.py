@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pylogtable.codec import decode_commit, decode_hint, decode_root, encode
-from pylogtable.errors import CorruptTopicError, StorageError
+from pylogtable.errors import CommitUnknownError, CorruptTopicError, StorageError
 from pylogtable.leaf import LEAF_SCHEMA, Leaf, check_leaf
 from pylogtable.model import Commit, Hint
 from pylogtable.paths import (
@@ -106,10 +106,13 @@ class Manifest:
                 yield decode_commit(data, version)
 
     def find_commit(self, commit_id: str, version: int | None, newest: int) -> int | None:
-        """The version of a commit, looked for at `version` or in all that are kept."""
+        """The version of a commit, looked for at `version` or in all that are kept. While
+        `version` is free the commit may yet land there, and that is an error [COMMIT-5]."""
         if version is not None:
             commit = self.read_commit(version)
-            return version if commit is not None and commit.commit_id == commit_id else None
+            if commit is None:
+                raise CommitUnknownError(commit_id, version)
+            return version if commit.commit_id == commit_id else None
         for commit in self.commits_backwards(newest):
             if commit.commit_id == commit_id:
                 return commit.version

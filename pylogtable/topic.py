@@ -180,8 +180,9 @@ class Topic:
         return history_table(self._manifest.commits_backwards(newest), limit)
 
     def find_commit(self, commit_id: str, version: int | None = None) -> int | None:
-        """The version of a commit, or None if it is not in the log. With the version that a
-        `CommitUnknownError` names, one look settles it."""
+        """The version of a commit, or None if it is not in the log. Given the version that a
+        `CommitUnknownError` names, None means that it never will be, and the error is raised again
+        while it may."""
         return self._manifest.find_commit(commit_id, version, self._head.latest().version)
 
     def version_at(self, when: Moment) -> int:

@@ -190,12 +190,10 @@ def test_times_do_not_grow_with_the_size(small: Grown, large: Grown) -> None:
 
 
 _COLD_LOOKUP = """
-import json, resource, sys
+import json, sys
 import pyarrow as pa, pyarrow.parquet
 import pylogtable
-
-def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+from tests.memory import peak_bytes as peak
 
 before = peak()
 topic = pylogtable.open_topic(sys.argv[1])
@@ -225,6 +223,7 @@ def test_a_cold_lookup_in_the_large_topic_stays_below_200_mib(large: Grown, tmp_
         capture_output=True,
         text=True,
         check=True,
+        cwd=Path(__file__).parents[2],
     )
     answer = json.loads(done.stdout)
     assert answer["offset"] == 7

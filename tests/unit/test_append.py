@@ -195,7 +195,11 @@ def test_null_keys_of_small_appends_go_round_the_partitions(store: Store) -> Non
     assert topic.end_offsets() == dict.fromkeys(range(4), 50)
 
 
-def test_null_keys_of_one_large_append_are_spread_evenly(store: Store) -> None:
+@pytest.mark.parametrize("chunk_rows", [1 << 20, STICKY_ROWS])
+def test_null_keys_of_one_large_append_are_spread_evenly(
+    store: Store, monkeypatch: pytest.MonkeyPatch, chunk_rows: int
+) -> None:
+    monkeypatch.setattr("pylogtable.staging.CHUNK_ROWS", chunk_rows)
     topic = store.create_topic("t", partitions=4)
     count = STICKY_ROWS * 16
     topic.append(kafka([None] * count, [b"v"] * count))

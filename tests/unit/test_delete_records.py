@@ -66,7 +66,8 @@ def test_a_stale_handle_deletes_what_the_newest_version_has(store: Store) -> Non
     assert stale.delete_records({0: None}) == {0: 4}
 
 
-def test_log_starts_survive_roots_and_leaves(store: Store) -> None:
+def test_log_starts_survive_roots_and_leaves(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pylogtable.plan.index.TAIL_MAX", 10)
     topic = store.create_topic("t")
     for _ in range(300):
         topic.append(kafka(["a", "b"]))

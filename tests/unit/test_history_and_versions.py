@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pylogtable import InvalidRequestError, Topic
+from pylogtable import CommitUnknownError, InvalidRequestError, Topic
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
 from tests.builders import T0, Clock, MeasuringStore, at, contents, kafka, make_store, rows
@@ -105,7 +105,12 @@ def test_commits_are_found_by_their_id(long: Topic) -> None:
     assert long.find_commit(commit_id, 33) == 33
     assert long.find_commit(commit_id, 34) is None
     assert long.find_commit("nobody") is None
-    assert long.find_commit(commit_id, 10**6) is None
+
+
+def test_a_version_that_is_still_free_does_not_settle_a_doubt(long: Topic) -> None:
+    """A put that was given up may land there yet."""
+    with pytest.raises(CommitUnknownError):
+        long.find_commit("mine", long.version + 1)
 
 
 def test_commit_times_grow_though_the_clock_goes_back(store: Store, clock: Clock) -> None:

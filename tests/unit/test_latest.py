@@ -23,6 +23,21 @@ def test_the_greatest_offset_of_a_key_is_its_newest_record(store: Store) -> None
     assert rows(topic.latest(["0"]), "offset") == [4]
 
 
+@pytest.mark.parametrize("group_rows", [7, 1000])
+def test_searching_and_scanning_agree_with_a_dictionary(
+    store: Store, monkeypatch: pytest.MonkeyPatch, group_rows: int
+) -> None:
+    monkeypatch.setattr("pylogtable.staging.ROW_GROUP_ROWS", group_rows)
+    chance = random.Random(2)
+    keys = [f"k{chance.randrange(12)}" for _ in range(60)]
+    topic = store.create_topic("t")
+    topic.append(kafka(keys[:35]))
+    topic.append(kafka(keys[35:]))
+    newest = {key.encode(): offset for offset, key in enumerate(keys)}
+    assert dict(rows(topic.latest(), "key", "offset")) == newest
+    assert dict(rows(topic.latest(sorted(set(keys))), "key", "offset")) == newest
+
+
 def test_a_tombstone_is_a_record_and_null_keys_are_passed_over(store: Store) -> None:
     topic = store.create_topic("t")
     topic.append(kafka(["a", None, "b"], ["1", "2", "3"]))
@@ -186,3 +201,4 @@ def test_statistics_and_bloom_filters_spare_the_rest_of_a_file(
     one_group = sum(measured.bytes_read.values())
     assert by_statistics < by_bloom < one_group < size / 2
     assert by_statistics < size / 10
+    assert by_bloom < by_statistics + 16 * len(keys) / 2  # not the keys themselves

@@ -123,11 +123,12 @@ def test_a_segment_is_plain_parquet_that_tells_the_truth_while_it_is_sealed(
 
 
 MEMORY_PROGRAM = """
-import io, resource, sys
+import io, sys
 from contextlib import contextmanager
 import numpy as np, pyarrow as pa
 from pylogtable.storage.memory import MemoryStore
 from tests.builders import make_store
+from tests.memory import peak_bytes
 
 class Sink(io.RawIOBase):
     size = 0
@@ -158,9 +159,9 @@ def batch(number):
     return pa.record_batch({"key": keys, "value": value})
 
 count = int(sys.argv[1]) * 1_000_000 // (rows * width)
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+before = peak_bytes() >> 20
 result = topic.append(batch(number) for number in range(count))
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+peak = peak_bytes() >> 20
 assert result.records == rows * count
 assert result.size_bytes > rows * count * width
 print(before, peak)
