@@ -159,6 +159,9 @@ def batches_of(data: Any) -> Iterable[pa.RecordBatch]:
     if isinstance(data, pa.Table):
         # A table without rows has no batches, and its columns are still to be checked.
         return data.to_batches() or [pa.RecordBatch.from_pylist([], data.schema)]
+    if isinstance(data, pa.RecordBatchReader):
+        same: Iterable[pa.RecordBatch] = data
+        return same
     if hasattr(data, "__arrow_c_stream__"):
         reader: Iterable[pa.RecordBatch] = pa.RecordBatchReader.from_stream(data)
         return reader

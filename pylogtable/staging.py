@@ -211,7 +211,7 @@ def _chunks(
         for piece in _cut(batch):
             gathered.append(piece)
             rows += piece.num_rows
-            size += piece.nbytes
+            size += _bytes_of(piece)
             if rows >= CHUNK_ROWS or size >= CHUNK_BYTES:
                 yield _join(gathered)
                 gathered, rows, size = [], 0, 0
@@ -222,7 +222,7 @@ def _chunks(
 def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     if not batch.num_rows:
         return
-    pieces = max(-(-batch.num_rows // CHUNK_ROWS), -(-batch.nbytes // CHUNK_BYTES))
+    pieces = max(-(-batch.num_rows // CHUNK_ROWS), -(-_bytes_of(batch) // CHUNK_BYTES))
     size = -(-batch.num_rows // min(pieces, batch.num_rows))
     for at in range(0, batch.num_rows, size):
         yield batch.slice(at, size)
@@ -232,3 +232,11 @@ def _join(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     if len(batches) == 1:
         return batches[0]
     return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+
+
+def _bytes_of(batch: pa.RecordBatch) -> int:
+    """Older pyarrow cannot size a slice of views; the whole of its buffers is then the answer."""
+    try:
+        return int(batch.nbytes)
+    except pa.ArrowTypeError:
+        return int(batch.get_total_buffer_size())

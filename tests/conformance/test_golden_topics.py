@@ -218,10 +218,22 @@ def test_a_writer_of_today_makes_the_same_manifest(case: str, remade: Path) -> N
         assert (json.loads(path.read_text()) if path.exists() else None) == golden(case, file)
 
 
-def _manifest(folder: Path) -> dict[str, str]:
+def _manifest(folder: Path) -> dict[str, object]:
     return {
-        path.name: re.sub(
-            r'("size_bytes":)\d+|-[0-9a-f]+(\.parquet)', r"\1\2", path.read_text("utf-8", "replace")
+        path.name: _plain(
+            re.sub(
+                r'("size_bytes":)\d+|-[0-9a-f]+(\.parquet)',
+                r"\g<1>0\2",
+                path.read_text("utf-8", "replace"),
+            )
         )
         for path in sorted((folder / "topic" / "_manifest").glob("*.json"))
     }
+
+
+def _plain(text: str) -> object:
+    """The object without its empty lists: a default may be left out or stand there [COMMIT-1]."""
+    try:
+        return json.loads(text, object_hook=lambda o: {k: v for k, v in o.items() if v != []})
+    except json.JSONDecodeError:
+        return "does not decode, as intended"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import random
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from pylogtable.partitioner import key_bytes, partition_for
@@ -180,6 +182,10 @@ def test_the_search_ends_with_the_newest_segment_that_has_the_key() -> None:
     assert len(measured.opened) == 1
 
 
+@pytest.mark.skipif(
+    "bloom_filter_options" not in inspect.signature(pq.ParquetWriter).parameters,
+    reason="this pyarrow cannot write Bloom filters",
+)
 def test_statistics_and_bloom_filters_spare_the_rest_of_a_file(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
