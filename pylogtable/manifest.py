@@ -57,11 +57,15 @@ class Manifest:
 
     def load(self) -> Snapshot | None:
         """The newest state, from nothing; None if there is no topic, nor was one."""
-        newest = self._forward(self._newest_root(), first_wave=COLD_WAVE)
-        if newest is None:
-            # A stale hint may send us to first commits that a cleanup has since removed.
-            newest = self._forward(self._listed_root(None), first_wave=COLD_WAVE)
-        return newest
+        hint = self._read_hint()
+        if hint is not None:
+            root = self._read_root(hint.root_version) if hint.root_version is not None else None
+            if root is not None or hint.root_version is None:
+                newest = self._forward(root, first_wave=COLD_WAVE)
+                # A stale hint may send us to first commits that a cleanup has since removed.
+                if newest is not None:
+                    return newest
+        return self._forward(self._listed_root(None), first_wave=COLD_WAVE)
 
     def advance(self, snapshot: Snapshot) -> Snapshot:
         """The newest state, from an earlier one: reads only the commits that are new."""
@@ -74,8 +78,11 @@ class Manifest:
     def rebase(self, snapshot: Snapshot) -> Snapshot:
         """The same state or a newer one, resting on a newer root if the hint knows of one, so that
         a snapshot that lives long does not collect the tail of all that came since."""
-        root = self._hinted_root()
-        if root is None or (root.root_version or 0) <= (snapshot.root_version or 0):
+        hint = self._read_hint()
+        if hint is None or (hint.root_version or 0) <= (snapshot.root_version or 0):
+            return snapshot
+        root = self._read_root(hint.root_version or 0)
+        if root is None:
             return snapshot
         newest = self._forward(root, first_wave=COLD_WAVE)
         return newest if newest and newest.version >= snapshot.version else snapshot
@@ -191,23 +198,9 @@ class Manifest:
             snapshot = apply(snapshot, decode_commit(data, version))
         return snapshot
 
-    def _newest_root(self) -> Snapshot | None:
+    def _read_hint(self) -> Hint | None:
         data = self._store.read(HINT_PATH)
-        hint = decode_hint(data) if data is not None else None
-        if hint is not None:
-            if hint.root_version is None:
-                return None
-            root = self._read_root(hint.root_version)
-            if root is not None:
-                return root
-        return self._listed_root(None)
-
-    def _hinted_root(self) -> Snapshot | None:
-        data = self._store.read(HINT_PATH)
-        hint = decode_hint(data) if data is not None else None
-        if hint is None or hint.root_version is None:
-            return None
-        return self._read_root(hint.root_version)
+        return None if data is None else decode_hint(data)
 
     def _root_at_or_below(self, version: int) -> Snapshot | None:
         """Roots stand at multiples of the interval as a rule: try those before listing."""

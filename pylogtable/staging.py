@@ -28,7 +28,7 @@ ROW_GROUP_BYTES = 16 << 20
 WAITING_BYTES = 128 << 20
 ENCODING_BYTES = 64 << 20
 OPEN_FILES = 128
-ENCODERS = min(4, os.cpu_count() or 1)
+CLOSERS = 16
 
 
 class _Lane:
@@ -83,7 +83,7 @@ class Stager:
         self._new_id = new_id
         self._shaper = RowShaper(topic, now_us, first_sticky)
         self._lanes: dict[int, _Lane] = {}
-        self._pool = ThreadPoolExecutor(ENCODERS)
+        self._pool = ThreadPoolExecutor(_encoders())
         self._encoding: deque[tuple[Future[None], int]] = deque()
         self._encoding_bytes = 0
         self._ends = ends
@@ -107,9 +107,11 @@ class Stager:
             self._start_encoding(lane)
         for lane in lanes:
             lane.settle()
-        for closed in [self._pool.submit(self._close, lane) for lane in lanes]:
-            closed.result()
         self._pool.shutdown()
+        # Closing is waiting for the store, not work: more at once than there are cores.
+        with ThreadPoolExecutor(min(len(lanes) or 1, CLOSERS)) as pool:
+            for closed in [pool.submit(self._close, lane) for lane in lanes]:
+                closed.result()
         return tuple(staged for lane in lanes for staged in lane.done)
 
     def abandon(self, error: BaseException) -> None:
@@ -150,7 +152,7 @@ class Stager:
             part = rows.slice(at, size)
             self._roll_if_full(lane, part.num_rows * raw_per_row)
             if lane.writer is None:
-                lane.writer = self._new_writer(lane, part.num_rows)
+                lane.writer = self._new_writer(lane, part)
             lane.writer.write_row_group(part)
             lane.raw_bytes += int(part.num_rows * raw_per_row)
             lane.next_offset += part.num_rows
@@ -163,7 +165,7 @@ class Stager:
         if size + raw_bytes * size / max(1, lane.raw_bytes) > self._segment_bytes:
             self._close(lane)
 
-    def _new_writer(self, lane: _Lane, first_rows: int) -> SegmentWriter:
+    def _new_writer(self, lane: _Lane, rows: pa.Table) -> SegmentWriter:
         lane.raw_bytes = 0
         return SegmentWriter(
             self._store,
@@ -171,7 +173,7 @@ class Stager:
             predicted_base=lane.next_offset,
             file_id=self._new_id(),
             topic=self._topic,
-            first_rows=first_rows,
+            like=rows,
         )
 
     def _close(self, lane: _Lane) -> None:
@@ -232,6 +234,13 @@ def _join(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     if len(batches) == 1:
         return batches[0]
     return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+
+
+def _encoders() -> int:
+    """As many as there are cores to run on; beyond a few, writing the files is what takes long."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    cores = len(affinity(0)) if affinity else os.cpu_count() or 1
+    return min(4, cores)
 
 
 def _bytes_of(batch: pa.RecordBatch) -> int:
