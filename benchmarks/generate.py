@@ -36,4 +36,4 @@ def grow(topic: Topic, commits: int, segments_per_commit: int) -> None:
             ends[partition] += RECORDS
             serial += 1
         now_ms = topic._head.runtime.clock()
-        topic.commit_staged([Staged(tuple(files), now_ms)])
+        topic.commit_staged([Staged(tuple(files), now_ms, topic.topic_id)])

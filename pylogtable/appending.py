@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from pylogtable.commit import Head
-from pylogtable.config import MANIFEST_RETENTION_MS
+from pylogtable.config import STALE_AFTER_MS
 from pylogtable.errors import (
     CommitConflictError,
     CommitUnknownError,
@@ -31,6 +31,7 @@ class Staged:
 
     files: tuple[StagedSegment, ...]
     staged_at_ms: int
+    topic_id: str
 
 
 class Appender:
@@ -47,7 +48,17 @@ class Appender:
         known = plan_append(snapshot, (), parse_txn(txn))
         if isinstance(known, Repeated):
             return self._repeat(known, txn, began)
-        return self._commit(self._stage(snapshot, data, snapshot.version), txn, began)
+        staged = self._stage(snapshot, data, snapshot.version)
+        try:
+            result = self._commit(staged, txn, began, refresh=False)
+        except CommitUnknownError:
+            raise
+        except LogTableError:
+            discard(self._store, staged.files)
+            raise
+        if result.repeated:
+            discard(self._store, staged.files)
+        return result
 
     def stage(self, data: Any, first_sticky: int | None) -> Staged:
         snapshot = self._head.latest()
@@ -56,9 +67,17 @@ class Appender:
 
     def commit(self, staged: Sequence[Staged], txn: tuple[str, int] | None) -> AppendResult:
         began = self._runtime.monotonic()
+        for part in staged:
+            if part.topic_id != self._head.known.topic_id:
+                raise InvalidRequestError(
+                    f"the files were staged for topic {part.topic_id}, and this is topic "
+                    f"{self._head.known.topic_id}: it is another one, or was created anew"
+                )
         files = tuple(file for part in staged for file in part.files)
         oldest = min((part.staged_at_ms for part in staged), default=self._runtime.clock())
-        return self._commit(Staged(files, oldest), txn, began)
+        whole = Staged(files, oldest, self._head.known.topic_id)
+        # Who staged may have seen a newer topic than this process has.
+        return self._commit(whole, txn, began, refresh=True)
 
     def discard(self, staged: Iterable[Staged]) -> None:
         for part in staged:
@@ -80,28 +99,23 @@ class Appender:
         except BaseException as error:
             stager.abandon(error)
             raise
-        return Staged(files, now_ms)
+        return Staged(files, now_ms, snapshot.topic_id)
 
-    def _commit(self, staged: Staged, txn: tuple[str, int] | None, began: float) -> AppendResult:
+    def _commit(
+        self, staged: Staged, txn: tuple[str, int] | None, began: float, *, refresh: bool
+    ) -> AppendResult:
         if not staged.files and txn is None:
             seconds = self._runtime.monotonic() - began
             return AppendResult(self._head.known.version, {}, 0, 0, 0, seconds)
-        try:
-            _, decided = self._head.change(self._plan(staged, parse_txn(txn)))
-        except CommitUnknownError:
-            raise
-        except LogTableError:
-            discard(self._store, staged.files)
-            raise
+        _, decided = self._head.change(self._plan(staged, parse_txn(txn)), refresh=refresh)
         if isinstance(decided, Repeated):
-            discard(self._store, staged.files)
             return self._repeat(decided, txn, began)
         return self._result(decided, began)
 
     def _plan(self, staged: Staged, txn: Txn | None) -> Callable[[Snapshot], Change | Repeated]:
         def plan(snapshot: Snapshot) -> Change | Repeated:
             age_ms = self._runtime.clock() - staged.staged_at_ms
-            if age_ms > MANIFEST_RETENTION_MS // 2:  # [COMMIT-8]
+            if age_ms > STALE_AFTER_MS:  # [COMMIT-8]
                 raise CommitConflictError(
                     f"the data files were written {age_ms // 1000} s ago, which is too long: "
                     "vacuum may have taken them. Append again."
@@ -147,9 +161,11 @@ def parse_txn(txn: tuple[str, int] | None) -> Txn | None:
     if txn is None:
         return None
     match txn:
-        case (str(app_id), int(version)) if app_id and version >= 0:
+        case (str(app_id), int(version)) if (
+            app_id and not isinstance(version, bool) and 0 <= version < 2**63
+        ):
             return Txn(app_id=app_id, version=version)
-    raise InvalidRequestError(f"txn must be (app_id, version >= 0), not {txn!r}")
+    raise InvalidRequestError(f"txn must be (app_id, version from 0 to 2**63 - 1), not {txn!r}")
 
 
 def batches_of(data: Any) -> Iterable[pa.RecordBatch]:

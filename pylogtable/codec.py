@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from pylogtable.errors import CorruptTopicError, UnsupportedFormatError
+from pylogtable.config import parse_config
+from pylogtable.errors import CorruptTopicError, InvalidRequestError, UnsupportedFormatError
 from pylogtable.model import (
     FORMAT_VERSION,
     READER_FEATURES,
@@ -16,8 +17,10 @@ from pylogtable.model import (
     Noun,
     Protocol,
     Root,
+    TopicInfo,
 )
 from pylogtable.paths import check_leaf_id, check_segment_path, commit_path, root_path
+from pylogtable.schema import check_fields
 
 
 class _JustProtocol(Noun, frozen=True, kw_only=True, omit_defaults=True):
@@ -41,6 +44,8 @@ def decode_commit(data: bytes, version: int) -> Commit:
     commit: Commit = _decode(_commits, data, path, "COMMIT-1")
     if commit.version != version:
         raise CorruptTopicError(path, "COMMIT-2", f"the body says version {commit.version}")
+    if commit.topic is not None:
+        _check_topic(commit.topic, path)
     for segment in commit.add:
         check_segment_path(segment.path, segment.partition, source=path)
     return commit
@@ -51,6 +56,8 @@ def decode_root(data: bytes, version: int) -> Root:
     root: Root = _decode(_roots, data, path, "ROOT-1")
     if root.version != version:
         raise CorruptTopicError(path, "ROOT-1", f"the body says version {root.version}")
+    if root.topic is not None:
+        _check_topic(root.topic, path)
     for leaf in root.leaves:
         check_leaf_id(leaf.id, source=path)
     for number, partition in enumerate(root.partitions):
@@ -93,6 +100,15 @@ def _refuse_unknown(
             f"the topic cannot be {verb} by this pylogtable: it needs the "
             f"feature(s) {', '.join(unknown)}. Upgrade pylogtable."
         )
+
+
+def _check_topic(topic: TopicInfo, path: str) -> None:
+    """A topic object is checked once, here; the other rooms may trust it [META-1]."""
+    try:
+        check_fields(topic.fields, topic.key)
+        parse_config(topic.config)
+    except InvalidRequestError as error:
+        raise CorruptTopicError(path, "META-1", str(error)) from None
 
 
 def _decode(decoder: msgspec.json.Decoder[Any], data: bytes, path: str, rule: str) -> Any:

@@ -15,8 +15,8 @@ from typing import TypeVar
 
 import msgspec
 
-from pylogtable.codec import check_writable
-from pylogtable.config import MANIFEST_RETENTION_MS
+from pylogtable.codec import check_writable, decode_commit, encode
+from pylogtable.config import STALE_AFTER_MS
 from pylogtable.errors import (
     CommitUnknownError,
     CorruptTopicError,
@@ -58,29 +58,31 @@ class Head:
         """The newest state in the store. A state too old to be sure that the commits after it
         would still be there is loaded anew [COMMIT-8]."""
         now = self.runtime.clock()
-        if now - self._seen_ms > MANIFEST_RETENTION_MS // 2:
+        if now - self._seen_ms > STALE_AFTER_MS:
             newest = self.manifest.load()
         else:
             newest = self.manifest.advance(self._snapshot)
         return self._remember(newest, now)
 
-    def change(self, plan: Callable[[Snapshot], Change | Other]) -> tuple[Snapshot, Commit | Other]:
+    def change(
+        self, plan: Callable[[Snapshot], Change | Other], *, refresh: bool = True
+    ) -> tuple[Snapshot, Commit | Other]:
         """Plan and commit until it lands, and give the state after it. What a plan returns instead
-        of a change ends the loop, and so does what it raises: then nothing was committed."""
+        of a change ends the loop, and so does what it raises: then nothing was committed. Without
+        `refresh` it begins on the state that is known, unless that is too old."""
         commit_id = self.runtime.new_id()
-        now = self.runtime.clock()
-        snapshot = self._snapshot
-        if now - self._seen_ms > MANIFEST_RETENTION_MS // 2:
-            snapshot = self.latest()
+        is_stale = self.runtime.clock() - self._seen_ms > STALE_AFTER_MS
+        snapshot = self.latest() if refresh or is_stale else self._snapshot
         attempt = 0
         while True:
-            check_writable(snapshot.protocol)
             decided = plan(snapshot)
             if not isinstance(decided, Change):
                 return snapshot, decided
-            commit = seal(decided, snapshot, commit_id, self._topic_id, self.runtime.clock())
-            after = apply(snapshot, commit)  # before the put: what cannot be replayed must not land
-            if put(self.manifest, commit, self.runtime):
+            landed = attempt_commit(
+                self.manifest, self.runtime, snapshot, decided, commit_id, self._topic_id
+            )
+            if landed is not None:
+                commit, after = landed
                 return self._after(after), commit
             self.runtime.back_off(attempt, longest_seconds=LOST_RACE_PAUSE)
             snapshot = self.latest()
@@ -118,6 +120,23 @@ class Head:
                 self._snapshot = newest
                 self._seen_ms = now_ms
         return newest
+
+
+def attempt_commit(
+    manifest: Manifest,
+    runtime: Runtime,
+    snapshot: Snapshot | None,
+    change: Change,
+    commit_id: str,
+    topic_id: str,
+) -> tuple[Commit, Snapshot] | None:
+    """Put the change as the version after `snapshot`; None is a lost race. What does not decode or
+    cannot be replayed is found before it is put, because it could never be taken back."""
+    if snapshot is not None:
+        check_writable(snapshot.protocol)
+    commit = seal(change, snapshot, commit_id, topic_id, runtime.clock())
+    after = apply(snapshot, decode_commit(encode(commit), commit.version))
+    return (commit, after) if put(manifest, commit, runtime) else None
 
 
 def seal(

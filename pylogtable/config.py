@@ -6,6 +6,7 @@ A manifest keeps only what was set, as strings; defaults are applied when it is 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -16,8 +17,9 @@ FOREVER = 2**63 - 1
 DAY_MS = 86_400_000
 
 # How long a version stays readable, and the grace that vacuum gives to files no commit names.
-# A writer refuses to commit from anything older than half of it [COMMIT-8].
 MANIFEST_RETENTION_MS = 7 * DAY_MS
+# A writer refuses to commit from anything older than this [COMMIT-8].
+STALE_AFTER_MS = MANIFEST_RETENTION_MS // 2
 
 _COMPRESSIONS = ("uncompressed", "gzip", "snappy", "lz4", "zstd", "producer")
 
@@ -63,13 +65,11 @@ class TopicConfig:
 
 def _int(low: int) -> Callable[[str, str], int]:
     def parse(key: str, text: str) -> int:
-        try:
-            number = int(text)
-        except ValueError:
-            raise _bad(key, text, "is not a whole number") from None
-        if not low <= number <= FOREVER:
-            raise _bad(key, text, f"must be at least {low}")
-        return number
+        if not re.fullmatch(r"-?[0-9]+", text):
+            raise _bad(key, text, "is not a whole number")
+        if not low <= int(text) <= FOREVER:
+            raise _bad(key, text, f"must be {low} to {FOREVER}")
+        return int(text)
 
     return parse
 
@@ -80,10 +80,9 @@ def _limit(key: str, text: str) -> int | None:
 
 
 def _ratio(key: str, text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        raise _bad(key, text, "is not a number") from None
+    if not re.fullmatch(r"-?[0-9]*\.?[0-9]+([eE]-?[0-9]+)?", text):
+        raise _bad(key, text, "is not a number")
+    number = float(text)
     if not 0 <= number <= 1:
         raise _bad(key, text, "must be between 0 and 1")
     return number

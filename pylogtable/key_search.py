@@ -7,6 +7,7 @@ key and the keys belong elsewhere; a row group, if its statistics or its Bloom f
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -163,13 +164,15 @@ def _typed(name: str, column: object, arrow: pa.DataType) -> pa.Array:
         if pa.types.is_binary(arrow):
             column = [part.encode() if isinstance(part, str) else part for part in column]
         return pa.array(column, arrow)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+    except (pa.ArrowException, OverflowError) as error:
         raise InvalidRequestError(
             f"`keys` do not fit key column {name!r} ({arrow}): {error}"
         ) from None
 
 
 def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    if not column.num_chunks:
+        return pa.array([], column.type)
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
 
 
@@ -185,12 +188,17 @@ def _plain_hashes(column: pa.Array) -> npt.NDArray[np.uint64] | None:
     return None if plain is None else xxh64(plain)
 
 
-def _by_statistics(statistics: object, values: pa.Array) -> Mask:
+def _by_statistics(statistics: Any, values: pa.Array) -> Mask:
     """Which values lie within a column chunk's bounds; nulls, and all where there are none."""
-    if statistics is None or not getattr(statistics, "has_min_max", False):
+    if statistics is None or not statistics.has_min_max:
         return np.ones(len(values), dtype=bool)
-    low = pa.scalar(statistics.min).cast(values.type)  # type: ignore[attr-defined]
-    high = pa.scalar(statistics.max).cast(values.type)  # type: ignore[attr-defined]
+    if pa.types.is_temporal(values.type):
+        # As numbers: the range of Python's dates is smaller than the format's.
+        width = pa.int32() if pa.types.is_date32(values.type) else pa.int64()
+        values, low, high = values.cast(width), statistics.min_raw, statistics.max_raw
+    else:
+        low = pa.scalar(statistics.min).cast(values.type)
+        high = pa.scalar(statistics.max).cast(values.type)
     inside = pc.and_(pc.greater_equal(values, low), pc.less_equal(values, high))
     mask: Mask = inside.fill_null(True).to_numpy(zero_copy_only=False)
     return mask

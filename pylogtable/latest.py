@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pylogtable.model import TopicInfo
+from pylogtable.partitioner import key_bytes, partition_for
 from pylogtable.plan.read import ReadTask
 from pylogtable.rows import newest_per_key
-from pylogtable.schema import OFFSET, TIMESTAMP, column_schema
+from pylogtable.schema import OFFSET, PARTITION, TIMESTAMP, column_schema
 from pylogtable.segment_file import read_task
 from pylogtable.storage.base import ObjectStore
 
@@ -37,17 +37,19 @@ def latest_of_partition(
                 yield batch.filter(pa.array(mine))
 
 
-def newest_across_partitions(found: pa.Table, key: Sequence[str]) -> pa.Table:
-    """One row per key where several partitions gave one: the one with the latest timestamp."""
-    numbered = found.append_column("row", pa.array(np.arange(found.num_rows)))
-    order = pc.sort_indices(numbered, sort_keys=[(TIMESTAMP, "ascending"), ("row", "ascending")])
-    last = (
-        numbered.take(order)
-        .append_column("rank", pa.array(np.arange(found.num_rows)))
-        .group_by(list(key))
-        .aggregate([("rank", "max")])
-    )
-    if last.num_rows == found.num_rows:
+def newest_across_partitions(found: pa.Table, info: TopicInfo) -> pa.Table:
+    """One row per key where several partitions gave one: the one with the latest timestamp and, of
+    equal ones, in the partition that the key belongs to now [READ-6]."""
+    keys = key_bytes([_one_chunk(found[name]) for name in info.key])
+    belongs = partition_for(keys, info.partitions) == found[PARTITION].to_numpy()
+    times = found[TIMESTAMP].cast(pa.int64()).to_numpy()
+    order = np.lexsort((belongs, times))
+    ranked = pa.table({"key": keys.take(pa.array(order)), "rank": np.arange(len(order))})
+    last = ranked.group_by("key").aggregate([("rank", "max")])["rank_max"].to_numpy()
+    if len(last) == found.num_rows:
         return found
-    rows = np.sort(order.to_numpy()[last["rank_max"].to_numpy()])
-    return found.take(pa.array(rows))
+    return found.take(pa.array(np.sort(order[last])))
+
+
+def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)

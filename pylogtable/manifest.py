@@ -29,11 +29,11 @@ from pylogtable.paths import (
     root_path,
 )
 from pylogtable.plan.index import (
-    ROOT_GRACE,
     ROOT_INTERVAL,
     cut_leaves,
     entries_to_fold,
     leaves_to_merge,
+    root_is_overdue,
     with_leaves,
 )
 from pylogtable.sequence import NumberedObjects
@@ -71,7 +71,7 @@ class Manifest:
         """The newest state, from an earlier one: reads only the commits that are new."""
         newest = self._forward(snapshot, first_wave=1)
         assert newest is not None
-        if newest.version > snapshot.version and _root_is_old(newest):
+        if newest.version > snapshot.version and root_is_overdue(newest):
             return self.rebase(newest)
         return newest
 
@@ -102,28 +102,31 @@ class Manifest:
         data = self._commits.read(version)
         return None if data is None else decode_commit(data, version)
 
-    def commits_backwards(self, newest: int) -> Iterator[Commit]:
-        """Commits from `newest` to the oldest that is still there."""
+    def commits_backwards(self, newest: Snapshot) -> Iterator[Commit]:
+        """The topic's commits from the newest to its first, or the oldest that is still there."""
         step = max(1, self._store.concurrency)
-        for high in range(newest, -1, -step):
+        for high in range(newest.version, -1, -step):
             versions = range(high, max(-1, high - step), -1)
             for version, data in zip(versions, self._commits.read_many(versions), strict=True):
                 if data is None:
                     return
-                yield decode_commit(data, version)
+                commit = decode_commit(data, version)
+                if commit.topic_id != newest.topic_id:
+                    return
+                yield commit
 
-    def find_commit(self, commit_id: str, version: int | None, newest: int) -> int | None:
-        """The version of a commit, looked for at `version` or in all that are kept. While
-        `version` is free the commit may yet land there, and that is an error [COMMIT-5]."""
-        if version is not None:
-            commit = self.read_commit(version)
-            if commit is None:
-                raise CommitUnknownError(commit_id, version)
-            return version if commit.commit_id == commit_id else None
-        for commit in self.commits_backwards(newest):
-            if commit.commit_id == commit_id:
-                return commit.version
-        return None
+    def find_commit(self, commit_id: str, newest: Snapshot) -> int | None:
+        """The version of a commit, looked for in all that are kept."""
+        commits = self.commits_backwards(newest)
+        return next((c.version for c in commits if c.commit_id == commit_id), None)
+
+    def find_commit_at(self, commit_id: str, version: int) -> int | None:
+        """`version` if the commit has it, None if another has. While it is free the commit may
+        yet land there, and that is an error [COMMIT-5]."""
+        commit = self.read_commit(version)
+        if commit is None:
+            raise CommitUnknownError(commit_id, version)
+        return version if commit.commit_id == commit_id else None
 
     def version_at(self, time_ms: int, newest: Snapshot) -> int | None:
         """The newest version not later than `time_ms`, by bisection: commit times grow."""
@@ -171,7 +174,7 @@ class Manifest:
             for leaf in leaves:
                 self._store.write(leaf_path(leaf.id), _encode_leaf(leaf))
             created = self._store.create(root_path(snapshot.version), encode(to_root(folded)))
-        except (StorageError, CorruptTopicError) as error:
+        except Exception as error:  # the commit has landed, whatever is wrong with its index
             _log.warning(
                 "no root at version %s of %s: %s", snapshot.version, self._store.url, error
             )
@@ -244,10 +247,6 @@ class Manifest:
             raise CorruptTopicError(path, "LEAF-1", str(error)) from error
         check_leaf(leaf)
         return leaf
-
-
-def _root_is_old(snapshot: Snapshot) -> bool:
-    return snapshot.version - (snapshot.root_version or 0) >= ROOT_INTERVAL + ROOT_GRACE
 
 
 def _encode_leaf(leaf: Leaf) -> bytes:

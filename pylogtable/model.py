@@ -15,6 +15,7 @@ WRITER_FEATURES: frozenset[str] = frozenset()
 
 #: A number that is counted up from nothing and fits 64 bits; decoding refuses any other.
 Natural = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+Count = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
@@ -33,7 +34,7 @@ class Field(Noun, frozen=True, kw_only=True, omit_defaults=True):
 class Protocol(Noun, frozen=True, kw_only=True, omit_defaults=True):
     """What an implementation has to know to read, and to write, the topic [PROTO-1]."""
 
-    format: int
+    format: Natural
     reader_features: tuple[str, ...] = ()
     writer_features: tuple[str, ...] = ()
 
@@ -43,7 +44,7 @@ class TopicInfo(Noun, frozen=True, kw_only=True, omit_defaults=True):
 
     fields: tuple[Field, ...]
     key: tuple[str, ...] = ()
-    partitions: Natural
+    partitions: Count
     config: dict[str, str] = {}
     created_at_ms: Natural
 
@@ -67,8 +68,8 @@ class Segment(Noun, frozen=True, kw_only=True, omit_defaults=True):
     path: str
     row_groups: tuple[Natural, ...] = (0,)
     tombstones: Natural = 0
-    delete_horizon_ms: int | None = None
-    hashed_over: Natural | None = None
+    delete_horizon_ms: Natural | None = None
+    hashed_over: Count | None = None
     append_time: bool = False
 
     @property
@@ -93,7 +94,7 @@ class StagedSegment(Noun, frozen=True, kw_only=True, omit_defaults=True):
     row_groups: tuple[Natural, ...] = (0,)
     tombstones: Natural = 0
     null_keys: Natural = 0
-    hashed_over: Natural | None = None
+    hashed_over: Count | None = None
     append_time: bool = False
 
     def placed_at(self, base_offset: int) -> Segment:
@@ -196,7 +197,7 @@ class RootRun(NamedTuple):
     leaf: Natural
     start: Natural
     end: Natural
-    max_timestamp_us: int
+    max_timestamp_us: Int64
 
 
 class LeafRef(NamedTuple):

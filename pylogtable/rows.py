@@ -26,6 +26,7 @@ from pylogtable.schema import (
     PARTITION,
     TIMESTAMP,
     TIMESTAMP_TYPE,
+    WireType,
     file_schema,
     fits,
     from_arrow,
@@ -84,7 +85,7 @@ class RowShaper:
                     )
             elif name not in wanted:
                 near = difflib.get_close_matches(name, wanted, n=1)
-                hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(wanted)}"
+                hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(wanted)}."
                 raise SchemaMismatchError(
                     f"the topic has no column {name!r}; {hint} "
                     "A new nullable column is made with topic.alter(add_columns=...)"
@@ -111,14 +112,14 @@ class RowShaper:
             mine = order[bounds[number] - counts[number] : bounds[number]]
             yield Share(int(number), rows.take(pa.array(mine)), hashed)
 
-    def _check_type(self, name: str, given: pa.DataType, wanted: object) -> None:
+    def _check_type(self, name: str, given: pa.DataType, wanted: WireType) -> None:
         if pa.types.is_null(given):
             return
         try:
             wire = _signed(given) or from_arrow(given)
         except SchemaMismatchError as error:
             raise SchemaMismatchError(f"column {name!r}: {error}") from None
-        if not fits(wire, wanted):  # type: ignore[arg-type]
+        if not fits(wire, wanted):
             raise SchemaMismatchError(
                 f"column {name!r} is {wire} (Arrow {given}), the topic has {wanted}; cast it, or "
                 "widen the topic's column with topic.alter(widen_columns=...)"
@@ -147,7 +148,7 @@ class RowShaper:
     def _timestamps(self, given: pa.Array | None, rows: int) -> pa.Array:
         if given is None or self.config.uses_append_time:
             return pa.repeat(self._now, rows)
-        times = given.cast(TIMESTAMP_TYPE, safe=False)
+        times = _microseconds(given)
         return pc.fill_null(times, self._now) if times.null_count else times
 
     def _partitions(self, batch: pa.RecordBatch, rows: pa.RecordBatch) -> tuple[Int32s, bool]:
@@ -230,6 +231,14 @@ def newest_per_key(
     newest = table.filter(keyed).group_by(names).aggregate([(OFFSET, "max")])
     found: npt.NDArray[np.int64] = newest[f"{OFFSET}_max"].to_numpy()
     return np.sort(found)
+
+
+def _microseconds(given: pa.Array) -> pa.Array:
+    """Timestamps of any unit in microseconds; what lies between two belongs to the earlier."""
+    if given.type.unit == "ns":
+        whole = np.floor_divide(given.cast(pa.int64()).fill_null(0).to_numpy(), 1000)
+        return pa.array(whole, mask=_mask(pc.is_null(given))).cast(TIMESTAMP_TYPE)
+    return _cast(TIMESTAMP, given, TIMESTAMP_TYPE)
 
 
 def _all_null(rows: pa.Table, names: Sequence[str]) -> pa.ChunkedArray:

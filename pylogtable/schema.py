@@ -67,26 +67,39 @@ KAFKA_FIELDS = (
 
 
 def to_arrow(wire: WireType) -> pa.DataType:
-    """The one Arrow type that columns of this wire type have in memory and in files."""
-    if isinstance(wire, str):
-        if wire in _PLAIN:
-            return _PLAIN[wire]
-        match = _DECIMAL.fullmatch(wire)
-        if match and 1 <= int(match[1]) <= 38:
-            return pa.decimal128(int(match[1]), int(match[2]))
-    elif wire.get("type") == "array":
+    """The one Arrow type that columns of this wire type have in memory and in files; an error for
+    what is no type [TYPE-1], [TYPE-2]."""
+    try:
+        arrow = _plain_type(wire) if isinstance(wire, str) else _nested_type(wire)
+    except (KeyError, TypeError, AttributeError):
+        arrow = None
+    if arrow is None:
+        raise InvalidRequestError(f"unknown column type {wire!r}")
+    return arrow
+
+
+def _plain_type(name: str) -> pa.DataType | None:
+    decimal = _DECIMAL.fullmatch(name)
+    if decimal and 1 <= int(decimal[1]) <= 38 and int(decimal[2]) <= int(decimal[1]):
+        return pa.decimal128(int(decimal[1]), int(decimal[2]))
+    return _PLAIN.get(name)
+
+
+def _nested_type(wire: dict[str, Any]) -> pa.DataType | None:
+    if wire["type"] == "array":
         nullable = wire.get("containsNull", True)
         return pa.list_(pa.field("element", to_arrow(wire["elementType"]), nullable=nullable))
-    elif wire.get("type") == "struct":
-        return pa.struct(
-            pa.field(f["name"], to_arrow(f["type"]), nullable=f.get("nullable", True))
-            for f in wire["fields"]
-        )
-    elif wire.get("type") == "map":
+    if wire["type"] == "map":
         nullable = wire.get("valueContainsNull", True)
         value = pa.field("value", to_arrow(wire["valueType"]), nullable=nullable)
         return pa.map_(to_arrow(wire["keyType"]), value)
-    raise InvalidRequestError(f"unknown column type {wire!r}")
+    names = [field["name"] for field in wire["fields"]]
+    if wire["type"] != "struct" or not names or len(set(names)) != len(names):
+        return None
+    return pa.struct(
+        pa.field(field["name"], to_arrow(field["type"]), nullable=field.get("nullable", True))
+        for field in wire["fields"]
+    )
 
 
 def from_arrow(arrow: pa.DataType) -> WireType:
@@ -104,7 +117,7 @@ def from_arrow(arrow: pa.DataType) -> WireType:
         return "binary"
     if types.is_timestamp(arrow):
         return "timestamp" if arrow.tz else "timestamp_ntz"
-    if types.is_decimal128(arrow):
+    if types.is_decimal128(arrow) and arrow.scale >= 0:
         return f"decimal({arrow.precision},{arrow.scale})"
     if types.is_map(arrow):
         return {
@@ -161,6 +174,8 @@ def check_fields(fields: Sequence[Field], key: Sequence[str]) -> None:
             f"column name(s) {', '.join(clashes)} belong to the log itself; rename them. "
             f"Reserved: {', '.join(RESERVED)}"
         )
+    for field in fields:
+        to_arrow(field.type)
     headers = by_name.get(HEADERS)
     if headers and to_arrow(headers.type) != to_arrow(HEADERS_TYPE):
         raise InvalidRequestError(
@@ -195,6 +210,8 @@ def column_schema(fields: Sequence[Field], columns: Sequence[str] | None) -> pa.
     everything = table_schema(fields)
     if columns is None:
         return everything
+    if isinstance(columns, str):
+        raise InvalidRequestError(f"`columns` is a list of names: [{columns!r}]")
     extra = {
         "topic": pa.field("topic", pa.string(), nullable=False),
         "timestampType": pa.field("timestampType", pa.int32(), nullable=False),
@@ -206,6 +223,8 @@ def column_schema(fields: Sequence[Field], columns: Sequence[str] | None) -> pa.
             known = ", ".join([*everything.names, *extra])
             raise InvalidRequestError(f"there is no column {name!r}; the topic has {known}")
         chosen.append(everything.field(index) if index >= 0 else extra[name])
+    if not chosen:
+        raise InvalidRequestError("`columns` is empty; name one at least, or None for all")
     if len(set(columns)) != len(chosen):
         raise InvalidRequestError(f"columns are asked for twice: {', '.join(columns)}")
     return pa.schema(chosen)

@@ -68,6 +68,7 @@ class SegmentWriter:
             version="2.6",
             use_dictionary=_leaf_paths(schema, _repetitive_columns(like)) or False,
             column_encoding=dict.fromkeys([OFFSET, TIMESTAMP], "DELTA_BINARY_PACKED"),
+            write_statistics=_bounded_columns(schema, topic.key),
             store_schema=False,
             **_bloom_options(schema, topic.key, like.num_rows),
         )
@@ -287,6 +288,12 @@ def _shape(
                 column = column.cast(field.type)
         columns.append(column)
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _bounded_columns(schema: pa.Schema, key: Sequence[str]) -> list[str]:
+    """The columns that get statistics: not payloads, whose bounds cost much and tell nothing."""
+    names = [f.name for f in schema if f.name in key or not pa.types.is_binary(f.type)]
+    return _leaf_paths(schema, names)
 
 
 def _repetitive_columns(rows: pa.Table) -> list[str]:

@@ -15,10 +15,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from numbers import Integral
 
 from pylogtable.codec import check_readable
 from pylogtable.config import TopicConfig, parse_config
-from pylogtable.errors import CorruptTopicError
+from pylogtable.errors import CorruptTopicError, InvalidRequestError
 from pylogtable.model import (
     Commit,
     LeafRef,
@@ -95,6 +96,15 @@ class Snapshot:
     @cached_property
     def config(self) -> TopicConfig:
         return parse_config(self.info.config)
+
+    def check_partition(self, number: object) -> None:
+        """Refuse a partition that a caller names and that there is not."""
+        count = len(self.partitions)
+        is_number = isinstance(number, Integral) and not isinstance(number, bool)
+        if not is_number or not 0 <= int(number) < count:  # type: ignore[call-overload]
+            raise InvalidRequestError(
+                f"there is no partition {number!r}; the topic has {count}, 0 to {count - 1}"
+            )
 
     @property
     def start_offsets(self) -> dict[int, int]:

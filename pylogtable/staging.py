@@ -83,6 +83,7 @@ class Stager:
         self._new_id = new_id
         self._shaper = RowShaper(topic, now_us, first_sticky)
         self._lanes: dict[int, _Lane] = {}
+        self._open: dict[int, _Lane] = {}
         self._pool = ThreadPoolExecutor(_encoders())
         self._encoding: deque[tuple[Future[None], int]] = deque()
         self._encoding_bytes = 0
@@ -99,26 +100,21 @@ class Stager:
             for lane in self._lanes.values():
                 if waiting > WAITING_BYTES or self._is_due(lane):
                     self._start_encoding(lane)
-            self._limit_open_files()
 
     def finish(self) -> tuple[StagedSegment, ...]:
         lanes = [lane for _, lane in sorted(self._lanes.items())]
         for lane in lanes:
             self._start_encoding(lane)
-        for lane in lanes:
-            lane.settle()
+        self._close_files()
         self._pool.shutdown()
-        # Closing is waiting for the store, not work: more at once than there are cores.
-        with ThreadPoolExecutor(min(len(lanes) or 1, CLOSERS)) as pool:
-            for closed in [pool.submit(self._close, lane) for lane in lanes]:
-                closed.result()
         return tuple(staged for lane in lanes for staged in lane.done)
 
     def abandon(self, error: BaseException) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
         for lane in self._lanes.values():
             if lane.writer is not None:
-                lane.writer.abandon(error)
+                with suppress(StorageError):
+                    lane.writer.abandon(error)
             discard(self._store, lane.done)
 
     def _lane(self, partition: int) -> _Lane:
@@ -134,6 +130,9 @@ class Stager:
         if not lane.waiting:
             return
         lane.settle()
+        if lane.partition not in self._open and len(self._open) >= OPEN_FILES:
+            self._close_files()
+        self._open[lane.partition] = lane
         while self._encoding and self._encoding_bytes > ENCODING_BYTES:
             handed, size = self._encoding.popleft()
             self._encoding_bytes -= size
@@ -182,12 +181,15 @@ class Stager:
         lane.done.append(lane.writer.close(hashed=lane.hashed))
         lane.writer = None
 
-    def _limit_open_files(self) -> None:
-        open_lanes = [lane for lane in self._lanes.values() if lane.writer is not None]
-        if len(open_lanes) > OPEN_FILES:
-            for lane in open_lanes:
-                lane.settle()
-                self._close(lane)
+    def _close_files(self) -> None:
+        """Close every file that may be open. That is waiting for the store and not work, so more of
+        them at once than there are cores."""
+        for lane in self._open.values():
+            lane.settle()
+        with ThreadPoolExecutor(min(len(self._open) or 1, CLOSERS)) as pool:
+            for closed in [pool.submit(self._close, lane) for lane in self._open.values()]:
+                closed.result()
+        self._open.clear()
 
 
 def discard(store: ObjectStore, staged: Iterable[StagedSegment]) -> None:

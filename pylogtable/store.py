@@ -9,11 +9,22 @@ from typing import Any
 
 import pyarrow as pa
 
-from pylogtable.commit import Head, put, seal
-from pylogtable.errors import InvalidRequestError, TopicNotFoundError, UnsupportedFormatError
+from pylogtable.commit import Head, attempt_commit
+from pylogtable.errors import (
+    CorruptTopicError,
+    InvalidRequestError,
+    TopicNotFoundError,
+    UnsupportedFormatError,
+)
 from pylogtable.manifest import Manifest
-from pylogtable.model import Field
-from pylogtable.paths import check_topic_name, collide, parse_commit_path
+from pylogtable.model import Commit, Field
+from pylogtable.paths import (
+    HINT_PATH,
+    check_topic_name,
+    collide,
+    commit_path,
+    parse_commit_path,
+)
 from pylogtable.plan.administer import new_topic, plan_create, plan_delete_topic
 from pylogtable.runtime import Runtime
 from pylogtable.schema import KAFKA_FIELDS, make_fields
@@ -37,7 +48,7 @@ class Store:
         return self._store.url
 
     def topics(self) -> list[str]:
-        """The names of all topics, sorted."""
+        """The names of all topics, sorted; one that is damaged is a topic too."""
         folders = [name for name in self._store.list_folders() if _is_topic_name(name)]
         with ThreadPoolExecutor(max(1, min(8, len(folders)))) as pool:
             live = list(pool.map(self._is_live, folders))
@@ -72,17 +83,12 @@ class Store:
         below = self._store.below(name)
         manifest = Manifest(below)
         topic_id, commit_id = self._runtime.new_id(), self._runtime.new_id()
-        while True:
+        landed = None
+        while landed is None:
             snapshot = manifest.load()
             change = plan_create(snapshot, info, below.url)
-            commit = seal(change, snapshot, commit_id, topic_id, self._runtime.clock())
-            if put(manifest, commit, self._runtime):
-                break
-        if manifest.try_commit(commit) is Created.YES:
-            raise UnsupportedFormatError(
-                f"{below.url} overwrites where it was asked to put only if absent: appends of "
-                "several writers would be lost there. Use a store that honours conditional puts."
-            )
+            landed = attempt_commit(manifest, self._runtime, snapshot, change, commit_id, topic_id)
+        _refuse_overwriting(below, manifest, landed[0])
         if snapshot is None:
             manifest.write_hint(None)
         return self.topic(name)
@@ -97,15 +103,22 @@ class Store:
         if snapshot is None or snapshot.topic is None:
             raise TopicNotFoundError(f"there is no topic at {below.url}")
         # Listed before the topic is gone: whatever a successor writes is not in the list.
-        doomed = [entry.key for entry in below.list() if parse_commit_path(entry.key) is None]
+        doomed = [
+            entry.key
+            for entry in below.list()
+            if parse_commit_path(entry.key) is None and entry.key != HINT_PATH
+        ]
         head = Head(manifest, self._runtime, snapshot, below.url)
         deleted, _ = head.change(lambda _: plan_delete_topic())
         manifest.write_root(deleted, self._runtime.new_id)
         with ThreadPoolExecutor(max(1, below.concurrency)) as pool:
-            list(pool.map(below.delete, [key for key in doomed if not key.endswith("_head.json")]))
+            list(pool.map(below.delete, doomed))
 
     def _is_live(self, name: str) -> bool:
-        snapshot = Manifest(self._store.below(name)).load()
+        try:
+            snapshot = Manifest(self._store.below(name)).load()
+        except (CorruptTopicError, UnsupportedFormatError):
+            return True
         return snapshot is not None and snapshot.topic is not None
 
     def _refuse_collision(self, name: str) -> None:
@@ -144,6 +157,16 @@ def open_topic(
         storage_options=storage_options,
         clock=clock,
     ).topic(name)
+
+
+def _refuse_overwriting(store: ObjectStore, manifest: Manifest, commit: Commit) -> None:
+    """A store that takes the same commit twice does not put only if absent [STORE-2]."""
+    if manifest.try_commit(commit) is Created.YES:
+        store.delete(commit_path(commit.version))
+        raise UnsupportedFormatError(
+            f"{store.url} overwrites where it was asked to put only if absent: appends of "
+            "several writers would be lost there. Use a store that honours conditional puts."
+        )
 
 
 def _is_topic_name(name: str) -> bool:

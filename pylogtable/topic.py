@@ -47,6 +47,9 @@ class Topic:
         self._head = Head(self._manifest, runtime, snapshot, store.url)
         self._appender = Appender(store, self._head)
 
+    def __reduce__(self) -> tuple[type[Topic], tuple[str, ObjectStore, Runtime]]:
+        return Topic, (self.name, self._store, self._head.runtime)
+
     def __repr__(self) -> str:
         known = self._head.known
         return f"<Topic {self.name!r} at {self.url}, {len(known.partitions)} partition(s)>"
@@ -88,11 +91,13 @@ class Topic:
         self, staged: Sequence[Staged], *, txn: tuple[str, int] | None = None
     ) -> AppendResult:
         """Make staged files visible in one commit, in the order given: the second half of
-        `append`. The files are removed only when it is certain that no commit names them."""
+        `append`. Files are to be committed once: a retry needs a `txn`, which makes it harmless.
+        None is removed here, whatever happens, since an earlier try may have committed it."""
         return self._appender.commit(staged, txn)
 
     def discard_staged(self, staged: Iterable[Staged]) -> None:
-        """Remove staged files that were never handed to a commit."""
+        """Remove staged files. Only for those that no commit can name: never handed to one, or one
+        that failed with any error but `CommitUnknownError`."""
         self._appender.discard(staged)
 
     def read(
@@ -176,25 +181,27 @@ class Topic:
 
     def history(self, limit: int | None = None) -> pa.Table:
         """The commits, newest first."""
-        newest = self._head.latest().version
-        return history_table(self._manifest.commits_backwards(newest), limit)
+        if limit is not None and limit < 0:
+            raise InvalidRequestError(f"limit must be at least 0, not {limit}")
+        return history_table(self._manifest.commits_backwards(self._head.latest()), limit)
 
     def find_commit(self, commit_id: str, version: int | None = None) -> int | None:
         """The version of a commit, or None if it is not in the log. Given the version that a
         `CommitUnknownError` names, None means that it never will be, and the error is raised again
         while it may."""
-        return self._manifest.find_commit(commit_id, version, self._head.latest().version)
+        if version is not None:
+            return self._manifest.find_commit_at(commit_id, version)
+        return self._manifest.find_commit(commit_id, self._head.latest())
 
     def version_at(self, when: Moment) -> int:
         """The newest version that was committed at or before `when`."""
-        found = self._manifest.version_at(to_us(when) // 1000, self._head.latest())
-        if found is None:
-            raise InvalidRequestError(f"topic {self.name!r} has no version as old as {when}")
-        return found
+        return self._version_at(when, self._head.latest())
 
     def verify(self, *, data: bool = False) -> VerifyReport:
-        """Check every invariant of the specification, and with `data` every record's offset."""
-        return verify(self._store, self._manifest, self._head.latest(), data=data)
+        """Check the topic as it lies in the store against the specification: names, the index,
+        tiling and totals, that the commits give the same state, that each file is there with its
+        size; with `data` also columns, offsets, times and tombstones of every record."""
+        return verify(self._store, data=data)
 
     def alter(
         self,
@@ -207,7 +214,6 @@ class Topic:
         settings (None goes back to the default), new nullable columns, wider types."""
         added = make_fields(add_columns) if add_columns is not None else ()
         wider = {name: from_arrow(arrow) for name, arrow in (widen_columns or {}).items()}
-        self._head.latest()
         altered, _ = self._head.change(
             lambda snapshot: plan_alter(
                 snapshot,
@@ -222,7 +228,6 @@ class Topic:
     def delete_records(self, offsets: Mapping[int, int | None]) -> dict[int, int]:
         """Make everything below these offsets unreadable, None meaning the end; gives the new
         start offset of each partition named. The space is freed by vacuum."""
-        self._head.latest()
 
         def plan(snapshot: Snapshot) -> Change | None:
             change = plan_delete_records(snapshot, self._manifest.leaf, offsets)
@@ -231,13 +236,21 @@ class Topic:
         snapshot, _ = self._head.change(plan)
         return {number: snapshot.partitions[number].log_start for number in sorted(offsets)}
 
+    def _version_at(self, when: Moment, newest: Snapshot) -> int:
+        found = self._manifest.version_at(to_us(when) // 1000, newest)
+        if found is None:
+            raise InvalidRequestError(f"topic {self.name!r} has no version as old as {when}")
+        return found
+
     def _view(self, version: int | datetime | None) -> View:
         return View(self.name, self._store, self._manifest, self._snapshot_at(version))
 
     def _snapshot_at(self, version: int | datetime | None) -> Snapshot:
         newest = self._head.latest()
         if isinstance(version, datetime):
-            version = self.version_at(version)
+            version = self._version_at(version, newest)
+        if version is not None and (isinstance(version, bool) or not isinstance(version, int)):
+            raise InvalidRequestError(f"{version!r} is not a version: give a number or a datetime")
         if version is None or version == newest.version:
             return newest
         if not 0 <= version < newest.version:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pylogtable.errors import CorruptTopicError, LogTableError
+from pylogtable.errors import CorruptTopicError, LogTableError, TopicNotFoundError
 from pylogtable.leaf import segments_of
 from pylogtable.lookup import all_entries
 from pylogtable.manifest import Manifest
 from pylogtable.model import Segment, TopicInfo
-from pylogtable.paths import commit_path, parse_commit_path, root_path
+from pylogtable.paths import check_segment_path, commit_path, parse_commit_path, root_path
 from pylogtable.report import Problem, VerifyReport
 from pylogtable.rows import count_tombstones
 from pylogtable.schema import OFFSET, TIMESTAMP, file_schema, fits, from_arrow, to_arrow
@@ -22,27 +24,38 @@ from pylogtable.snapshot import PartitionState, Snapshot, replay, tiling_fault, 
 from pylogtable.storage.base import ObjectStore
 
 
-def verify(
-    store: ObjectStore, manifest: Manifest, snapshot: Snapshot, *, data: bool
-) -> VerifyReport:
-    """All invariants at `snapshot`: of the state and its index; that the commits give the same
-    state; that each segment's file is there with its size; with `data`, what is in it."""
+def verify(store: ObjectStore, *, data: bool) -> VerifyReport:
+    """All invariants of the topic as it lies in the store: of the state and its index; that the
+    commits give the same state; that each segment's file is there with its size; with `data`, what
+    is in it."""
     report = VerifyReport()
-    report.leaves = len(snapshot.leaves)
+    manifest = Manifest(store)
     try:
+        snapshot = manifest.load()
+        if snapshot is None or snapshot.topic is None:
+            raise TopicNotFoundError(f"there is no topic at {store.url}")
+        report.leaves = len(snapshot.leaves)
         entries = all_entries(snapshot, manifest.leaf)
-    except LogTableError as error:
-        _note(report, error, root_path(snapshot.root_version or 0))
+    except CorruptTopicError as error:
+        _note(report, error, error.path)
         return report
     report.segments = entries.num_rows
     segments = segments_of(entries)
+    by_partition = {n: list(some) for n, some in groupby(segments, lambda s: s.partition)}
     for number, state in enumerate(snapshot.partitions):
-        mine = [segment for segment in segments if segment.partition == number]
+        mine = by_partition.get(number, [])
         report.problems += _check_partition(number, state, mine, commit_path(snapshot.version))
     _check_replay(report, manifest, snapshot, entries)
+    twice = [path for path, times in Counter(s.path for s in segments).items() if times > 1]
+    report.problems += [Problem("SEG-1", path, "two live segments name it") for path in twice]
     sizes = {entry.key: entry.size_bytes for entry in store.list()}
     report.problems += _check_gap(manifest, snapshot, sizes)
     for segment in segments:
+        try:
+            check_segment_path(segment.path, segment.partition, source=segment.path)
+        except CorruptTopicError as error:
+            _note(report, error, segment.path)
+            continue
         size = sizes.get(segment.path)
         if size is None:
             report.problems.append(Problem("SEG-1", segment.path, "the file is missing"))
@@ -79,11 +92,12 @@ def _check_replay(
 ) -> None:
     """That root and tail say what all commits together say [ROOT-5], while all are kept."""
     try:
-        commits = list(manifest.commits_backwards(snapshot.version))
+        commits = list(manifest.commits_backwards(snapshot))
         report.commits = len(commits)
-        if not commits or commits[-1].version != 0:
+        if not commits or commits[-1].operation != "create":
             return
-        full = replay(None, reversed(commits))
+        first = commits[-1].version
+        full = replay(manifest.load_at(first - 1) if first else None, reversed(commits))
     except LogTableError as error:
         _note(report, error, commit_path(snapshot.version))
         return
@@ -117,7 +131,10 @@ def _check_file(
     """Row counts, columns, offsets, times and tombstones of one file [SEG-3], [SEG-5]."""
     try:
         reader = SegmentReader(store, segment)
-        report.problems += _check_columns(reader, info)
+        wrong = list(_check_columns(reader, info))
+        report.problems += wrong
+        if wrong:
+            return
         at = segment.base_offset - 1
         tombstones = 0
         times: list[int] = []
@@ -167,6 +184,9 @@ def _check_file(
 
 def _check_columns(reader: SegmentReader, info: TopicInfo) -> Iterator[Problem]:
     wanted = {field.name: field for field in info.fields}
+    for own in (OFFSET, TIMESTAMP):
+        if own not in reader.schema.names:
+            yield Problem("SEG-3", reader.segment.path, f"it has no column {own!r}")
     for column in reader.schema:
         if column.name in (OFFSET, TIMESTAMP):
             continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone
+from numbers import Integral
 from typing import Any
 
 import pyarrow as pa
@@ -19,9 +20,9 @@ from pylogtable.lookup import (
 )
 from pylogtable.manifest import Manifest
 from pylogtable.plan.read import choose_partitions, plan_spans, plan_tasks
-from pylogtable.schema import OFFSET, TIMESTAMP, column_schema
+from pylogtable.schema import OFFSET, PARTITION, TIMESTAMP, column_schema
 from pylogtable.segment_file import count_from, first_offset_at_time, read_task
-from pylogtable.snapshot import Snapshot
+from pylogtable.snapshot import Snapshot, piece_start
 from pylogtable.storage.base import ObjectStore
 
 Moment = datetime | int
@@ -67,7 +68,7 @@ class View:
         if not info.key:
             raise InvalidRequestError(f"topic {self._name!r} has no key columns")
         asked = column_schema(info.fields, columns)
-        needed = dict.fromkeys([*asked.names, *info.key, TIMESTAMP, OFFSET])
+        needed = dict.fromkeys([*asked.names, *info.key, PARTITION, TIMESTAMP, OFFSET])
         schema = column_schema(info.fields, list(needed))
         wanted = None if keys is None else WantedKeys(info, keys)
         parts: list[pa.RecordBatch] = []
@@ -82,7 +83,7 @@ class View:
                     self._store, newest_first, wanted, state.log_start, schema, self._name
                 )
         found = pa.Table.from_batches(parts, schema)
-        return newest_across_partitions(found, info.key).select(asked.names)
+        return newest_across_partitions(found, info).select(asked.names)
 
     def offsets_for_time(
         self, when: Moment, partitions: Sequence[int] | None = None
@@ -100,6 +101,8 @@ class View:
         total = 0
         for number, state in enumerate(self.snapshot.partitions):
             total += state.live.records
+            if not state.pieces or piece_start(state.pieces[0]) >= state.log_start:
+                continue
             cut = segment_at(self.snapshot, self._leaf, number, state.log_start)
             if cut is not None and cut.base_offset < state.log_start:
                 total -= cut.records - count_from(self._store, cut, state.log_start)
@@ -113,7 +116,7 @@ class View:
             return {}
         if isinstance(bound, Mapping):
             choose_partitions(self.snapshot, list(bound))
-            return dict(bound)
+            return {number: _offset(at) for number, at in bound.items()}
         if isinstance(bound, datetime):
             found = self.offsets_for_time(bound, partitions)
             ends = self.snapshot.end_offsets
@@ -122,12 +125,16 @@ class View:
             return self.snapshot.start_offsets
         if bound == "latest":
             return self.snapshot.end_offsets
-        if isinstance(bound, bool) or not isinstance(bound, int):
-            raise InvalidRequestError(
-                f"{bound!r} is not a position: give an offset, a dict of offsets by partition, a "
-                "datetime, 'earliest' or 'latest'"
-            )
-        return dict.fromkeys(partitions, bound)
+        return dict.fromkeys(partitions, _offset(bound))
+
+
+def _offset(bound: object) -> int:
+    if isinstance(bound, bool) or not isinstance(bound, Integral):
+        raise InvalidRequestError(
+            f"{bound!r} is not a position: give an offset, a dict of offsets by partition, a "
+            "datetime, 'earliest' or 'latest'"
+        )
+    return int(bound)
 
 
 def to_us(when: Moment) -> int:

@@ -224,7 +224,7 @@ def table_shaped(place: Place) -> None:
             "2": at({0: 0, 1: 0}, {0: 3, 1: 0}, [{**r, "note": None} for r in old]),
             "4": at({0: 0, 1: 0}, {0: 3, 1: 3}, [*widened, *added]),
         },
-        latest=[neutral(r) for r in [widened[1], added[0], added[2]]],
+        latest=[neutral(r) for r in [widened[1], widened[2], added[0]]],
         tombstones={"0": 1, "1": 0},
     )
     place.case(

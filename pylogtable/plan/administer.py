@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from numbers import Integral
 
 import msgspec
 
@@ -100,19 +101,22 @@ def plan_delete_records(
             "records can be deleted only where cleanup.policy contains 'delete'; the topic has "
             f"{snapshot.info.config.get('cleanup.policy')!r}"
         )
-    moves = []
+    moves: list[LogStart] = []
     for partition, wanted in sorted(offsets.items()):
-        if not 0 <= partition < len(snapshot.partitions):
-            raise InvalidRequestError(
-                f"there is no partition {partition}; the topic has {len(snapshot.partitions)}"
-            )
+        snapshot.check_partition(partition)
         state = snapshot.partitions[partition]
         offset = state.end if wanted is None else wanted
+        if isinstance(offset, bool) or not isinstance(offset, Integral):
+            raise InvalidRequestError(
+                f"{offset!r} is not an offset of partition {partition}: give a whole number, or "
+                "None for the end"
+            )
         if not 0 <= offset <= state.end:
             raise OffsetOutOfRangeError(partition, offset, state.log_start, state.end)
         if offset > state.log_start:
             dropped = totals_below(snapshot, leaves, partition, offset)
-            moves.append(LogStart(partition=partition, offset=offset, dropped=dropped))
+            move = LogStart(partition=int(partition), offset=int(offset), dropped=dropped)
+            moves.append(move)
     return Change(operation="delete_records", log_starts=tuple(moves))
 
 

@@ -28,13 +28,12 @@ def plan_append(
     mark = snapshot.txns.get(txn.app_id) if txn else None
     if txn and mark and txn.version <= mark.txn_version:
         return Repeated(mark.commit_version)
+    if len({file.path for file in staged}) != len(staged):
+        raise InvalidRequestError("the same staged file is given twice; each is appended once")
     ends: dict[int, int] = {}
     placed: list[Segment] = []
     for file in staged:
-        if not 0 <= file.partition < len(snapshot.partitions):
-            raise InvalidRequestError(
-                f"there is no partition {file.partition}; the topic has {len(snapshot.partitions)}"
-            )
+        snapshot.check_partition(file.partition)
         if file.null_keys and snapshot.config.is_compacted:
             raise InvalidRequestError(
                 f"{file.null_keys} record(s) without a key, and the topic became compacted while "

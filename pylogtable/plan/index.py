@@ -34,9 +34,13 @@ RUNS_MAX = 4_096
 def root_is_due(snapshot: Snapshot) -> bool:
     """Whether the writer of this version should write a root [ROOT-2]."""
     since = snapshot.version - (snapshot.root_version or 0)
-    if snapshot.version % ROOT_INTERVAL == 0:
-        return since >= ROOT_INTERVAL
-    return since >= ROOT_INTERVAL + ROOT_GRACE
+    on_time = snapshot.version % ROOT_INTERVAL == 0 and since >= ROOT_INTERVAL
+    return on_time or root_is_overdue(snapshot)
+
+
+def root_is_overdue(snapshot: Snapshot) -> bool:
+    """Whether there should have been a newer root than the one this state rests on."""
+    return snapshot.version - (snapshot.root_version or 0) >= ROOT_INTERVAL + ROOT_GRACE
 
 
 def leaves_to_merge(snapshot: Snapshot) -> frozenset[str]:

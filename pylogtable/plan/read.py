@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pylogtable.errors import InvalidRequestError, OffsetOutOfRangeError
@@ -35,13 +35,11 @@ def choose_partitions(snapshot: Snapshot, asked: int | Sequence[int] | None) -> 
     """The partitions of a request, or an error for one that there is not."""
     if asked is None:
         return list(range(len(snapshot.partitions)))
-    chosen = [asked] if isinstance(asked, int) else list(asked)
+    if isinstance(asked, str):
+        raise InvalidRequestError(f"{asked!r} is not a partition: give a number or several")
+    chosen = list(asked) if isinstance(asked, Iterable) else [asked]
     for number in chosen:
-        if not 0 <= number < len(snapshot.partitions):
-            raise InvalidRequestError(
-                f"there is no partition {number}; the topic has {len(snapshot.partitions)}, "
-                f"0 to {len(snapshot.partitions) - 1}"
-            )
+        snapshot.check_partition(number)
     return chosen
 
 

@@ -1,4 +1,4 @@
-"""The object store as this format needs it: six verbs over keys below one root.
+"""The object store as this format needs it: eight verbs over keys below one root.
 
 Keys are relative, use `/`, and never start with one. A store is safe to share between threads and
 survives pickling. Every failure of the store itself is a `StorageError` with its cause chained;

@@ -145,6 +145,7 @@ class TestOneWriter:
         with pytest.raises(CommitConflictError, match="too long"):
             topic.commit_staged([old])
         check(inner, [*OLD, 8])
+        topic.discard_staged([old])
         assert len(data_files(inner)) == len(before) + 1
 
     @pytest.mark.parametrize("verb", ["open_output", "read"])

@@ -95,7 +95,7 @@ def appending(
             if rests:
                 time.now_ms = int(store.read(REST))  # type: ignore[arg-type]
             for attempt in ("a", "b", "c") if repeats_doubtful else ("a",):
-                staged = Staged(append.files(name + attempt), time.now_ms)
+                staged = Staged(append.files(name + attempt), time.now_ms, "topic")
                 try:
                     result = topic.commit_staged([staged], txn=append.txn)
                 except CommitUnknownError:

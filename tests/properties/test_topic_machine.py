@@ -34,6 +34,7 @@ from pylogtable.errors import (
 )
 from pylogtable.leaf import segments_of
 from pylogtable.model import Segment
+from pylogtable.partitioner import partition_for
 from pylogtable.plan import index
 from pylogtable.plan.rewrite import plan_rewrite
 from pylogtable.storage.memory import MemoryStore
@@ -141,7 +142,6 @@ class TopicMachine(RuleBasedStateMachine):
         for name, value in SMALL_INDEX.items():
             self.patch.setattr(index, name, value)
         self.patch.setattr(manifest, "ROOT_INTERVAL", SMALL_INDEX["ROOT_INTERVAL"])
-        self.patch.setattr(manifest, "ROOT_GRACE", SMALL_INDEX["ROOT_GRACE"])
         self.patch.setattr(manifest, "LEAVES_CACHED", cached)
         if tiny_files:
             self.patch.setattr(staging, "ROW_GROUP_ROWS", 3)
@@ -541,10 +541,15 @@ class TopicMachine(RuleBasedStateMachine):
     def latest_per_key(self, which: int, data: st.DataObject, keys: list[bytes] | None) -> None:
         version, state = self.asked_version(data)
         newest: dict[bytes, Row] = {}
+
+        def rank(row: Row) -> tuple[Any, bool, int]:
+            own = partition_for(pa.array([row["key"]], pa.binary()), len(state.logs))[0]
+            return row["timestamp"], bool(own == row["partition"]), row["partition"]
+
         for log in state.logs:
             here = {row["key"]: row for row in log.rows if row["key"] is not None}
             for key, row in here.items():
-                if key not in newest or row["timestamp"] >= newest[key]["timestamp"]:
+                if key not in newest or rank(row) > rank(newest[key]):
                     newest[key] = row
         if keys is not None:
             newest = {key: row for key, row in newest.items() if key in keys}

@@ -208,13 +208,24 @@ def test_what_is_no_arrow_data_is_refused(
 
 @pytest.mark.parametrize(
     "txn",
-    [("app",), ("", 1), ("app", -1), ("app", "1"), (1, "app"), "app", ("a", 1, 2), ("a", 1.0)],
+    [
+        ("app",),
+        ("", 1),
+        ("app", -1),
+        ("app", "1"),
+        (1, "app"),
+        "app",
+        ("a", 1, 2),
+        ("a", 1.0),
+        ("a", True),
+        ("a", 2**63),
+    ],
 )
 def test_a_malformed_txn_is_refused(kafka_topic: Topic, objects: MemoryStore, txn: Any) -> None:
     refused(
         objects,
         InvalidRequestError,
-        r"txn must be \(app_id, version >= 0\), not " + re.escape(repr(txn)),
+        r"txn must be \(app_id, version from 0 to 2\*\*63 - 1\), not " + re.escape(repr(txn)),
         lambda: kafka_topic.append(kafka(["a"]), txn=txn),
     )
 
@@ -238,6 +249,13 @@ READS: list[tuple[type[Exception], str, dict[str, Any]]] = [
     (InvalidRequestError, "'newest' is not a position", {"start": "newest"}),
     (InvalidRequestError, "True is not a position", {"partition": 0, "end": True}),
     (InvalidRequestError, "1.5 is not a position", {"partition": 0, "start": 1.5}),
+    (InvalidRequestError, "None is not a position", {"start": {0: None}}),
+    (InvalidRequestError, "True is not a position", {"start": {0: True}}),
+    (InvalidRequestError, "'0' is not a partition", {"partition": "0"}),
+    (InvalidRequestError, "`columns` is empty", {"columns": []}),
+    (InvalidRequestError, r"a list of names: \['value'\]", {"columns": "value"}),
+    (InvalidRequestError, "'1' is not a version", {"version": "1"}),
+    (InvalidRequestError, "True is not a version", {"version": True}),
     (InvalidRequestError, "no version 99; the newest is 2", {"version": 99}),
     (InvalidRequestError, "no version -1", {"version": -1}),
     (InvalidRequestError, "has no time zone", {"version": datetime(2024, 1, 1)}),
@@ -326,16 +344,19 @@ CREATES: list[Create] = [
     ("unknown topic config 'retention.mz'; did you mean 'retention.ms'", {"config": {"retention.mz": 1}}),  # noqa: E501
     ("unknown topic config 'qqq'; known: cleanup.policy", {"config": {"qqq": 1}}),
     ("retention.ms='soon': is not a whole number", {"config": {"retention.ms": "soon"}}),
-    ("retention.ms='-2': must be at least -1", {"config": {"retention.ms": -2}}),
+    ("retention.ms='-2': must be -1 to 9223372036854775807", {"config": {"retention.ms": -2}}),
     ("cleanup.policy='purge': must be delete", {"config": {"cleanup.policy": "purge"}}),
     ("cleanup.policy='': must be delete", {"config": {"cleanup.policy": ""}}),
     ("ratio='1.1': must be between 0 and 1", {"config": {"min.cleanable.dirty.ratio": 1.1}}),
     ("type='brotli': must be one of", {"config": {"compression.type": "brotli"}}),
-    ("segment.bytes='13': must be at least 14", {"config": {"segment.bytes": 13}}),
+    ("segment.bytes='13': must be 14 to 9223372036854775807", {"config": {"segment.bytes": 13}}),
     (
         "min.compaction.lag.ms 5 is greater than max.compaction.lag.ms 4",
         {"config": {"min.compaction.lag.ms": 5, "max.compaction.lag.ms": 4}},
     ),
+    ("unknown column type 'decimal(3,9)'", {"schema": {"a": pa.decimal128(3, 9)}}),
+    ("unknown column type {'type': 'struct', 'fields': []}", {"schema": {"a": pa.struct([])}}),
+    ("retention.ms='1_000': is not a whole number", {"config": {"retention.ms": "1_000"}}),
     ("offset belong to the log itself", {"schema": {"a": pa.int64(), "offset": pa.int64()}}),
     ("timestampType, topic belong", {"schema": {"timestampType": pa.int32(), "topic": pa.string()}}),  # noqa: E501
     ("'headers' is for record headers", {"schema": {"headers": pa.string()}}),

@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from pylogtable.codec import encode
+from pylogtable.errors import TopicExistsError
 from pylogtable.leaf import Leaf, segments_of
 from pylogtable.lookup import all_entries, segment_at, segments_between
 from pylogtable.manifest import Manifest
@@ -212,6 +213,20 @@ def test_the_hint_may_be_missing_corrupt_or_wrong(hint: bytes | None, commits: i
     assert (again.version, again.count()) == (commits, commits)
     again.append(kafka(["b"]))
     assert topic.count() == commits + 1
+
+
+def test_a_stale_hint_does_not_hide_a_topic_whose_first_commits_are_gone() -> None:
+    """The hint says that there is no root; a cleanup has removed what it would have us read."""
+    objects = MemoryStore()
+    topic = make_store(objects).create_topic("t")
+    for _ in range(70):
+        topic.append(kafka(["a"]))
+    for version in range(60):
+        objects.delete(f"t/_manifest/{version:020d}.json")
+    objects.write("t/_manifest/_head.json", b'{"root_version":null}')
+    assert make_store(objects).topic("t").count() == 70
+    with pytest.raises(TopicExistsError):
+        make_store(objects).create_topic("t")
 
 
 @pytest.mark.parametrize("damage", [b"", b"{}", b"not json"])

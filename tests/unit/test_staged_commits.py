@@ -1,0 +1,168 @@
+"""Staging in one place and committing in another, as jobs on many machines do."""
+
+from __future__ import annotations
+
+import pickle
+import resource
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import pylogtable
+from pylogtable import InvalidRequestError
+from pylogtable.storage.memory import MemoryStore
+from pylogtable.store import Store
+from tests.builders import data_files, ints, kafka, make_store, rows
+
+
+def test_a_repeated_commit_of_staged_files_leaves_them_alone(store: Store) -> None:
+    topic = store.create_topic("t")
+    staged = topic.stage(kafka(["a"]))
+    first = topic.commit_staged([staged], txn=("job", 1))
+    again = topic.commit_staged([staged], txn=("job", 1))
+    assert again.repeated
+    assert again.offsets == first.offsets
+    assert rows(topic.read(), "key") == [b"a"]
+    assert topic.verify(data=True)
+
+
+def test_a_driver_with_an_old_handle_commits_what_newer_ones_staged(store: Store) -> None:
+    driver = store.create_topic("t")
+    worker = store.topic("t")
+    worker.append(kafka(["a"]))
+    worker.alter(partitions=4)
+    staged = worker.stage(kafka(["b", "c"], partition=ints(0, 3)))
+    assert driver.commit_staged([staged]).offsets == {0: (1, 2), 3: (0, 1)}
+    assert driver.verify(data=True)
+
+
+def test_files_staged_for_another_topic_are_refused(store: Store) -> None:
+    one, other = store.create_topic("one"), store.create_topic("other")
+    staged = one.stage(kafka(["a"]))
+    with pytest.raises(InvalidRequestError, match=f"staged for topic {one.topic_id}"):
+        other.commit_staged([staged])
+    store.delete_topic("one")
+    with pytest.raises(InvalidRequestError, match="created anew"):
+        store.create_topic("one").commit_staged([staged])
+
+
+def test_the_same_files_twice_in_a_commit_are_refused(store: Store) -> None:
+    topic = store.create_topic("t")
+    staged = topic.stage(kafka(["a"]))
+    with pytest.raises(InvalidRequestError, match="given twice"):
+        topic.commit_staged([staged, staged])
+    assert topic.version == 0
+    assert topic.commit_staged([staged]).records == 1
+
+
+def test_staged_files_that_are_not_wanted_can_be_removed(
+    store: Store, objects: MemoryStore
+) -> None:
+    topic = store.create_topic("t")
+    topic.discard_staged([topic.stage(kafka(["a", "b"]))])
+    assert data_files(objects) == []
+
+
+def test_verify_names_a_file_that_two_segments_claim(store: Store) -> None:
+    topic = store.create_topic("t")
+    staged = topic.stage(kafka(["a"]))
+    topic.commit_staged([staged])
+    topic.commit_staged([staged])
+    (problem,) = topic.verify().problems
+    assert (problem.rule, problem.path) == ("SEG-1", staged.files[0].path)
+
+
+def test_topics_and_staged_files_travel_between_processes(tmp_path: Path) -> None:
+    topic = pylogtable.open(tmp_path).create_topic("t")
+    there = pickle.loads(pickle.dumps(topic))
+    staged = pickle.loads(pickle.dumps(there.stage(kafka(["a"]))))
+    assert topic.commit_staged([staged]).records == 1
+    assert there.count() == 1
+
+
+def test_more_partitions_than_files_may_be_open(tmp_path: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    topic = pylogtable.open(tmp_path).create_topic("t", partitions=700)
+    partitions = [n % 700 for n in range(1400)]
+    table = kafka([f"{n}" for n in range(1400)], partition=ints(*partitions))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (400, before[1]))
+    try:
+        result = topic.append(table)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert result.offsets == dict.fromkeys(range(700), (0, 2))
+
+
+def test_a_handle_of_a_float_clock_cannot_spoil_a_topic() -> None:
+    objects = MemoryStore()
+    with pytest.raises(pylogtable.CorruptTopicError, match=r"committed_at_ms|created_at_ms"):
+        make_store(objects, lambda: 1.5).create_topic("t")  # type: ignore[arg-type, return-value]
+    assert make_store(objects).topics() == []
+
+
+@pytest.mark.parametrize("offset", [True, 0.5, "1"])
+def test_what_is_no_offset_cannot_spoil_a_topic(store: Store, offset: object) -> None:
+    topic = store.create_topic("t")
+    topic.append(kafka(["a", "b"]))
+    with pytest.raises(InvalidRequestError, match="is not an offset of partition 0"):
+        topic.delete_records({0: offset})  # type: ignore[dict-item]
+    assert store.topic("t").count() == 2
+
+
+def test_a_damaged_topic_does_not_hide_the_others(store: Store, objects: MemoryStore) -> None:
+    store.create_topic("sound")
+    store.create_topic("bad")
+    objects.write(f"bad/_manifest/{0:020d}.json", b"{")
+    assert store.topics() == ["bad", "sound"]
+
+
+@pytest.mark.parametrize("name", ["row", "rank", "k0"])
+def test_latest_does_not_mind_what_columns_are_called(store: Store, name: str) -> None:
+    topic = store.create_topic("t", schema={"id": pa.int64(), name: pa.int64()}, key="id")
+    topic.append(pa.table({"id": [1, 1], name: [1, 2]}))
+    assert rows(topic.latest(), name) == rows(topic.latest(keys=[1]), name) == [2]
+
+
+def test_keys_beyond_the_range_of_python_dates_are_found(store: Store) -> None:
+    topic = store.create_topic("t", schema={"day": pa.date32(), "v": pa.int64()}, key="day")
+    days = pa.array([4_000_000, 1], pa.int32()).cast(pa.date32())
+    topic.append(pa.table({"day": days, "v": [1, 2]}))
+    assert sorted(rows(topic.latest(keys=days), "v")) == [1, 2]
+
+
+def test_history_and_find_commit_end_where_the_topic_began(store: Store) -> None:
+    old = store.create_topic("t")
+    old.append(kafka(["a"]))
+    (commit_id,) = rows(old.history(1), "commit_id")
+    store.delete_topic("t")
+    new = store.create_topic("t")
+    assert rows(new.history(), "operation") == ["create"]
+    assert new.find_commit(commit_id) is None
+    assert new.verify()
+
+
+@pytest.mark.parametrize(
+    ("unit", "given", "stored"),
+    [("ns", -1, -1), ("ns", -1500, -2), ("ns", 1999, 1), ("s", 2, 2_000_000)],
+)
+def test_times_between_microseconds_belong_to_the_earlier(
+    store: Store, unit: str, given: int, stored: int
+) -> None:
+    topic = store.create_topic("t")
+    when = pa.array([given], pa.timestamp(unit, tz="UTC"))
+    topic.append(pa.table({"value": [b"x"], "timestamp": when}))
+    assert topic.read().read_all()["timestamp"].cast(pa.int64()).to_pylist() == [stored]
+
+
+def test_a_decimal_with_a_negative_scale_is_no_column(store: Store) -> None:
+    with pytest.raises(pylogtable.SchemaMismatchError, match="cannot have a column of Arrow type"):
+        store.create_topic("t", schema={"a": pa.decimal128(5, -2)})
+
+
+def test_a_time_that_does_not_fit_is_refused(store: Store) -> None:
+    topic = store.create_topic("t")
+    when = pa.array([2**62], pa.timestamp("s", tz="UTC"))
+    with pytest.raises(pylogtable.SchemaMismatchError, match="column 'timestamp'"):
+        topic.append(pa.table({"value": [b"x"], "timestamp": when}))
+    assert topic.version == 0
