@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Result:
-    """`ratio` has to be at least `wanted`, or at most if `at_most`."""
+    """`ratio` (or a rate, where the name says so) has to be at least `wanted`, or at most."""
 
     name: str
     measured: str

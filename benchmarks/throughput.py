@@ -60,7 +60,7 @@ def run(records: int) -> list[Result]:
             for _ in range(2):
                 theirs["read"].append(_seconds(lambda files=files: _iterate(files, records)))
                 ours["read"].append(_seconds(lambda topic=topic: _read(topic, records)))
-    cores = len(os.sched_getaffinity(0))
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     results = []
     for what, wanted in (("append", 0.6), ("read", 0.9)):
         mine, yardstick = statistics.median(ours[what]), statistics.median(theirs[what])

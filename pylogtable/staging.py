@@ -92,7 +92,7 @@ class Stager:
         self._row_group_bytes = min(ROW_GROUP_BYTES, self._segment_bytes)
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> None:
-        """Take all rows of `batches`; may be called again."""
+        """Take all rows of `batches`."""
         for chunk in _chunks(batches, self._shaper.check_columns):
             for share in self._shaper.shares(chunk):
                 self._lane(share.partition).put(share)

@@ -26,3 +26,8 @@ def test_it_names_the_two_commands() -> None:
     text = README.read_text(encoding="utf-8")
     assert "make demo" in text
     assert "make test" in text
+
+
+def test_its_examples_show_no_unfinished_place() -> None:
+    text = README.read_text(encoding="utf-8")
+    assert not re.search(r"\b(TODO|RESULTS|ONE_[A-Z]+)\b", text)
