@@ -19,6 +19,7 @@ from pylogtable.errors import InvalidRequestError
 from pylogtable.model import Segment, TopicInfo
 from pylogtable.partitioner import key_bytes, partition_for
 from pylogtable.plan.read import task_for
+from pylogtable.rows import one_chunk
 from pylogtable.schema import OFFSET, to_arrow
 from pylogtable.segment_file import SegmentReader, read_task
 from pylogtable.storage.base import ObjectStore
@@ -101,7 +102,7 @@ def _newest_in_row_group(
     columns = [*wanted.names, OFFSET]
     batches = list(reader.batches([group], columns))
     rows = pa.Table.from_batches(batches).combine_chunks()
-    keys = key_bytes([_one_chunk(rows[name]) for name in wanted.names])
+    keys = key_bytes([one_chunk(rows[name]) for name in wanted.names])
     number = pc.index_in(keys, value_set=wanted.bytes).fill_null(-1).to_numpy()
     offsets = rows[OFFSET].to_numpy() + reader.segment.shift
     hits = np.flatnonzero((number >= 0) & (offsets >= log_start))
@@ -155,7 +156,7 @@ def _key_columns(topic: TopicInfo, keys: object) -> list[pa.Array]:
 def _typed(name: str, column: object, arrow: pa.DataType) -> pa.Array:
     try:
         if isinstance(column, pa.ChunkedArray):
-            column = _one_chunk(column)
+            column = one_chunk(column)
         if isinstance(column, pa.Array):
             return column.cast(arrow)
         assert isinstance(column, list)
@@ -168,12 +169,6 @@ def _typed(name: str, column: object, arrow: pa.DataType) -> pa.Array:
         raise InvalidRequestError(
             f"`keys` do not fit key column {name!r} ({arrow}): {error}"
         ) from None
-
-
-def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
-    if not column.num_chunks:
-        return pa.array([], column.type)
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
 
 
 def _first_of_each(values: pa.BinaryArray) -> pa.Array:

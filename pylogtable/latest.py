@@ -10,7 +10,7 @@ import pyarrow as pa
 from pylogtable.model import TopicInfo
 from pylogtable.partitioner import key_bytes, partition_for
 from pylogtable.plan.read import ReadTask
-from pylogtable.rows import newest_per_key
+from pylogtable.rows import newest_per_key, one_chunk
 from pylogtable.schema import OFFSET, PARTITION, TIMESTAMP, column_schema
 from pylogtable.segment_file import read_task
 from pylogtable.storage.base import ObjectStore
@@ -40,7 +40,7 @@ def latest_of_partition(
 def newest_across_partitions(found: pa.Table, info: TopicInfo) -> pa.Table:
     """One row per key where several partitions gave one: the one with the latest timestamp and, of
     equal ones, in the partition that the key belongs to now [READ-6]."""
-    keys = key_bytes([_one_chunk(found[name]) for name in info.key])
+    keys = key_bytes([one_chunk(found[name]) for name in info.key])
     belongs = partition_for(keys, info.partitions) == found[PARTITION].to_numpy()
     times = found[TIMESTAMP].cast(pa.int64()).to_numpy()
     order = np.lexsort((belongs, times))
@@ -49,7 +49,3 @@ def newest_across_partitions(found: pa.Table, info: TopicInfo) -> pa.Table:
     if len(last) == found.num_rows:
         return found
     return found.take(pa.array(np.sort(order[last])))
-
-
-def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)

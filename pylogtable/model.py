@@ -10,6 +10,7 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 
 FORMAT_VERSION = 1
+MAX_PARTITIONS = 10_000
 READER_FEATURES: frozenset[str] = frozenset()
 WRITER_FEATURES: frozenset[str] = frozenset()
 
@@ -44,7 +45,7 @@ class TopicInfo(Noun, frozen=True, kw_only=True, omit_defaults=True):
 
     fields: tuple[Field, ...]
     key: tuple[str, ...] = ()
-    partitions: Count
+    partitions: Annotated[int, msgspec.Meta(ge=1, le=MAX_PARTITIONS)]
     config: dict[str, str] = {}
     created_at_ms: Natural
 

@@ -248,6 +248,13 @@ def _all_null(rows: pa.Table, names: Sequence[str]) -> pa.ChunkedArray:
     return mask
 
 
+def one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    """The whole column as one array, copied only where it has several chunks."""
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
 def _cast(name: str, column: pa.Array, wanted: pa.DataType) -> pa.Array:
     if column.type == wanted:
         return column

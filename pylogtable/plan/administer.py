@@ -10,11 +10,17 @@ import msgspec
 from pylogtable.config import check_keys, normalize, parse_config
 from pylogtable.errors import InvalidRequestError, OffsetOutOfRangeError, TopicExistsError
 from pylogtable.lookup import LoadLeaf, totals_below
-from pylogtable.model import FORMAT_VERSION, Change, Field, LogStart, Protocol, TopicInfo
+from pylogtable.model import (
+    FORMAT_VERSION,
+    MAX_PARTITIONS,
+    Change,
+    Field,
+    LogStart,
+    Protocol,
+    TopicInfo,
+)
 from pylogtable.schema import WireType, check_fields, widens
 from pylogtable.snapshot import Snapshot
-
-MAX_PARTITIONS = 10_000
 
 
 def new_topic(
