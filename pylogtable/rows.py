@@ -30,6 +30,7 @@ from pylogtable.schema import (
     file_schema,
     fits,
     from_arrow,
+    widens,
 )
 
 # Null keys go to one partition for at least this many rows, so that small appends make few files.
@@ -120,9 +121,10 @@ class RowShaper:
         except SchemaMismatchError as error:
             raise SchemaMismatchError(f"column {name!r}: {error}") from None
         if not fits(wire, wanted):
+            widen = ", or widen the topic's column with topic.alter(widen_columns=...)"
             raise SchemaMismatchError(
-                f"column {name!r} is {wire} (Arrow {given}), the topic has {wanted}; cast it, or "
-                "widen the topic's column with topic.alter(widen_columns=...)"
+                f"column {name!r} is {wire} (Arrow {given}), the topic has {wanted}; cast it"
+                f"{widen if widens(wanted, wire) else ''}"
             )
 
     def _fit(self, batch: pa.RecordBatch) -> pa.RecordBatch:
