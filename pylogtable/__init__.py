@@ -1,5 +1,7 @@
 """Kafka's data model as an open table format on object storage, with no broker."""
 
+from pylogtable.appending import Staged, Staging
+from pylogtable.config import TOPIC_CONFIG_KEYS
 from pylogtable.errors import (
     CommitConflictError,
     CommitUnknownError,
@@ -13,6 +15,8 @@ from pylogtable.errors import (
     TopicNotFoundError,
     UnsupportedFormatError,
 )
+from pylogtable.plan.read import ReadTask
+from pylogtable.plan.split import ReadPart
 from pylogtable.report import (
     AppendResult,
     PartitionDescription,
@@ -20,12 +24,15 @@ from pylogtable.report import (
     TopicDescription,
     VerifyReport,
 )
+from pylogtable.rows import Placement
 from pylogtable.store import Store, open, open_topic
 from pylogtable.topic import Topic
+from pylogtable.view import PartReader, View
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "TOPIC_CONFIG_KEYS",
     "AppendResult",
     "CommitConflictError",
     "CommitUnknownError",
@@ -33,9 +40,15 @@ __all__ = [
     "InvalidRequestError",
     "LogTableError",
     "OffsetOutOfRangeError",
+    "PartReader",
     "PartitionDescription",
+    "Placement",
     "Problem",
+    "ReadPart",
+    "ReadTask",
     "SchemaMismatchError",
+    "Staged",
+    "Staging",
     "StorageError",
     "Store",
     "Topic",
@@ -44,6 +57,7 @@ __all__ = [
     "TopicNotFoundError",
     "UnsupportedFormatError",
     "VerifyReport",
+    "View",
     "open",
     "open_topic",
 ]

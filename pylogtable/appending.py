@@ -34,6 +34,37 @@ class Staged:
     topic_id: str
 
 
+class Staging:
+    """Data files being written for an append whose commit comes later. Leaving the block with an
+    exception removes what was written; `finish()` gives what is to be committed."""
+
+    def __init__(self, stager: Stager, began_ms: int, topic_id: str) -> None:
+        self._stager = stager
+        self._began_ms = began_ms
+        self._topic_id = topic_id
+
+    def __enter__(self) -> Staging:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is not None:
+            self._stager.abandon(error)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """What is held in memory until it is worth writing; `flush()` lets go of it."""
+        return self._stager.waiting_bytes
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self._stager.write(batch)
+
+    def flush(self) -> None:
+        self._stager.flush()
+
+    def finish(self) -> Staged:
+        return Staged(self._stager.finish(), self._began_ms, self._topic_id)
+
+
 class Appender:
     """Appends to the topic of `head`, whose files are in `store`."""
 
@@ -48,7 +79,7 @@ class Appender:
         known = plan_append(snapshot, (), parse_txn(txn))
         if isinstance(known, Repeated):
             return self._repeat(known, txn, began)
-        staged = self._stage(snapshot, data, snapshot.version)
+        staged = _stage_all(self._begin(snapshot, snapshot.version), data)
         try:
             result = self._commit(staged, txn, began, refresh=False)
         except CommitUnknownError:
@@ -60,10 +91,17 @@ class Appender:
             discard(self._store, staged.files)
         return result
 
-    def stage(self, data: Any, first_sticky: int | None) -> Staged:
+    def begin(self, first_sticky: int | None) -> Staging:
         snapshot = self._head.latest()
-        first = snapshot.version if first_sticky is None else first_sticky
-        return self._stage(snapshot, data, first)
+        return self._begin(snapshot, snapshot.version if first_sticky is None else first_sticky)
+
+    def stage(self, data: Any, first_sticky: int | None) -> Staged:
+        return _stage_all(self.begin(first_sticky), data)
+
+    def find(self, txn: tuple[str, int]) -> AppendResult | None:
+        began = self._runtime.monotonic()
+        known = plan_append(self._head.latest(), (), parse_txn(txn))
+        return self._repeat(known, txn, began) if isinstance(known, Repeated) else None
 
     def commit(self, staged: Sequence[Staged], txn: tuple[str, int] | None) -> AppendResult:
         began = self._runtime.monotonic()
@@ -83,7 +121,7 @@ class Appender:
         for part in staged:
             discard(self._store, part.files)
 
-    def _stage(self, snapshot: Snapshot, data: Any, first_sticky: int) -> Staged:
+    def _begin(self, snapshot: Snapshot, first_sticky: int) -> Staging:
         now_ms = self._runtime.clock()
         stager = Stager(
             self._store,
@@ -93,13 +131,7 @@ class Appender:
             first_sticky=first_sticky,
             new_id=self._runtime.new_id,
         )
-        try:
-            stager.write(batches_of(data))
-            files = stager.finish()
-        except BaseException as error:
-            stager.abandon(error)
-            raise
-        return Staged(files, now_ms, snapshot.topic_id)
+        return Staging(stager, now_ms, snapshot.topic_id)
 
     def _commit(
         self, staged: Staged, txn: tuple[str, int] | None, began: float, *, refresh: bool
@@ -155,6 +187,13 @@ class Appender:
             seconds=self._runtime.monotonic() - began,
             repeated=repeated,
         )
+
+
+def _stage_all(staging: Staging, data: Any) -> Staged:
+    with staging:
+        for batch in batches_of(data):
+            staging.add(batch)
+        return staging.finish()
 
 
 def parse_txn(txn: tuple[str, int] | None) -> Txn | None:

@@ -119,6 +119,9 @@ _PARSERS: dict[str, Callable[[str, str], object]] = {
 }
 
 
+TOPIC_CONFIG_KEYS = tuple(_PARSERS)
+
+
 def normalize(settings: Mapping[str, object]) -> dict[str, str]:
     """The settings as strings, or an error that names the key; nothing unknown gets through."""
     check_keys(settings)

@@ -8,7 +8,10 @@ from itertools import islice
 
 import pyarrow as pa
 
+from pylogtable.config import describe_config
 from pylogtable.model import Commit
+from pylogtable.schema import table_schema
+from pylogtable.snapshot import Snapshot
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class PartitionDescription:
 
 @dataclass(frozen=True)
 class TopicDescription:
-    """A topic at its newest version; `config` has every key with the value in force."""
+    """A topic at one version; `config` has every key with the value in force."""
 
     name: str
     url: str
@@ -85,6 +88,31 @@ class VerifyReport:
         return "\n".join(
             [f"{len(self.problems)} problem(s) in {looked}:", *map(str, self.problems)]
         )
+
+
+def describe(name: str, url: str, snapshot: Snapshot) -> TopicDescription:
+    """The topic as `snapshot` has it."""
+    return TopicDescription(
+        name=name,
+        url=url,
+        topic_id=snapshot.topic_id,
+        version=snapshot.version,
+        created_at_ms=snapshot.info.created_at_ms,
+        schema=table_schema(snapshot.info.fields),
+        key=snapshot.info.key,
+        config=describe_config(snapshot.info.config),
+        partitions=tuple(
+            PartitionDescription(
+                partition=number,
+                log_start=state.log_start,
+                end=state.end,
+                segments=state.live.segments,
+                records=state.live.records,
+                size_bytes=state.live.size_bytes,
+            )
+            for number, state in enumerate(snapshot.partitions)
+        ),
+    )
 
 
 HISTORY_SCHEMA = pa.schema(

@@ -49,6 +49,58 @@ class Share:
     hashed: bool
 
 
+@dataclass(frozen=True)
+class Placement:
+    """Which partition a topic gives to which row; plain data, fit to travel to workers."""
+
+    topic: TopicInfo
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return self.topic.key
+
+    @property
+    def count(self) -> int:
+        """How many partitions there are."""
+        return self.topic.partitions
+
+    def partitions(self, batch: pa.RecordBatch) -> pa.Array:
+        """The partition of each row: its own `partition` where it has one, else by its key; null
+        where the row may go anywhere. Key columns that are missing are null [PART-1]."""
+        wanted = {field.name: field.type for field in file_schema(self.topic.fields)}
+        keys = [self._key_column(batch, name, wanted[name]) for name in self.topic.key]
+        chosen = np.full(batch.num_rows, -1, dtype=np.int32)
+        if keys:
+            chosen = partition_for(key_bytes(keys), self.topic.partitions)
+        index = batch.schema.get_field_index(PARTITION)
+        if index >= 0:
+            explicit = self.explicit(batch.column(index), 0)
+            chosen = np.where(explicit >= 0, explicit, chosen)
+        return pa.array(chosen, mask=chosen < 0)
+
+    def explicit(self, column: pa.Array, first_row: int) -> Int32s:
+        """The partitions that rows ask for, -1 where they do not; refuses those there are not."""
+        # An unsigned number that is too large becomes a negative one, and is as wrong.
+        signed = column.cast(pa.int64(), safe=False)
+        values = pc.fill_null(signed, -1).to_numpy(zero_copy_only=False)
+        given = _mask(pc.is_valid(column))
+        wrong = given & ((values < 0) | (values >= self.topic.partitions))
+        if wrong.any():
+            at = int(np.flatnonzero(wrong)[0])
+            raise InvalidRequestError(
+                f"partition {column[at]} in row {first_row + at} is out of range: the topic "
+                f"has {self.topic.partitions} partition(s), 0 to {self.topic.partitions - 1}"
+            )
+        explicit: Int32s = values.astype(np.int32)
+        return explicit
+
+    def _key_column(self, batch: pa.RecordBatch, name: str, wanted: pa.DataType) -> pa.Array:
+        index = batch.schema.get_field_index(name)
+        if index < 0:
+            return pa.nulls(batch.num_rows, wanted)
+        return _cast(name, batch.column(index), wanted)
+
+
 class RowShaper:
     """Shapes batches for one append to one topic, as the topic was when the append began."""
 
@@ -163,7 +215,7 @@ class RowShaper:
         hashed = bool(self.topic.key)
         index = batch.schema.get_field_index(PARTITION)
         if index >= 0 and batch.column(index).null_count < batch.num_rows:
-            explicit = self._explicit(batch.column(index))
+            explicit = Placement(self.topic).explicit(batch.column(index), self._rows_seen)
             chosen = np.where(explicit >= 0, explicit, chosen)
             hashed = False
         loose = np.flatnonzero(chosen < 0)
@@ -179,21 +231,6 @@ class RowShaper:
                 f"a compacted topic cannot accept a record without a key: {rows.size} row(s), "
                 f"first at row {shown}. Nothing was appended."
             )
-
-    def _explicit(self, column: pa.Array) -> Int32s:
-        # An unsigned number that is too large becomes a negative one, and is as wrong.
-        signed = column.cast(pa.int64(), safe=False)
-        values = pc.fill_null(signed, -1).to_numpy(zero_copy_only=False)
-        given = _mask(pc.is_valid(column))
-        wrong = given & ((values < 0) | (values >= self.topic.partitions))
-        if wrong.any():
-            at = int(np.flatnonzero(wrong)[0])
-            raise InvalidRequestError(
-                f"partition {column[at]} in row {self._rows_seen + at} is out of range: the topic "
-                f"has {self.topic.partitions} partition(s), 0 to {self.topic.partitions - 1}"
-            )
-        explicit: Int32s = values.astype(np.int32)
-        return explicit
 
     def _sticky_partitions(self, rows: int) -> Int32s:
         """Runs of rows that stay on one partition and go round all of them evenly [PART-5]."""

@@ -82,6 +82,7 @@ class Stager:
         self._topic = topic
         self._new_id = new_id
         self._shaper = RowShaper(topic, now_us, first_sticky)
+        self._chunks = _Chunks(self._shaper.check_columns)
         self._lanes: dict[int, _Lane] = {}
         self._open: dict[int, _Lane] = {}
         self._pool = ThreadPoolExecutor(_encoders())
@@ -91,20 +92,26 @@ class Stager:
         self._segment_bytes = self._shaper.config.segment_bytes
         self._row_group_bytes = min(ROW_GROUP_BYTES, self._segment_bytes)
 
-    def write(self, batches: Iterable[pa.RecordBatch]) -> None:
-        """Take all rows of `batches`."""
-        for chunk in _chunks(batches, self._shaper.check_columns):
-            for share in self._shaper.shares(chunk):
-                self._lane(share.partition).put(share)
-            waiting = sum(lane.waiting_bytes for lane in self._lanes.values())
-            for lane in self._lanes.values():
-                if waiting > WAITING_BYTES or self._is_due(lane):
-                    self._start_encoding(lane)
+    @property
+    def waiting_bytes(self) -> int:
+        """What is held in memory because it does not make a row group yet."""
+        return self._chunks.size + sum(lane.waiting_bytes for lane in self._lanes.values())
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take all rows of `batch`."""
+        for chunk in self._chunks.add(batch):
+            self._put(chunk)
+
+    def flush(self) -> None:
+        """Let go of what waits, as row groups smaller than they could be."""
+        for chunk in self._chunks.rest():
+            self._put(chunk)
+        for lane in self._lanes.values():
+            self._start_encoding(lane)
 
     def finish(self) -> tuple[StagedSegment, ...]:
+        self.flush()
         lanes = [lane for _, lane in sorted(self._lanes.items())]
-        for lane in lanes:
-            self._start_encoding(lane)
         self._close_files()
         self._pool.shutdown()
         return tuple(staged for lane in lanes for staged in lane.done)
@@ -116,6 +123,14 @@ class Stager:
                 with suppress(StorageError):
                     lane.writer.abandon(error)
             discard(self._store, lane.done)
+
+    def _put(self, chunk: pa.RecordBatch) -> None:
+        for share in self._shaper.shares(chunk):
+            self._lane(share.partition).put(share)
+        waiting = sum(lane.waiting_bytes for lane in self._lanes.values())
+        for lane in self._lanes.values():
+            if waiting > WAITING_BYTES or self._is_due(lane):
+                self._start_encoding(lane)
 
     def _lane(self, partition: int) -> _Lane:
         if partition not in self._lanes:
@@ -199,28 +214,33 @@ def discard(store: ObjectStore, staged: Iterable[StagedSegment]) -> None:
             store.delete(file.path)
 
 
-def _chunks(
-    batches: Iterable[pa.RecordBatch], check: Callable[[pa.Schema], None]
-) -> Iterator[pa.RecordBatch]:
+class _Chunks:
     """The same rows in batches of a useful size: small ones joined, large ones cut."""
-    gathered: list[pa.RecordBatch] = []
-    rows = size = 0
-    schema: pa.Schema | None = None
-    for batch in batches:
-        if schema is None or not batch.schema.equals(schema):
-            check(batch.schema)
-            if gathered:
-                yield _join(gathered)
-            gathered, rows, size, schema = [], 0, 0, batch.schema
+
+    def __init__(self, check: Callable[[pa.Schema], None]) -> None:
+        self._check = check
+        self._schema: pa.Schema | None = None
+        self._gathered: list[pa.RecordBatch] = []
+        self._rows = 0
+        self.size = 0
+
+    def add(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        if self._schema is None or not batch.schema.equals(self._schema):
+            self._check(batch.schema)
+            yield from self.rest()
+            self._schema = batch.schema
         for piece in _cut(batch):
-            gathered.append(piece)
-            rows += piece.num_rows
-            size += _bytes_of(piece)
-            if rows >= CHUNK_ROWS or size >= CHUNK_BYTES:
-                yield _join(gathered)
-                gathered, rows, size = [], 0, 0
-    if rows:
-        yield _join(gathered)
+            self._gathered.append(piece)
+            self._rows += piece.num_rows
+            self.size += _bytes_of(piece)
+            if self._rows >= CHUNK_ROWS or self.size >= CHUNK_BYTES:
+                yield from self.rest()
+
+    def rest(self) -> Iterator[pa.RecordBatch]:
+        gathered, rows = self._gathered, self._rows
+        self._gathered, self._rows, self.size = [], 0, 0
+        if rows:
+            yield _join(gathered)
 
 
 def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

@@ -8,20 +8,20 @@ from typing import Any
 
 import pyarrow as pa
 
-from pylogtable.appending import Appender, Staged
+from pylogtable.appending import Appender, Staged, Staging
 from pylogtable.commit import Head
-from pylogtable.config import describe_config
 from pylogtable.errors import InvalidRequestError, TopicNotFoundError
 from pylogtable.manifest import Manifest
 from pylogtable.model import Change
 from pylogtable.plan.administer import plan_alter, plan_delete_records
 from pylogtable.report import (
     AppendResult,
-    PartitionDescription,
     TopicDescription,
     VerifyReport,
+    describe,
     history_table,
 )
+from pylogtable.rows import Placement, RowShaper
 from pylogtable.runtime import Runtime
 from pylogtable.schema import from_arrow, make_fields, table_schema
 from pylogtable.snapshot import Snapshot
@@ -72,6 +72,10 @@ class Topic:
         """The columns of a read."""
         return table_schema(self._head.latest().info.fields)
 
+    def at(self, version: int | datetime | None = None) -> View:
+        """The topic pinned to a version, the newest by default: what it answers never changes."""
+        return View(self.name, self._store, self._snapshot_at(version), self._manifest)
+
     def append(self, data: Any, *, txn: tuple[str, int] | None = None) -> AppendResult:
         """Append rows: an Arrow table, batch or reader, an iterable of batches, or anything that
         exports an Arrow stream. All of it becomes visible in one commit, or nothing does.
@@ -87,6 +91,10 @@ class Topic:
         partition `first_sticky`, modulo their number, so that tasks can begin apart."""
         return self._appender.stage(data, first_sticky)
 
+    def begin_staging(self, *, first_sticky: int | None = None) -> Staging:
+        """As `stage`, for rows that come bit by bit: a context manager with `add` and `finish`."""
+        return self._appender.begin(first_sticky)
+
     def commit_staged(
         self, staged: Sequence[Staged], *, txn: tuple[str, int] | None = None
     ) -> AppendResult:
@@ -94,6 +102,18 @@ class Topic:
         `append`. Files are to be committed once: a retry needs a `txn`, which makes it harmless.
         None is removed here, whatever happens, since an earlier try may have committed it."""
         return self._appender.commit(staged, txn)
+
+    def find_txn(self, app_id: str, version: int) -> AppendResult | None:
+        """What the append with this txn did, or None if there was none."""
+        return self._appender.find((app_id, version))
+
+    def check_columns(self, schema: pa.Schema) -> None:
+        """Raise `SchemaMismatchError` if rows with these columns could not be appended."""
+        RowShaper(self._head.latest().info, 0, 0).check_columns(schema)
+
+    def placement(self) -> Placement:
+        """Which partition the topic gives to which row, as it is now."""
+        return Placement(self._head.latest().info)
 
     def discard_staged(self, staged: Iterable[Staged]) -> None:
         """Remove staged files. Only for those that no commit can name: never handed to one, or one
@@ -114,7 +134,7 @@ class Topic:
         time (the first record at or after it), "earliest" or "latest". An offset outside of the
         log is an `OffsetOutOfRangeError`; one that compaction removed means the next there is.
         """
-        return self._view(version).read(partition, start, end, columns)
+        return self.at(version).read(partition, start, end, columns)
 
     def latest(
         self,
@@ -127,7 +147,7 @@ class Topic:
         Inside a partition the greatest offset is the newest. Where a key has records in several
         (the partition count grew, or partitions were given explicitly) the latest timestamp is.
         """
-        return self._view(version).latest(keys, columns)
+        return self.at(version).latest(keys, columns)
 
     def start_offsets(self) -> dict[int, int]:
         """The first offset of each partition that can be read."""
@@ -142,42 +162,19 @@ class Topic:
     ) -> dict[int, int | None]:
         """For each partition the first offset whose timestamp is at or after `when` (an aware
         datetime, or milliseconds since the epoch); None where there is none."""
-        return self._view(version).offsets_for_time(when)
+        return self.at(version).offsets_for_time(when)
 
     def count(self, version: int | datetime | None = None) -> int:
         """How many records can be read; from the manifest alone, unless a log start cuts a
         segment with holes."""
-        return self._view(version).count()
+        return self.at(version).count()
 
     def describe(self) -> TopicDescription:
-        return self._describe(self._head.latest())
-
-    def _describe(self, snapshot: Snapshot) -> TopicDescription:
-        return TopicDescription(
-            name=self.name,
-            url=self.url,
-            topic_id=snapshot.topic_id,
-            version=snapshot.version,
-            created_at_ms=snapshot.info.created_at_ms,
-            schema=table_schema(snapshot.info.fields),
-            key=snapshot.info.key,
-            config=describe_config(snapshot.info.config),
-            partitions=tuple(
-                PartitionDescription(
-                    partition=number,
-                    log_start=state.log_start,
-                    end=state.end,
-                    segments=state.live.segments,
-                    records=state.live.records,
-                    size_bytes=state.live.size_bytes,
-                )
-                for number, state in enumerate(snapshot.partitions)
-            ),
-        )
+        return self.at().describe()
 
     def segments(self, version: int | datetime | None = None) -> pa.Table:
         """Every live segment, in partition and offset order."""
-        return self._view(version).segments()
+        return self.at(version).segments()
 
     def history(self, limit: int | None = None) -> pa.Table:
         """The commits, newest first."""
@@ -223,7 +220,7 @@ class Topic:
                 widen=wider,
             )
         )
-        return self._describe(altered)
+        return describe(self.name, self.url, altered)
 
     def delete_records(self, offsets: Mapping[int, int | None]) -> dict[int, int]:
         """Make everything below these offsets unreadable, None meaning the end; gives the new
@@ -241,9 +238,6 @@ class Topic:
         if found is None:
             raise InvalidRequestError(f"topic {self.name!r} has no version as old as {when}")
         return found
-
-    def _view(self, version: int | datetime | None) -> View:
-        return View(self.name, self._store, self._manifest, self._snapshot_at(version))
 
     def _snapshot_at(self, version: int | datetime | None) -> Snapshot:
         newest = self._head.latest()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from numbers import Integral
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pylogtable.errors import InvalidRequestError
 from pylogtable.key_search import WantedKeys, newest_of
@@ -19,8 +21,10 @@ from pylogtable.lookup import (
     segments_reaching_time,
 )
 from pylogtable.manifest import Manifest
-from pylogtable.plan.read import choose_partitions, plan_spans, plan_tasks
-from pylogtable.schema import OFFSET, PARTITION, TIMESTAMP, column_schema
+from pylogtable.plan.read import ReadTask, choose_partitions, plan_spans, plan_tasks
+from pylogtable.plan.split import ReadPart, pack, split_spans
+from pylogtable.report import TopicDescription, describe
+from pylogtable.schema import OFFSET, PARTITION, TIMESTAMP, column_schema, table_schema
 from pylogtable.segment_file import count_from, first_offset_at_time, read_task
 from pylogtable.snapshot import Snapshot, piece_start
 from pylogtable.storage.base import ObjectStore
@@ -31,24 +35,80 @@ Bound = int | str | datetime | Mapping[int, int] | None
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
+@dataclass(frozen=True)
+class PartReader:
+    """Reads parts of a view, in whichever process; plain data, fit to travel to workers."""
+
+    store: ObjectStore
+    topic: str
+    schema: pa.Schema
+
+    def read(self, part: ReadPart) -> Iterator[pa.RecordBatch]:
+        """The records of a part, in offset order."""
+        for task in part.tasks:
+            yield from read_task(self.store, task, self.schema, self.topic)
+
+
 class View:
     """The topic `name` as `snapshot` has it."""
 
     def __init__(
-        self, name: str, store: ObjectStore, manifest: Manifest, snapshot: Snapshot
+        self, name: str, store: ObjectStore, snapshot: Snapshot, manifest: Manifest | None = None
     ) -> None:
+        self.name = name
         self.snapshot = snapshot
-        self._name = name
         self._store = store
-        self._leaf = manifest.leaf
+        self._leaf = (manifest or Manifest(store)).leaf
 
-    def read(
+    def __reduce__(self) -> tuple[type[View], tuple[str, ObjectStore, Snapshot]]:
+        return View, (self.name, self._store, self.snapshot)
+
+    def __repr__(self) -> str:
+        return f"<View of topic {self.name!r} at {self.url}, version {self.version}>"
+
+    @property
+    def url(self) -> str:
+        return self._store.url
+
+    @property
+    def topic_id(self) -> str:
+        return self.snapshot.topic_id
+
+    @property
+    def version(self) -> int:
+        return self.snapshot.version
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return self.snapshot.info.key
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of a read."""
+        return table_schema(self.snapshot.info.fields)
+
+    @property
+    def partition_count(self) -> int:
+        return len(self.snapshot.partitions)
+
+    @property
+    def start_offsets(self) -> dict[int, int]:
+        return self.snapshot.start_offsets
+
+    @property
+    def end_offsets(self) -> dict[int, int]:
+        return self.snapshot.end_offsets
+
+    def describe(self) -> TopicDescription:
+        return describe(self.name, self.url, self.snapshot)
+
+    def tasks(
         self,
-        partition: int | Sequence[int] | None,
-        start: Bound,
-        end: Bound,
-        columns: Sequence[str] | None,
-    ) -> pa.RecordBatchReader:
+        partition: int | Sequence[int] | None = None,
+        start: Bound = None,
+        end: Bound = None,
+    ) -> Iterator[ReadTask]:
+        """What a read touches of which segments, in partition and offset order, lazily."""
         partitions = choose_partitions(self.snapshot, partition)
         spans = plan_spans(
             self.snapshot,
@@ -56,34 +116,83 @@ class View:
             self._bounds(partitions, start),
             self._bounds(partitions, end),
         )
+        return plan_tasks(self.snapshot, self._leaf, spans)
+
+    def parts(
+        self,
+        ranges: Mapping[int, tuple[int, int]] | None = None,
+        *,
+        max_records: int | None = None,
+        min_parts: int | None = None,
+    ) -> list[ReadPart]:
+        """A read of `[start, end)` by partition, all of each by default, cut into parts that can be
+        read side by side: of no more than `max_records` offsets each, and about `min_parts` or
+        more in number where asked for, else by the size of what there is to read."""
+        bounds = ranges if ranges is not None else self._everything()
+        spans = plan_spans(
+            self.snapshot,
+            choose_partitions(self.snapshot, list(bounds)),
+            {number: start for number, (start, _) in bounds.items()},
+            {number: end for number, (_, end) in bounds.items()},
+        )
+        return [
+            part
+            for span in split_spans(spans, max_records, min_parts)
+            for part in pack(plan_tasks(self.snapshot, self._leaf, [span]))
+        ]
+
+    def part_reader(self, columns: Sequence[str] | None = None) -> PartReader:
+        """What reads the parts of this view, with these columns."""
         schema = column_schema(self.snapshot.info.fields, columns)
-        tasks = plan_tasks(self.snapshot, self._leaf, spans)
+        return PartReader(self._store, self.name, schema)
+
+    def read(
+        self,
+        partition: int | Sequence[int] | None = None,
+        start: Bound = None,
+        end: Bound = None,
+        columns: Sequence[str] | None = None,
+    ) -> pa.RecordBatchReader:
+        tasks = self.tasks(partition, start, end)
+        schema = column_schema(self.snapshot.info.fields, columns)
         batches = (
-            batch for task in tasks for batch in read_task(self._store, task, schema, self._name)
+            batch for task in tasks for batch in read_task(self._store, task, schema, self.name)
         )
         return pa.RecordBatchReader.from_batches(schema, batches)
 
-    def latest(self, keys: Any, columns: Sequence[str] | None) -> pa.Table:
+    def latest(
+        self,
+        keys: Any = None,
+        columns: Sequence[str] | None = None,
+        partitions: Sequence[int] | None = None,
+    ) -> pa.Table:
         info = self.snapshot.info
         if not info.key:
-            raise InvalidRequestError(f"topic {self._name!r} has no key columns")
+            raise InvalidRequestError(f"topic {self.name!r} has no key columns")
         asked = column_schema(info.fields, columns)
         needed = dict.fromkeys([*asked.names, *info.key, PARTITION, TIMESTAMP, OFFSET])
         schema = column_schema(info.fields, list(needed))
         wanted = None if keys is None else WantedKeys(info, keys)
         parts: list[pa.RecordBatch] = []
-        for number, state in enumerate(self.snapshot.partitions):
+        for number in choose_partitions(self.snapshot, partitions):
             if wanted is None:
                 spans = plan_spans(self.snapshot, [number], {}, {})
                 tasks = list(plan_tasks(self.snapshot, self._leaf, spans))
-                parts += latest_of_partition(self._store, tasks, info, schema, self._name)
+                parts += latest_of_partition(self._store, tasks, info, schema, self.name)
             else:
                 newest_first = segments_backwards(self.snapshot, self._leaf, number)
-                parts += newest_of(
-                    self._store, newest_first, wanted, state.log_start, schema, self._name
-                )
+                log_start = self.snapshot.partitions[number].log_start
+                parts += newest_of(self._store, newest_first, wanted, log_start, schema, self.name)
         found = pa.Table.from_batches(parts, schema)
         return newest_across_partitions(found, info).select(asked.names)
+
+    def key_groups(self) -> list[list[int]]:
+        """The partitions in groups such that no key has records in two of them: each alone, if the
+        keys decided over every record's place as they would now [SEG-7]; else all in one."""
+        numbers = list(range(len(self.snapshot.partitions)))
+        hashed_over = self.segments()["hashed_over"]
+        settled = pc.all(pc.equal(pc.fill_null(hashed_over, 0), len(numbers)))
+        return [[number] for number in numbers] if settled.as_py() is not False else [numbers]
 
     def offsets_for_time(
         self, when: Moment, partitions: Sequence[int] | None = None
@@ -110,6 +219,12 @@ class View:
 
     def segments(self) -> pa.Table:
         return all_entries(self.snapshot, self._leaf)
+
+    def _everything(self) -> dict[int, tuple[int, int]]:
+        return {
+            number: (state.log_start, state.end)
+            for number, state in enumerate(self.snapshot.partitions)
+        }
 
     def _bounds(self, partitions: Sequence[int], bound: Bound) -> dict[int, int]:
         if bound is None:

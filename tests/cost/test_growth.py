@@ -86,7 +86,7 @@ def _middle_offset(topic: Topic) -> int:
 
 
 def _lookup(topic: Topic, offset: int) -> object:
-    return topic._view(None).snapshot, topic.read(
+    return topic.at().snapshot, topic.read(
         3, offset, offset + 1, columns=["offset"]
     ).read_all()
 
@@ -133,7 +133,7 @@ def test_a_lookup_by_time_loads_one_leaf_per_partition_whatever_the_size(
     asked = []
     for grown in (small, large):
         topic = grown.open()
-        view = topic._view(None)
+        view = topic.at()
         segments = grown.commits * SEGMENTS_PER_COMMIT
         when_us = (segments // 2) * RECORDS * STEP_US
         grown.counting.reset()

@@ -1,0 +1,110 @@
+"""Cutting a read into parts that run side by side. Pure.
+
+Two rules after each other: a user may ask for parts by records or by number, which is arithmetic on
+offsets, as in Spark's Kafka connector; then whatever is still large is cut between row groups, and
+small neighbours stay together, so that a part is worth starting a task for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from pylogtable.plan.read import ReadTask, Span, task_for
+
+PART_BYTES = 64 << 20
+# What opening one more file costs, in bytes that could be read in that time.
+OPEN_BYTES = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPart:
+    """Neighbouring pieces of one partition, for one worker to read in order. Plain data."""
+
+    tasks: tuple[ReadTask, ...]
+
+    @property
+    def partition(self) -> int:
+        return self.tasks[0].segment.partition
+
+    @property
+    def start(self) -> int:
+        return self.tasks[0].start
+
+    @property
+    def end(self) -> int:
+        return self.tasks[-1].end
+
+
+def split_spans(
+    spans: Sequence[Span], max_records: int | None, min_parts: int | None
+) -> list[Span]:
+    """The spans cut so that none has more than `max_records` offsets, and then so that there are
+    about `min_parts`: small spans stay whole, the large share the rest by their size."""
+    parts = [span for span in spans if span.start < span.end]
+    if max_records is not None:
+        parts = [piece for span in parts for piece in _divide(span, -(-_size(span) // max_records))]
+    if min_parts is None or len(parts) >= min_parts:
+        return parts
+    total = sum(_size(span) for span in parts)
+    whole = [_share(span, total, min_parts) == 1 for span in parts]
+    rest = total - sum(_size(span) for span, small in zip(parts, whole, strict=True) if small)
+    wanted = max(min_parts - sum(whole), 1)
+    return [
+        piece
+        for span, small in zip(parts, whole, strict=True)
+        for piece in ([span] if small else _divide(span, _share(span, rest, wanted)))
+    ]
+
+
+def pack(tasks: Iterable[ReadTask]) -> Iterator[ReadPart]:
+    """Tasks of one partition, in offset order, as parts of about `PART_BYTES`."""
+    gathered: list[ReadTask] = []
+    cost = 0.0
+    for piece in (piece for task in tasks for piece in _cut_at_row_groups(task)):
+        size = _bytes(piece) + OPEN_BYTES
+        if gathered and cost + size > PART_BYTES:
+            yield ReadPart(tuple(gathered))
+            gathered, cost = [], 0.0
+        gathered.append(piece)
+        cost += size
+    if gathered:
+        yield ReadPart(tuple(gathered))
+
+
+def _cut_at_row_groups(task: ReadTask) -> Iterator[ReadTask]:
+    size = _bytes(task)
+    if size <= PART_BYTES or len(task.row_groups) < 2:
+        yield task
+        return
+    segment = task.segment
+    pieces = min(len(task.row_groups), -(-int(size) // PART_BYTES))
+    groups = [task.row_groups[len(task.row_groups) * n // pieces] for n in range(1, pieces)]
+    bounds = [segment.base_offset + segment.row_groups[group] for group in groups]
+    for start, end in zip([task.start, *bounds], [*bounds, task.end], strict=True):
+        yield task_for(segment, start, end)
+
+
+def _bytes(task: ReadTask) -> float:
+    """About how many bytes of the file the task reads."""
+    segment = task.segment
+    return segment.size_bytes * (task.end - task.start) / (segment.end_offset - segment.base_offset)
+
+
+def _size(span: Span) -> int:
+    return span.end - span.start
+
+
+def _share(span: Span, total: int, parts: int) -> int:
+    # Halves are rounded up, as Java's Math.round does.
+    return max(1, (2 * _size(span) * parts + total) // (2 * total))
+
+
+def _divide(span: Span, parts: int) -> Iterator[Span]:
+    """The span in `parts` pieces of like size, none of them empty."""
+    parts = min(parts, _size(span))
+    start = span.start
+    for left in range(parts, 0, -1):
+        end = start + (span.end - start) // left
+        yield Span(span.partition, start, end)
+        start = end
