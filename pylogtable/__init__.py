@@ -15,25 +15,32 @@ from pylogtable.errors import (
     TopicNotFoundError,
     UnsupportedFormatError,
 )
+from pylogtable.leaf import LEAF_SCHEMA as SEGMENTS_SCHEMA
 from pylogtable.plan.read import ReadTask
 from pylogtable.plan.split import ReadPart
 from pylogtable.report import (
+    HISTORY_SCHEMA,
+    PARTITIONS_SCHEMA,
     AppendResult,
     PartitionDescription,
     Problem,
     TopicDescription,
     VerifyReport,
 )
-from pylogtable.rows import Placement
-from pylogtable.store import Store, open, open_topic
+from pylogtable.rows import Placement, check_log_columns
+from pylogtable.store import Store, open, open_topic, split_topic_url
 from pylogtable.topic import Topic
-from pylogtable.view import PartReader, View
+from pylogtable.view import Bound, PartReader, View
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "HISTORY_SCHEMA",
+    "PARTITIONS_SCHEMA",
+    "SEGMENTS_SCHEMA",
     "TOPIC_CONFIG_KEYS",
     "AppendResult",
+    "Bound",
     "CommitConflictError",
     "CommitUnknownError",
     "CorruptTopicError",
@@ -58,6 +65,8 @@ __all__ = [
     "UnsupportedFormatError",
     "VerifyReport",
     "View",
+    "check_log_columns",
     "open",
     "open_topic",
+    "split_topic_url",
 ]

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import islice
 
 import pyarrow as pa
 
 from pylogtable.config import describe_config
+from pylogtable.html import bytes_text, table_html, titled_html
 from pylogtable.model import Commit
 from pylogtable.schema import table_schema
 from pylogtable.snapshot import Snapshot
+
+PARTITIONS_SHOWN = 50
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,50 @@ class TopicDescription:
     key: tuple[str, ...]
     config: dict[str, str]
     partitions: tuple[PartitionDescription, ...]
+
+    def to_table(self) -> pa.Table:
+        """One row, with what the partitions hold together."""
+        row = {
+            "name": self.name,
+            "url": self.url,
+            "topic_id": self.topic_id,
+            "version": self.version,
+            "created_at": self.created_at_ms,
+            "key": self.key,
+            "partitions": len(self.partitions),
+            "segments": sum(part.segments for part in self.partitions),
+            "records": sum(part.records for part in self.partitions),
+            "size_bytes": sum(part.size_bytes for part in self.partitions),
+            "config": list(self.config.items()),
+        }
+        return pa.Table.from_pylist([row], schema=DESCRIPTION_SCHEMA)
+
+    def _repr_html_(self) -> str:
+        records = sum(part.records for part in self.partitions)
+        size = sum(part.size_bytes for part in self.partitions)
+        facts = [
+            ("location", self.url),
+            ("version", f"{self.version:,}"),
+            ("key", ", ".join(self.key) or "none"),
+            ("columns", ", ".join(f"{field.name}: {field.type}" for field in self.schema)),
+            ("records", f"{records:,} in {bytes_text(size)}"),
+            ("cleanup.policy", self.config["cleanup.policy"]),
+        ]
+        shown: list[tuple[str, ...]] = [
+            (
+                str(part.partition),
+                f"{part.log_start:,}",
+                f"{part.end:,}",
+                f"{part.segments:,}",
+                f"{part.records:,}",
+                bytes_text(part.size_bytes),
+            )
+            for part in self.partitions[:PARTITIONS_SHOWN]
+        ]
+        if len(self.partitions) > len(shown):
+            shown.append((f"… {len(self.partitions) - len(shown):,} more", *[""] * 5))
+        head = ("partition", "log start", "end", "segments", "records", "size")
+        return titled_html(f"topic {self.name}", table_html(facts), table_html(shown, head))
 
 
 @dataclass(frozen=True)
@@ -113,6 +160,39 @@ def describe(name: str, url: str, snapshot: Snapshot) -> TopicDescription:
             for number, state in enumerate(snapshot.partitions)
         ),
     )
+
+
+DESCRIPTION_SCHEMA = pa.schema(
+    [
+        pa.field("name", pa.string(), nullable=False),
+        pa.field("url", pa.string(), nullable=False),
+        pa.field("topic_id", pa.string(), nullable=False),
+        pa.field("version", pa.int64(), nullable=False),
+        pa.field("created_at", pa.timestamp("ms", tz="UTC"), nullable=False),
+        pa.field("key", pa.list_(pa.string()), nullable=False),
+        pa.field("partitions", pa.int32(), nullable=False),
+        pa.field("segments", pa.int64(), nullable=False),
+        pa.field("records", pa.int64(), nullable=False),
+        pa.field("size_bytes", pa.int64(), nullable=False),
+        pa.field("config", pa.map_(pa.string(), pa.string()), nullable=False),
+    ]
+)
+PARTITIONS_SCHEMA = pa.schema(
+    [
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("log_start", pa.int64(), nullable=False),
+        pa.field("end", pa.int64(), nullable=False),
+        pa.field("segments", pa.int64(), nullable=False),
+        pa.field("records", pa.int64(), nullable=False),
+        pa.field("size_bytes", pa.int64(), nullable=False),
+    ]
+)
+
+
+def partitions_table(description: TopicDescription) -> pa.Table:
+    """The partitions as rows."""
+    rows = [asdict(partition) for partition in description.partitions]
+    return pa.Table.from_pylist(rows, schema=PARTITIONS_SCHEMA)
 
 
 HISTORY_SCHEMA = pa.schema(

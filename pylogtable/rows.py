@@ -119,32 +119,19 @@ class RowShaper:
         doubled = sorted({name for name in names if names.count(name) > 1})
         if doubled:
             raise SchemaMismatchError(f"columns occur twice: {', '.join(doubled)}")
+        check_log_columns(given)
         for column in given:
             name = column.name
-            if name in (OFFSET, *ON_REQUEST):
-                raise SchemaMismatchError(
-                    f"column {name!r} is given by the log and cannot be written; drop it"
-                )
-            if name == TIMESTAMP:
-                if not pa.types.is_timestamp(column.type) or column.type.tz is None:
-                    raise SchemaMismatchError(
-                        f"column 'timestamp' is {column.type}; it must be a timestamp with a "
-                        "time zone, such as timestamp[us, tz=UTC]"
-                    )
-            elif name == PARTITION:
-                if not pa.types.is_integer(column.type):
-                    raise SchemaMismatchError(
-                        f"column 'partition' is {column.type}; it must be an integer"
-                    )
-            elif name not in wanted:
+            if name in (TIMESTAMP, PARTITION):
+                continue
+            if name not in wanted:
                 near = difflib.get_close_matches(name, wanted, n=1)
                 hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(wanted)}."
                 raise SchemaMismatchError(
                     f"the topic has no column {name!r}; {hint} "
                     "A new nullable column is made with topic.alter(add_columns=...)"
                 )
-            else:
-                self._check_type(name, column.type, wanted[name].type)
+            self._check_type(name, column.type, wanted[name].type)
         missing = [f.name for f in self.topic.fields if not f.nullable and f.name not in names]
         if missing:
             raise SchemaMismatchError(f"column(s) {', '.join(missing)} may not be missing or null")
@@ -240,6 +227,24 @@ class RowShaper:
         partitions: Int32s = ((self._sticky + turns) % count).astype(np.int32)
         self._sticky = int(partitions[-1] + 1) % count
         return partitions
+
+
+def check_log_columns(given: pa.Schema) -> None:
+    """Refuse the log's own columns where rows cannot bring them: only `partition` and `timestamp`,
+    of the right types, can be given [APPEND-1]."""
+    for column in given:
+        name = column.name
+        if name in (OFFSET, *ON_REQUEST):
+            raise SchemaMismatchError(
+                f"column {name!r} is given by the log and cannot be written; drop it"
+            )
+        if name == TIMESTAMP and (not pa.types.is_timestamp(column.type) or column.type.tz is None):
+            raise SchemaMismatchError(
+                f"column 'timestamp' is {column.type}; it must be a timestamp with a "
+                "time zone, such as timestamp[us, tz=UTC]"
+            )
+        if name == PARTITION and not pa.types.is_integer(column.type):
+            raise SchemaMismatchError(f"column 'partition' is {column.type}; it must be an integer")
 
 
 def count_keyless(rows: pa.Table, topic: TopicInfo) -> int:

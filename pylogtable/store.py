@@ -149,14 +149,17 @@ def open_topic(
     clock: Callable[[], int] | None = None,
 ) -> Topic:
     """The topic at this URL."""
-    parent, _, name = os.fspath(url).rstrip("/").rpartition("/")
+    parent, name = split_topic_url(url)
+    return open(parent, storage_options=storage_options, clock=clock).topic(name)
+
+
+def split_topic_url(url: str | os.PathLike[str]) -> tuple[str, str]:
+    """The store and the name in a topic's URL."""
+    text = os.fspath(url)
+    parent, _, name = text.rstrip("/").rpartition("/")
     if not name or parent.endswith((":", ":/")):
-        raise InvalidRequestError(f"{os.fspath(url)!r} is a store, not a topic in one")
-    return open(
-        parent or ("/" if os.fspath(url).startswith("/") else "."),
-        storage_options=storage_options,
-        clock=clock,
-    ).topic(name)
+        raise InvalidRequestError(f"{text!r} is a store, not a topic in one")
+    return parent or ("/" if text.startswith("/") else "."), name
 
 
 def _refuse_overwriting(store: ObjectStore, manifest: Manifest, commit: Commit) -> None:

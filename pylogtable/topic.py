@@ -19,7 +19,6 @@ from pylogtable.report import (
     TopicDescription,
     VerifyReport,
     describe,
-    history_table,
 )
 from pylogtable.rows import Placement, RowShaper
 from pylogtable.runtime import Runtime
@@ -53,6 +52,9 @@ class Topic:
     def __repr__(self) -> str:
         known = self._head.known
         return f"<Topic {self.name!r} at {self.url}, {len(known.partitions)} partition(s)>"
+
+    def _repr_html_(self) -> str:
+        return self.describe()._repr_html_()
 
     @property
     def url(self) -> str:
@@ -178,9 +180,7 @@ class Topic:
 
     def history(self, limit: int | None = None) -> pa.Table:
         """The commits, newest first."""
-        if limit is not None and limit < 0:
-            raise InvalidRequestError(f"limit must be at least 0, not {limit}")
-        return history_table(self._manifest.commits_backwards(self._head.latest()), limit)
+        return self.at().history(limit)
 
     def find_commit(self, commit_id: str, version: int | None = None) -> int | None:
         """The version of a commit, or None if it is not in the log. Given the version that a

@@ -21,9 +21,9 @@ from pylogtable.lookup import (
     segments_reaching_time,
 )
 from pylogtable.manifest import Manifest
-from pylogtable.plan.read import ReadTask, choose_partitions, plan_spans, plan_tasks
+from pylogtable.plan.read import ReadTask, Span, choose_partitions, plan_spans, plan_tasks
 from pylogtable.plan.split import ReadPart, pack, split_spans
-from pylogtable.report import TopicDescription, describe
+from pylogtable.report import TopicDescription, describe, history_table, partitions_table
 from pylogtable.schema import OFFSET, PARTITION, TIMESTAMP, column_schema, table_schema
 from pylogtable.segment_file import count_from, first_offset_at_time, read_task
 from pylogtable.snapshot import Snapshot, piece_start
@@ -31,6 +31,7 @@ from pylogtable.storage.base import ObjectStore
 
 Moment = datetime | int
 Bound = int | str | datetime | Mapping[int, int] | None
+Ranges = Mapping[int, tuple[int, int]]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -58,7 +59,8 @@ class View:
         self.name = name
         self.snapshot = snapshot
         self._store = store
-        self._leaf = (manifest or Manifest(store)).leaf
+        self._manifest = manifest or Manifest(store)
+        self._leaf = self._manifest.leaf
 
     def __reduce__(self) -> tuple[type[View], tuple[str, ObjectStore, Snapshot]]:
         return View, (self.name, self._store, self.snapshot)
@@ -102,42 +104,36 @@ class View:
     def describe(self) -> TopicDescription:
         return describe(self.name, self.url, self.snapshot)
 
-    def tasks(
+    def ranges(
         self,
         partition: int | Sequence[int] | None = None,
         start: Bound = None,
         end: Bound = None,
-    ) -> Iterator[ReadTask]:
-        """What a read touches of which segments, in partition and offset order, lazily."""
+    ) -> dict[int, tuple[int, int]]:
+        """The offsets `[start, end)` that a read means, by partition."""
         partitions = choose_partitions(self.snapshot, partition)
-        spans = plan_spans(
-            self.snapshot,
-            partitions,
-            self._bounds(partitions, start),
-            self._bounds(partitions, end),
-        )
-        return plan_tasks(self.snapshot, self._leaf, spans)
+        starts, ends = self._bounds(partitions, start), self._bounds(partitions, end)
+        spans = plan_spans(self.snapshot, partitions, starts, ends)
+        return {span.partition: (span.start, span.end) for span in spans}
+
+    def tasks(self, ranges: Ranges | None = None) -> Iterator[ReadTask]:
+        """What a read of these offsets, all by default, touches of which segments, in partition and
+        offset order, lazily."""
+        return plan_tasks(self.snapshot, self._leaf, self._spans(ranges))
 
     def parts(
         self,
-        ranges: Mapping[int, tuple[int, int]] | None = None,
+        ranges: Ranges | None = None,
         *,
         max_records: int | None = None,
         min_parts: int | None = None,
     ) -> list[ReadPart]:
-        """A read of `[start, end)` by partition, all of each by default, cut into parts that can be
-        read side by side: of no more than `max_records` offsets each, and about `min_parts` or
-        more in number where asked for, else by the size of what there is to read."""
-        bounds = ranges if ranges is not None else self._everything()
-        spans = plan_spans(
-            self.snapshot,
-            choose_partitions(self.snapshot, list(bounds)),
-            {number: start for number, (start, _) in bounds.items()},
-            {number: end for number, (_, end) in bounds.items()},
-        )
+        """A read of these offsets, all by default, cut into parts that can be read side by side: of
+        no more than `max_records` offsets each, and about `min_parts` or more in number where
+        asked for, else by the size of what there is to read."""
         return [
             part
-            for span in split_spans(spans, max_records, min_parts)
+            for span in split_spans(self._spans(ranges), max_records, min_parts)
             for part in pack(plan_tasks(self.snapshot, self._leaf, [span]))
         ]
 
@@ -153,7 +149,7 @@ class View:
         end: Bound = None,
         columns: Sequence[str] | None = None,
     ) -> pa.RecordBatchReader:
-        tasks = self.tasks(partition, start, end)
+        tasks = self.tasks(self.ranges(partition, start, end))
         schema = column_schema(self.snapshot.info.fields, columns)
         batches = (
             batch for task in tasks for batch in read_task(self._store, task, schema, self.name)
@@ -220,11 +216,22 @@ class View:
     def segments(self) -> pa.Table:
         return all_entries(self.snapshot, self._leaf)
 
-    def _everything(self) -> dict[int, tuple[int, int]]:
-        return {
-            number: (state.log_start, state.end)
-            for number, state in enumerate(self.snapshot.partitions)
-        }
+    def partitions(self) -> pa.Table:
+        """Each partition: its offsets, and what lies in its live segments."""
+        return partitions_table(self.describe())
+
+    def history(self, limit: int | None = None) -> pa.Table:
+        if limit is not None and limit < 0:
+            raise InvalidRequestError(f"limit must be at least 0, not {limit}")
+        return history_table(self._manifest.commits_backwards(self.snapshot), limit)
+
+    def _spans(self, ranges: Ranges | None) -> list[Span]:
+        if ranges is None:
+            return plan_spans(self.snapshot, choose_partitions(self.snapshot, None), {}, {})
+        starts = {number: start for number, (start, _) in ranges.items()}
+        ends = {number: end for number, (_, end) in ranges.items()}
+        partitions = choose_partitions(self.snapshot, list(ranges))
+        return plan_spans(self.snapshot, partitions, starts, ends)
 
     def _bounds(self, partitions: Sequence[int], bound: Bound) -> dict[int, int]:
         if bound is None:

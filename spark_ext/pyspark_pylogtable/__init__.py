@@ -1,4 +1,37 @@
-"""The PySpark side of pylogtable. Nothing is offered here yet: `format("pylogtable")` comes later.
+"""The PySpark side of pylogtable: `format("pylogtable")`, and `LogTable` for notebooks and jobs.
 
-Spark imports every installed `pyspark_*` module by itself: this one stays cheap and never raises.
+Spark imports every installed `pyspark_*` module by itself to find its `DefaultSource`, and one that
+raises takes all others with it. So nothing is imported before it is asked for, and what cannot be
+imported (no pyspark, or one without Python data sources) is simply not there.
 """
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark_pylogtable.registration import register
+    from pyspark_pylogtable.source import LogTableSource as DefaultSource
+    from pyspark_pylogtable.table import LogTable
+
+__all__ = ["DefaultSource", "LogTable", "register"]
+
+_HOMES = {
+    "DefaultSource": ("pyspark_pylogtable.source", "LogTableSource"),
+    "LogTable": ("pyspark_pylogtable.table", "LogTable"),
+    "register": ("pyspark_pylogtable.registration", "register"),
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, attribute = _HOMES[name]
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except ImportError as error:
+        raise AttributeError(
+            f"{__name__}.{name} needs PySpark 4.0 or newer ({error}): "
+            "pip install 'pylogtable[spark]'"
+        ) from error

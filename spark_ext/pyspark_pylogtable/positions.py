@@ -1,0 +1,257 @@
+"""From what a batch read asks for to offset ranges: Kafka's rules, over the snapshots read.
+
+A start is inclusive and an end exclusive. A condition in brackets begins the message of each error
+that Spark's Kafka connector has a condition for: of a Python exception Spark shows just the text.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from pylogtable import InvalidRequestError
+from pyspark_pylogtable.options import Options
+from pyspark_pylogtable.subscription import (
+    ANY_TOPIC,
+    EARLIEST,
+    EPOCH,
+    LATEST,
+    Position,
+    everywhere,
+)
+
+Ranges = dict[str, dict[int, tuple[int, int]]]
+Assigned = Mapping[str, Sequence[int]]
+
+_FROM_EARLIEST = everywhere("startingOffsets", EARLIEST)
+_TO_LATEST = everywhere("endingOffsets", LATEST)
+_SHOWN = 20
+
+
+class TopicView(Protocol):
+    """The offsets and times of one snapshot; `pylogtable.View` is one."""
+
+    @property
+    def start_offsets(self) -> dict[int, int]: ...
+
+    @property
+    def end_offsets(self) -> dict[int, int]: ...
+
+    def offsets_for_time(
+        self, when: int | datetime, partitions: Sequence[int] | None = None
+    ) -> dict[int, int | None]: ...
+
+
+def check_batch(options: Options) -> None:
+    """The rules of batch reads that need no snapshot; a stream may well start at latest."""
+    start, end = _bounds(options)
+    _refuse(start, LATEST, "starting offset{} can't be latest for batch queries", "earliest")
+    _refuse(end, EARLIEST, "ending offset{} can't be earliest for batch queries", "latest")
+    _check_same_partitions(start, end)
+    _check_order(start, end, [*start.entries(), *end.entries()])
+
+
+def resolve_batch(options: Options, views: Mapping[str, TopicView], assigned: Assigned) -> Ranges:
+    """The range to read of every assigned partition; each must exist in the view of its topic."""
+    check_batch(options)
+    if not assigned:
+        return {}
+    start, end = (_with_topic(position, assigned) for position in _bounds(options))
+    _check_same_partitions(start, end)
+    _check_cover(start, assigned, "START")
+    _check_cover(end, assigned, "END")
+    _check_order(start, end, _pairs(assigned))
+    losses: list[str] = []
+    ranges: Ranges = {}
+    for topic, partitions in assigned.items():
+        log = _Log(topic, views[topic], partitions, losses)
+        starts = log.resolve(start, must_match=options.starting_strategy == "error")
+        ends = log.resolve(end, must_match=False)
+        ranges[topic] = {p: (starts[p], ends[p]) for p in partitions}
+    _report(losses, options.fail_on_data_loss)
+    for topic, partition in _pairs(assigned):
+        _check_resolved(start, end, f"{topic}-{partition}", *ranges[topic][partition])
+    return ranges
+
+
+class _Log:
+    """One topic's partitions, against which positions are resolved; what is gone is noted."""
+
+    def __init__(
+        self, topic: str, view: TopicView, partitions: Sequence[int], losses: list[str]
+    ) -> None:
+        self.topic = topic
+        self.view = view
+        self.partitions = partitions
+        self.losses = losses
+        self.starts = view.start_offsets
+        self.ends = view.end_offsets
+
+    def resolve(self, position: Position, must_match: bool) -> dict[int, int]:
+        """An offset within the log for each partition: its end, where no record is that late."""
+        wanted = {p: v for p in self.partitions if (v := position.at(self.topic, p)) is not None}
+        if not position.is_time:
+            return {p: self._offset(position.option, p, value) for p, value in wanted.items()}
+        by_time: dict[int, list[int]] = {}
+        for partition, time in wanted.items():
+            by_time.setdefault(time, []).append(partition)
+        resolved: dict[int, int] = {}
+        for time, asked in by_time.items():
+            for partition, offset in self.view.offsets_for_time(_moment(time), asked).items():
+                if offset is None and must_match:
+                    raise self._no_match(position.option, partition, time)
+                resolved[partition] = self.ends[partition] if offset is None else offset
+        return resolved
+
+    def _offset(self, option: str, partition: int, value: int) -> int:
+        low, high = self.starts[partition], self.ends[partition]
+        if value == EARLIEST:
+            return low
+        if value == LATEST:
+            return high
+        asks = f"{option} asks for offset {value} of {self.topic}-{partition}"
+        if value < low:
+            self.losses.append(f"{asks}, whose log starts at {low}: older records were removed")
+        elif value > high:
+            why = "the topic was created anew, or an older version is read"
+            self.losses.append(f"{asks}, whose log ends at {high}: {why}")
+        return min(max(value, low), high)
+
+    def _no_match(self, option: str, partition: int, time: int) -> InvalidRequestError:
+        return InvalidRequestError(
+            f"No offset matched from request of topic-partition {self.topic}-{partition} and "
+            f"timestamp {_shown_time(time)} ({option}): it has no record that late, its end offset "
+            f"is {self.ends[partition]}. Ask for an earlier time, or set "
+            "startingOffsetsByTimestampStrategy=latest to start such partitions at their end"
+        )
+
+
+def _bounds(options: Options) -> tuple[Position, Position]:
+    return options.starting or _FROM_EARLIEST, options.ending or _TO_LATEST
+
+
+def _with_topic(position: Position, assigned: Assigned) -> Position:
+    """The short form, with the name of the only topic it can mean."""
+    if not position.is_short:
+        return position
+    if len(assigned) > 1:
+        raise InvalidRequestError(
+            f"{position.option} names no topic, and {len(assigned)} are read "
+            f"({', '.join(sorted(assigned)[:_SHOWN])}): put the partitions under their topic's "
+            'name, or under "*" for every topic, such as {"*":{"*":-2}}'
+        )
+    return replace(
+        position, values=dict.fromkeys(assigned, position.values[ANY_TOPIC]), is_short=False
+    )
+
+
+def _refuse(position: Position, banned: int, text: str, instead: str) -> None:
+    if position.is_time:
+        return
+    for topic, row in position.values.items():
+        for partition, value in row.items():
+            if value == banned:
+                is_all = topic == ANY_TOPIC and partition is None
+                where = "" if is_all else f" for {_label(topic, partition)}"
+                raise InvalidRequestError(
+                    f"{text.format(where)}: set {position.option} to {instead} or to an offset"
+                )
+
+
+def _check_same_partitions(start: Position, end: Position) -> None:
+    is_comparable = start.is_short == end.is_short and start.names_all and end.names_all
+    if is_comparable and set(start.entries()) != set(end.entries()):
+        raise InvalidRequestError(
+            "[MISMATCHED_TOPIC_PARTITIONS_BETWEEN_START_OFFSET_AND_END_OFFSET] "
+            f"{start.option} names {_listed(start.entries())}, {end.option} names "
+            f"{_listed(end.entries())}: name the same partitions in both, or give a '*' entry"
+        )
+
+
+def _check_order(start: Position, end: Position, pairs: Iterable[tuple[str, int | None]]) -> None:
+    """Compares what was written down: offsets with offsets, times with times."""
+    if start.is_time != end.is_time:
+        return
+    for topic, partition in pairs:
+        if partition is None:
+            continue
+        first, last = start.at(topic, partition), end.at(topic, partition)
+        if first is None or last is None or first <= last:
+            continue
+        if last == LATEST and not end.is_time:
+            continue
+        kind = "TIMESTAMP" if start.is_time else "OFFSET"
+        show = _shown_time if start.is_time else str
+        raise InvalidRequestError(
+            f"[UNRESOLVED_START_{kind}_GREATER_THAN_END_{kind}] {_label(topic, partition)}: start "
+            f"{show(first)} ({start.option}) is greater than end {show(last)} ({end.option}); "
+            "lower the start or raise the end"
+        )
+
+
+def _check_resolved(start: Position, end: Position, name: str, first: int, last: int) -> None:
+    if first > last:
+        raise InvalidRequestError(
+            f"[RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET] {name}: resolved start {first} "
+            f"({start.option}) is greater than resolved end {last} ({end.option}). Possible "
+            "causes: the end time is before the start; the offsets are those of another topic, or "
+            "of this one before it was created anew; retention removed all up to the end"
+        )
+
+
+def _check_cover(position: Position, assigned: Assigned, side: str) -> None:
+    everywhere_known = {(ANY_TOPIC, partition) for _, partition in _pairs(assigned)}
+    known = {*_pairs(assigned), *everywhere_known, *((t, None) for t in (*assigned, ANY_TOPIC))}
+    covers = all(position.at(topic, number) is not None for topic, number in _pairs(assigned))
+    if not covers or not known.issuperset(position.entries()):
+        raise InvalidRequestError(
+            f"[{side}_OFFSET_DOES_NOT_MATCH_ASSIGNED] {position.option} must name every partition "
+            f"that is read and no other. Specified: {_listed(position.entries())}. Assigned: "
+            f"{_listed(_pairs(assigned))}. A '*' entry stands for partitions not named, such as "
+            '{"topicA":{"0":23,"*":-2}}'
+        )
+
+
+def _report(losses: Sequence[str], fail: bool) -> None:
+    if not losses:
+        return
+    more = f" (and {len(losses) - 1} more like it)" if len(losses) > 1 else ""
+    what = f"[DATA_LOSS] {losses[0]}{more}"
+    if fail:
+        raise InvalidRequestError(
+            f"{what}. Change the offset, or set failOnDataLoss=false to read what is there"
+        )
+    warnings.warn(f"{what}; reading what is there, since failOnDataLoss=false", stacklevel=3)
+
+
+def _pairs(assigned: Assigned) -> list[tuple[str, int]]:
+    return [(topic, partition) for topic, row in assigned.items() for partition in row]
+
+
+def _label(topic: str, partition: int | None) -> str:
+    if topic == ANY_TOPIC and partition is not None:
+        return f"partition {partition}"
+    return f"{topic}-{'*' if partition is None else partition}"
+
+
+def _listed(pairs: Iterable[tuple[str, int | None]]) -> str:
+    labels = [_label(topic, partition) for topic, partition in pairs]
+    more = f", … ({len(labels)} in all)" if len(labels) > _SHOWN else ""
+    return f"[{', '.join(labels[:_SHOWN])}{more}]"
+
+
+def _moment(time_us: int) -> int | datetime:
+    """Milliseconds, or a datetime for text that was finer; only milliseconds go past year 9999."""
+    if time_us % 1000 == 0:
+        return time_us // 1000
+    return EPOCH + timedelta(microseconds=time_us)
+
+
+def _shown_time(time_us: int) -> str:
+    try:
+        return f"{time_us // 1000} ({(EPOCH + timedelta(microseconds=time_us)).isoformat()})"
+    except OverflowError:
+        return f"{time_us // 1000} (beyond the year 9999; is it in milliseconds?)"

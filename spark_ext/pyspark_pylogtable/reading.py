@@ -1,0 +1,216 @@
+"""The reading half of the source: what each `view` shows, cut into parts for Spark's tasks.
+
+A content is planned on the driver and read on executors. It holds the pinned topics, so whatever it
+shows never changes.
+"""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from pylogtable import (
+    HISTORY_SCHEMA,
+    PARTITIONS_SCHEMA,
+    SEGMENTS_SCHEMA,
+    InvalidRequestError,
+    LogTableError,
+    SchemaMismatchError,
+    StorageError,
+    View,
+)
+from pyspark_pylogtable.columns import arrow_schema, check_asked, default_columns, spark_schema
+from pyspark_pylogtable.options import Options
+from pyspark_pylogtable.positions import resolve_batch
+from pyspark_pylogtable.topics import Pinned
+
+_TOPIC = pa.field("topic", pa.string())
+
+
+@dataclass(frozen=True)
+class Part:
+    """One task's share of one topic."""
+
+    topic: str
+    what: Any = None
+
+
+@dataclass(frozen=True)
+class Content(ABC):
+    """What a DataFrame shows of its topics."""
+
+    options: Options
+    pinned: Pinned
+
+    @abstractmethod
+    def schema(self) -> StructType:
+        """Its columns, unless fewer are asked for."""
+
+    @abstractmethod
+    def check(self, asked: StructType) -> None:
+        """Refuse columns it does not have."""
+
+    @abstractmethod
+    def parts(self) -> list[Part]:
+        """What the tasks are to read."""
+
+    @abstractmethod
+    def read(self, part: Part, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """The rows of a part with exactly these columns."""
+
+
+class Records(Content):
+    """The records of a range of offsets."""
+
+    def schema(self) -> StructType:
+        schemas = {name: self._columns(view) for name, view in self.pinned.views.items()}
+        (first, schema), *others = schemas.items()
+        for name, other in others:
+            if other != schema:
+                raise SchemaMismatchError(
+                    f"topics {first!r} and {name!r} have different columns: "
+                    f"{schema.simpleString()} and {other.simpleString()}. Read them one by one, "
+                    'or only what they share: .option("columns", "…")'
+                )
+        return schema
+
+    def check(self, asked: StructType) -> None:
+        check_asked(asked, self.pinned.views)
+
+    def parts(self) -> list[Part]:
+        ranges = resolve_batch(self.options, self.pinned.views, self.pinned.assigned)
+        total = sum(map(_offsets_in, ranges.values()))
+        return [
+            Part(topic, part)
+            for topic, spans in ranges.items()
+            for part in self.pinned.views[topic].parts(
+                spans,
+                max_records=self.options.max_records_per_partition,
+                min_parts=_share(self.options.min_partitions, _offsets_in(spans), total),
+            )
+        ]
+
+    def read(self, part: Part, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+        reader = self.pinned.views[part.topic].part_reader(columns.names)
+        try:
+            yield from replace(reader, schema=columns).read(part.what)
+        except StorageError as error:
+            if not isinstance(error.__cause__, FileNotFoundError):
+                raise
+            lost = (
+                f"[DATA_LOSS] {part.topic}-{part.what.partition}: a segment of offsets "
+                f"{part.what.start} to {part.what.end} was removed after this DataFrame was "
+                f"loaded; load it again ({error})"
+            )
+            if self.options.fail_on_data_loss:
+                raise StorageError(f"{lost}, or set failOnDataLoss=false to go on") from error
+            warnings.warn(lost, stacklevel=2)
+
+    def _columns(self, view: View) -> StructType:
+        names = self.options.columns or default_columns(
+            view,
+            include_headers=self.options.include_headers,
+            with_topic=self.pinned.subscribed,
+        )
+        return spark_schema(view.part_reader(list(names)).schema)
+
+
+class Latest(Records):
+    """The newest record of each key; a tombstone is a record."""
+
+    def parts(self) -> list[Part]:
+        for topic, view in self.pinned.views.items():
+            if len(self.pinned.assigned[topic]) < view.partition_count:
+                raise InvalidRequestError(
+                    "view=latest is of whole topics, and assign names only some partitions of "
+                    f"{topic!r}; use subscribe"
+                )
+        return [
+            Part(topic, group)
+            for topic, view in self.pinned.views.items()
+            for group in view.key_groups()
+        ]
+
+    def read(self, part: Part, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+        view = self.pinned.views[part.topic]
+        newest = view.latest(columns=columns.names, partitions=part.what)
+        yield from newest.cast(columns).to_batches()
+
+
+class Metadata(Content):
+    """A table about the topics instead of their records."""
+
+    def schema(self) -> StructType:
+        table, _ = _TABLES[self.options.view]
+        return spark_schema(pa.schema([_TOPIC, *table]) if self.pinned.subscribed else table)
+
+    def check(self, asked: StructType) -> None:
+        has = self.schema().names
+        for name in asked.names:
+            if name not in has:
+                raise InvalidRequestError(
+                    f"view={self.options.view} has no column {name!r}; it has {', '.join(has)}"
+                )
+
+    def parts(self) -> list[Part]:
+        return [Part(topic) for topic in self.pinned.views]
+
+    def read(self, part: Part, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+        _, make = _TABLES[self.options.view]
+        table = make(self.pinned.views[part.topic])
+        table = table.append_column(_TOPIC, pa.repeat(part.topic, table.num_rows))
+        yield from table.select(columns.names).cast(columns).to_batches()
+
+
+_TABLES: dict[str, tuple[pa.Schema, Callable[[View], pa.Table]]] = {
+    "segments": (SEGMENTS_SCHEMA, View.segments),
+    "partitions": (PARTITIONS_SCHEMA, View.partitions),
+    "history": (HISTORY_SCHEMA, View.history),
+}
+
+
+def plan_content(options: Options, pinned: Pinned | LogTableError) -> Content:
+    """What the options ask for, or the error that kept it from being found."""
+    options.refuse_for("batch read")
+    if isinstance(pinned, LogTableError):
+        raise pinned
+    if options.view == "groups":
+        raise InvalidRequestError("view=groups: consumer groups are not in this version yet")
+    if options.view in _TABLES:
+        return Metadata(options, pinned)
+    return Latest(options, pinned) if options.view == "latest" else Records(options, pinned)
+
+
+class BatchReader(DataSourceReader):
+    """Reads a content with the columns that the DataFrame has."""
+
+    def __init__(self, content: Content, schema: StructType) -> None:
+        content.check(schema)
+        self._content = content
+        self._columns = arrow_schema(schema)
+
+    def partitions(self) -> list[InputPartition]:
+        return [InputPartition(part) for part in self._content.parts()]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        # Of an empty plan Spark makes one task without a part.
+        if partition.value is not None:
+            yield from self._content.read(partition.value, self._columns)
+
+
+def _offsets_in(spans: Mapping[int, tuple[int, int]]) -> int:
+    return sum(end - start for start, end in spans.values())
+
+
+def _share(min_partitions: int | None, size: int, total: int) -> int | None:
+    """A topic's part of `minPartitions`, by its part of the offsets."""
+    if min_partitions is None or not total:
+        return None
+    return max(1, -(-min_partitions * size // total))

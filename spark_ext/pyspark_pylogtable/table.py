@@ -1,0 +1,149 @@
+"""A topic in a Spark session, for notebooks and jobs."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+import pylogtable
+from pylogtable import AppendResult, Bound, Topic, View, split_topic_url
+from pyspark_pylogtable.appending import append_clustered
+from pyspark_pylogtable.columns import default_columns
+from pyspark_pylogtable.native import NativeUnavailable, native_df
+from pyspark_pylogtable.source import LogTableSource
+
+Version = int | datetime | None
+
+
+class LogTable:
+    """One topic. DataFrames show it as it was when they were made."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        path: str,
+        topic: Topic,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.topic = topic
+        self._spark = spark
+        self._path = path
+        self._storage_options = dict(storage_options or {})
+
+    @classmethod
+    def for_path(
+        cls,
+        spark: SparkSession,
+        path: str | os.PathLike[str],
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> LogTable:
+        """The topic at this path or URL."""
+        topic = pylogtable.open_topic(path, storage_options=storage_options)
+        return cls(spark, os.fspath(path), topic, storage_options)
+
+    def __repr__(self) -> str:
+        return f"<LogTable {self.topic.name!r} at {self.topic.url}>"
+
+    def _repr_html_(self) -> str:
+        return self.topic.describe()._repr_html_()
+
+    def to_df(
+        self,
+        start: Bound = None,
+        end: Bound = None,
+        columns: Sequence[str] | None = None,
+        version: Version = None,
+        partitions: int | Sequence[int] | None = None,
+    ) -> DataFrame:
+        """The records through Spark's own Parquet reader, with its column pruning and filters.
+
+        Arguments are those of `Topic.read`, columns those of `format("pylogtable")`. Where Spark
+        itself cannot open the store, a warning says why and the Python source is used.
+        """
+        view = self.topic.at(version)
+        ranges = view.ranges(partitions, start, end)
+        names = columns if columns is not None else _shown(view)
+        view.part_reader(names)
+        try:
+            return native_df(self._spark, view, view.tasks(ranges), names, url=self._path)
+        except NativeUnavailable as error:
+            warnings.warn(
+                f"Spark cannot read the files of {view.url} by itself, so they are read through "
+                f"Python, without column pruning and filters: {error}",
+                stacklevel=2,
+            )
+            return self._python_df(view, ranges, names)
+
+    def create_view(
+        self,
+        name: str,
+        start: Bound = None,
+        end: Bound = None,
+        columns: Sequence[str] | None = None,
+        version: Version = None,
+        partitions: int | Sequence[int] | None = None,
+    ) -> None:
+        """Make `to_df(...)` a temporary view for SQL. It shows the topic as it is now: call this
+        again to see what was appended since."""
+        self.to_df(start, end, columns, version, partitions).createOrReplaceTempView(name)
+
+    def append(self, df: DataFrame, *, txn: tuple[str, int] | None = None) -> AppendResult:
+        """Append the rows of a DataFrame in one commit.
+
+        Unlike `df.write.format("pylogtable")` this shuffles rows first, so that one task writes all
+        of a partition: few large segments, which other Parquet readers can read as they are. The
+        order of rows is kept. With a `txn` a repeat appends nothing.
+        """
+        return append_clustered(self.topic, df, txn)
+
+    def history(self, limit: int | None = None) -> DataFrame:
+        """The commits, newest first."""
+        return self._frame(self.topic.history(limit))
+
+    def segments(self, version: Version = None) -> DataFrame:
+        """Every live segment, in partition and offset order."""
+        return self._frame(self.topic.segments(version))
+
+    def partitions(self, version: Version = None) -> DataFrame:
+        """Each partition: its offsets, and what lies in its segments."""
+        return self._frame(self.topic.at(version).partitions())
+
+    def offsets(self, version: Version = None) -> DataFrame:
+        """The first offset that can be read and the next to be written, by partition."""
+        table = self.topic.at(version).partitions().select(["partition", "log_start", "end"])
+        return self._frame(table.rename_columns(["partition", "start_offset", "end_offset"]))
+
+    def describe(self) -> DataFrame:
+        """The topic in one row."""
+        return self._frame(self.topic.describe().to_table())
+
+    def _frame(self, table: pa.Table) -> DataFrame:
+        return self._spark.createDataFrame(table)
+
+    def _python_df(
+        self, view: View, ranges: Mapping[int, tuple[int, int]], columns: Sequence[str]
+    ) -> DataFrame:
+        store, _ = split_topic_url(self._path)
+        starts = {str(number): start for number, (start, _) in ranges.items()}
+        ends = {str(number): end for number, (_, end) in ranges.items()}
+        return (
+            self._spark.read.format(LogTableSource.name())
+            .option("storageOptions", json.dumps(self._storage_options))
+            .option("assign", json.dumps({view.name: sorted(ranges)}))
+            .option("startingOffsets", json.dumps({view.name: starts}))
+            .option("endingOffsets", json.dumps({view.name: ends}))
+            .option("versionAsOf", view.version)
+            .option("columns", json.dumps(list(columns)))
+            .load(store)
+        )
+
+
+def _shown(view: View) -> list[str]:
+    return default_columns(view, include_headers=False, with_topic=False)

@@ -1,0 +1,250 @@
+"""The writing half of the source: tasks stage files, one commit per topic makes them visible.
+
+Spark calls `commit` and `abort` on copies of the planned writer, in other processes than the tasks
+ran in, so all that they need travels in the messages. `abort` is also called when `commit` raised,
+whatever the reason: files are removed only where it is proven that no commit can name them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from pylogtable import (
+    CommitUnknownError,
+    InvalidRequestError,
+    LogTableError,
+    SchemaMismatchError,
+    Staged,
+    Staging,
+    Topic,
+)
+from pyspark_pylogtable.columns import arrow_schema, default_columns, is_kafka_shaped
+from pyspark_pylogtable.options import Options
+from pyspark_pylogtable.topics import Destination, destination
+
+TOPIC = "topic"
+GIVEN_BY_THE_LOG = ("offset", "timestampType", TOPIC)
+# Of what waits in memory for all topics of a task together.
+WAITING_BYTES = 192 << 20
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What one task staged, by topic."""
+
+    staged: dict[str, Staged] = field(default_factory=dict)
+
+
+def plan_write(options: Options, schema: StructType, *, overwrite: bool) -> BatchWriter:
+    """Find or make the topic and check the columns, before any data is written."""
+    options.refuse_for("write")
+    if overwrite:
+        raise InvalidRequestError(
+            "a topic is a log: records are appended, and never overwritten. Use mode('append'); "
+            "to begin anew delete the topic with store.delete_topic, to drop old records use "
+            "topic.delete_records or retention"
+        )
+    columns = spark_columns(schema)
+    where = destination(options, columns)
+    if where.name is None:
+        return BatchWriter(where, options.txn, repeated=False)
+    topic = where.open(where.name)
+    given = columns
+    if fills_every_column(topic, columns):
+        given = pa.schema([column for column in columns if column.name not in GIVEN_BY_THE_LOG])
+    check_columns(topic, given)
+    repeated = options.txn is not None and topic.find_txn(*options.txn) is not None
+    return BatchWriter(where, options.txn, repeated=repeated)
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Writes the rows of a DataFrame to one topic, or to those that the rows name. `repeated` says
+    that the txn is in the log, so that there is nothing left to write."""
+
+    def __init__(self, where: Destination, txn: tuple[str, int] | None, *, repeated: bool) -> None:
+        self._where = where
+        self._txn = txn
+        self._repeated = repeated
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        if self._repeated:
+            for _ in iterator:
+                pass
+            return Written()
+        task = TaskContext.get()
+        with _Topics(self._where, task.partitionId() if task else 0) as topics:
+            for batch in iterator:
+                topics.add(batch)
+            return Written(topics.finish())
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        if self._repeated:
+            return
+        staged = _by_topic(messages)
+        if self._where.name is not None and self._txn is not None:
+            # Without a row the txn is to be remembered all the same.
+            staged.setdefault(self._where.name, [])
+        done: list[str] = []
+        for name in sorted(staged):
+            try:
+                self._commit_topic(name, staged[name])
+            except LogTableError as error:
+                if not done:
+                    raise
+                raise LogTableError(
+                    f"topic {name!r} was not written, and {', '.join(done)} were: each topic has "
+                    f"a commit of its own. With txnAppId and txnVersion the write can be "
+                    f"repeated as it is. {error}"
+                ) from error
+            done.append(name)
+
+    def _commit_topic(self, name: str, staged: list[Staged]) -> None:
+        topic = self._where.open(name)
+        try:
+            result = topic.commit_staged(staged, txn=self._txn)
+        except CommitUnknownError:
+            raise
+        except LogTableError:
+            topic.discard_staged(staged)
+            raise
+        if result.repeated:
+            topic.discard_staged(staged)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        # With every message there a commit was tried, which has seen to its files itself.
+        if all(message is not None for message in messages):
+            return
+        for name, staged in _by_topic(messages).items():
+            self._where.open(name).discard_staged(staged)
+
+
+class _Topics:
+    """The topics that one task writes to; files of all are removed if it fails."""
+
+    def __init__(self, where: Destination, task: int) -> None:
+        self._where = where
+        self._task = task
+        self._open: dict[str, Staging] = {}
+        self._stack = ExitStack()
+
+    def __enter__(self) -> _Topics:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._stack.__exit__(*failure)  # type: ignore[arg-type]
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        if self._where.name is not None:
+            rows = without_given(batch)
+            self._staging(self._where.name, rows).add(rows)
+            return
+        for name, rows in _split_by_topic(batch):
+            self._staging(name, rows).add(rows)
+        if sum(staging.waiting_bytes for staging in self._open.values()) > WAITING_BYTES:
+            max(self._open.values(), key=lambda staging: staging.waiting_bytes).flush()
+
+    def finish(self) -> dict[str, Staged]:
+        return {name: staging.finish() for name, staging in self._open.items()}
+
+    def _staging(self, name: str, rows: pa.RecordBatch) -> Staging:
+        if name not in self._open:
+            topic = self._where.open(name)
+            check_columns(topic, rows.schema)
+            staging = topic.begin_staging(first_sticky=self._task)
+            self._open[name] = self._stack.enter_context(staging)
+        return self._open[name]
+
+
+def check_columns(topic: Topic, columns: pa.Schema) -> None:
+    """Refuse columns that do not fit the topic, in the Kafka sink's words where it has Kafka's
+    shape; there `value` may not be missing, since that would make every record a tombstone."""
+    given = columns
+    if TOPIC in columns.names:
+        given = columns.remove(columns.get_field_index(TOPIC))
+    if is_kafka_shaped(topic.at()):
+        if "value" not in given.names:
+            raise SchemaMismatchError("Required attribute 'value' not found")
+        for name in ("key", "value"):
+            index = given.get_field_index(name)
+            if index >= 0 and not _is_text(given.field(index).type):
+                raise SchemaMismatchError(
+                    f"{name} must be a(n) string or binary, and is {given.field(index).type}; "
+                    "cast it"
+                )
+    topic.check_columns(given)
+
+
+def spark_columns(schema: StructType) -> pa.Schema:
+    try:
+        columns = arrow_schema(schema)
+    except LogTableError:
+        raise
+    except Exception as error:
+        raise SchemaMismatchError(
+            f"these columns cannot be written: {schema.simpleString()}: {error}"
+        ) from error
+    if TOPIC in columns.names and not pa.types.is_string(columns.field(TOPIC).type):
+        raise SchemaMismatchError(
+            f"topic must be a(n) string, and is {columns.field(TOPIC).type}; cast it"
+        )
+    return columns
+
+
+def fills_every_column(topic: Topic, columns: pa.Schema) -> bool:
+    """Whether this is an `INSERT INTO` a view: SQL then sends null for each column it does not
+    name, also for those that only the log gives."""
+    shown = default_columns(topic.at(), include_headers=False, with_topic=False)
+    return set(shown) <= set(columns.names)
+
+
+def without_given(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch without columns that only the log gives; they must be null. The topic is chosen by
+    then, and what the rows say of it does not matter."""
+    present = [name for name in GIVEN_BY_THE_LOG if name in batch.schema.names]
+    for name in present:
+        column = batch.column(name)
+        if name != TOPIC and column.null_count < len(column):
+            raise SchemaMismatchError(
+                f"column {name!r} is given by the log and cannot be written; drop it"
+            )
+    return batch.drop_columns(present) if present else batch
+
+
+def _split_by_topic(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+    names = batch.column(TOPIC)
+    if names.null_count:
+        raise InvalidRequestError(
+            "null topic present in the data. Use the topic option for setting a topic."
+        )
+    rows = batch.drop_columns([TOPIC])
+    for name in names.unique().to_pylist():
+        yield name, rows.filter(pc.equal(names, name))
+
+
+def _by_topic(messages: list[WriterCommitMessage | None]) -> dict[str, list[Staged]]:
+    """What all tasks staged, by topic and in the order of the tasks."""
+    staged: dict[str, list[Staged]] = {}
+    for message in messages:
+        if isinstance(message, Written):
+            for name, part in message.staged.items():
+                staged.setdefault(name, []).append(part)
+    return staged
+
+
+def _is_text(arrow: pa.DataType) -> bool:
+    types = pa.types
+    return (
+        types.is_string(arrow)
+        or types.is_binary(arrow)
+        or types.is_large_string(arrow)
+        or types.is_large_binary(arrow)
+        or types.is_null(arrow)
+    )

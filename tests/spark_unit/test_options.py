@@ -1,0 +1,513 @@
+"""The options of `format("pylogtable")`: what is understood, and how the rest is refused."""
+
+from __future__ import annotations
+
+import pickle
+from datetime import datetime, timezone
+
+import pytest
+
+import pylogtable
+from pylogtable import InvalidRequestError
+from pyspark_pylogtable.options import VIEWS, Options, parse_options
+from pyspark_pylogtable.subscription import (
+    ANY_TOPIC,
+    EARLIEST,
+    LATEST,
+    Assign,
+    Position,
+    Subscribe,
+    SubscribePattern,
+    everywhere,
+)
+
+EVERY_OPTION = {
+    "path": "s3://bucket/logs",
+    "storageOptions": '{"key":"k","secret":"s"}',
+    "subscribe": "a, b",
+    "startingOffsets": "earliest",
+    "endingOffsets": '{"a":{"0":5},"b":{"*":-1}}',
+    "startingTimestamp": "1700000000000",
+    "endingTimestamp": "2024-05-01T12:00:00Z",
+    "startingOffsetsByTimestamp": '{"a":{"0":7},"b":{"*":8}}',
+    "endingOffsetsByTimestamp": '{"*":{"*":9}}',
+    "startingOffsetsByTimestampStrategy": "latest",
+    "failOnDataLoss": "false",
+    "minPartitions": "6",
+    "maxRecordsPerPartition": "1000",
+    "includeHeaders": "true",
+    "versionAsOf": "3",
+    "columns": "offset,amount",
+    "view": "latest",
+    "topic": " orders ",
+    "key": "id",
+    "partitions": "4",
+    "txnAppId": "etl",
+    "txnVersion": "7",
+    "retention.ms": "-1",
+    "cleanup.policy": "compact,delete",
+}
+
+
+def refusal(options: dict[str, str]) -> str:
+    with pytest.raises(InvalidRequestError) as caught:
+        parse_options(options)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("spell", [str, str.lower, str.upper])
+def test_every_option_is_understood_in_any_case(spell: type[str]) -> None:
+    options = parse_options({spell(name): text for name, text in EVERY_OPTION.items()})
+    assert options == Options(
+        path="s3://bucket/logs",
+        storage_options={"key": "k", "secret": "s"},
+        subscription=Subscribe(("a", "b")),
+        starting=everywhere("startingTimestamp", 1_700_000_000_000_000, is_time=True),
+        ending=everywhere("endingTimestamp", 1_714_564_800_000_000, is_time=True),
+        starting_strategy="latest",
+        fail_on_data_loss=False,
+        min_partitions=6,
+        max_records_per_partition=1000,
+        include_headers=True,
+        version_as_of=3,
+        columns=("offset", "amount"),
+        view="latest",
+        topic="orders",
+        key=("id",),
+        partitions=4,
+        txn=("etl", 7),
+        config={"retention.ms": "-1", "cleanup.policy": "compact,delete"},
+        given=frozenset(EVERY_OPTION) - {"path", "storageOptions"},
+    )
+
+
+def test_options_travel_to_executors_but_do_not_show_credentials() -> None:
+    options = parse_options(EVERY_OPTION)
+    assert pickle.loads(pickle.dumps(options)) == options
+    assert "secret" not in repr(options)
+
+
+def test_nothing_given_is_the_whole_of_the_latest_version() -> None:
+    assert parse_options({}) == Options()
+
+
+@pytest.mark.parametrize("key", pylogtable.TOPIC_CONFIG_KEYS)
+def test_topic_config_goes_through_as_text(key: str) -> None:
+    options = parse_options({key: "whatever"})
+    assert (options.config, options.given) == ({key: "whatever"}, {key})
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("startingOffset", "startingOffsets"),
+        ("starting_offsets", "startingOffsets"),
+        ("endingoffset", "endingOffsets"),
+        ("topics", "topic"),
+        ("column", "columns"),
+        ("versionAs", "versionAsOf"),
+        ("retention.mss", "retention.ms"),
+        ("retentionMs", "retention.ms"),
+        ("cleanup-policy", "cleanup.policy"),
+        ("storage_options", "storageOptions"),
+    ],
+)
+def test_an_unknown_option_gets_the_nearest_name(key: str, meant: str) -> None:
+    assert f"unknown option {key.lower()!r}; did you mean {meant!r}?" in refusal({key: "1"})
+
+
+@pytest.mark.parametrize(
+    ("key", "named"), [("qqq", "startingOffsets"), ("unclean.leader.x", "cleanup.policy")]
+)
+def test_an_option_like_no_other_gets_the_list(key: str, named: str) -> None:
+    message = refusal({key: "1"})
+    assert "known: " in message
+    assert named in message
+
+
+@pytest.mark.parametrize(
+    ("key", "advice"),
+    [
+        ("kafka.bootstrap.servers", "no broker here; path takes its place"),
+        ("kafka.group.id", "startingOffsets"),
+        ("groupIdPrefix", "option 'groupIdPrefix': a read belongs to no group"),
+        ("kafka.auto.offset.reset", "startingOffsets"),
+        ("kafka.enable.auto.commit", "remove it"),
+        ("kafka.isolation.level", "only committed records"),
+        ("kafka.security.protocol", "storageOptions"),
+        ("kafka.sasl.jaas.config", "storageOptions"),
+        ("kafka.ssl.truststore.location", "storageOptions"),
+        ("kafka.transactional.id", "txnAppId"),
+        ("kafka.enable.idempotence", "txnAppId"),
+        ("kafka.partitioner.class", "the key decides"),
+        ("kafka.key.deserializer", "columns have types"),
+        ("kafka.value.serializer", "columns have types"),
+        ("key.serializer", "columns have types"),
+        ("value.deserializer", "columns have types"),
+        ("kafka.retention.ms", "give 'retention.ms' without 'kafka.'"),
+        ("kafka.linger.ms", "there is no broker here; remove it"),
+        ("kafkaConsumer.pollTimeoutMs", "there is no consumer that polls"),
+        ("fetchOffset.numRetries", "manifest"),
+        ("fetchOffset.retryIntervalMs", "manifest"),
+        ("partition.metadata.cache.ttl.ms", "not cached"),
+        ("paths", "give one"),
+        ("maxOffsetsPerTrigger", "streaming is not in this version yet"),
+        ("minOffsetsPerTrigger", "streaming is not in this version yet"),
+        ("maxTriggerDelay", "streaming is not in this version yet"),
+        ("maxBytesPerTrigger", "streaming is not in this version yet"),
+        ("checkpointLocation", "streaming is not in this version yet"),
+        ("queryName", "streaming is not in this version yet"),
+    ],
+)
+def test_what_has_no_meaning_here_is_refused_with_advice(key: str, advice: str) -> None:
+    for spelled in (key, key.lower()):
+        assert advice in refusal({spelled: "1", "path": "/x"})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"subscribe": " , "}, "No topics to subscribe"),
+        ({"subscribePattern": " "}, "Pattern to subscribe is empty"),
+        ({"subscribePattern": "a("}, "subscribePattern 'a(' is not a regular expression"),
+        ({"assign": ""}, "No topicpartitions to assign"),
+        ({"assign": "{}"}, "No topicpartitions to assign"),
+        ({"assign": '{"t":[]}'}, "No topicpartitions to assign"),
+        ({"assign": "t"}, 'Expected e.g. {"topicA":[0,1],"topicB":[0,1]}, got t'),
+        ({"assign": '["t"]'}, 'Expected e.g. {"topicA":[0,1],"topicB":[0,1]}, got ["t"]'),
+        ({"assign": '{"t":[-1]}'}, "Expected e.g."),
+        ({"assign": '{"t":[true]}'}, "Expected e.g."),
+        ({"assign": '{"t":0}'}, "Expected e.g."),
+        (
+            {"subscribe": "a", "assign": '{"a":[0]}'},
+            "Only one of the following options can be specified: subscribe, subscribePattern, "
+            "assign; given were subscribe and assign",
+        ),
+        (
+            {"startingTimestamp": "soon"},
+            "startingTimestamp: Expected a single long value, got 'soon'",
+        ),
+        ({"endingTimestamp": ""}, "Expected a single long value, got ''"),
+        ({"endingTimestamp": "-1"}, "Expected a single long value, got '-1'"),
+        ({"startingTimestamp": str(2**63)}, "Expected a single long value"),
+        ({"startingTimestamp": "1.5"}, "ISO-8601 such as 2024-05-01T12:00:00Z"),
+        ({"timestampAsOf": "yesterday"}, "timestampAsOf: Expected a single long value"),
+        ({"timestampAsOf": str(2**62)}, "beyond the year 9999"),
+        ({"startingOffsetsByTimestampStrategy": "newest"}, "must be one of error, latest"),
+        ({"failOnDataLoss": "yes"}, "failOnDataLoss='yes': must be one of true, false"),
+        ({"includeHeaders": ""}, "includeHeaders=''"),
+        ({"minPartitions": "0"}, "minPartitions='0': must be a whole number, 1 or more"),
+        ({"minPartitions": "-3"}, "must be a whole number, 1 or more"),
+        ({"maxRecordsPerPartition": "1e6"}, "maxRecordsPerPartition='1e6': must be a whole number"),
+        ({"maxRecordsPerPartition": "9" * 30}, "must be a whole number"),
+        ({"maxRecordsPerPartition": str(2**63)}, "must be a whole number"),
+        ({"versionAsOf": "-1"}, "versionAsOf='-1': must be a whole number, 0 or more"),
+        ({"versionAsOf": "1", "timestampAsOf": "1"}, "versionAsOf and timestampAsOf both say"),
+        ({"columns": ""}, 'must name columns, as a,b or as ["a","b"]'),
+        ({"columns": "a,,b"}, "must name columns"),
+        ({"columns": '["a",1]'}, "must name columns"),
+        ({"columns": '["a"'}, "must name columns"),
+        ({"columns": "a,b,a"}, "a is named twice"),
+        ({"key": " "}, "must name columns"),
+        ({"view": "segmets"}, "did you mean 'segments'?"),
+        ({"view": "zzz"}, "must be one of records, latest, segments, partitions, history, groups"),
+        ({"topic": " "}, "topic=' ': is blank"),
+        ({"partitions": "0"}, "partitions='0': must be a whole number, 1 or more"),
+        ({"txnAppId": "etl"}, "txnAppId is given without txnVersion"),
+        ({"txnVersion": "1"}, "txnVersion is given without txnAppId"),
+        ({"txnAppId": "etl", "txnVersion": "-1"}, "txnVersion='-1'"),
+        ({"storageOptions": "[1]"}, "storageOptions must be a JSON object"),
+        ({"storageOptions": '{"secret":"hush"'}, "storageOptions must be a JSON object"),
+    ],
+)
+def test_malformed_values(options: dict[str, str], message: str) -> None:
+    assert message in refusal(options)
+
+
+def test_a_malformed_storage_option_is_not_repeated_for_all_to_see() -> None:
+    assert "hush" not in refusal({"storageOptions": '{"secret":"hush"'})
+
+
+@pytest.mark.parametrize(
+    ("options", "subscription"),
+    [
+        ({"subscribe": " a ,,b,a"}, Subscribe(("a", "b"))),
+        ({"subscribePattern": " log-.* "}, SubscribePattern("log-.*")),
+        ({"assign": '{"t":[1,0,1],"u":[]}'}, Assign({"t": (0, 1)})),
+    ],
+)
+def test_the_choice_of_topics(options: dict[str, str], subscription: object) -> None:
+    parsed = parse_options(options).subscription
+    assert parsed == subscription
+    assert pickle.loads(pickle.dumps(parsed)) == parsed
+
+
+@pytest.mark.parametrize(
+    ("name", "matches"), [("log-a", True), ("log-ab", False), ("my-log-a", False), ("log-", False)]
+)
+def test_a_pattern_matches_whole_names(name: str, matches: bool) -> None:
+    assert SubscribePattern("log-.").matches(name) is matches
+
+
+@pytest.mark.parametrize(
+    ("text", "values", "is_short"),
+    [
+        ("earliest", {ANY_TOPIC: {None: EARLIEST}}, False),
+        (" LATEST ", {ANY_TOPIC: {None: LATEST}}, False),
+        ('{"a":{"0":23,"1":-2},"b":{"0":-1}}', {"a": {0: 23, 1: -2}, "b": {0: -1}}, False),
+        ('{"a":{"0":"Earliest","1":"latest"}}', {"a": {0: -2, 1: -1}}, False),
+        ('{"a":{"0":23,"*":-2}}', {"a": {0: 23, None: -2}}, False),
+        ('{"*":{"*":-2}}', {ANY_TOPIC: {None: -2}}, False),
+        ('{"0":23,"*":-2}', {ANY_TOPIC: {0: 23, None: -2}}, True),
+        ('{"*":0}', {ANY_TOPIC: {None: 0}}, True),
+        ("{}", {}, False),
+    ],
+)
+def test_offsets(text: str, values: object, is_short: bool) -> None:
+    for side in ("starting", "ending"):
+        position = getattr(parse_options({f"{side}Offsets": text}), side)
+        assert position == Position(f"{side}Offsets", False, values, is_short)  # type: ignore[arg-type]
+        assert pickle.loads(pickle.dumps(position)) == position
+
+
+EXPECTED_OFFSETS = 'Expected e.g. {"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}, got '
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "early",
+        "23",
+        "null",
+        "[1]",
+        '{"a":{"0":23}',
+        '{"a":{"0":true}}',
+        '{"a":{"0":1.0}}',
+        '{"a":{"0":-3}}',
+        '{"a":{"0":null}}',
+        '{"a":{"0":"23"}}',
+        '{"a":{"0":"newest"}}',
+        '{"a":{"0":9223372036854775808}}',
+        '{"a":{"x":1}}',
+        '{"a":{"-1":1}}',
+        '{"a":{"01":1}}',
+        '{"a":[0]}',
+        '{"a":{"0":1},"1":2}',
+        '{"a":{"0":1,"0":2}}',
+        '{"orders":5}',
+        '{"a":' * 100_000,
+    ],
+)
+@pytest.mark.parametrize("option", ["startingOffsets", "endingOffsets"])
+def test_what_is_no_offset(option: str, text: str) -> None:
+    assert f"{option}: {EXPECTED_OFFSETS}{text[:200]}" in refusal({option: text})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("earliest", "Expected e.g."),
+        ('{"a":{"0":true}}', "true is not a time"),
+        ('{"a":{"0":1.5}}', "1.5 is not a time"),
+        ('{"a":{"0":null}}', "null is not a time"),
+        ('{"a":{"0":-2}}', "Expected a single long value, got '-2'"),
+        ('{"a":{"0":"noon"}}', "Expected a single long value, got 'noon'"),
+        ('{"a":{"0":1},"1":2}', "some entries are by topic and some are not"),
+    ],
+)
+def test_what_is_no_time_by_partition(text: str, message: str) -> None:
+    assert message in refusal({"startingOffsetsByTimestamp": text})
+    assert message in refusal({"endingOffsetsByTimestamp": text})
+
+
+NOON = datetime(2024, 5, 1, 12, tzinfo=timezone.utc)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1714564800000",
+        " 1714564800000 ",
+        "2024-05-01T12:00:00Z",
+        "2024-05-01T12:00:00z",
+        "2024-05-01T12:00:00+00:00",
+        "2024-05-01T14:00:00+02:00",
+        "2024-05-01 12:00:00",
+        "2024-05-01T12:00",
+    ],
+)
+def test_the_forms_of_a_time(text: str) -> None:
+    """Without a zone it is UTC."""
+    options = parse_options(
+        {
+            "timestampAsOf": text,
+            "startingTimestamp": text,
+            "endingOffsetsByTimestamp": f'{{"0":"{text}"}}',
+        }
+    )
+    microseconds = 1_714_564_800_000_000
+    assert options.timestamp_as_of == NOON
+    assert options.starting == everywhere("startingTimestamp", microseconds, is_time=True)
+    assert options.ending is not None
+    assert options.ending.values == {ANY_TOPIC: {0: microseconds}}
+
+
+def test_the_longest_long_is_a_time_after_all_records() -> None:
+    ending = parse_options({"endingTimestamp": str(2**63 - 1)}).ending
+    assert ending is not None
+    assert 2**63 - 1000 <= (ending.at("t", 0) or 0) <= 2**63 - 1
+
+
+@pytest.mark.parametrize("side", ["starting", "ending"])
+def test_one_time_wins_over_times_and_times_over_offsets(side: str) -> None:
+    """Case 10; what is overruled is checked all the same."""
+    forms = {
+        f"{side}Timestamp": "1000",
+        f"{side}OffsetsByTimestamp": '{"t":{"0":2000}}',
+        f"{side}Offsets": '{"t":{"0":3}}',
+    }
+    while forms:
+        winner = next(iter(forms))
+        assert getattr(parse_options(forms), side).option == winner
+        del forms[winner]
+    bad = {f"{side}Timestamp": "1000", f"{side}Offsets": "nowhere"}
+    assert f"{side}Offsets: {EXPECTED_OFFSETS}" in refusal(bad)
+
+
+@pytest.mark.parametrize(
+    ("position", "expected"),
+    [
+        (
+            {"a": {0: 5, None: 6}, ANY_TOPIC: {1: 7, None: 8}},
+            {"a-0": 5, "a-1": 6, "b-1": 7, "b-2": 8},
+        ),
+        ({"a": {0: 5}, ANY_TOPIC: {None: 8}}, {"a-0": 5, "a-1": 8}),
+        ({"a": {0: 5}}, {"a-0": 5, "a-1": None, "b-0": None}),
+    ],
+)
+def test_the_nearest_entry_counts(
+    position: dict[str, dict[int | None, int]], expected: dict[str, int | None]
+) -> None:
+    found = Position("startingOffsets", False, position)
+    for name, value in expected.items():
+        topic, partition = name.split("-")
+        assert found.at(topic, int(partition)) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [("a, b", ("a", "b")), ('["a, b","c"]', ("a, b", "c")), ("Größe", ("Größe",))],
+)
+def test_column_names(text: str, names: tuple[str, ...]) -> None:
+    options = parse_options({"columns": text, "key": text})
+    assert (options.columns, options.key) == (names, names)
+
+
+@pytest.mark.parametrize("path", [None, "", "  "])
+def test_a_missing_path_says_what_to_do(path: str | None) -> None:
+    options = parse_options({} if path is None else {"path": path})
+    with pytest.raises(InvalidRequestError) as caught:
+        options.require_path()
+    for way in (
+        '.load("<path>")',
+        '.option("path", …)',
+        "CREATE TEMPORARY VIEW v USING pylogtable OPTIONS (path '<path>')",
+        "SELECT … FROM t WITH (path='<path>')",
+        'LogTable.for_path(spark, "<path>").create_view("v")',
+        "empty options",
+    ):
+        assert way in str(caught.value)
+
+
+def test_the_path_is_taken_as_it_is() -> None:
+    assert parse_options({"path": "/data/My Logs"}).require_path() == "/data/My Logs"
+
+
+def test_what_spark_adds_to_create_table_is_passed_over() -> None:
+    """As seen on 4.3: a table must be creatable for `SELECT … FROM t WITH (path=…)` to work."""
+    added = {
+        "provider": "pylogtable",
+        "owner": "root",
+        "location": "file:/x",
+        "external": "true",
+        "option.path": "/x",
+    }
+    assert parse_options({**added, "path": "file:/x"}) == Options(path="file:/x")
+    assert "unknown option 'owner'" in refusal({"owner": "root"})
+
+
+FOR_READING = {
+    "subscribe": "t",
+    "subscribePattern": "t",
+    "assign": '{"t":[0]}',
+    "startingOffsets": "earliest",
+    "endingOffsets": "latest",
+    "startingTimestamp": "1",
+    "endingTimestamp": "1",
+    "startingOffsetsByTimestamp": '{"*":1}',
+    "endingOffsetsByTimestamp": '{"*":1}',
+    "startingOffsetsByTimestampStrategy": "error",
+    "failOnDataLoss": "true",
+    "minPartitions": "1",
+    "maxRecordsPerPartition": "1",
+    "versionAsOf": "1",
+    "timestampAsOf": "1",
+    "columns": "a",
+    "view": "records",
+}
+FOR_WRITING = {"topic": "t", "key": "a", "partitions": "1", "retention.ms": "1"}
+TRAVEL = {"versionAsOf", "timestampAsOf"}
+CHOICE = {"subscribe", "subscribePattern", "assign", "columns", "view"}
+RANGE = set(FOR_READING) - TRAVEL - CHOICE
+
+
+@pytest.mark.parametrize("name", FOR_READING)
+def test_reading_options_are_refused_by_a_write_alone(name: str) -> None:
+    options = parse_options({name: FOR_READING[name]})
+    options.refuse_for("batch read")
+    with pytest.raises(InvalidRequestError, match=f"^{name} is for reading, and this is a write"):
+        options.refuse_for("write")
+
+
+@pytest.mark.parametrize("name", FOR_WRITING)
+def test_writing_options_are_refused_by_a_read_alone(name: str) -> None:
+    options = parse_options({name: FOR_WRITING[name]})
+    options.refuse_for("write")
+    with pytest.raises(InvalidRequestError, match=f"^{name} is for writing, and this is a read"):
+        options.refuse_for("batch read")
+
+
+def test_a_refusal_names_all_options_and_what_to_use() -> None:
+    options = parse_options({"topic": "t", "txnAppId": "etl", "txnVersion": "1"})
+    with pytest.raises(InvalidRequestError) as caught:
+        options.refuse_for("batch read")
+    assert str(caught.value) == (
+        "topic, txnAppId, txnVersion are for writing, and this is a read: remove them; "
+        "subscribe chooses the topics to read"
+    )
+
+
+def test_headers_are_for_both() -> None:
+    options = parse_options({"includeHeaders": "true"})
+    options.refuse_for("batch read")
+    options.refuse_for("write")
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("name", [*FOR_READING, "includeHeaders"])
+def test_what_each_view_takes(view: str, name: str) -> None:
+    refused = {
+        "records": set(),
+        "latest": RANGE,
+        "segments": {*RANGE, "includeHeaders"},
+        "partitions": {*RANGE, "includeHeaders"},
+        "history": {*RANGE, *TRAVEL, "includeHeaders"},
+        "groups": {*RANGE, *TRAVEL, "includeHeaders"},
+    }[view]
+    options = parse_options({name: FOR_READING.get(name, "true"), "view": view})
+    if name in refused:
+        with pytest.raises(InvalidRequestError, match=f"^{name} is .*view={view}"):
+            options.refuse_for("batch read")
+    else:
+        options.refuse_for("batch read")
