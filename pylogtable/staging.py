@@ -52,10 +52,18 @@ class _Lane:
         self.waiting_bytes += share.rows.nbytes
         self.hashed &= share.hashed
 
-    def take(self) -> pa.Table:
-        rows = pa.Table.from_batches(self.waiting)
-        self.waiting, self.waiting_rows, self.waiting_bytes = [], 0, 0
-        return rows
+    def take(self, whole_of: int | None) -> tuple[pa.Table, int]:
+        """What waits, and its bytes. With `whole_of` rows that do not make a whole number of such
+        groups are left waiting, if there is one at least."""
+        rows, size = pa.Table.from_batches(self.waiting), self.waiting_bytes
+        wanted = rows.num_rows
+        if whole_of is not None and wanted >= whole_of:
+            wanted -= wanted % whole_of
+        taken = size * wanted // rows.num_rows
+        self.waiting = rows.slice(wanted).to_batches()
+        self.waiting_rows -= wanted
+        self.waiting_bytes -= taken
+        return rows.slice(0, wanted), taken
 
     def settle(self) -> None:
         """Wait until nothing of this lane is being encoded; its failure is raised here."""
@@ -130,7 +138,7 @@ class Stager:
         waiting = sum(lane.waiting_bytes for lane in self._lanes.values())
         for lane in self._lanes.values():
             if waiting > WAITING_BYTES or self._is_due(lane):
-                self._start_encoding(lane)
+                self._start_encoding(lane, whole_of=ROW_GROUP_ROWS)
 
     def _lane(self, partition: int) -> _Lane:
         if partition not in self._lanes:
@@ -140,7 +148,7 @@ class Stager:
     def _is_due(self, lane: _Lane) -> bool:
         return lane.waiting_rows >= ROW_GROUP_ROWS or lane.waiting_bytes >= self._row_group_bytes
 
-    def _start_encoding(self, lane: _Lane) -> None:
+    def _start_encoding(self, lane: _Lane, whole_of: int | None = None) -> None:
         """Hand what waits in the lane to an encoder, after what it was handed before."""
         if not lane.waiting:
             return
@@ -152,8 +160,8 @@ class Stager:
             handed, size = self._encoding.popleft()
             self._encoding_bytes -= size
             handed.result()
-        size = lane.waiting_bytes
-        lane.encoding = self._pool.submit(self._encode, lane, lane.take(), size)
+        rows, size = lane.take(whole_of)
+        lane.encoding = self._pool.submit(self._encode, lane, rows, size)
         self._encoding.append((lane.encoding, size))
         self._encoding_bytes += size
 

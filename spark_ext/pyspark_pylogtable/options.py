@@ -87,7 +87,6 @@ _INSTEAD = {
     "topic": "subscribe chooses the topics to read",
     "partitions": "assign reads some partitions, minPartitions makes more Spark tasks",
     "subscribe": "topic names the topic to write to",
-    "minPartitions": "partitions is the number of partitions of a topic that a write creates",
 }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -149,11 +149,17 @@ class Metadata(Content):
 
     def schema(self) -> StructType:
         table, _ = _TABLES[self.options.view]
-        return spark_schema(pa.schema([_TOPIC, *table]) if self.pinned.subscribed else table)
+        every = pa.schema([_TOPIC, *table]) if self.pinned.subscribed else table
+        if self.options.columns is None:
+            return spark_schema(every)
+        self._check_names(self.options.columns, every.names)
+        return spark_schema(pa.schema([every.field(name) for name in self.options.columns]))
 
     def check(self, asked: StructType) -> None:
-        has = self.schema().names
-        for name in asked.names:
+        self._check_names(asked.names, [_TOPIC.name, *_TABLES[self.options.view][0].names])
+
+    def _check_names(self, asked: Sequence[str], has: Sequence[str]) -> None:
+        for name in asked:
             if name not in has:
                 raise InvalidRequestError(
                     f"view={self.options.view} has no column {name!r}; it has {', '.join(has)}"
