@@ -173,7 +173,9 @@ class Change(Noun, frozen=True, kw_only=True, omit_defaults=True):
     add: tuple[Segment, ...] = ()
     log_starts: tuple[LogStart, ...] = ()
     replaced: tuple[Replaced, ...] = ()
+    cleaned: dict[Natural, Natural] = {}
     txn: Txn | None = None
+    summary: dict[str, Int64] = {}
 
 
 class Commit(Change, frozen=True, kw_only=True, omit_defaults=True):
@@ -213,6 +215,7 @@ class RootPartition(Noun, frozen=True, kw_only=True, omit_defaults=True):
 
     log_start: Natural = 0
     end: Natural = 0
+    clean_end: Natural = 0
     live: Totals = Totals()
     runs: tuple[RootRun, ...] = ()
     tail: tuple[Segment, ...] = ()

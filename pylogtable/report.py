@@ -101,6 +101,37 @@ class TopicDescription:
 
 
 @dataclass(frozen=True)
+class RewriteReport:
+    """What a compaction or a merge did. `units` of work were committed; `skipped` were not, because
+    another job had changed their input. `bytes_in` and `bytes_out` are of the segments that gave
+    way and of those that took their place; records are counted in all that was looked at."""
+
+    operation: str
+    version: int
+    units: int
+    skipped: int
+    segments_in: int
+    segments_out: int
+    bytes_in: int
+    bytes_out: int
+    records_in: int
+    records_removed: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class RetentionReport:
+    """What retention removed: `log_starts` has the partitions it moved, and where to."""
+
+    version: int
+    log_starts: dict[int, int]
+    segments_removed: int
+    records_removed: int
+    bytes_removed: int
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Problem:
     """One broken rule of the specification, and where."""
 

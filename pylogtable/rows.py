@@ -263,6 +263,21 @@ def count_tombstones(rows: pa.Table, topic: TopicInfo) -> int:
     return int(pc.sum(dead).as_py() or 0)
 
 
+def tombstone_mask(rows: pa.Table, topic: TopicInfo) -> npt.NDArray[np.bool_]:
+    """Which of these rows are keyed with every value column null [REC-3]; columns of the topic that
+    the rows lack are null."""
+    values = [f.name for f in topic.fields if f.name not in topic.key and f.name != HEADERS]
+    if not topic.key or not values:
+        return np.zeros(rows.num_rows, dtype=np.bool_)
+    present = [name for name in values if name in rows.column_names]
+    dead = np.ones(rows.num_rows, dtype=np.bool_)
+    if present:
+        dead = _all_null(rows, present).to_numpy()
+    keyed = ~_all_null(rows, topic.key).to_numpy()
+    mask: npt.NDArray[np.bool_] = dead & keyed
+    return mask
+
+
 def newest_per_key(
     keys: Sequence[pa.ChunkedArray], offsets: pa.ChunkedArray
 ) -> npt.NDArray[np.int64]:

@@ -1,120 +1,24 @@
-"""One Parquet segment file: write rows with predicted offsets, read a range of true ones.
-
-The only room that knows how records lie in Parquet [SEG-2..5].
-"""
+"""Reading one Parquet segment file: a range of offsets, the first offset at a time [SEG-2..5]."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pylogtable.config import parse_config
 from pylogtable.errors import CorruptTopicError
-from pylogtable.model import Segment, StagedSegment, TopicInfo
-from pylogtable.paths import segment_path
+from pylogtable.model import Segment
 from pylogtable.plan.read import ReadTask, task_for
-from pylogtable.rows import count_keyless, count_tombstones
-from pylogtable.schema import OFFSET, PARTITION, TIMESTAMP, file_schema
+from pylogtable.schema import OFFSET, PARTITION, TIMESTAMP
 from pylogtable.storage.base import ObjectStore
 
-ROW_GROUP_ROWS = 131_072
 BATCH_ROWS = 131_072
-BLOOM_FPP = 0.01
-SAMPLE_ROWS = 4096
 
 _WITHOUT_FILE = frozenset({PARTITION, OFFSET, "topic", "timestampType"})
-_CAN_WRITE_BLOOM = "bloom_filter_options" in inspect.signature(pq.ParquetWriter).parameters
-
-
-class SegmentWriter:
-    """Writes one file, row group by row group; the file appears in the store when it is closed."""
-
-    def __init__(
-        self,
-        store: ObjectStore,
-        *,
-        partition: int,
-        predicted_base: int,
-        file_id: str,
-        topic: TopicInfo,
-        like: pa.Table,
-    ) -> None:
-        """`like` is the first row group to come; the encoding is chosen by it."""
-        schema = file_schema(topic.fields)
-        config = parse_config(topic.config)
-        self.partition = partition
-        self.predicted_base = predicted_base
-        self.path = segment_path(partition, predicted_base, file_id)
-        self.records = 0
-        self._topic = topic
-        self._append_time = config.uses_append_time
-        self._tombstones = 0
-        self._null_keys = 0
-        self._schema = schema
-        self._row_groups: list[int] = []
-        self._timestamps: list[int] = []
-        self._open = ExitStack()
-        self._sink = self._open.enter_context(store.open_output(self.path))
-        self._writer = pq.ParquetWriter(
-            self._sink,
-            schema,
-            compression=config.parquet_codec,
-            version="2.6",
-            use_dictionary=_leaf_paths(schema, _repetitive_columns(like)) or False,
-            column_encoding=dict.fromkeys([OFFSET, TIMESTAMP], "DELTA_BINARY_PACKED"),
-            write_statistics=_bounded_columns(schema, topic.key),
-            store_schema=False,
-            **_bloom_options(schema, topic.key, like.num_rows),
-        )
-
-    @property
-    def size_bytes(self) -> int:
-        """What has been written so far, without the footer."""
-        return int(self._sink.tell())
-
-    def write_row_group(self, rows: pa.Table) -> None:
-        """Add rows (`timestamp` and the topic's columns) as one row group; offsets count on."""
-        first = self.predicted_base + self.records
-        offsets = pa.array(np.arange(first, first + rows.num_rows, dtype=np.int64))
-        times = pc.min_max(rows[TIMESTAMP].cast(pa.int64()))
-        self._timestamps += [times["min"].as_py(), times["max"].as_py()]
-        self._tombstones += count_tombstones(rows, self._topic)
-        self._null_keys += count_keyless(rows, self._topic)
-        self._row_groups.append(self.records)
-        self.records += rows.num_rows
-        table = pa.Table.from_arrays([offsets, *rows.columns], schema=self._schema)
-        self._writer.write_table(table, row_group_size=max(1, rows.num_rows))
-
-    def close(self, *, hashed: bool) -> StagedSegment:
-        """Publish the file; `hashed` says that keys alone decided what is in it."""
-        self._writer.close()
-        size = self.size_bytes
-        self._open.close()
-        return StagedSegment(
-            partition=self.partition,
-            predicted_base=self.predicted_base,
-            records=self.records,
-            size_bytes=size,
-            min_timestamp_us=min(self._timestamps),
-            max_timestamp_us=max(self._timestamps),
-            path=self.path,
-            row_groups=tuple(self._row_groups),
-            tombstones=self._tombstones,
-            null_keys=self._null_keys,
-            hashed_over=self._topic.partitions if hashed else None,
-            append_time=self._append_time,
-        )
-
-    def abandon(self, error: BaseException) -> None:
-        """Give the file up, so that nothing of it appears in the store."""
-        self._writer.is_open = False
-        self._open.__exit__(type(error), error, error.__traceback__)
 
 
 class SegmentReader:
@@ -218,6 +122,15 @@ def read_task(
         yield _shape(batch, offsets, segment, schema, topic)
 
 
+def read_row_groups(
+    reader: SegmentReader, row_groups: Sequence[int], schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """All records of some row groups with the columns of `schema`, `offset` among them."""
+    stored_names = [name for name in reader.schema.names if name in schema.names]
+    for batch in reader.batches(row_groups, stored_names):
+        yield _shape(batch, reader.true_offsets(batch), reader.segment, schema, "")
+
+
 def first_offset_at_time(
     store: ObjectStore, segment: Segment, timestamp_us: int, log_start: int
 ) -> int | None:
@@ -288,56 +201,6 @@ def _shape(
                 column = column.cast(field.type)
         columns.append(column)
     return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _bounded_columns(schema: pa.Schema, key: Sequence[str]) -> list[str]:
-    """The columns that get statistics: not payloads, whose bounds cost much and tell nothing."""
-    names = [f.name for f in schema if f.name in key or not pa.types.is_binary(f.type)]
-    return _leaf_paths(schema, names)
-
-
-def _repetitive_columns(rows: pa.Table) -> list[str]:
-    """The columns worth a dictionary: building one for values that hardly repeat is lost work.
-    In a sample of 4,096 even 40,000 distinct values leave a twentieth of repeats."""
-    every = pa.array(np.linspace(0, rows.num_rows - 1, min(SAMPLE_ROWS, rows.num_rows), dtype=int))
-    sample = rows.drop_columns([TIMESTAMP]).take(every)
-    return [
-        name
-        for name, column in zip(sample.column_names, sample.columns, strict=True)
-        if pa.types.is_nested(column.type)
-        or pc.count_distinct(column).as_py() <= 0.95 * sample.num_rows
-    ]
-
-
-def _leaf_paths(schema: pa.Schema, names: Sequence[str]) -> list[str]:
-    """The Parquet paths of the leaf columns under these top-level columns."""
-    return [path for name in names for path in _paths_below(name, schema.field(name).type)]
-
-
-def _paths_below(path: str, arrow: pa.DataType) -> list[str]:
-    if pa.types.is_list(arrow):
-        return _paths_below(f"{path}.list.element", arrow.value_type)
-    if pa.types.is_map(arrow):
-        return [
-            *_paths_below(f"{path}.key_value.key", arrow.key_type),
-            *_paths_below(f"{path}.key_value.value", arrow.item_type),
-        ]
-    if pa.types.is_struct(arrow):
-        children = (arrow.field(index) for index in range(arrow.num_fields))
-        return [
-            below
-            for child in children
-            for below in _paths_below(f"{path}.{child.name}", child.type)
-        ]
-    return [path]
-
-
-def _bloom_options(schema: pa.Schema, key: Sequence[str], rows: int) -> dict[str, object]:
-    """A Bloom filter on each key column that can have one, where pyarrow can write it [SEG-4]."""
-    named = [name for name in key if not pa.types.is_boolean(schema.field(name).type)]
-    if not named or not _CAN_WRITE_BLOOM:
-        return {}
-    return {"bloom_filter_options": {name: {"ndv": rows, "fpp": BLOOM_FPP} for name in named}}
 
 
 @contextmanager

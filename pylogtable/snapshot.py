@@ -64,12 +64,14 @@ _NOTHING = Totals()
 @dataclass(frozen=True, slots=True)
 class PartitionState:
     """One partition. `pieces` tile a range that starts at or below `log_start` and ends at `end`
-    [LOG-4]; `end` is remembered, not derived: there may be no piece at all [LOG-5]."""
+    [LOG-4]; `end` is remembered, not derived: there may be no piece at all [LOG-5]. Below
+    `clean_end` compaction has left no two records of a key [LOG-9]."""
 
     log_start: int = 0
     end: int = 0
     live: Totals = _NOTHING
     pieces: tuple[Piece, ...] = ()
+    clean_end: int = 0
 
 
 @dataclass(frozen=True)
@@ -151,14 +153,21 @@ def apply(base: Snapshot | None, commit: Commit) -> Snapshot:
         added.setdefault(_known(commit, states, segment.partition), []).append(segment)
     for swap in commit.replaced:
         number = _known(commit, states, swap.partition)
-        outputs = [s for s in added.get(number, ()) if s.base_offset < states[number].end]
+        outputs: list[Segment] = []
+        others: list[Segment] = []
+        for segment in added.get(number, ()):
+            inside = swap.start <= segment.base_offset < swap.end
+            (outputs if inside else others).append(segment)
         states[number] = _replace(commit, states[number], swap, outputs)
-        added[number] = [s for s in added.get(number, ()) if s not in outputs]
+        added[number] = others
     for number, segments in added.items():
         states[number] = _append(commit, states[number], segments, commit.ends.get(number))
     for move in commit.log_starts:
         number = _known(commit, states, move.partition)
         states[number] = _move_log_start(commit, states[number], move)
+    for partition, offset in commit.cleaned.items():
+        number = _known(commit, states, partition)
+        states[number] = _clean(commit, states[number], number, offset)
     txns = base.txns
     if commit.txn is not None:
         txns = {**txns, commit.txn.app_id: TxnMark(commit.txn.version, commit.version)}
@@ -175,7 +184,13 @@ def from_root(root: Root) -> Snapshot:
             Run(ids[run.leaf], run.start, run.end, run.max_timestamp_us) for run in partition.runs
         ]
         pieces = sorted([*runs, *partition.tail], key=piece_start)
-        return PartitionState(partition.log_start, partition.end, partition.live, tuple(pieces))
+        return PartitionState(
+            partition.log_start,
+            partition.end,
+            partition.live,
+            tuple(pieces),
+            partition.clean_end,
+        )
 
     check_readable(root.protocol)
     return Snapshot(
@@ -207,6 +222,7 @@ def to_root(snapshot: Snapshot) -> Root:
         return RootPartition(
             log_start=state.log_start,
             end=state.end,
+            clean_end=state.clean_end,
             live=state.live,
             runs=tuple(
                 RootRun(number[piece.leaf], piece.start, piece.end, piece.max_timestamp_us)
@@ -314,12 +330,8 @@ def _append(
         fault = "an appended segment has holes"
     if fault is not None:
         raise _broken(commit, "LOG-2", f"partition {segments[0].partition}: {fault}")
-    return PartitionState(
-        state.log_start,
-        end,
-        state.live.plus(totals_of(segments)),
-        (*state.pieces, *segments),
-    )
+    live = state.live.plus(totals_of(segments))
+    return replace(state, end=end, live=live, pieces=(*state.pieces, *segments))
 
 
 def _replace(
@@ -358,6 +370,13 @@ def _move_log_start(commit: Commit, state: PartitionState, move: LogStart) -> Pa
         )
     pieces = tuple(piece for piece in state.pieces if piece_end(piece) > move.offset)
     return replace(state, log_start=move.offset, live=state.live.minus(move.dropped), pieces=pieces)
+
+
+def _clean(commit: Commit, state: PartitionState, number: int, offset: int) -> PartitionState:
+    if not state.clean_end <= offset <= state.end:
+        detail = f"partition {number} is clean to {state.clean_end}, and not to {offset} after it"
+        raise _broken(commit, "LOG-9", detail)
+    return replace(state, clean_end=offset)
 
 
 def _broken(commit: Commit, rule: str, detail: str) -> CorruptTopicError:

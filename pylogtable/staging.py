@@ -19,7 +19,7 @@ import pyarrow as pa
 from pylogtable.errors import StorageError
 from pylogtable.model import StagedSegment, TopicInfo
 from pylogtable.rows import RowShaper, Share
-from pylogtable.segment_file import ROW_GROUP_ROWS, SegmentWriter
+from pylogtable.segment_writer import ROW_GROUP_ROWS, SegmentWriter
 from pylogtable.storage.base import ObjectStore
 
 CHUNK_ROWS = 1 << 16
@@ -192,7 +192,7 @@ class Stager:
         return SegmentWriter(
             self._store,
             partition=lane.partition,
-            predicted_base=lane.next_offset,
+            floor=lane.next_offset,
             file_id=self._new_id(),
             topic=self._topic,
             like=rows,
@@ -201,8 +201,25 @@ class Stager:
     def _close(self, lane: _Lane) -> None:
         if lane.writer is None:
             return
-        lane.done.append(lane.writer.close(hashed=lane.hashed))
+        written = lane.writer.close()
         lane.writer = None
+        base = lane.next_offset - written.records
+        lane.done.append(
+            StagedSegment(
+                partition=lane.partition,
+                predicted_base=base,
+                records=written.records,
+                size_bytes=written.size_bytes,
+                min_timestamp_us=written.min_timestamp_us,
+                max_timestamp_us=written.max_timestamp_us,
+                path=written.path,
+                row_groups=tuple(first - base for first in written.firsts),
+                tombstones=written.tombstones,
+                null_keys=written.null_keys,
+                hashed_over=self._topic.partitions if lane.hashed else None,
+                append_time=self._shaper.config.uses_append_time,
+            )
+        )
 
     def _close_files(self) -> None:
         """Close every file that may be open. That is waiting for the store and not work, so more of

@@ -10,12 +10,16 @@ import pyarrow as pa
 
 from pylogtable.appending import Appender, Staged, Staging
 from pylogtable.commit import Head
+from pylogtable.compaction import BUDGET_BYTES
 from pylogtable.errors import InvalidRequestError, TopicNotFoundError
+from pylogtable.maintenance import Maintenance, in_threads
 from pylogtable.manifest import Manifest
 from pylogtable.model import Change
 from pylogtable.plan.administer import plan_alter, plan_delete_records
 from pylogtable.report import (
     AppendResult,
+    RetentionReport,
+    RewriteReport,
     TopicDescription,
     VerifyReport,
     describe,
@@ -232,6 +236,37 @@ class Topic:
 
         snapshot, _ = self._head.change(plan)
         return {number: snapshot.partitions[number].log_start for number in sorted(offsets)}
+
+    def compact(
+        self, *, force: bool = False, threads: int = 2, budget_bytes: int = BUDGET_BYTES
+    ) -> RewriteReport:
+        """Keep the newest record of each key, at its offset, and let older ones go.
+
+        Only partitions that are dirty enough, or for too long, are cleaned, as the topic's settings
+        say; `force` cleans all that have something dirty. `budget_bytes` bounds the memory for the
+        keys of a partition; `threads` partitions are cleaned at a time.
+        """
+        jobs = self._maintenance
+        return jobs.rewrite(
+            "compact",
+            jobs.plan_compaction(force=force),
+            in_threads(jobs.worker(budget_bytes), threads),
+        )
+
+    def merge(self, *, threads: int = 2) -> RewriteReport:
+        """Join small segments into larger ones and seal shifted ones; offsets stay as they are."""
+        jobs = self._maintenance
+        return jobs.rewrite("merge", jobs.plan_merge(), in_threads(jobs.worker(), threads))
+
+    def apply_retention(self, keep_from: Mapping[int, int] | None = None) -> RetentionReport:
+        """Remove whole segments from the beginning of each partition as `retention.ms` and
+        `retention.bytes` say, where `cleanup.policy` contains `delete`; nothing at or after the
+        offsets of `keep_from`."""
+        return self._maintenance.apply_retention(keep_from)
+
+    @property
+    def _maintenance(self) -> Maintenance:
+        return Maintenance(self.name, self._store, self._head)
 
     def _version_at(self, when: Moment, newest: Snapshot) -> int:
         found = self._manifest.version_at(to_us(when) // 1000, newest)

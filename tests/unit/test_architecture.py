@@ -17,12 +17,24 @@ LAYERS: dict[int, set[str]] = {
     0: {"errors", "model", "config", "paths", "codec", "schema", "partitioner", "bloom", "html"},
     1: {"snapshot", "leaf", "lookup", "rows", "plan", "report"},
     2: {"storage", "sequence"},
-    3: {"manifest", "segment_file", "staging", "key_search", "latest", "groups", "verify"},
+    3: {
+        "manifest",
+        "segment_file",
+        "segment_writer",
+        "staging",
+        "key_search",
+        "latest",
+        "survivors",
+        "rewriting",
+        "compaction",
+        "groups",
+        "verify",
+    },
     4: {"runtime", "commit", "appending", "view", "maintenance", "topic", "store"},
 }
 IMPURE = {"time", "uuid", "random", "secrets"}
 ONLY_IN = {
-    "pyarrow.parquet": {"segment_file", "manifest"},
+    "pyarrow.parquet": {"segment_file", "segment_writer", "manifest"},
     "fsspec": {"storage"},
     "s3fs": {"storage"},
     "pyspark": set(),

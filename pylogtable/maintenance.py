@@ -1,0 +1,171 @@
+"""Keeping a topic in shape: plan, do the work, commit. Safe beside writers, readers and itself.
+
+Every job is planned on a snapshot and committed only if what it read is still live; a job that
+finds out that another was there first has done nothing. Work is done in this process by threads, or
+by a caller that runs `run` elsewhere, such as a Spark job, and hands the results to `commit`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from pylogtable.commit import Head
+from pylogtable.compaction import BUDGET_BYTES, Done, Work, discard, run
+from pylogtable.config import STALE_AFTER_MS
+from pylogtable.errors import CommitConflictError, InvalidRequestError
+from pylogtable.model import Change, TopicInfo
+from pylogtable.plan.clean import plan_clean
+from pylogtable.plan.merge import plan_merge
+from pylogtable.plan.retain import plan_retention
+from pylogtable.plan.rewrite import plan_swaps
+from pylogtable.report import RetentionReport, RewriteReport
+from pylogtable.snapshot import Snapshot
+from pylogtable.storage.base import ObjectStore
+
+Run = Callable[[Sequence[Work]], Iterable[Done]]
+
+
+@dataclass(frozen=True)
+class Worker:
+    """What does a unit of work, in whichever process; plain data but for the store."""
+
+    store: ObjectStore
+    topic: TopicInfo
+    new_id: Callable[[], str]
+    budget_bytes: int = BUDGET_BYTES
+
+    def __call__(self, work: Work) -> Done:
+        return run(self.store, self.topic, work, self.new_id, self.budget_bytes)
+
+
+class Maintenance:
+    """The jobs of one topic."""
+
+    def __init__(self, name: str, store: ObjectStore, head: Head) -> None:
+        self._name = name
+        self._store = store
+        self._head = head
+        self._runtime = head.runtime
+
+    def worker(self, budget_bytes: int = BUDGET_BYTES) -> Worker:
+        info = self._head.latest().info
+        return Worker(self._store, info, self._runtime.new_id, budget_bytes)
+
+    def plan_compaction(self, *, force: bool) -> list[Work]:
+        """A unit of work for each partition that is dirty enough."""
+        snapshot = self._head.latest()
+        if not snapshot.config.is_compacted:
+            policy = ",".join(sorted(snapshot.config.cleanup_policy))
+            raise InvalidRequestError(
+                f"topic {self._name!r} has cleanup.policy={policy}: it is compacted only if that "
+                "contains 'compact'; topic.alter(config={'cleanup.policy': 'compact'}) sets it"
+            )
+        now_ms = self._runtime.clock()
+        leaves = self._head.manifest.leaf
+        planned = (
+            plan_clean(snapshot, leaves, number, now_ms, force=force)
+            for number in range(len(snapshot.partitions))
+        )
+        return [work for work in planned if work is not None]
+
+    def plan_merge(self) -> list[Work]:
+        snapshot = self._head.latest()
+        leaves = self._head.manifest.leaf
+        return [
+            work
+            for number in range(len(snapshot.partitions))
+            for work in plan_merge(snapshot, leaves, number)
+        ]
+
+    def rewrite(self, operation: str, works: Sequence[Work], run_all: Run) -> RewriteReport:
+        """Do all of the work and commit it, one commit for each partition."""
+        began, began_ms = self._runtime.monotonic(), self._runtime.clock()
+        committed: list[Done] = []
+        skipped = 0
+        version = self._head.known.version
+        by_partition: dict[int, list[Done]] = {}
+        for done in run_all(works):
+            by_partition.setdefault(done.partition, []).append(done)
+        for _, dones in sorted(by_partition.items()):
+            try:
+                version = self._commit(operation, dones, began_ms)
+                committed += dones
+            except CommitConflictError:
+                skipped += len(dones)
+                for done in dones:
+                    discard(self._store, done)
+        return RewriteReport(
+            operation=operation,
+            version=version,
+            units=len(committed),
+            skipped=skipped,
+            segments_in=_sum(len(swap.inputs) for d in committed for swap in d.swaps),
+            segments_out=_sum(len(swap.outputs) for d in committed for swap in d.swaps),
+            bytes_in=_sum(s.size_bytes for d in committed for w in d.swaps for s in w.inputs),
+            bytes_out=_sum(s.size_bytes for d in committed for w in d.swaps for s in w.outputs),
+            records_in=_sum(done.records_in for done in committed),
+            records_removed=_sum(done.records_in - done.records_out for done in committed),
+            seconds=self._runtime.monotonic() - began,
+        )
+
+    def _commit(self, operation: str, dones: Sequence[Done], began_ms: int) -> int:
+        swaps = [swap for done in dones for swap in done.swaps]
+        cleaned = {d.partition: d.clean_end for d in dones if d.clean_end is not None}
+        removed = _sum(done.records_in - done.records_out for done in dones)
+        leaves = self._head.manifest.leaf
+
+        def plan(snapshot: Snapshot) -> Change:
+            if self._runtime.clock() - began_ms > STALE_AFTER_MS:  # [COMMIT-8]
+                raise CommitConflictError(f"{operation} took so long that its files are too old")
+            return plan_swaps(
+                snapshot,
+                leaves,
+                operation,
+                swaps,
+                cleaned=cleaned,
+                summary={"records_removed": removed} if removed else {},
+            )
+
+        snapshot, _ = self._head.change(plan)
+        return snapshot.version
+
+    def apply_retention(self, keep_from: Mapping[int, int] | None = None) -> RetentionReport:
+        began = self._runtime.monotonic()
+        leaves = self._head.manifest.leaf
+
+        def plan(snapshot: Snapshot) -> Change | None:
+            return plan_retention(snapshot, leaves, self._runtime.clock(), keep_from)
+
+        snapshot, change = self._head.change(plan)
+        moves = change.log_starts if change is not None else ()
+        return RetentionReport(
+            version=snapshot.version,
+            log_starts={move.partition: move.offset for move in moves},
+            segments_removed=_sum(move.dropped.segments for move in moves),
+            records_removed=_sum(move.dropped.records for move in moves),
+            bytes_removed=_sum(move.dropped.size_bytes for move in moves),
+            seconds=self._runtime.monotonic() - began,
+        )
+
+
+def in_threads(worker: Worker, threads: int) -> Run:
+    """Run units of work in this process."""
+
+    def run_all(works: Sequence[Work]) -> Iterable[Done]:
+        with ThreadPoolExecutor(max(1, threads)) as pool:
+            futures = [pool.submit(worker, work) for work in works]
+            try:
+                return [future.result() for future in futures]
+            except BaseException:
+                for future in futures:
+                    if not future.cancel() and future.exception() is None:
+                        discard(worker.store, future.result())
+                raise
+
+    return run_all
+
+
+def _sum(numbers: Iterable[int]) -> int:
+    return sum(numbers)
