@@ -115,6 +115,36 @@ class Manifest:
                     return
                 yield commit
 
+    def first_version(self, newest: Snapshot) -> int:
+        """The oldest version of the topic that can still be read."""
+        oldest = newest.version
+        for commit in self.commits_backwards(newest):
+            oldest = commit.version
+        if self.load_at(oldest) is not None:
+            return oldest
+        roots = [version for version in self._root_versions() if version <= newest.version]
+        return next((v for v in roots if self._read_root(v) is not None), newest.version)
+
+    def leaves_of_roots(self, *, from_version: int) -> set[str]:
+        """The leaves that the roots from this version on name; all of them must be readable."""
+        found: set[str] = set()
+        for version in self._root_versions():
+            if version < from_version:
+                continue
+            root = self._read_root(version)
+            if root is None:
+                raise CorruptTopicError(root_path(version), "VAC-2", "it cannot be read")
+            found.update(root.leaves)
+        return found
+
+    def hinted_root(self) -> int | None:
+        hint = self._read_hint()
+        return None if hint is None else hint.root_version
+
+    def _root_versions(self) -> list[int]:
+        versions = (parse_root_path(entry.key) for entry in self._store.list(MANIFEST_DIR))
+        return sorted(version for version in versions if version is not None)
+
     def find_commit(self, commit_id: str, newest: Snapshot) -> int | None:
         """The version of a commit, looked for in all that are kept."""
         commits = self.commits_backwards(newest)
@@ -166,11 +196,16 @@ class Manifest:
         except StorageError as error:
             _log.warning("the hint of %s was not written: %s", self._store.url, error)
 
-    def write_root(self, snapshot: Snapshot, new_id: Callable[[], str]) -> Snapshot:
+    def write_root(
+        self,
+        snapshot: Snapshot,
+        new_id: Callable[[], str],
+        also_merge: frozenset[str] = frozenset(),
+    ) -> Snapshot:
         """Write the index at this version and give the same state resting on it. Best effort: a
         commit has been made already and must not fail for this [ROOT-2]."""
         try:
-            folded, leaves = self._fold(snapshot, new_id)
+            folded, leaves = self._fold(snapshot, new_id, also_merge)
             for leaf in leaves:
                 self._store.write(leaf_path(leaf.id), _encode_leaf(leaf))
             created = self._store.create(root_path(snapshot.version), encode(to_root(folded)))
@@ -187,9 +222,9 @@ class Manifest:
         return replace(folded, root_version=snapshot.version)
 
     def _fold(
-        self, snapshot: Snapshot, new_id: Callable[[], str]
+        self, snapshot: Snapshot, new_id: Callable[[], str], also_merge: frozenset[str]
     ) -> tuple[Snapshot, Sequence[Leaf]]:
-        merged = leaves_to_merge(snapshot)
+        merged = leaves_to_merge(snapshot) | also_merge
         entries = entries_to_fold(snapshot, self.leaf, merged)
         leaves = cut_leaves(entries, iter(new_id, None))
         return with_leaves(snapshot, merged, leaves), leaves
@@ -216,8 +251,7 @@ class Manifest:
         return None if nearest <= 0 else self._listed_root(version)
 
     def _listed_root(self, at_most: int | None) -> Snapshot | None:
-        versions = (parse_root_path(entry.key) for entry in self._store.list(MANIFEST_DIR))
-        for version in sorted((v for v in versions if v is not None), reverse=True):
+        for version in reversed(self._root_versions()):
             if at_most is None or version <= at_most:
                 root = self._read_root(version)
                 if root is not None:

@@ -17,6 +17,7 @@ _DIGITS = 20
 _COMMIT = re.compile(r"_manifest/(\d{20})\.json")
 _ROOT = re.compile(r"_manifest/(\d{20})\.root\.json")
 _LEAF_ID = re.compile(r"[0-9a-z]{1,64}")
+_LEAF = re.compile(r"_manifest/leaf-([0-9a-z]{1,64})\.parquet")
 _SEGMENT = re.compile(r"partition=(0|[1-9]\d{0,8})/(\d{20})-[0-9a-z]{1,64}\.parquet")
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
@@ -46,6 +47,17 @@ def parse_commit_path(path: str) -> int | None:
 def parse_root_path(path: str) -> int | None:
     match = _ROOT.fullmatch(path)
     return int(match[1]) if match else None
+
+
+def parse_leaf_path(path: str) -> str | None:
+    """The id of a leaf's path, or None if the path is not one."""
+    match = _LEAF.fullmatch(path)
+    return match[1] if match else None
+
+
+def is_segment_path(path: str) -> bool:
+    """Whether this is the path of a segment."""
+    return _SEGMENT.fullmatch(path) is not None
 
 
 def check_leaf_id(leaf_id: str, *, source: str) -> None:

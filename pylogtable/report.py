@@ -132,6 +132,19 @@ class RetentionReport:
 
 
 @dataclass(frozen=True)
+class VacuumReport:
+    """What a vacuum removed, or would remove if it was a dry run."""
+
+    version: int
+    dry_run: bool
+    files: tuple[str, ...]
+    size_bytes: int
+    data_files: int
+    manifest_files: int
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Problem:
     """One broken rule of the specification, and where."""
 

@@ -21,6 +21,7 @@ from pylogtable.report import (
     RetentionReport,
     RewriteReport,
     TopicDescription,
+    VacuumReport,
     VerifyReport,
     describe,
 )
@@ -29,6 +30,7 @@ from pylogtable.runtime import Runtime
 from pylogtable.schema import from_arrow, make_fields, table_schema
 from pylogtable.snapshot import Snapshot
 from pylogtable.storage.base import ObjectStore
+from pylogtable.vacuum import vacuum
 from pylogtable.verify import verify
 from pylogtable.view import Bound, Moment, View, to_us
 
@@ -263,6 +265,15 @@ class Topic:
         `retention.bytes` say, where `cleanup.policy` contains `delete`; nothing at or after the
         offsets of `keep_from`."""
         return self._maintenance.apply_retention(keep_from)
+
+    def vacuum(self, *, dry_run: bool = True, retention_ms: int | None = None) -> VacuumReport:
+        """Remove files that no kept version needs: of appends that failed, of segments that were
+        replaced or let go, and the commits and index of versions that are not kept.
+
+        Versions of the last 7 days are kept, or of `retention_ms`; with less, replaced files go
+        earlier, and whoever still reads them fails. A dry run, the default, removes nothing.
+        """
+        return vacuum(self._store, self._head, dry_run=dry_run, retention_ms=retention_ms)
 
     @property
     def _maintenance(self) -> Maintenance:

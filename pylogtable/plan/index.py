@@ -75,6 +75,17 @@ def leaves_to_merge(snapshot: Snapshot) -> frozenset[str]:
     return frozenset(chosen) if len(chosen) > 1 else frozenset()
 
 
+def sparse_leaves(snapshot: Snapshot, leaves: LoadLeaf) -> frozenset[str]:
+    """The leaves most of whose entries are no longer live."""
+    live: Counter[str] = Counter()
+    for number, state in enumerate(snapshot.partitions):
+        for piece in state.pieces:
+            if isinstance(piece, Run):
+                low = max(piece.start, state.log_start)
+                live[piece.leaf] += len(leaves(piece.leaf).rows(number, low, piece.end))
+    return frozenset(leaf for leaf, count in live.items() if 2 * count < snapshot.leaves[leaf])
+
+
 def entries_to_fold(snapshot: Snapshot, leaves: LoadLeaf, merged: frozenset[str]) -> pa.Table:
     """The live entries that go into new leaves: those of merged leaves, and the tails if long."""
     tails: list[Segment] = []

@@ -30,7 +30,7 @@ LAYERS: dict[int, set[str]] = {
         "groups",
         "verify",
     },
-    4: {"runtime", "commit", "appending", "view", "maintenance", "topic", "store"},
+    4: {"runtime", "commit", "appending", "view", "maintenance", "vacuum", "topic", "store"},
 }
 IMPURE = {"time", "uuid", "random", "secrets"}
 ONLY_IN = {

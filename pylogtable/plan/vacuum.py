@@ -1,0 +1,82 @@
+"""Which objects of a topic nothing refers to any more. Pure.
+
+What a kept version needs stays, and so does everything young: a writer may be about to commit it.
+Names that are not of this format are not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pylogtable.paths import (
+    is_segment_path,
+    parse_commit_path,
+    parse_leaf_path,
+    parse_root_path,
+)
+
+
+class Listed(NamedTuple):
+    """An object as the store lists it."""
+
+    key: str
+    size_bytes: int
+    modified_ms: int
+
+
+@dataclass(frozen=True)
+class Needed:
+    """What must stay. The oldest version that is kept is read from the root at `root_version`;
+    without a root no commit can go. `txn_commits` are asked for by repeats."""
+
+    segments: frozenset[str]
+    leaves: frozenset[str]
+    root_version: int | None
+    txn_commits: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Garbage:
+    """What can go, in the order in which it is to go: a crash between two leaves a topic that
+    reads the same [VAC-3]."""
+
+    roots: tuple[Listed, ...] = ()
+    commits: tuple[Listed, ...] = ()
+    leaves: tuple[Listed, ...] = ()
+    segments: tuple[Listed, ...] = ()
+
+    def __iter__(self) -> Iterator[Listed]:
+        yield from self.roots
+        yield from self.commits
+        yield from self.leaves
+        yield from self.segments
+
+
+def plan_vacuum(listing: Iterable[Listed], needed: Needed, old_before_ms: int) -> Garbage:
+    """Sort out a listing. Only what was last changed before `old_before_ms` may go [VAC-1]."""
+    roots: list[Listed] = []
+    commits: list[Listed] = []
+    leaves: list[Listed] = []
+    segments: list[Listed] = []
+    for entry in listing:
+        if entry.modified_ms >= old_before_ms:
+            continue
+        root, commit = parse_root_path(entry.key), parse_commit_path(entry.key)
+        leaf = parse_leaf_path(entry.key)
+        if root is not None:
+            if needed.root_version is not None and root < needed.root_version:
+                roots.append(entry)
+        elif commit is not None:
+            covered = needed.root_version is not None and commit < needed.root_version
+            if covered and commit not in needed.txn_commits:
+                commits.append(entry)
+        elif leaf is not None:
+            if leaf not in needed.leaves:
+                leaves.append(entry)
+        elif is_segment_path(entry.key) and entry.key not in needed.segments:
+            segments.append(entry)
+    return Garbage(
+        tuple(sorted(roots)), tuple(sorted(commits)), tuple(sorted(leaves)), tuple(sorted(segments))
+    )

@@ -1,0 +1,127 @@
+"""Removing what no kept version needs. It stops at any reference it cannot read [VAC-2]."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+from pylogtable.commit import Head
+from pylogtable.config import MANIFEST_RETENTION_MS
+from pylogtable.errors import CorruptTopicError, InvalidRequestError
+from pylogtable.lookup import all_entries
+from pylogtable.model import Change
+from pylogtable.paths import commit_path
+from pylogtable.plan.index import sparse_leaves
+from pylogtable.plan.vacuum import Garbage, Listed, Needed, plan_vacuum
+from pylogtable.report import VacuumReport
+from pylogtable.snapshot import Snapshot
+from pylogtable.storage.base import ObjectStore
+
+
+def vacuum(
+    store: ObjectStore, head: Head, *, dry_run: bool, retention_ms: int | None
+) -> VacuumReport:
+    """See `Topic.vacuum`."""
+    runtime = head.runtime
+    began = runtime.monotonic()
+    keep_ms = MANIFEST_RETENTION_MS if retention_ms is None else retention_ms
+    if isinstance(keep_ms, bool) or not isinstance(keep_ms, int) or keep_ms < 0:
+        raise InvalidRequestError(f"retention_ms must be a number from 0 on, not {keep_ms!r}")
+    now_ms = runtime.clock()
+    newest = head.latest()
+    # Listed before anything is decided: what comes later is not in the list.
+    listing = [Listed(o.key, o.size_bytes, o.modified_ms) for o in store.list()]
+    needed, known = _needed(head, newest, now_ms - keep_ms)
+    garbage = _plan(listing, needed, known, now_ms, keep_ms)
+    version = newest.version
+    if not dry_run and any(garbage):
+        version = _index_anew(head, garbage)
+        _remove(store, head, garbage)
+    return VacuumReport(
+        version=version,
+        dry_run=dry_run,
+        files=tuple(entry.key for entry in garbage),
+        size_bytes=sum(entry.size_bytes for entry in garbage),
+        data_files=len(garbage.segments),
+        manifest_files=len(list(garbage)) - len(garbage.segments),
+        seconds=runtime.monotonic() - began,
+    )
+
+
+def _plan(
+    listing: list[Listed], needed: Needed, known: frozenset[str], now_ms: int, keep_ms: int
+) -> Garbage:
+    """A file that a version named and none that is kept names may go once that version may; one
+    that none ever named may be someone's who is about to commit it [COMMIT-8]."""
+    old = plan_vacuum(listing, needed, now_ms - MANIFEST_RETENTION_MS)
+    if keep_ms >= MANIFEST_RETENTION_MS:
+        return old
+    replaced = [entry for entry in listing if entry.key in known - needed.segments]
+    segments = sorted({*old.segments, *replaced})
+    return Garbage(old.roots, old.commits, old.leaves, tuple(segments))
+
+
+def _needed(head: Head, newest: Snapshot, since_ms: int) -> tuple[Needed, frozenset[str]]:
+    """What versions of `since_ms` and later need, and every data file that is known of."""
+    manifest = head.manifest
+    oldest = manifest.version_at(since_ms, newest)
+    if oldest is None:
+        oldest = manifest.first_version(newest)
+    state = manifest.load_at(oldest)
+    if state is None or state.topic_id != newest.topic_id:
+        oldest = manifest.first_version(newest)
+        state = manifest.load_at(oldest)
+    if state is None:
+        raise CorruptTopicError(
+            commit_path(oldest), "VAC-2", "what this version needs cannot be read"
+        )
+    segments = set(all_entries(state, manifest.leaf)["path"].to_pylist())
+    segments.update(all_entries(newest, manifest.leaf)["path"].to_pylist())
+    known: set[str] = set()
+    for version in range(oldest + 1, newest.version + 1):
+        commit = manifest.read_commit(version)
+        if commit is None:
+            raise CorruptTopicError(commit_path(version), "VAC-2", "it is missing")
+        segments.update(segment.path for segment in commit.add)
+    for commit in manifest.commits_backwards(newest):
+        known.update(segment.path for segment in commit.add)
+    leaves = set(newest.leaves)
+    if state.root_version is not None:
+        leaves.update(manifest.leaves_of_roots(from_version=state.root_version))
+    return (
+        Needed(
+            segments=frozenset(segments),
+            leaves=frozenset(leaves),
+            root_version=state.root_version,
+            txn_commits=frozenset(mark.commit_version for mark in newest.txns.values()),
+        ),
+        frozenset(known),
+    )
+
+
+def _index_anew(head: Head, garbage: Garbage) -> int:
+    """Commit that a vacuum was, and write a root for it without leaves that are mostly dead. The
+    hint then names a root that stays, before anything goes [VAC-3]."""
+    summary = {
+        "files_removed": len(list(garbage)),
+        "bytes_removed": sum(entry.size_bytes for entry in garbage),
+    }
+    after, _ = head.change(lambda _: Change(operation="vacuum", summary=summary))
+    if after.root_version != after.version:
+        sparse = sparse_leaves(after, head.manifest.leaf)
+        head.manifest.write_root(after, head.runtime.new_id, also_merge=sparse)
+    return after.version
+
+
+def _remove(store: ObjectStore, head: Head, garbage: Garbage) -> None:
+    hint = head.manifest.hinted_root()
+    manifest_safe = hint is not None and all(
+        hint > version for version in map(_version, garbage.roots)
+    )
+    for entry in (*garbage.roots, *garbage.commits) if manifest_safe else ():
+        store.delete(entry.key)
+    with ThreadPoolExecutor(max(1, store.concurrency)) as pool:
+        list(pool.map(store.delete, [e.key for e in (*garbage.leaves, *garbage.segments)]))
+
+
+def _version(entry: Listed) -> int:
+    return int(entry.key.rpartition("/")[2].partition(".")[0])
