@@ -253,6 +253,7 @@ HISTORY_SCHEMA = pa.schema(
         pa.field("segments_removed", pa.int64(), nullable=False),
         pa.field("records_removed", pa.int64(), nullable=False),
         pa.field("end_offsets", pa.map_(pa.int32(), pa.int64()), nullable=False),
+        pa.field("summary", pa.map_(pa.string(), pa.int64()), nullable=False),
     ]
 )
 
@@ -287,6 +288,7 @@ def history_table(commits: Iterable[Commit], limit: int | None) -> pa.Table:
                 "segments_removed": sum(total.segments for total in dropped),
                 "records_removed": sum(total.records for total in dropped),
                 "end_offsets": sorted(commit.ends.items()),
+                "summary": sorted(commit.summary.items()),
             }
         )
     return pa.Table.from_pylist(rows, schema=HISTORY_SCHEMA)

@@ -14,7 +14,9 @@ from pylogtable.plan.index import sparse_leaves
 from pylogtable.plan.vacuum import Garbage, Listed, Needed, plan_vacuum
 from pylogtable.report import VacuumReport
 from pylogtable.snapshot import Snapshot
-from pylogtable.storage.base import ObjectStore
+from pylogtable.storage.base import ObjectInfo, ObjectStore
+
+_YEAR_2000_MS = 946_684_800_000
 
 
 def vacuum(
@@ -29,7 +31,10 @@ def vacuum(
     now_ms = runtime.clock()
     newest = head.latest()
     # Listed before anything is decided: what comes later is not in the list.
-    listing = [Listed(o.key, o.size_bytes, o.modified_ms) for o in store.list()]
+    listing = [
+        Listed(entry.key, entry.size_bytes, entry.modified_ms if _is_time(entry) else now_ms)
+        for entry in store.list()
+    ]
     needed, known = _needed(head, newest, now_ms - keep_ms)
     garbage = _plan(listing, needed, known, now_ms, keep_ms)
     version = newest.version
@@ -121,6 +126,11 @@ def _remove(store: ObjectStore, head: Head, garbage: Garbage) -> None:
         store.delete(entry.key)
     with ThreadPoolExecutor(max(1, store.concurrency)) as pool:
         list(pool.map(store.delete, [e.key for e in (*garbage.leaves, *garbage.segments)]))
+
+
+def _is_time(entry: ObjectInfo) -> bool:
+    """A store that cannot tell the time counts instead; what it holds is never old."""
+    return entry.modified_ms >= _YEAR_2000_MS
 
 
 def _version(entry: Listed) -> int:

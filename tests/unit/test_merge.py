@@ -1,0 +1,105 @@
+"""Merging: the same records at the same offsets in fewer, sealed files."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from pylogtable import Store, Topic
+from pylogtable.storage.memory import MemoryStore
+from tests.builders import data_files, ints, kafka
+
+
+def all_rows(topic: Topic) -> list[dict[str, object]]:
+    return topic.read(columns=[*topic.schema.names, "timestampType"]).read_all().to_pylist()
+
+
+def test_small_segments_become_one(store: Store) -> None:
+    topic = store.create_topic("t", partitions=2)
+    for number in range(10):
+        topic.append(kafka([str(number), str(number + 1)]))
+    before = all_rows(topic)
+    report = topic.merge()
+    assert all_rows(topic) == before
+    assert topic.at().partitions()["segments"].to_pylist() == [1, 1]
+    assert report.segments_out == 2
+    assert report.records_removed == 0
+    assert topic.verify(data=True)
+    assert topic.merge().units == 0
+
+
+def test_a_shifted_segment_is_sealed(store: Store) -> None:
+    topic = store.create_topic("t")
+    parts = [topic.stage(kafka(["a"] * 3)) for _ in range(2)]
+    topic.commit_staged(parts)
+    assert topic.segments()["shift"].to_pylist() == [0, 3]
+    before = all_rows(topic)
+    topic.merge()
+    assert topic.segments()["shift"].to_pylist() == [0]
+    assert all_rows(topic) == before
+
+
+def test_large_sealed_segments_are_left_alone(store: Store, objects: MemoryStore) -> None:
+    topic = store.create_topic("t", config={"segment.bytes": 1000})
+    for _ in range(3):
+        topic.append(kafka([f"{n:0100d}" for n in range(20)]))
+    before = data_files(objects)
+    assert topic.merge().units == 0
+    assert data_files(objects) == before
+
+
+def test_groups_keep_to_the_size_of_a_segment(store: Store) -> None:  # case 17
+    topic = store.create_topic("t")
+    for _ in range(10):
+        topic.append(kafka(["k"] * 5))
+    size = topic.segments()["size_bytes"].to_pylist()[0]
+    topic.alter(config={"segment.bytes": 3 * size})
+    works = topic._maintenance.plan_merge()
+    assert [len(work.inputs) for work in works] == [3, 3, 3]
+    topic.merge()
+    assert topic.verify(data=True)
+
+
+def test_tombstones_with_different_times_are_kept_apart(store: Store, clock: object) -> None:
+    topic = store.create_topic("t", config={"cleanup.policy": "compact"})
+    topic.append(kafka(["a"], [None]))
+    topic.compact()
+    topic.append(kafka(["b"], [None]))
+    assert topic.merge().units == 0
+
+
+def test_timestamps_of_different_types_are_kept_apart(store: Store) -> None:
+    topic = store.create_topic("t")
+    topic.append(kafka(["a"]))
+    topic.alter(config={"message.timestamp.type": "LogAppendTime"})
+    topic.append(kafka(["b"]))
+    topic.append(kafka(["c"]))
+    before = all_rows(topic)
+    topic.merge()
+    assert all_rows(topic) == before
+    assert len(topic.segments()) == 2
+
+
+def test_older_columns_are_brought_up_to_date(store: Store) -> None:
+    topic = store.create_topic("t", schema={"n": pa.int32()})
+    topic.append(pa.table({"n": pa.array([1], pa.int32())}))
+    topic.alter(add_columns={"s": pa.string()}, widen_columns={"n": pa.int64()})
+    topic.append(pa.table({"n": [2**40], "s": ["x"]}))
+    before = all_rows(topic)
+    topic.merge()
+    assert all_rows(topic) == before
+    assert len(topic.segments()) == 1
+    assert topic.verify(data=True)
+
+
+@pytest.mark.parametrize("cut", [1, 3])
+def test_a_log_start_inside_a_segment_stays_where_it_is(store: Store, cut: int) -> None:
+    topic = store.create_topic("t")
+    topic.append(kafka(["a", "b"], partition=ints(0, 0)))
+    topic.append(kafka(["c", "d"], partition=ints(0, 0)))
+    topic.delete_records({0: cut})
+    before = all_rows(topic)
+    topic.merge()
+    assert all_rows(topic) == before
+    assert topic.start_offsets() == {0: cut}
+    assert topic.verify(data=True)

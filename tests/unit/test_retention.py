@@ -1,0 +1,102 @@
+"""Retention: Kafka's tests, exactly (kafka.md §4 and §11, cases 21 and 22)."""
+
+from __future__ import annotations
+
+import pytest
+
+from pylogtable import Store, Topic
+from tests.builders import Clock, kafka, rows, times
+
+WEEK = 7 * 86_400_000
+
+
+def put(topic: Topic, count: int, at_ms: int) -> None:
+    topic.append(kafka(["k"] * count, timestamp=times(*[at_ms] * count)))
+
+
+@pytest.mark.parametrize("count", [0, 1, 15, 25])
+def test_when_all_is_old_all_goes_and_offsets_go_on(  # case 21
+    store: Store, clock: Clock, count: int
+) -> None:
+    topic = store.create_topic("t", config={"retention.ms": 1000})
+    if count:
+        put(topic, count, 0)
+    clock.tick(1001)
+    assert topic.apply_retention().records_removed == count
+    assert topic.start_offsets() == topic.end_offsets() == {0: count}
+    assert topic.apply_retention().segments_removed == 0
+    assert topic.append(kafka(["k"])).offsets == {0: (count, count + 1)}
+    assert topic.verify(data=True)
+
+
+@pytest.mark.parametrize(("policy", "removed"), [("compact", 0), ("compact,delete", 5)])
+def test_only_a_policy_with_delete_deletes(  # case 22
+    store: Store, clock: Clock, policy: str, removed: int
+) -> None:
+    config = {"cleanup.policy": policy, "retention.ms": 1000}
+    topic = store.create_topic("t", config=config)
+    put(topic, 5, 0)
+    clock.tick(5000)
+    assert topic.apply_retention().records_removed == removed
+
+
+def test_the_limit_of_time_must_be_exceeded(store: Store, clock: Clock) -> None:
+    topic = store.create_topic("t", config={"retention.ms": 1000})
+    put(topic, 1, 0)
+    clock.tick(1000)
+    assert topic.apply_retention().log_starts == {}
+    clock.tick(1)
+    assert topic.apply_retention().log_starts == {0: 1}
+
+
+def test_the_default_is_a_week(store: Store, clock: Clock) -> None:
+    topic = store.create_topic("t")
+    put(topic, 1, 0)
+    clock.tick(WEEK)
+    assert not topic.apply_retention().log_starts
+    clock.tick(1)
+    assert topic.apply_retention().log_starts == {0: 1}
+
+
+def test_one_late_record_holds_its_segment_and_all_after_it(store: Store, clock: Clock) -> None:
+    topic = store.create_topic("t", config={"retention.ms": 1000})
+    put(topic, 2, 0)
+    topic.append(kafka(["a", "b"], timestamp=times(0, 10_000)))
+    put(topic, 2, 0)
+    clock.tick(5000)
+    assert topic.apply_retention().log_starts == {0: 2}
+    assert rows(topic.read(), "offset") == [2, 3, 4, 5]
+
+
+def test_what_remains_is_never_below_the_limit_of_size(store: Store) -> None:
+    topic = store.create_topic("t", config={"retention.ms": -1})
+    for _ in range(4):
+        put(topic, 10, 0)
+    sizes = topic.segments()["size_bytes"].to_pylist()
+    topic.alter(config={"retention.bytes": sum(sizes[2:])})
+    assert topic.apply_retention().log_starts == {0: 20}
+    topic.alter(config={"retention.bytes": sizes[2] + sizes[3] - 1})
+    assert not topic.apply_retention().log_starts
+    topic.alter(config={"retention.bytes": 0})
+    assert topic.apply_retention().log_starts == {0: 40}
+
+
+def test_nothing_a_reader_still_needs_is_removed(store: Store, clock: Clock) -> None:
+    topic = store.create_topic("t", partitions=1, config={"retention.ms": 1000})
+    for _ in range(3):
+        put(topic, 10, 0)
+    clock.tick(5000)
+    assert topic.apply_retention(keep_from={0: 15}).log_starts == {0: 10}
+    assert topic.apply_retention(keep_from={0: 100}).log_starts == {0: 30}
+
+
+def test_the_report_and_the_history_say_what_went(store: Store, clock: Clock) -> None:
+    topic = store.create_topic("t", config={"retention.ms": 1000})
+    put(topic, 3, 0)
+    size = topic.segments()["size_bytes"].to_pylist()[0]
+    clock.tick(5000)
+    report = topic.apply_retention()
+    assert (report.segments_removed, report.records_removed, report.bytes_removed) == (1, 3, size)
+    newest = topic.history(1).to_pylist()[0]
+    assert newest["operation"] == "retention"
+    assert dict(newest["summary"])["records_removed"] == 3

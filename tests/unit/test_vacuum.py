@@ -1,0 +1,164 @@
+"""Vacuum: what nothing needs goes, what anyone may need stays."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from pylogtable import CorruptTopicError, Store, Topic
+from pylogtable.storage.local import LocalStore
+from tests.builders import Clock, kafka, make_store, rows
+
+DAY = 86_400_000
+COMPACT = {"cleanup.policy": "compact"}
+
+
+@pytest.fixture
+def disk(tmp_path: Path, clock: Clock) -> Store:
+    return make_store(LocalStore(tmp_path), clock)
+
+
+def age_all(folder: Path, clock: Clock) -> None:
+    """Give every file the time that the test's clock says."""
+    for path in folder.rglob("*"):
+        if path.is_file() and path.stat().st_mtime * 1000 > clock() + 30 * DAY:
+            os.utime(path, (clock() / 1000, clock() / 1000))
+
+
+def files(folder: Path, pattern: str = "**/*") -> set[str]:
+    return {str(p.relative_to(folder)) for p in folder.glob(pattern) if p.is_file()}
+
+
+def test_replaced_files_go_when_no_kept_version_needs_them(
+    disk: Store, tmp_path: Path, clock: Clock
+) -> None:
+    topic = disk.create_topic("t", config=COMPACT)
+    topic.append(kafka(["a", "a"]))
+    old = files(tmp_path, "t/partition=0/*")
+    topic.compact()
+    age_all(tmp_path, clock)
+    clock.tick(7 * DAY - 1)
+    assert topic.vacuum(dry_run=False).files == ()
+    clock.tick(10)
+    dry = topic.vacuum()
+    assert dry.dry_run
+    assert {f"t/{path}" for path in dry.files} == old
+    assert files(tmp_path, "t/partition=0/*") > old
+    report = topic.vacuum(dry_run=False)
+    assert report.data_files == 1
+    assert not files(tmp_path, "t/partition=0/*") & old
+    assert rows(topic.read(), "offset") == [1]
+    assert topic.verify(data=True)
+
+
+def test_files_of_failed_writes_go_and_young_ones_stay(
+    disk: Store, tmp_path: Path, clock: Clock
+) -> None:
+    topic = disk.create_topic("t")
+    topic.append(kafka(["a"]))
+    orphan = topic.stage(kafka(["b"])).files[0].path
+    age_all(tmp_path, clock)
+    clock.tick(7 * DAY)
+    young = topic.stage(kafka(["c"]))
+    age_all(tmp_path, clock)
+    clock.tick(1)
+    assert topic.vacuum(dry_run=False).files == (orphan,)
+    topic.commit_staged([young])
+    assert rows(topic.read(), "offset") == [0, 1]
+
+
+def test_time_travel_inside_the_window_still_works(
+    disk: Store, tmp_path: Path, clock: Clock
+) -> None:
+    topic = disk.create_topic("t", config=COMPACT)
+    versions = {}
+    for day in range(10):
+        topic.append(kafka(["a", "a"], [f"{day}a", f"{day}b"]))
+        topic.compact(force=True)
+        versions[topic.version] = clock(), topic.read().read_all()
+        age_all(tmp_path, clock)
+        clock.tick(DAY)
+    topic.vacuum(dry_run=False)
+    for version, (made_ms, read) in versions.items():
+        if made_ms > clock() - 7 * DAY:
+            assert topic.read(version=version).read_all() == read
+    assert topic.verify(data=True)
+
+
+def test_old_commits_roots_and_leaves_go(disk: Store, tmp_path: Path, clock: Clock) -> None:
+    topic = disk.create_topic("t")
+    for number in range(200):
+        topic.append(kafka([str(number)]), txn=("etl", 0) if number == 10 else None)
+    age_all(tmp_path, clock)
+    clock.tick(8 * DAY)
+    before = topic.read().read_all()
+    topic.vacuum(dry_run=False)
+    commits = files(tmp_path, "t/_manifest/*[0-9].json")
+    assert files(tmp_path, "t/_manifest/*.root.json") <= {
+        f"t/_manifest/{v:020d}.root.json" for v in (192, 201)
+    }
+    assert f"t/_manifest/{11:020d}.json" in commits
+    assert f"t/_manifest/{5:020d}.json" not in commits
+    fresh = disk.topic("t")
+    assert fresh.read().read_all() == before
+    assert fresh.append(kafka(["x"]), txn=("etl", 0)).repeated
+    assert fresh.append(kafka(["y"])).offsets == {0: (200, 201)}
+    assert fresh.verify(data=True)
+
+
+def test_a_topic_without_hint_is_found_after_its_first_commits_are_gone(
+    disk: Store, tmp_path: Path, clock: Clock
+) -> None:
+    topic = disk.create_topic("t")
+    for number in range(130):
+        topic.append(kafka([str(number)]))
+    age_all(tmp_path, clock)
+    clock.tick(8 * DAY)
+    topic.vacuum(dry_run=False)
+    (tmp_path / "t/_manifest/_head.json").unlink()
+    assert disk.topic("t").count() == 130
+
+
+def test_it_stops_at_a_reference_it_cannot_read(disk: Store, tmp_path: Path, clock: Clock) -> None:
+    topic = disk.create_topic("t")
+    for number in range(130):
+        topic.append(kafka([str(number)]))
+    age_all(tmp_path, clock)
+    clock.tick(8 * DAY)
+    topic.append(kafka(["late"]))
+    (tmp_path / f"t/_manifest/{128:020d}.root.json").write_text("garbage")
+    before = files(tmp_path)
+    with pytest.raises(CorruptTopicError, match="VAC-2"):
+        topic.vacuum(dry_run=False)
+    assert files(tmp_path) == before
+
+
+def test_names_that_are_not_ours_are_left_alone(disk: Store, tmp_path: Path, clock: Clock) -> None:
+    topic = disk.create_topic("t")
+    topic.append(kafka(["a"]))
+    strange = ["t/_groups/g/00000000000000000000.json", "t/notes.txt", "t/partition=0/x.parquet"]
+    for name in strange:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("{}")
+    age_all(tmp_path, clock)
+    clock.tick(30 * DAY)
+    assert topic.vacuum(dry_run=False).files == ()
+    assert files(tmp_path) >= set(strange)
+
+
+def test_a_shorter_window_frees_replaced_files_at_once(
+    disk: Store, tmp_path: Path, clock: Clock
+) -> None:
+    topic: Topic = disk.create_topic("t", config=COMPACT)
+    topic.append(kafka(["a", "a"]))
+    old = topic.segments()["path"].to_pylist()
+    orphan = topic.stage(kafka(["b"])).files[0].path
+    topic.compact()
+    age_all(tmp_path, clock)
+    clock.tick(10)
+    report = topic.vacuum(dry_run=False, retention_ms=0)
+    assert list(report.files) == old
+    assert (tmp_path / "t" / orphan).exists()
+    assert clock() > T0
