@@ -1,6 +1,7 @@
 """Kafka's data model as an open table format on object storage, with no broker."""
 
 from pylogtable.appending import Staged, Staging
+from pylogtable.compaction import Done, Work
 from pylogtable.config import TOPIC_CONFIG_KEYS
 from pylogtable.errors import (
     CommitConflictError,
@@ -16,15 +17,20 @@ from pylogtable.errors import (
     UnsupportedFormatError,
 )
 from pylogtable.leaf import LEAF_SCHEMA as SEGMENTS_SCHEMA
+from pylogtable.maintenance import Worker
 from pylogtable.plan.read import ReadTask
 from pylogtable.plan.split import ReadPart
 from pylogtable.report import (
     HISTORY_SCHEMA,
     PARTITIONS_SCHEMA,
     AppendResult,
+    MaintainReport,
     PartitionDescription,
     Problem,
+    RetentionReport,
+    RewriteReport,
     TopicDescription,
+    VacuumReport,
     VerifyReport,
 )
 from pylogtable.rows import Placement, check_log_columns
@@ -44,8 +50,10 @@ __all__ = [
     "CommitConflictError",
     "CommitUnknownError",
     "CorruptTopicError",
+    "Done",
     "InvalidRequestError",
     "LogTableError",
+    "MaintainReport",
     "OffsetOutOfRangeError",
     "PartReader",
     "PartitionDescription",
@@ -53,6 +61,8 @@ __all__ = [
     "Problem",
     "ReadPart",
     "ReadTask",
+    "RetentionReport",
+    "RewriteReport",
     "SchemaMismatchError",
     "Staged",
     "Staging",
@@ -63,8 +73,11 @@ __all__ = [
     "TopicExistsError",
     "TopicNotFoundError",
     "UnsupportedFormatError",
+    "VacuumReport",
     "VerifyReport",
     "View",
+    "Work",
+    "Worker",
     "check_log_columns",
     "open",
     "open_topic",

@@ -20,7 +20,7 @@ from pylogtable.plan.clean import plan_clean
 from pylogtable.plan.merge import plan_merge
 from pylogtable.plan.retain import plan_retention
 from pylogtable.plan.rewrite import plan_swaps
-from pylogtable.report import RetentionReport, RewriteReport
+from pylogtable.report import MaintainReport, RetentionReport, RewriteReport, VacuumReport
 from pylogtable.snapshot import Snapshot
 from pylogtable.storage.base import ObjectStore
 
@@ -89,13 +89,12 @@ class Maintenance:
         for done in run_all(works):
             by_partition.setdefault(done.partition, []).append(done)
         for _, dones in sorted(by_partition.items()):
-            try:
-                version = self._commit(operation, dones, began_ms)
-                committed += dones
-            except CommitConflictError:
+            landed = self._commit_or_drop(operation, dones, began_ms)
+            if landed is None:
                 skipped += len(dones)
-                for done in dones:
-                    discard(self._store, done)
+            else:
+                version = landed
+                committed += dones
         return RewriteReport(
             operation=operation,
             version=version,
@@ -109,6 +108,15 @@ class Maintenance:
             records_removed=_sum(done.records_in - done.records_out for done in committed),
             seconds=self._runtime.monotonic() - began,
         )
+
+    def _commit_or_drop(self, operation: str, dones: Sequence[Done], began_ms: int) -> int | None:
+        """The version it became; None if what it read was no longer there [LOG-8]."""
+        try:
+            return self._commit(operation, dones, began_ms)
+        except CommitConflictError:
+            for done in dones:
+                discard(self._store, done)
+            return None
 
     def _commit(self, operation: str, dones: Sequence[Done], began_ms: int) -> int:
         swaps = [swap for done in dones for swap in done.swaps]
@@ -130,6 +138,27 @@ class Maintenance:
 
         snapshot, _ = self._head.change(plan)
         return snapshot.version
+
+    def maintain(self, run_all: Run, vacuum: Callable[[], VacuumReport] | None) -> MaintainReport:
+        """Retention first, since what is gone need not be compacted; then compaction, which leaves
+        small segments; then merge; then vacuum, for what all of them left behind."""
+        began = self._runtime.monotonic()
+        config = self._head.latest().config
+        retention = self.apply_retention() if config.deletes else None
+        compaction = None
+        if config.is_compacted:
+            works = self.plan_compaction(force=False)
+            compaction = self.rewrite("compact", works, run_all)
+        merge = self.rewrite("merge", self.plan_merge(), run_all)
+        vacuumed = vacuum() if vacuum is not None else None
+        return MaintainReport(
+            topic=self._name,
+            retention=retention,
+            compaction=compaction,
+            merge=merge,
+            vacuum=vacuumed,
+            seconds=self._runtime.monotonic() - began,
+        )
 
     def apply_retention(self, keep_from: Mapping[int, int] | None = None) -> RetentionReport:
         began = self._runtime.monotonic()

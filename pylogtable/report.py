@@ -145,6 +145,20 @@ class VacuumReport:
 
 
 @dataclass(frozen=True)
+class MaintainReport:
+    """What all jobs of a topic did, in the order they ran; None for those its settings do not ask
+    for. `error` says what ended it early."""
+
+    topic: str
+    retention: RetentionReport | None = None
+    compaction: RewriteReport | None = None
+    merge: RewriteReport | None = None
+    vacuum: VacuumReport | None = None
+    seconds: float = 0.0
+    error: str | None = None
+
+
+@dataclass(frozen=True)
 class Problem:
     """One broken rule of the specification, and where."""
 

@@ -173,4 +173,6 @@ def _bloom_options(schema: pa.Schema, key: Sequence[str], rows: int) -> dict[str
     named = [name for name in key if not pa.types.is_boolean(schema.field(name).type)]
     if not named or not _CAN_WRITE_BLOOM:
         return {}
-    return {"bloom_filter_options": {name: {"ndv": max(1, rows), "fpp": BLOOM_FPP} for name in named}}
+    return {
+        "bloom_filter_options": {name: {"ndv": max(1, rows), "fpp": BLOOM_FPP} for name in named}
+    }

@@ -13,6 +13,7 @@ from pylogtable.commit import Head, attempt_commit
 from pylogtable.errors import (
     CorruptTopicError,
     InvalidRequestError,
+    LogTableError,
     TopicNotFoundError,
     UnsupportedFormatError,
 )
@@ -26,6 +27,7 @@ from pylogtable.paths import (
     parse_commit_path,
 )
 from pylogtable.plan.administer import new_topic, plan_create, plan_delete_topic
+from pylogtable.report import MaintainReport
 from pylogtable.runtime import Runtime
 from pylogtable.schema import KAFKA_FIELDS, make_fields
 from pylogtable.storage.base import Created, ObjectStore
@@ -113,6 +115,22 @@ class Store:
         manifest.write_root(deleted, self._runtime.new_id)
         with ThreadPoolExecutor(max(1, below.concurrency)) as pool:
             list(pool.map(below.delete, doomed))
+
+    def maintain(
+        self, topics: Sequence[str] | None = None, *, vacuum: bool = True, threads: int = 2
+    ) -> list[MaintainReport]:
+        """`Topic.maintain` for these topics, or all: one that fails does not keep the others from
+        their turn, and its report says why."""
+        return [
+            self._maintain(name, vacuum=vacuum, threads=threads)
+            for name in (self.topics() if topics is None else topics)
+        ]
+
+    def _maintain(self, name: str, *, vacuum: bool, threads: int) -> MaintainReport:
+        try:
+            return self.topic(name).maintain(vacuum=vacuum, threads=threads)
+        except LogTableError as error:
+            return MaintainReport(topic=name, error=f"{type(error).__name__}: {error}")
 
     def _is_live(self, name: str) -> bool:
         try:

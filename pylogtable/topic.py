@@ -18,6 +18,7 @@ from pylogtable.model import Change
 from pylogtable.plan.administer import plan_alter, plan_delete_records
 from pylogtable.report import (
     AppendResult,
+    MaintainReport,
     RetentionReport,
     RewriteReport,
     TopicDescription,
@@ -248,7 +249,7 @@ class Topic:
         say; `force` cleans all that have something dirty. `budget_bytes` bounds the memory for the
         keys of a partition; `threads` partitions are cleaned at a time.
         """
-        jobs = self._maintenance
+        jobs = self.maintenance
         return jobs.rewrite(
             "compact",
             jobs.plan_compaction(force=force),
@@ -257,14 +258,14 @@ class Topic:
 
     def merge(self, *, threads: int = 2) -> RewriteReport:
         """Join small segments into larger ones and seal shifted ones; offsets stay as they are."""
-        jobs = self._maintenance
+        jobs = self.maintenance
         return jobs.rewrite("merge", jobs.plan_merge(), in_threads(jobs.worker(), threads))
 
     def apply_retention(self, keep_from: Mapping[int, int] | None = None) -> RetentionReport:
         """Remove whole segments from the beginning of each partition as `retention.ms` and
         `retention.bytes` say, where `cleanup.policy` contains `delete`; nothing at or after the
         offsets of `keep_from`."""
-        return self._maintenance.apply_retention(keep_from)
+        return self.maintenance.apply_retention(keep_from)
 
     def vacuum(self, *, dry_run: bool = True, retention_ms: int | None = None) -> VacuumReport:
         """Remove files that no kept version needs: of appends that failed, of segments that were
@@ -275,8 +276,17 @@ class Topic:
         """
         return vacuum(self._store, self._head, dry_run=dry_run, retention_ms=retention_ms)
 
+    def maintain(self, *, vacuum: bool = True, threads: int = 2) -> MaintainReport:
+        """Do all that the topic's settings ask for: retention, compaction, merge, vacuum. Safe to
+        run at any time, twice, and from two places at once."""
+        return self.maintenance.maintain(
+            in_threads(self.maintenance.worker(), threads),
+            (lambda: self.vacuum(dry_run=False)) if vacuum else None,
+        )
+
     @property
-    def _maintenance(self) -> Maintenance:
+    def maintenance(self) -> Maintenance:
+        """The jobs of this topic by their parts, to be run elsewhere than in this process."""
         return Maintenance(self.name, self._store, self._head)
 
     def _version_at(self, when: Moment, newest: Snapshot) -> int:

@@ -232,7 +232,7 @@ def test_two_compactors_at_once_do_no_harm(store: Store) -> None:
     topic, other = store.create_topic("t", config=COMPACT), None
     topic.append(kafka(["a", "a", "b"]))
     other = store.topic("t")
-    jobs = other._maintenance
+    jobs = other.maintenance
     works = jobs.plan_compaction(force=False)
     done = [jobs.worker()(work) for work in works]
     topic.compact()
@@ -245,7 +245,7 @@ def test_two_compactors_at_once_do_no_harm(store: Store) -> None:
 def test_an_append_meanwhile_does_not_disturb_a_compaction(store: Store) -> None:
     topic = store.create_topic("t", config=COMPACT)
     topic.append(kafka(["a", "a", "b"]))
-    jobs = topic._maintenance
+    jobs = topic.maintenance
     works = jobs.plan_compaction(force=False)
 
     def run_all(_: object) -> list[Any]:
@@ -260,7 +260,7 @@ def test_an_append_meanwhile_does_not_disturb_a_compaction(store: Store) -> None
 def test_a_lost_compaction_leaves_no_file_behind(store: Store, objects: MemoryStore) -> None:
     topic = store.create_topic("t", config=COMPACT)
     topic.append(kafka(["a", "a"]))
-    jobs = topic._maintenance
+    jobs = topic.maintenance
     works = jobs.plan_compaction(force=False)
     store.topic("t").compact()
     before = data_files(objects)
@@ -317,7 +317,7 @@ def test_time_travel_sees_what_compaction_removed(topic: Topic) -> None:
 def test_a_conflict_is_what_a_stale_plan_gets(store: Store, clock: Clock) -> None:
     topic = make_store(MemoryStore(), clock).create_topic("t", config=COMPACT)
     topic.append(kafka(["a", "a"]))
-    jobs = topic._maintenance
+    jobs = topic.maintenance
     works = jobs.plan_compaction(force=False)
     done = [jobs.worker()(work) for work in works]
     clock.tick(4 * 86_400_000)

@@ -54,7 +54,7 @@ def test_groups_keep_to_the_size_of_a_segment(store: Store) -> None:  # case 17
         topic.append(kafka(["k"] * 5))
     size = topic.segments()["size_bytes"].to_pylist()[0]
     topic.alter(config={"segment.bytes": 3 * size})
-    works = topic._maintenance.plan_merge()
+    works = topic.maintenance.plan_merge()
     assert [len(work.inputs) for work in works] == [3, 3, 3]
     topic.merge()
     assert topic.verify(data=True)
