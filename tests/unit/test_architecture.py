@@ -81,7 +81,7 @@ def ids(path: Path) -> str:
 @pytest.mark.parametrize("path", modules(), ids=ids)
 def test_imports_go_down_only(path: Path) -> None:
     room = room_of(path)
-    if room == "__init__":
+    if room in {"__init__", "__main__"}:
         return
     layer = layer_of(room)
     assert layer is not None, f"{room} has no layer: put it into the table"
@@ -164,8 +164,10 @@ def test_init_files_only_export(path: Path) -> None:
         assert is_docstring or is_name or isinstance(node, ast.ImportFrom), f"line {node.lineno}"
 
 
-@pytest.mark.parametrize("path", sorted(SPARK.rglob("*.py")), ids=lambda p: p.name)
-def test_the_spark_side_uses_only_public_names(path: Path) -> None:
+@pytest.mark.parametrize(
+    "path", [PACKAGE / "__main__.py", *sorted(SPARK.rglob("*.py"))], ids=lambda p: p.name
+)
+def test_what_stands_outside_uses_only_public_names(path: Path) -> None:
     import pylogtable
 
     for module, name in imports(path):
