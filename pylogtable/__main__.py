@@ -1,4 +1,4 @@
-"""`python -m pylogtable maintain <store>`, for schedulers: the exit status is 1 if a topic failed."""
+"""`python -m pylogtable maintain <store>`, for schedulers: exit status 1 if a topic failed."""
 
 from __future__ import annotations
 
