@@ -47,7 +47,7 @@ class Head:
         self._url = url
         self._topic_id = snapshot.topic_id
         self._snapshot = snapshot
-        self._seen_ms = runtime.clock()
+        self._seen_ms = self._loaded_ms = runtime.clock()
         self._lock = Lock()
 
     @property
@@ -55,14 +55,15 @@ class Head:
         return self._snapshot
 
     def latest(self) -> Snapshot:
-        """The newest state in the store. A state too old to be sure that the commits after it
-        would still be there is loaded anew [COMMIT-8]."""
+        """The newest state in the store. One that was loaded too long ago to be sure that the
+        commits after it, and the leaves it rests on, are still there is loaded anew [COMMIT-8]."""
         now = self.runtime.clock()
-        if now - self._seen_ms > STALE_AFTER_MS:
+        if now - self._loaded_ms > STALE_AFTER_MS:
             newest = self.manifest.load()
-        else:
-            newest = self.manifest.advance(self._snapshot)
-        return self._remember(newest, now)
+            remembered = self._remember(newest, now)
+            self._loaded_ms = now
+            return remembered
+        return self._remember(self.manifest.advance(self._snapshot), now)
 
     def change(
         self, plan: Callable[[Snapshot], Change | Other], *, refresh: bool = True

@@ -113,7 +113,7 @@ def _clean(
 
 def _done(work: CleanWork, swaps: list[Swap], alive: list[int]) -> Done:
     records = sum(segment.records for segment in work.inputs)
-    return Done("compact", work.partition, tuple(swaps), work.end, records, sum(alive))
+    return Done("compact", work.partition, tuple(swaps), work.clean_end, records, sum(alive))
 
 
 def _time(work: MergeWork) -> int | None:

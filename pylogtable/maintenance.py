@@ -10,11 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 
 from pylogtable.commit import Head
 from pylogtable.compaction import BUDGET_BYTES, Done, Work, discard, run
 from pylogtable.config import STALE_AFTER_MS
-from pylogtable.errors import CommitConflictError, InvalidRequestError
+from pylogtable.errors import (
+    CommitConflictError,
+    CommitUnknownError,
+    InvalidRequestError,
+    LogTableError,
+)
 from pylogtable.model import Change, TopicInfo
 from pylogtable.plan.clean import plan_clean
 from pylogtable.plan.merge import plan_merge
@@ -88,13 +94,21 @@ class Maintenance:
         by_partition: dict[int, list[Done]] = {}
         for done in run_all(works):
             by_partition.setdefault(done.partition, []).append(done)
-        for _, dones in sorted(by_partition.items()):
-            landed = self._commit_or_drop(operation, dones, began_ms)
-            if landed is None:
-                skipped += len(dones)
-            else:
-                version = landed
-                committed += dones
+        waiting = [dones for _, dones in sorted(by_partition.items())]
+        try:
+            while waiting:
+                dones = waiting.pop(0)
+                landed = self._commit_or_drop(operation, dones, began_ms)
+                if landed is None:
+                    skipped += len(dones)
+                else:
+                    version = landed
+                    committed += dones
+        except LogTableError:
+            # Of these no commit was tried, so none can name their files.
+            for done in chain.from_iterable(waiting):
+                discard(self._store, done)
+            raise
         return RewriteReport(
             operation=operation,
             version=version,
@@ -110,13 +124,18 @@ class Maintenance:
         )
 
     def _commit_or_drop(self, operation: str, dones: Sequence[Done], began_ms: int) -> int | None:
-        """The version it became; None if what it read was no longer there [LOG-8]."""
+        """The version it became; None if what it read was no longer there [LOG-8]. Files stay only
+        where a commit may name them [COMMIT-5]."""
         try:
             return self._commit(operation, dones, began_ms)
-        except CommitConflictError:
+        except CommitUnknownError:
+            raise
+        except LogTableError as error:
             for done in dones:
                 discard(self._store, done)
-            return None
+            if isinstance(error, CommitConflictError):
+                return None
+            raise
 
     def _commit(self, operation: str, dones: Sequence[Done], began_ms: int) -> int:
         swaps = [swap for done in dones for swap in done.swaps]
@@ -127,6 +146,8 @@ class Maintenance:
         def plan(snapshot: Snapshot) -> Change:
             if self._runtime.clock() - began_ms > STALE_AFTER_MS:  # [COMMIT-8]
                 raise CommitConflictError(f"{operation} took so long that its files are too old")
+            if operation == "compact" and not snapshot.config.is_compacted:
+                raise CommitConflictError("the topic is not compacted any more")
             return plan_swaps(
                 snapshot,
                 leaves,

@@ -40,7 +40,7 @@ def vacuum(
     version = newest.version
     if not dry_run and any(garbage):
         version = _index_anew(head, garbage)
-        _remove(store, head, garbage)
+        _remove(store, head, garbage, needed.root_version)
     return VacuumReport(
         version=version,
         dry_run=dry_run,
@@ -89,9 +89,10 @@ def _needed(head: Head, newest: Snapshot, since_ms: int) -> tuple[Needed, frozen
         segments.update(segment.path for segment in commit.add)
     for commit in manifest.commits_backwards(newest):
         known.update(segment.path for segment in commit.add)
-    leaves = set(newest.leaves)
-    if state.root_version is not None:
-        leaves.update(manifest.leaves_of_roots(from_version=state.root_version))
+    leaves = {
+        *newest.leaves,
+        *manifest.leaves_of_roots(from_version=state.root_version or 0),
+    }
     return (
         Needed(
             segments=frozenset(segments),
@@ -117,21 +118,18 @@ def _index_anew(head: Head, garbage: Garbage) -> int:
     return after.version
 
 
-def _remove(store: ObjectStore, head: Head, garbage: Garbage) -> None:
+def _remove(store: ObjectStore, head: Head, garbage: Garbage, kept_root: int | None) -> None:
+    """The manifest is left alone unless readers are sent to a root that stays: what they would
+    begin with otherwise needs commits and leaves that are garbage by now."""
     hint = head.manifest.hinted_root()
-    manifest_safe = hint is not None and all(
-        hint > version for version in map(_version, garbage.roots)
-    )
+    manifest_safe = hint is not None and kept_root is not None and hint >= kept_root
     for entry in (*garbage.roots, *garbage.commits) if manifest_safe else ():
         store.delete(entry.key)
+    unneeded = (*garbage.leaves, *garbage.segments) if manifest_safe else garbage.segments
     with ThreadPoolExecutor(max(1, store.concurrency)) as pool:
-        list(pool.map(store.delete, [e.key for e in (*garbage.leaves, *garbage.segments)]))
+        list(pool.map(store.delete, [entry.key for entry in unneeded]))
 
 
 def _is_time(entry: ObjectInfo) -> bool:
     """A store that cannot tell the time counts instead; what it holds is never old."""
     return entry.modified_ms >= _YEAR_2000_MS
-
-
-def _version(entry: Listed) -> int:
-    return int(entry.key.rpartition("/")[2].partition(".")[0])

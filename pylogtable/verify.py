@@ -15,6 +15,7 @@ from pylogtable.leaf import segments_of
 from pylogtable.lookup import all_entries
 from pylogtable.manifest import Manifest
 from pylogtable.model import Segment, TopicInfo
+from pylogtable.partitioner import key_bytes
 from pylogtable.paths import check_segment_path, commit_path, parse_commit_path, root_path
 from pylogtable.report import Problem, VerifyReport
 from pylogtable.rows import count_tombstones
@@ -27,7 +28,7 @@ from pylogtable.storage.base import ObjectStore
 def verify(store: ObjectStore, *, data: bool) -> VerifyReport:
     """All invariants of the topic as it lies in the store: of the state and its index; that the
     commits give the same state; that each segment's file is there with its size; with `data`, what
-    is in it."""
+    is in it, and that what counts as compacted is."""
     report = VerifyReport()
     manifest = Manifest(store)
     try:
@@ -64,16 +65,27 @@ def verify(store: ObjectStore, *, data: bool) -> VerifyReport:
             report.problems.append(Problem("SEG-5", segment.path, detail))
         elif data:
             _check_file(report, store, segment, snapshot.info)
+    if data and not report.problems:
+        for number, state in enumerate(snapshot.partitions):
+            mine = by_partition.get(number, [])
+            report.problems += _check_keys(store, snapshot.info, number, state, mine)
     return report
 
 
 def _check_partition(
     number: int, state: PartitionState, segments: list[Segment], path: str
 ) -> Iterator[Problem]:
-    """Tiling, bounds and totals of one partition [LOG-4], [LOG-5]."""
+    """Tiling, bounds and totals of one partition [LOG-4], [LOG-5], [LOG-9]."""
     if not 0 <= state.log_start <= state.end:
         detail = f"partition {number}: log start {state.log_start}, end {state.end}"
         yield Problem("LOG-5", path, detail)
+    if state.clean_end > state.end:
+        detail = f"partition {number}: clean to {state.clean_end}, end {state.end}"
+        yield Problem("LOG-9", path, detail)
+    for segment in segments:
+        if segment.delete_horizon_ms is not None and not segment.tombstones:
+            detail = "it has a time for tombstones and none of them"
+            yield Problem("CLEAN-4", segment.path, detail)
     first = segments[0].base_offset if segments else state.log_start
     if first > state.log_start or (segments and segments[0].end_offset <= state.log_start):
         yield Problem("LOG-4", path, f"partition {number}: nothing claims its log start")
@@ -108,11 +120,16 @@ def _check_replay(
         and dict(full.txns) == dict(snapshot.txns)
         and full.end_offsets == snapshot.end_offsets
         and full.start_offsets == snapshot.start_offsets
+        and _clean_ends(full) == _clean_ends(snapshot)
         and all_entries(full, manifest.leaf).equals(entries)
     )
     if not same:
         path = root_path(snapshot.root_version or 0)
         report.problems.append(Problem("ROOT-5", path, "the index and the commits disagree"))
+
+
+def _clean_ends(snapshot: Snapshot) -> list[int]:
+    return [state.clean_end for state in snapshot.partitions]
 
 
 def _check_gap(manifest: Manifest, snapshot: Snapshot, keys: Iterable[str]) -> Iterator[Problem]:
@@ -180,6 +197,38 @@ def _check_file(
             )
     except LogTableError as error:
         _note(report, error, segment.path)
+
+
+def _check_keys(
+    store: ObjectStore,
+    info: TopicInfo,
+    number: int,
+    state: PartitionState,
+    segments: Iterable[Segment],
+) -> Iterator[Problem]:
+    """That compaction has left no key twice, and no record without one, below the clean end
+    [LOG-9]. The keys of one partition's clean part are in memory."""
+    if not info.key or state.clean_end <= state.log_start:
+        return
+    keys: list[pa.Array] = []
+    for segment in segments:
+        if segment.base_offset >= state.clean_end:
+            break
+        reader = SegmentReader(store, segment)
+        for batch in reader.batches(range(len(segment.row_groups)), [*info.key, OFFSET]):
+            offsets = reader.true_offsets(batch).to_numpy()
+            inside = (offsets >= state.log_start) & (offsets < state.clean_end)
+            part = key_bytes([batch.column(name) for name in info.key])
+            keys.append(part.filter(pa.array(inside)))
+    together = pa.chunked_array(keys, pa.binary())
+    where = f"partition={number}"
+    if together.null_count:
+        detail = f"{together.null_count} record(s) without a key below {state.clean_end}"
+        yield Problem("LOG-9", where, detail)
+    times = together.drop_null().value_counts()
+    twice = pc.sum(pc.greater(times.field("counts"), 1)).as_py() or 0
+    if twice:
+        yield Problem("LOG-9", where, f"{twice} key(s) occur twice below {state.clean_end}")
 
 
 def _check_columns(reader: SegmentReader, info: TopicInfo) -> Iterator[Problem]:

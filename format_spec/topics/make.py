@@ -330,6 +330,58 @@ def holes(place: Place) -> None:
     )  # fmt: skip
 
 
+def compacted(place: Place) -> None:
+    topic = place.store.create_topic("topic", config={"cleanup.policy": "compact"})
+    keys = [b"a", b"b", b"c", b"a", b"b", b"d", b"e", b"f", b"c", b"d"]
+    deletes = {4, 7, 8}
+    rows = [record(n, k, None if n in deletes else b"v%d" % n) for n, k in enumerate(keys)]
+    for start, end in ((0, 4), (4, 6), (6, 8)):
+        place.tick()
+        topic.append(kafka(rows[start:end]))
+    place.tick()
+    first_clean_ms = place.now_ms
+    topic.compact()  # version 4: offsets 0 and 1 go; two entries get a time for their tombstones
+    place.tick(24 * 3_600_000)
+    topic.compact()  # version 5: their time has come
+    place.tick()
+    topic.append(kafka(rows[8:]))
+    place.tick()
+    second_clean_ms = place.now_ms
+    topic.compact(force=True)  # version 7
+    place.tick()
+    topic.merge()  # version 8
+    full = placed(0, 0, rows)
+
+    def left(*offsets: int) -> list[Row]:
+        return [full[n] for n in offsets]
+
+    day = 24 * 3_600_000
+    place.expect(
+        versions={
+            "3": at({0: 0}, {0: 8}, full[:8], clean_ends={0: 0}),
+            "4": at({0: 0}, {0: 8}, left(2, 3, 4, 5, 6, 7), clean_ends={0: 8},
+                    segments=[[0, 4, 2, 0, None], [4, 6, 2, 1, first_clean_ms + day],
+                              [6, 8, 2, 1, first_clean_ms + day]]),
+            "5": at({0: 0}, {0: 8}, left(2, 3, 5, 6), clean_ends={0: 8},
+                    segments=[[0, 4, 2, 0, None], [4, 8, 2, 0, None]]),
+            "7": at({0: 0}, {0: 10}, left(3, 6, 8, 9), clean_ends={0: 10},
+                    segments=[[0, 8, 2, 0, None], [8, 10, 2, 1, second_clean_ms + day]]),
+            "8": at({0: 0}, {0: 10}, left(3, 6, 8, 9), clean_ends={0: 10},
+                    segments=[[0, 10, 4, 1, second_clean_ms + day]]),
+        },
+        latest=[neutral(r) for r in left(3, 6, 8, 9)],
+        offsets_for_time=[{"timestamp_us": T0_US + 4, "offsets": {0: 6}}],
+        reads=[{"version": 8, "start": {0: 4}, "end": {0: 9}, "offsets": {0: [6, 8]}}],
+        tombstones={"0": 1},
+        shifts=[0],
+    )  # fmt: skip
+    place.case(
+        "A changelog compacted three times and merged: tombstones get a time without a new file, "
+        "are dropped a day later, and keep theirs when segments are joined",
+        ["CLEAN-3", "CLEAN-4", "LOG-7", "LOG-9", "MERGE-1", "READ-6", "REC-3", "SEG-1", "SEG-6"],
+    )
+
+
 def log_start(place: Place) -> None:
     topic = place.store.create_topic("topic", partitions=2)
     rows = [record(n, b"k%d" % n, b"v") for n in range(6)]
@@ -566,7 +618,7 @@ def corrupt_hint_to_nowhere(place: Place) -> None:
 CASES: dict[str, Callable[[Place], None]] = {
     make.__name__.replace("_", "-"): make
     for make in (
-        kafka_shaped, table_shaped, shifted, holes, log_start, recreated, indexed,
+        kafka_shaped, table_shaped, shifted, holes, compacted, log_start, recreated, indexed,
         corrupt_truncated_commit, corrupt_gap_in_commits, corrupt_version_in_body,
         corrupt_reader_feature, corrupt_writer_feature, corrupt_escaping_path, corrupt_row_count,
         corrupt_segment_truncated, corrupt_segment_missing, corrupt_overlap,

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from pylogtable.config import FOREVER
 from pylogtable.lookup import LoadLeaf, segments_between
 from pylogtable.model import Segment
 from pylogtable.snapshot import Snapshot
@@ -34,6 +35,12 @@ class CleanWork:
     @property
     def end(self) -> int:
         return self.inputs[-1].end_offset
+
+    @property
+    def clean_end(self) -> int | None:
+        """Up to where the partition is clean afterwards; None if that is no news, as where only
+        tombstones go, or where a segment that is too young reaches into the clean part."""
+        return self.end if self.end > self.dirty_from else None
 
     def tombstones_expired(self, segment: Segment) -> bool:
         """Whether the tombstones of this segment have been kept for long enough [CLEAN-4]."""
@@ -92,7 +99,7 @@ def _is_worth_it(snapshot: Snapshot, work: CleanWork, *, force: bool) -> bool:
     if force:
         return True
     overdue_us = (work.now_ms - config.max_compaction_lag_ms) * 1000
-    if any(segment.min_timestamp_us < overdue_us for segment in dirty):
+    if any(segment.records and segment.min_timestamp_us < overdue_us for segment in dirty):
         return True
     dirty_bytes = sum(segment.size_bytes for segment in dirty)
     total_bytes = sum(segment.size_bytes for segment in work.inputs)
@@ -106,34 +113,36 @@ def plan_groups(
 
     A segment in which nothing died stays as it is, but that its tombstones' time begins to run.
     Neighbours are joined up to `segment_bytes`, unless their tombstones have different times or
-    their timestamps are of different types: what a file says holds for all that is in it.
+    their timestamps are of different types: what an entry says holds for all that is in its file.
     """
     marked = [
         (segment, alive, _horizon(work, segment, delete_retention_ms))
         for segment, alive in zip(work.inputs, survivors, strict=True)
     ]
 
-    def kind(entry: tuple[Segment, int, int | None]) -> tuple[bool, int | None, bool]:
-        segment, alive, horizon = entry
-        return alive < segment.records, horizon, segment.append_time
+    def kind(entry: tuple[Segment, int, int | None]) -> tuple[bool, bool]:
+        segment, alive, _ = entry
+        return alive < segment.records, segment.append_time
 
-    for (rewrites, horizon, _), run in groupby(marked, kind):
-        entries = list(run)
+    for (rewrites, _), run in groupby(marked, kind):
         if not rewrites:
-            for segment, _, _ in entries:
+            for segment, _, horizon in run:
                 if segment.delete_horizon_ms != horizon:
                     yield CleanGroup((segment,), horizon, rewrites=False)
             continue
         gathered: list[Segment] = []
         size = 0
-        for segment, alive, _ in entries:
+        common: int | None = None
+        for segment, alive, horizon in run:
             left = segment.size_bytes * alive // max(1, segment.records)
-            if gathered and size + left > segment_bytes:
-                yield CleanGroup(tuple(gathered), horizon, rewrites=True)
-                gathered, size = [], 0
+            differs = horizon is not None and common is not None and horizon != common
+            if gathered and (size + left > segment_bytes or differs):
+                yield CleanGroup(tuple(gathered), common, rewrites=True)
+                gathered, size, common = [], 0, None
             gathered.append(segment)
             size += left
-        yield CleanGroup(tuple(gathered), horizon, rewrites=True)
+            common = horizon if common is None else common
+        yield CleanGroup(tuple(gathered), common, rewrites=True)
 
 
 def _horizon(work: CleanWork, segment: Segment, delete_retention_ms: int) -> int | None:
@@ -142,4 +151,4 @@ def _horizon(work: CleanWork, segment: Segment, delete_retention_ms: int) -> int
         return None
     if segment.delete_horizon_ms is not None:
         return segment.delete_horizon_ms
-    return work.now_ms + delete_retention_ms
+    return min(work.now_ms + delete_retention_ms, FOREVER)

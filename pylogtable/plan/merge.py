@@ -24,14 +24,16 @@ class MergeWork:
 
 def plan_merge(snapshot: Snapshot, leaves: LoadLeaf, partition: int) -> Iterator[MergeWork]:
     """Small segments are joined up to `segment.bytes`, shifted ones sealed; what is large and
-    sealed is left alone, and so is a small one with no small neighbour."""
+    sealed is left alone, and so is a small one with no small neighbour. Only like is joined with
+    like [MERGE-1]; clean with dirty would make the clean dirty again."""
     limit = snapshot.config.segment_bytes
     state = snapshot.partitions[partition]
     segments = segments_between(snapshot, leaves, partition, state.log_start, state.end)
 
-    def kind(segment: Segment) -> tuple[bool, bool, int | None, int | None]:
+    def kind(segment: Segment) -> tuple[bool, bool, bool, int | None]:
         wanted = segment.shift > 0 or segment.size_bytes <= limit // 2
-        return wanted, segment.append_time, _tombstone_time(segment), segment.hashed_over
+        is_clean = segment.end_offset <= state.clean_end
+        return wanted, is_clean, segment.append_time, segment.hashed_over
 
     for (wanted, *_), run in groupby(segments, kind):
         if wanted:
@@ -41,12 +43,16 @@ def plan_merge(snapshot: Snapshot, leaves: LoadLeaf, partition: int) -> Iterator
 def _pack(run: Sequence[Segment], limit: int) -> Iterator[MergeWork]:
     gathered: list[Segment] = []
     size = 0
+    time: int | None = None
     for segment in run:
-        if gathered and size + segment.size_bytes > limit:
+        mine = _tombstone_time(segment)
+        differs = mine is not None and time is not None and mine != time
+        if gathered and (size + segment.size_bytes > limit or differs):
             yield from _worth_it(gathered)
-            gathered, size = [], 0
+            gathered, size, time = [], 0, None
         gathered.append(segment)
         size += segment.size_bytes
+        time = mine if time is None else time
     yield from _worth_it(gathered)
 
 

@@ -32,7 +32,8 @@ def plan_swaps(
     summary: Mapping[str, int] | None = None,
 ) -> Change:
     """Swaps in one commit. They hold only while every input is live as it was read [LOG-8];
-    appends do not disturb them."""
+    appends do not disturb them. What is `cleaned` stays so whoever else removes records; where
+    another job has cleaned further already it is no news [LOG-9]."""
     replaced = []
     for swap in swaps:
         partition = swap.inputs[0].partition
@@ -45,11 +46,18 @@ def plan_swaps(
             )
         dropped = totals_of(swap.inputs)
         replaced.append(Replaced(partition=partition, start=start, end=end, dropped=dropped))
+    news = {
+        partition: offset
+        for partition, offset in (cleaned or {}).items()
+        if offset > snapshot.partitions[partition].clean_end
+    }
+    if not swaps and not news:
+        raise CommitConflictError(f"{operation}: another job has done all of it")
     return Change(
         operation=operation,
         add=tuple(segment for swap in swaps for segment in swap.outputs),
         replaced=tuple(replaced),
-        cleaned=dict(cleaned or {}),
+        cleaned=news,
         summary=dict(summary or {}),
     )
 

@@ -60,23 +60,35 @@ def plan_vacuum(listing: Iterable[Listed], needed: Needed, old_before_ms: int) -
     commits: list[Listed] = []
     leaves: list[Listed] = []
     segments: list[Listed] = []
+    first_root = needed.root_version
     for entry in listing:
-        if entry.modified_ms >= old_before_ms:
-            continue
         root, commit = parse_root_path(entry.key), parse_commit_path(entry.key)
         leaf = parse_leaf_path(entry.key)
+        is_old = entry.modified_ms < old_before_ms
         if root is not None:
-            if needed.root_version is not None and root < needed.root_version:
+            if needed.root_version is None or root >= needed.root_version:
+                continue
+            if is_old:
                 roots.append(entry)
+            else:
+                # Whoever begins with a root that stays must find the commits after it.
+                first_root = min(root, first_root or root)
+        elif not is_old:
+            continue
         elif commit is not None:
-            covered = needed.root_version is not None and commit < needed.root_version
-            if covered and commit not in needed.txn_commits:
+            if commit not in needed.txn_commits:
                 commits.append(entry)
         elif leaf is not None:
             if leaf not in needed.leaves:
                 leaves.append(entry)
         elif is_segment_path(entry.key) and entry.key not in needed.segments:
             segments.append(entry)
+    commits = [entry for entry in commits if _is_below(entry.key, first_root)]
     return Garbage(
         tuple(sorted(roots)), tuple(sorted(commits)), tuple(sorted(leaves)), tuple(sorted(segments))
     )
+
+
+def _is_below(key: str, root: int | None) -> bool:
+    version = parse_commit_path(key)
+    return root is not None and version is not None and version < root

@@ -93,6 +93,13 @@ def test_a_golden_topic_reads_back_to_its_rows_and_offsets(case: str, tmp_path: 
         assert state.start_offsets == int_keys(expected["start_offsets"])
         assert state.end_offsets == int_keys(expected["end_offsets"])
         assert topic.count(version=version) == len(expected["rows"])
+        if "clean_ends" in expected:
+            found = {number: part.clean_end for number, part in enumerate(state.partitions)}
+            assert found == int_keys(expected["clean_ends"])
+        if "segments" in expected:
+            columns = ["base_offset", "end_offset", "records", "tombstones", "delete_horizon_ms"]
+            entries = topic.segments(version=version).select(columns).to_pylist()
+            assert [list(entry.values()) for entry in entries] == expected["segments"]
     newest = max(int(text) for text in versions)
     assert topic.version == newest
     assert topic.start_offsets() == int_keys(versions[str(newest)]["start_offsets"])

@@ -14,7 +14,11 @@ from pylogtable.config import describe_config, normalize
 from pylogtable.model import Change, Commit, Field, Noun, StagedSegment, Txn
 from pylogtable.plan.administer import new_topic, plan_alter, plan_create, plan_delete_records
 from pylogtable.plan.append import Repeated, plan_append
+from pylogtable.plan.clean import plan_clean, plan_groups
+from pylogtable.plan.merge import plan_merge
 from pylogtable.plan.read import choose_partitions, plan_spans, plan_tasks
+from pylogtable.plan.retain import plan_retention
+from pylogtable.plan.vacuum import Listed, Needed, plan_vacuum
 from pylogtable.schema import check_fields, fits, to_arrow, widens
 from pylogtable.snapshot import Snapshot, from_root, replay
 from pylogtable.storage.base import check_key
@@ -71,6 +75,7 @@ def run_replay(given: Vector) -> object:
                 "end": partition.end,
                 "live": _wire(partition.live),
                 "segments": [segment.path for segment in segments_of(partition)],
+                **({"clean_end": partition.clean_end} if partition.clean_end else {}),
             }
             for partition in state.partitions
         ],
@@ -124,6 +129,66 @@ def run_administer(given: Vector) -> object:
     return _change(change, "alter")
 
 
+def run_plan_retention(given: Vector) -> object:
+    keep_from = None if given["keep_from"] is None else int_keys(given["keep_from"])
+    change = plan_retention(_live(given), _no_leaf, given["now_ms"], keep_from)
+    return None if change is None else _change(change, "retention")["log_starts"]
+
+
+def run_plan_clean(given: Vector) -> object:
+    state = _live(given)
+    work = plan_clean(state, _no_leaf, given["partition"], given["now_ms"], force=given["force"])
+    if given["do"] == "clean":
+        return work and {
+            "log_start": work.log_start,
+            "dirty_from": work.dirty_from,
+            "inputs": [segment.path for segment in work.inputs],
+            "clean_end": work.clean_end,
+            "expire_before_us": work.expire_before_us,
+            "expired_tombstones": [s.path for s in work.inputs if work.tombstones_expired(s)],
+        }
+    assert work is not None
+    config = state.config
+    groups = plan_groups(work, given["survivors"], config.delete_retention_ms, config.segment_bytes)
+    return [
+        {
+            "inputs": [segment.path for segment in group.inputs],
+            "delete_horizon_ms": group.delete_horizon_ms,
+            "rewrites": group.rewrites,
+        }
+        for group in groups
+    ]
+
+
+def run_plan_merge(given: Vector) -> object:
+    works = plan_merge(_live(given), _no_leaf, given["partition"])
+    return [[segment.path for segment in work.inputs] for work in works]
+
+
+def run_plan_vacuum(given: Vector) -> object:
+    listing = [Listed(*entry) for entry in given["listing"]]
+    needed = given["needed"]
+    garbage = plan_vacuum(
+        listing,
+        Needed(
+            segments=frozenset(needed["segments"]),
+            leaves=frozenset(needed["leaves"]),
+            root_version=needed["root_version"],
+            txn_commits=frozenset(needed["txn_commits"]),
+        ),
+        given["old_before_ms"],
+    )
+    kinds = {
+        "roots": garbage.roots,
+        "commits": garbage.commits,
+        "leaves": garbage.leaves,
+        "segments": garbage.segments,
+    }
+    in_order = [entry.key for entry in garbage]
+    assert in_order == [entry.key for entries in kinds.values() for entry in entries]
+    return {kind: [entry.key for entry in entries] for kind, entries in kinds.items()}
+
+
 def run_types(given: Vector) -> object:
     match given:
         case {"do": "compare", "given": one, "wanted": other}:
@@ -146,6 +211,10 @@ RUNNERS: dict[str, Callable[[Vector], object]] = {
     "plan_append": run_plan_append,
     "plan_read": run_plan_read,
     "administer": run_administer,
+    "plan_retention": run_plan_retention,
+    "plan_clean": run_plan_clean,
+    "plan_merge": run_plan_merge,
+    "plan_vacuum": run_plan_vacuum,
     "types": run_types,
     "config": run_config,
 }

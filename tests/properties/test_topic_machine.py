@@ -1,4 +1,5 @@
-"""A topic against a plain list of rows, through any sequence of what can be done to it.
+"""A topic against a plain list of rows, through any sequence of what can be done to it, maintenance
+among it.
 
 The index is made small, so that a few dozen commits already write roots, fold leaves and merge
 them; in some runs row groups, chunks and batches are a few rows, too.
@@ -24,7 +25,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from pylogtable import manifest, segment_file, staging
+from pylogtable import manifest, rewriting, segment_file, staging, survivors
 from pylogtable.appending import Staged
 from pylogtable.errors import (
     CommitConflictError,
@@ -147,6 +148,8 @@ class TopicMachine(RuleBasedStateMachine):
             self.patch.setattr(staging, "ROW_GROUP_ROWS", 3)
             self.patch.setattr(staging, "CHUNK_ROWS", 5)
             self.patch.setattr(segment_file, "BATCH_ROWS", 2)
+            self.patch.setattr(rewriting, "ROW_GROUP_ROWS", 3)
+            self.patch.setattr(survivors, "LOOKUP_ROWS", 2)
         self.clock = Clock()
         self.objects = MemoryStore()
         self.store = make_store(self.objects, self.clock)
@@ -158,6 +161,9 @@ class TopicMachine(RuleBasedStateMachine):
         self.wide = False
         self.txns: dict[str, dict[int, Any]] = {"x": {}, "y": {}}
         self.pending: list[Pending] = []
+        self.clean_ends: dict[int, int] = {}
+        self.horizons: dict[tuple[int, int], int] = {}
+        self.kept_from = 0
         self.states = [
             State((Log(),) * partitions, ("key", "value", "headers"), self.clock.now_ms, "create")
         ]
@@ -354,6 +360,10 @@ class TopicMachine(RuleBasedStateMachine):
                 ("segment.bytes", None),
                 ("message.timestamp.type", "LogAppendTime"),
                 ("message.timestamp.type", None),
+                ("retention.ms", "1000"),
+                ("retention.ms", None),
+                ("retention.bytes", "3000"),
+                ("retention.bytes", None),
             ]
         ),
     )
@@ -424,6 +434,8 @@ class TopicMachine(RuleBasedStateMachine):
         if len(modes) > 1:
             return
         self.swap(handle, inputs, kept, data.draw(st.integers(1, 5)))
+        for row in kept:
+            self.horizons.pop((number, row["offset"]), None)
         gone = {row["offset"] for row in inside} - {row["offset"] for row in kept}
         rows = tuple(row for row in log.rows if row["offset"] not in gone)
         logs = list(self.now.logs)
@@ -451,6 +463,148 @@ class TopicMachine(RuleBasedStateMachine):
             lambda snapshot: plan_rewrite(snapshot, leaves, "compact", inputs, [output])
         )
 
+    def new_commits(self, handle: Topic) -> list[Any]:
+        """What a job committed, one commit for each partition it touched."""
+        versions = range(len(self.states), handle.version + 1)
+        return [handle._manifest.read_commit(version) for version in versions]
+
+    @rule(
+        which=st.integers(0, 1),
+        force=st.booleans(),
+        budget=st.sampled_from([1, 200, 1 << 29]),
+    )
+    def compact(self, which: int, force: bool, budget: int) -> None:
+        handle = self.handles[which]
+        if not self.compacted:
+            with pytest.raises(InvalidRequestError, match=r"cleanup\.policy"):
+                handle.compact(force=force)
+            return
+        dirty = {
+            number
+            for number, log in enumerate(self.now.logs)
+            if log.end > max(log.log_start, self.clean_ends.get(number, 0))
+        }
+        report = handle.compact(force=force, budget_bytes=budget)
+        assert report.skipped == 0
+        touched = set()
+        for commit in self.new_commits(handle):
+            assert commit.operation == "compact"
+            numbers = {swap.partition for swap in commit.replaced} | set(commit.cleaned)
+            (number,) = numbers
+            touched.add(number)
+            log = self.now.logs[number]
+            if number in dirty:
+                self.clean_ends[number] = log.end
+            assert commit.cleaned == ({number: log.end} if number in dirty else {})
+            logs = list(self.now.logs)
+            logs[number] = replace(log, rows=tuple(self.survivors(number, log)))
+            self.commit("compact", logs=tuple(logs))
+        if force:
+            assert dirty <= touched
+        for segment in segments_of(handle.segments()):
+            if segment.partition in touched and segment.delete_horizon_ms is not None:
+                rows = self.now.logs[segment.partition].between(
+                    segment.base_offset, segment.end_offset
+                )
+                places = [(segment.partition, row["offset"]) for row in rows]
+                times = {self.horizons[place] for place in places if place in self.horizons}
+                assert times <= {segment.delete_horizon_ms}
+        states = handle.at().snapshot.partitions
+        assert {n: s.clean_end for n, s in enumerate(states) if s.clean_end} == self.clean_ends
+
+    def survivors(self, number: int, log: Log) -> Iterator[Row]:
+        """The rule in plain words [CLEAN-3], [CLEAN-4]."""
+        newest = {row["key"]: row["offset"] for row in log.rows}
+        now_ms = self.clock.now_ms
+        retention = int(self.config.get("retention.ms", 7 * DAY_MS))
+        deletes = "delete" in self.config["cleanup.policy"]
+        for row in log.rows:
+            if row["key"] is None or newest[row["key"]] != row["offset"]:
+                continue
+            if deletes and row["timestamp"] < us(now_ms - retention):
+                continue
+            if row["value"] is None and row["n"] is None:
+                place = number, row["offset"]
+                if self.horizons.get(place, now_ms + 1) <= now_ms:
+                    continue
+                self.horizons.setdefault(place, now_ms + DAY_MS)
+            yield row
+
+    @rule(which=st.integers(0, 1))
+    def merge(self, which: int) -> None:
+        handle = self.handles[which]
+        report = handle.merge()
+        assert (report.skipped, report.records_removed) == (0, 0)
+        for commit in self.new_commits(handle):
+            assert commit.operation == "merge"
+            self.commit("merge")
+        assert not any(shift for shift in handle.segments()["shift"].to_pylist())
+        if "segment.bytes" not in self.config:
+            assert handle.merge().units == 0
+
+    @rule(which=st.integers(0, 1), data=st.data())
+    def retention(self, which: int, data: st.DataObject) -> None:
+        handle = self.handles[which]
+        segments = segments_of(handle.segments())
+        numbers = st.integers(0, len(self.now.logs) - 1)
+        keep = data.draw(st.none() | st.dictionaries(numbers, st.integers(0, 20), max_size=2))
+        logs = list(self.now.logs)
+        if "delete" in self.config["cleanup.policy"]:
+            for number, log in enumerate(logs):
+                mine = [segment for segment in segments if segment.partition == number]
+                start = self.first_kept(log, mine)
+                if keep is not None and number in keep:
+                    ends = [s.end_offset for s in mine if s.end_offset <= min(start, keep[number])]
+                    start = max([log.log_start, *ends])
+                logs[number] = Log(start, log.end, tuple(log.between(start, log.end)))
+        moved = {
+            number: log.log_start
+            for number, log in enumerate(logs)
+            if log.log_start > self.now.logs[number].log_start
+        }
+        report = handle.apply_retention(keep)
+        assert report.log_starts == moved
+        if moved:
+            self.commit("retention", logs=tuple(logs))
+
+    def first_kept(self, log: Log, segments: Sequence[Segment]) -> int:
+        """As Kafka has it: first by size, then by time."""
+        left = list(segments)
+        limit = int(self.config.get("retention.bytes", -1))
+        if limit >= 0:
+            excess = sum(segment.size_bytes for segment in left) - limit
+            while left and excess - left[0].size_bytes >= 0:
+                excess -= left.pop(0).size_bytes
+        oldest_ms = self.clock.now_ms - int(self.config.get("retention.ms", 7 * DAY_MS))
+        while left and left[0].max_timestamp_us < oldest_ms * 1000:
+            left.pop(0)
+        if len(left) == len(segments):
+            return log.log_start
+        return left[0].base_offset if left else log.end
+
+    @rule(which=st.integers(0, 1), keep_ms=st.sampled_from([0, 1000, 5 * DAY_MS, None]))
+    def vacuum(self, which: int, keep_ms: int | None) -> None:
+        """A store in memory cannot tell the time, so that only replaced files ever go."""
+        handle = self.handles[which]
+        before = {entry.key for entry in self.below.list()}
+        dry = handle.vacuum(retention_ms=keep_ms)
+        assert {entry.key for entry in self.below.list()} == before
+        assert handle.version == len(self.states) - 1
+        report = handle.vacuum(dry_run=False, retention_ms=keep_ms)
+        assert report.files == dry.files
+        after = {entry.key for entry in self.below.list()}
+        assert before - after == set(report.files)
+        assert not {file.path for part in self.pending for file in part.staged.files} - after
+        if keep_ms is None:
+            assert report.files == ()
+        if report.files:
+            since = self.clock.now_ms - (keep_ms or 0)
+            old = [v for v, state in enumerate(self.states) if state.committed_ms <= since]
+            self.kept_from = max([self.kept_from, *old[-1:]])
+            self.commit("vacuum")
+        report_of = handle.verify(data=True)
+        assert report_of, str(report_of)
+
     @rule(which=st.integers(0, 1))
     def reopen(self, which: int) -> None:
         self.handles[which] = self.store.topic("t")
@@ -464,14 +618,15 @@ class TopicMachine(RuleBasedStateMachine):
             hint = b"{" if lost == "corrupt" else b'{"root_version": null}'
             self.below.write("_manifest/_head.json", hint)
 
-    @rule(ms=st.sampled_from([-5000, -1, 1, 20, 1000, 4 * DAY_MS]))
+    @rule(ms=st.sampled_from([-5000, -1, 1, 20, 1000, DAY_MS * 5 // 6, 4 * DAY_MS]))
     def time_passes(self, ms: int) -> None:
         self.clock.tick(ms)
 
     # --- what only looks ---
 
     def asked_version(self, data: st.DataObject) -> tuple[int | None, State]:
-        version = data.draw(st.none() | st.integers(0, len(self.states) - 1), label="version")
+        kept = st.integers(self.kept_from, len(self.states) - 1)
+        version = data.draw(st.none() | kept, label="version")
         return version, self.now if version is None else self.states[version]
 
     @rule(which=st.integers(0, 1), data=st.data())
@@ -575,6 +730,8 @@ class TopicMachine(RuleBasedStateMachine):
                 handle.version_at(when)
             return
         assert handle.version_at(when) == known[-1]
+        if known[-1] < self.kept_from:
+            return
         assert handle.count(us(when)) == sum(len(log.rows) for log in self.states[known[-1]].logs)
 
     @rule(which=st.integers(0, 1), limit=st.none() | st.integers(0, 5))

@@ -250,3 +250,85 @@ def test_verify_changes_nothing(indexed: Topic, objects: MemoryStore) -> None:
     before = [(info.key, info.modified_ms) for info in objects.list()]
     assert indexed.verify(data=True)
     assert [(info.key, info.modified_ms) for info in objects.list()] == before
+
+
+@pytest.fixture
+def changelog(store: Store) -> Topic:
+    """Compacted: offsets 1 and 2 are left, and 3 is dirty."""
+    topic = store.create_topic("t", config={"cleanup.policy": "compact"})
+    topic.append(kafka(["a", "a", "b"], ["1", "2", None]))
+    topic.compact()
+    topic.append(kafka(["a"], ["3"]))
+    assert topic.verify(data=True)
+    return topic
+
+
+COMPACTED = f"_manifest/{2:020d}.json"
+
+
+def test_a_clean_end_beyond_the_end(
+    changelog: Topic, objects: MemoryStore, below: ObjectStore
+) -> None:
+    changelog._manifest.write_root(changelog.at().snapshot, lambda: "r")
+
+    def too_far(root: Any) -> None:
+        root["partitions"][0]["clean_end"] = 9
+
+    edit_json(below, f"_manifest/{3:020d}.root.json", too_far)
+    found = problems(objects)
+    assert ("LOG-9", LAST) in found
+    assert ("ROOT-5", f"_manifest/{3:020d}.root.json") in found
+
+
+def test_a_clean_end_that_the_commits_do_not_give(
+    changelog: Topic, objects: MemoryStore, below: ObjectStore
+) -> None:
+    changelog._manifest.write_root(changelog.at().snapshot, lambda: "r")
+
+    def less(root: Any) -> None:
+        root["partitions"][0]["clean_end"] = 1
+
+    edit_json(below, f"_manifest/{3:020d}.root.json", less)
+    assert problems(objects) == [("ROOT-5", f"_manifest/{3:020d}.root.json")]
+
+
+def test_a_time_for_tombstones_where_there_are_none(
+    changelog: Topic, objects: MemoryStore, below: ObjectStore
+) -> None:
+    def forget(commit: Any) -> None:
+        del commit["add"][0]["tombstones"]
+
+    edit_json(below, COMPACTED, forget)
+    path = rows(changelog.segments(), "path")[0]
+    assert problems(objects) == [("CLEAN-4", path)]
+
+
+def test_a_key_twice_in_the_clean_part(
+    changelog: Topic, objects: MemoryStore, below: ObjectStore
+) -> None:
+    def claim(commit: Any) -> None:
+        commit["cleaned"] = {"0": 4}
+
+    edit_json(below, LAST, claim)
+    assert problems(objects) == []
+    assert problems(objects, data=True) == [("LOG-9", "partition=0")]
+
+
+def test_a_record_without_a_key_in_the_clean_part(
+    store: Store, objects: MemoryStore, below: ObjectStore
+) -> None:
+    topic = store.create_topic("t")
+    topic.append(kafka([None, "a"]))
+
+    def claim(commit: Any) -> None:
+        commit["cleaned"] = {"0": 2}
+
+    edit_json(below, f"_manifest/{1:020d}.json", claim)
+    assert problems(objects, data=True) == [("LOG-9", "partition=0")]
+
+
+def test_the_same_key_in_two_partitions_is_no_fault(store: Store) -> None:
+    topic = store.create_topic("t", partitions=2, config={"cleanup.policy": "compact"})
+    topic.append(kafka(["a", "a", "a"], partition=ints(0, 1, 1)))
+    topic.compact()
+    assert topic.verify(data=True)

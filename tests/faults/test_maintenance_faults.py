@@ -1,0 +1,500 @@
+"""Maintenance that dies at any step, loses its replies, or meets others at any step.
+
+Readers see, in each partition, exactly the old or exactly the new records; another run gets there.
+"""
+
+from __future__ import annotations
+
+import builtins
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from pylogtable import manifest
+from pylogtable.errors import (
+    CommitConflictError,
+    CommitUnknownError,
+    LogTableError,
+    TopicNotFoundError,
+)
+from pylogtable.plan import index
+from pylogtable.storage.base import ObjectInfo, ObjectStore
+from pylogtable.storage.memory import MemoryStore
+from pylogtable.store import Store
+from pylogtable.topic import Topic
+from tests.builders import ints, kafka
+from tests.faults.support import NAME, FakeTime, Plan, commits_of, data_files
+from tests.stores import Fault, FaultyStore, SimulatedCrash
+
+DAY = 86_400.0
+WEEKS = 30 * DAY
+SMALL_INDEX = {"ROOT_INTERVAL": 4, "ROOT_GRACE": 1, "TAIL_MAX": 3, "LEAF_MAX": 8, "MERGE_WIDTH": 2}
+OLD_MS = 1_600_000_000_000
+
+Job = Callable[[Topic], object]
+Records = dict[int, list[tuple[int, bytes | None, bytes | None]]]
+
+
+class AgingStore(MemoryStore):
+    """Tells a time: what was written up to `old_until` is old, the rest is of now."""
+
+    def __init__(self, name: str | None = None, prefix: str = "", old_until: int = 0) -> None:
+        super().__init__(name, prefix)
+        self.old_until = old_until
+
+    def below(self, prefix: str) -> AgingStore:
+        return AgingStore(self._name, self._full(prefix.rstrip("/")) + "/", self.old_until)
+
+    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        for entry in super().list(prefix):
+            is_old = entry.modified_ms <= self.old_until
+            yield replace(entry, modified_ms=OLD_MS if is_old else 2 * OLD_MS)
+
+
+def copy_of(inner: ObjectStore) -> AgingStore:
+    copy = AgingStore()
+    entries = list(inner.list())
+    for entry in entries:
+        data = inner.read(entry.key)
+        assert data is not None
+        copy.write(entry.key, data)
+    copy.old_until = len(entries)
+    return copy
+
+
+def open_at(inner: ObjectStore, seconds: float = 0.0, patience: float = 10.0) -> Topic:
+    return Store(inner, FakeTime(seconds).runtime(patience)).topic(NAME)
+
+
+def records(topic: Topic, version: int | None = None) -> Records:
+    table = topic.read(columns=["partition", "offset", "key", "value"], version=version).read_all()
+    found: Records = {number: [] for number in topic.end_offsets()}
+    for partition, *rest in zip(*(column.to_pylist() for column in table.columns), strict=True):
+        found[partition].append(tuple(rest))
+    return found
+
+
+def put(topic: Topic, keys: str, values: str, partition: int) -> None:
+    """One letter a record; a blank value is a tombstone."""
+    table = kafka(list(keys), [None if v == " " else v for v in values])
+    topic.append(table.append_column("partition", ints(*[partition] * len(keys))))
+
+
+@pytest.fixture(autouse=True)
+def small_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in SMALL_INDEX.items():
+        monkeypatch.setattr(index, name, value)
+    monkeypatch.setattr(manifest, "ROOT_INTERVAL", SMALL_INDEX["ROOT_INTERVAL"])
+
+
+@pytest.fixture
+def base(small_index: None) -> MemoryStore:
+    """Two partitions of a changelog, compacted once, with tombstones whose time has come, shifted
+    and empty segments, roots and leaves, and a log start inside a segment."""
+    inner = MemoryStore()
+    config = {
+        "cleanup.policy": "compact,delete",
+        "retention.ms": -1,
+        "delete.retention.ms": 1000,
+    }
+    topic = Store(inner, FakeTime().runtime()).create_topic(NAME, 2, config=config)
+    put(topic, "aab", "123", 0)
+    put(topic, "bc", " 4", 0)
+    put(topic, "xyx", "123", 1)
+    topic.compact(force=True)
+    put(topic, "cd", "56", 0)
+    put(topic, "yy", "4 ", 1)
+    parts = [topic.stage(kafka(list("ae"), list("78"), partition=ints(0, 0))) for _ in range(2)]
+    topic.commit_staged(parts)
+    put(topic, "x", " ", 1)
+    topic.delete_records({1: 1})
+    return inner
+
+
+def compact(topic: Topic) -> object:
+    return topic.compact(force=True, threads=1)
+
+
+def merge(topic: Topic) -> object:
+    return topic.merge(threads=1)
+
+
+def retention(topic: Topic) -> object:
+    """Half of what there is goes; log starts moved, a second run finds less to do."""
+    return topic.apply_retention()
+
+
+def vacuum(topic: Topic) -> object:
+    return topic.vacuum(dry_run=False)
+
+
+def vacuum_at_once(topic: Topic) -> object:
+    return topic.vacuum(dry_run=False, retention_ms=0)
+
+
+JOBS = [compact, merge, retention, vacuum, vacuum_at_once]
+
+
+def prepared(base: MemoryStore, job: Job) -> MemoryStore:
+    """A store in which the job has something to do."""
+    topic = open_at(base)
+    if job is retention:
+        topic.alter(config={"retention.bytes": 2000})
+    if job in (vacuum, vacuum_at_once):
+        topic.compact(force=True)
+        topic.merge()
+    return base
+
+
+def crash_points(base: MemoryStore, job: Job) -> int:
+    plan = Plan(None, None)
+    plan.armed = False
+    topic = open_at(FaultyStore(copy_of(base), plan), WEEKS)
+    plan.armed = True
+    job(topic)
+    assert len(plan.seen) > 2
+    return len(plan.seen)
+
+
+def check(inner: ObjectStore, old: Records, new: Records) -> None:
+    topic = open_at(inner, WEEKS)
+    found = records(topic)
+    for number, mine in found.items():
+        assert mine in (old[number], new[number])
+        offsets = [offset for offset, _, _ in mine]
+        assert offsets == sorted(set(offsets))
+    report = topic.verify(data=True)
+    assert report, str(report)
+
+
+@pytest.mark.parametrize("job", JOBS)
+@pytest.mark.parametrize(
+    "fault", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.LOSE_REPLY, Fault.REFUSE]
+)
+def test_a_job_that_fails_at_any_step_leaves_the_old_or_the_new(
+    base: MemoryStore, job: Job, fault: Fault
+) -> None:
+    base = prepared(base, job)
+    old = records(open_at(base))
+    ideal = copy_of(base)
+    job(open_at(ideal, WEEKS))
+    new = records(open_at(ideal, WEEKS))
+    check(ideal, new, new)
+    for at in range(crash_points(base, job)):
+        inner = copy_of(base)
+        plan = Plan(at, fault)
+        plan.armed = False
+        topic = open_at(FaultyStore(inner, plan), WEEKS)
+        plan.armed = True
+        with suppress(SimulatedCrash, LogTableError):
+            job(topic)
+        assert plan.hit, at
+        check(inner, old, new)
+        job(open_at(inner, WEEKS))
+        check(inner, new, new)
+
+
+@pytest.mark.parametrize("job", [compact, merge])
+@pytest.mark.parametrize("lands", [True, False])
+def test_a_commit_of_unknown_fate_keeps_its_files(base: MemoryStore, job: Job, lands: bool) -> None:
+    ideal = copy_of(base)
+    old = records(open_at(ideal))
+    job(open_at(ideal, WEEKS))
+    new = records(open_at(ideal, WEEKS))
+    inner = copy_of(base)
+    next_version = open_at(inner).version + 1
+    name = f"{NAME}/_manifest/{next_version:020d}.json"
+    state = {"tried": False}
+    deleted: list[str] = []
+
+    def decide(verb: str, key: str) -> Fault | None:
+        if verb == "delete":
+            deleted.append(key)
+        if key != name:
+            return None
+        if verb == "create":
+            state["tried"] = True
+            return Fault.LOSE_REPLY if lands else Fault.REFUSE
+        return Fault.REFUSE if state["tried"] else None
+
+    topic = open_at(FaultyStore(inner, decide), WEEKS)
+    with pytest.raises(CommitUnknownError):
+        job(topic)
+    newest = commits_of(inner)[-1]
+    if lands:
+        assert newest.version == next_version
+        assert {segment.path for segment in newest.add} <= data_files(inner)
+    # Only what was never tried may have been removed: files of the other partition.
+    assert not [key for key in deleted if "partition=0/" in key]
+    check(inner, old, new)
+    job(open_at(inner, WEEKS))
+    check(inner, new, new)
+
+
+def at_every_step(
+    base: MemoryStore, job: Job, interloper: Callable[[ObjectStore], object]
+) -> Iterator[tuple[AgingStore, BaseException | None]]:
+    """Run the job once for each of its operations, with someone else's work just before it."""
+    for at in range(crash_points(base, job)):
+        inner = copy_of(base)
+        seen = 0
+        armed = False
+
+        def decide(verb: str, key: str, at: int = at, inner: AgingStore = inner) -> Fault | None:
+            nonlocal seen, armed
+            if armed:
+                seen += 1
+                if seen == at + 1:
+                    armed = False
+                    interloper(inner)
+            return None
+
+        topic = open_at(FaultyStore(inner, decide), WEEKS)
+        armed = True
+        failed: BaseException | None = None
+        try:
+            job(topic)
+        except LogTableError as error:
+            failed = error
+        yield inner, failed
+
+
+def append_more(inner: ObjectStore) -> None:
+    put(open_at(inner, WEEKS), "ad", "9 ", 0)
+    put(open_at(inner, WEEKS), "y", "9", 1)
+
+
+def others(job: Job) -> Callable[[ObjectStore], object]:
+    return lambda inner: job(open_at(inner, WEEKS))
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_appends_at_any_step_are_not_disturbed(base: MemoryStore, job: Job) -> None:
+    base = prepared(base, job)
+    ideal = copy_of(base)
+    job(open_at(ideal, WEEKS))
+    append_more(ideal)
+    compact(open_at(ideal, WEEKS))
+    final = records(open_at(ideal, WEEKS))
+    for inner, failed in at_every_step(base, job, append_more):
+        assert failed is None
+        topic = open_at(inner, WEEKS)
+        assert topic.end_offsets() == open_at(ideal).end_offsets()
+        assert topic.verify(data=True)
+        job(topic)
+        compact(topic)
+        if job is not retention:
+            assert records(topic) == final
+        assert topic.verify(data=True)
+
+
+@pytest.mark.parametrize(
+    ("job", "other"),
+    [
+        (compact, compact),
+        (compact, merge),
+        (merge, compact),
+        (merge, merge),
+        (compact, retention),
+        (merge, retention),
+        (retention, compact),
+        (vacuum_at_once, compact),
+        (vacuum, merge),
+        (vacuum, vacuum_at_once),
+    ],
+)
+def test_jobs_that_meet_at_any_step_do_no_harm(base: MemoryStore, job: Job, other: Job) -> None:
+    base = prepared(base, retention if retention in (job, other) else job)
+    for inner, failed in at_every_step(base, job, others(other)):
+        assert failed is None
+        topic = open_at(inner, WEEKS)
+        report = topic.verify(data=True)
+        assert report, str(report)
+        named = {segment.path for commit in commits_of(inner) for segment in commit.add}
+        assert data_files(inner) <= named, "a lost job left files behind"
+        ideal = copy_of(base)
+        for step in (job, other, compact):
+            step(open_at(ideal, WEEKS))
+        compact(topic)
+        if retention not in (job, other):
+            assert records(topic) == records(open_at(ideal, WEEKS))
+
+
+@pytest.mark.parametrize("job", [compact, merge, vacuum_at_once, retention])
+def test_a_topic_created_anew_meanwhile_is_not_touched(base: MemoryStore, job: Job) -> None:
+    base = prepared(base, job)
+
+    def anew(inner: ObjectStore) -> None:
+        store = Store(inner, FakeTime(WEEKS).runtime())
+        store.delete_topic(NAME)
+        topic = store.create_topic(NAME, 2)
+        put(topic, "aa", "12", 0)
+
+    failures = 0
+    for inner, failed in at_every_step(base, job, anew):
+        if failed is not None:
+            failures += 1
+            # An input may be gone before the job can find out that the topic is.
+            assert isinstance(failed, LogTableError)
+        topic = open_at(inner, WEEKS)
+        assert records(topic) == {0: [(0, b"a", b"1"), (1, b"a", b"2")], 1: []}
+        assert topic.verify(data=True)
+    assert failures
+
+
+def test_a_column_added_meanwhile_is_not_lost(base: MemoryStore) -> None:
+    """A job that began before knows nothing of it, and must not write what came after anew."""
+    inner = copy_of(base)
+    topic = open_at(inner, WEEKS)
+    worker = topic.maintenance.worker()
+    topic.alter(add_columns={"n": pa.int32()})
+    table = kafka(["z"], ["1"], partition=ints(0)).append_column("n", ints(7))
+    topic.append(table)
+    *_, newest = (work for work in topic.maintenance.plan_merge() if work.partition == 0)
+    with pytest.raises(CommitConflictError, match="columns that this job does not know"):
+        worker(newest)
+    merge(topic)
+    assert topic.read(0, columns=["n"]).read_all()["n"].to_pylist()[-1] == 7
+
+
+def test_a_policy_that_changed_meanwhile_ends_a_compaction(base: MemoryStore) -> None:
+    inner = copy_of(base)
+    topic = open_at(inner, WEEKS)
+    jobs = topic.maintenance
+    works = jobs.plan_compaction(force=True)
+    done = [jobs.worker()(work) for work in works]
+    open_at(inner, WEEKS).alter(config={"cleanup.policy": "delete"})
+    before = records(topic)
+    report = jobs.rewrite("compact", works, lambda _: done)
+    assert (report.units, report.skipped) == (0, len(works))
+    assert records(topic) == before
+
+
+def test_a_compactor_that_others_overtook_has_done_nothing(base: MemoryStore) -> None:
+    """Nothing died in what it read, so that it has only a clean end to tell, which is old."""
+    inner = MemoryStore()
+    store = Store(inner, FakeTime().runtime())
+    topic = store.create_topic(NAME, 1, config={"cleanup.policy": "compact"})
+    put(topic, "a", "1", 0)
+    jobs = topic.maintenance
+    works = jobs.plan_compaction(force=True)
+    done = [jobs.worker()(work) for work in works]
+    put(topic, "b", "1", 0)
+    compact(open_at(inner))
+    version = topic.version
+    assert jobs.rewrite("compact", works, lambda _: done).skipped == 1
+    assert topic.version == version
+    assert topic.at().snapshot.partitions[0].clean_end == 2
+
+
+def test_many_threads_keep_one_topic(base: MemoryStore) -> None:
+    """Two compactors, a merger and retention beside a writer, in real threads."""
+    inner = copy_of(base)
+    stop = threading.Event()
+    failures: builtins.list[BaseException] = []
+
+    def again(job: Job) -> None:
+        topic = open_at(inner, WEEKS)
+        try:
+            while not stop.is_set():
+                job(topic)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=again, args=(j,)) for j in (compact, compact, merge)]
+    for thread in threads:
+        thread.start()
+    topic = open_at(inner, WEEKS)
+    for number in range(25):
+        put(topic, "pqp", f"{number % 10} {number % 10}", 0)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    compact(topic)
+    newest = {key: value for _, key, value in records(topic)[0]}
+    assert newest[b"p"] == b"4"
+    assert newest.get(b"q") is None
+    assert topic.verify(data=True)
+
+
+def test_a_file_staged_before_a_vacuum_can_be_committed_after_it(base: MemoryStore) -> None:
+    inner = copy_of(prepared(base, vacuum))
+    topic = open_at(inner, WEEKS)
+    staged = topic.stage(kafka(["z"], ["1"], partition=ints(0)))
+    vacuum(topic)
+    vacuum_at_once(topic)
+    topic.commit_staged([staged])
+    assert records(topic)[0][-1][1:] == (b"z", b"1")
+    assert topic.verify(data=True)
+
+
+def two_indexes(inner: ObjectStore, time: FakeTime) -> tuple[Topic, Topic]:
+    """A topic with a root at 8 and one at 12, each with a leaf of its own, and a reader whose state
+    rests on the first."""
+    topic = Store(inner, time.runtime()).create_topic(NAME, 1, config={"retention.ms": -1})
+    for _ in range(8):
+        put(topic, "ab", "12", 0)
+    reader = Store(inner, time.runtime()).topic(NAME)
+    for _ in range(4):
+        put(topic, "ab", "12", 0)
+    first, second = reader.at().snapshot, topic.at().snapshot
+    assert (first.root_version, second.root_version) == (8, 12)
+    assert first.leaves
+    assert not set(first.leaves) & set(second.leaves)
+    return topic, reader
+
+
+def test_a_reader_that_lives_long_does_not_rest_on_leaves_that_are_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It looks at the topic every day, and few commits come by; vacuum takes the older index."""
+    monkeypatch.setattr(index, "ROOT_GRACE", 4)
+    time, inner = FakeTime(), MemoryStore()
+    _, reader = two_indexes(inner, time)
+    aged = AgingStore(inner._name, "", 10**9)
+    removed: list[str] = []
+    for _ in range(10):
+        time.seconds += DAY
+        removed += Store(aged, time.runtime()).topic(NAME).vacuum(dry_run=False).files
+        reader._manifest._leaves.clear()
+        assert len(records(reader)[0]) == 24
+    assert [path for path in removed if "leaf-" in path]
+
+
+@pytest.mark.parametrize("fails", [".root.json", "leaf-", "_head.json"])
+def test_a_vacuum_that_cannot_write_its_index_keeps_what_the_old_one_needs(fails: str) -> None:
+    """The hint stays where it was; whoever begins there must find what it needs [VAC-3]."""
+    time, inner = FakeTime(), MemoryStore()
+    topic, _ = two_indexes(inner, time)
+    before = records(topic)
+    time.seconds += WEEKS
+
+    def decide(verb: str, key: str) -> Fault | None:
+        is_index = verb in ("create", "write") and (fails in key or key.endswith("_head.json"))
+        return Fault.REFUSE if is_index else None
+
+    aged = AgingStore(inner._name, "", 10**9)
+    cleaner = Store(FaultyStore(aged, decide), time.runtime()).topic(NAME)
+    inner.write(f"{NAME}/_manifest/_head.json", b'{"root_version":8}')
+    cleaner.vacuum(dry_run=False)
+    assert records(Store(inner, time.runtime()).topic(NAME)) == before
+    Store(aged, time.runtime()).topic(NAME).vacuum(dry_run=False)
+    assert records(Store(inner, time.runtime()).topic(NAME)) == before
+    assert not [entry.key for entry in inner.list() if f"{8:020d}.root" in entry.key]
+
+
+def test_a_job_on_a_deleted_topic_says_so_and_leaves_no_file(base: MemoryStore) -> None:
+    inner = copy_of(base)
+    topic = open_at(inner, WEEKS)
+    jobs = topic.maintenance
+    works = jobs.plan_compaction(force=True)
+    done = [jobs.worker()(work) for work in works]
+    Store(inner, FakeTime(WEEKS).runtime()).delete_topic(NAME)
+    with pytest.raises(TopicNotFoundError):
+        jobs.rewrite("compact", works, lambda _: done)
+    assert data_files(inner) == set()
