@@ -14,7 +14,7 @@ import msgspec
 
 from pylogtable.config import parse_config
 from pylogtable.errors import StorageError
-from pylogtable.model import Segment, TopicInfo
+from pylogtable.model import Segment
 from pylogtable.plan.clean import CleanWork, plan_groups
 from pylogtable.plan.merge import MergeWork
 from pylogtable.plan.rewrite import Swap
@@ -53,18 +53,19 @@ class Done:
 
 def run(
     store: ObjectStore,
-    topic: TopicInfo,
     work: Work,
     new_id: Callable[[], str],
     budget_bytes: int = BUDGET_BYTES,
 ) -> Done:
     """Do the work; if it fails, no file is left behind."""
     if isinstance(work, MergeWork):
-        outputs = rewrite(store, topic, work.inputs, None, new_id, delete_horizon_ms=_time(work))
+        outputs = rewrite(
+            store, work.topic, work.inputs, None, new_id, delete_horizon_ms=_time(work)
+        )
         records = sum(segment.records for segment in work.inputs)
         swap = Swap(work.inputs, outputs)
         return Done("merge", work.partition, (swap,), None, records, records)
-    return _clean(store, topic, work, new_id, budget_bytes)
+    return _clean(store, work, new_id, budget_bytes)
 
 
 def discard(store: ObjectStore, done: Done) -> None:
@@ -76,13 +77,12 @@ def discard(store: ObjectStore, done: Done) -> None:
 
 def _clean(
     store: ObjectStore,
-    topic: TopicInfo,
     work: CleanWork,
     new_id: Callable[[], str],
     budget_bytes: int,
 ) -> Done:
-    config = parse_config(topic.config)
-    masks = find_survivors(store, topic, work, budget_bytes)
+    config = parse_config(work.topic.config)
+    masks = find_survivors(store, work, budget_bytes)
     alive = [int(mask.sum()) for mask in masks]
     by_path = {s.path: mask for s, mask in zip(work.inputs, masks, strict=True)}
     swaps: list[Swap] = []
@@ -94,7 +94,7 @@ def _clean(
                 kept = [by_path[segment.path] for segment in group.inputs]
                 outputs = rewrite(
                     store,
-                    topic,
+                    work.topic,
                     group.inputs,
                     kept,
                     new_id,

@@ -21,7 +21,7 @@ from pylogtable.errors import (
     InvalidRequestError,
     LogTableError,
 )
-from pylogtable.model import Change, TopicInfo
+from pylogtable.model import Change
 from pylogtable.plan.clean import plan_clean
 from pylogtable.plan.merge import plan_merge
 from pylogtable.plan.retain import plan_retention
@@ -38,12 +38,11 @@ class Worker:
     """What does a unit of work, in whichever process; plain data but for the store."""
 
     store: ObjectStore
-    topic: TopicInfo
     new_id: Callable[[], str]
     budget_bytes: int = BUDGET_BYTES
 
     def __call__(self, work: Work) -> Done:
-        return run(self.store, self.topic, work, self.new_id, self.budget_bytes)
+        return run(self.store, work, self.new_id, self.budget_bytes)
 
 
 class Maintenance:
@@ -56,8 +55,7 @@ class Maintenance:
         self._runtime = head.runtime
 
     def worker(self, budget_bytes: int = BUDGET_BYTES) -> Worker:
-        info = self._head.latest().info
-        return Worker(self._store, info, self._runtime.new_id, budget_bytes)
+        return Worker(self._store, self._runtime.new_id, budget_bytes)
 
     def plan_compaction(self, *, force: bool) -> list[Work]:
         """A unit of work for each partition that is dirty enough."""

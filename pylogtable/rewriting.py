@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pylogtable.config import parse_config
-from pylogtable.errors import CommitConflictError, StorageError
+from pylogtable.errors import StorageError
 from pylogtable.model import Segment, TopicInfo
 from pylogtable.schema import OFFSET, file_schema
 from pylogtable.segment_file import SegmentReader, read_row_groups
@@ -60,7 +60,6 @@ def _batches(
         if mask is not None and not mask.any():
             continue
         reader = SegmentReader(store, segment)
-        _check_columns(reader, schema)
         at = 0
         for group in range(reader.metadata.num_row_groups):
             rows = reader.metadata.row_group(group).num_rows
@@ -76,17 +75,6 @@ def _batches(
                     yield batch
                 elif part.any():
                     yield batch.filter(pa.array(part))
-
-
-def _check_columns(reader: SegmentReader, schema: pa.Schema) -> None:
-    """Refuse to write a file anew by an older topic than it was written by: columns that came
-    since would be lost."""
-    unknown = [name for name in reader.schema.names if name not in schema.names]
-    if unknown:
-        raise CommitConflictError(
-            f"{reader.segment.path} has columns that this job does not know of: "
-            f"{', '.join(unknown)}; the topic was altered since it began"
-        )
 
 
 def _row_groups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:

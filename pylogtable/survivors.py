@@ -30,10 +30,9 @@ LOOKUP_ROWS = 1 << 22
 Mask = npt.NDArray[np.bool_]
 
 
-def find_survivors(
-    store: ObjectStore, topic: TopicInfo, work: CleanWork, budget_bytes: int
-) -> list[Mask]:
+def find_survivors(store: ObjectStore, work: CleanWork, budget_bytes: int) -> list[Mask]:
     """For each input of `work` which of its records survive."""
+    topic = work.topic
     alive = [np.ones(segment.records, dtype=np.bool_) for segment in work.inputs]
     first_dirty = next(
         (n for n, segment in enumerate(work.inputs) if segment.end_offset > work.dirty_from),

@@ -13,7 +13,7 @@ from itertools import groupby
 
 from pylogtable.config import FOREVER
 from pylogtable.lookup import LoadLeaf, segments_between
-from pylogtable.model import Segment
+from pylogtable.model import Segment, TopicInfo
 from pylogtable.snapshot import Snapshot
 
 
@@ -25,6 +25,7 @@ class CleanWork:
     dirty. Records before `expire_before_us` are dropped, tombstones where their time has come.
     """
 
+    topic: TopicInfo
     partition: int
     log_start: int
     dirty_from: int
@@ -79,6 +80,7 @@ def plan_clean(
     if config.deletes and config.retention_ms is not None:
         expire_before_us = (now_ms - config.retention_ms) * 1000
     work = CleanWork(
+        topic=snapshot.info,
         partition=partition,
         log_start=state.log_start,
         dirty_from=dirty_from,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from pylogtable.lookup import LoadLeaf, segments_between
-from pylogtable.model import Segment
+from pylogtable.model import Segment, TopicInfo
 from pylogtable.snapshot import Snapshot
 
 
@@ -15,6 +15,7 @@ from pylogtable.snapshot import Snapshot
 class MergeWork:
     """Neighbours in one partition to be written anew as sealed segments. Plain data."""
 
+    topic: TopicInfo
     inputs: tuple[Segment, ...]
 
     @property
@@ -37,10 +38,12 @@ def plan_merge(snapshot: Snapshot, leaves: LoadLeaf, partition: int) -> Iterator
 
     for (wanted, *_), run in groupby(segments, kind):
         if wanted:
-            yield from _pack(list(run), limit)
+            for inputs in _pack(list(run), limit):
+                if len(inputs) > 1 or any(segment.shift for segment in inputs):
+                    yield MergeWork(snapshot.info, inputs)
 
 
-def _pack(run: Sequence[Segment], limit: int) -> Iterator[MergeWork]:
+def _pack(run: Sequence[Segment], limit: int) -> Iterator[tuple[Segment, ...]]:
     gathered: list[Segment] = []
     size = 0
     time: int | None = None
@@ -48,17 +51,12 @@ def _pack(run: Sequence[Segment], limit: int) -> Iterator[MergeWork]:
         mine = _tombstone_time(segment)
         differs = mine is not None and time is not None and mine != time
         if gathered and (size + segment.size_bytes > limit or differs):
-            yield from _worth_it(gathered)
+            yield tuple(gathered)
             gathered, size, time = [], 0, None
         gathered.append(segment)
         size += segment.size_bytes
         time = mine if time is None else time
-    yield from _worth_it(gathered)
-
-
-def _worth_it(inputs: Sequence[Segment]) -> Iterator[MergeWork]:
-    if len(inputs) > 1 or any(segment.shift for segment in inputs):
-        yield MergeWork(tuple(inputs))
+    yield tuple(gathered)
 
 
 def _tombstone_time(segment: Segment) -> int | None:
