@@ -217,9 +217,9 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         return [InputPartition(part) for part in self._content.parts()]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        # Of an empty plan Spark makes one task without a part.
-        if partition.value is not None:
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        # Of an empty plan Spark makes one task without a part, and 4.0 without a partition.
+        if partition is not None and partition.value is not None:
             yield from self._content.read(partition.value, self._columns)
 
 

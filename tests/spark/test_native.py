@@ -492,7 +492,7 @@ def test_a_file_that_was_removed_is_an_error(spark: SparkSession, logs: Store) -
     df = table.to_df()
     (path,) = topic.segments()["path"].to_pylist()
     Path(topic.url.removeprefix("file://"), path).unlink()
-    with pytest.raises(Exception, match="FILE_NOT_EXIST|PATH_NOT_FOUND"):  # not all are PySpark's
+    with pytest.raises(Exception, match=r"FILE_NOT_EXIST|PATH_NOT_FOUND"):  # not all are PySpark's
         df.collect()
     with pytest.warns(UserWarning, match="PATH_NOT_FOUND"):
         df = table.to_df()
