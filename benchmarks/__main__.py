@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from benchmarks import against_delta, growth, many_writers, small_appends, throughput
+from benchmarks import against_delta, growth, many_writers, small_appends, spark_batch, throughput
 from benchmarks.result import Result, print_table
 
 _FULL: dict[str, Callable[[], list[Result]]] = {
@@ -15,6 +15,7 @@ _FULL: dict[str, Callable[[], list[Result]]] = {
     "small_appends": lambda: small_appends.run(10_000),
     "many_writers": lambda: many_writers.run(200),
     "against_delta": lambda: against_delta.run(100),
+    "spark_batch": lambda: spark_batch.run(10_000_000, 100_000),
 }
 _QUICK: dict[str, Callable[[], list[Result]]] = {
     "throughput": lambda: throughput.run(1_000_000),
@@ -22,6 +23,7 @@ _QUICK: dict[str, Callable[[], list[Result]]] = {
     "small_appends": lambda: small_appends.run(1_000),
     "many_writers": lambda: many_writers.run(25),
     "against_delta": lambda: against_delta.run(20),
+    "spark_batch": lambda: spark_batch.run(1_000_000, 10_000),
 }
 
 

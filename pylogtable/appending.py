@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,9 +92,10 @@ class Appender:
             discard(self._store, staged.files)
         return result
 
-    def begin(self, first_sticky: int | None) -> Staging:
+    def begin(self, first_sticky: int | None, encoders: Executor | None = None) -> Staging:
         snapshot = self._head.latest()
-        return self._begin(snapshot, snapshot.version if first_sticky is None else first_sticky)
+        first = snapshot.version if first_sticky is None else first_sticky
+        return self._begin(snapshot, first, encoders)
 
     def stage(self, data: Any, first_sticky: int | None) -> Staged:
         return _stage_all(self.begin(first_sticky), data)
@@ -121,7 +123,9 @@ class Appender:
         for part in staged:
             discard(self._store, part.files)
 
-    def _begin(self, snapshot: Snapshot, first_sticky: int) -> Staging:
+    def _begin(
+        self, snapshot: Snapshot, first_sticky: int, encoders: Executor | None = None
+    ) -> Staging:
         now_ms = self._runtime.clock()
         stager = Stager(
             self._store,
@@ -130,6 +134,7 @@ class Appender:
             now_us=now_ms * 1000,
             first_sticky=first_sticky,
             new_id=self._runtime.new_id,
+            encoders=encoders,
         )
         return Staging(stager, now_ms, snapshot.topic_id)
 

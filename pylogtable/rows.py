@@ -203,8 +203,9 @@ class RowShaper:
         index = batch.schema.get_field_index(PARTITION)
         if index >= 0 and batch.column(index).null_count < batch.num_rows:
             explicit = Placement(self.topic).explicit(batch.column(index), self._rows_seen)
-            chosen = np.where(explicit >= 0, explicit, chosen)
-            hashed = False
+            given = explicit >= 0
+            hashed &= not bool((given & (chosen >= 0)).any())
+            chosen = np.where(given, explicit, chosen)
         loose = np.flatnonzero(chosen < 0)
         if loose.size:
             chosen[loose] = self._sticky_partitions(loose.size)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 
 import pyarrow as pa
@@ -85,6 +85,7 @@ class Stager:
         now_us: int,
         first_sticky: int,
         new_id: Callable[[], str],
+        encoders: Executor | None = None,
     ) -> None:
         self._store = store
         self._topic = topic
@@ -93,7 +94,8 @@ class Stager:
         self._chunks = _Chunks(self._shaper.check_columns)
         self._lanes: dict[int, _Lane] = {}
         self._open: dict[int, _Lane] = {}
-        self._pool = ThreadPoolExecutor(_encoders())
+        self._pool = encoders or ThreadPoolExecutor(_encoders())
+        self._owns_pool = encoders is None
         self._encoding: deque[tuple[Future[None], int]] = deque()
         self._encoding_bytes = 0
         self._ends = ends
@@ -121,11 +123,14 @@ class Stager:
         self.flush()
         lanes = [lane for _, lane in sorted(self._lanes.items())]
         self._close_files()
-        self._pool.shutdown()
+        if self._owns_pool:
+            self._pool.shutdown()
         return tuple(staged for lane in lanes for staged in lane.done)
 
     def abandon(self, error: BaseException) -> None:
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        wait([handed for handed, _ in self._encoding if not handed.cancel()])
+        if self._owns_pool:
+            self._pool.shutdown()
         for lane in self._lanes.values():
             if lane.writer is not None:
                 with suppress(StorageError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Executor
 from datetime import datetime
 from typing import Any
 
@@ -100,9 +101,13 @@ class Topic:
         partition `first_sticky`, modulo their number, so that tasks can begin apart."""
         return self._appender.stage(data, first_sticky)
 
-    def begin_staging(self, *, first_sticky: int | None = None) -> Staging:
-        """As `stage`, for rows that come bit by bit: a context manager with `add` and `finish`."""
-        return self._appender.begin(first_sticky)
+    def begin_staging(
+        self, *, first_sticky: int | None = None, encoders: Executor | None = None
+    ) -> Staging:
+        """As `stage`, for rows that come bit by bit: a context manager with `add` and `finish`.
+        Who stages for many topics at once gives them the same `encoders`, some threads: each
+        keeps memory for itself."""
+        return self._appender.begin(first_sticky, encoders)
 
     def commit_staged(
         self, staged: Sequence[Staged], *, txn: tuple[str, int] | None = None

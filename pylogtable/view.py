@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from functools import cached_property
 from numbers import Integral
 from typing import Any
 
@@ -54,16 +56,31 @@ class View:
     """The topic `name` as `snapshot` has it."""
 
     def __init__(
-        self, name: str, store: ObjectStore, snapshot: Snapshot, manifest: Manifest | None = None
+        self,
+        name: str,
+        store: ObjectStore,
+        snapshot: Snapshot | bytes,
+        manifest: Manifest | None = None,
     ) -> None:
+        """A snapshot in bytes is a pickled one."""
         self.name = name
-        self.snapshot = snapshot
+        self._given = snapshot
         self._store = store
         self._manifest = manifest or Manifest(store)
         self._leaf = self._manifest.leaf
 
-    def __reduce__(self) -> tuple[type[View], tuple[str, ObjectStore, Snapshot]]:
-        return View, (self.name, self._store, self.snapshot)
+    def __reduce__(self) -> tuple[type[View], tuple[str, ObjectStore, bytes]]:
+        packed = self._given if isinstance(self._given, bytes) else pickle.dumps(self._given)
+        return View, (self.name, self._store, packed)
+
+    @cached_property
+    def snapshot(self) -> Snapshot:
+        """Unpacked at its first use: a worker gets a view with each task, and needs just its part
+        of the plan, where this may hold tens of thousands of segments."""
+        if isinstance(self._given, bytes):
+            snapshot: Snapshot = pickle.loads(self._given)
+            return snapshot
+        return self._given
 
     def __repr__(self) -> str:
         return f"<View of topic {self.name!r} at {self.url}, version {self.version}>"
@@ -137,9 +154,12 @@ class View:
             for part in pack(plan_tasks(self.snapshot, self._leaf, [span]))
         ]
 
-    def part_reader(self, columns: Sequence[str] | None = None) -> PartReader:
-        """What reads the parts of this view, with these columns."""
-        schema = column_schema(self.snapshot.info.fields, columns)
+    def part_reader(self, columns: Sequence[str] | pa.Schema | None = None) -> PartReader:
+        """What reads the parts of this view, with these columns; a schema is taken as it is."""
+        if isinstance(columns, pa.Schema):
+            schema = columns
+        else:
+            schema = column_schema(self.snapshot.info.fields, columns)
         return PartReader(self._store, self.name, schema)
 
     def read(

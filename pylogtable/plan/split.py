@@ -9,12 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import msgspec
+
+from pylogtable.model import Segment
 from pylogtable.plan.read import ReadTask, Span, task_for
 
 PART_BYTES = 64 << 20
 # What opening one more file costs, in bytes that could be read in that time.
 OPEN_BYTES = 4 << 20
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(list[tuple[Segment, int, int]]).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +29,10 @@ class ReadPart:
     """Neighbouring pieces of one partition, for one worker to read in order. Plain data."""
 
     tasks: tuple[ReadTask, ...]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A plan may have a hundred thousand tasks: object by object it would travel slowly.
+        return _unpacked, (_encode([(task.segment, task.start, task.end) for task in self.tasks]),)
 
     @property
     def partition(self) -> int:
@@ -34,6 +45,10 @@ class ReadPart:
     @property
     def end(self) -> int:
         return self.tasks[-1].end
+
+
+def _unpacked(data: bytes) -> ReadPart:
+    return ReadPart(tuple(task_for(*task) for task in _decode(data)))
 
 
 def split_spans(
@@ -61,28 +76,27 @@ def pack(tasks: Iterable[ReadTask]) -> Iterator[ReadPart]:
     """Tasks of one partition, in offset order, as parts of about `PART_BYTES`."""
     gathered: list[ReadTask] = []
     cost = 0.0
-    for piece in (piece for task in tasks for piece in _cut_at_row_groups(task)):
-        size = _bytes(piece) + OPEN_BYTES
-        if gathered and cost + size > PART_BYTES:
-            yield ReadPart(tuple(gathered))
-            gathered, cost = [], 0.0
-        gathered.append(piece)
-        cost += size
+    for task in tasks:
+        for piece in _cut_at_row_groups(task):
+            size = _bytes(piece) + OPEN_BYTES
+            if gathered and cost + size > PART_BYTES:
+                yield ReadPart(tuple(gathered))
+                gathered, cost = [], 0.0
+            gathered.append(piece)
+            cost += size
     if gathered:
         yield ReadPart(tuple(gathered))
 
 
-def _cut_at_row_groups(task: ReadTask) -> Iterator[ReadTask]:
-    size = _bytes(task)
-    if size <= PART_BYTES or len(task.row_groups) < 2:
-        yield task
-        return
-    segment = task.segment
-    pieces = min(len(task.row_groups), -(-int(size) // PART_BYTES))
-    groups = [task.row_groups[len(task.row_groups) * n // pieces] for n in range(1, pieces)]
-    bounds = [segment.base_offset + segment.row_groups[group] for group in groups]
-    for start, end in zip([task.start, *bounds], [*bounds, task.end], strict=True):
-        yield task_for(segment, start, end)
+def _cut_at_row_groups(task: ReadTask) -> Sequence[ReadTask]:
+    segment, groups = task.segment, task.row_groups
+    if segment.size_bytes <= PART_BYTES or len(groups) < 2:
+        return (task,)
+    pieces = min(len(groups), -(-int(_bytes(task)) // PART_BYTES))
+    firsts = [groups[len(groups) * n // pieces] for n in range(1, pieces)]
+    bounds = [segment.base_offset + segment.row_groups[group] for group in firsts]
+    ranges = zip([task.start, *bounds], [*bounds, task.end], strict=True)
+    return [task_for(segment, start, end) for start, end in ranges]
 
 
 def _bytes(task: ReadTask) -> float:

@@ -31,7 +31,9 @@ def __getattr__(name: str) -> object:
     try:
         return getattr(importlib.import_module(module), attribute)
     except ImportError as error:
-        raise AttributeError(
+        # Spark asks with hasattr. A user's `from … import` would hide an AttributeError's words.
+        kind = AttributeError if name == "DefaultSource" else ImportError
+        raise kind(
             f"{__name__}.{name} needs PySpark 4.0 or newer ({error}): "
             "pip install 'pylogtable[spark]'"
         ) from error

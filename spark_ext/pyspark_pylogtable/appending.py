@@ -7,24 +7,27 @@ arrive as they are, and so does the result, which a Spark writer has no way to h
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
 from pylogtable import AppendResult, CommitUnknownError, LogTableError, Staged, Topic
-from pyspark_pylogtable.clustering import cluster_by_partition
-from pyspark_pylogtable.writing import check_columns, spark_columns
+from pyspark_pylogtable.clustering import MapBatches, cluster_by_partition, map_in_arrow
+from pyspark_pylogtable.writing import TOPIC, check_columns, spark_columns
 
 
 def append_clustered(topic: Topic, df: DataFrame, txn: tuple[str, int] | None) -> AppendResult:
-    """Append `df`; see `LogTable.append`."""
+    """Append `df`; see `LogTable.append`. What rows say of their topic does not matter."""
     check_columns(topic, spark_columns(df.schema))
+    if TOPIC in df.columns:
+        df = df.drop(TOPIC)
     if txn is not None and (first := topic.find_txn(*txn)) is not None:
         return first
-    clustered = cluster_by_partition(df, topic.placement())
-    messages = clustered.mapInArrow(_stage_with(topic), "task int, staged binary").collect()
+    clustered = cluster_by_partition(df, topic.placement(), first_free=topic.version)
+    staging = map_in_arrow(clustered, _stage_with(topic), "task int, staged binary")
+    messages = staging.collect()
     staged: list[Staged] = [pickle.loads(row.staged) for row in sorted(messages)]
     try:
         result = topic.commit_staged(staged, txn=txn)
@@ -38,9 +41,7 @@ def append_clustered(topic: Topic, df: DataFrame, txn: tuple[str, int] | None) -
     return result
 
 
-def _stage_with(
-    topic: Topic,
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _stage_with(topic: Topic) -> MapBatches:
     def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         task = context.partitionId() if context else 0

@@ -36,7 +36,8 @@ def default_columns(view: View, *, include_headers: bool, with_topic: bool) -> l
 
 def spark_schema(arrow: pa.Schema) -> StructType:
     """The Spark columns of an Arrow schema, all nullable, as a source's columns are."""
-    converted = spark_arrow.from_arrow_schema(arrow)
+    # Spark 4.0 takes timestamps without a zone for those with one unless told.
+    converted = spark_arrow.from_arrow_schema(arrow, prefer_timestamp_ntz=True)
     return StructType([StructField(field.name, field.dataType) for field in converted])
 
 

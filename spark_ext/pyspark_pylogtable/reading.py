@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -22,13 +22,16 @@ from pylogtable import (
     SEGMENTS_SCHEMA,
     InvalidRequestError,
     LogTableError,
+    PartReader,
+    ReadPart,
+    ReadTask,
     SchemaMismatchError,
     StorageError,
     View,
 )
 from pyspark_pylogtable.columns import arrow_schema, check_asked, default_columns, spark_schema
 from pyspark_pylogtable.options import Options
-from pyspark_pylogtable.positions import resolve_batch
+from pyspark_pylogtable.positions import check_batch, resolve_batch
 from pyspark_pylogtable.topics import Pinned
 
 _TOPIC = pa.field("topic", pa.string())
@@ -98,16 +101,22 @@ class Records(Content):
         ]
 
     def read(self, part: Part, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
-        reader = self.pinned.views[part.topic].part_reader(columns.names)
+        reader = self.pinned.views[part.topic].part_reader(columns)
+        for task in part.what.tasks:
+            yield from self._read_segment(reader, part, task)
+
+    def _read_segment(
+        self, reader: PartReader, part: Part, task: ReadTask
+    ) -> Iterator[pa.RecordBatch]:
         try:
-            yield from replace(reader, schema=columns).read(part.what)
+            yield from reader.read(ReadPart((task,)))
         except StorageError as error:
             if not isinstance(error.__cause__, FileNotFoundError):
                 raise
             lost = (
-                f"[DATA_LOSS] {part.topic}-{part.what.partition}: a segment of offsets "
-                f"{part.what.start} to {part.what.end} was removed after this DataFrame was "
-                f"loaded; load it again ({error})"
+                f"[DATA_LOSS] {part.topic}-{part.what.partition}: the segment of offsets "
+                f"{task.start} to {task.end - 1} was removed after this DataFrame was loaded; "
+                f"load it again ({error})"
             )
             if self.options.fail_on_data_loss:
                 raise StorageError(f"{lost}, or set failOnDataLoss=false to go on") from error
@@ -191,7 +200,10 @@ def plan_content(options: Options, pinned: Pinned | LogTableError) -> Content:
         raise InvalidRequestError("view=groups: consumer groups are not in this version yet")
     if options.view in _TABLES:
         return Metadata(options, pinned)
-    return Latest(options, pinned) if options.view == "latest" else Records(options, pinned)
+    if options.view == "latest":
+        return Latest(options, pinned)
+    check_batch(options)
+    return Records(options, pinned)
 
 
 class BatchReader(DataSourceReader):
@@ -205,9 +217,9 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         return [InputPartition(part) for part in self._content.parts()]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        # Of an empty plan Spark makes one task without a part.
-        if partition.value is not None:
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        # Of an empty plan Spark makes one task without a part, and 4.0 without a partition.
+        if partition is not None and partition.value is not None:
             yield from self._content.read(partition.value, self._columns)
 
 

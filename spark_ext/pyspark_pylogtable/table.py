@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 import pylogtable
-from pylogtable import AppendResult, Bound, Topic, View, split_topic_url
+from pylogtable import AppendResult, Bound, InvalidRequestError, Topic, View, split_topic_url
 from pyspark_pylogtable.appending import append_clustered
 from pyspark_pylogtable.columns import default_columns
 from pyspark_pylogtable.native import NativeUnavailable, native_df
@@ -44,7 +44,12 @@ class LogTable:
         path: str | os.PathLike[str],
         storage_options: Mapping[str, Any] | None = None,
     ) -> LogTable:
-        """The topic at this path or URL."""
+        """The topic at this path or URL, which Spark's processes must be able to open, too."""
+        if os.fspath(path).lower().startswith("memory:"):
+            raise InvalidRequestError(
+                f"{os.fspath(path)} is in the memory of this process, where Spark's processes "
+                "cannot see it; use a path on a disk, or an object store"
+            )
         topic = pylogtable.open_topic(path, storage_options=storage_options)
         return cls(spark, os.fspath(path), topic, storage_options)
 
@@ -130,7 +135,9 @@ class LogTable:
     def _python_df(
         self, view: View, ranges: Mapping[int, tuple[int, int]], columns: Sequence[str]
     ) -> DataFrame:
-        store, _ = split_topic_url(self._path)
+        # A relative path may be another one where Spark runs; an account of Azure is only in ours.
+        is_local = view.url.startswith("file:")
+        store, _ = split_topic_url(view.url if is_local else self._path)
         starts = {str(number): start for number, (start, _) in ranges.items()}
         ends = {str(number): end for number, (_, end) in ranges.items()}
         return (

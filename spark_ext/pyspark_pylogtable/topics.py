@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -14,6 +14,7 @@ import pyarrow as pa
 import pylogtable
 from pylogtable import (
     InvalidRequestError,
+    SchemaMismatchError,
     Store,
     Topic,
     TopicExistsError,
@@ -95,6 +96,7 @@ class Creation:
         own = [column for column in self.columns if column.name not in _LOG_COLUMNS]
         names = {column.name for column in own}
         if "value" in names <= _KAFKA_COLUMNS and self.key in (None, ("key",)):
+            check_text(self.columns, ("key", "value"))
             return store.create_topic(name, partitions, config=self.config)
         schema = pa.schema([column.with_nullable(True) for column in own])
         return store.create_topic(name, partitions, schema, self.key, self.config)
@@ -144,24 +146,49 @@ def destination(options: Options, columns: pa.Schema) -> Destination:
     opened = partial(pylogtable.open, storage_options=options.storage_options)
     if options.topic is not None:
         return Destination(opened(path), options.topic, creation)
-    parent, name = pylogtable.split_topic_url(path)
-    if _exists(opened(parent), name):
+    if _is_topic(path, options):
+        parent, name = pylogtable.split_topic_url(path)
         return Destination(opened(parent), name, creation)
     if "topic" in columns.names:
         return Destination(opened(path), None, creation)
-    if options.partitions is None and (topics := opened(path).topics()):
+    if topics := opened(path).topics():
         raise InvalidRequestError(
             "topic option required when no 'topic' attribute is present: "
             f"{path} is a store with the topic(s) {', '.join(topics[:10])}. Use the option "
             "'topic', add a 'topic' column, or give the path of a topic."
         )
+    parent, name = pylogtable.split_topic_url(path)
     return Destination(opened(parent), name, creation)
 
 
-def _exists(store: Store, name: str) -> bool:
+def check_text(columns: pa.Schema, names: Iterable[str]) -> None:
+    """Refuse what is neither text nor bytes, in the Kafka sink's words."""
+    for column in columns:
+        if column.name in names and not _is_text(column.type):
+            raise SchemaMismatchError(
+                f"{column.name} must be a(n) string or binary, and is {column.type}; cast it"
+            )
+
+
+def _is_text(arrow: pa.DataType) -> bool:
+    types = pa.types
+    return any(
+        is_kind(arrow)
+        for is_kind in (
+            types.is_string,
+            types.is_binary,
+            types.is_large_string,
+            types.is_large_binary,
+            types.is_null,
+        )
+    )
+
+
+def _is_topic(path: str, options: Options) -> bool:
+    """Whether there is a topic at the path; the path of a store may not even name one."""
     try:
-        store.topic(name)
-    except TopicNotFoundError:
+        pylogtable.open_topic(path, storage_options=options.storage_options)
+    except InvalidRequestError:
         return False
     return True
 

@@ -8,7 +8,8 @@ whatever the reason: files are removed only where it is proven that no commit ca
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -28,12 +29,14 @@ from pylogtable import (
 )
 from pyspark_pylogtable.columns import arrow_schema, default_columns, is_kafka_shaped
 from pyspark_pylogtable.options import Options
-from pyspark_pylogtable.topics import Destination, destination
+from pyspark_pylogtable.topics import Destination, check_text, destination
 
 TOPIC = "topic"
 GIVEN_BY_THE_LOG = ("offset", "timestampType", TOPIC)
 # Of what waits in memory for all topics of a task together.
 WAITING_BYTES = 192 << 20
+# Threads of a task; Spark runs as many tasks as there are cores.
+ENCODERS = 2
 
 
 @dataclass
@@ -97,14 +100,22 @@ class BatchWriter(DataSourceArrowWriter):
             try:
                 self._commit_topic(name, staged[name])
             except LogTableError as error:
+                self._discard_untried(staged, after=name)
                 if not done:
                     raise
+                fate = "may be" if isinstance(error, CommitUnknownError) else "was not"
                 raise LogTableError(
-                    f"topic {name!r} was not written, and {', '.join(done)} were: each topic has "
-                    f"a commit of its own. With txnAppId and txnVersion the write can be "
-                    f"repeated as it is. {error}"
+                    f"topic {name!r} {fate} written, and {', '.join(done)} were: each topic has a "
+                    "commit of its own. With txnAppId and txnVersion the write can be repeated "
+                    f"as it is. {error}"
                 ) from error
             done.append(name)
+
+    def _discard_untried(self, staged: dict[str, list[Staged]], after: str) -> None:
+        for name in staged:
+            if name > after:
+                with suppress(LogTableError):
+                    self._where.open(name).discard_staged(staged[name])
 
     def _commit_topic(self, name: str, staged: list[Staged]) -> None:
         topic = self._where.open(name)
@@ -134,6 +145,8 @@ class _Topics:
         self._task = task
         self._open: dict[str, Staging] = {}
         self._stack = ExitStack()
+        # One set of threads for all topics: each thread keeps memory for itself.
+        self._encoders = self._stack.enter_context(ThreadPoolExecutor(ENCODERS))
 
     def __enter__(self) -> _Topics:
         return self
@@ -158,7 +171,7 @@ class _Topics:
         if name not in self._open:
             topic = self._where.open(name)
             check_columns(topic, rows.schema)
-            staging = topic.begin_staging(first_sticky=self._task)
+            staging = topic.begin_staging(first_sticky=self._task, encoders=self._encoders)
             self._open[name] = self._stack.enter_context(staging)
         return self._open[name]
 
@@ -169,16 +182,14 @@ def check_columns(topic: Topic, columns: pa.Schema) -> None:
     given = columns
     if TOPIC in columns.names:
         given = columns.remove(columns.get_field_index(TOPIC))
-    if is_kafka_shaped(topic.at()):
+    view = topic.at()
+    if is_kafka_shaped(view):
         if "value" not in given.names:
             raise SchemaMismatchError("Required attribute 'value' not found")
-        for name in ("key", "value"):
-            index = given.get_field_index(name)
-            if index >= 0 and not _is_text(given.field(index).type):
-                raise SchemaMismatchError(
-                    f"{name} must be a(n) string or binary, and is {given.field(index).type}; "
-                    "cast it"
-                )
+        check_text(
+            given,
+            [name for name in ("key", "value") if pa.types.is_binary(view.schema.field(name).type)],
+        )
     topic.check_columns(given)
 
 
@@ -237,14 +248,3 @@ def _by_topic(messages: list[WriterCommitMessage | None]) -> dict[str, list[Stag
             for name, part in message.staged.items():
                 staged.setdefault(name, []).append(part)
     return staged
-
-
-def _is_text(arrow: pa.DataType) -> bool:
-    types = pa.types
-    return (
-        types.is_string(arrow)
-        or types.is_binary(arrow)
-        or types.is_large_string(arrow)
-        or types.is_large_binary(arrow)
-        or types.is_null(arrow)
-    )

@@ -1,4 +1,5 @@
-"""The README's examples run as they stand, in order, in one session."""
+"""The README's examples run as they stand, in order, in one session. Those that need Spark run in
+`tests/spark/test_readme.py`."""
 
 from __future__ import annotations
 
@@ -14,7 +15,9 @@ _BLOCK = re.compile(r"^```python([^\n]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 def test_every_python_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     blocks = _BLOCK.findall(README.read_text(encoding="utf-8"))
-    runnable = [code for note, code in blocks if "no-run:" not in note]
+    runnable = [code for note, code in blocks if not note.strip()]
+    others = {note.strip() for note, _ in blocks if note.strip()}
+    assert all(note == "spark" or note.startswith("no-run: ") for note in others)
     assert len(runnable) >= 5
     session: dict[str, object] = {}
     for code in runnable:

@@ -1,0 +1,127 @@
+"""Rows shuffled so that one Spark task has all rows of one topic partition, in their order.
+
+An append makes a segment for each partition that a task has rows of, and only the first segment of
+a partition is sealed at birth. One task for each partition makes few, large, sealed segments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import IntegerType, StructField, StructType
+
+from pylogtable import Placement
+
+MapBatches = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+_PARTITION = "partition"
+_PLACED = "__pylogtable_placed"
+_TARGET = "__pylogtable_target"
+_ROW = "__pylogtable_row"
+
+#: Rows that may go anywhere go round in blocks, so that neighbours stay together.
+_BLOCK_ROWS = 1024
+
+#: `monotonically_increasing_id` has the task above these bits and the row of the task in them.
+_ROW_BITS = 33
+
+
+def cluster_by_partition(df: DataFrame, placement: Placement, first_free: int = 0) -> DataFrame:
+    """The rows of `df`, those of topic partition i in task i, in task order and then row order.
+
+    Rows placed by their key carry no `partition`, so that the writer knows a key's place was its
+    hash; rows that may go anywhere carry the one they were given here, from `first_free` on.
+    """
+    placed = _with_placed(df, placement).withColumn(_ROW, F.monotonically_increasing_id())
+    task, row = F.shiftright(_ROW, _ROW_BITS), F.col(_ROW).bitwiseAND((1 << _ROW_BITS) - 1)
+    turn = F.floor(row / _BLOCK_ROWS) + task + F.lit(first_free % placement.count)
+    free = F.pmod(turn, F.lit(placement.count)).cast("int")
+    placed = placed.withColumn(_TARGET, F.coalesce(_PLACED, free))
+    if _needs_partition(df.schema, placement.key):
+        has_own = _PARTITION in df.columns
+        own = F.col(_PARTITION) if has_own else F.lit(None)
+        given = F.when(F.col(_PLACED).isNull(), F.col(_TARGET)).otherwise(own.cast("int"))
+        # To `withColumn` a topic's own column `Partition` would be the same name.
+        placed = (
+            placed.withColumn(_PARTITION, given)
+            if has_own
+            else placed.select("*", given.alias(_PARTITION))
+        )
+    shuffled = _shuffle(placed, placement.count)
+    return shuffled.sortWithinPartitions(_ROW).drop(_PLACED, _TARGET, _ROW)
+
+
+def map_in_arrow(df: DataFrame, function: MapBatches, schema: StructType | str) -> DataFrame:
+    """As `df.mapInArrow`, which looks columns up by name, and finds none with a dot in it."""
+    names = df.columns
+
+    def with_names(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return function(batch.rename_columns(names) for batch in batches)
+
+    return df.toDF(*(f"c{index}" for index in range(len(names)))).mapInArrow(with_names, schema)
+
+
+def _needs_partition(schema: StructType, key: tuple[str, ...]) -> bool:
+    """Whether rows of such a frame may name their partition, or may have no key to place them."""
+    always = {field.name for field in schema if not field.nullable}
+    return _PARTITION in schema.names or not key or not always.issuperset(key)
+
+
+def _with_placed(df: DataFrame, placement: Placement) -> DataFrame:
+    """`df` with the partition that each row must go to, or null.
+
+    Only the columns that decide it travel to Python where Spark has Arrow functions (4.1), all of
+    them before.
+    """
+    deciding = [name for name in df.columns if name in (*placement.key, _PARTITION)]
+    if not deciding:
+        return df.withColumn(_PLACED, F.lit(None).cast("int"))
+    if hasattr(F, "arrow_udf"):
+        place = F.arrow_udf(_place_columns(placement, deciding), IntegerType())
+        return df.withColumn(_PLACED, place(*(F.col(_quoted(name)) for name in deciding)))
+    schema = StructType([*df.schema, StructField(_PLACED, IntegerType())])
+    return map_in_arrow(df, _place_batches(placement), schema)
+
+
+def _place_columns(placement: Placement, names: list[str]) -> Callable[..., pa.Array]:
+    def place(*columns: pa.Array) -> pa.Array:
+        return placement.partitions(pa.RecordBatch.from_arrays(list(columns), names))
+
+    return place
+
+
+def _place_batches(placement: Placement) -> MapBatches:
+    def place(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            names = [*batch.schema.names, _PLACED]
+            columns = [*batch.columns, placement.partitions(batch)]
+            yield pa.RecordBatch.from_arrays(columns, names)
+
+    return place
+
+
+def _shuffle(df: DataFrame, count: int) -> DataFrame:
+    """Row to task `_TARGET`. The number of tasks is given, so adaptive execution joins none."""
+    if hasattr(df, "repartitionById"):
+        return df.repartitionById(count, _TARGET)
+    return df.repartition(count, _hashing_to(df, count))
+
+
+def _hashing_to(df: DataFrame, count: int) -> Column:
+    """A number that Spark's hash sends to the task `_TARGET`: the smallest such for each task.
+
+    That a task is missed by all of the numbers tried has a chance of `count` in e^64.
+    """
+    numbers = df.sparkSession.range(64 * count)
+    task = F.pmod(F.hash("id"), F.lit(count)).alias("task")
+    found = numbers.groupBy(task).agg(F.min("id").alias("id")).collect()
+    smallest = {row["task"]: row["id"] for row in found}
+    listed = ",".join(str(smallest[number]) for number in range(count))
+    return F.get(F.split(F.lit(listed), ",").cast("array<bigint>"), _TARGET)
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,252 @@
+"""A topic's records through Spark's own Parquet reader, over exactly the files of a snapshot.
+
+Planning is pure: read tasks become *groups*, each one scan. Whole sealed segments are read as they
+are, so that Spark's filters on `offset` reach Parquet. Cut ones get a filter on the stored offset,
+each in a scan of its own while they are few. All others share one scan that looks its file up in a
+literal table. Measured, `count(*)` of 10 M rows in 306 shifted files: 1.0 s, as the plain scan;
+3.1 s with a broadcast join on the file name. A union of one scan per shift took 8 s for 72 files.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import reduce
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from pylogtable import ReadTask, View
+from pyspark_pylogtable.columns import spark_schema
+
+try:
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+except ImportError:  # a client of Spark Connect need not have it
+    Py4JError = PySparkException
+
+#: A scan has a Spark task at least and took some 45 ms to plan: more are not worth their filter.
+MAX_CUT_SCANS = 16
+
+_NO_END = 2**63 - 1
+_LISTING_THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+_TABLE_TYPE = "array<map<string,struct<shift:bigint,low:bigint,high:bigint>>>"
+
+
+class NativeUnavailable(Exception):
+    """Spark cannot read these files by itself; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class FilePart:
+    """The records of a file whose *stored* offsets are in `[low, high)`; None means its own."""
+
+    path: str
+    size_bytes: int
+    shift: int = 0
+    low: int | None = None
+    high: int | None = None
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
+
+    @property
+    def is_cut(self) -> bool:
+        return self.low is not None or self.high is not None
+
+
+@dataclass(frozen=True, slots=True)
+class FileGroup:
+    """Files read by one scan. Those of a `uniform` group have the same shift and bounds."""
+
+    parts: tuple[FilePart, ...]
+    append_time: bool
+
+    @property
+    def uniform(self) -> FilePart | None:
+        first = self.parts[0]
+        same = all(
+            (part.shift, part.low, part.high) == (first.shift, first.low, first.high)
+            for part in self.parts
+        )
+        return first if same else None
+
+
+def plan_groups(tasks: Iterable[ReadTask], *, by_time_type: bool) -> tuple[FileGroup, ...]:
+    """The scans that read these tasks; `by_time_type` keeps the two timestamp types apart."""
+    sealed: dict[bool, list[FilePart]] = {}
+    looked_up: dict[bool, list[FilePart]] = {}
+    cut: list[tuple[bool, FilePart]] = []
+    for task in tasks:
+        part = _part(task)
+        append_time = by_time_type and task.segment.append_time
+        if part.is_cut:
+            cut.append((append_time, part))
+        else:
+            chosen = looked_up if part.shift else sealed
+            chosen.setdefault(append_time, []).append(part)
+    groups = [FileGroup(tuple(parts), time) for time, parts in sealed.items()]
+    if len(cut) <= MAX_CUT_SCANS:
+        groups += [FileGroup((part,), time) for time, part in cut]
+    else:
+        for time, part in cut:
+            looked_up.setdefault(time, []).append(part)
+    groups += [FileGroup(tuple(parts), time) for time, parts in looked_up.items()]
+    return tuple(groups)
+
+
+def native_df(
+    spark: SparkSession,
+    view: View,
+    tasks: Iterable[ReadTask],
+    columns: Sequence[str],
+    *,
+    url: str | None = None,
+) -> DataFrame:
+    """The records of `tasks` with these columns, in no order; raises `NativeUnavailable`.
+
+    `url` is the address the user gave, which is tried first. Analysis happens here, so that
+    a store Spark cannot open is found here and not in a later action.
+    """
+    groups = plan_groups(tasks, by_time_type="timestampType" in columns)
+    if not groups:
+        return spark.createDataFrame([], spark_schema(view.part_reader(columns).schema))
+    _check_names(view.schema.names)
+    reasons = []
+    for root in roots(view.url, url):
+        df = _union(spark, root, view, groups, columns)
+        if isinstance(df, DataFrame):
+            return df
+        reasons.append(f"{root}: {_first_line(df)}")
+    raise NativeUnavailable("; ".join(reasons) or f"{view.url} is not a store Spark can open")
+
+
+def roots(topic_url: str, given: str | None) -> tuple[str, ...]:
+    """How Spark may know the directory at `topic_url`, first by the address the user gave: its
+    scheme is one they know to work, and an account of Azure stands only there.
+
+    Hadoop takes paths as they are: a percent sign or a space is not quoted.
+    """
+    scheme, separator, place = topic_url.partition("://")
+    if not separator or scheme == "file":
+        local = f"file:{place or topic_url}"
+        return (given, local) if given and given.startswith("dbfs:/") else (local,)
+    if scheme == "memory":
+        return ()
+    schemes = [scheme, "s3a"] if scheme == "s3" else [scheme]
+    addresses = [f"{name}://{place}" for name in schemes]
+    if given and "://" in given:
+        addresses.insert(0, given.rstrip("/"))
+    return tuple(dict.fromkeys(addresses))
+
+
+def _part(task: ReadTask) -> FilePart:
+    segment = task.segment
+    return FilePart(
+        path=segment.path,
+        size_bytes=segment.size_bytes,
+        shift=segment.shift,
+        low=task.start - segment.shift if task.start > segment.base_offset else None,
+        high=task.end - segment.shift if task.end < segment.end_offset else None,
+    )
+
+
+def _union(
+    spark: SparkSession, root: str, view: View, groups: Sequence[FileGroup], columns: Sequence[str]
+) -> DataFrame | Exception:
+    """All groups, analysed, or why Spark cannot."""
+    try:
+        with _files_listed_on_driver(spark, root):
+            scans = [_scan(spark, root, view, group, columns) for group in groups]
+            df = reduce(DataFrame.unionAll, scans)
+            df.schema  # noqa: B018
+    except (PySparkException, Py4JError) as error:
+        return error
+    return df
+
+
+def _scan(
+    spark: SparkSession, root: str, view: View, group: FileGroup, columns: Sequence[str]
+) -> DataFrame:
+    """One group. The schema is given, so nothing is inferred, whatever the session's settings, and
+    `partition` comes from the directory's name with the type it has there."""
+    df = (
+        spark.read.schema(spark_schema(view.schema))
+        .option("basePath", root)
+        .option("__globPaths__", "false")
+        .option("datetimeRebaseMode", "CORRECTED")
+        .parquet(*(f"{root}/{part.path}" for part in group.parts))
+    )
+    stored = F.col("offset")
+    uniform = group.uniform
+    if uniform is not None:
+        if uniform.low is not None:
+            df = df.where(stored >= uniform.low)
+        if uniform.high is not None:
+            df = df.where(stored < uniform.high)
+        offset = stored + F.lit(uniform.shift).cast("bigint") if uniform.shift else stored
+    else:
+        entry = _looked_up(group.parts)
+        missing = F.raise_error(F.lit("a file of the snapshot was replaced")).cast("bigint")
+        if any(part.is_cut for part in group.parts):
+            low = F.coalesce(entry["low"], missing)
+            df = df.where((stored >= low) & (stored < entry["high"]))
+        offset = stored + F.coalesce(entry["shift"], missing)
+    computed = {
+        "offset": offset,
+        # A literal is never null, and a source's columns may all be: the schemas have to be equal.
+        "topic": F.nullif(F.lit(view.name), F.lit("")),
+        "timestampType": F.nullif(F.lit(int(group.append_time)), F.lit(-1)),
+    }
+    return df.select(
+        *(computed[n].alias(n) if n in computed else F.col(_quoted(n)) for n in columns)
+    )
+
+
+def _looked_up(parts: Sequence[FilePart]) -> Column:
+    """Shift and bounds of a row's file, out of a hash table written as one literal.
+
+    The file's size picks the bucket, being a number that costs nothing per row; its name decides.
+    """
+    buckets: list[dict[str, dict[str, int]]] = [{} for _ in range(len(parts) | 1)]
+    for part in parts:
+        buckets[part.size_bytes % len(buckets)][part.name] = {
+            "shift": part.shift,
+            "low": 0 if part.low is None else part.low,
+            "high": _NO_END if part.high is None else part.high,
+        }
+    table = F.from_json(F.lit(json.dumps(buckets)), _TABLE_TYPE)
+    bucket = (F.col("_metadata.file_size") % len(buckets)).cast("int")
+    return F.element_at(F.get(table, bucket), F.col("_metadata.file_name"))
+
+
+@contextmanager
+def _files_listed_on_driver(spark: SparkSession, root: str) -> Iterator[None]:
+    """For local files, keep Spark from starting one task for each path to look at it: 5,000 files
+    took 13.6 s so and take 1.0 s here. On other stores the tasks save round trips."""
+    before = spark.conf.get(_LISTING_THRESHOLD)
+    if root.startswith("file:"):
+        spark.conf.set(_LISTING_THRESHOLD, str(2**31 - 1))
+    try:
+        yield
+    finally:
+        spark.conf.set(_LISTING_THRESHOLD, str(before))
+
+
+def _check_names(names: Sequence[str]) -> None:
+    folded = [name.lower() for name in names]
+    if len(set(folded)) != len(folded):
+        raise NativeUnavailable("column names differ in case only")
+    if "_metadata" in folded:
+        raise NativeUnavailable("a column is called _metadata, which is Spark's own")
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _first_line(error: Exception) -> str:
+    return str(getattr(error, "java_exception", error)).strip().partition("\n")[0]

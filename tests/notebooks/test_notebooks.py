@@ -1,0 +1,61 @@
+"""The notebooks run from top to bottom, and are kept without what they showed."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from jupyter_client.kernelspec import KernelSpec
+from jupyter_client.manager import AsyncKernelManager
+from nbclient import NotebookClient
+
+NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
+
+
+class ThisPython(AsyncKernelManager):
+    """A kernel of the Python that runs the tests, whatever kernels are installed."""
+
+    @property
+    def kernel_spec(self) -> KernelSpec:
+        command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+        return KernelSpec(argv=command, display_name="tests", language="python")
+
+
+def read(path: Path) -> nbformat.NotebookNode:
+    return nbformat.read(path, as_version=4)
+
+
+def test_there_is_a_quickstart() -> None:
+    assert "quickstart.ipynb" in [path.name for path in NOTEBOOKS]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_it_is_kept_without_outputs(path: Path) -> None:
+    for cell in read(path).cells:
+        assert not cell.get("outputs"), cell.source
+        assert cell.get("execution_count") is None, cell.source
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_it_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    monkeypatch.setenv("MPLBACKEND", "module://matplotlib_inline.backend_inline")
+    notebook = read(path)
+    client = NotebookClient(
+        notebook,
+        timeout=240,
+        kernel_manager_class=ThisPython,
+        resources={"metadata": {"path": str(tmp_path)}},
+    )
+    client.execute()
+    ran = [cell for cell in notebook.cells if cell.cell_type == "code" and cell.source.strip()]
+    assert all(cell.execution_count for cell in ran)
+    assert has_a_picture(notebook) or path.stem != "quickstart"
+
+
+def has_a_picture(notebook: nbformat.NotebookNode) -> bool:
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    return any("image/png" in output.get("data", {}) for output in outputs)

@@ -1,0 +1,43 @@
+"""The smoke suite once more, in a Spark Connect session."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.spark.conftest import CONNECT
+
+pytest.importorskip("grpc", reason="Spark Connect needs pyspark[connect]")
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.skipif(CONNECT, reason="these tests run with Connect already")
+def test_the_smoke_suite_passes_with_connect() -> None:
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-v",
+            "-p",
+            "no:cacheprovider",
+            "tests/spark/test_smoke.py",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+        cwd=ROOT,
+        env={**os.environ, "PYLOGTABLE_CONNECT": "1"},
+    )
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
+    # It fails where the session is not a Connect session.
+    assert "test_the_session_is_what_it_was_asked_to_be PASSED" in done.stdout
+    (passed,) = re.findall(r"(\d+) passed", done.stdout)
+    assert int(passed) >= 9
+    assert "skipped" not in done.stdout

@@ -1,0 +1,227 @@
+"""What a batch read refuses, when, and with which words: the gist is that of Kafka's connector."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import pylogtable
+from pylogtable import StorageError, Store
+from tests.builders import T0, ints, kafka, rows, times
+from tests.spark.support import failure, in_order, load, without_spark
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """Two topics: `t` has 0 to 4 in partition 0, 5 in partition 1; `cut` begins at 3."""
+    store = pylogtable.open(tmp_path_factory.mktemp("errors"))
+    topic = store.create_topic("t", partitions=2)
+    partition = ints(0, 0, 0, 0, 0, 1)
+    topic.append(kafka([None] * 6, partition=partition, timestamp=times(0, 1, 2, 3, 4, 5)))
+    cut = store.create_topic("cut")
+    cut.append(kafka([None] * 5))
+    cut.delete_records({0: 3})
+    return store
+
+
+def of_t(p0: object, p1: object) -> str:
+    return json.dumps({"t": {"0": p0, "1": p1}})
+
+
+AT_LOAD: dict[str, tuple[str, dict[str, Any], list[str]]] = {
+    "no choice": ("", {}, ["One of the following options must be specified", "cut, t"]),
+    "two choices": (
+        "",
+        {"subscribe": "t", "assign": '{"t":[0]}'},
+        ["Only one of the following options can be specified", "subscribe and assign"],
+    ),
+    "blank subscribe": ("", {"subscribe": " , "}, ["No topics to subscribe"]),
+    "blank assign": ("", {"assign": "{}"}, ["No topicpartitions to assign"]),
+    "blank pattern": ("", {"subscribePattern": " "}, ["Pattern to subscribe is empty"]),
+    "start at latest": (
+        "t",
+        {"startingOffsets": "latest"},
+        ["starting offset can't be latest for batch queries"],
+    ),
+    "start of one at latest": (
+        "t",
+        {"startingOffsets": of_t(-1, 0)},
+        ["starting offset for t-0 can't be latest for batch queries"],
+    ),
+    "end at earliest": (
+        "t",
+        {"endingOffsets": "earliest"},
+        ["ending offset can't be earliest for batch queries"],
+    ),
+    "end of one at earliest": (
+        "t",
+        {"endingOffsets": of_t(1, -2)},
+        ["ending offset for t-1 can't be earliest"],
+    ),
+    "bad JSON": ("t", {"startingOffsets": '{"t":'}, ["Expected e.g. {", 'got {"t":']),
+    "bad JSON of assign": ("", {"assign": "t:0"}, ["Expected e.g. {", "got t:0"]),
+    "no time": ("t", {"startingTimestamp": "soon"}, ["Expected a single long value, got 'soon'"]),
+    "case 15, other partitions": (
+        "t",
+        {"startingOffsets": of_t(0, 0), "endingOffsets": '{"t":{"0":1}}'},
+        [
+            "[MISMATCHED_TOPIC_PARTITIONS_BETWEEN_START_OFFSET_AND_END_OFFSET]",
+            "[t-0, t-1]",
+            "[t-0]",
+        ],
+    ),
+    "case 16, start after end": (
+        "t",
+        {"startingOffsets": of_t(1, 0), "endingOffsets": of_t(0, 0)},
+        ["[UNRESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET] t-0: start 1", "end 0"],
+    ),
+    "missing topic": ("", {"subscribe": "cutt"}, ["there is no topic at", "did you mean 'cut'?"]),
+    "missing path": ("nowhere", {}, ["there is no topic at", "create it with"]),
+    "pattern of no topic": ("", {"subscribePattern": "c"}, ["no topic of", "it has cut, t"]),
+    "missing partition": (
+        "",
+        {"assign": '{"t":[1,7]}'},
+        ["assign names partition(s) 7 of topic 't', which has 2: 0 to 1"],
+    ),
+    "unknown option": (
+        "t",
+        {"startingOffset": "earliest"},
+        ["unknown option 'startingoffset'; did you mean 'startingOffsets'?"],
+    ),
+    "option of a broker": (
+        "t",
+        {"kafka.bootstrap.servers": "host:9092"},
+        ["there is no broker here; path takes its place"],
+    ),
+    "option of writes": (
+        "t",
+        {"txnAppId": "a", "txnVersion": 1},
+        ["for writing, and this is a read"],
+    ),
+    "unknown column": ("t", {"columns": "offset,valu"}, ["valu", "value"]),
+    "no such version": ("t", {"versionAsOf": 7}, ["no version 7; the newest is 1"]),
+    "no such time": ("t", {"timestampAsOf": 1000}, ["has no version as old as"]),
+    "two versions": ("t", {"versionAsOf": 0, "timestampAsOf": 1}, ["give one of them"]),
+    "version of two topics": (
+        "",
+        {"subscribe": "t,cut", "versionAsOf": 1},
+        ["versionAsOf is a version of one topic, and these are 2"],
+    ),
+}
+AT_ACTION: dict[str, tuple[str, dict[str, Any], list[str]]] = {
+    "not all partitions": (
+        "t",
+        {"startingOffsets": '{"t":{"0":0}}'},
+        ["[START_OFFSET_DOES_NOT_MATCH_ASSIGNED]", "Specified: [t-0]", "Assigned: [t-0, t-1]"],
+    ),
+    "case 17, start after the end as resolved": (
+        "t",
+        {"startingOffsets": of_t(3, 0), "endingTimestamp": T0 + 1},
+        ["[RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET] t-0: resolved start 3", "resolved end 1"],
+    ),
+    "start time after end time": (
+        "t",
+        {"startingTimestamp": T0 + 2, "endingTimestamp": T0 + 1},
+        [
+            "[UNRESOLVED_START_TIMESTAMP_GREATER_THAN_END_TIMESTAMP]",
+            f"start {T0 + 2}",
+            f"end {T0 + 1}",
+        ],
+    ),
+    "removed by retention": (
+        "cut",
+        {"startingOffsets": '{"0":1}'},
+        ["[DATA_LOSS]", "offset 1 of cut-0, whose log starts at 3", "failOnDataLoss=false"],
+    ),
+    "beyond the end": (
+        "cut",
+        {"endingOffsets": '{"0":9}'},
+        ["[DATA_LOSS]", "offset 9 of cut-0, whose log ends at 5"],
+    ),
+    "short offsets of two topics": (
+        "",
+        {"subscribe": "t,cut", "startingOffsets": '{"*":0}'},
+        ["startingOffsets names no topic, and 2 are read (cut, t)"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", AT_LOAD)
+def test_refused_at_load(spark: SparkSession, store: Store, case: str) -> None:
+    name, options, gist = AT_LOAD[case]
+    message = failure(lambda: load(spark, f"{store.url}/{name}".rstrip("/"), **options))
+    for words in gist:
+        assert words in message
+
+
+@pytest.mark.parametrize("case", AT_ACTION)
+def test_refused_at_the_first_action(spark: SparkSession, store: Store, case: str) -> None:
+    name, options, gist = AT_ACTION[case]
+    df = load(spark, f"{store.url}/{name}".rstrip("/"), **options)
+    message = failure(df.collect)
+    for words in gist:
+        assert words in message
+
+
+def test_what_is_lost_may_be_passed_over(spark: SparkSession, store: Store) -> None:
+    asked = {"startingOffsets": '{"0":1}', "endingOffsets": '{"0":9}', "failOnDataLoss": "false"}
+    df = load(spark, store.topic("cut").url, **asked)
+    assert [row.offset for row in in_order(df)] == [3, 4]
+
+
+@pytest.mark.parametrize(
+    ("schema", "gist"),
+    [
+        ("offset bigint, valu binary", "topic 't' has no column 'valu'; did you mean 'value'?"),
+        (
+            "value string",
+            "column 'value' of topic 't' is binary, and was asked for as string; read it as it is",
+        ),
+    ],
+)
+def test_a_schema_that_does_not_fit(
+    spark: SparkSession, store: Store, schema: str, gist: str
+) -> None:
+    df = spark.read.format("pylogtable").schema(schema).load(store.topic("t").url)
+    assert gist in failure(df.collect)
+
+
+def test_no_path(spark: SparkSession) -> None:
+    message = failure(lambda: spark.read.format("pylogtable").load())
+    assert "CREATE TEMPORARY VIEW v USING pylogtable OPTIONS (path '<path>')" in message
+    message = failure(lambda: spark.read.format("pylogtable").load(["/a", "/b"]))
+    assert "several paths at once" in message
+
+
+def test_a_lost_segment_costs_its_own_records_only(logs: Store) -> None:
+    topic = logs.create_topic("t")
+    for value in "abc":
+        topic.append(kafka([None], [value]))
+    part = topic.at().parts()[0]
+    assert len(part.tasks) == 3
+    _path(topic.url, part.tasks[1].segment.path).unlink()
+    with pytest.raises(
+        StorageError, match=r"^\[DATA_LOSS\] t-0: the segment of offsets 1 to 1 was"
+    ):
+        without_spark(topic.url)
+    with pytest.warns(UserWarning, match=r"^\[DATA_LOSS\] t-0: the segment of offsets 1 to 1 was"):
+        found = without_spark(topic.url, failOnDataLoss="false")
+    assert rows(found, "value") == [b"a", b"c"]
+
+
+def test_another_trouble_than_a_lost_file_is_not_passed_over(logs: Store) -> None:
+    topic = logs.create_topic("t")
+    topic.append(kafka([None]))
+    path = _path(topic.url, topic.segments()["path"][0].as_py())
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(pylogtable.LogTableError) as caught:
+        without_spark(topic.url, failOnDataLoss="false")
+    assert "DATA_LOSS" not in str(caught.value)
+
+
+def _path(url: str, path: str) -> Path:
+    return Path(url.removeprefix("file://"), path)

@@ -1,0 +1,117 @@
+"""`format("pylogtable")` is there after `pip install`; the package never gets in Spark's way."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import pyspark_pylogtable
+from pylogtable import Store
+from tests.builders import kafka
+
+
+def run(code: str) -> dict[str, object]:
+    """What a fresh Python, with the package installed and nothing else done, prints as JSON."""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd="/",
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, object] = json.loads(done.stdout)
+    return found
+
+
+def test_spark_finds_the_source_by_itself(spark: SparkSession, logs: Store, tmp_path: Path) -> None:
+    """No test of this session registers it before; one with a fresh driver is among the faults."""
+    logs.create_topic("t").append(kafka(["a"]))
+    for session in (spark, spark.newSession()):
+        assert session.read.format("pylogtable").load(str(tmp_path / "logs" / "t")).count() == 1
+
+
+def test_spark_finds_it_where_it_looks() -> None:
+    """As `pyspark.sql.worker.lookup_data_sources` does, in a fresh process."""
+    found = run(
+        "import json\n"
+        "from importlib import import_module\n"
+        "from pkgutil import iter_modules\n"
+        "from pyspark.sql.datasource import DataSource\n"
+        "names = [m.name for m in iter_modules() if m.name.startswith('pyspark_')]\n"
+        "module = import_module('pyspark_pylogtable')\n"
+        "source = module.DefaultSource\n"
+        "print(json.dumps({'names': names, 'is': issubclass(source, DataSource),"
+        " 'name': source.name(), 'home': source.__module__}))"
+    )
+    assert "pyspark_pylogtable" in found["names"]  # type: ignore[operator]
+    assert (found["is"], found["name"]) == (True, "pylogtable")
+    assert found["home"] == "pyspark_pylogtable.source"
+
+
+def test_register_may_be_called_at_any_time(
+    spark: SparkSession, logs: Store, tmp_path: Path
+) -> None:
+    logs.create_topic("t").append(kafka(["a"]))
+    other = spark.newSession()
+    for session in (other, other, spark.newSession()):
+        pyspark_pylogtable.register(session)
+        assert session.read.format("pylogtable").load(str(tmp_path / "logs" / "t")).count() == 1
+
+
+def test_importing_the_package_is_quick_and_imports_nothing_large() -> None:
+    found = run(
+        "import json, sys, time\n"
+        "began = time.process_time()\n"
+        "import pyspark_pylogtable\n"
+        "took = time.process_time() - began\n"
+        "large = [n for n in ('pyarrow', 'fsspec', 'pyspark', 'numpy', 'pylogtable')"
+        " if n in sys.modules]\n"
+        "print(json.dumps({'took': took, 'large': large}))"
+    )
+    assert found["large"] == []
+    assert float(str(found["took"])) < 0.1
+
+
+def test_looking_for_the_source_does_not_import_arrow() -> None:
+    """Spark does this in every session that meets an unknown format, also one of another's."""
+    found = run(
+        "import json, sys\n"
+        "import pyspark.sql.datasource\n"
+        "before = set(sys.modules)\n"
+        "from pyspark_pylogtable import DefaultSource\n"
+        "added = set(sys.modules) - before\n"
+        "print(json.dumps({'large': sorted(n for n in added"
+        " if n in ('fsspec', 'pylogtable', 'msgspec', 's3fs'))}))"
+    )
+    assert found["large"] == []
+
+
+def test_without_pyspark_the_package_imports_and_says_what_is_missing() -> None:
+    found = run(
+        "import json, sys\n"
+        "sys.modules['pyspark'] = None\n"
+        "import pyspark_pylogtable as module\n"
+        "said = {}\n"
+        "for name in ('LogTable', 'register'):\n"
+        "    try:\n"
+        "        exec(f'from pyspark_pylogtable import {name}')\n"
+        "    except ImportError as error:\n"
+        "        said[name] = str(error)\n"
+        "print(json.dumps({'source': hasattr(module, 'DefaultSource'), **said}))"
+    )
+    assert found["source"] is False
+    for name in ("LogTable", "register"):
+        assert f"pyspark_pylogtable.{name} needs PySpark 4.0 or newer" in str(found[name])
+        assert "pip install 'pylogtable[spark]'" in str(found[name])
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'Logtable'"):
+        pyspark_pylogtable.Logtable  # noqa: B018

@@ -1,0 +1,106 @@
+"""The main things once each, in whatever session there is: classic, or Connect with
+`PYLOGTABLE_CONNECT=1`, where `test_connect.py` runs this file again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+import pylogtable
+from pylogtable import Topic
+from pyspark_pylogtable import LogTable, register
+from tests.builders import rows
+from tests.spark.conftest import CONNECT
+from tests.spark.support import failure, in_order, load
+from tests.spark.writes import save
+
+
+@pytest.fixture(scope="module")
+def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A topic that Spark has created and appended to twice."""
+    folder = tmp_path_factory.mktemp("smoke")
+    for first in (0, 20):
+        df = spark.range(first, first + 20, 1, 2).selectExpr(
+            "concat('user-', id % 5) AS user", "id AS number", "id * 0.5D AS half"
+        )
+        save(df, folder / "events", key="user", partitions=3)
+    return folder
+
+
+@pytest.fixture
+def topic(folder: Path) -> Topic:
+    return pylogtable.open_topic(folder / "events")
+
+
+def test_the_session_is_what_it_was_asked_to_be(spark: SparkSession) -> None:
+    assert (".connect." in type(spark).__module__) == CONNECT
+
+
+def test_rows_are_written_and_read(spark: SparkSession, folder: Path, topic: Topic) -> None:
+    found = in_order(load(spark, folder / "events"))
+    columns = ("partition", "offset", "user", "number", "half")
+    assert [tuple(row[name] for name in columns) for row in found] == rows(topic.read(), *columns)
+    assert (topic.version, topic.count()) == (2, 40)
+
+
+def test_a_range_of_offsets_is_read(spark: SparkSession, folder: Path, topic: Topic) -> None:
+    starts = {str(number): min(2, end) for number, end in topic.end_offsets().items()}
+    start = json.dumps({"events": starts})
+    found = load(spark, folder / "events", startingOffsets=start).select("partition", "offset")
+    wanted = [row for row in rows(topic.read(), "partition", "offset") if row[1] >= 2]
+    assert [tuple(row) for row in in_order(found)] == wanted
+
+
+def test_a_schema_of_the_user_chooses_columns(spark: SparkSession, folder: Path) -> None:
+    reader = spark.read.format("pylogtable").schema("number long, offset long")
+    found = reader.load(str(folder / "events"))
+    assert found.columns == ["number", "offset"]
+    assert sorted(row.number for row in found.collect()) == list(range(40))
+
+
+def test_the_latest_record_of_each_key(spark: SparkSession, folder: Path) -> None:
+    found = load(spark, folder / "events", view="latest")
+    assert sorted(row.number for row in found.collect()) == [35, 36, 37, 38, 39]
+
+
+def test_sql_reads_and_inserts(spark: SparkSession, tmp_path: Path) -> None:
+    topic = pylogtable.open(tmp_path).create_topic("t", schema={"a": pa.int64(), "b": pa.string()})
+    topic.append(pa.table({"a": [1], "b": ["x"]}))
+    spark.sql(
+        f"CREATE TEMPORARY VIEW smoke USING pylogtable OPTIONS (path '{tmp_path}/t')"
+    ).collect()
+    spark.sql("INSERT INTO smoke (a) SELECT a + 1 FROM smoke").collect()
+    assert rows(topic.read(), "a", "b") == [(1, "x"), (2, None)]
+    assert [tuple(row) for row in spark.sql("SELECT a, b FROM smoke").collect()] == [(1, "x")]
+
+
+def test_register_does_no_harm(spark: SparkSession, folder: Path) -> None:
+    register(spark)
+    register(spark)
+    assert load(spark, folder / "events").count() == 40
+
+
+def test_errors_arrive_with_their_words(spark: SparkSession, folder: Path) -> None:
+    df = spark.createDataFrame([("x", 1)], "user string, nummer long")
+    said = failure(lambda: save(df, folder / "events"))
+    assert "the topic has no column 'nummer'; did you mean 'number'?" in said
+    said = failure(lambda: load(spark, folder / "events", startingOfsets="earliest").collect())
+    assert "startingOffsets" in said
+
+
+def test_a_log_table_reads_appends_and_tells(spark: SparkSession, tmp_path: Path) -> None:
+    topic = pylogtable.open(tmp_path).create_topic("t", 2, {"id": pa.int64()}, "id")
+    table = LogTable.for_path(spark, tmp_path / "t")
+    result = table.append(spark.range(0, 50, 1, 3), txn=("job", 1))
+    assert (result.records, result.version) == (50, 1)
+    assert table.append(spark.range(0, 50, 1, 3), txn=("job", 1)).repeated
+    columns = ("partition", "offset", "id")
+    found = in_order(table.to_df(columns=columns))
+    assert [tuple(row) for row in found] == rows(topic.read(), *columns)
+    assert [row.operation for row in table.history().collect()] == ["append", "create"]
+    table.create_view("by_log_table")
+    assert spark.sql("SELECT count(*) AS n FROM by_log_table").collect()[0].n == 50

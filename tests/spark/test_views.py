@@ -1,0 +1,134 @@
+"""`view`: the newest record of each key, and the tables about a topic."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import pylogtable
+from pylogtable import Store, Topic
+from tests.builders import kafka, rows
+from tests.spark.support import failure, load, without_spark
+
+METADATA = ["segments", "partitions", "history"]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return pylogtable.open(tmp_path_factory.mktemp("views"))
+
+
+@pytest.fixture(scope="module")
+def users(store: Store) -> Topic:
+    """Keys with several records, and a tombstone."""
+    topic = store.create_topic("users", partitions=3)
+    topic.append(kafka([f"u{n}" for n in range(20)] * 2))
+    topic.append(kafka(["u3", "u4"], [None, "new"]), txn=("job", 7))
+    topic.alter(config={"retention.ms": 1000})
+    return topic
+
+
+@pytest.fixture(scope="module")
+def grown(store: Store) -> Topic:
+    """Keys that changed their partition when there came more."""
+    topic = store.create_topic("grown", partitions=2)
+    topic.append(kafka([f"u{n}" for n in range(20)]))
+    topic.alter(partitions=5)
+    topic.append(kafka([f"u{n}" for n in range(0, 20, 2)], ["newer"] * 10))
+    return topic
+
+
+def records(df: DataFrame) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row) for row in df.select("partition", "offset", "key", "value").collect())
+
+
+@pytest.mark.parametrize("name", ["users", "grown"])
+def test_latest(spark: SparkSession, store: Store, users: Topic, grown: Topic, name: str) -> None:
+    topic = store.topic(name)
+    df = load(spark, topic.url, view="latest")
+    assert df.columns == load(spark, topic.url).columns
+    found = records(df)
+    assert len({key for _, _, key, _ in found}) == len(found) == 20
+    assert found == sorted(rows(topic.latest(), "partition", "offset", "key", "value"))
+    if name == "users":
+        assert [value for *_, key, value in found if key == b"u3"] == [None]
+
+
+def test_latest_of_an_older_version_with_some_columns(spark: SparkSession, users: Topic) -> None:
+    df = load(spark, users.url, view="LATEST", versionAsOf=1, columns="value,key")
+    assert df.columns == ["value", "key"]
+    before = users.at(1).latest(columns=["value", "key"])
+    assert sorted(map(tuple, df.collect())) == sorted(rows(before, "value", "key"))
+
+
+def test_latest_needs_a_key_and_whole_topics(store: Store, users: Topic) -> None:
+    keyless = store.create_topic("keyless", schema=pa.schema([("n", pa.int64())]))
+    keyless.append(pa.table({"n": [1]}))
+    with pytest.raises(pylogtable.InvalidRequestError, match="'keyless' has no key columns"):
+        without_spark(keyless.url, view="latest")
+    with pytest.raises(pylogtable.InvalidRequestError, match="view=latest is of whole topics"):
+        without_spark(store.url, view="latest", assign='{"users":[0]}')
+    found = without_spark(store.url, view="latest", assign='{"users":[0,1,2]}')
+    assert found.num_rows == 20
+
+
+@pytest.mark.parametrize("view", METADATA)
+def test_tables_about_a_topic(spark: SparkSession, users: Topic, view: str) -> None:
+    expected: pa.Table = getattr(users.at(), view)()
+    df = load(spark, users.url, view=view)
+    assert df.columns == expected.column_names
+    found = [row.asDict(recursive=True) for row in df.collect()]
+    assert len(found) == expected.num_rows > 1
+    assert found == [_plain(row) for row in expected.to_pylist()]
+
+
+def test_tables_about_several_topics(
+    spark: SparkSession, store: Store, users: Topic, grown: Topic
+) -> None:
+    df = load(spark, store.url, view="partitions", subscribe="users,grown")
+    assert df.columns[:2] == ["topic", "partition"]
+    found = sorted((row.topic, row.partition) for row in df.collect())
+    assert found == [*(("grown", n) for n in range(5)), *(("users", n) for n in range(3))]
+    some = load(spark, users.url, view="segments", columns="end_offset,partition")
+    assert some.columns == ["end_offset", "partition"]
+    asked = spark.read.format("pylogtable").schema("version bigint").option("view", "history")
+    assert [row.version for row in asked.load(users.url).collect()] == [3, 2, 1, 0]
+
+
+def test_tables_of_an_older_version(users: Topic) -> None:
+    found = without_spark(users.url, view="segments", versionAsOf=1)
+    assert found["path"].to_pylist() == users.segments(1)["path"].to_pylist()
+    assert without_spark(users.url, view="partitions", versionAsOf=0)["end"].to_pylist() == [0] * 3
+
+
+def test_what_views_refuse(spark: SparkSession, users: Topic) -> None:
+    def refusal(**options: Any) -> str:
+        return failure(lambda: load(spark, users.url, **options))
+
+    assert "consumer groups are not in this version yet" in refusal(view="groups")
+    assert "must be one of records, latest" in refusal(view="record")
+    assert "did you mean 'records'?" in refusal(view="record")
+    assert "startingOffsets is of no use with view=latest" in refusal(
+        view="latest", startingOffsets="earliest"
+    )
+    assert "minPartitions is about records, and view=segments shows none" in refusal(
+        view="segments", minPartitions=2
+    )
+    assert "versionAsOf is of no use with view=history" in refusal(view="history", versionAsOf=1)
+    assert "view=history has no column 'nope'; it has version" in refusal(
+        view="history", columns="nope"
+    )
+
+
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    """As Spark gives it back in a session in UTC: times without a zone, maps as dicts."""
+    for name, value in row.items():
+        if name == "end_offsets":
+            row[name] = dict(value)
+        elif isinstance(value, datetime):
+            row[name] = value.replace(tzinfo=None)
+    return row
