@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 import pylogtable
-from pylogtable import LogTableError, MaintainReport
+from pylogtable import LogTableError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(json.dumps([asdict(report) for report in reports], indent=2))
     else:
         for report in reports:
-            print(_line(report))
+            print(report)
     return 1 if any(report.error for report in reports) else 0
 
 
@@ -42,21 +42,6 @@ def _parser() -> argparse.ArgumentParser:
     maintain.add_argument("--storage-options", help="a JSON object for the store's client")
     maintain.add_argument("--output", choices=["text", "json"], default="text")
     return parser
-
-
-def _line(report: MaintainReport) -> str:
-    if report.error:
-        return f"{report.topic}: FAILED: {report.error}"
-    parts = []
-    if report.retention is not None:
-        parts.append(f"retention removed {report.retention.records_removed:,} records")
-    if report.compaction is not None:
-        parts.append(f"compaction removed {report.compaction.records_removed:,} records")
-    if report.merge is not None:
-        parts.append(f"merged {report.merge.segments_in:,} into {report.merge.segments_out:,}")
-    if report.vacuum is not None:
-        parts.append(f"vacuum removed {len(report.vacuum.files):,} files")
-    return f"{report.topic}: {', '.join(parts)}; {report.seconds:.1f} s"
 
 
 if __name__ == "__main__":

@@ -157,6 +157,20 @@ class MaintainReport:
     seconds: float = 0.0
     error: str | None = None
 
+    def __str__(self) -> str:
+        if self.error is not None:
+            return f"{self.topic}: FAILED: {self.error}"
+        parts = []
+        if self.retention is not None:
+            parts.append(f"retention removed {self.retention.records_removed:,} records")
+        if self.compaction is not None:
+            parts.append(f"compaction removed {self.compaction.records_removed:,} records")
+        if self.merge is not None:
+            parts.append(f"merged {self.merge.segments_in:,} into {self.merge.segments_out:,}")
+        if self.vacuum is not None:
+            parts.append(f"vacuum removed {len(self.vacuum.files):,} files")
+        return f"{self.topic}: {', '.join(parts)}; {self.seconds:.1f} s"
+
 
 @dataclass(frozen=True)
 class Problem:

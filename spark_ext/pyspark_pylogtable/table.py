@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -13,9 +13,23 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 import pylogtable
-from pylogtable import AppendResult, Bound, InvalidRequestError, Topic, View, split_topic_url
+from pylogtable import (
+    AppendResult,
+    Bound,
+    Done,
+    InvalidRequestError,
+    MaintainReport,
+    RetentionReport,
+    RewriteReport,
+    Topic,
+    VacuumReport,
+    View,
+    Work,
+    split_topic_url,
+)
 from pyspark_pylogtable.appending import append_clustered
 from pyspark_pylogtable.columns import default_columns
+from pyspark_pylogtable.jobs import on_executors
 from pyspark_pylogtable.native import NativeUnavailable, native_df
 from pyspark_pylogtable.source import LogTableSource
 
@@ -107,6 +121,33 @@ class LogTable:
         order of rows is kept. With a `txn` a repeat appends nothing.
         """
         return append_clustered(self.topic, df, txn)
+
+    def compact(self, *, force: bool = False) -> RewriteReport:
+        """`Topic.compact` as a Spark job: one partition is one task."""
+        jobs = self.topic.maintenance
+        return jobs.rewrite("compact", jobs.plan_compaction(force=force), self._run_jobs())
+
+    def merge(self) -> RewriteReport:
+        """`Topic.merge` as a Spark job: each group of segments that becomes one is a task."""
+        jobs = self.topic.maintenance
+        return jobs.rewrite("merge", jobs.plan_merge(), self._run_jobs())
+
+    def apply_retention(self, keep_from: Mapping[int, int] | None = None) -> RetentionReport:
+        """`Topic.apply_retention`; it touches no data, so there is no Spark job in it."""
+        return self.topic.apply_retention(keep_from)
+
+    def vacuum(self, *, dry_run: bool = True, retention_ms: int | None = None) -> VacuumReport:
+        """`Topic.vacuum`, from the driver."""
+        return self.topic.vacuum(dry_run=dry_run, retention_ms=retention_ms)
+
+    def maintain(self, *, vacuum: bool = True) -> MaintainReport:
+        """All that the topic's settings ask for, with the heavy work as Spark jobs."""
+        return self.topic.maintenance.maintain(
+            self._run_jobs(), (lambda: self.vacuum(dry_run=False)) if vacuum else None
+        )
+
+    def _run_jobs(self) -> Callable[[Sequence[Work]], Iterable[Done]]:
+        return on_executors(self._spark, self.topic.maintenance.worker())
 
     def history(self, limit: int | None = None) -> DataFrame:
         """The commits, newest first."""
