@@ -220,7 +220,19 @@ class BatchReader(DataSourceReader):
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         # Of an empty plan Spark makes one task without a part, and 4.0 without a partition.
         if partition is not None and partition.value is not None:
-            yield from self._content.read(partition.value, self._columns)
+            for batch in self._content.read(partition.value, self._columns):
+                _check_nulls(batch)
+                yield batch
+
+
+def _check_nulls(batch: pa.RecordBatch) -> None:
+    """Spark believes a schema of the user's that says NOT NULL, and answers wrongly if it lies."""
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        if not field.nullable and column.null_count:
+            raise SchemaMismatchError(
+                f"column {field.name!r} was asked for as NOT NULL, and has nulls; ask for it as "
+                "nullable"
+            )
 
 
 def _offsets_in(spans: Mapping[int, tuple[int, int]]) -> int:

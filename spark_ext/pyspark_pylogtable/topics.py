@@ -41,6 +41,8 @@ class Pinned:
 
 def pin(options: Options) -> Pinned:
     """Open what the options name, at the version they name."""
+    # What is only for writing is refused before anything is opened for a read.
+    options.refuse_for("batch read")
     path = options.require_path()
     version: int | datetime | None = options.version_as_of
     if version is None:
@@ -135,6 +137,10 @@ class Destination:
 
     def open(self, name: str) -> Topic:
         return self.creation.open(self.store, name)
+
+    def existing(self, name: str) -> Topic:
+        """The topic that files were staged for: if it was deleted since, it stays so."""
+        return self.store.topic(name)
 
 
 def destination(options: Options, columns: pa.Schema) -> Destination:

@@ -8,9 +8,11 @@ whatever the reason: files are removed only where it is proven that no commit ca
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from threading import Semaphore
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -37,6 +39,9 @@ GIVEN_BY_THE_LOG = ("offset", "timestampType", TOPIC)
 WAITING_BYTES = 192 << 20
 # Threads of a task; Spark runs as many tasks as there are cores.
 ENCODERS = 2
+# Row groups in their hands or waiting for them. Each topic has a bound of its own for its own; of
+# a hundred topics that would be no bound.
+HANDED_OVER = 4 * ENCODERS
 
 
 @dataclass
@@ -115,10 +120,10 @@ class BatchWriter(DataSourceArrowWriter):
         for name in staged:
             if name > after:
                 with suppress(LogTableError):
-                    self._where.open(name).discard_staged(staged[name])
+                    self._where.existing(name).discard_staged(staged[name])
 
     def _commit_topic(self, name: str, staged: list[Staged]) -> None:
-        topic = self._where.open(name)
+        topic = self._where.existing(name)
         try:
             result = topic.commit_staged(staged, txn=self._txn)
         except CommitUnknownError:
@@ -134,7 +139,8 @@ class BatchWriter(DataSourceArrowWriter):
         if all(message is not None for message in messages):
             return
         for name, staged in _by_topic(messages).items():
-            self._where.open(name).discard_staged(staged)
+            with suppress(LogTableError):
+                self._where.existing(name).discard_staged(staged)
 
 
 class _Topics:
@@ -146,7 +152,7 @@ class _Topics:
         self._open: dict[str, Staging] = {}
         self._stack = ExitStack()
         # One set of threads for all topics: each thread keeps memory for itself.
-        self._encoders = self._stack.enter_context(ThreadPoolExecutor(ENCODERS))
+        self._encoders = self._stack.enter_context(_Encoders(ENCODERS))
 
     def __enter__(self) -> _Topics:
         return self
@@ -174,6 +180,24 @@ class _Topics:
             staging = topic.begin_staging(first_sticky=self._task, encoders=self._encoders)
             self._open[name] = self._stack.enter_context(staging)
         return self._open[name]
+
+
+class _Encoders(ThreadPoolExecutor):
+    """Threads that take no more work than they can do soon: who has more waits."""
+
+    def __init__(self, threads: int) -> None:
+        super().__init__(threads)
+        self._room = Semaphore(HANDED_OVER)
+
+    def submit(self, *args: Any, **kwargs: Any) -> Future[Any]:
+        self._room.acquire()
+        try:
+            handed: Future[Any] = super().submit(*args, **kwargs)
+        except BaseException:
+            self._room.release()
+            raise
+        handed.add_done_callback(lambda _: self._room.release())
+        return handed
 
 
 def check_columns(topic: Topic, columns: pa.Schema) -> None:

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 import pylogtable
-from pylogtable import StorageError, Store
+from pylogtable import SchemaMismatchError, StorageError, Store
+from pyspark_pylogtable import DefaultSource
 from tests.builders import T0, ints, kafka, rows, times
 from tests.spark.support import failure, in_order, load, without_spark
 
@@ -188,6 +190,27 @@ def test_a_schema_that_does_not_fit(
 ) -> None:
     df = spark.read.format("pylogtable").schema(schema).load(store.topic("t").url)
     assert gist in failure(df.collect)
+
+
+def test_a_schema_that_denies_nulls_there_are(logs: Store) -> None:
+    """Spark would drop `IS NULL` from a query, and count what is not there."""
+    topic = logs.create_topic("t")
+    topic.append(kafka(["a", "b"], [b"1", None]))
+    asked = StructType(
+        [StructField("offset", LongType(), False), StructField("value", BinaryType(), False)]
+    )
+    source = DefaultSource({"path": topic.url})
+
+    def read(schema: StructType) -> list[dict[str, Any]]:
+        reader = source.reader(schema)
+        batches = (batch for part in reader.partitions() for batch in reader.read(part))
+        return [row for batch in batches for row in batch.to_pylist()]
+
+    with pytest.raises(
+        SchemaMismatchError, match="'value' was asked for as NOT NULL, and has nulls"
+    ):
+        read(asked)
+    assert read(StructType(asked.fields[:1])) == [{"offset": 0}, {"offset": 1}]
 
 
 def test_no_path(spark: SparkSession) -> None:

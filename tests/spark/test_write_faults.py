@@ -7,8 +7,10 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import pyarrow as pa
@@ -25,6 +27,8 @@ from pylogtable import (
     Store,
     Topic,
 )
+from pylogtable.staging import Stager, _Lane
+from pyspark_pylogtable import writing
 from pyspark_pylogtable.writing import BatchWriter, Written
 from tests.builders import kafka, rows
 from tests.spark.support import failure
@@ -135,6 +139,41 @@ def test_a_task_over_several_topics_that_fails_removes_the_files_of_all(
         write(tmp_path / "logs", [table])
     assert finished == [1, 2]
     assert data_files(tmp_path) == []
+
+
+def test_what_waits_for_the_encoders_is_bounded_for_all_topics_together(
+    logs: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"t{number}" for number in range(20)]
+    for name in names:
+        logs.create_topic(name)
+    monkeypatch.setattr(writing, "WAITING_BYTES", 1)
+    real = Stager._encode
+    handed, most = 0, 0
+
+    def take(self: _Lane, whole_of: int | None) -> Any:
+        nonlocal handed, most
+        with lock:
+            handed += 1
+            most = max(most, handed)
+        return take_really(self, whole_of)
+
+    def encode(self: Stager, *args: Any) -> None:
+        nonlocal handed
+        time.sleep(0.005)
+        real(self, *args)
+        with lock:
+            handed -= 1
+
+    take_really, lock = _Lane.take, Lock()
+    monkeypatch.setattr(_Lane, "take", take)
+    monkeypatch.setattr(Stager, "_encode", encode)
+    tables = [kafka([str(n)], topic=pa.array([names[n % 20]])) for n in range(100)]
+    writer = plan(tmp_path / "logs", tables[0].schema)
+    message = writer.write(batch for table in tables for batch in table.to_batches())
+    assert most <= writing.HANDED_OVER + 1
+    writer.commit([message])
+    assert sum(logs.topic(name).count() for name in names) == 100
 
 
 # --- commits ---------------------------------------------------------------------------------
@@ -255,6 +294,28 @@ def test_a_topic_made_anew_under_a_running_job_gets_none_of_its_rows(
     with pytest.raises(pylogtable.InvalidRequestError, match="created anew"):
         travelled(writer).commit(messages)
     assert (anew.count(), anew.version) == (0, anew.describe().version)
+
+
+def test_a_topic_deleted_under_a_running_job_stays_deleted(logs: Store, tmp_path: Path) -> None:
+    writer, messages = staged_by_two(tmp_path, partitions=2)
+    logs.delete_topic("t")
+    with pytest.raises(pylogtable.TopicNotFoundError, match="there is no topic at"):
+        travelled(writer).commit(messages)
+    assert logs.topics() == []
+    travelled(writer).abort([*messages, None])
+    assert logs.topics() == []
+
+
+def test_abort_goes_on_where_one_of_several_topics_was_deleted(logs: Store, tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        logs.create_topic(name)
+    table = kafka(["x", "y", "z"], topic=pa.array(["a", "b", "c"]))
+    writer = plan(tmp_path / "logs", table.schema)
+    message = stage(writer, table)
+    logs.delete_topic("a")
+    travelled(writer).abort([message, None])
+    assert data_files(tmp_path / "logs") == []
+    assert logs.topics() == ["b", "c"]
 
 
 # --- a driver with retries, and its death ----------------------------------------------------
