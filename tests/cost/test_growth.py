@@ -86,9 +86,7 @@ def _middle_offset(topic: Topic) -> int:
 
 
 def _lookup(topic: Topic, offset: int) -> object:
-    return topic.at().snapshot, topic.read(
-        3, offset, offset + 1, columns=["offset"]
-    ).read_all()
+    return topic.at().snapshot, topic.read(3, offset, offset + 1, columns=["offset"]).read_all()
 
 
 def test_the_large_topic_is_as_large_as_it_says(large: Grown) -> None:
