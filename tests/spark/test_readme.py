@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 import pylogtable
 from pylogtable import InvalidRequestError
 from pyspark_pylogtable.options import VIEWS, Use, parse_options
+from tests.spark.support import inserts_some_columns
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 _BLOCK = re.compile(r"^```python spark\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -107,6 +108,7 @@ def migration() -> list[tuple[str, str, str]]:
     return [(name, here, note) for cell, here, note in rows for name in names(cell)]
 
 
+@inserts_some_columns
 @pytest.mark.timeout(900)
 def test_every_spark_example_runs(spark: SparkSession, tmp_path: Path) -> None:
     blocks = _BLOCK.findall(README)

@@ -15,7 +15,7 @@ from pylogtable import Topic
 from pyspark_pylogtable import LogTable, register
 from tests.builders import rows
 from tests.spark.conftest import CONNECT
-from tests.spark.support import failure, in_order, load
+from tests.spark.support import failure, in_order, inserts_some_columns, load
 from tests.spark.writes import save
 
 
@@ -67,6 +67,7 @@ def test_the_latest_record_of_each_key(spark: SparkSession, folder: Path) -> Non
     assert sorted(row.number for row in found.collect()) == [35, 36, 37, 38, 39]
 
 
+@inserts_some_columns
 def test_sql_reads_and_inserts(spark: SparkSession, tmp_path: Path) -> None:
     topic = pylogtable.open(tmp_path).create_topic("t", schema={"a": pa.int64(), "b": pa.string()})
     topic.append(pa.table({"a": [1], "b": ["x"]}))

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from pylogtable import Store, Topic
 from tests.builders import at, kafka, rows, times
-from tests.spark.support import failure
+from tests.spark.support import failure, inserts_some_columns
 
 
 @pytest.fixture
@@ -27,6 +27,7 @@ def create_view(spark: SparkSession, name: str, path: Path, options: str = "") -
     )
 
 
+@inserts_some_columns
 def test_a_view_reads_takes_inserts_and_shows_the_topic_as_it_was(
     spark: SparkSession, orders: Topic, tmp_path: Path
 ) -> None:
@@ -51,6 +52,7 @@ def test_a_view_reads_takes_inserts_and_shows_the_topic_as_it_was(
     assert spark.sql("SELECT count(*) AS n FROM orders").first()["n"] == 8
 
 
+@inserts_some_columns
 def test_a_view_of_a_kafka_topic_takes_key_and_value(
     spark: SparkSession, logs: Store, tmp_path: Path
 ) -> None:
@@ -66,6 +68,7 @@ def test_a_view_of_a_kafka_topic_takes_key_and_value(
     assert topic.count() == 3
 
 
+@inserts_some_columns
 def test_a_view_with_options_reads_by_them_and_refuses_inserts(
     spark: SparkSession, logs: Store, tmp_path: Path
 ) -> None:
@@ -81,6 +84,7 @@ def test_a_view_with_options_reads_by_them_and_refuses_inserts(
     assert rows(topic.read(), "timestamp") == [at(0), at(1), at(2)]
 
 
+@inserts_some_columns
 def test_overwriting_a_view_is_refused(spark: SparkSession, orders: Topic, tmp_path: Path) -> None:
     create_view(spark, "orders", tmp_path / "logs" / "orders")
     said = failure(lambda: spark.sql("INSERT OVERWRITE orders (id, item) VALUES (9, 'x')"))
@@ -88,6 +92,7 @@ def test_overwriting_a_view_is_refused(spark: SparkSession, orders: Topic, tmp_p
     assert orders.count() == 3
 
 
+@inserts_some_columns
 def test_catalog_tables_say_what_to_do_instead(
     spark: SparkSession, orders: Topic, tmp_path: Path
 ) -> None:
