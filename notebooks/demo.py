@@ -132,7 +132,17 @@ def main() -> None:
     except pylogtable.OffsetOutOfRangeError as error:
         print(f"  reading offset 499: {error}")
 
-    title("10. Look inside: segments, commits, and a check of every record")
+    title("10. Compact: the newest record of each order stays, at its offset; as a Spark job")
+    topic.alter(config={"cleanup.policy": "compact"})
+    done = table.compact()
+    print(
+        f"  {done.records_in:,} records became {done.records_in - done.records_removed:,},", end=" "
+    )
+    print(f"{done.segments_in} segments {done.segments_out}, in {done.seconds:.1f} s")
+    show(topic.read(0, topic.end_offsets()[0] - 3).read_all())
+    print(f"  what vacuum would remove: {len(table.vacuum().files)} files; all are too young")
+
+    title("11. Look inside: segments, commits, and a check of every record")
     columns = ["partition", "base_offset", "end_offset", "shift", "records", "size_bytes"]
     show(table.segments().select(columns))
     show(table.history().select("version", "committed_at", "operation", "records_added"))
@@ -140,7 +150,7 @@ def main() -> None:
     spark.stop()
     print(
         f"\nDone in {time.monotonic() - began:.0f} s. The topic is plain files: {LOGS.name}/orders"
-        "\nNext: notebooks/quickstart.ipynb and README.md. Streaming and compaction are not in yet."
+        "\nNext: the notebooks beside this file, and README.md. Streaming is not in yet."
     )
 
 
