@@ -7,10 +7,10 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 import pylogtable
 from pylogtable import (
@@ -34,6 +34,7 @@ from pyspark_pylogtable.native import NativeUnavailable, native_df
 from pyspark_pylogtable.source import LogTableSource
 
 Version = int | datetime | None
+ViewName = Literal["records", "latest"]
 
 
 class LogTable:
@@ -80,25 +81,36 @@ class LogTable:
         columns: Sequence[str] | None = None,
         version: Version = None,
         partitions: int | Sequence[int] | None = None,
+        *,
+        view: ViewName = "records",
     ) -> DataFrame:
         """The records through Spark's own Parquet reader, with its column pruning and filters.
 
         Arguments are those of `Topic.read`, columns those of `format("pylogtable")`. Where Spark
         itself cannot open the store, a warning says why and the Python source is used.
+
+        `view="latest"` shows the newest record of each key, tombstones too: what a compaction of
+        the whole topic would leave. It takes no range, since a key's newest record in a range need
+        not be its newest, and no filter of Spark's may come before it: it is read through Python.
         """
-        view = self.topic.at(version)
-        ranges = view.ranges(partitions, start, end)
-        names = columns if columns is not None else _shown(view)
-        view.part_reader(names)
+        pinned = self.topic.at(version)
+        names = columns if columns is not None else _shown(pinned)
+        pinned.part_reader(names)
+        if view == "latest":
+            _refuse_range(start=start, end=end, partitions=partitions)
+            return self._latest_df(pinned, names)
+        if view != "records":
+            raise InvalidRequestError(f"view must be 'records' or 'latest', not {view!r}")
+        ranges = pinned.ranges(partitions, start, end)
         try:
-            return native_df(self._spark, view, view.tasks(ranges), names, url=self._path)
+            return native_df(self._spark, pinned, pinned.tasks(ranges), names, url=self._path)
         except NativeUnavailable as error:
             warnings.warn(
-                f"Spark cannot read the files of {view.url} by itself, so they are read through "
+                f"Spark cannot read the files of {pinned.url} by itself, so they are read through "
                 f"Python, without column pruning and filters: {error}",
                 stacklevel=2,
             )
-            return self._python_df(view, ranges, names)
+            return self._python_df(pinned, ranges, names)
 
     def create_view(
         self,
@@ -108,10 +120,13 @@ class LogTable:
         columns: Sequence[str] | None = None,
         version: Version = None,
         partitions: int | Sequence[int] | None = None,
+        *,
+        view: ViewName = "records",
     ) -> None:
         """Make `to_df(...)` a temporary view for SQL. It shows the topic as it is now: call this
         again to see what was appended since."""
-        self.to_df(start, end, columns, version, partitions).createOrReplaceTempView(name)
+        df = self.to_df(start, end, columns, version, partitions, view=view)
+        df.createOrReplaceTempView(name)
 
     def append(self, df: DataFrame, *, txn: tuple[str, int] | None = None) -> AppendResult:
         """Append the rows of a DataFrame in one commit.
@@ -176,22 +191,47 @@ class LogTable:
     def _python_df(
         self, view: View, ranges: Mapping[int, tuple[int, int]], columns: Sequence[str]
     ) -> DataFrame:
-        # A relative path may be another one where Spark runs; an account of Azure is only in ours.
-        is_local = view.url.startswith("file:")
-        store, _ = split_topic_url(view.url if is_local else self._path)
+        store, _ = split_topic_url(self._address(view))
         starts = {str(number): start for number, (start, _) in ranges.items()}
         ends = {str(number): end for number, (_, end) in ranges.items()}
         return (
-            self._spark.read.format(LogTableSource.name())
-            .option("storageOptions", json.dumps(self._storage_options))
+            self._python_reader(view, columns)
             .option("assign", json.dumps({view.name: sorted(ranges)}))
             .option("startingOffsets", json.dumps({view.name: starts}))
             .option("endingOffsets", json.dumps({view.name: ends}))
-            .option("versionAsOf", view.version)
-            .option("columns", json.dumps(list(columns)))
             .load(store)
         )
+
+    def _latest_df(self, view: View, columns: Sequence[str]) -> DataFrame:
+        if not view.describe().key:
+            raise InvalidRequestError(
+                f"topic {view.name!r} has no key columns, so no record of it is newer than another"
+            )
+        reader = self._python_reader(view, columns).option("view", "latest")
+        return reader.load(self._address(view))
+
+    def _python_reader(self, view: View, columns: Sequence[str]) -> DataFrameReader:
+        return (
+            self._spark.read.format(LogTableSource.name())
+            .option("storageOptions", json.dumps(self._storage_options))
+            .option("versionAsOf", view.version)
+            .option("columns", json.dumps(list(columns)))
+        )
+
+    def _address(self, view: View) -> str:
+        """A relative path may be another one where Spark runs; an account of Azure is only in
+        the address the user gave."""
+        return view.url if view.url.startswith("file:") else self._path
 
 
 def _shown(view: View) -> list[str]:
     return default_columns(view, include_headers=False, with_topic=False)
+
+
+def _refuse_range(**given: object) -> None:
+    for name, value in given.items():
+        if value is not None:
+            raise InvalidRequestError(
+                f"{name}={value!r} is of no use with view='latest', the newest record of each key "
+                "in the whole topic; filter the DataFrame instead"
+            )
