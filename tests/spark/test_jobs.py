@@ -1,0 +1,240 @@
+"""Maintenance as Spark jobs: the same result as in this process, and the job that is scheduled."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark import TaskContext
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from pylogtable import InvalidRequestError, LogTableError, Store, Topic
+from pyspark_pylogtable import LogTable
+from pyspark_pylogtable.jobs import on_executors
+from pyspark_pylogtable.maintain_job import main
+from tests.builders import kafka, rows, times
+
+COMPACT = {"cleanup.policy": "compact"}
+COLUMNS = ("partition", "offset", "key", "value", "timestamp")
+
+
+def filled(logs: Store, name: str, config: dict[str, Any] | None = None) -> Topic:
+    """Three partitions of small segments, some of them shifted; keys with several records, and
+    where the topic is compacted tombstones."""
+    topic = logs.create_topic(name, partitions=3, config=config)
+    keys = [f"k{n}" for n in range(30)]
+    stamps = times(*range(30))
+    topic.append(kafka(keys, timestamp=stamps))
+    staged = [topic.stage(kafka(keys, [f"{n}-{k}" for k in keys], timestamp=stamps)) for n in "xy"]
+    topic.commit_staged(staged)
+    topic.append(kafka(keys[:4], [None, "z", None, "z"], timestamp=times(1, 2, 3, 4)))
+    assert any(topic.segments()["shift"].to_pylist())
+    return topic
+
+
+def state(topic: Topic) -> tuple[Any, ...]:
+    """Records, offsets, and how they lie in segments; not the files' names."""
+    segments = topic.segments()
+    return (
+        rows(topic.read(), *COLUMNS),
+        topic.start_offsets(),
+        topic.end_offsets(),
+        rows(segments, "partition", "base_offset", "end_offset", "records", "shift", "tombstones"),
+        [part.clean_end for part in topic.at().snapshot.partitions],
+    )
+
+
+def plain(report: Any) -> dict[str, Any]:
+    """What must not depend on where the work was done."""
+    return {k: v for k, v in vars(report).items() if k != "seconds"}
+
+
+def pair(spark: SparkSession, logs: Store, config: dict[str, Any] | None) -> tuple[Topic, LogTable]:
+    here, there = filled(logs, "here", config), filled(logs, "there", config)
+    assert state(here) == state(there)
+    return here, LogTable.for_path(spark, there.url)
+
+
+# --- jobs ------------------------------------------------------------------------------------
+
+
+def test_compact_and_merge_as_jobs_are_what_they_are_here(spark: SparkSession, logs: Store) -> None:
+    here, there = pair(spark, logs, COMPACT)
+    report = there.compact()
+    assert plain(report) == plain(here.compact())
+    assert (report.operation, report.units, report.skipped) == ("compact", 3, 0)
+    assert (report.records_in, report.records_removed) == (94, 64)
+    assert report.seconds > 0
+    assert state(here) == state(there.topic)
+    assert len(rows(there.topic.read(), "key")) == 30
+    newest = there.topic.history(3).to_pylist()
+    assert [row["operation"] for row in newest] == ["compact"] * 3
+    assert sum(dict(row["summary"])["records_removed"] for row in newest) == 64
+
+    merged = there.merge()
+    assert plain(merged) == plain(here.merge())
+    assert merged.units > 0
+    assert state(here) == state(there.topic)
+    assert there.topic.history(1)["operation"].to_pylist() == ["merge"]
+    assert there.topic.verify(data=True)
+    # Without work there is no job and no commit.
+    version = there.topic.version
+    assert (there.compact().units, there.merge().units) == (0, 0)
+    assert there.topic.version == version
+
+
+def test_merge_of_shifted_segments(spark: SparkSession, logs: Store) -> None:
+    here, there = pair(spark, logs, None)
+    before = rows(there.topic.read(), *COLUMNS)
+    report = there.merge()
+    assert plain(report) == plain(here.merge())
+    assert (report.units, report.segments_out, report.records_removed) == (3, 3, 0)
+    assert state(here) == state(there.topic)
+    assert rows(there.topic.read(), *COLUMNS) == before
+    assert there.topic.segments()["shift"].to_pylist() == [0, 0, 0]
+
+
+def test_maintain_as_jobs(spark: SparkSession, logs: Store) -> None:
+    config = {"cleanup.policy": "compact,delete", "retention.ms": -1, "retention.bytes": 2000}
+    here, there = pair(spark, logs, config)
+    ours, theirs = here.maintain(), there.maintain()
+    assert state(here) == state(there.topic)
+    for job in ("retention", "compaction", "merge", "vacuum"):
+        assert plain(getattr(ours, job)) == plain(getattr(theirs, job)), job
+    assert theirs.topic == "there"
+    assert theirs.vacuum is not None
+    assert not theirs.vacuum.dry_run
+    assert there.maintain(vacuum=False).vacuum is None
+    assert there.topic.verify(data=True)
+
+
+def test_retention_and_vacuum(spark: SparkSession, logs: Store) -> None:
+    here, there = pair(spark, logs, {"retention.ms": 1000})
+    assert plain(there.apply_retention(keep_from={0: 0})) == plain(
+        here.apply_retention(keep_from={0: 0})
+    )
+    assert there.topic.start_offsets()[0] == 0 < there.topic.count()
+    report = there.apply_retention()
+    assert plain(report) == plain(here.apply_retention())
+    assert report.segments_removed > 0
+    assert state(here) == state(there.topic)
+    dry = there.vacuum(retention_ms=0)
+    assert dry.dry_run
+    real = there.vacuum(dry_run=False, retention_ms=0)
+    assert real.files == dry.files
+    assert real.data_files == here.vacuum(dry_run=False, retention_ms=0).data_files == 12
+    assert state(here) == state(there.topic)
+
+
+def test_a_unit_of_work_is_a_task(spark: SparkSession, logs: Store) -> None:
+    topic = filled(logs, "t", COMPACT)
+    works = topic.maintenance.plan_compaction(force=True)
+
+    def where(work: Any) -> tuple[int, int]:
+        return work.partition, TaskContext.get().partitionId()
+
+    run_all: Any = on_executors(spark, where)  # type: ignore[arg-type]
+    assert run_all(works) == [(0, 0), (1, 1), (2, 2)]
+    assert run_all([]) == []
+
+
+def test_a_task_that_fails_leaves_the_topic_as_it_was(spark: SparkSession, logs: Store) -> None:
+    topic = filled(logs, "t", COMPACT)
+    lost = topic.segments().to_pylist()[-1]
+    path = Path(topic.url.removeprefix("file://")) / lost["path"]
+    content = path.read_bytes()
+    version, before = topic.version, state(topic)
+    path.unlink()
+    table = LogTable.for_path(spark, topic.url)
+    with pytest.raises(PySparkException, match=path.name):
+        table.compact()
+    path.write_bytes(content)
+    assert (topic.version, state(topic)) == (version, before)
+    assert topic.verify(data=True)
+    assert table.compact().units == 3
+
+
+def test_compaction_of_a_topic_that_is_not_compacted(spark: SparkSession, logs: Store) -> None:
+    topic = logs.create_topic("t")
+    with pytest.raises(InvalidRequestError, match=r"cleanup\.policy=delete"):
+        LogTable.for_path(spark, topic.url).compact()
+
+
+# --- view="latest" ---------------------------------------------------------------------------
+
+
+def test_latest_is_what_compaction_leaves(spark: SparkSession, logs: Store) -> None:
+    topic = filled(logs, "t", COMPACT)
+    table = LogTable.for_path(spark, topic.url)
+    version = topic.version
+    topic.compact()
+    compacted = table.to_df()
+    topic.append(kafka(["k0", "new"], ["later", "later"]))
+    latest = table.to_df(view="latest", version=version)
+    assert latest.schema == compacted.schema
+    assert sorted(latest.collect()) == (kept := sorted(compacted.collect()))
+    assert len(kept) == 30
+    table.create_view("newest", columns=["key", "value"], view="latest")
+    found = {bytes(row.key): row.value for row in spark.sql("SELECT * FROM newest").collect()}
+    assert len(found) == 31
+    assert (found[b"k0"], found[b"k2"]) == (b"later", None)
+
+
+def test_what_latest_refuses(spark: SparkSession, logs: Store) -> None:
+    table = LogTable.for_path(spark, filled(logs, "t").url)
+    for given in ({"start": 1}, {"end": 0}, {"partitions": 0}):
+        (name,) = given
+        with pytest.raises(InvalidRequestError, match=f"{name}=. is of no use with view='latest'"):
+            table.to_df(**given, view="latest")  # type: ignore[arg-type]
+        with pytest.raises(InvalidRequestError, match=name):
+            table.create_view("v", **given, view="latest")  # type: ignore[arg-type]
+    with pytest.raises(InvalidRequestError, match="'records' or 'latest', not 'newest'"):
+        table.to_df(view="newest")  # type: ignore[arg-type]
+    with pytest.raises(InvalidRequestError, match="nope"):
+        table.to_df(view="latest", columns=["nope"])
+    keyless = logs.create_topic("keyless", schema={"n": pa.int64()})
+    with pytest.raises(InvalidRequestError, match="'keyless' has no key columns"):
+        LogTable.for_path(spark, keyless.url).to_df(view="latest")
+
+
+# --- the scheduled job -----------------------------------------------------------------------
+
+
+def test_the_scheduled_job(
+    spark: SparkSession, logs: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = logs.url.removeprefix("file://")
+    users, orders = filled(logs, "users", COMPACT), filled(logs, "orders", {"retention.ms": -1})
+    assert main([place, "--output", "json", "--no-vacuum"]) is None  # type: ignore[func-returns-value]
+    first, second = json.loads(capsys.readouterr().out)
+    assert (first["topic"], second["topic"]) == ("orders", "users")
+    assert (first["compaction"], first["vacuum"], first["error"]) == (None, None, None)
+    assert second["compaction"]["records_removed"] == 64
+    assert users.count() == 30
+    assert orders.segments().num_rows == 3
+
+    broken = Path(place) / "orders" / "_manifest"
+    max(broken.glob("0*.json")).write_bytes(b"{")
+    with pytest.raises(LogTableError, match=r"failed for 1 of 2 topic\(s\): orders"):
+        main([place])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("orders: FAILED: CorruptTopicError: ")
+    assert lines[1].startswith("users: compaction removed 0 records")
+    main([f"{place}/", "--topic", "users", "--storage-options", "{}"])
+    assert capsys.readouterr().out.startswith("users: ")
+    assert spark.range(1).count() == 1  # the session is not the job's to stop
+
+
+def test_what_the_scheduled_job_refuses(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequestError, match="there is no topic below"):
+        main([str(tmp_path)])
+    for options in ("{", "[]"):
+        with pytest.raises(InvalidRequestError, match="--storage-options"):
+            main([str(tmp_path), "--storage-options", options])
+    with pytest.raises(SystemExit) as ended:
+        main([])
+    assert ended.value.code == 2

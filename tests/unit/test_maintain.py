@@ -1,0 +1,379 @@
+"""`maintain`: all jobs of a topic or of a store, and the command that schedulers run."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import pylogtable
+from pylogtable import Store, Topic
+from pylogtable.__main__ import main
+from pylogtable.storage.local import LocalStore
+from tests.builders import Clock, kafka, make_store, rows, times
+
+DAY = 86_400_000
+COMPACT = {"cleanup.policy": "compact"}
+BOTH = {"cleanup.policy": "compact,delete", "retention.ms": DAY}
+
+
+def fill(topic: Topic, appends: int = 4, **columns: Any) -> None:
+    for number in range(appends):
+        topic.append(kafka(["a", "b", f"c{number}"], [f"{number}"] * 3, **columns))
+
+
+def state(topic: Topic) -> list[Any]:
+    return rows(topic.read(), "partition", "offset", "key", "value")
+
+
+def operations(topic: Topic) -> list[str]:
+    """What was committed, oldest first, without the appends before it."""
+    done = topic.history()["operation"].to_pylist()[::-1]
+    return [operation for operation in done if operation not in {"create", "append"}]
+
+
+# --- one topic -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("config", "ran", "kept"),
+    [
+        ({"retention.ms": DAY}, ["retention", "merge"], [3, 4, 5, 6, 7, 8]),
+        (COMPACT, ["compact", "merge"], [5, 6, 7, 8]),
+        (BOTH, ["retention", "compact", "merge"], [5, 6, 7, 8]),
+    ],
+    ids=["delete", "compact", "both"],
+)
+def test_it_runs_what_the_settings_ask_for_in_order(
+    store: Store, clock: Clock, config: dict[str, Any], ran: list[str], kept: list[int]
+) -> None:
+    topic = store.create_topic("t", config=config)
+    fill(topic, 1)
+    clock.tick(DAY + 1)
+    fill(topic, 2)
+    report = topic.maintain()
+    assert [*dict.fromkeys(operations(topic))] == ran
+    assert rows(topic.read(), "offset") == kept
+    assert (report.retention is not None) == ("retention" in ran)
+    assert (report.compaction is not None) == ("compact" in ran)
+    assert report.merge is not None
+    assert report.vacuum is not None
+    assert not report.vacuum.dry_run
+    assert (report.topic, report.error) == ("t", None)
+    assert report.seconds >= 0
+    assert topic.end_offsets() == {0: 9}
+    assert topic.verify(data=True)
+
+
+@pytest.mark.parametrize("config", [{"retention.ms": DAY}, COMPACT, BOTH])
+def test_the_second_time_there_is_nothing_to_do(
+    store: Store, clock: Clock, config: dict[str, Any]
+) -> None:
+    topic = store.create_topic("t", partitions=2, config=config)
+    fill(topic)
+    topic.append(kafka(["b"], [None]) if "compact" in str(config) else kafka([None]))
+    clock.tick(DAY // 2)
+    fill(topic, 2)
+    topic.maintain()
+    version, before = topic.version, state(topic)
+    again = topic.maintain()
+    assert (topic.version, state(topic)) == (version, before)
+    assert again.merge is not None
+    assert again.merge.units == again.merge.skipped == again.merge.segments_in == 0
+    assert again.compaction is None or again.compaction.units == 0
+    assert again.retention is None or not again.retention.log_starts
+    assert again.vacuum is not None
+    assert again.vacuum.files == ()
+
+
+def test_without_vacuum(store: Store) -> None:
+    topic = store.create_topic("t")
+    fill(topic)
+    assert topic.maintain(vacuum=False).vacuum is None
+
+
+def test_vacuum_comes_last_and_takes_what_the_others_left(tmp_path: Path) -> None:
+    """With the clock ahead of the files' times, everything that was replaced is old enough."""
+    topic = pylogtable.open(tmp_path).create_topic("t", config=COMPACT)
+    fill(topic)
+    topic.maintain(vacuum=False)
+    before = state(topic)
+    later = pylogtable.open(
+        tmp_path, clock=lambda: int(os.stat(tmp_path).st_mtime * 1000) + 9 * DAY
+    )
+    report = later.topic("t").maintain()
+    assert report.vacuum is not None
+    assert report.vacuum.data_files == 5  # four appends, and what compaction made for merge
+    live = topic.segments()["path"].to_pylist()
+    assert sorted(p.name for p in tmp_path.rglob("*.parquet")) == sorted(
+        path.rpartition("/")[2] for path in live
+    )
+    assert state(topic) == before
+    assert topic.verify(data=True)
+
+
+def test_an_empty_topic(store: Store) -> None:
+    topic = store.create_topic("t", partitions=3, config=BOTH)
+    report = topic.maintain()
+    assert topic.version == 0
+    assert str(report).startswith("t: retention removed 0 records, compaction removed 0 records")
+
+
+def test_a_table_with_a_key_of_two_columns(store: Store) -> None:
+    schema = {"shop": pa.string(), "item": pa.int64(), "stock": pa.int64()}
+    topic = store.create_topic("t", 2, schema, key=["shop", "item"], config=COMPACT)
+    for stock in range(3):
+        topic.append(pa.table({"shop": ["x", "x", "y"], "item": [1, 2, 1], "stock": [stock] * 3}))
+    before = topic.latest().sort_by([("shop", "ascending"), ("item", "ascending")])
+    topic.maintain()
+    after = topic.read().read_all().sort_by([("shop", "ascending"), ("item", "ascending")])
+    assert after == before
+
+
+def test_two_at_once_do_no_harm(tmp_path: Path) -> None:
+    """Each commits or finds out that the other did; the work is done once in the end."""
+    store = pylogtable.open(tmp_path)
+    for attempt in range(5):
+        name = f"t{attempt}"
+        topic = store.create_topic(name, partitions=3, config=COMPACT)
+        for number in range(6):
+            topic.append(kafka([f"k{n}" for n in range(40)], [f"{number}"] * 40))
+        expected = sorted(rows(topic.latest(), "partition", "offset", "key", "value"))
+        together = threading.Barrier(3)
+
+        def run(name: str = name, together: threading.Barrier = together) -> Any:
+            mine = pylogtable.open(tmp_path).topic(name)
+            together.wait()
+            return mine.maintain()
+
+        with ThreadPoolExecutor(3) as pool:
+            reports = [future.result() for future in [pool.submit(run) for _ in range(3)]]
+        assert sorted(state(topic)) == expected
+        assert topic.end_offsets() == topic.at(6).snapshot.end_offsets
+        assert sum(report.compaction.records_removed for report in reports) == 200
+        assert topic.verify(data=True)
+        live = {
+            path.rpartition("/")[2] for v in range(topic.version + 1) for path in _paths(topic, v)
+        }
+        # Losers took their files away: there is none that no version knows.
+        assert {p.name for p in (tmp_path / name).rglob("*.parquet")} <= live
+
+
+def _paths(topic: Topic, version: int) -> list[str]:
+    found: list[str] = topic.segments(version)["path"].to_pylist()
+    return found
+
+
+def test_beside_a_writer(tmp_path: Path) -> None:
+    topic = pylogtable.open(tmp_path).create_topic("t", partitions=2, config=COMPACT)
+    done = threading.Event()
+
+    def write() -> None:
+        mine = pylogtable.open(tmp_path).topic("t")
+        for number in range(40):
+            mine.append(kafka([f"k{n}" for n in range(10)], [f"{number}"] * 10))
+        done.set()
+
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(write)
+        while not done.is_set() and not writing.done():
+            topic.maintain()
+        writing.result()
+    topic.compact(force=True)
+    assert sorted(rows(topic.read(), "key", "value")) == [(b"k%d" % n, b"39") for n in range(10)]
+    assert sum(topic.end_offsets().values()) == 400
+    assert topic.verify(data=True)
+
+
+# --- a store ---------------------------------------------------------------------------------
+
+
+def damage(folder: Path) -> None:
+    """Of all the damage there can be: a commit that is not JSON."""
+    max((folder / "_manifest").glob("0*.json")).write_bytes(b"{")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A store with three topics, of which the first is damaged."""
+    store = pylogtable.open(tmp_path / "logs")
+    for name in ("broken", "orders", "users"):
+        topic = store.create_topic(name, config=COMPACT if name == "users" else None)
+        fill(topic)
+    damage(tmp_path / "logs" / "broken")
+    return tmp_path / "logs"
+
+
+def test_every_topic_has_its_turn_whatever_happens_to_others(place: Path) -> None:
+    broken, orders, users = pylogtable.open(place).maintain()
+    assert (broken.topic, orders.topic, users.topic) == ("broken", "orders", "users")
+    assert broken.error is not None
+    assert broken.error.startswith("CorruptTopicError: ")
+    assert "_manifest" in broken.error
+    assert str(broken) == f"broken: FAILED: {broken.error}"
+    assert orders.error is users.error is None
+    assert orders.merge is not None
+    assert orders.merge.segments_in == 4
+    assert users.compaction is not None
+    assert users.compaction.records_removed == 6
+
+
+def test_the_topics_asked_for_alone(store: Store) -> None:
+    for name in ("a", "b", "c"):
+        fill(store.create_topic(name))
+    reports = store.maintain(["c", "a", "nope"])
+    assert [report.topic for report in reports] == ["c", "a", "nope"]
+    assert [report.error is None for report in reports] == [True, True, False]
+    assert "TopicNotFoundError: there is no topic at " in str(reports[2].error)
+    assert operations(store.topic("b")) == []
+    assert store.maintain([]) == []
+
+
+def test_a_missing_segment_fails_its_topic_and_changes_nothing(
+    tmp_path: Path, clock: Clock
+) -> None:
+    store = make_store(LocalStore(tmp_path), clock)
+    topic = store.create_topic("t", config=COMPACT)
+    fill(topic, timestamp=times(0, 0, 0))
+    min((tmp_path / "t").rglob("*.parquet")).unlink()
+    files = sorted((tmp_path / "t").rglob("*"))
+    (report,) = store.maintain()
+    assert report.error is not None
+    assert report.error.startswith("StorageError: ")
+    assert topic.version == 4
+    assert sorted((tmp_path / "t").rglob("*")) == files
+
+
+# --- the command -----------------------------------------------------------------------------
+
+
+def command(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "pylogtable", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def complaint(capsys: pytest.CaptureFixture[str]) -> str:
+    """The one line on standard error, and nothing else anywhere."""
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("pylogtable: ")
+    assert err.count("\n") == 1
+    assert err.endswith("\n")
+    return err
+
+
+def test_the_command_says_what_it_did_and_fails_if_a_topic_did(place: Path) -> None:
+    ran = command("maintain", place)
+    assert ran.returncode == 1
+    lines = ran.stdout.splitlines()
+    assert [line.partition(":")[0] for line in lines] == ["orders", "users"]
+    assert "merged 4 into 1, vacuum removed 0 files; " in lines[0]
+    assert "compaction removed 6 records" in lines[1]
+    assert ran.stderr.startswith("pylogtable: broken: CorruptTopicError: ")
+    assert len(ran.stderr.splitlines()) == 1
+    assert "Traceback" not in ran.stderr
+
+
+def test_the_command_gives_json(place: Path) -> None:
+    ran = command("maintain", place, "--topic", "users", "--topic", "orders", "--output", "json")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    users, orders = json.loads(ran.stdout)
+    assert list(users) == [
+        "topic",
+        "retention",
+        "compaction",
+        "merge",
+        "vacuum",
+        "seconds",
+        "error",
+    ]
+    assert (users["topic"], users["retention"], users["error"]) == ("users", None, None)
+    compaction = users["compaction"]
+    assert compaction["operation"] == "compact"
+    assert (compaction["units"], compaction["skipped"]) == (1, 0)
+    assert (compaction["segments_in"], compaction["segments_out"]) == (3, 1)
+    assert (compaction["records_in"], compaction["records_removed"]) == (12, 6)
+    assert compaction["bytes_in"] > compaction["bytes_out"] > 0
+    assert users["vacuum"]["files"] == []
+    assert not users["vacuum"]["dry_run"]
+    assert orders["retention"]["log_starts"] == {}
+    assert (orders["topic"], orders["compaction"]) == ("orders", None)
+
+
+def test_json_tells_of_failures_too(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["maintain", str(place), "--output", "json", "--no-vacuum"]) == 1
+    out, err = capsys.readouterr()
+    reports = {report["topic"]: report for report in json.loads(out)}
+    assert reports["broken"]["error"].startswith("CorruptTopicError")
+    assert reports["users"]["vacuum"] is None
+    assert err.count("\n") == 1
+
+
+def test_wrong_usage_is_status_2() -> None:
+    ran = command("maintain")
+    assert ran.returncode == 2
+    assert "usage: pylogtable maintain" in ran.stderr
+    assert ran.stdout == ""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["mantain", "x"], ["maintain", "x", "--output", "xml"], ["maintain", "x", "y"]],
+)
+def test_other_wrong_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_no_store_and_no_topic(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran = command("maintain", tmp_path / "nowhere")
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert ran.stderr == f"pylogtable: there is no topic below file://{tmp_path}/nowhere\n"
+    assert not (tmp_path / "nowhere").exists()
+    assert main(["maintain", str(place), "--topic", "nope"]) == 1
+    assert "nope: TopicNotFoundError: there is no topic at " in complaint(capsys)
+    assert main(["maintain", str(place), "--topic", "no/pe"]) == 1
+    assert "no/pe: InvalidRequestError" in complaint(capsys)
+    assert main(["maintain", "ftp://host/logs"]) == 1
+    assert "ftp: is not supported" in complaint(capsys)
+
+
+@pytest.mark.parametrize("options", ["{secret", "[1]", "", '"x"'])
+def test_storage_options_that_are_none(
+    place: Path, options: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["maintain", str(place), "--storage-options", options]) == 1
+    told = complaint(capsys)
+    assert "--storage-options " in told
+    assert "secret" not in told
+
+
+def test_storage_options(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["maintain", str(place), "--topic", "users", "--storage-options", '{"a": 1}']
+    assert main(arguments) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_on_a_terminal_it_shows_where_it_is(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert main(["maintain", str(place), "--topic", "users", "--topic", "orders"]) == 0
+    assert capsys.readouterr().err == "[1/2] users …\n[2/2] orders …\n"
