@@ -118,6 +118,7 @@ class Maintenance:
             bytes_out=_sum(s.size_bytes for d in committed for w in d.swaps for s in w.outputs),
             records_in=_sum(done.records_in for done in committed),
             records_removed=_sum(done.records_in - done.records_out for done in committed),
+            tombstones=_sum(s.tombstones for d in committed for w in d.swaps for s in w.outputs),
             seconds=self._runtime.monotonic() - began,
         )
 

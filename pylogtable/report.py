@@ -104,7 +104,8 @@ class TopicDescription:
 class RewriteReport:
     """What a compaction or a merge did. `units` of work were committed; `skipped` were not, because
     another job had changed their input. `bytes_in` and `bytes_out` are of the segments that gave
-    way and of those that took their place; records are counted in all that was looked at."""
+    way and of those that took their place, `tombstones` are in these; records are counted in all
+    that was looked at."""
 
     operation: str
     version: int
@@ -116,7 +117,12 @@ class RewriteReport:
     bytes_out: int
     records_in: int
     records_removed: int
+    tombstones: int
     seconds: float
+
+    @property
+    def megabytes_per_second(self) -> float:
+        return self.bytes_in / 1e6 / max(self.seconds, 1e-9)
 
 
 @dataclass(frozen=True)

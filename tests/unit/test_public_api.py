@@ -35,6 +35,12 @@ SIGNATURES = {
     Topic.verify: ["*data"],
     Topic.alter: ["partitions", "config", "add_columns", "widen_columns"],
     Topic.delete_records: ["offsets"],
+    Topic.compact: ["*force", "*threads", "*budget_bytes"],
+    Topic.merge: ["*threads"],
+    Topic.apply_retention: ["keep_from"],
+    Topic.vacuum: ["*dry_run", "*retention_ms"],
+    Topic.maintain: ["*vacuum", "*threads"],
+    Store.maintain: ["topics", "*vacuum", "*threads"],
     Topic.find_commit: ["commit_id", "version"],
     Topic.version_at: ["when"],
 }
