@@ -6,7 +6,15 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from benchmarks import against_delta, growth, many_writers, small_appends, spark_batch, throughput
+from benchmarks import (
+    against_delta,
+    growth,
+    maintenance,
+    many_writers,
+    small_appends,
+    spark_batch,
+    throughput,
+)
 from benchmarks.result import Result, print_table
 
 _FULL: dict[str, Callable[[], list[Result]]] = {
@@ -16,6 +24,7 @@ _FULL: dict[str, Callable[[], list[Result]]] = {
     "many_writers": lambda: many_writers.run(200),
     "against_delta": lambda: against_delta.run(100),
     "spark_batch": lambda: spark_batch.run(10_000_000, 100_000),
+    "maintenance": lambda: maintenance.run(20_000_000, 2_000_000, 50_000_000, 2_000, 100_000),
 }
 _QUICK: dict[str, Callable[[], list[Result]]] = {
     "throughput": lambda: throughput.run(1_000_000),
@@ -24,6 +33,7 @@ _QUICK: dict[str, Callable[[], list[Result]]] = {
     "many_writers": lambda: many_writers.run(25),
     "against_delta": lambda: against_delta.run(20),
     "spark_batch": lambda: spark_batch.run(1_000_000, 10_000),
+    "maintenance": lambda: maintenance.run(2_000_000, 200_000, 2_000_000, 200, 10_000),
 }
 
 

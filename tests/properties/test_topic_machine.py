@@ -768,7 +768,7 @@ class TopicMachine(RuleBasedStateMachine):
 
 
 TopicMachine.TestCase.settings = settings(
-    max_examples=120,
+    max_examples=70,
     stateful_step_count=40,
     deadline=None,
     print_blob=True,
