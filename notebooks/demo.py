@@ -135,10 +135,9 @@ def main() -> None:
     title("10. Compact: the newest record of each order stays, at its offset; as a Spark job")
     topic.alter(config={"cleanup.policy": "compact"})
     done = table.compact()
-    print(
-        f"  {done.records_in:,} records became {done.records_in - done.records_removed:,},", end=" "
-    )
-    print(f"{done.segments_in} segments {done.segments_out}, in {done.seconds:.1f} s")
+    left = done.records_in - done.records_removed
+    print(f"  {done.records_in:,} records in {done.segments_in} segments became {left:,} in", end=" ")
+    print(f"{done.segments_out}; it took {done.seconds:.1f} s")
     show(topic.read(0, topic.end_offsets()[0] - 3).read_all())
     print(f"  what vacuum would remove: {len(table.vacuum().files)} files; all are too young")
 
