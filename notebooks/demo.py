@@ -136,8 +136,8 @@ def main() -> None:
     topic.alter(config={"cleanup.policy": "compact"})
     done = table.compact()
     left = done.records_in - done.records_removed
-    print(f"  {done.records_in:,} records in {done.segments_in} segments became {left:,} in", end=" ")
-    print(f"{done.segments_out}; it took {done.seconds:.1f} s")
+    print(f"  {done.records_in:,} records in {done.segments_in} segments became", end=" ")
+    print(f"{left:,} in {done.segments_out}; it took {done.seconds:.1f} s")
     show(topic.read(0, topic.end_offsets()[0] - 3).read_all())
     print(f"  what vacuum would remove: {len(table.vacuum().files)} files; all are too young")
 
