@@ -21,6 +21,7 @@ LAYERS: dict[int, set[str]] = {
         "manifest",
         "segment_file",
         "segment_writer",
+        "extent",
         "staging",
         "key_search",
         "latest",
