@@ -31,7 +31,19 @@ LAYERS: dict[int, set[str]] = {
         "groups",
         "verify",
     },
-    4: {"runtime", "commit", "appending", "view", "maintenance", "vacuum", "topic", "store"},
+    4: {
+        "runtime",
+        "commit",
+        "appending",
+        "view",
+        "maintenance",
+        "vacuum",
+        "group_log",
+        "group",
+        "store_group",
+        "topic",
+        "store",
+    },
 }
 IMPURE = {"time", "uuid", "random", "secrets"}
 ONLY_IN = {
