@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from pylogtable.errors import InvalidRequestError, SchemaMismatchError
-from pylogtable.model import Field
+from pylogtable.model import Field, TopicInfo
 
 PARTITION = "partition"
 OFFSET = "offset"
@@ -193,6 +193,16 @@ def check_fields(fields: Sequence[Field], key: Sequence[str]) -> None:
             )
     if len(set(key)) != len(key):
         raise InvalidRequestError(f"key columns occur twice: {', '.join(key)}")
+
+
+def value_columns(topic: TopicInfo) -> list[str]:
+    """The columns that are all null in a tombstone [REC-3]."""
+    return [f.name for f in topic.fields if f.name not in topic.key and f.name != HEADERS]
+
+
+def is_keys_only(topic: TopicInfo) -> bool:
+    """Whether the topic has a key and nothing that could make a record a tombstone [REC-3]."""
+    return bool(topic.key) and not value_columns(topic)
 
 
 def file_schema(fields: Sequence[Field]) -> pa.Schema:

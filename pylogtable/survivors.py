@@ -18,7 +18,7 @@ from pylogtable.model import Segment, TopicInfo
 from pylogtable.partitioner import key_bytes, murmur2
 from pylogtable.plan.clean import CleanWork
 from pylogtable.rows import tombstone_mask
-from pylogtable.schema import HEADERS, TIMESTAMP
+from pylogtable.schema import TIMESTAMP, value_columns
 from pylogtable.segment_file import SegmentReader
 from pylogtable.storage.base import ObjectStore
 
@@ -162,7 +162,6 @@ def _mark_expired(
     store: ObjectStore, topic: TopicInfo, work: CleanWork, segment: Segment, mask: Mask
 ) -> None:
     """Mark what the log start, retention and the tombstones' time take, whatever its key."""
-    values = [f.name for f in topic.fields if f.name not in topic.key and f.name != HEADERS]
     drops_tombstones = work.tombstones_expired(segment)
     expire_us = work.expire_before_us
     expires = expire_us is not None and segment.min_timestamp_us < expire_us
@@ -171,7 +170,7 @@ def _mark_expired(
         return
     wanted = [TIMESTAMP] if expires else []
     if drops_tombstones:
-        wanted += [*topic.key, *values]
+        wanted += [*topic.key, *value_columns(topic)]
     reader = SegmentReader(store, segment)
     at = 0
     for batch in reader.batches(range(len(segment.row_groups)), ["offset", *wanted]):

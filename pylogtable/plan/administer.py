@@ -19,7 +19,7 @@ from pylogtable.model import (
     Protocol,
     TopicInfo,
 )
-from pylogtable.schema import WireType, check_fields, widens
+from pylogtable.schema import WireType, check_fields, is_keys_only, value_columns, widens
 from pylogtable.snapshot import Snapshot
 
 
@@ -88,11 +88,12 @@ def plan_alter(
             raise InvalidRequestError(f"the topic has a column {field.name!r} already")
         fields = (*fields, field)
     check_fields(fields, old.key)
-    if parse_config(settings).is_compacted and not old.key:
-        raise InvalidRequestError("a topic without key columns cannot be compacted")
     new = msgspec.structs.replace(
         old, partitions=partitions or old.partitions, config=settings, fields=fields
     )
+    _refuse_tombstones(snapshot, new)
+    if parse_config(settings).is_compacted and not old.key:
+        raise InvalidRequestError("a topic without key columns cannot be compacted")
     if new == old:
         raise InvalidRequestError("nothing to alter: the topic is as asked for already")
     return Change(operation="alter", topic=new)
@@ -131,6 +132,21 @@ def _check_partitions(partitions: int) -> None:
         raise InvalidRequestError(f"partitions must be a whole number, not {partitions!r}")
     if not 1 <= partitions <= MAX_PARTITIONS:
         raise InvalidRequestError(f"a topic has 1 to {MAX_PARTITIONS} partitions, not {partitions}")
+
+
+def _refuse_tombstones(snapshot: Snapshot, new: TopicInfo) -> None:
+    """Records of nothing but a key would become tombstones by the first value column, since it is
+    null in them [META-4]; a topic that never had a record has none."""
+    if not is_keys_only(snapshot.info) or is_keys_only(new):
+        return
+    written = sum(state.end for state in snapshot.partitions)
+    if written:
+        raise InvalidRequestError(
+            f"column {value_columns(new)[0]!r} would be the first value column of a topic that has "
+            f"only key columns ({', '.join(new.key)}), and make tombstones of the {written} "
+            "record(s) that were written without one; create a new topic with the value columns "
+            "it needs and copy them there"
+        )
 
 
 def _widened(

@@ -445,6 +445,37 @@ def test_alterations_that_cannot_be_are_refused(
     refused(objects, InvalidRequestError, re.escape(message), lambda: topic.alter(**asked))
 
 
+def test_records_of_nothing_but_a_key_are_not_made_tombstones(
+    store: Store, objects: MemoryStore
+) -> None:
+    topic = store.create_topic("t", schema={"id": pa.int32()}, key="id")
+    topic.append(pa.table({"id": ints(1, 2)}))
+    topic.delete_records({0: 2})
+    for column in ("note", "other"):
+        refused(
+            objects,
+            InvalidRequestError,
+            f"column '{column}' would be the first value column .* tombstones of the 2 record",
+            lambda column=column: topic.alter(add_columns={column: pa.string()}),
+        )
+
+
+def test_a_topic_that_never_had_a_record_gets_its_first_value_column(
+    store: Store, objects: MemoryStore
+) -> None:
+    topic = store.create_topic("t", schema={"id": pa.int32()}, key="id")
+    written_before = topic.stage(pa.table({"id": ints(1)}))
+    topic.alter(add_columns={"note": pa.string()})
+    refused(
+        objects,
+        InvalidRequestError,
+        "written before the topic had value columns",
+        lambda: topic.commit_staged([written_before]),
+    )
+    topic.append(pa.table({"id": ints(1, 2), "note": ["x", None]}))
+    assert topic.segments()["tombstones"].to_pylist() == [1]
+
+
 def test_a_topic_without_a_key_cannot_become_compacted(store: Store, objects: MemoryStore) -> None:
     topic = store.create_topic("t", schema={"a": pa.int64()})
     refused(
