@@ -60,11 +60,12 @@ def run(
     """Do the work; if it fails, no file is left behind."""
     if isinstance(work, MergeWork):
         outputs = rewrite(
-            store, work.topic, work.inputs, None, new_id, delete_horizon_ms=_time(work)
+            store, work.topic, work.inputs, work.log_start, new_id, delete_horizon_ms=_time(work)
         )
-        records = sum(segment.records for segment in work.inputs)
+        records_in = sum(segment.records for segment in work.inputs)
+        records_out = sum(segment.records for segment in outputs)
         swap = Swap(work.inputs, outputs)
-        return Done("merge", work.partition, (swap,), None, records, records)
+        return Done("merge", work.partition, (swap,), None, records_in, records_out)
     return _clean(store, work, new_id, budget_bytes)
 
 

@@ -77,6 +77,10 @@ class Segment(Noun, frozen=True, kw_only=True, omit_defaults=True):
     def is_dense(self) -> bool:
         return self.records == self.end_offset - self.base_offset
 
+    def has_below(self, offset: int) -> bool:
+        """Whether it has a record with a smaller offset [SEG-6]."""
+        return self.records > 0 and self.base_offset + self.row_groups[0] < offset
+
 
 class StagedSegment(Noun, frozen=True, kw_only=True, omit_defaults=True):
     """A data file that no commit names yet; its offsets are a prediction [LOG-3].

@@ -165,7 +165,7 @@ def _mark_expired(
     drops_tombstones = work.tombstones_expired(segment)
     expire_us = work.expire_before_us
     expires = expire_us is not None and segment.min_timestamp_us < expire_us
-    cut = segment.base_offset < work.log_start
+    cut = segment.has_below(work.log_start)
     if not (drops_tombstones or expires or cut):
         return
     wanted = [TIMESTAMP] if expires else []
