@@ -20,10 +20,7 @@ from pylogtable.plan.merge import MergeWork
 from pylogtable.plan.rewrite import Swap
 from pylogtable.rewriting import rewrite
 from pylogtable.storage.base import ObjectStore
-from pylogtable.survivors import find_survivors
-
-# For the keys of one partition's dirty part.
-BUDGET_BYTES = 512 << 20
+from pylogtable.survivors import BUDGET_BYTES, find_survivors
 
 Work = CleanWork | MergeWork
 

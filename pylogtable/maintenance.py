@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from pylogtable.commit import Head
-from pylogtable.compaction import BUDGET_BYTES, Done, Work, discard, run
+from pylogtable.compaction import Done, Work, discard, run
 from pylogtable.config import STALE_AFTER_MS
 from pylogtable.errors import (
     CommitConflictError,
@@ -29,6 +29,7 @@ from pylogtable.plan.rewrite import plan_swaps
 from pylogtable.report import MaintainReport, RetentionReport, RewriteReport, VacuumReport
 from pylogtable.snapshot import Snapshot
 from pylogtable.storage.base import ObjectStore
+from pylogtable.survivors import BUDGET_BYTES
 
 Run = Callable[[Sequence[Work]], Iterable[Done]]
 

@@ -279,20 +279,6 @@ def tombstone_mask(rows: pa.Table, topic: TopicInfo) -> npt.NDArray[np.bool_]:
     return mask
 
 
-def newest_per_key(
-    keys: Sequence[pa.ChunkedArray], offsets: pa.ChunkedArray
-) -> npt.NDArray[np.int64]:
-    """The greatest offset of each distinct key, sorted; rows without a key are passed over."""
-    names = [f"k{index}" for index in range(len(keys))]
-    table = pa.table([*keys, offsets], names=[*names, OFFSET])
-    keyed = pc.is_valid(table[0])
-    for index in range(1, len(keys)):
-        keyed = pc.or_(keyed, pc.is_valid(table[index]))
-    newest = table.filter(keyed).group_by(names).aggregate([(OFFSET, "max")])
-    found: npt.NDArray[np.int64] = newest[f"{OFFSET}_max"].to_numpy()
-    return np.sort(found)
-
-
 def _microseconds(given: pa.Array) -> pa.Array:
     """Timestamps of any unit in microseconds; what lies between two belongs to the earlier."""
     if given.type.unit == "ns":

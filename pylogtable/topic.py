@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from pylogtable.appending import Appender, Staged, Staging
 from pylogtable.commit import Head
-from pylogtable.compaction import BUDGET_BYTES
 from pylogtable.errors import InvalidRequestError, TopicNotFoundError
 from pylogtable.maintenance import Maintenance, in_threads
 from pylogtable.manifest import Manifest
@@ -32,6 +31,7 @@ from pylogtable.runtime import Runtime
 from pylogtable.schema import from_arrow, make_fields, table_schema
 from pylogtable.snapshot import Snapshot
 from pylogtable.storage.base import ObjectStore
+from pylogtable.survivors import BUDGET_BYTES
 from pylogtable.vacuum import vacuum
 from pylogtable.verify import verify
 from pylogtable.view import Bound, Moment, View, to_us

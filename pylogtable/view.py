@@ -20,6 +20,7 @@ from pylogtable.lookup import (
     all_entries,
     segment_at,
     segments_backwards,
+    segments_between,
     segments_reaching_time,
 )
 from pylogtable.manifest import Manifest
@@ -189,18 +190,26 @@ class View:
         needed = dict.fromkeys([*asked.names, *info.key, PARTITION, TIMESTAMP, OFFSET])
         schema = column_schema(info.fields, list(needed))
         wanted = None if keys is None else WantedKeys(info, keys)
+        numbers = list(dict.fromkeys(choose_partitions(self.snapshot, partitions)))
         parts: list[pa.RecordBatch] = []
-        for number in choose_partitions(self.snapshot, partitions):
+        may_repeat = wanted is not None
+        for number in numbers:
+            state = self.snapshot.partitions[number]
             if wanted is None:
-                spans = plan_spans(self.snapshot, [number], {}, {})
-                tasks = list(plan_tasks(self.snapshot, self._leaf, spans))
-                parts += latest_of_partition(self._store, tasks, info, schema, self.name)
+                segments = list(
+                    segments_between(self.snapshot, self._leaf, number, state.log_start, state.end)
+                )
+                may_repeat |= any(s.hashed_over != self.partition_count for s in segments)
+                parts += latest_of_partition(self._store, segments, state, info, schema, self.name)
             else:
                 newest_first = segments_backwards(self.snapshot, self._leaf, number)
-                log_start = self.snapshot.partitions[number].log_start
-                parts += newest_of(self._store, newest_first, wanted, log_start, schema, self.name)
+                parts += newest_of(
+                    self._store, newest_first, wanted, state.log_start, schema, self.name
+                )
         found = pa.Table.from_batches(parts, schema)
-        return newest_across_partitions(found, info).select(asked.names)
+        if may_repeat and len(numbers) > 1:
+            found = newest_across_partitions(found, info)
+        return found.select(asked.names)
 
     def key_groups(self) -> list[list[int]]:
         """The partitions in groups such that no key has records in two of them: each alone, if the
