@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pylogtable import CorruptTopicError, Store, Topic
+from pylogtable import CorruptTopicError, InvalidRequestError, Store, Topic
 from pylogtable.storage.local import LocalStore
 from tests.builders import Clock, kafka, make_store, rows
 
@@ -135,7 +135,8 @@ def test_time_travel_inside_the_window_still_works(
 def test_old_commits_roots_and_leaves_go(disk: Store, tmp_path: Path, clock: Clock) -> None:
     topic = disk.create_topic("t")
     for number in range(200):
-        topic.append(kafka([str(number)]), txn=("etl", 0) if number == 10 else None)
+        txn = {10: ("etl", 0), 3: ("old", 0), 20: ("old", 2)}.get(number)
+        topic.append(kafka([str(number)]), txn=txn)
     age_all(tmp_path, clock)
     clock.tick(8 * DAY)
     before = topic.read().read_all()
@@ -149,6 +150,15 @@ def test_old_commits_roots_and_leaves_go(disk: Store, tmp_path: Path, clock: Clo
     fresh = disk.topic("t")
     assert fresh.read().read_all() == before
     assert fresh.append(kafka(["x"]), txn=("etl", 0)).repeated
+    assert fresh.find_txn("old", 2) is not None
+    for repeat in (
+        lambda: fresh.append(kafka(["x"]), txn=("old", 0)),
+        lambda: fresh.find_txn("old", 0),
+    ):
+        with pytest.raises(
+            InvalidRequestError, match=r"txn 0 of app id 'old'.*commit 4 .*older than"
+        ):
+            repeat()
     assert fresh.append(kafka(["y"])).offsets == {0: (200, 201)}
     assert fresh.verify(data=True)
 
