@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
 
+from pylogtable.arguments import check_number
 from pylogtable.commit import Head
 from pylogtable.compaction import Done, Work, discard, run
 from pylogtable.config import STALE_AFTER_MS
@@ -204,8 +205,10 @@ class Maintenance:
 def in_threads(worker: Worker, threads: int) -> Run:
     """Run units of work in this process."""
 
+    check_number("threads", threads, least=1)
+
     def run_all(works: Sequence[Work]) -> Iterable[Done]:
-        with ThreadPoolExecutor(max(1, threads)) as pool:
+        with ThreadPoolExecutor(threads) as pool:
             futures = [pool.submit(worker, work) for work in works]
             try:
                 return [future.result() for future in futures]

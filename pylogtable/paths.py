@@ -77,7 +77,7 @@ def check_segment_path(path: str, partition: int, *, source: str) -> int:
 
 def check_topic_name(name: str) -> None:
     """Kafka's rule for topic names [PATH-1]."""
-    if not _NAME.fullmatch(name) or name in {".", ".."}:
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or name in {".", ".."}:
         raise InvalidRequestError(
             f"topic name {name!r} is not allowed: 1 to 249 characters of a-z, A-Z, 0-9, '.', '_' "
             "and '-', and neither '.' nor '..'"

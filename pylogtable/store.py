@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from pylogtable.arguments import address, check_mapping, names_in
 from pylogtable.commit import Head, attempt_commit
 from pylogtable.errors import (
     CorruptTopicError,
@@ -79,8 +80,9 @@ class Store:
             key = "key" if key is None else key
         else:
             fields = make_fields(schema)
-        keys = [key] if isinstance(key, str) else list(key or ())
-        info = new_topic(fields, keys, partitions, config or {}, self._runtime.clock())
+        keys = [key] if isinstance(key, str) else names_in("key", () if key is None else key)
+        settings = {} if config is None else config
+        info = new_topic(fields, keys, partitions, settings, self._runtime.clock())
         self._refuse_collision(name)
         below = self._store.below(name)
         manifest = Manifest(below)
@@ -123,7 +125,7 @@ class Store:
         their turn, and its report says why."""
         return [
             self._maintain(name, vacuum=vacuum, threads=threads)
-            for name in (self.topics() if topics is None else topics)
+            for name in (self.topics() if topics is None else names_in("topics", topics))
         ]
 
     def _maintain(self, name: str, *, vacuum: bool, threads: int) -> MaintainReport:
@@ -156,6 +158,10 @@ def open(
 ) -> Store:
     """The store at a local path, `s3://bucket/prefix`, or another URL of the allow-list. `clock`
     gives milliseconds since the epoch, for tests."""
+    if storage_options is not None:
+        check_mapping("storage_options", storage_options, "{'region_name': 'eu-west-1'}")
+    if clock is not None and not callable(clock):
+        raise InvalidRequestError(f"`clock` must be callable, not {clock!r}")
     runtime = Runtime(clock=clock) if clock else Runtime()
     return Store(open_store(url, storage_options), runtime)
 
@@ -173,7 +179,7 @@ def open_topic(
 
 def split_topic_url(url: str | os.PathLike[str]) -> tuple[str, str]:
     """The store and the name in a topic's URL."""
-    text = os.fspath(url)
+    text = address(url)
     parent, _, name = text.rstrip("/").rpartition("/")
     if not name or parent.endswith((":", ":/")):
         raise InvalidRequestError(f"{text!r} is a store, not a topic in one")

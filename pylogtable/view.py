@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pylogtable.arguments import check_mapping, check_number
 from pylogtable.errors import InvalidRequestError
 from pylogtable.key_search import WantedKeys, newest_of
 from pylogtable.latest import latest_of_partition, newest_across_partitions
@@ -149,6 +150,9 @@ class View:
         """A read of these offsets, all by default, cut into parts that can be read side by side: of
         no more than `max_records` offsets each, and about `min_parts` or more in number where
         asked for, else by the size of what there is to read."""
+        for name, number in (("max_records", max_records), ("min_parts", min_parts)):
+            if number is not None:
+                check_number(name, number, least=1)
         return [
             part
             for span in split_spans(self._spans(ranges), max_records, min_parts)
@@ -250,13 +254,19 @@ class View:
         return partitions_table(self.describe())
 
     def history(self, limit: int | None = None) -> pa.Table:
-        if limit is not None and limit < 0:
-            raise InvalidRequestError(f"limit must be at least 0, not {limit}")
+        if limit is not None:
+            check_number("limit", limit)
         return history_table(self._manifest.commits_backwards(self.snapshot), limit)
 
     def _spans(self, ranges: Ranges | None) -> list[Span]:
         if ranges is None:
             return plan_spans(self.snapshot, choose_partitions(self.snapshot, None), {}, {})
+        check_mapping("ranges", ranges, "{0: (0, 100)}, offsets by partition")
+        for number, pair in ranges.items():
+            if not isinstance(pair, tuple | list) or len(pair) != 2:
+                raise InvalidRequestError(
+                    f"{pair!r} is no range of partition {number}: (0, 100) is"
+                )
         starts = {number: start for number, (start, _) in ranges.items()}
         ends = {number: end for number, (_, end) in ranges.items()}
         partitions = choose_partitions(self.snapshot, list(ranges))

@@ -7,6 +7,7 @@ from numbers import Integral
 
 import msgspec
 
+from pylogtable.arguments import check_mapping
 from pylogtable.config import check_keys, normalize, parse_config
 from pylogtable.errors import InvalidRequestError, OffsetOutOfRangeError, TopicExistsError
 from pylogtable.lookup import LoadLeaf, totals_below
@@ -74,6 +75,7 @@ def plan_alter(
                 f"the topic currently has {old.partitions} partition(s); {partitions} would not "
                 "be an increase"
             )
+    check_mapping("config", config, "{'retention.ms': 3600000}")
     check_keys(config)
     unset = {key for key, value in config.items() if value is None}
     settings = {key: value for key, value in old.config.items() if key not in unset}
@@ -103,14 +105,16 @@ def plan_delete_records(
     snapshot: Snapshot, leaves: LoadLeaf, offsets: Mapping[int, int | None]
 ) -> Change:
     """Move log starts up to `offsets`, None meaning the end [LOG-6]; one already past stays."""
+    check_mapping("offsets", offsets, "{0: 100}, offsets by partition")
     if not snapshot.config.deletes:
         raise InvalidRequestError(
             "records can be deleted only where cleanup.policy contains 'delete'; the topic has "
             f"{snapshot.info.config.get('cleanup.policy')!r}"
         )
     moves: list[LogStart] = []
-    for partition, wanted in sorted(offsets.items()):
+    for partition in offsets:
         snapshot.check_partition(partition)
+    for partition, wanted in sorted(offsets.items()):
         state = snapshot.partitions[partition]
         offset = state.end if wanted is None else wanted
         if isinstance(offset, bool) or not isinstance(offset, Integral):
