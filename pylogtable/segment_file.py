@@ -93,9 +93,15 @@ def read_task(
             stored = pa.RecordBatch.from_arrays([offsets], names=[OFFSET])
             yield _shape(stored, offsets, segment, schema, topic)
         return
-    if not task.row_groups:
-        return
-    reader = SegmentReader(store, segment)
+    if task.row_groups:
+        yield from read_open(SegmentReader(store, segment), task, schema, topic)
+
+
+def read_open(
+    reader: SegmentReader, task: ReadTask, schema: pa.Schema, topic: str
+) -> Iterator[pa.RecordBatch]:
+    """As `read_task`, of a file that is open; `task` has a row group."""
+    segment = task.segment
     stored_names = [name for name in reader.schema.names if name in schema.names]
     cuts_holes = not segment.is_dense and (task.start, task.end) != (
         segment.base_offset,
