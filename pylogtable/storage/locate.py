@@ -79,7 +79,8 @@ def _dbfs_path(rest: str) -> str:
 
 
 def _remote(protocol: str, path: str, options: Mapping[str, object]) -> ObjectStore:
-    from pylogtable.storage.remote import RemoteStore, missing_package, package_of
+    from pylogtable.storage.client import missing_package, package_of
+    from pylogtable.storage.remote import RemoteStore
 
     if "?" in path:
         raise InvalidRequestError(f"a {protocol}:// address must not contain '?'")
