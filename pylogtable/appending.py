@@ -172,7 +172,13 @@ class Appender:
         at: int | None = repeated.commit_version
         while at is not None:
             commit = self._head.manifest.read_commit(at)
-            if commit is None or commit.txn is None or commit.txn.version < version:
+            if commit is None:
+                raise InvalidRequestError(
+                    f"txn {version} of app id {app_id!r} is not newer than its last one, so "
+                    f"nothing was appended; what it did is not known any more: commit {at} and "
+                    "those before it are older than what is kept"
+                )
+            if commit.txn is None or commit.txn.version < version:
                 break
             if commit.txn.version == version:
                 return commit

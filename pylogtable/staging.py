@@ -19,6 +19,7 @@ import pyarrow as pa
 from pylogtable.errors import StorageError
 from pylogtable.model import StagedSegment, TopicInfo
 from pylogtable.rows import RowShaper, Share
+from pylogtable.schema import is_keys_only
 from pylogtable.segment_writer import ROW_GROUP_ROWS, SegmentWriter
 from pylogtable.storage.base import ObjectStore
 
@@ -221,6 +222,7 @@ class Stager:
                 row_groups=tuple(first - base for first in written.firsts),
                 tombstones=written.tombstones,
                 null_keys=written.null_keys,
+                keys_only=is_keys_only(self._topic),
                 hashed_over=self._topic.partitions if lane.hashed else None,
                 append_time=self._shaper.config.uses_append_time,
             )

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from pylogtable.arguments import address, check_mapping, names_in
 from pylogtable.commit import Head, attempt_commit
 from pylogtable.errors import (
     CorruptTopicError,
@@ -80,8 +81,9 @@ class Store:
             key = "key" if key is None else key
         else:
             fields = make_fields(schema)
-        keys = [key] if isinstance(key, str) else list(key or ())
-        info = new_topic(fields, keys, partitions, config or {}, self._runtime.clock())
+        keys = [key] if isinstance(key, str) else names_in("key", () if key is None else key)
+        settings = {} if config is None else config
+        info = new_topic(fields, keys, partitions, settings, self._runtime.clock())
         self._refuse_collision(name)
         below = self._store.below(name)
         manifest = Manifest(below)
@@ -141,7 +143,7 @@ class Store:
         """`Topic.maintain` for these topics, or all: one that fails does not keep the others from
         their turn, and its report says why. Of `protect_groups` each topic heeds those it has; one
         that no topic has is an error, before anything is done."""
-        names = self.topics() if topics is None else topics
+        names = self.topics() if topics is None else names_in("topics", topics)
         protected = self.protected(protect_groups, names)
         return [
             self._maintain(name, vacuum=vacuum, threads=threads, protect_groups=protected[name])
@@ -152,7 +154,7 @@ class Store:
         """Which of these groups each of these topics has, for maintenance that is to spare what
         they have not read; one that no topic has is an error."""
         if isinstance(groups, str):
-            raise InvalidRequestError(f"give the groups as a list: [{groups!r}]")
+    XX
         known = self._groups_in(topics) if groups else {}
         missing = [group for group in groups if group not in known]
         if missing:
@@ -205,6 +207,10 @@ def open(
 ) -> Store:
     """The store at a local path, `s3://bucket/prefix`, or another URL of the allow-list. `clock`
     gives milliseconds since the epoch, for tests."""
+    if storage_options is not None:
+        check_mapping("storage_options", storage_options, "{'region_name': 'eu-west-1'}")
+    if clock is not None and not callable(clock):
+        raise InvalidRequestError(f"`clock` must be callable, not {clock!r}")
     runtime = Runtime(clock=clock) if clock else Runtime()
     return Store(open_store(url, storage_options), runtime)
 
@@ -222,7 +228,7 @@ def open_topic(
 
 def split_topic_url(url: str | os.PathLike[str]) -> tuple[str, str]:
     """The store and the name in a topic's URL."""
-    text = os.fspath(url)
+    text = address(url)
     parent, _, name = text.rstrip("/").rpartition("/")
     if not name or parent.endswith((":", ":/")):
         raise InvalidRequestError(f"{text!r} is a store, not a topic in one")

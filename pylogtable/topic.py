@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from pylogtable.appending import Appender, Staged, Staging
+from pylogtable.arguments import check_number, check_text
 from pylogtable.commit import Head
-from pylogtable.compaction import BUDGET_BYTES
 from pylogtable.errors import InvalidRequestError, TopicNotFoundError
 from pylogtable.group import Group, describe_groups
 from pylogtable.group_log import GroupLog
@@ -34,9 +34,10 @@ from pylogtable.report import (
 )
 from pylogtable.rows import Placement, RowShaper
 from pylogtable.runtime import Runtime
-from pylogtable.schema import from_arrow, make_fields, table_schema
+from pylogtable.schema import column_types, from_arrow, make_fields, table_schema
 from pylogtable.snapshot import Snapshot
 from pylogtable.storage.base import ObjectStore
+from pylogtable.survivors import BUDGET_BYTES
 from pylogtable.vacuum import vacuum
 from pylogtable.verify import verify
 from pylogtable.view import Bound, Moment, View, to_us
@@ -104,6 +105,7 @@ class Topic:
         """Write the data files of an append without committing them: the first half of `append`,
         for jobs that write in many processes and commit in one. Rows without a key begin with
         partition `first_sticky`, modulo their number, so that tasks can begin apart."""
+        _check_sticky(first_sticky)
         return self._appender.stage(data, first_sticky)
 
     def begin_staging(
@@ -112,6 +114,7 @@ class Topic:
         """As `stage`, for rows that come bit by bit: a context manager with `add` and `finish`.
         Who stages for many topics at once gives them the same `encoders`, some threads: each
         keeps memory for itself."""
+        _check_sticky(first_sticky)
         return self._appender.begin(first_sticky, encoders)
 
     def commit_staged(
@@ -120,7 +123,7 @@ class Topic:
         """Make staged files visible in one commit, in the order given: the second half of
         `append`. Files are to be committed once: a retry needs a `txn`, which makes it harmless.
         None is removed here, whatever happens, since an earlier try may have committed it."""
-        return self._appender.commit(staged, txn)
+        return self._appender.commit(_staged(staged), txn)
 
     def find_txn(self, app_id: str, version: int) -> AppendResult | None:
         """What the append with this txn did, or None if there was none."""
@@ -128,6 +131,8 @@ class Topic:
 
     def check_columns(self, schema: pa.Schema) -> None:
         """Raise `SchemaMismatchError` if rows with these columns could not be appended."""
+        if not isinstance(schema, pa.Schema):
+            raise InvalidRequestError(f"`schema` must be a pyarrow.Schema, not {schema!r}")
         RowShaper(self._head.latest().info, 0, 0).check_columns(schema)
 
     def placement(self) -> Placement:
@@ -137,7 +142,7 @@ class Topic:
     def discard_staged(self, staged: Iterable[Staged]) -> None:
         """Remove staged files. Only for those that no commit can name: never handed to one, or one
         that failed with any error but `CommitUnknownError`."""
-        self._appender.discard(staged)
+        self._appender.discard(_staged(staged))
 
     def read(
         self,
@@ -203,7 +208,9 @@ class Topic:
         """The version of a commit, or None if it is not in the log. Given the version that a
         `CommitUnknownError` names, None means that it never will be, and the error is raised again
         while it may."""
+        check_text("commit_id", commit_id)
         if version is not None:
+            check_number("version", version)
             return self._manifest.find_commit_at(commit_id, version)
         return self._manifest.find_commit(commit_id, self._head.latest())
 
@@ -227,12 +234,13 @@ class Topic:
         """More partitions (old records stay where they are, so keys may change theirs), other
         settings (None goes back to the default), new nullable columns, wider types."""
         added = make_fields(add_columns) if add_columns is not None else ()
-        wider = {name: from_arrow(arrow) for name, arrow in (widen_columns or {}).items()}
+        given = column_types("widen_columns", {} if widen_columns is None else widen_columns)
+        wider = {name: from_arrow(arrow) for name, arrow in given.items()}
         altered, _ = self._head.change(
             lambda snapshot: plan_alter(
                 snapshot,
                 partitions=partitions,
-                config=config or {},
+                config={} if config is None else config,
                 add_fields=added,
                 widen=wider,
             )
@@ -259,6 +267,7 @@ class Topic:
         say; `force` cleans all that have something dirty. `budget_bytes` bounds the memory for the
         keys of a partition; `threads` partitions are cleaned at a time.
         """
+        check_number("budget_bytes", budget_bytes, least=1)
         jobs = self.maintenance
         return jobs.rewrite(
             "compact",
@@ -267,7 +276,9 @@ class Topic:
         )
 
     def merge(self, *, threads: int = 2) -> RewriteReport:
-        """Join small segments into larger ones and seal shifted ones; offsets stay as they are."""
+        """Join small segments into larger ones, seal shifted ones, and write those that the log
+        start cuts without what lies below it; offsets stay as they are. What a compaction that is
+        due will write anew is left to it."""
         jobs = self.maintenance
         return jobs.rewrite("merge", jobs.plan_merge(), in_threads(jobs.worker(), threads))
 
@@ -378,3 +389,17 @@ def _milliseconds(duration: timedelta | int) -> int:
             f"{duration!r} is not an age: give a timedelta or milliseconds, from 0 on"
         )
     return ms
+
+
+def _check_sticky(first_sticky: int | None) -> None:
+    if first_sticky is not None:
+        check_number("first_sticky", first_sticky)
+
+
+def _staged(given: Iterable[Staged]) -> list[Staged]:
+    parts = list(given) if isinstance(given, Iterable) else None
+    if parts is None or not all(isinstance(part, Staged) for part in parts):
+        raise InvalidRequestError(
+            f"`staged` must be a list of what topic.stage() gave, not {type(given).__name__}"
+        )
+    return parts

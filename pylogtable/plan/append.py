@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from pylogtable.errors import InvalidRequestError
 from pylogtable.model import Change, Segment, StagedSegment, Txn
+from pylogtable.schema import is_keys_only
 from pylogtable.snapshot import Snapshot
 
 
@@ -38,6 +39,11 @@ def plan_append(
             raise InvalidRequestError(
                 f"{file.null_keys} record(s) without a key, and the topic became compacted while "
                 "they were being written; nothing was appended"
+            )
+        if file.keys_only and not is_keys_only(snapshot.info):
+            raise InvalidRequestError(
+                f"{file.records} record(s) were written before the topic had value columns, and "
+                "would be tombstones now [META-4]; nothing was appended. Append them again."
             )
         base = ends.get(file.partition, snapshot.partitions[file.partition].end)
         segment = file.placed_at(base)

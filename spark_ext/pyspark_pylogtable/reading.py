@@ -136,12 +136,6 @@ class Latest(Records):
     """The newest record of each key; a tombstone is a record."""
 
     def parts(self) -> list[Part]:
-        for topic, view in self.pinned.views.items():
-            if len(self.pinned.assigned[topic]) < view.partition_count:
-                raise InvalidRequestError(
-                    "view=latest is of whole topics, and assign names only some partitions of "
-                    f"{topic!r}; use subscribe"
-                )
         return [
             Part(topic, group)
             for topic, view in self.pinned.views.items()
@@ -150,7 +144,15 @@ class Latest(Records):
 
     def read(self, part: Part, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
         view = self.pinned.views[part.topic]
-        newest = view.latest(columns=columns.names, partitions=part.what)
+        try:
+            newest = view.latest(columns=columns.names, partitions=part.what)
+        except StorageError as error:
+            if not isinstance(error.__cause__, FileNotFoundError):
+                raise
+            raise StorageError(
+                f"[DATA_LOSS] {part.topic}: a segment was removed after this DataFrame was loaded, "
+                f"and without it older records would look like the newest; load it again ({error})"
+            ) from error
         yield from newest.cast(columns).to_batches()
 
 
@@ -217,9 +219,25 @@ def plan_content(options: Options, pinned: Pinned | LogTableError) -> Content:
     if options.view in _TABLES:
         return Metadata(options, pinned)
     if options.view == "latest":
+        _check_latest(pinned)
         return Latest(options, pinned)
     check_batch(options)
     return Records(options, pinned)
+
+
+def _check_latest(pinned: Pinned) -> None:
+    """Refuse when it is planned what has no newest records."""
+    for topic, view in pinned.views.items():
+        if not view.key:
+            raise InvalidRequestError(
+                f"view=latest: topic {topic!r} has no key columns, so no record of it is newer "
+                "than another"
+            )
+        if len(pinned.assigned[topic]) < view.partition_count:
+            raise InvalidRequestError(
+                "view=latest is of whole topics, and assign names only some partitions of "
+                f"{topic!r}; use subscribe"
+            )
 
 
 class BatchReader(DataSourceReader):

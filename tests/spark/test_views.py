@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import pylogtable
 from pylogtable import Store, Topic
-from pyspark_pylogtable import LogTable
+from pyspark_pylogtable import DefaultSource, LogTable
 from tests.builders import kafka, rows
 from tests.spark.support import failure, load, without_spark
 
@@ -69,12 +70,26 @@ def test_latest_of_an_older_version_with_some_columns(spark: SparkSession, users
 def test_latest_needs_a_key_and_whole_topics(store: Store, users: Topic) -> None:
     keyless = store.create_topic("keyless", schema=pa.schema([("n", pa.int64())]))
     keyless.append(pa.table({"n": [1]}))
-    with pytest.raises(pylogtable.InvalidRequestError, match="'keyless' has no key columns"):
-        without_spark(keyless.url, view="latest")
-    with pytest.raises(pylogtable.InvalidRequestError, match="view=latest is of whole topics"):
-        without_spark(store.url, view="latest", assign='{"users":[0]}')
+    for why, path, options in (
+        ("'keyless' has no key columns", keyless.url, {}),
+        ("view=latest is of whole topics", store.url, {"assign": '{"users":[0]}'}),
+    ):
+        # When it is loaded, and not when it is read.
+        source = DefaultSource({"path": path, "view": "latest", **options})
+        with pytest.raises(pylogtable.InvalidRequestError, match=why):
+            source.schema()
     found = without_spark(store.url, view="latest", assign='{"users":[0,1,2]}')
     assert found.num_rows == 20
+
+
+def test_latest_without_a_segment_would_be_wrong(store: Store) -> None:
+    topic = store.create_topic("loses")
+    for value in ("old", "new"):
+        topic.append(kafka(["a"], [value]))
+    lost = topic.segments()["path"][1].as_py()
+    Path(topic.url.removeprefix("file://"), lost).unlink()
+    with pytest.raises(pylogtable.StorageError, match=r"^\[DATA_LOSS\] loses: .* load it again"):
+        without_spark(topic.url, view="latest")
 
 
 @pytest.mark.parametrize("view", METADATA)

@@ -14,7 +14,18 @@ SPARK = ROOT / "spark_ext" / "pyspark_pylogtable"
 
 # A module may import from its own layer and from those below it.
 LAYERS: dict[int, set[str]] = {
-    0: {"errors", "model", "config", "paths", "codec", "schema", "partitioner", "bloom", "html"},
+    0: {
+        "errors",
+        "arguments",
+        "model",
+        "config",
+        "paths",
+        "codec",
+        "schema",
+        "partitioner",
+        "bloom",
+        "html",
+    },
     1: {"snapshot", "leaf", "lookup", "rows", "plan", "report", "group_report"},
     2: {"storage", "sequence"},
     3: {
