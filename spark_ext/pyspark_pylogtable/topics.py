@@ -42,7 +42,7 @@ class Pinned:
 def pin(options: Options) -> Pinned:
     """Open what the options name, at the version they name."""
     # What is only for writing is refused before anything is opened for a read.
-    options.refuse_for("batch read")
+    options.refuse_for("read")
     path = options.require_path()
     version: int | datetime | None = options.version_as_of
     if version is None:
