@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 
 if TYPE_CHECKING:
     from pyspark_pylogtable.reading import BatchReader
+    from pyspark_pylogtable.stream_sink import StreamWriter
     from pyspark_pylogtable.stream_source import StreamReader
     from pyspark_pylogtable.writing import BatchWriter
 
@@ -59,3 +60,8 @@ class LogTableSource(DataSource):
         from pyspark_pylogtable.writing import plan_write
 
         return plan_write(self._options, schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+        from pyspark_pylogtable.stream_sink import plan_stream_write
+
+        return plan_stream_write(self._options, schema, overwrite=overwrite)
