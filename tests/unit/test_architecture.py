@@ -15,7 +15,7 @@ SPARK = ROOT / "spark_ext" / "pyspark_pylogtable"
 # A module may import from its own layer and from those below it.
 LAYERS: dict[int, set[str]] = {
     0: {"errors", "model", "config", "paths", "codec", "schema", "partitioner", "bloom", "html"},
-    1: {"snapshot", "leaf", "lookup", "rows", "plan", "report"},
+    1: {"snapshot", "leaf", "lookup", "rows", "plan", "report", "group_report"},
     2: {"storage", "sequence"},
     3: {
         "manifest",
@@ -31,7 +31,20 @@ LAYERS: dict[int, set[str]] = {
         "groups",
         "verify",
     },
-    4: {"runtime", "commit", "appending", "view", "maintenance", "vacuum", "topic", "store"},
+    4: {
+        "runtime",
+        "commit",
+        "appending",
+        "view",
+        "maintenance",
+        "vacuum",
+        "group_log",
+        "lag",
+        "group",
+        "store_group",
+        "topic",
+        "store",
+    },
 }
 IMPURE = {"time", "uuid", "random", "secrets"}
 ONLY_IN = {
