@@ -135,6 +135,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for topic, part in plan_parts(self._options, self._topics.views, ranges)
         ]
 
+    def commit(self, end: dict[str, Any]) -> None:
+        """Spark says so when it plans the next batch, and never of the last one of a run."""
+        self._topics.tell(decode(end))
+
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         share_: StreamPart = partition.value
         fail = self._options.fail_on_data_loss

@@ -15,7 +15,8 @@ import pylogtable
 from pylogtable import Store, Topic, TopicNotFoundError, View, split_topic_url
 from pyspark_pylogtable.columns import check_asked
 from pyspark_pylogtable.options import Options
-from pyspark_pylogtable.stream_offsets import Log
+from pyspark_pylogtable.stream_group import GroupPositions
+from pyspark_pylogtable.stream_offsets import Log, Places
 from pyspark_pylogtable.subscription import Assign, Subscribe, SubscribePattern
 
 #: Of the time of a stream no more than one part in this goes into looking for new topics.
@@ -40,6 +41,7 @@ class StreamTopics:
         self._store: Store = pylogtable.open(path, storage_options=options.storage_options)
         self._named = named
         self._open: dict[str, Topic] = {}
+        self._group = GroupPositions(options.group) if options.group is not None else None
         self._discover_at = 0.0
         self.views: dict[str, View] = {}
         self.logs: dict[str, Log] = {}
@@ -56,8 +58,10 @@ class StreamTopics:
         """Topics that are named and were not there at the last look."""
         return [name for name in self._named if name not in self.views]
 
-    def topic(self, name: str) -> Topic:
-        return self._open[name]
+    def tell(self, places: Places) -> None:
+        """Say in the consumer group, if there is one, that all before these places was read."""
+        if self._group is not None:
+            self._group.tell(places, self._open)
 
     def _discover(self) -> None:
         if not isinstance(self._subscription, SubscribePattern):
@@ -85,6 +89,8 @@ class StreamTopics:
         except TopicNotFoundError:
             return None
         check_asked(self._columns, {name: view})
+        if self._group is not None:
+            self._group.open(topic)
         self._open[name] = topic
         return view
 

@@ -9,9 +9,9 @@ import pickle
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.types import StructType
 
 from pyspark_pylogtable import DefaultSource
+from pyspark_pylogtable.columns import spark_schema
 from pyspark_pylogtable.stream_source import StreamReader
 
 
@@ -28,12 +28,12 @@ class Query:
         self.start(**options)
 
     def start(
-        self, *, available_now: bool = False, schema: str | None = None, **options: Any
+        self, *, available_now: bool = False, schema: pa.Schema | None = None, **options: Any
     ) -> None:
         """Also after a stop: the checkpoint is all that is left of the run before."""
         given = {"path": os.fspath(self.path), **{name: str(v) for name, v in options.items()}}
         source = pickle.loads(pickle.dumps(DefaultSource(given)))
-        self.schema = StructType.fromDDL(schema) if schema else source.schema()
+        self.schema = spark_schema(schema) if schema else source.schema()
         self.reader: StreamReader = source.streamReader(self.schema)
         self._tasks = pickle.dumps(source.streamReader(self.schema))
         self._committed = len(self.log)
