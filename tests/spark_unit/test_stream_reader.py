@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -476,6 +478,63 @@ def test_offsets_survive_compaction_merge_and_retention_of_what_was_read(logs: S
         topic.merge()
         topic.delete_records({0: seen[-1]})
     assert seen == list(range(18))
+
+
+def test_each_batch_has_the_records_of_its_range_and_no_others() -> None:
+    """Whatever is done to the topic meanwhile: the offsets of a batch less the holes there were."""
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    for _ in range(4):
+        with tempfile.TemporaryDirectory() as folder:
+            _run_beside_maintenance(chance, pylogtable.open(folder))
+
+
+def _run_beside_maintenance(chance: random.Random, logs: Store) -> None:
+    topic = logs.create_topic("t", 2, config={"cleanup.policy": "compact,delete"})
+    options = {**EARLIEST, "maxOffsetsPerTrigger": chance.randint(1, 40)}
+    query = Query(topic.url, **options)
+    seen: dict[int, list[int]] = {0: [], 1: []}
+
+    def run(*, again: bool = False) -> None:
+        begin, end = query.start_of(len(query.log) - 1), json.loads(query.log[-1])
+        first = end["from"] if "initial" in begin else begin["topics"]
+        spans = {
+            int(number): (first["t"]["offsets"][number], to)
+            for number, to in end["topics"]["t"]["offsets"].items()
+        }
+        view = topic.at()
+        read = offsets(query.run())
+        assert {p: len(read.get(p, [])) for p in spans} == {
+            p: extent.records for p, extent in view.measure(spans).items()
+        }
+        for partition, found in read.items():
+            low, high = spans[partition]
+            assert all(low <= offset < high for offset in found)
+            if not again:
+                seen[partition] += found
+
+    for _ in range(25):
+        match chance.randrange(6):
+            case 0 | 1:
+                topic.append(kafka([str(chance.randrange(30)) for _ in range(20)]))
+            case 2:
+                topic.compact(force=True)
+            case 3:
+                topic.merge()
+            case 4:
+                query.start(**options)
+                if query.log:
+                    run(again=True)
+            case _:
+                if query.plan():
+                    run()
+    while query.plan():
+        run()
+    alive = offsets(topic.read().read_all())
+    for partition, found in seen.items():
+        assert found == sorted(set(found))
+        assert set(found) >= set(alive.get(partition, []))
 
 
 # --- several topics --------------------------------------------------------------------------
