@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 from pyspark.sql.types import StructType
 
@@ -19,6 +20,7 @@ from pyspark_pylogtable.stream_group import GroupPositions
 from pyspark_pylogtable.stream_offsets import Log, Places
 from pyspark_pylogtable.subscription import Assign, Subscribe, SubscribePattern
 
+TOPICS_AT_ONCE = 8
 #: Of the time of a stream no more than one part in this goes into looking for new topics.
 DISCOVERY_SHARE = 20
 
@@ -49,7 +51,8 @@ class StreamTopics:
     def look(self) -> Mapping[str, Log]:
         """What there is now to read of each topic that there is."""
         self._discover()
-        found = {name: self._view(name) for name in self._named}
+        with ThreadPoolExecutor(max(1, min(TOPICS_AT_ONCE, len(self._named)))) as pool:
+            found = dict(zip(self._named, pool.map(self._view, self._named), strict=True))
         self.views = {name: view for name, view in found.items() if view is not None}
         self.logs = {name: self._log(name, view) for name, view in self.views.items()}
         return self.logs
