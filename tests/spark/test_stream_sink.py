@@ -58,11 +58,10 @@ def test_a_batch_that_is_run_again_is_appended_once(
     if HAS_ADMISSION_CONTROL:
         assert len(counts) == 3
     files = data_files(tmp_path / "logs" / "copy")
-    for _ in range(2):
-        forget_last_commit(tmp_path / "c")
-        assert run(df, tmp_path / "c", copy.url) == counts[-1:]
+    forget_last_commit(tmp_path / "c")
+    assert run(df, tmp_path / "c", copy.url) == counts[-1:]
     assert copied(copy) == places(source)
-    # What the repeats staged is gone.
+    # What the repeat staged is gone.
     assert data_files(tmp_path / "logs" / "copy") == files
     query, versions = zip(*txns(copy), strict=True)
     assert len(set(query)) == 1
@@ -71,13 +70,6 @@ def test_a_batch_that_is_run_again_is_appended_once(
     assert run(df, tmp_path / "c", copy.url) == [1]
     assert copied(copy) == places(source)
     assert copy.verify(data=True)
-
-
-def test_a_batch_without_rows_makes_no_commit(
-    spark: SparkSession, source: Topic, copy: Topic, tmp_path: Path
-) -> None:
-    run(stream(spark, source).where("was_at < 0"), tmp_path / "c", copy.url)
-    assert copy.version == 0
 
 
 @pytest.mark.skipif(CONNECT, reason="registers a class of this module's")
@@ -140,11 +132,9 @@ def test_a_new_checkpoint_under_an_old_name_is_reported(
         assert words in message
     assert copy.count() == 40
     assert data_files(tmp_path / "logs" / "copy") == files
-    # The old checkpoint goes on; a name of its own begins anew.
+    # The old checkpoint goes on.
     assert run(df, tmp_path / "a", copy.url, txnAppId="etl") == [1]
     assert copied(copy) == places(source)
-    run(df, tmp_path / "b", copy.url, txnAppId="etl 2")
-    assert copy.count() == 82
 
 
 @pytest.mark.skipif(CONNECT, reason="the function of foreachBatch runs in another process there")
@@ -172,7 +162,7 @@ def test_writes_of_foreach_batch_happen_once(
     assert copied(copy) == places(source)
 
 
-def test_case_34_rows_name_their_topic_or_the_option_does(
+def test_case_34_rows_name_their_topic(
     spark: SparkSession, source: Topic, logs: Store, tmp_path: Path
 ) -> None:
     df = read_stream(spark, source.url, **EARLIEST)
@@ -181,8 +171,6 @@ def test_case_34_rows_name_their_topic_or_the_option_does(
     assert logs.topics() == ["source", "to-0", "to-1", "to-2"]
     for number in range(3):
         assert rows(logs.topic(f"to-{number}").read(), "key") == rows(source.read(number), "key")
-    run(named, tmp_path / "b", tmp_path / "logs", topic="all", partitions=2)
-    assert logs.topic("all").count() == 40
     forget_last_commit(tmp_path / "a")
     run(named, tmp_path / "a", tmp_path / "logs", partitions=1)
     assert sum(logs.topic(f"to-{number}").count() for number in range(3)) == 40
@@ -203,17 +191,4 @@ def test_other_output_modes_are_refused(
     message = failure(lambda: run(df, tmp_path / "c", copy.url, mode=mode))
     for text in words:
         assert text in message
-    assert copy.version == 0
-
-
-def test_refusals_of_the_sink(
-    spark: SparkSession, source: Topic, copy: Topic, logs: Store, tmp_path: Path
-) -> None:
-    df = stream(spark, source)
-    message = failure(lambda: run(df, tmp_path / "a", copy.url, txnVersion=1))
-    assert "txnVersion is the batch's own number in a stream" in message
-    message = failure(lambda: run(df, tmp_path / "b", tmp_path / "logs" / "missing"))
-    assert "create it with" in message
-    message = failure(lambda: run(df.selectExpr("value AS wrong"), tmp_path / "c", copy.url))
-    assert "wrong" in message
     assert copy.version == 0

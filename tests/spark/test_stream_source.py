@@ -18,10 +18,8 @@ from tests.spark.streams import (
     copied,
     places,
     read_stream,
-    rows_of,
     run,
     start,
-    until,
 )
 from tests.spark.support import failure
 
@@ -49,7 +47,6 @@ def test_a_query_reads_what_is_new_since_its_last_run(
         *("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
     ]
     assert run(df, tmp_path / "c") == [8]
-    assert run(df, tmp_path / "c") == []
     fill(topic, 1)
     assert run(read_stream(spark, topic.url), tmp_path / "c") == [1]
 
@@ -145,19 +142,3 @@ def test_data_loss_arrives_with_its_words_and_may_be_passed_over(
         assert words in message
     df = read_stream(spark, topic.url, failOnDataLoss=False)
     assert run(df, tmp_path / "c") == [3]
-
-
-@needs_admission_control
-def test_case_26_a_small_batch_waits_for_more(
-    spark: SparkSession, topic: Topic, tmp_path: Path
-) -> None:
-    fill(topic, 21, 11, 1)
-    limits = {"minOffsetsPerTrigger": 15, "maxOffsetsPerTrigger": 20, "maxTriggerDelay": "1h"}
-    df = read_stream(spark, topic.url, **EARLIEST, **limits)
-    query = start(df, tmp_path / "c", trigger={"processingTime": "0 seconds"})
-    try:
-        until(lambda: rows_of(query) == [19])
-        fill(topic, 4)  # with these there are 18
-        until(lambda: rows_of(query) == [19, 18])
-    finally:
-        query.stop()

@@ -290,6 +290,14 @@ def test_case_30_new_partitions_are_read_from_0(topic: Topic) -> None:
     assert offsets(query.trigger()) == {0: [1], 4: [0, 1]}
 
 
+def test_new_partitions_are_limited_from_0(topic: Topic) -> None:
+    query = Query(topic.url, maxOffsetsPerTrigger=2)
+    assert query.drain() == [0]
+    topic.alter(partitions=4)
+    fill(topic, 0, 0, 0, 5)
+    assert query.drain() == [2, 2, 1]
+
+
 def test_partitions_that_came_while_it_was_stopped_are_read_from_0(topic: Topic) -> None:
     fill(topic, 1)
     query = Query(topic.url)

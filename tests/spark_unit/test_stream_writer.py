@@ -58,7 +58,8 @@ class Sink:
             writer = self.writer(table.schema)
             with task_of(self.query, number):
                 # What the writer does where Spark hands over Arrow.
-                messages.append(travelled(stage_rows(writer._where, iter(table.to_batches()))))
+                batches = table.to_batches() or [pa.RecordBatch.from_pylist([], table.schema)]
+                messages.append(travelled(stage_rows(writer._where, iter(batches))))
         return messages
 
     def batch(self, number: int, *tasks: pa.Table) -> None:
@@ -218,6 +219,16 @@ def test_a_batch_to_several_topics_that_stops_half_way_is_finished_by_a_repeat(
             sink.batch(0, table)
     sink.batch(0, table)
     assert [topic.count() for topic in topics] == [1, 1, 1]
+
+
+def test_what_the_sink_refuses(topic: Topic, tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequestError, match=r"txnVersion is the batch's own number"):
+        Sink(topic.url, txnVersion=1).batch(0, kafka(["a"]))
+    with pytest.raises(pylogtable.TopicNotFoundError, match="create it with"):
+        Sink(tmp_path / "logs" / "missing").batch(0, kafka(["a"]))
+    with pytest.raises(pylogtable.SchemaMismatchError, match="wrong"):
+        Sink(topic.url).batch(0, kafka(["a"], wrong=pa.array([1])))
+    assert topic.version == 0
 
 
 def test_complete_mode_is_refused_with_the_reason(topic: Topic) -> None:
