@@ -13,6 +13,7 @@ from benchmarks import (
     many_writers,
     small_appends,
     spark_batch,
+    streaming,
     throughput,
 )
 from benchmarks.result import Result, print_table
@@ -25,6 +26,7 @@ _FULL: dict[str, Callable[[], list[Result]]] = {
     "against_delta": lambda: against_delta.run(100),
     "spark_batch": lambda: spark_batch.run(10_000_000, 100_000),
     "maintenance": lambda: maintenance.run(20_000_000, 2_000_000, 50_000_000, 2_000, 100_000),
+    "streaming": lambda: streaming.run(100_000, 10_000_000, 60),
 }
 _QUICK: dict[str, Callable[[], list[Result]]] = {
     "throughput": lambda: throughput.run(1_000_000),
@@ -34,6 +36,7 @@ _QUICK: dict[str, Callable[[], list[Result]]] = {
     "against_delta": lambda: against_delta.run(20),
     "spark_batch": lambda: spark_batch.run(1_000_000, 10_000),
     "maintenance": lambda: maintenance.run(2_000_000, 200_000, 2_000_000, 200, 10_000),
+    "streaming": lambda: streaming.run(2_000, 1_000_000, 10),
 }
 
 

@@ -163,11 +163,13 @@ class Replaced(Noun, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Txn(Noun, frozen=True, kw_only=True, omit_defaults=True):
-    """An application's own number for an append; `previous` is the version of its last [TXN-1]."""
+    """An application's own number for an append; `previous` is the version of its last [TXN-1],
+    `origin` the run of the application that counted it [TXN-4]."""
 
     app_id: str
     version: Natural
     previous: Natural | None = None
+    origin: str | None = None
 
 
 class Change(Noun, frozen=True, kw_only=True, omit_defaults=True):

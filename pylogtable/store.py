@@ -153,8 +153,7 @@ class Store:
     def protected(self, groups: Sequence[str], topics: Sequence[str]) -> dict[str, list[str]]:
         """Which of these groups each of these topics has, for maintenance that is to spare what
         they have not read; one that no topic has is an error."""
-        if isinstance(groups, str):
-    XX
+        groups = names_in("groups", groups)
         known = self._groups_in(topics) if groups else {}
         missing = [group for group in groups if group not in known]
         if missing:

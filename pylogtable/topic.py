@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pylogtable.appending import Appender, Staged, Staging
+from pylogtable.appending import Appender, Staged, Staging, commit_or_discard
 from pylogtable.arguments import check_number, check_text
 from pylogtable.commit import Head
 from pylogtable.errors import InvalidRequestError, TopicNotFoundError
@@ -118,16 +118,41 @@ class Topic:
         return self._appender.begin(first_sticky, encoders)
 
     def commit_staged(
-        self, staged: Sequence[Staged], *, txn: tuple[str, int] | None = None
+        self,
+        staged: Sequence[Staged],
+        *,
+        txn: tuple[str, int] | None = None,
+        origin: str | None = None,
     ) -> AppendResult:
         """Make staged files visible in one commit, in the order given: the second half of
         `append`. Files are to be committed once: a retry needs a `txn`, which makes it harmless.
-        None is removed here, whatever happens, since an earlier try may have committed it."""
-        return self._appender.commit(_staged(staged), txn)
+        None is removed here, whatever happens, since an earlier try may have committed it.
 
-    def find_txn(self, app_id: str, version: int) -> AppendResult | None:
-        """What the append with this txn did, or None if there was none."""
-        return self._appender.find((app_id, version))
+        `origin` names the run that counts the txn: a txn that is in the log with another origin is
+        no repeat but an error, for what is to be appended now is something else.
+        """
+        return self._appender.commit(_staged(staged), txn, origin)
+
+    def commit_or_discard(
+        self,
+        staged: Sequence[Staged],
+        *,
+        txn: tuple[str, int] | None = None,
+        origin: str | None = None,
+    ) -> AppendResult:
+        """As `commit_staged`, for files that no earlier try can have committed: they are removed if
+        the commit fails or is a repeat, and left alone while its outcome is unknown."""
+        return commit_or_discard(
+            lambda: self.commit_staged(staged, txn=txn, origin=origin),
+            lambda: self.discard_staged(staged),
+        )
+
+    def find_txn(
+        self, app_id: str, version: int, *, origin: str | None = None
+    ) -> AppendResult | None:
+        """What the append with this txn did, or None if there was none; with another `origin` that
+        is an error."""
+        return self._appender.find((app_id, version), origin)
 
     def check_columns(self, schema: pa.Schema) -> None:
         """Raise `SchemaMismatchError` if rows with these columns could not be appended."""

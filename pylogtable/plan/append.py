@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from pylogtable.errors import InvalidRequestError
 from pylogtable.model import Change, Segment, StagedSegment, Txn
 from pylogtable.schema import is_keys_only
@@ -50,5 +52,5 @@ def plan_append(
         ends[file.partition] = segment.end_offset
         placed.append(segment)
     if txn and mark:
-        txn = Txn(app_id=txn.app_id, version=txn.version, previous=mark.commit_version)
+        txn = msgspec.structs.replace(txn, previous=mark.commit_version)
     return Change(operation="append", ends=ends, add=tuple(placed), txn=txn)

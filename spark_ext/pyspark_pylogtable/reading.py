@@ -10,7 +10,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -32,7 +32,7 @@ from pylogtable import (
 )
 from pyspark_pylogtable.columns import arrow_schema, check_asked, default_columns, spark_schema
 from pyspark_pylogtable.options import Options
-from pyspark_pylogtable.positions import check_batch, resolve_batch
+from pyspark_pylogtable.positions import Ranges, check_batch, check_bounds, resolve_batch
 from pyspark_pylogtable.topics import Pinned
 
 _TOPIC = pa.field("topic", pa.string())
@@ -90,38 +90,12 @@ class Records(Content):
 
     def parts(self) -> list[Part]:
         ranges = resolve_batch(self.options, self.pinned.views, self.pinned.assigned)
-        total = sum(map(_offsets_in, ranges.values()))
-        return [
-            Part(topic, part)
-            for topic, spans in ranges.items()
-            for part in self.pinned.views[topic].parts(
-                spans,
-                max_records=self.options.max_records_per_partition,
-                min_parts=_share(self.options.min_partitions, _offsets_in(spans), total),
-            )
-        ]
+        planned = plan_parts(self.options, self.pinned.views, ranges)
+        return [Part(topic, part) for topic, part in planned]
 
     def read(self, part: Part, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
         reader = self.pinned.views[part.topic].part_reader(columns)
-        for task in part.what.tasks:
-            yield from self._read_segment(reader, part, task)
-
-    def _read_segment(
-        self, reader: PartReader, part: Part, task: ReadTask
-    ) -> Iterator[pa.RecordBatch]:
-        try:
-            yield from reader.read(ReadPart((task,)))
-        except StorageError as error:
-            if not isinstance(error.__cause__, FileNotFoundError):
-                raise
-            lost = (
-                f"[DATA_LOSS] {part.topic}-{part.what.partition}: the segment of offsets "
-                f"{task.start} to {task.end - 1} was removed after this DataFrame was loaded; "
-                f"load it again ({error})"
-            )
-            if self.options.fail_on_data_loss:
-                raise StorageError(f"{lost}, or set failOnDataLoss=false to go on") from error
-            warnings.warn(lost, stacklevel=2)
+        return read_records(reader, part.what, fail_on_data_loss=self.options.fail_on_data_loss)
 
     def _columns(self, view: View) -> StructType:
         names = self.options.columns or default_columns(
@@ -209,9 +183,53 @@ _TABLES: dict[str, tuple[pa.Schema, Callable[[View], pa.Table]]] = {
 }
 
 
-def plan_content(options: Options, pinned: Pinned | LogTableError) -> Content:
+def plan_parts(
+    options: Options, views: Mapping[str, View], ranges: Ranges
+) -> list[tuple[str, ReadPart]]:
+    """The ranges cut into parts for tasks, each with its topic."""
+    total = sum(map(_offsets_in, ranges.values()))
+    return [
+        (topic, part)
+        for topic, spans in ranges.items()
+        for part in views[topic].parts(
+            spans,
+            max_records=options.max_records_per_partition,
+            min_parts=_share(options.min_partitions, _offsets_in(spans), total),
+        )
+    ]
+
+
+def read_records(
+    reader: PartReader, part: ReadPart, *, fail_on_data_loss: bool
+) -> Iterator[pa.RecordBatch]:
+    """The records of a part. A segment whose file is gone is an error, or left out with a
+    warning."""
+    for task in part.tasks:
+        yield from _read_segment(reader, part, task, fail_on_data_loss)
+
+
+def _read_segment(
+    reader: PartReader, part: ReadPart, task: ReadTask, fail: bool
+) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from reader.read(ReadPart((task,)))
+    except StorageError as error:
+        if not isinstance(error.__cause__, FileNotFoundError):
+            raise
+        lost = (
+            f"[DATA_LOSS] {reader.topic}-{part.partition}: the segment of offsets {task.start} to "
+            f"{task.end - 1} was removed after this read was planned; read it again ({error})"
+        )
+        if fail:
+            raise StorageError(f"{lost}, or set failOnDataLoss=false to go on") from error
+        warnings.warn(lost, stacklevel=2)
+
+
+def plan_content(
+    options: Options, pinned: Pinned | LogTableError, use: Literal["read", "batch read"]
+) -> Content:
     """What the options ask for, or the error that kept it from being found."""
-    options.refuse_for("batch read")
+    options.refuse_for(use)
     if isinstance(pinned, LogTableError):
         raise pinned
     if options.view == "groups":
@@ -221,7 +239,7 @@ def plan_content(options: Options, pinned: Pinned | LogTableError) -> Content:
     if options.view == "latest":
         _check_latest(pinned)
         return Latest(options, pinned)
-    check_batch(options)
+    check_batch(options) if use == "batch read" else check_bounds(options)
     return Records(options, pinned)
 
 
@@ -255,11 +273,11 @@ class BatchReader(DataSourceReader):
         # Of an empty plan Spark makes one task without a part, and 4.0 without a partition.
         if partition is not None and partition.value is not None:
             for batch in self._content.read(partition.value, self._columns):
-                _check_nulls(batch)
+                check_nulls(batch)
                 yield batch
 
 
-def _check_nulls(batch: pa.RecordBatch) -> None:
+def check_nulls(batch: pa.RecordBatch) -> None:
     """Spark believes a schema of the user's that says NOT NULL, and answers wrongly if it lies."""
     for field, column in zip(batch.schema, batch.columns, strict=True):
         if not field.nullable and column.null_count:

@@ -44,7 +44,7 @@ class Pinned:
 def pin(options: Options) -> Pinned:
     """Open what the options name, at the version they name."""
     # What is only for writing is refused before anything is opened for a read.
-    options.refuse_for("batch read")
+    options.refuse_for("read")
     path = options.require_path()
     version: int | datetime | None = options.version_as_of
     if version is None:
@@ -101,7 +101,7 @@ class Creation:
                 return self._create(store, name, self.partitions)
             except TopicExistsError:
                 topic = store.topic(name)
-        self._check_same(topic)
+        self.check_same(topic)
         return topic
 
     def _create(self, store: Store, name: str, partitions: int) -> Topic:
@@ -114,7 +114,7 @@ class Creation:
         schema = pa.schema([column.with_nullable(True) for column in own])
         return store.create_topic(name, partitions, schema, self.key, self.config)
 
-    def _check_same(self, topic: Topic) -> None:
+    def check_same(self, topic: Topic) -> None:
         """The options are about a topic to be made; one that is there is as it is."""
         has = topic.describe()
         if self.key is not None and self.key != has.key:
@@ -145,12 +145,22 @@ class Destination:
     store: Store
     name: str | None
     creation: Creation
+    # What was opened to find out, for use in the same process: a stream plans each batch anew.
+    found: Topic | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**vars(self), "found": None}
 
     def open(self, name: str) -> Topic:
+        if self.found is not None and self.found.name == name:
+            self.creation.check_same(self.found)
+            return self.found
         return self.creation.open(self.store, name)
 
     def existing(self, name: str) -> Topic:
         """The topic that files were staged for: if it was deleted since, it stays so."""
+        if self.found is not None and self.found.name == name:
+            return self.found
         return self.store.topic(name)
 
 
@@ -163,9 +173,9 @@ def destination(options: Options, columns: pa.Schema) -> Destination:
     opened = partial(pylogtable.open, storage_options=options.storage_options)
     if options.topic is not None:
         return Destination(opened(path), options.topic, creation)
-    if _is_topic(path, options):
+    if (found := _find_topic(path, options)) is not None:
         parent, name = pylogtable.split_topic_url(path)
-        return Destination(opened(parent), name, creation)
+        return Destination(opened(parent), name, creation, found)
     if "topic" in columns.names:
         return Destination(opened(path), None, creation)
     if topics := opened(path).topics():
@@ -201,13 +211,12 @@ def _is_text(arrow: pa.DataType) -> bool:
     )
 
 
-def _is_topic(path: str, options: Options) -> bool:
-    """Whether there is a topic at the path; the path of a store may not even name one."""
+def _find_topic(path: str, options: Options) -> Topic | None:
+    """The topic at the path, if there is one; the path of a store may not even name one."""
     try:
-        pylogtable.open_topic(path, storage_options=options.storage_options)
+        return pylogtable.open_topic(path, storage_options=options.storage_options)
     except InvalidRequestError:
-        return False
-    return True
+        return None
 
 
 def _open_topic(path: str, options: Options) -> Topic:
