@@ -1,42 +1,52 @@
-"""Kafka's data model as an open table format on object storage, with no broker."""
+"""Kafka's data model as an open table format on object storage, with no broker.
 
-from pylogtable.appending import Staged, Staging
-from pylogtable.compaction import Done, Work
-from pylogtable.config import TOPIC_CONFIG_KEYS
-from pylogtable.errors import (
-    CommitConflictError,
-    CommitUnknownError,
-    CorruptTopicError,
-    InvalidRequestError,
-    LogTableError,
-    OffsetOutOfRangeError,
-    SchemaMismatchError,
-    StorageError,
-    TopicExistsError,
-    TopicNotFoundError,
-    UnsupportedFormatError,
-)
-from pylogtable.leaf import LEAF_SCHEMA as SEGMENTS_SCHEMA
-from pylogtable.maintenance import Worker
-from pylogtable.plan.read import ReadTask
-from pylogtable.plan.split import ReadPart
-from pylogtable.report import (
-    HISTORY_SCHEMA,
-    PARTITIONS_SCHEMA,
-    AppendResult,
-    MaintainReport,
-    PartitionDescription,
-    Problem,
-    RetentionReport,
-    RewriteReport,
-    TopicDescription,
-    VacuumReport,
-    VerifyReport,
-)
-from pylogtable.rows import Placement, check_log_columns
-from pylogtable.store import Store, open, open_topic, split_topic_url
-from pylogtable.topic import Topic
-from pylogtable.view import Bound, PartReader, View
+Every public name is here, and is imported when it is first asked for: a look at a topic should not
+wait for what writes one.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pylogtable.appending import Staged, Staging
+    from pylogtable.compaction import Done, Work
+    from pylogtable.config import TOPIC_CONFIG_KEYS
+    from pylogtable.errors import (
+        CommitConflictError,
+        CommitUnknownError,
+        CorruptTopicError,
+        InvalidRequestError,
+        LogTableError,
+        OffsetOutOfRangeError,
+        SchemaMismatchError,
+        StorageError,
+        TopicExistsError,
+        TopicNotFoundError,
+        UnsupportedFormatError,
+    )
+    from pylogtable.leaf import LEAF_SCHEMA as SEGMENTS_SCHEMA
+    from pylogtable.maintenance import Worker
+    from pylogtable.plan.read import ReadTask
+    from pylogtable.plan.split import ReadPart
+    from pylogtable.report import (
+        HISTORY_SCHEMA,
+        PARTITIONS_SCHEMA,
+        AppendResult,
+        MaintainReport,
+        PartitionDescription,
+        Problem,
+        RetentionReport,
+        RewriteReport,
+        TopicDescription,
+        VacuumReport,
+        VerifyReport,
+    )
+    from pylogtable.rows import Placement, check_log_columns
+    from pylogtable.store import Store, open, open_topic, split_topic_url
+    from pylogtable.topic import Topic
+    from pylogtable.view import Bound, PartReader, View
 
 __version__ = "0.1.0"
 
@@ -83,3 +93,77 @@ __all__ = [
     "open_topic",
     "split_topic_url",
 ]
+
+# Where each name lives.
+_MODULES = {
+    "appending": (
+        "Staged",
+        "Staging",
+    ),
+    "compaction": (
+        "Done",
+        "Work",
+    ),
+    "config": ("TOPIC_CONFIG_KEYS",),
+    "errors": (
+        "CommitConflictError",
+        "CommitUnknownError",
+        "CorruptTopicError",
+        "InvalidRequestError",
+        "LogTableError",
+        "OffsetOutOfRangeError",
+        "SchemaMismatchError",
+        "StorageError",
+        "TopicExistsError",
+        "TopicNotFoundError",
+        "UnsupportedFormatError",
+    ),
+    "leaf": ("SEGMENTS_SCHEMA",),
+    "maintenance": ("Worker",),
+    "plan.read": ("ReadTask",),
+    "plan.split": ("ReadPart",),
+    "report": (
+        "HISTORY_SCHEMA",
+        "PARTITIONS_SCHEMA",
+        "AppendResult",
+        "MaintainReport",
+        "PartitionDescription",
+        "Problem",
+        "RetentionReport",
+        "RewriteReport",
+        "TopicDescription",
+        "VacuumReport",
+        "VerifyReport",
+    ),
+    "rows": (
+        "Placement",
+        "check_log_columns",
+    ),
+    "store": (
+        "Store",
+        "open",
+        "open_topic",
+        "split_topic_url",
+    ),
+    "topic": ("Topic",),
+    "view": (
+        "Bound",
+        "PartReader",
+        "View",
+    ),
+}
+_HOMES = {name: module for module, names in _MODULES.items() for name in names}
+_OTHER_NAMES = {"SEGMENTS_SCHEMA": "LEAF_SCHEMA"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = importlib.import_module(f"{__name__}.{_HOMES[name]}")
+    thing: object = getattr(module, _OTHER_NAMES.get(name, name))
+    globals()[name] = thing
+    return thing
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

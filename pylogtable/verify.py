@@ -8,8 +8,8 @@ from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from pylogtable.deferred import pc
 from pylogtable.errors import CorruptTopicError, LogTableError, TopicNotFoundError
 from pylogtable.leaf import segments_of
 from pylogtable.lookup import all_entries

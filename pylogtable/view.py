@@ -11,8 +11,8 @@ from numbers import Integral
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from pylogtable.deferred import pc
 from pylogtable.errors import InvalidRequestError
 from pylogtable.key_search import WantedKeys, newest_of
 from pylogtable.latest import latest_of_partition, newest_across_partitions
