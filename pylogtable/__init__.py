@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pylogtable.appending import Staged, Staging
     from pylogtable.compaction import Done, Work
     from pylogtable.config import TOPIC_CONFIG_KEYS
+    from pylogtable.doctor import DoctorCheck, DoctorReport, diagnose
     from pylogtable.errors import (
         CommitConflictError,
         CommitUnknownError,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
         VerifyReport,
     )
     from pylogtable.rows import Placement, check_log_columns
+    from pylogtable.schema import to_arrow as column_type
     from pylogtable.store import Store, open, open_topic, split_topic_url
     from pylogtable.topic import Topic
     from pylogtable.view import Bound, PartReader, View
@@ -60,6 +62,8 @@ __all__ = [
     "CommitConflictError",
     "CommitUnknownError",
     "CorruptTopicError",
+    "DoctorCheck",
+    "DoctorReport",
     "Done",
     "InvalidRequestError",
     "LogTableError",
@@ -89,6 +93,8 @@ __all__ = [
     "Work",
     "Worker",
     "check_log_columns",
+    "column_type",
+    "diagnose",
     "open",
     "open_topic",
     "split_topic_url",
@@ -105,6 +111,7 @@ _MODULES = {
         "Work",
     ),
     "config": ("TOPIC_CONFIG_KEYS",),
+    "doctor": ("DoctorCheck", "DoctorReport", "diagnose"),
     "errors": (
         "CommitConflictError",
         "CommitUnknownError",
@@ -139,6 +146,7 @@ _MODULES = {
         "Placement",
         "check_log_columns",
     ),
+    "schema": ("column_type",),
     "store": (
         "Store",
         "open",
@@ -153,7 +161,7 @@ _MODULES = {
     ),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
-_OTHER_NAMES = {"SEGMENTS_SCHEMA": "LEAF_SCHEMA"}
+_OTHER_NAMES = {"SEGMENTS_SCHEMA": "LEAF_SCHEMA", "column_type": "to_arrow"}
 
 
 def __getattr__(name: str) -> object:

@@ -41,7 +41,17 @@ LAYERS: dict[int, set[str]] = {
         "groups",
         "verify",
     },
-    4: {"runtime", "commit", "appending", "view", "maintenance", "vacuum", "topic", "store"},
+    4: {
+        "runtime",
+        "commit",
+        "appending",
+        "view",
+        "maintenance",
+        "vacuum",
+        "topic",
+        "store",
+        "doctor",
+    },
 }
 # What stands on top of the library and uses only its public names.
 OUTSIDE = {"__main__", "cli"}
