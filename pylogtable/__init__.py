@@ -27,6 +27,16 @@ if TYPE_CHECKING:
         TopicNotFoundError,
         UnsupportedFormatError,
     )
+    from pylogtable.extent import Extent
+    from pylogtable.group import Group
+    from pylogtable.group_report import (
+        GROUPS_SCHEMA,
+        GroupDescription,
+        GroupLag,
+        GroupRow,
+        Lag,
+        ResetReport,
+    )
     from pylogtable.leaf import LEAF_SCHEMA as SEGMENTS_SCHEMA
     from pylogtable.maintenance import Worker
     from pylogtable.plan.read import ReadTask
@@ -47,12 +57,14 @@ if TYPE_CHECKING:
     from pylogtable.rows import Placement, check_log_columns
     from pylogtable.schema import to_arrow as column_type
     from pylogtable.store import Store, open, open_topic, split_topic_url
+    from pylogtable.store_group import StoreGroup
     from pylogtable.topic import Topic
     from pylogtable.view import Bound, PartReader, View
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "GROUPS_SCHEMA",
     "HISTORY_SCHEMA",
     "PARTITIONS_SCHEMA",
     "SEGMENTS_SCHEMA",
@@ -65,7 +77,13 @@ __all__ = [
     "DoctorCheck",
     "DoctorReport",
     "Done",
+    "Extent",
+    "Group",
+    "GroupDescription",
+    "GroupLag",
+    "GroupRow",
     "InvalidRequestError",
+    "Lag",
     "LogTableError",
     "MaintainReport",
     "OffsetOutOfRangeError",
@@ -75,6 +93,7 @@ __all__ = [
     "Problem",
     "ReadPart",
     "ReadTask",
+    "ResetReport",
     "RetentionReport",
     "RewriteReport",
     "SchemaMismatchError",
@@ -82,6 +101,7 @@ __all__ = [
     "Staging",
     "StorageError",
     "Store",
+    "StoreGroup",
     "Topic",
     "TopicDescription",
     "TopicExistsError",
@@ -111,7 +131,11 @@ _MODULES = {
         "Work",
     ),
     "config": ("TOPIC_CONFIG_KEYS",),
-    "doctor": ("DoctorCheck", "DoctorReport", "diagnose"),
+    "doctor": (
+        "DoctorCheck",
+        "DoctorReport",
+        "diagnose",
+    ),
     "errors": (
         "CommitConflictError",
         "CommitUnknownError",
@@ -125,15 +149,25 @@ _MODULES = {
         "TopicNotFoundError",
         "UnsupportedFormatError",
     ),
+    "extent": ("Extent",),
+    "group": ("Group",),
+    "group_report": (
+        "GROUPS_SCHEMA",
+        "GroupDescription",
+        "GroupLag",
+        "GroupRow",
+        "Lag",
+        "ResetReport",
+    ),
     "leaf": ("SEGMENTS_SCHEMA",),
     "maintenance": ("Worker",),
     "plan.read": ("ReadTask",),
     "plan.split": ("ReadPart",),
     "report": (
-        "HISTORY_SCHEMA",
-        "PARTITIONS_SCHEMA",
         "AppendResult",
+        "HISTORY_SCHEMA",
         "MaintainReport",
+        "PARTITIONS_SCHEMA",
         "PartitionDescription",
         "Problem",
         "RetentionReport",
@@ -153,6 +187,7 @@ _MODULES = {
         "open_topic",
         "split_topic_url",
     ),
+    "store_group": ("StoreGroup",),
     "topic": ("Topic",),
     "view": (
         "Bound",

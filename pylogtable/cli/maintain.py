@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pylogtable import InvalidRequestError
 from pylogtable.cli.command import Command
 from pylogtable.cli.output import bytes_text, complain, counted, print_json, progress
 from pylogtable.cli.session import Session, all_topics, complete_topics, session
 from pylogtable.cli.values import parse_duration
 
 if TYPE_CHECKING:
-    from pylogtable import MaintainReport, RewriteReport
+    from pylogtable import MaintainReport, RewriteReport, Store
 
 _threads = click.option(
     "--threads",
@@ -22,6 +23,12 @@ _threads = click.option(
     default=2,
     show_default=True,
     help="Units at a time.",
+)
+_protect = click.option(
+    "--protect-group",
+    multiple=True,
+    metavar="GROUP",
+    help="Keep what this consumer group has not read; may be repeated.",
 )
 
 
@@ -62,14 +69,21 @@ def compact(
     _tell(mine, opened.name, report, _rewritten(report))
 
 
-@click.command(cls=Command, examples="pylogtable retain orders --output json")
+@click.command(
+    cls=Command,
+    examples="""
+        pylogtable retain orders --output json
+        pylogtable retain orders --protect-group billing
+    """,
+)
 @click.argument("topic", shell_complete=complete_topics)
+@_protect
 @click.pass_context
-def retain(context: click.Context, topic: str) -> None:
+def retain(context: click.Context, topic: str, protect_group: tuple[str, ...]) -> None:
     """Let go of what is older or more than retention.ms and retention.bytes of TOPIC allow."""
     mine = session(context)
     opened = mine.open_topic(topic)
-    report = opened.apply_retention()
+    report = opened.apply_retention(groups=list(protect_group) or None)
     moved = " ".join(f"{number}:{start}" for number, start in sorted(report.log_starts.items()))
     _tell(
         mine,
@@ -129,10 +143,16 @@ def vacuum(context: click.Context, topic: str, yes: bool, keep: str | None) -> N
     shell_complete=complete_topics,
 )
 @click.option("--no-vacuum", is_flag=True, help="Remove no files.")
+@_protect
 @_threads
 @click.pass_context
 def maintain(
-    context: click.Context, store: str | None, topic: tuple[str, ...], no_vacuum: bool, threads: int
+    context: click.Context,
+    store: str | None,
+    topic: tuple[str, ...],
+    no_vacuum: bool,
+    protect_group: tuple[str, ...],
+    threads: int,
 ) -> int:
     """Retention, compaction, merge and vacuum, as each topic's settings ask; for schedulers.
 
@@ -141,11 +161,15 @@ def maintain(
     mine = session(context)
     opened = mine.open_store(store)
     names = list(dict.fromkeys(topic or all_topics(opened)))
+    protected = _protected(opened, protect_group)
     reports: list[MaintainReport] = []
     for number, name in enumerate(names, 1):
         if sys.stderr.isatty():
             print(f"[{number}/{len(names)}] {name} …", file=sys.stderr, flush=True)
-        for report in opened.maintain([name], vacuum=not no_vacuum, threads=threads):
+        keep = [group for group, topics in protected.items() if name in topics]
+        for report in opened.maintain(
+            [name], vacuum=not no_vacuum, threads=threads, protect_groups=keep
+        ):
             reports.append(report)
             if report.error is not None:
                 complain(mine, "MaintainError", f"{report.topic}: {report.error}", topic=name)
@@ -154,6 +178,20 @@ def maintain(
     if mine.is_json:
         print_json([asdict(report) for report in reports])
     return 1 if any(report.error is not None for report in reports) else 0
+
+
+def _protected(store: Store, groups: tuple[str, ...]) -> dict[str, list[str]]:
+    """These groups and their topics; one that is in none is a slip that would cost records."""
+    if not groups:
+        return {}
+    known = store.groups()
+    for group in groups:
+        if group not in known:
+            raise InvalidRequestError(
+                f"no topic has a group {group!r} to keep records for; there is "
+                f"{', '.join(known) or 'none'}"
+            )
+    return {group: known[group] for group in groups}
 
 
 def _tell(mine: Session, topic: str, report: Any, text: str) -> None:

@@ -184,3 +184,12 @@ def complete_topics(context: click.Context, _: click.Parameter, incomplete: str)
     except (LogTableError, click.UsageError):
         return []
     return [name for name in names if name.startswith(incomplete)]
+
+
+def complete_groups(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Names of consumer groups for the shell."""
+    try:
+        names = session(context).open_store().groups()
+    except (LogTableError, click.UsageError):
+        return []
+    return [name for name in names if name.startswith(incomplete)]
