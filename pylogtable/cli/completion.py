@@ -9,6 +9,7 @@ from pylogtable.cli.command import Command
 
 @click.command(
     cls=Command,
+    short_help="Print a completion script for a shell.",
     examples="""
         eval "$(pylogtable completion bash)"
         pylogtable completion fish > ~/.config/fish/completions/pylogtable.fish

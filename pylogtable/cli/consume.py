@@ -32,6 +32,7 @@ Positions = dict[int, int]
 
 @click.command(
     cls=Command,
+    short_help="Print records, in the manner of kcat.",
     examples="""
         pylogtable consume orders --count 10
         pylogtable consume orders --from -5 --partition 0
@@ -122,9 +123,11 @@ class _Reader:
         self.render: Callable[[pa.RecordBatch], Any]
         self.commit: Callable[[Positions], object] | None = None
         self._positions: Positions = {}
+        self._committed: Positions = {}
 
     def run(self, view: View, start: str, end: str | None, stored: Positions | None) -> None:
         self._positions = _resolve(view, start, self._partitions, "--from", stored)
+        self._committed = dict(stored or {})
         self._clamp(view, is_stored=start == "stored")
         ends = None if end is None else _resolve(view, end, self._partitions, "--to")
         self._read(view, ends)
@@ -140,14 +143,15 @@ class _Reader:
                 continue
             upto = last if ends is None else min(last, ends.get(number, last))
             position = self._positions[number]
-            if position >= upto or self._left == 0:
-                continue
-            for batch in view.read(number, position, upto):
-                self._print(number, batch)
-                if self._left == 0:
-                    return
-            # Behind the holes that compaction left at the end, too.
-            self._move(number, upto)
+            if self._left == 0:
+                return
+            if position < upto:
+                for batch in view.read(number, position, upto):
+                    self._print(number, batch)
+                    if self._left == 0:
+                        return
+            # Also behind holes at the end, and where there was nothing to read at all.
+            self._move(number, max(position, upto))
 
     def _print(self, number: int, batch: pa.RecordBatch) -> None:
         for first in range(0, batch.num_rows, _SLICE_ROWS):
@@ -163,10 +167,10 @@ class _Reader:
 
     def _move(self, number: int, position: int) -> None:
         """What has been printed counts as read, and not before."""
-        if position != self._positions[number]:
-            self._positions[number] = position
-            if self.commit is not None:
-                self.commit({number: position})
+        self._positions[number] = position
+        if self.commit is not None and self._committed.get(number) != position:
+            self.commit({number: position})
+            self._committed[number] = position
 
     def _is_done(self, ends: Positions | None) -> bool:
         if self._left == 0:

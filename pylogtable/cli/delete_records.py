@@ -22,6 +22,7 @@ Wanted = dict[int, int | None]
 
 @click.command(
     cls=Command,
+    short_help="Move the log start of partitions.",
     examples="""
         pylogtable delete-records orders --offset 0:1000 --offset 1:latest --dry-run
         pylogtable delete-records --offset-json-file delete.json --yes

@@ -14,6 +14,7 @@ from pylogtable.cli.session import session
 
 @click.command(
     cls=Command,
+    short_help="Prove that a store can carry topics.",
     examples="""
         pylogtable doctor ./logs
         pylogtable doctor s3://bucket/logs --storage-options '{"endpoint_url": "http://localhost:9000"}'

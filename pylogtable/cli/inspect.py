@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 @click.command(
     cls=Command,
+    short_help="The live segments of a topic.",
     examples="""
         pylogtable segments orders
         pylogtable segments orders --partition 0 --limit 20 --output json
@@ -96,7 +97,11 @@ def _segment_json(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-@click.command(cls=Command, examples="pylogtable history orders --limit 5")
+@click.command(
+    cls=Command,
+    short_help="The commits of a topic, newest first.",
+    examples="pylogtable history orders --limit 5",
+)
 @click.argument("topic", shell_complete=complete_topics)
 @click.option(
     "--limit",
@@ -142,6 +147,7 @@ def _history_rows(table: pa.Table) -> list[dict[str, Any]]:
 
 @click.command(
     cls=Command,
+    short_help="Check topics against the specification.",
     examples="""
         pylogtable verify orders
         pylogtable verify --data --store s3://bucket/logs

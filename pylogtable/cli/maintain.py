@@ -32,7 +32,9 @@ _protect = click.option(
 )
 
 
-@click.command(cls=Command, examples="pylogtable merge orders --threads 4")
+@click.command(
+    cls=Command, short_help="Join small segments.", examples="pylogtable merge orders --threads 4"
+)
 @click.argument("topic", shell_complete=complete_topics)
 @_threads
 @click.pass_context
@@ -47,6 +49,7 @@ def merge(context: click.Context, topic: str, threads: int) -> None:
 
 @click.command(
     cls=Command,
+    short_help="Keep the newest record of each key.",
     examples="""
         pylogtable compact users
         pylogtable compact users --force --budget-bytes 1073741824
@@ -71,6 +74,7 @@ def compact(
 
 @click.command(
     cls=Command,
+    short_help="Apply retention.ms and retention.bytes.",
     examples="""
         pylogtable retain orders --output json
         pylogtable retain orders --protect-group billing
@@ -97,6 +101,7 @@ def retain(context: click.Context, topic: str, protect_group: tuple[str, ...]) -
 
 @click.command(
     cls=Command,
+    short_help="Remove files that no kept version needs.",
     examples="""
         pylogtable vacuum orders
         pylogtable vacuum orders --yes
@@ -130,6 +135,7 @@ def vacuum(context: click.Context, topic: str, yes: bool, keep: str | None) -> N
 
 @click.command(
     cls=Command,
+    short_help="All of these, as the topics' settings ask.",
     examples="""
         pylogtable maintain s3://bucket/logs --output json
         pylogtable maintain ./logs --topic orders --no-vacuum

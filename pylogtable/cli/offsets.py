@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 @click.command(
     cls=Command,
+    short_help="Offsets as topic:partition:offset lines.",
     examples="""
         pylogtable offsets orders
         pylogtable offsets orders --time earliest --partition 0,2

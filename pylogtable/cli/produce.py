@@ -28,6 +28,7 @@ _WRONG = (ValueError, AttributeError, TypeError, msgspec.MsgspecError)
 
 @click.command(
     cls=Command,
+    short_help="Append lines or JSON from standard input.",
     examples="""
         echo hello | pylogtable produce clicks
         printf 'u1:a\\nu2:b\\n' | pylogtable produce clicks --key-separator :

@@ -60,6 +60,7 @@ To = str | int | datetime | timedelta | dict[int, int] | None
 @click.pass_context
 def reset(
     context: click.Context,
+    /,
     group: str,
     topics: tuple[str, ...],
     all_topics: bool,
