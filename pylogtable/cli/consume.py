@@ -101,7 +101,9 @@ def consume(
         joined = opened.group(group)
         stored = joined.positions()
         reader.commit = joined.commit
-    reader.run(view, start or ("earliest" if group is None else "stored"), end, stored)
+    if start is None:
+        start = "earliest" if group is None else "stored"
+    reader.run(view, start, end, stored)
 
 
 class _Reader:

@@ -35,6 +35,7 @@ class LineReader:
         self._lines: list[bytes] = []
         self._size = 0
         self._next = 1
+        self._timer: threading.Timer | None = None
 
     def batches(self) -> Iterator[Batch]:
         """The batches; the last line need not have an end."""
@@ -60,6 +61,8 @@ class LineReader:
 
     def take(self) -> Iterator[Batch]:
         """What has been read and not handed out, as one batch."""
+        if self._timer is not None:
+            self._timer.cancel()
         if self._lines:
             batch = Batch(self._next, self._lines)
             self._next += len(self._lines)
@@ -68,16 +71,17 @@ class LineReader:
 
     def _add(self, lines: list[bytes]) -> None:
         if lines and not self._lines:
-            timer = threading.Timer(self._linger, self._inbox.put, [self._next])
-            timer.daemon = True
-            timer.start()
+            self._timer = threading.Timer(self._linger, self._inbox.put, [self._next])
+            self._timer.daemon = True
+            self._timer.start()
         self._lines += lines
         self._size += sum(map(len, lines))
 
     def _pump(self) -> None:
-        read = getattr(self._source, "read1", self._source.read)
+        # Without a buffer a read gives what there is, and holds no lock at the program's end.
+        source = getattr(self._source, "raw", self._source)
         try:
-            while chunk := read(_CHUNK_BYTES):
+            while chunk := source.read(_CHUNK_BYTES):
                 self._inbox.put(chunk)
             self._inbox.put(None)
         except Exception as error:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pylogtable import AppendResult, Topic
 
 # What a line that makes no sense may raise on its way to a record.
-_WRONG = (ValueError, AttributeError, TypeError, msgspec.MsgspecError)
+_WRONG = (ValueError, TypeError, ArithmeticError, msgspec.MsgspecError)
 
 
 @click.command(

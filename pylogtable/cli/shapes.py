@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Mapping, Sequence
-from datetime import date
+from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -119,7 +119,7 @@ def table_columns(rows: Sequence[Row], schema: pa.Schema) -> dict[str, pa.Array]
         wanted = schema.field(name).type
         try:
             columns[name] = pa.array(_parsed(values, wanted), wanted)
-        except (pa.ArrowException, ValueError, TypeError) as error:
+        except (pa.ArrowException, ValueError, TypeError, ArithmeticError) as error:
             raise ValueError(f"column {name!r} is {wanted}: {error}") from None
     return columns | _place(rows, [row.get("timestamp") for row in rows])
 
@@ -133,7 +133,9 @@ def _place(rows: Sequence[Row], stamps: Sequence[Any]) -> dict[str, pa.Array]:
         utc = pa.timestamp("us", tz="UTC")
         columns["timestamp"] = pa.array(_parsed(stamps, utc), utc)
     if any(row.get("partition") is not None for row in rows):
-        columns["partition"] = pa.array([row.get("partition") for row in rows], pa.int64())
+        columns["partition"] = pa.array(
+            _parsed([row.get("partition") for row in rows], pa.int64()), pa.int64()
+        )
     return columns
 
 
@@ -206,23 +208,56 @@ def _is_coded(name: str, schema: pa.Schema) -> bool:
 
 
 def _parsed(values: Sequence[Any], wanted: pa.DataType) -> list[Any]:
-    """Values of types that JSON has not, from text; times also from milliseconds."""
-    import pyarrow as pa
-
-    convert: Callable[[Any], Any] | None = None
-    if pa.types.is_timestamp(wanted):
-        zone = wanted.tz
-        convert = lambda v: _moment(v) if zone else _moment(v).replace(tzinfo=None)  # noqa: E731
-    elif pa.types.is_date(wanted):
-        convert = lambda v: date.fromisoformat(v)  # noqa: E731
-    elif pa.types.is_decimal(wanted):
-        convert = lambda v: Decimal(str(v))  # noqa: E731
-    if convert is None:
-        return list(values)
+    convert = _converter(wanted)
     return [None if value is None else convert(value) for value in values]
 
 
-def _moment(value: Any) -> Any:
+def _converter(wanted: pa.DataType) -> Callable[[Any], Any]:
+    """What makes a value of this type of what JSON has for it: text for times, dates and decimals,
+    and milliseconds for times, too. Arrow would cut a fraction off a whole number in silence."""
+    from pyarrow import types
+
+    if types.is_integer(wanted):
+        return _whole
+    if types.is_timestamp(wanted):
+        return _moment if wanted.tz else lambda value: _moment(value).replace(tzinfo=None)
+    if types.is_date(wanted):
+        return date.fromisoformat
+    if types.is_decimal(wanted):
+        return lambda value: Decimal(str(value))
+    if types.is_list(wanted):
+        return lambda value: _parsed(_a(list, value), wanted.value_type)
+    if types.is_map(wanted):
+        return lambda value: list(
+            zip(_a(dict, value), _parsed(list(value.values()), wanted.item_type), strict=True)
+        )
+    if types.is_struct(wanted):
+        return lambda value: _parsed_struct(value, wanted)
+    return lambda value: value
+
+
+def _a(kind: type, value: Any) -> Any:
+    if not isinstance(value, kind):
+        raise ValueError(f"{value!r} is not {'a list' if kind is list else 'an object'}")
+    return value
+
+
+def _parsed_struct(value: Row, wanted: pa.StructType) -> Row:
+    parsed = {}
+    for name, inner in _a(dict, value).items():
+        if wanted.get_field_index(name) < 0:
+            raise ValueError(f"it has no field {name!r}")
+        (parsed[name],) = _parsed([inner], wanted.field(name).type)
+    return parsed
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value):
+        raise ValueError(f"{value!r} is not a whole number")
+    return int(value)
+
+
+def _moment(value: Any) -> datetime:
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise ValueError(f"{value!r} is not a time: write ISO-8601, or milliseconds")
     return to_time(str(value))
