@@ -180,7 +180,7 @@ def _pairs(headers: Any) -> list[Row] | None:
 def _bytes_of(row: Row, *names: str) -> bytes | None:
     for name in names:
         if name + BASE64 in row:
-            return base64.b64decode(row[name + BASE64])
+            return base64.b64decode(row[name + BASE64], validate=True)
         if name in row:
             return _to_bytes(row[name])
     return None
@@ -196,7 +196,7 @@ def _decoded(row: Row, schema: pa.Schema) -> Row:
     """The row with what is in base64 as bytes, under its own name."""
     return {
         (name.removesuffix(BASE64) if _is_coded(name, schema) else name): (
-            base64.b64decode(value) if _is_coded(name, schema) else value
+            base64.b64decode(value, validate=True) if _is_coded(name, schema) else value
         )
         for name, value in row.items()
     }
