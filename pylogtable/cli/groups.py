@@ -32,7 +32,11 @@ def groups() -> None:
 groups.add_command(reset)
 
 
-@groups.command("list", examples="pylogtable groups list s3://bucket/logs --output json")
+@groups.command(
+    "list",
+    short_help="The names of all groups.",
+    examples="pylogtable groups list s3://bucket/logs --output json",
+)
 @click.argument("store", required=False)
 @click.pass_context
 def list_groups(context: click.Context, store: str | None) -> None:
@@ -50,10 +54,11 @@ def list_groups(context: click.Context, store: str | None) -> None:
 
 
 @groups.command(
+    short_help="Positions and lag.",
     examples="""
         pylogtable groups describe billing
         pylogtable groups describe --store ./logs --output json
-    """
+    """,
 )
 @click.argument("group", nargs=-1, shell_complete=complete_groups)
 @click.option("--topic", multiple=True, help="In this topic alone.", shell_complete=complete_topics)
@@ -105,10 +110,11 @@ def _print_rows(rows: list[GroupRow]) -> None:
 
 
 @groups.command(
+    short_help="Forget positions.",
     examples="""
         pylogtable groups delete billing --dry-run
         pylogtable groups delete billing --topic orders --yes
-    """
+    """,
 )
 @click.argument("group", nargs=-1, required=True, shell_complete=complete_groups)
 @click.option("--topic", multiple=True, help="In this topic alone.", shell_complete=complete_topics)

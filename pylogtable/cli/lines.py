@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import queue
+import signal
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, Any
 
 _CHUNK_BYTES = 1 << 20
+_CHUNKS_AHEAD = 8
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,17 @@ class Batch:
         return self.first + len(self.lines) - 1
 
 
+@dataclass(frozen=True)
+class _Waited:
+    """The lines from this one on have waited long enough."""
+
+    first: int
+
+
+class _Stop:
+    """Nothing more is wanted."""
+
+
 class LineReader:
     """Reads in a thread of its own, so that waiting for input does not keep lines waiting."""
 
@@ -30,12 +44,16 @@ class LineReader:
         self._source = source
         self._batch_bytes = batch_bytes
         self._linger = linger_seconds
-        # What comes in: bytes, None at the end, an error, or a timer for the lines it was set for.
-        self._inbox: queue.Queue[bytes | int | Exception | None] = queue.Queue(maxsize=8)
+        # Bytes, None at the end, an error of reading, or what came in between.
+        self._inbox: queue.SimpleQueue[bytes | _Waited | _Stop | Exception | None] = (
+            queue.SimpleQueue()
+        )
+        self._room = threading.Semaphore(_CHUNKS_AHEAD)
         self._lines: list[bytes] = []
         self._size = 0
         self._next = 1
         self._timer: threading.Timer | None = None
+        self.is_stopped = False
 
     def batches(self) -> Iterator[Batch]:
         """The batches; the last line need not have an end."""
@@ -45,22 +63,41 @@ class LineReader:
             came = self._inbox.get()
             if isinstance(came, Exception):
                 raise came
-            if isinstance(came, int):
-                if came == self._next:
-                    yield from self.take()
-                continue
-            if came is None:
-                if rest:
-                    self._add([rest])
-                yield from self.take()
+            if isinstance(came, bytes):
+                self._room.release()
+                *whole, rest = (rest + came).split(b"\n")
+                self._add(whole)
+            elif came is None and rest:
+                self._add([rest])
+            if (
+                came is None
+                or isinstance(came, _Stop)
+                or (isinstance(came, _Waited) and came.first == self._next)
+                or self._size >= self._batch_bytes
+            ):
+                yield from self._take()
+            if came is None or isinstance(came, _Stop):
                 return
-            *whole, rest = (rest + came).split(b"\n")
-            self._add(whole)
-            if self._size >= self._batch_bytes:
-                yield from self.take()
 
-    def take(self) -> Iterator[Batch]:
-        """What has been read and not handed out, as one batch."""
+    @contextmanager
+    def stopped_by_ctrl_c(self) -> Iterator[None]:
+        """Within this Ctrl-C ends the input, not what is being done with it; a second one does."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def stop(*_: Any) -> None:
+            self.is_stopped = True
+            self._inbox.put(_Stop())
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+        before = signal.signal(signal.SIGINT, stop)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def _take(self) -> Iterator[Batch]:
         if self._timer is not None:
             self._timer.cancel()
         if self._lines:
@@ -71,7 +108,7 @@ class LineReader:
 
     def _add(self, lines: list[bytes]) -> None:
         if lines and not self._lines:
-            self._timer = threading.Timer(self._linger, self._inbox.put, [self._next])
+            self._timer = threading.Timer(self._linger, self._inbox.put, [_Waited(self._next)])
             self._timer.daemon = True
             self._timer.start()
         self._lines += lines
@@ -82,6 +119,7 @@ class LineReader:
         source = getattr(self._source, "raw", self._source)
         try:
             while chunk := source.read(_CHUNK_BYTES):
+                self._room.acquire()
                 self._inbox.put(chunk)
             self._inbox.put(None)
         except Exception as error:

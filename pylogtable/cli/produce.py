@@ -100,15 +100,12 @@ def produce(
     reader = LineReader(sys.stdin.buffer, batch_bytes, linger)
     done = _Done(opened.name)
     try:
-        with progress(f"appending to {opened.name}") as told:
-            try:
-                for batch in reader.batches():
-                    _append(opened, parser, batch, partition, done)
-                    told(counted(done.records, "record"))
-            except KeyboardInterrupt:
-                for batch in reader.take():
-                    _append(opened, parser, batch, partition, done)
-                raise
+        with progress(f"appending to {opened.name}") as told, reader.stopped_by_ctrl_c():
+            for batch in reader.batches():
+                _append(opened, parser, batch, partition, done)
+                told(counted(done.records, "record"))
+        if reader.is_stopped:
+            raise KeyboardInterrupt
     finally:
         if done.commits or sys.exc_info()[0] is None:
             if mine.is_json:

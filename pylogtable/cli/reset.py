@@ -28,6 +28,7 @@ To = str | int | datetime | timedelta | dict[int, int] | None
 
 @click.command(
     cls=Command,
+    short_help="Put a group elsewhere.",
     examples="""
         pylogtable groups reset billing --topic orders --to-earliest
         pylogtable groups reset billing --topic orders:0,1 --to-offset 100 --execute

@@ -95,10 +95,11 @@ def list_topics(context: click.Context, store: str | None) -> None:
 
 
 @topics.command(
+    short_help="Columns, settings and partitions.",
     examples="""
         pylogtable topics describe orders
         pylogtable topics describe ./logs/orders --output json
-    """
+    """,
 )
 @click.argument("topic", nargs=-1, shell_complete=complete_topics)
 @click.pass_context
