@@ -74,8 +74,8 @@ def objects(batch: pa.RecordBatch, topic: str | None) -> list[Row]:
             for row, named in zip(rows, _named(name, column), strict=True):
                 row |= named
         else:
-            for row, value in zip(rows, column.to_pylist(maps_as_pydicts="lossy"), strict=True):
-                row[name] = value
+            for row, value in zip(rows, column.to_pylist(), strict=True):
+                row[name] = _shown(value, column.type)
     return rows
 
 
@@ -154,6 +154,19 @@ def _text_or_base64(name: str, value: bytes | None) -> Row:
         return {name: None if value is None else value.decode()}
     except UnicodeDecodeError:
         return {name + BASE64: base64.b64encode(value or b"").decode()}
+
+
+def _shown(value: Any, kind: pa.DataType) -> Any:
+    """The value with maps as objects, where Arrow has lists of pairs."""
+    from pyarrow import types
+
+    if value is None or not types.is_nested(kind):
+        return value
+    if types.is_map(kind):
+        return {key: _shown(item, kind.item_type) for key, item in value}
+    if types.is_struct(kind):
+        return {name: _shown(item, kind.field(name).type) for name, item in value.items()}
+    return [_shown(item, kind.value_type) for item in value]
 
 
 def _header(pair: Mapping[str, Any] | None) -> tuple[str, Any]:

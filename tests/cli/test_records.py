@@ -116,10 +116,10 @@ def test_table_shaped_topics_take_and_give_objects(run: Run, orders: pylogtable.
 
 
 def test_nested_columns(run: Run, place: Path) -> None:
-    inner = pa.struct({"n": pa.int32(), "d": pa.date32()})
+    inner = pa.struct({"n": pa.int32(), "d": pa.map_(pa.string(), pa.date32())})
     schema = {"l": pa.list_(pa.int64()), "s": inner, "m": pa.map_(pa.string(), pa.float64())}
     topic = pylogtable.open(place).create_topic("t", 1, schema)
-    line = '{"l":[1,null],"s":{"n":2,"d":"2024-05-01"},"m":{"a":1.5,"b":null}}'
+    line = '{"l":[1,null],"s":{"n":2,"d":{"x":"2024-05-01"}},"m":{"a":1.5,"b":null}}'
     assert run("produce", "t", stdin=f"{line}\n{{}}\n").status == 0
     assert run("consume", "t").out == f'{line}\n{{"l":null,"s":null,"m":null}}\n'
     for wrong in ('{"l":[1.5]}', '{"s":{"x":1}}', '{"m":[1]}', '{"l":3}', '{"l":"12"}', '{"s":1}'):
