@@ -1,53 +1,65 @@
-"""Kafka's data model as an open table format on object storage, with no broker."""
+"""Kafka's data model as an open table format on object storage, with no broker.
 
-from pylogtable.appending import Staged, Staging
-from pylogtable.compaction import Done, Work
-from pylogtable.config import TOPIC_CONFIG_KEYS
-from pylogtable.errors import (
-    CommitConflictError,
-    CommitUnknownError,
-    CorruptTopicError,
-    InvalidRequestError,
-    LogTableError,
-    OffsetOutOfRangeError,
-    SchemaMismatchError,
-    StorageError,
-    TopicExistsError,
-    TopicNotFoundError,
-    UnsupportedFormatError,
-)
-from pylogtable.extent import Extent
-from pylogtable.group import Group
-from pylogtable.group_report import (
-    GROUPS_SCHEMA,
-    GroupDescription,
-    GroupLag,
-    GroupRow,
-    Lag,
-    ResetReport,
-)
-from pylogtable.leaf import LEAF_SCHEMA as SEGMENTS_SCHEMA
-from pylogtable.maintenance import Worker
-from pylogtable.plan.read import ReadTask
-from pylogtable.plan.split import ReadPart
-from pylogtable.report import (
-    HISTORY_SCHEMA,
-    PARTITIONS_SCHEMA,
-    AppendResult,
-    MaintainReport,
-    PartitionDescription,
-    Problem,
-    RetentionReport,
-    RewriteReport,
-    TopicDescription,
-    VacuumReport,
-    VerifyReport,
-)
-from pylogtable.rows import Placement, check_log_columns
-from pylogtable.store import Store, open, open_topic, split_topic_url
-from pylogtable.store_group import StoreGroup
-from pylogtable.topic import Topic
-from pylogtable.view import Bound, PartReader, View
+Every public name is here, and is imported when it is first asked for: a look at a topic should not
+wait for what writes one.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pylogtable.appending import Staged, Staging
+    from pylogtable.compaction import Done, Work
+    from pylogtable.config import TOPIC_CONFIG_KEYS
+    from pylogtable.doctor import DoctorCheck, DoctorReport, diagnose
+    from pylogtable.errors import (
+        CommitConflictError,
+        CommitUnknownError,
+        CorruptTopicError,
+        InvalidRequestError,
+        LogTableError,
+        OffsetOutOfRangeError,
+        SchemaMismatchError,
+        StorageError,
+        TopicExistsError,
+        TopicNotFoundError,
+        UnsupportedFormatError,
+    )
+    from pylogtable.extent import Extent
+    from pylogtable.group import Group
+    from pylogtable.group_report import (
+        GROUPS_SCHEMA,
+        GroupDescription,
+        GroupLag,
+        GroupRow,
+        Lag,
+        ResetReport,
+    )
+    from pylogtable.leaf import LEAF_SCHEMA as SEGMENTS_SCHEMA
+    from pylogtable.maintenance import Worker
+    from pylogtable.plan.read import ReadTask
+    from pylogtable.plan.split import ReadPart
+    from pylogtable.report import (
+        HISTORY_SCHEMA,
+        PARTITIONS_SCHEMA,
+        AppendResult,
+        MaintainReport,
+        PartitionDescription,
+        Problem,
+        RetentionReport,
+        RewriteReport,
+        TopicDescription,
+        VacuumReport,
+        VerifyReport,
+    )
+    from pylogtable.rows import Placement, check_log_columns
+    from pylogtable.schema import to_arrow as column_type
+    from pylogtable.store import Store, open, open_topic, split_topic_url
+    from pylogtable.store_group import StoreGroup
+    from pylogtable.topic import Topic
+    from pylogtable.view import Bound, PartReader, View
 
 __version__ = "0.1.0"
 
@@ -62,6 +74,8 @@ __all__ = [
     "CommitConflictError",
     "CommitUnknownError",
     "CorruptTopicError",
+    "DoctorCheck",
+    "DoctorReport",
     "Done",
     "Extent",
     "Group",
@@ -99,7 +113,100 @@ __all__ = [
     "Work",
     "Worker",
     "check_log_columns",
+    "column_type",
+    "diagnose",
     "open",
     "open_topic",
     "split_topic_url",
 ]
+
+# Where each name lives.
+_MODULES = {
+    "appending": (
+        "Staged",
+        "Staging",
+    ),
+    "compaction": (
+        "Done",
+        "Work",
+    ),
+    "config": ("TOPIC_CONFIG_KEYS",),
+    "doctor": (
+        "DoctorCheck",
+        "DoctorReport",
+        "diagnose",
+    ),
+    "errors": (
+        "CommitConflictError",
+        "CommitUnknownError",
+        "CorruptTopicError",
+        "InvalidRequestError",
+        "LogTableError",
+        "OffsetOutOfRangeError",
+        "SchemaMismatchError",
+        "StorageError",
+        "TopicExistsError",
+        "TopicNotFoundError",
+        "UnsupportedFormatError",
+    ),
+    "extent": ("Extent",),
+    "group": ("Group",),
+    "group_report": (
+        "GROUPS_SCHEMA",
+        "GroupDescription",
+        "GroupLag",
+        "GroupRow",
+        "Lag",
+        "ResetReport",
+    ),
+    "leaf": ("SEGMENTS_SCHEMA",),
+    "maintenance": ("Worker",),
+    "plan.read": ("ReadTask",),
+    "plan.split": ("ReadPart",),
+    "report": (
+        "AppendResult",
+        "HISTORY_SCHEMA",
+        "MaintainReport",
+        "PARTITIONS_SCHEMA",
+        "PartitionDescription",
+        "Problem",
+        "RetentionReport",
+        "RewriteReport",
+        "TopicDescription",
+        "VacuumReport",
+        "VerifyReport",
+    ),
+    "rows": (
+        "Placement",
+        "check_log_columns",
+    ),
+    "schema": ("column_type",),
+    "store": (
+        "Store",
+        "open",
+        "open_topic",
+        "split_topic_url",
+    ),
+    "store_group": ("StoreGroup",),
+    "topic": ("Topic",),
+    "view": (
+        "Bound",
+        "PartReader",
+        "View",
+    ),
+}
+_HOMES = {name: module for module, names in _MODULES.items() for name in names}
+_OTHER_NAMES = {"SEGMENTS_SCHEMA": "LEAF_SCHEMA", "column_type": "to_arrow"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = importlib.import_module(f"{__name__}.{_HOMES[name]}")
+    thing: object = getattr(module, _OTHER_NAMES.get(name, name))
+    globals()[name] = thing
+    return thing
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

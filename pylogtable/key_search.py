@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pylogtable.bloom import may_contain, plain_bytes, xxh64
+from pylogtable.deferred import pc
 from pylogtable.errors import InvalidRequestError
 from pylogtable.model import Segment, TopicInfo
 from pylogtable.partitioner import key_bytes, partition_for

@@ -14,8 +14,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from pylogtable.deferred import pc
 from pylogtable.errors import CorruptTopicError
 from pylogtable.model import Segment, Totals
 from pylogtable.paths import check_segment_path, leaf_path

@@ -14,9 +14,9 @@ from dataclasses import replace
 from threading import Lock
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from pylogtable.codec import decode_commit, decode_hint, decode_root, encode
+from pylogtable.deferred import pq
 from pylogtable.errors import CommitUnknownError, CorruptTopicError, StorageError
 from pylogtable.leaf import LEAF_SCHEMA, Leaf, check_leaf
 from pylogtable.model import Commit, Hint

@@ -24,8 +24,8 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from pylogtable.deferred import pc
 from pylogtable.errors import InvalidRequestError
 
 _Ints: TypeAlias = npt.NDArray[np.int64]

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pylogtable.config import TopicConfig, parse_config
+from pylogtable.deferred import pc
 from pylogtable.errors import InvalidRequestError, SchemaMismatchError
 from pylogtable.model import TopicInfo
 from pylogtable.partitioner import key_bytes, partition_for

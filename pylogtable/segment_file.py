@@ -8,9 +8,8 @@ from contextlib import contextmanager
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
+from pylogtable.deferred import pc, pq
 from pylogtable.errors import CorruptTopicError
 from pylogtable.model import Segment
 from pylogtable.plan.read import ReadTask, task_for

@@ -9,14 +9,14 @@ import inspect
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from pylogtable.config import parse_config
+from pylogtable.deferred import pc, pq
 from pylogtable.model import TopicInfo
 from pylogtable.paths import segment_path
 from pylogtable.rows import count_keyless, count_tombstones
@@ -27,7 +27,10 @@ ROW_GROUP_ROWS = 131_072
 BLOOM_FPP = 0.01
 SAMPLE_ROWS = 4096
 
-_CAN_WRITE_BLOOM = "bloom_filter_options" in inspect.signature(pq.ParquetWriter).parameters
+
+@cache
+def _can_write_bloom() -> bool:
+    return "bloom_filter_options" in inspect.signature(pq.ParquetWriter).parameters
 
 
 @dataclass(frozen=True)
@@ -171,7 +174,7 @@ def _paths_below(path: str, arrow: pa.DataType) -> list[str]:
 def _bloom_options(schema: pa.Schema, key: Sequence[str], rows: int) -> dict[str, object]:
     """A Bloom filter on each key column that can have one, where pyarrow can write it [SEG-4]."""
     named = [name for name in key if not pa.types.is_boolean(schema.field(name).type)]
-    if not named or not _CAN_WRITE_BLOOM:
+    if not named or not _can_write_bloom():
         return {}
     return {
         "bloom_filter_options": {name: {"ndv": max(1, rows), "fpp": BLOOM_FPP} for name in named}

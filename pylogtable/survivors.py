@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from pylogtable.deferred import pc
 from pylogtable.model import Segment, TopicInfo
 from pylogtable.partitioner import key_bytes, murmur2
 from pylogtable.plan.clean import CleanWork

@@ -8,9 +8,9 @@ from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pylogtable.codec import decode_group
+from pylogtable.deferred import pc
 from pylogtable.errors import CorruptTopicError, LogTableError, TopicNotFoundError
 from pylogtable.leaf import segments_of
 from pylogtable.lookup import all_entries

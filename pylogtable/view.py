@@ -11,9 +11,9 @@ from numbers import Integral
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pylogtable.arguments import check_mapping, check_number
+from pylogtable.deferred import pc
 from pylogtable.errors import InvalidRequestError
 from pylogtable.extent import Extent, measure, offset_after
 from pylogtable.key_search import WantedKeys, newest_of

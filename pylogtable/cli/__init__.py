@@ -1,0 +1,1 @@
+"""The command line. It stands outside of the library and uses only its public names."""

@@ -1,0 +1,114 @@
+"""The program in this process, and as a process of its own."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pylogtable
+from pylogtable.cli.app import main
+from tests.builders import kafka
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How a run ended and what it said."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[str]:
+        return self.out.splitlines()
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    def failed(self, *words: str, status: int = 1) -> None:
+        """It failed as it should: with this status, in one line, with these words."""
+        assert self.status == status, self
+        assert self.err.count("\n") == 1, self
+        assert "Traceback" not in self.err
+        for word in words:
+            assert word in self.err, self
+
+
+Run = Callable[..., Ran]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run the program here, which takes milliseconds."""
+
+    def call(*arguments: object, stdin: bytes | str = b"") -> Ran:
+        given = stdin.encode() if isinstance(stdin, str) else stdin
+        out, err = io.BytesIO(), io.BytesIO()
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
+            patch.setattr(sys, "stdout", io.TextIOWrapper(out, "utf-8", write_through=True))
+            patch.setattr(sys, "stderr", io.TextIOWrapper(err, "utf-8", write_through=True))
+            try:
+                status = main([str(argument) for argument in arguments])
+            except SystemExit as ended:
+                status = ended.code if isinstance(ended.code, int) else 1
+            return Ran(status, out.getvalue().decode(), err.getvalue().decode())
+
+    return call
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty store, which the environment names."""
+    monkeypatch.setenv("PYLOGTABLE_STORE", str(tmp_path / "logs"))
+    (tmp_path / "logs").mkdir()
+    return tmp_path / "logs"
+
+
+@pytest.fixture
+def clicks(place: Path) -> pylogtable.Topic:
+    """Kafka's shape, two partitions: a, b, c in the first and d in the second."""
+    topic = pylogtable.open(place).create_topic("clicks", partitions=2)
+    keys, values = ["k1", "k2", None, "k4"], ["a", "b", "c", "d"]
+    topic.append(kafka(keys, values, partition=_ints(0, 0, 0, 1)))
+    return topic
+
+
+@pytest.fixture
+def orders(place: Path) -> pylogtable.Topic:
+    """A table-shaped topic with a key."""
+    import pyarrow as pa
+
+    schema = {"id": pa.int64(), "amount": pa.float64(), "at": pa.timestamp("us", "UTC")}
+    schema |= {"raw": pa.binary(), "day": pa.date32(), "price": pa.decimal128(10, 2)}
+    return pylogtable.open(place).create_topic("orders", 1, schema, "id")
+
+
+def _ints(*numbers: int) -> Any:
+    import pyarrow as pa
+
+    return pa.array(numbers, pa.int32())
+
+
+def environment(**more: str) -> dict[str, str]:
+    """For a process of its own."""
+    return {**os.environ, "PYTHONPATH": str(ROOT), **more}
+
+
+def start(*arguments: object, **options: Any) -> subprocess.Popen[bytes]:
+    """The real program."""
+    command = [sys.executable, "-m", "pylogtable", *map(str, arguments)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, **{**pipes, "env": environment(), **options})

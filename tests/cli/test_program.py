@@ -1,0 +1,215 @@
+"""The program as a process: how it starts, how it ends, and what the shell sees of it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+import pylogtable
+from pylogtable.cli.app import app, main
+from tests.builders import kafka
+from tests.cli.conftest import ROOT, Run, environment, start
+
+HEAVY = {"pyspark", "pandas", "s3fs", "fsspec", "boto3", "botocore", "aiohttp", "rich"}
+NOT_FOR_METADATA = {*HEAVY, "pyarrow.compute", "pyarrow.parquet", "pyarrow.dataset", "pyarrow.fs"}
+
+
+def imported_by(*arguments: str) -> set[str]:
+    code = (
+        "import sys; from pylogtable.cli.app import main\n"
+        f"assert main({list(arguments)!r}) == 0\n"
+        "print('\\n'.join(sys.modules), file=sys.stderr)"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    return set(ran.stderr.split())
+
+
+def test_help_imports_no_arrow() -> None:
+    modules = imported_by("--help")
+    assert not modules & {*NOT_FOR_METADATA, "pyarrow", "numpy"}
+
+
+def test_a_look_at_metadata_imports_nothing_heavy(clicks: pylogtable.Topic) -> None:
+    for arguments in (["topics", "list"], ["topics", "describe", "clicks"], ["offsets"]):
+        assert not imported_by(*arguments) & NOT_FOR_METADATA
+
+
+def test_a_closed_pipe_ends_it_quietly(place: Path) -> None:
+    topic = pylogtable.open(place).create_topic("t")
+    topic.append(kafka([None] * 50_000, [b"x" * 50] * 50_000))
+    running = start("consume", "t")
+    assert running.stdout is not None
+    assert running.stdout.readline() == b"x" * 50 + b"\n"
+    running.stdout.close()
+    assert running.stderr is not None
+    assert running.stderr.read() == b""
+    assert running.wait(60) == 141
+
+
+def test_following_sees_what_is_appended_and_ends_on_ctrl_c(clicks: pylogtable.Topic) -> None:
+    running = start("consume", "clicks", "--follow", "--from", "latest", "--group", "g", "-K", "=")
+    assert running.stdout is not None
+    assert running.stderr is not None
+    # It has its positions once the group has them.
+    while len(clicks.group("g").positions()) < 2:
+        assert running.poll() is None, running.stderr.read()
+    clicks.append(kafka(["k"], ["new"]))
+    assert running.stdout.readline() == b"k=new\n"
+    clicks.alter(partitions=3)
+    import pyarrow as pa
+
+    clicks.append(kafka(["l"], ["other"], partition=pa.array([2], pa.int32())))
+    assert running.stdout.readline() == b"l=other\n"
+    while clicks.group("g").lag().records:
+        assert running.poll() is None
+    running.send_signal(signal.SIGINT)
+    assert running.wait(60) == 130
+    assert running.stderr.read() == b""
+
+
+def test_input_that_trickles_is_appended_now_and_then(clicks: pylogtable.Topic) -> None:
+    running = start("produce", "clicks", "--linger", "0.05", "--partition", "1")
+    assert running.stdin is not None
+    running.stdin.write(b"one\ntw")
+    running.stdin.flush()
+    while clicks.count() < 5:
+        assert running.poll() is None
+    running.stdin.write(b"o\n")
+    out, err = running.communicate(timeout=60)
+    assert (running.returncode, err) == (0, b"")
+    assert out == b"clicks: 2 records in 2 commits; 1:[1,3)\n"
+    assert clicks.read(1, 1).read_all()["value"].to_pylist() == [b"one", b"two"]
+
+
+def test_ctrl_c_appends_what_was_read(clicks: pylogtable.Topic) -> None:
+    running = start("produce", "clicks", "--linger", "0.05", "--partition", "1")
+    assert running.stdin is not None
+    running.stdin.write(b"one\n")
+    running.stdin.flush()
+    while clicks.count() < 5:
+        assert running.poll() is None
+    running.send_signal(signal.SIGINT)
+    assert running.stdout is not None
+    assert running.wait(60) == 130
+    assert running.stdout.read() == b"clicks: 1 record in 1 commit; 1:[1,2)\n"
+    assert running.stderr is not None
+    assert running.stderr.read() == b""
+
+
+def test_the_shell_completes_commands_and_topics(
+    clicks: pylogtable.Topic, orders: pylogtable.Topic
+) -> None:
+    asked = {"COMP_WORDS": "pylogtable consume cl", "COMP_CWORD": "2"}
+    ran = subprocess.run(
+        [sys.executable, "-m", "pylogtable"],
+        env=environment(_PYLOGTABLE_COMPLETE="bash_complete", **asked),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (ran.stdout.split(), ran.stderr) == (["plain,clicks"], "")
+
+
+def test_completion_scripts(run: Run) -> None:
+    for shell in ("zsh", "fish"):
+        script = run("completion", shell)
+        assert script.status == 0
+        assert "_PYLOGTABLE_COMPLETE" in script.out
+    run("completion", "tcsh").failed("tcsh", status=2)
+
+
+def test_errors_are_one_line_or_one_object_or_on_demand_a_traceback(
+    run: Run, clicks: pylogtable.Topic
+) -> None:
+    import json
+
+    run("offsets", "nope").failed("pylogtable: there is no topic 'nope'")
+    told = run("offsets", "nope", "--output", "json")
+    told.failed()
+    error = json.loads(told.err)
+    assert (error["error"], "no topic 'nope'" in error["message"]) == ("TopicNotFoundError", True)
+    usage = run("--output", "json", "offsets", "--nope")
+    usage.failed(status=2)
+    assert json.loads(usage.err)["error"] == "UsageError"
+    shown = run("offsets", "nope", "--verbose")
+    assert shown.status == 1
+    assert "Traceback" in shown.err
+    assert shown.err.splitlines()[-1].startswith("pylogtable: there is no topic 'nope'")
+
+
+def test_version(run: Run) -> None:
+    assert run("--version").out == f"pylogtable, version {pylogtable.__version__}\n"
+
+
+def commands(group: click.Group, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    context = click.Context(group)
+    found: list[tuple[str, ...]] = [path]
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            found += commands(command, (*path, name))
+        else:
+            found.append((*path, name))
+    return found
+
+
+def test_every_command_has_a_help_with_examples_and_the_shared_options(run: Run) -> None:
+    assert len(commands(app)) == 26
+    for path in commands(app):
+        shown = run(*path, "--help")
+        assert (shown.status, shown.err) == (0, ""), path
+        assert shown.out.startswith("Usage: pylogtable ")
+        text, _, examples = shown.out.partition("Examples:\n")
+        assert "pylogtable" in examples, path
+        for option in ("--store", "--storage-options", "--output", "--verbose"):
+            assert option in text, path
+        for option in ("...", "…"):
+            assert not any(line.endswith(option) for line in text.splitlines()[1:]), path
+
+
+def test_examples_in_the_help_are_well_formed() -> None:
+    """Each names a command there is, with options it has."""
+    import shlex
+
+    seen = 0
+    for path in commands(app):
+        command: click.Command = app
+        for name in path:
+            assert isinstance(command, click.Group)
+            command = command.get_command(click.Context(command), name) or command
+        for example in command.examples:  # type: ignore[attr-defined]
+            for part in example.split(" | "):
+                words = shlex.split(part.split(">")[0] if "=>" not in part else part)
+                if words and words[0] == "pylogtable":
+                    parse(app, words[1:])
+                    seen += 1
+    assert seen > 50
+
+
+def parse(command: click.Command, words: list[str]) -> None:
+    context = command.make_context("x", list(words), resilient_parsing=False)
+    if isinstance(command, click.Group):
+        rest = [*context._protected_args, *context.args]
+        _, inner, after = command.resolve_command(context, rest)
+        assert inner is not None
+        parse(inner, after)
+
+
+@pytest.mark.parametrize("entry", ["pylogtable.cli.app:main"])
+def test_the_installed_program_is_this_one(entry: str) -> None:
+    text = (ROOT / "pyproject.toml").read_text()
+    assert f'pylogtable = "{entry}"' in text
+    assert callable(main)

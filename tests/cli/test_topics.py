@@ -1,0 +1,155 @@
+"""`pylogtable topics` and `offsets`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import pylogtable
+from tests.builders import T0, kafka, times
+from tests.cli.conftest import Run
+
+
+def test_create_list_describe_alter_delete(run: Run, place: Path) -> None:
+    made = run("topics", "create", "orders", "-p", 3, "--column", "id:long not null", "--column",
+               "amount:double", "--key", "id", "-c", "cleanup.policy=compact")  # fmt: skip
+    assert (made.status, made.out, made.err) == (0, "Created topic orders.\n", "")
+    assert run("topics", "list").lines == ["orders"]
+    shown = run("topics", "describe", "orders").out
+    assert "PartitionCount: 3" in shown
+    assert "Key: id" in shown
+    assert "id: int64, amount: double" in shown
+    assert "cleanup.policy=compact" in shown
+    assert shown.splitlines()[-1].split() == ["2", "0", "0", "0", "0", "0", "B"]
+    altered = run("topics", "alter", "orders", "-p", 6, "-c", "segment.bytes=1000", "--add-column",
+                  "tags:" + '{"type": "array", "elementType": "string"}', "--widen-column",
+                  "price:decimal(12,2)")  # fmt: skip
+    altered.failed("no column 'price'")
+    altered = run("topics", "alter", "orders", "-p", 6, "-c", "segment.bytes=1000")
+    assert (altered.status, altered.out) == (0, "Altered topic orders, now version 1.\n")
+    assert "old records stay where they are" in altered.err
+    assert run("topics", "alter", "orders", "--unset", "segment.bytes").status == 0
+    config = pylogtable.open(place).topic("orders").describe().config
+    assert config["segment.bytes"] == str(2**30)
+    gone = run("topics", "delete", "orders", "--yes")
+    assert (gone.status, gone.out) == (0, "Deleted topic orders.\n")
+    assert run("topics", "list").out == ""
+
+
+def test_the_same_in_json(run: Run) -> None:
+    made = run("topics", "create", "t", "--partitions", 2, "--output", "json").json
+    assert (made["name"], made["created"], len(made["partitions"])) == ("t", True, 2)
+    again = run("topics", "create", "t", "--if-not-exists", "--output", "json")
+    assert (again.status, again.json["created"]) == (0, False)
+    assert run("topics", "list", "--output", "json").json == ["t"]
+    (described,) = run("--output", "json", "topics", "describe").json
+    assert described["columns"][3] == {"name": "key", "type": "binary", "nullable": True}
+    assert described["config"]["retention.ms"] == "604800000"
+    altered = run("topics", "alter", "t", "-p", 3, "--output", "json")
+    assert altered.err == ""
+    assert len(altered.json["partitions"]) == 3
+    deleted = run("topics", "delete", "t", "-y", "--output", "json").json
+    assert deleted == {"dry_run": False, "deleted": ["t"]}
+
+
+def test_what_destroys_asks_first(run: Run, clicks: pylogtable.Topic) -> None:
+    run("topics", "delete", "clicks").failed("delete topic clicks (4 records, ", "--yes")
+    looked = run("topics", "delete", "clicks", "--dry-run")
+    assert looked.status == 0
+    assert looked.out.startswith("Would delete topic clicks (4 records, ")
+    assert clicks.count() == 4
+    assert run("topics", "delete", "nope", "--yes", "--if-exists").status == 0
+    run("topics", "delete", "clicks", "nope", "--yes").failed("no topic 'nope'")
+    assert clicks.count() == 4
+
+
+def test_slips_are_met_with_the_way_out(run: Run, clicks: pylogtable.Topic, place: Path) -> None:
+    run("topics", "create", "clicks").failed("'clicks'", "already", "--if-not-exists")
+    run("topics", "create", "x", "-c", "retention.m=1").failed("did you mean 'retention.ms'?")
+    run("topics", "create", "x", "-c", "retention.ms").failed("name=value", status=2)
+    run("topics", "create", "x", "--column", "id").failed("name:type", status=2)
+    run("topics", "create", "x", "--column", "id:lang").failed("unknown column type 'lang'")
+    run("topics", "create", "x", "-p", "0").failed("partition")
+    run("topics", "create", "x", "-p", "many").failed("'many'", status=2)
+    run("topics", "describe", "click").failed("no topic 'click'", "did you mean 'clicks'?")
+    run("topics", "describe", "zzz").failed("there is clicks")
+    run("topics", "alter", "clicks").failed("say what to change", status=2)
+    run("topics", "alter", "clicks", "-p", "1").failed("2", "1")
+    run("topic", "list").failed("did you mean 'topics'?", status=2)
+    run("topics", "lst").failed("did you mean 'list'?", status=2)
+    run("topics").failed("create, list, describe", status=2)
+    assert pylogtable.open(place).topics() == ["clicks"]
+
+
+def test_which_store(
+    run: Run, clicks: pylogtable.Topic, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An argument, --store before or after the command, the environment; a topic's own path."""
+    monkeypatch.delenv("PYLOGTABLE_STORE")
+    run("topics", "list").failed("no store is named", "PYLOGTABLE_STORE", status=2)
+    assert run("topics", "list", place).lines == ["clicks"]
+    assert run("topics", "list", "--store", place).lines == ["clicks"]
+    assert run("-s", place, "topics", "list").lines == ["clicks"]
+    assert run("topics", "--store", place, "list").lines == ["clicks"]
+    assert run("offsets", f"{place}/clicks").lines == ["clicks:0:3", "clicks:1:1"]
+    assert run("offsets", f"file://{place}/clicks").status == 0
+    run("topics", "list", place, "--store", place).failed("given twice", status=2)
+    run("offsets", f"{place}/clicks", "-s", place).failed("given twice", status=2)
+    monkeypatch.chdir(place)
+    assert run("offsets", "./clicks").status == 0
+    monkeypatch.setenv("PYLOGTABLE_STORE", "/nowhere")
+    assert run("topics", "list", place).lines == ["clicks"]
+    assert run("topics", "list", "-s", place).lines == ["clicks"]
+
+
+def test_a_store_that_is_not_there(run: Run, tmp_path: Path) -> None:
+    nowhere = tmp_path / "nowhere"
+    listed = run("topics", "list", nowhere)
+    assert (listed.status, listed.out) == (0, "")
+    assert listed.err == f"there is no topic below file://{nowhere}\n"
+    run("topics", "describe", f"{nowhere}/orders").failed("check the address", "topics create")
+    run("offsets", "-s", nowhere).failed(f"there is no topic below file://{nowhere}")
+    run("topics", "list", "ftp://host/logs").failed("ftp: is not supported")
+    assert not nowhere.exists()
+
+
+def test_offsets(run: Run, place: Path) -> None:
+    topic = pylogtable.open(place).create_topic("t", partitions=3)
+    partition = pa.array([0, 0, 0, 1], pa.int32())
+    stamps = times(10, 30, 20, 40)
+    topic.append(kafka([None] * 4, partition=partition, timestamp=stamps))
+    topic.append(kafka([None], partition=partition[:1], timestamp=times(30)))
+    topic.delete_records({0: 1})
+    for word in ((), ("--time", "latest"), ("--time", "-1")):
+        assert run("offsets", "t", *word).lines == ["t:0:4", "t:1:1", "t:2:0"]
+    for word in ("earliest", "-2"):
+        assert run("offsets", "--time", word).lines == ["t:0:1", "t:1:0", "t:2:0"]
+    for word in ("max-timestamp", "-3"):
+        assert run("offsets", "t", "--time", word).lines == ["t:0:1", "t:1:0"]
+    assert run("offsets", "t", "--time", T0 + 15).lines == ["t:0:1", "t:1:0"]
+    assert run("offsets", "t", "--time", "2023-11-14T22:13:20.031Z").lines == ["t:1:0"]
+    assert run("offsets", "t", "--partition", "1-2").lines == ["t:1:1", "t:2:0"]
+    late = run("offsets", "t", "--time", "2040-01-01", "--partition", "0", "--output", "json")
+    assert late.json == [{"topic": "t", "partition": 0, "offset": None}]
+
+
+def test_the_youngest_record_may_be_cut_off(run: Run, place: Path) -> None:
+    """By a log start in the middle of the segment that claims to hold it."""
+    topic = pylogtable.open(place).create_topic("t")
+    topic.append(kafka([None] * 3, timestamp=times(90, 20, 30)))
+    topic.append(kafka([None] * 2, timestamp=times(40, 10)))
+    topic.delete_records({0: 1})
+    assert run("offsets", "t", "--time", "max-timestamp").lines == ["t:0:3"]
+
+
+def test_times_that_are_none(run: Run, clicks: pylogtable.Topic) -> None:
+    for time in ("yesterday", "2024-13-01", "-4", "", "99999999999999999999"):
+        run("offsets", "clicks", "--time", time).failed("--time", status=2)
+
+
+def test_partitions_that_are_none(run: Run, clicks: pylogtable.Topic) -> None:
+    for partition in ("a", "1-0", "0,", "-1"):
+        run("offsets", "clicks", "--partition", partition).failed("--partition", status=2)
+    run("offsets", "clicks", "--partition", "7").failed("no partition 7", "0 to 1")
