@@ -18,8 +18,11 @@ from pylogtable.errors import (
 )
 from pylogtable.leaf import LEAF_SCHEMA as SEGMENTS_SCHEMA
 from pylogtable.maintenance import Worker
+from pylogtable.pending import PendingRecord, PendingRows
 from pylogtable.plan.read import ReadTask
 from pylogtable.plan.split import ReadPart
+from pylogtable.producer import Producer
+from pylogtable.records import BatchMetadata, RecordMetadata
 from pylogtable.report import (
     HISTORY_SCHEMA,
     PARTITIONS_SCHEMA,
@@ -46,6 +49,7 @@ __all__ = [
     "SEGMENTS_SCHEMA",
     "TOPIC_CONFIG_KEYS",
     "AppendResult",
+    "BatchMetadata",
     "Bound",
     "CommitConflictError",
     "CommitUnknownError",
@@ -57,10 +61,14 @@ __all__ = [
     "OffsetOutOfRangeError",
     "PartReader",
     "PartitionDescription",
+    "PendingRecord",
+    "PendingRows",
     "Placement",
     "Problem",
+    "Producer",
     "ReadPart",
     "ReadTask",
+    "RecordMetadata",
     "RetentionReport",
     "RewriteReport",
     "SchemaMismatchError",

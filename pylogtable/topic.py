@@ -17,6 +17,7 @@ from pylogtable.maintenance import Maintenance, in_threads
 from pylogtable.manifest import Manifest
 from pylogtable.model import Change
 from pylogtable.plan.administer import plan_alter, plan_delete_records
+from pylogtable.producer import Producer
 from pylogtable.report import (
     AppendResult,
     MaintainReport,
@@ -120,6 +121,26 @@ class Topic:
     def find_txn(self, app_id: str, version: int) -> AppendResult | None:
         """What the append with this txn did, or None if there was none."""
         return self._appender.find((app_id, version))
+
+    def last_txn(self, app_id: str) -> int | None:
+        """The version of the last txn of this app id, or None if there was none."""
+        mark = self._head.latest().txns.get(app_id)
+        return None if mark is None else mark.txn_version
+
+    def producer(
+        self, *, linger_ms: float = 50, batch_bytes: int = 16 << 20, app_id: str | None = None
+    ) -> Producer:
+        """For records that come one by one, from any number of threads: what is sent within
+        `linger_ms`, or `batch_bytes` of it, is one append. With an `app_id` the producer knows
+        after a restart how many of its records are in the log."""
+        return Producer(
+            self.name,
+            self._appender,
+            self._head,
+            linger_ms=linger_ms,
+            batch_bytes=batch_bytes,
+            app_id=app_id,
+        )
 
     def check_columns(self, schema: pa.Schema) -> None:
         """Raise `SchemaMismatchError` if rows with these columns could not be appended."""

@@ -80,6 +80,25 @@ def append_and_die(url: str, batch: int, at: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def produce_until_killed(url: str, app_id: str | None, flush_every: int) -> None:
+    """Numbers without end, each in its own record, told when they are flushed; with an app id it
+    goes on where the log is."""
+    topic = pylogtable.open(url).topic("t")
+    with topic.producer(linger_ms=1, app_id=app_id) as producer:
+        first = producer.sequence or 0
+        futures = []
+        parent = os.getppid()
+        for number in itertools.count(first):
+            futures.append(producer.send(n=number, batch=0))
+            if len(futures) == flush_every:
+                producer.flush()
+                places = [future.result()[:2] for future in futures]
+                tell(first=first, places=places)
+                first, futures = number + 1, []
+                if os.getppid() != parent:
+                    return
+
+
 def append_many(url: str, first: int, count: int) -> None:
     topic = pylogtable.open(url).topic("t")
     _wait_for_start()
@@ -124,6 +143,7 @@ _gate = -1
 _ORDERS = {
     "append_until_killed": append_until_killed,
     "append_and_die": append_and_die,
+    "produce_until_killed": produce_until_killed,
     "append_many": append_many,
     "create_many": create_many,
     "administer": administer,

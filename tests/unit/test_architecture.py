@@ -15,7 +15,7 @@ SPARK = ROOT / "spark_ext" / "pyspark_pylogtable"
 # A module may import from its own layer and from those below it.
 LAYERS: dict[int, set[str]] = {
     0: {"errors", "model", "config", "paths", "codec", "schema", "partitioner", "bloom", "html"},
-    1: {"snapshot", "leaf", "lookup", "rows", "plan", "report"},
+    1: {"snapshot", "leaf", "lookup", "rows", "records", "plan", "report"},
     2: {"storage", "sequence"},
     3: {
         "manifest",
@@ -30,7 +30,19 @@ LAYERS: dict[int, set[str]] = {
         "groups",
         "verify",
     },
-    4: {"runtime", "commit", "appending", "view", "maintenance", "vacuum", "topic", "store"},
+    4: {
+        "runtime",
+        "commit",
+        "appending",
+        "view",
+        "maintenance",
+        "vacuum",
+        "pending",
+        "delivery",
+        "producer",
+        "topic",
+        "store",
+    },
 }
 IMPURE = {"time", "uuid", "random", "secrets"}
 ONLY_IN = {

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 import pylogtable
-from pylogtable import Store, Topic
+from pylogtable import Producer, Store, Topic
 from pylogtable.store import Store as StoreClass
 from tests.builders import kafka
 
@@ -43,6 +43,12 @@ SIGNATURES = {
     Store.maintain: ["topics", "*vacuum", "*threads"],
     Topic.find_commit: ["commit_id", "version"],
     Topic.version_at: ["when"],
+    Topic.last_txn: ["app_id"],
+    Topic.producer: ["*linger_ms", "*batch_bytes", "*app_id"],
+    Producer.send: ["key", "value", "headers", "partition", "timestamp", "columns"],
+    Producer.send_batch: ["data"],
+    Producer.flush: [],
+    Producer.close: [],
 }
 
 
