@@ -16,6 +16,7 @@ from pylogtable.errors import (
     TopicNotFoundError,
     UnsupportedFormatError,
 )
+from pylogtable.extent import Extent
 from pylogtable.leaf import LEAF_SCHEMA as SEGMENTS_SCHEMA
 from pylogtable.maintenance import Worker
 from pylogtable.pending import PendingRecord, PendingRows
@@ -55,6 +56,7 @@ __all__ = [
     "CommitUnknownError",
     "CorruptTopicError",
     "Done",
+    "Extent",
     "InvalidRequestError",
     "LogTableError",
     "MaintainReport",
