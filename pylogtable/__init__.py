@@ -17,6 +17,15 @@ from pylogtable.errors import (
     UnsupportedFormatError,
 )
 from pylogtable.extent import Extent
+from pylogtable.group import Group
+from pylogtable.group_report import (
+    GROUPS_SCHEMA,
+    GroupDescription,
+    GroupLag,
+    GroupRow,
+    Lag,
+    ResetReport,
+)
 from pylogtable.leaf import LEAF_SCHEMA as SEGMENTS_SCHEMA
 from pylogtable.maintenance import Worker
 from pylogtable.pending import PendingRecord, PendingRows
@@ -39,12 +48,14 @@ from pylogtable.report import (
 )
 from pylogtable.rows import Placement, check_log_columns
 from pylogtable.store import Store, open, open_topic, split_topic_url
+from pylogtable.store_group import StoreGroup
 from pylogtable.topic import Topic
 from pylogtable.view import Bound, PartReader, View
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "GROUPS_SCHEMA",
     "HISTORY_SCHEMA",
     "PARTITIONS_SCHEMA",
     "SEGMENTS_SCHEMA",
@@ -57,7 +68,12 @@ __all__ = [
     "CorruptTopicError",
     "Done",
     "Extent",
+    "Group",
+    "GroupDescription",
+    "GroupLag",
+    "GroupRow",
     "InvalidRequestError",
+    "Lag",
     "LogTableError",
     "MaintainReport",
     "OffsetOutOfRangeError",
@@ -71,6 +87,7 @@ __all__ = [
     "ReadPart",
     "ReadTask",
     "RecordMetadata",
+    "ResetReport",
     "RetentionReport",
     "RewriteReport",
     "SchemaMismatchError",
@@ -78,6 +95,7 @@ __all__ = [
     "Staging",
     "StorageError",
     "Store",
+    "StoreGroup",
     "Topic",
     "TopicDescription",
     "TopicExistsError",

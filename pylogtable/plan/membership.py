@@ -23,8 +23,7 @@ Members = Mapping[str, GroupMember]
 def join(
     state: GroupState | None, member: str, now_ms: int, lease_ms: int, partitions: int
 ) -> GroupChange:
-    """Become a member, and take what is free of one's share. Who is one already and has let its
-    lease run out begins anew, with nothing."""
+    """Become a member, and take what is free of one's share."""
     members = _live(state, now_ms)
     mine = members.get(member, GroupMember(lease_until_ms=0))
     return _renewed("join", state, members, member, mine.owned, now_ms + lease_ms, partitions)
@@ -111,14 +110,12 @@ def _renewed(
 
 
 def _next(operation: str, state: GroupState | None, members: Members) -> GroupChange:
-    """A member that joins is another one than before, even under its old name."""
     before = {} if state is None else state.members
     generation = 0 if state is None else state.generation
-    has_changed = operation == "join" or set(members) != set(before)
     return GroupChange(
         operation=operation,
         positions={} if state is None else state.positions,
-        generation=generation + has_changed,
+        generation=generation + (set(members) != set(before)),
         members=dict(sorted(members.items())),
     )
 

@@ -102,7 +102,6 @@ def plan_moves(
             wanted = entry.offset + target.shift
         elif wanted is None:
             wanted = log.end if entry is None else entry.offset
-            note = "nothing was committed: the end" if entry is None else note
         new = min(max(wanted, log.log_start), log.end)
         if new != wanted:
             note = f"{wanted} is outside of [{log.log_start}, {log.end}]"

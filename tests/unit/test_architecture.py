@@ -15,7 +15,7 @@ SPARK = ROOT / "spark_ext" / "pyspark_pylogtable"
 # A module may import from its own layer and from those below it.
 LAYERS: dict[int, set[str]] = {
     0: {"errors", "model", "config", "paths", "codec", "schema", "partitioner", "bloom", "html"},
-    1: {"snapshot", "leaf", "lookup", "rows", "records", "plan", "report"},
+    1: {"snapshot", "leaf", "lookup", "rows", "records", "plan", "report", "group_report"},
     2: {"storage", "sequence"},
     3: {
         "manifest",
@@ -42,6 +42,7 @@ LAYERS: dict[int, set[str]] = {
         "delivery",
         "producer",
         "group_log",
+        "lag",
         "group",
         "store_group",
         "topic",
