@@ -3,6 +3,7 @@
 from pylogtable.appending import Staged, Staging
 from pylogtable.compaction import Done, Work
 from pylogtable.config import TOPIC_CONFIG_KEYS
+from pylogtable.consumer import Consumer
 from pylogtable.errors import (
     CommitConflictError,
     CommitUnknownError,
@@ -65,6 +66,7 @@ __all__ = [
     "Bound",
     "CommitConflictError",
     "CommitUnknownError",
+    "Consumer",
     "CorruptTopicError",
     "Done",
     "Extent",

@@ -12,6 +12,7 @@ import pyarrow as pa
 from pylogtable.appending import Appender, Staged, Staging
 from pylogtable.commit import Head
 from pylogtable.compaction import BUDGET_BYTES
+from pylogtable.consumer import Consumer, open_consumer
 from pylogtable.errors import InvalidRequestError, TopicNotFoundError
 from pylogtable.group import Group, describe_groups
 from pylogtable.group_log import GroupLog
@@ -329,6 +330,38 @@ class Topic:
     def group(self, name: str) -> Group:
         """A consumer group of this topic. Opening it writes nothing."""
         return Group(name, self.name, self._store, self._head)
+
+    def consumer(
+        self,
+        group: str,
+        member: tuple[int, int] | str | None = None,
+        *,
+        auto_offset_reset: str = "earliest",
+        columns: Sequence[str] | None = None,
+        max_records: int = 500,
+        lease_ms: int = 30_000,
+        follow: bool = False,
+    ) -> Consumer:
+        """Read as a consumer group: alone, as static `member=(i, n)` with every n-th partition, or
+        as a dynamic member by name, which shares the partitions with the others that there are,
+        under a lease that it renews by polling.
+
+        `auto_offset_reset` says where to begin without a position, or with one that is not in the
+        log any more: earliest, latest, none (an error), or by_duration:PT1H.
+        """
+        return open_consumer(
+            self.name,
+            self._store,
+            self._head,
+            self.at,
+            group,
+            member,
+            auto_offset_reset=auto_offset_reset,
+            columns=columns,
+            max_records=max_records,
+            lease_ms=lease_ms,
+            follow=follow,
+        )
 
     def groups(self) -> list[str]:
         """The names of its consumer groups, sorted."""

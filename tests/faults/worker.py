@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet  # so that a child need not
 
 import pylogtable
-from pylogtable.errors import InvalidRequestError, TopicExistsError
+from pylogtable.errors import CommitConflictError, InvalidRequestError, TopicExistsError
 from pylogtable.runtime import Runtime
 from pylogtable.storage.local import LocalStore
 from pylogtable.store import Store
@@ -99,6 +99,26 @@ def produce_until_killed(url: str, app_id: str | None, flush_every: int) -> None
                     return
 
 
+def consume(url: str, name: str, lease_ms: int) -> None:
+    """As a dynamic member, until the group has read everything; what was committed is told."""
+    topic = pylogtable.open(url).topic("t")
+    group, ends = topic.group("g"), topic.end_offsets()
+    consumer = topic.consumer("g", name, lease_ms=lease_ms, max_records=20)
+    parent = os.getppid()
+    _wait_for_start()
+    while group.positions() != ends and os.getppid() == parent:
+        table = consumer.poll(timeout=0.05)
+        try:
+            consumer.commit()
+        except CommitConflictError:
+            tell(name=name, conflict=True)
+            continue
+        places = zip(table["partition"].to_pylist(), table["offset"].to_pylist(), strict=True)
+        if table.num_rows:
+            tell(name=name, places=list(places))
+    consumer.close()
+
+
 def append_many(url: str, first: int, count: int) -> None:
     topic = pylogtable.open(url).topic("t")
     _wait_for_start()
@@ -144,6 +164,7 @@ _ORDERS = {
     "append_until_killed": append_until_killed,
     "append_and_die": append_and_die,
     "produce_until_killed": produce_until_killed,
+    "consume": consume,
     "append_many": append_many,
     "create_many": create_many,
     "administer": administer,

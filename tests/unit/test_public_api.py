@@ -10,7 +10,7 @@ import sys
 import pytest
 
 import pylogtable
-from pylogtable import Group, Producer, Store, Topic
+from pylogtable import Consumer, Group, Producer, Store, Topic
 from pylogtable.store import Store as StoreClass
 from tests.builders import kafka
 
@@ -61,6 +61,23 @@ SIGNATURES = {
     Producer.send_batch: ["data"],
     Producer.flush: [],
     Producer.close: [],
+    Topic.consumer: [
+        "group",
+        "member",
+        "*auto_offset_reset",
+        "*columns",
+        "*max_records",
+        "*lease_ms",
+        "*follow",
+    ],
+    Consumer.poll: ["max_records", "timeout"],
+    Consumer.commit: ["positions", "metadata"],
+    Consumer.position: ["partition"],
+    Consumer.seek: ["partition", "to"],
+    Consumer.pause: ["partitions"],
+    Consumer.resume: ["partitions"],
+    Consumer.assignment: [],
+    Consumer.close: ["*commit"],
 }
 
 
