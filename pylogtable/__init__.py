@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pylogtable.appending import Staged, Staging
     from pylogtable.compaction import Done, Work
     from pylogtable.config import TOPIC_CONFIG_KEYS
+    from pylogtable.consumer import Consumer
     from pylogtable.doctor import DoctorCheck, DoctorReport, diagnose
     from pylogtable.errors import (
         CommitConflictError,
@@ -39,8 +40,11 @@ if TYPE_CHECKING:
     )
     from pylogtable.leaf import LEAF_SCHEMA as SEGMENTS_SCHEMA
     from pylogtable.maintenance import Worker
+    from pylogtable.pending import PendingRecord, PendingRows
     from pylogtable.plan.read import ReadTask
     from pylogtable.plan.split import ReadPart
+    from pylogtable.producer import Producer
+    from pylogtable.records import BatchMetadata, RecordMetadata
     from pylogtable.report import (
         HISTORY_SCHEMA,
         PARTITIONS_SCHEMA,
@@ -70,9 +74,11 @@ __all__ = [
     "SEGMENTS_SCHEMA",
     "TOPIC_CONFIG_KEYS",
     "AppendResult",
+    "BatchMetadata",
     "Bound",
     "CommitConflictError",
     "CommitUnknownError",
+    "Consumer",
     "CorruptTopicError",
     "DoctorCheck",
     "DoctorReport",
@@ -89,10 +95,14 @@ __all__ = [
     "OffsetOutOfRangeError",
     "PartReader",
     "PartitionDescription",
+    "PendingRecord",
+    "PendingRows",
     "Placement",
     "Problem",
+    "Producer",
     "ReadPart",
     "ReadTask",
+    "RecordMetadata",
     "ResetReport",
     "RetentionReport",
     "RewriteReport",
@@ -131,6 +141,7 @@ _MODULES = {
         "Work",
     ),
     "config": ("TOPIC_CONFIG_KEYS",),
+    "consumer": ("Consumer",),
     "doctor": (
         "DoctorCheck",
         "DoctorReport",
@@ -161,8 +172,17 @@ _MODULES = {
     ),
     "leaf": ("SEGMENTS_SCHEMA",),
     "maintenance": ("Worker",),
+    "pending": (
+        "PendingRecord",
+        "PendingRows",
+    ),
     "plan.read": ("ReadTask",),
     "plan.split": ("ReadPart",),
+    "producer": ("Producer",),
+    "records": (
+        "BatchMetadata",
+        "RecordMetadata",
+    ),
     "report": (
         "AppendResult",
         "HISTORY_SCHEMA",

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pylogtable.commit import Head
+from pylogtable.commit import DOUBT_PAUSE, Head
 from pylogtable.config import STALE_AFTER_MS
 from pylogtable.errors import (
     CommitConflictError,
@@ -17,10 +17,12 @@ from pylogtable.errors import (
     InvalidRequestError,
     LogTableError,
     SchemaMismatchError,
+    StorageError,
 )
-from pylogtable.model import Change, Commit, StagedSegment, Txn
-from pylogtable.plan.append import Repeated, plan_append
+from pylogtable.model import Change, Commit, StagedSegment, Txn, TxnMark
+from pylogtable.plan.append import Repeated, plan_append, plan_next
 from pylogtable.report import AppendResult, offsets_of
+from pylogtable.rows import Int32s
 from pylogtable.snapshot import Snapshot
 from pylogtable.staging import Stager, discard
 from pylogtable.storage.base import ObjectStore
@@ -55,6 +57,10 @@ class Staging:
     def waiting_bytes(self) -> int:
         """What is held in memory until it is worth writing; `flush()` lets go of it."""
         return self._stager.waiting_bytes
+
+    def note_placed(self) -> list[Int32s]:
+        """A list that will have the partition of every row, in the order of the rows."""
+        return self._stager.note_placed()
 
     def add(self, batch: pa.RecordBatch) -> None:
         self._stager.write(batch)
@@ -118,6 +124,45 @@ class Appender:
         # Who staged may have seen a newer topic than this process has.
         return self._commit(whole, numbered, began, refresh=True)
 
+    def deliver(self, staged: Staged, txn: Txn | None, last: TxnMark | None) -> Commit:
+        """Commit as the only writer of an app id, and find out what became of it where the store
+        did not tell. A failure removes the files, unless even that stays unknown."""
+
+        def plan(snapshot: Snapshot) -> Change:
+            self._check_age(staged)
+            return plan_next(snapshot, staged.files, txn, last)
+
+        try:
+            while True:
+                try:
+                    return self._head.change(plan, refresh=False)[1]
+                except CommitUnknownError as unknown:
+                    landed = self._resolve(unknown)
+                if landed is not None:
+                    return landed
+        except CommitUnknownError:
+            raise
+        except LogTableError:
+            discard(self._store, staged.files)
+            raise
+
+    def _resolve(self, unknown: CommitUnknownError) -> Commit | None:
+        """The commit if it landed, None if it never will [COMMIT-5]; the error again if that cannot
+        be told for as long as a commit may take."""
+        deadline = self._runtime.monotonic() + self._runtime.patience_seconds
+        attempt = 0
+        while True:
+            try:
+                commit = self._head.manifest.read_commit(unknown.version)
+            except StorageError:
+                commit = None
+            if commit is not None:
+                return commit if commit.commit_id == unknown.commit_id else None
+            if self._runtime.monotonic() > deadline:
+                raise unknown
+            self._runtime.back_off(attempt, longest_seconds=DOUBT_PAUSE)
+            attempt += 1
+
     def discard(self, staged: Iterable[Staged]) -> None:
         for part in staged:
             discard(self._store, part.files)
@@ -150,15 +195,18 @@ class Appender:
 
     def _plan(self, staged: Staged, txn: Txn | None) -> Callable[[Snapshot], Change | Repeated]:
         def plan(snapshot: Snapshot) -> Change | Repeated:
-            age_ms = self._runtime.clock() - staged.staged_at_ms
-            if age_ms > STALE_AFTER_MS:  # [COMMIT-8]
-                raise CommitConflictError(
-                    f"the data files were written {age_ms // 1000} s ago, which is too long: "
-                    "vacuum may have taken them. Append again."
-                )
+            self._check_age(staged)
             return plan_append(snapshot, staged.files, txn)
 
         return plan
+
+    def _check_age(self, staged: Staged) -> None:
+        age_ms = self._runtime.clock() - staged.staged_at_ms
+        if age_ms > STALE_AFTER_MS:  # [COMMIT-8]
+            raise CommitConflictError(
+                f"the data files were written {age_ms // 1000} s ago, which is too long: "
+                "vacuum may have taken them. Append again."
+            )
 
     def _repeat(self, repeated: Repeated, txn: Txn | None, began: float) -> AppendResult:
         assert txn is not None

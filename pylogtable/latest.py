@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from pylogtable.deferred import pc
 from pylogtable.model import Segment, TopicInfo
 from pylogtable.partitioner import key_bytes, partition_for
 from pylogtable.rows import one_chunk

@@ -111,6 +111,8 @@ class RowShaper:
         self._now = pa.scalar(now_us, TIMESTAMP_TYPE)
         self._sticky = first_sticky
         self._rows_seen = 0
+        #: Where the rows went, batch by batch, if somebody wants to know.
+        self.placed: list[Int32s] | None = None
 
     def check_columns(self, given: pa.Schema) -> None:
         """Refuse columns that cannot be this topic's, before any row is looked at [APPEND-1]."""
@@ -141,6 +143,8 @@ class RowShaper:
         rows = self._fit(batch)
         partitions, hashed = self._partitions(batch, rows)
         self._rows_seen += batch.num_rows
+        if self.placed is not None:
+            self.placed.append(partitions)
         counts = np.bincount(partitions, minlength=self.topic.partitions)
         if counts.max() == batch.num_rows:
             yield Share(int(counts.argmax()), rows, hashed)

@@ -12,6 +12,7 @@ import pyarrow as pa
 from pylogtable.appending import Appender, Staged, Staging, commit_or_discard
 from pylogtable.arguments import check_number, check_text
 from pylogtable.commit import Head
+from pylogtable.consumer import Consumer, open_consumer
 from pylogtable.errors import InvalidRequestError, TopicNotFoundError
 from pylogtable.group import Group, describe_groups
 from pylogtable.group_log import GroupLog
@@ -22,6 +23,7 @@ from pylogtable.manifest import Manifest
 from pylogtable.model import Change
 from pylogtable.plan.administer import plan_alter, plan_delete_records
 from pylogtable.plan.positions import plan_expiry
+from pylogtable.producer import Producer
 from pylogtable.report import (
     AppendResult,
     MaintainReport,
@@ -153,6 +155,26 @@ class Topic:
         """What the append with this txn did, or None if there was none; with another `origin` that
         is an error."""
         return self._appender.find((app_id, version), origin)
+
+    def last_txn(self, app_id: str) -> int | None:
+        """The version of the last txn of this app id, or None if there was none."""
+        mark = self._head.latest().txns.get(app_id)
+        return None if mark is None else mark.txn_version
+
+    def producer(
+        self, *, linger_ms: float = 50, batch_bytes: int = 16 << 20, app_id: str | None = None
+    ) -> Producer:
+        """For records that come one by one, from any number of threads: what is sent within
+        `linger_ms`, or `batch_bytes` of it, is one append. With an `app_id` the producer knows
+        after a restart how many of its records are in the log."""
+        return Producer(
+            self.name,
+            self._appender,
+            self._head,
+            linger_ms=linger_ms,
+            batch_bytes=batch_bytes,
+            app_id=app_id,
+        )
 
     def check_columns(self, schema: pa.Schema) -> None:
         """Raise `SchemaMismatchError` if rows with these columns could not be appended."""
@@ -344,6 +366,38 @@ class Topic:
     def group(self, name: str) -> Group:
         """A consumer group of this topic. Opening it writes nothing."""
         return Group(name, self.name, self._store, self._head)
+
+    def consumer(
+        self,
+        group: str,
+        member: tuple[int, int] | str | None = None,
+        *,
+        auto_offset_reset: str = "earliest",
+        columns: Sequence[str] | None = None,
+        max_records: int = 500,
+        lease_ms: int = 30_000,
+        follow: bool = False,
+    ) -> Consumer:
+        """Read as a consumer group: alone, as static `member=(i, n)` with every n-th partition, or
+        as a dynamic member by name, which shares the partitions with the others that there are,
+        under a lease that it renews by polling.
+
+        `auto_offset_reset` says where to begin without a position, or with one that is not in the
+        log any more: earliest, latest, none (an error), or by_duration:PT1H.
+        """
+        return open_consumer(
+            self.name,
+            self._store,
+            self._head,
+            self.at,
+            group,
+            member,
+            auto_offset_reset=auto_offset_reset,
+            columns=columns,
+            max_records=max_records,
+            lease_ms=lease_ms,
+            follow=follow,
+        )
 
     def groups(self) -> list[str]:
         """The names of its consumer groups, sorted."""

@@ -80,6 +80,45 @@ def append_and_die(url: str, batch: int, at: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def produce_until_killed(url: str, app_id: str | None, flush_every: int) -> None:
+    """Numbers without end, each in its own record, told when they are flushed; with an app id it
+    goes on where the log is."""
+    topic = pylogtable.open(url).topic("t")
+    with topic.producer(linger_ms=1, app_id=app_id) as producer:
+        first = producer.sequence or 0
+        futures = []
+        parent = os.getppid()
+        for number in itertools.count(first):
+            futures.append(producer.send(n=number, batch=0))
+            if len(futures) == flush_every:
+                producer.flush()
+                places = [future.result()[:2] for future in futures]
+                tell(first=first, places=places)
+                first, futures = number + 1, []
+                if os.getppid() != parent:
+                    return
+
+
+def consume(url: str, name: str, lease_ms: int) -> None:
+    """As a dynamic member, until the group has read everything; what was committed is told."""
+    topic = pylogtable.open(url).topic("t")
+    group, ends = topic.group("g"), topic.end_offsets()
+    consumer = topic.consumer("g", name, lease_ms=lease_ms, max_records=20)
+    parent = os.getppid()
+    _wait_for_start()
+    while group.positions() != ends and os.getppid() == parent:
+        table = consumer.poll(timeout=0.05)
+        try:
+            consumer.commit()
+        except CommitConflictError:
+            tell(name=name, conflict=True)
+            continue
+        places = zip(table["partition"].to_pylist(), table["offset"].to_pylist(), strict=True)
+        if table.num_rows:
+            tell(name=name, places=list(places))
+    consumer.close()
+
+
 def append_many(url: str, first: int, count: int) -> None:
     topic = pylogtable.open(url).topic("t")
     _wait_for_start()
@@ -141,6 +180,8 @@ _gate = -1
 _ORDERS = {
     "append_until_killed": append_until_killed,
     "append_and_die": append_and_die,
+    "produce_until_killed": produce_until_killed,
+    "consume": consume,
     "append_many": append_many,
     "create_many": create_many,
     "administer": administer,
