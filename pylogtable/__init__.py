@@ -33,6 +33,7 @@ from pylogtable.report import (
     VacuumReport,
     VerifyReport,
 )
+from pylogtable.report_page import report_html
 from pylogtable.rows import Placement, check_log_columns
 from pylogtable.store import Store, open, open_topic, split_topic_url
 from pylogtable.topic import Topic
@@ -81,5 +82,6 @@ __all__ = [
     "check_log_columns",
     "open",
     "open_topic",
+    "report_html",
     "split_topic_url",
 ]

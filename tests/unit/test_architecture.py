@@ -14,8 +14,33 @@ SPARK = ROOT / "spark_ext" / "pyspark_pylogtable"
 
 # A module may import from its own layer and from those below it.
 LAYERS: dict[int, set[str]] = {
-    0: {"errors", "model", "config", "paths", "codec", "schema", "partitioner", "bloom", "html"},
-    1: {"snapshot", "leaf", "lookup", "rows", "plan", "report"},
+    0: {
+        "errors",
+        "model",
+        "config",
+        "paths",
+        "codec",
+        "schema",
+        "partitioner",
+        "bloom",
+        "html",
+        "charts",
+        "health",
+        "page_style",
+    },
+    1: {
+        "snapshot",
+        "leaf",
+        "lookup",
+        "rows",
+        "plan",
+        "report",
+        "overview",
+        "page",
+        "page_parts",
+        "pictures",
+        "topic_section",
+    },
     2: {"storage", "sequence"},
     3: {
         "manifest",
@@ -30,7 +55,17 @@ LAYERS: dict[int, set[str]] = {
         "groups",
         "verify",
     },
-    4: {"runtime", "commit", "appending", "view", "maintenance", "vacuum", "topic", "store"},
+    4: {
+        "runtime",
+        "commit",
+        "appending",
+        "view",
+        "maintenance",
+        "vacuum",
+        "topic",
+        "store",
+        "report_page",
+    },
 }
 IMPURE = {"time", "uuid", "random", "secrets"}
 ONLY_IN = {
