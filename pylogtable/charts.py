@@ -9,7 +9,9 @@ from html import escape
 from typing import NamedTuple
 
 _WIDTH, _HEIGHT = 1000, 100
-_NICE = (1, 2, 2.5, 5, 10)
+_NICE = (1, 2, 3, 4, 5, 6, 8, 10)
+#: What is left free between two pieces of a strip, where they are wide enough.
+_GAP = 1.2
 
 
 class Mark(NamedTuple):
@@ -45,11 +47,12 @@ class Plot:
     number: Callable[[float], str]
     note: str = ""
     rule: Rule | None = None
+    unit: int = 1000
 
 
 def columns(plot: Plot, marks: Sequence[Mark]) -> str:
     """A column for each mark, side by side."""
-    top = nice_top(max((mark.value for mark in marks), default=0))
+    top = nice_top(max((mark.value for mark in marks), default=0), plot.unit)
     step = _WIDTH / max(1, len(marks))
     path = "".join(
         f"M{_n(step * (i + 0.08))} {_HEIGHT}V{_n(_y(mark.value, top))}h{_n(step * 0.84)}V{_HEIGHT}z"
@@ -61,7 +64,7 @@ def columns(plot: Plot, marks: Sequence[Mark]) -> str:
 
 def line(plot: Plot, marks: Sequence[Mark]) -> str:
     """A line through the right end of every mark's place, with a wash below it."""
-    top = nice_top(max((mark.value for mark in marks), default=0))
+    top = nice_top(max((mark.value for mark in marks), default=0), plot.unit)
     step = _WIDTH / max(1, len(marks))
     points = "".join(
         f"L{_n(step * (i + 1))} {_n(_y(mark.value, top))}" for i, mark in enumerate(marks)
@@ -128,16 +131,20 @@ def bars(
     )
 
 
-def nice_top(value: float) -> float:
-    """A round number that is not smaller: where an axis ends."""
-    if value <= 0:
-        return 1
+def nice_top(value: float, unit: int = 1000) -> float:
+    """A number that is not smaller and is round as people write it, in powers of `unit`: where an
+    axis ends."""
+    scale = 1.0
+    while scale * unit <= value:
+        scale *= unit
+    return scale * _round_up(value / scale)
+
+
+def _round_up(value: float) -> float:
     power = 1.0
     while power * 10 <= value:
         power *= 10
-    while power > value:
-        power /= 10
-    return max(1.0, next(power * factor for factor in _NICE if power * factor >= value))
+    return next(power * factor for factor in _NICE if power * factor >= value)
 
 
 def _figure(plot: Plot, top: float, inner: str) -> str:
@@ -148,10 +155,11 @@ def _figure(plot: Plot, top: float, inner: str) -> str:
     labels = "".join(f"<span>{escape(plot.number(top * part))}</span>" for part in (1, 0.5, 0))
     below = "".join(f"<span>{escape(text)}</span>" for text in plot.below)
     note = f" <small>{escape(plot.note)}</small>" if plot.note else ""
-    mark = line_up = ""
+    mark = line_up = ruled = ""
     if plot.rule is not None:
         x = _n(plot.rule.at * _WIDTH)
         mark = f'<path class="limit" d="M{x} 0V{_HEIGHT}"/>'
+        ruled = " ruled"
         side = "left" if plot.rule.at < 0.5 else "right"
         gap = plot.rule.at if side == "left" else 1 - plot.rule.at
         line_up = (
@@ -160,7 +168,7 @@ def _figure(plot: Plot, top: float, inner: str) -> str:
         )
     return (
         f"<figure><figcaption>{escape(plot.title)}{note}</figcaption>"
-        f'<div class="plot"><div class="y">{labels}</div><div class="area">{line_up}'
+        f'<div class="plot{ruled}"><div class="y">{labels}</div><div class="area">{line_up}'
         f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" preserveAspectRatio="none" role="img" '
         f'aria-label="{escape(plot.says)}">{grid}{inner}{mark}</svg></div>'
         f'<div class="x">{below}</div></div></figure>'
@@ -179,9 +187,10 @@ def _hits(marks: Sequence[Mark]) -> str:
 
 
 def _piece(piece: Piece) -> str:
-    start, end = piece.start * _WIDTH, piece.end * _WIDTH
+    start, width = piece.start * _WIDTH, (piece.end - piece.start) * _WIDTH
+    width = max(width - min(_GAP, width / 5), 0.5)
     return (
-        f'<rect class="s{piece.shade}" x="{_n(start)}" width="{_n(max(end - start, 0.5))}" '
+        f'<rect class="s{piece.shade}" x="{_n(start)}" width="{_n(width)}" '
         f'height="10"><title>{escape(piece.tip)}</title></rect>'
     )
 

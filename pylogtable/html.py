@@ -44,16 +44,25 @@ def short_count(count: float) -> str:
     return f"{amount:.{digits}f}".removesuffix(".0") + _COUNT_UNITS[thousands]
 
 
+def percent_text(share: float) -> str:
+    """A share of all, without a nothing or an all that is none."""
+    if 0 < share < 0.01:
+        return "<1%"
+    return ">99%" if 0.99 < share < 1 else f"{share:.0%}"
+
+
 def duration_text(ms: float) -> str:
     """A length of time in its greatest unit, and in the next if that says more: 3 d 4 h."""
     left = int(abs(ms))
+    if 0 < left < 1000:
+        return f"{left} ms"
     for (size, unit), (next_size, next_unit) in pairwise(_TIME_UNITS):
         if left >= size:
             more = left % size // next_size
             first = f"{left // size:,} {unit}"
             wants_more = more and unit != "s" and left // size < 10
             return f"{first} {more} {next_unit}" if wants_more else first
-    return f"{left} ms"
+    return "0 s"
 
 
 def time_text(ms: float, unit: str = "s") -> str:

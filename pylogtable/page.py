@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from pylogtable.health import FailedTopic, TopicHealth
-from pylogtable.html import bytes_text, short_count, time_text
-from pylogtable.page_parts import NONE, ROWS_SHOWN, advice_list, ago, percent, table, tiles
+from pylogtable.html import bytes_text, percent_text, short_count, time_text
+from pylogtable.page_parts import NONE, ROWS_SHOWN, advice_list, ago, table, tiles
 from pylogtable.page_style import CSS
 from pylogtable.plan.advise import URGENCIES, Advice
 from pylogtable.topic_section import failed_section, topic_section
@@ -51,8 +51,8 @@ def page(
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         f"<title>{escape(url)}: pylogtable report</title><style>{CSS}</style></head><body><main>"
-        f"<header><h1>{escape(url)}</h1><small>pylogtable report of {time_text(now_ms)} UTC"
-        f"</small></header>{_totals(topics)}{_all_advice(topics, advice)}"
+        f"<header><h1>{escape(url)}</h1><small>pylogtable report of {time_text(now_ms)}; "
+        f"all times are UTC</small></header>{_totals(topics)}{_all_advice(topics, advice)}"
         f"{_overview(topics, advice, anchors)}<h2>Topic by topic</h2>{sections}"
         "</main></body></html>"
     )
@@ -102,8 +102,8 @@ def _overview(
             f"{topic.total('records'):,}",
             bytes_text(topic.total("size_bytes")),
             f"{segments:,}",
-            percent(topic.total("small") / segments) if segments else NONE,
-            NONE if topic.dirty_ratio is None else percent(topic.dirty_ratio),
+            percent_text(topic.total("small") / segments) if segments else NONE,
+            NONE if topic.dirty_ratio is None else percent_text(topic.dirty_ratio),
             NONE if lag is None else f"{lag:,}",
             ago(topic),
             str(len(advice.get(topic.name, ())) or NONE),

@@ -21,10 +21,18 @@ def advice_list(entries: Iterable[tuple[Advice, str]], *, with_topic: bool) -> s
     items = "".join(
         f'<li class="{escape(given.urgency)}"><em>{_HEADINGS[given.urgency]}</em><span>'
         f"{f'<b>{escape(name)}</b>: ' if with_topic else ''}{escape(given.why)}</span>"
-        f"<code>{escape(given.command)}</code></li>"
+        f"<code>{_unbroken(given.command)}</code></li>"
         for given, name in entries
     )
     return f'<ul class="advice">{items}</ul>'
+
+
+def _unbroken(command: str) -> str:
+    """An option is not broken after its dashes."""
+    return " ".join(
+        f"<i>{escape(word)}</i>" if word.startswith("--") else escape(word)
+        for word in command.split(" ")
+    )
 
 
 def tiles(*facts: tuple[str, str]) -> str:
@@ -44,12 +52,7 @@ def table(head: Sequence[str], body: str) -> str:
     return f'<div class="wide"><table>{f"<tr>{top}</tr>" if head else ""}{body}</table></div>'
 
 
-def percent(part: float) -> str:
-    """A share without a zero that is not one, nor a hundred that is not one."""
-    if 0 < part < 0.01:
-        return "<1%"
-    return ">99%" if 0.99 < part < 1 else f"{part:.0%}"
-
-
 def ago(topic: TopicHealth) -> str:
-    return f"{duration_text(max(0, topic.now_ms - topic.committed_at_ms))} ago"
+    """When the newest commit was made."""
+    passed = topic.now_ms - topic.committed_at_ms
+    return "just now" if passed < 1000 else f"{duration_text(passed)} ago"

@@ -39,8 +39,9 @@ tr:last-child td{border-bottom:0}
 td{text-align:right;white-space:nowrap}
 th:first-child,td:first-child{text-align:left;padding-left:0}
 td.text,th.text{text-align:left;white-space:normal;overflow-wrap:anywhere;min-width:9em}
-td.bad{color:var(--now)}
-.advice{list-style:none;padding:0;margin:10px 0 0}
+.bad{color:var(--now)}
+.advice{list-style:none;padding:0;margin:0;overflow-wrap:anywhere}
+.advice i{font-style:normal;white-space:nowrap}
 .advice li{padding:10px 0;border-top:1px solid var(--grid);display:grid;
 grid-template-columns:64px minmax(0,1fr);gap:2px 12px}
 .advice li:first-child{border-top:0}
@@ -52,7 +53,7 @@ justify-self:start;max-width:100%;user-select:all}
 figure{margin:0;min-width:0}
 figcaption{font-weight:500;font-size:14px;margin-bottom:8px}
 .charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,330px),1fr));
-gap:24px 36px;margin:10px 0}
+gap:24px 36px;margin:20px 0 14px}
 .plot{display:grid;grid-template-columns:max-content minmax(0,1fr);gap:4px 8px;
 font-size:12px;color:var(--muted);font-variant-numeric:tabular-nums}
 .plot svg{display:block;width:100%;height:120px;overflow:visible}
@@ -60,8 +61,8 @@ font-size:12px;color:var(--muted);font-variant-numeric:tabular-nums}
 min-width:44px;height:120px;line-height:1;margin:-6px 0;height:132px}
 .x{grid-column:2;display:flex;justify-content:space-between;gap:10px}
 .area{position:relative}
-.rule{position:absolute;top:-2px;font-weight:500;color:var(--ink2);background:var(--surface);
-padding:0 3px;border-radius:3px;line-height:1.4;pointer-events:none}
+.ruled{padding-top:16px}
+.rule{position:absolute;top:-20px;font-weight:500;color:var(--ink2);white-space:nowrap}
 .fill{fill:var(--data)}.wash{fill:var(--wash)}
 .line{fill:none;stroke:var(--data);stroke-width:2;stroke-linejoin:round}
 .grid,.axis,.line,svg .limit,.tick{vector-effect:non-scaling-stroke}
@@ -72,12 +73,14 @@ svg .limit{stroke:var(--limit);stroke-dasharray:3 3}
 align-items:center;font-size:12px;color:var(--muted);font-variant-numeric:tabular-nums}
 .strips span{text-align:right}
 .strips svg{display:block;width:100%;height:16px}
-.strips rect{stroke:var(--surface);stroke-width:1;vector-effect:non-scaling-stroke}
-.strips .track{fill:var(--track);stroke:none}
+.strips .track{fill:var(--track)}
 .strips rect:hover:not(.track){fill:var(--ink)}
 .tick{stroke:var(--limit);stroke-width:3;fill:none}
 .s0{fill:var(--s0)}.s1{fill:var(--s1)}.s2{fill:var(--s2)}.s3{fill:var(--s3)}.s4{fill:var(--s4)}
 .ends{display:flex;justify-content:space-between;font-size:12px;color:var(--muted);margin-top:4px}
+.settings{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,160px),1fr));
+gap:8px 24px;margin:0;font-size:13.5px}
+.settings dt{color:var(--ink2)}.settings dd{margin:0;overflow-wrap:anywhere}
 .legend{display:flex;flex-wrap:wrap;gap:4px 14px;font-size:12px;color:var(--ink2);margin-top:10px}
 .legend svg{width:12px;height:12px;border-radius:2px;vertical-align:-1px;margin-right:5px}
 .bars{display:grid;grid-template-columns:minmax(0,max-content) minmax(60px,1fr) max-content;

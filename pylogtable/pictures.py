@@ -11,7 +11,7 @@ from pylogtable.health import Cell, TopicHealth
 from pylogtable.html import bytes_text, duration_text, short_count, time_text
 
 BARS_SHOWN = 24
-_SHADES = ("half of segment.bytes and more", "a tenth", "a hundredth", "a thousandth", "less")
+_SHADES = ("≥ ½ of segment.bytes", "≥ 1/10", "≥ 1/100", "≥ 1/1000", "less")
 _DAY_MS = 86_400_000
 
 
@@ -42,7 +42,7 @@ def offset_picture(topic: TopicHealth) -> str:
     aside = len(topic.partitions) - len(drawn)
     first = f"the first {len(drawn)} partitions" if aside else "each partition"
     return strips(
-        f"Segments of {first} over offset; the darker, the smaller they are",
+        f"Segments of {first} over offset; the smaller they are, the more they stand out",
         rows,
         below=(f"offset {low:,}", f"{high:,}"),
         legend=_SHADES,
@@ -66,7 +66,7 @@ def time_picture(topic: TopicHealth) -> str:
         says=f"{sum(cell.segments for cell in cells):,} segments by the time of their newest "
         f"record, from {time_text(cells[0].start)} to {time_text(cells[-1].end)}",
         below=_time_axis(cells),
-        number=short_count,
+        number=_whole,
         rule=rule,
     )
     return columns(plot, [Mark(cell.segments, _time_tip(cell, _segments(cell))) for cell in cells])
@@ -87,7 +87,7 @@ def size_picture(topic: TopicHealth) -> str:
         f"{topic.total('small'):,} of {topic.total('segments'):,} are at most half of "
         "segment.bytes",
         below=(bytes_text(cells[0].start), bytes_text(cells[-1].end)),
-        number=short_count,
+        number=_whole,
         rule=Rule(at, "½ segment.bytes") if 0 <= at <= 1 else None,
     )
     return columns(
@@ -115,7 +115,7 @@ def growth_pictures(topic: TopicHealth) -> str:
     return "".join(
         _pair(cells, values, name, number)
         for values, name, number in (
-            (records, "Records", short_count),
+            (records, "Records", _whole),
             (sizes, "Bytes", _short_bytes),
         )
     )
@@ -125,6 +125,7 @@ def _pair(
     cells: Sequence[Cell], values: Sequence[int], name: str, number: Callable[[float], str]
 ) -> str:
     sums = list(accumulate(values))
+    unit = 1024 if name == "Bytes" else 1000
     what = "" if name == "Bytes" else " records"
 
     def written(value: int) -> str:
@@ -137,6 +138,7 @@ def _pair(
         says=f"{written(sums[-1])} appended {span}",
         below=_time_axis(cells),
         number=number,
+        unit=unit,
     )
     summed = Plot(
         title=f"{name} appended, summed up",
@@ -144,6 +146,7 @@ def _pair(
         says=f"{name.lower()} appended {span}, summed up to {written(sums[-1])}",
         below=_time_axis(cells),
         number=number,
+        unit=unit,
     )
     return columns(
         each,
@@ -224,6 +227,11 @@ def _time_axis(cells: Sequence[Cell]) -> tuple[str, str]:
     first, last = time_text(start, unit), time_text(end, unit)
     same_day = unit != "D" and first[:10] == last[:10]
     return first, last[11:] if same_day else last
+
+
+def _whole(count: float) -> str:
+    """Of things that are counted there is no half."""
+    return short_count(count) if count >= 1000 or count == int(count) else ""
 
 
 def _short_bytes(size: float) -> str:

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from pylogtable.config import FOREVER
 from pylogtable.health import FailedTopic, TopicHealth
-from pylogtable.html import bytes_text, duration_text
+from pylogtable.html import bytes_text, duration_text, percent_text
 from pylogtable.page_parts import (
     NONE,
     ROWS_SHOWN,
     advice_list,
     ago,
-    percent,
-    table,
     table_of,
     tiles,
 )
@@ -78,7 +77,7 @@ def _partitions(topic: TopicHealth) -> str:
             f"{part.shifted:,}",
         ]
         if topic.config.is_compacted:
-            row += [f"{part.clean_end:,}", percent(part.dirty_ratio or 0)]
+            row += [f"{part.clean_end:,}", percent_text(part.dirty_ratio or 0)]
         rows.append(row)
     more = len(topic.partitions) - len(shown)
     note = f"<p><small>{more:,} more partitions are not listed.</small></p>" if more else ""
@@ -101,8 +100,8 @@ def _pressure(topic: TopicHealth) -> str:
     limit = topic.config.segment_bytes
     shifted = topic.total("shifted")
     text = (
-        f"{small:,} of {segments:,} segments ({percent(small / segments)}) are at most half of "
-        f"segment.bytes, which is {bytes_text(limit)}; {shifted:,} are shifted, so that other "
+        f"{small:,} of {segments:,} segments ({percent_text(small / segments)}) are at most half "
+        f"of segment.bytes, which is {bytes_text(limit)}; {shifted:,} are shifted, so that other "
         f"Parquet readers do not see their offsets; a merge would take {topic.total('joinable'):,}."
     )
     return (
@@ -128,8 +127,8 @@ def _growth(topic: TopicHealth) -> str:
     files = ""
     if growth.removable or growth.waiting:
         files = (
-            f"<p>About {growth.removable:,} file(s) that were replaced or let go can be removed by "
-            f"a vacuum; {growth.waiting:,} more wait until no version that is kept needs them.</p>"
+            f"<p>Replaced or let go by them: about {growth.removable:,} file(s) that a vacuum can "
+            f"remove, and {growth.waiting:,} that versions still kept need.</p>"
         )
     pictures = growth_pictures(topic)
     return (
@@ -172,8 +171,19 @@ def _lag(topic: TopicHealth) -> str:
 
 
 def _settings(topic: TopicHealth) -> str:
-    rows = "".join(
-        f'<tr><td>{escape(key)}</td><td class="text">{escape(value)}</td></tr>'
+    entries = "".join(
+        f"<div><dt>{escape(key)}</dt><dd>{escape(value)}{_in_words(key, value)}</dd></div>"
         for key, value in topic.settings.items()
     )
-    return f"<h3>Settings</h3>{table((), rows)}"
+    return f'<h3>Settings</h3><dl class="settings">{entries}</dl>'
+
+
+def _in_words(key: str, value: str) -> str:
+    words = ""
+    if value == "-1" or value == str(FOREVER):
+        words = "no limit"
+    elif key.endswith(".ms") and int(value) >= 1000:
+        words = duration_text(int(value))
+    elif key.endswith(".bytes") and int(value) >= 1024:
+        words = bytes_text(int(value))
+    return f" <small>{words}</small>" if words else ""

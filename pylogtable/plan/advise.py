@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pylogtable.health import GroupHealth, TopicHealth
-from pylogtable.html import bytes_text, duration_text
+from pylogtable.html import bytes_text, duration_text, percent_text
 
 #: From how many segments on that could be joined a merge is worth its while.
 MANY_SMALL = 32
@@ -85,11 +85,13 @@ def _late(topic: TopicHealth, group: GroupHealth) -> int | None:
 
 def _retain(topic: TopicHealth, url: str) -> Iterator[Advice]:
     segments = topic.total("expired_segments")
+    behind = [group.group for group in topic.groups if group.expiring]
+    wait = f"; group {', '.join(behind[:_NAMED])} has not read all of them" if behind else ""
     if segments:
         yield Advice(
             _command("retain", topic.name, url),
             f"{segments:,} segment(s) with {topic.total('expired_records'):,} record(s), "
-            f"{bytes_text(topic.total('expired_bytes'))}, are past retention",
+            f"{bytes_text(topic.total('expired_bytes'))}, are past retention{wait}",
         )
 
 
@@ -149,8 +151,8 @@ def _spread(topic: TopicHealth, url: str) -> Iterator[Advice]:
     if largest.records > min(SKEW * share, MOST * records):
         yield Advice(
             _command("offsets", topic.name, url),
-            f"partition {largest.partition} has {largest.records / records:.0%} of all records; "
-            "look for a key that many records share",
+            f"partition {largest.partition} has {percent_text(largest.records / records)} of all "
+            "records; look for a key that many records share",
             "look",
         )
     empty = [part.partition for part in parts if part.end == 0]
