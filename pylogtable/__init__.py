@@ -16,6 +16,16 @@ from pylogtable.errors import (
     TopicNotFoundError,
     UnsupportedFormatError,
 )
+from pylogtable.extent import Extent
+from pylogtable.group import Group
+from pylogtable.group_report import (
+    GROUPS_SCHEMA,
+    GroupDescription,
+    GroupLag,
+    GroupRow,
+    Lag,
+    ResetReport,
+)
 from pylogtable.leaf import LEAF_SCHEMA as SEGMENTS_SCHEMA
 from pylogtable.maintenance import Worker
 from pylogtable.plan.read import ReadTask
@@ -36,12 +46,14 @@ from pylogtable.report import (
 from pylogtable.report_page import report_html
 from pylogtable.rows import Placement, check_log_columns
 from pylogtable.store import Store, open, open_topic, split_topic_url
+from pylogtable.store_group import StoreGroup
 from pylogtable.topic import Topic
 from pylogtable.view import Bound, PartReader, View
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "GROUPS_SCHEMA",
     "HISTORY_SCHEMA",
     "PARTITIONS_SCHEMA",
     "SEGMENTS_SCHEMA",
@@ -52,7 +64,13 @@ __all__ = [
     "CommitUnknownError",
     "CorruptTopicError",
     "Done",
+    "Extent",
+    "Group",
+    "GroupDescription",
+    "GroupLag",
+    "GroupRow",
     "InvalidRequestError",
+    "Lag",
     "LogTableError",
     "MaintainReport",
     "OffsetOutOfRangeError",
@@ -62,6 +80,7 @@ __all__ = [
     "Problem",
     "ReadPart",
     "ReadTask",
+    "ResetReport",
     "RetentionReport",
     "RewriteReport",
     "SchemaMismatchError",
@@ -69,6 +88,7 @@ __all__ = [
     "Staging",
     "StorageError",
     "Store",
+    "StoreGroup",
     "Topic",
     "TopicDescription",
     "TopicExistsError",

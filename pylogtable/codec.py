@@ -1,4 +1,7 @@
-"""Bytes <-> nouns of the manifest. What does not decode is named with its path and rule."""
+"""Bytes <-> nouns of the manifest and of consumer groups.
+
+What does not decode is named with its path and rule.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,20 @@ from pylogtable.model import (
     READER_FEATURES,
     WRITER_FEATURES,
     Commit,
+    GroupState,
     Hint,
     Noun,
     Protocol,
     Root,
     TopicInfo,
 )
-from pylogtable.paths import check_leaf_id, check_segment_path, commit_path, root_path
+from pylogtable.paths import (
+    check_leaf_id,
+    check_segment_path,
+    commit_path,
+    group_path,
+    root_path,
+)
 from pylogtable.schema import check_fields
 
 
@@ -30,11 +40,12 @@ class _JustProtocol(Noun, frozen=True, kw_only=True, omit_defaults=True):
 _encoder = msgspec.json.Encoder()
 _commits = msgspec.json.Decoder(Commit)
 _roots = msgspec.json.Decoder(Root)
+_groups = msgspec.json.Decoder(GroupState)
 _hints = msgspec.json.Decoder(Hint)
 _protocols = msgspec.json.Decoder(_JustProtocol)
 
 
-def encode(noun: Commit | Root | Hint) -> bytes:
+def encode(noun: Commit | Root | Hint | GroupState) -> bytes:
     return _encoder.encode(noun)
 
 
@@ -66,6 +77,19 @@ def decode_root(data: bytes, version: int) -> Root:
         if any(not 0 <= run.leaf < len(root.leaves) for run in partition.runs):
             raise CorruptTopicError(path, "ROOT-3", f"partition {number} names a missing leaf")
     return root
+
+
+def decode_group(data: bytes, group: str, number: int) -> GroupState:
+    """A state of a consumer group; its body must agree with its name [GRP-2], and no partition may
+    have two owners [GRP-12]."""
+    path = group_path(group, number)
+    state: GroupState = _decode(_groups, data, path, "GRP-2")
+    if state.number != number:
+        raise CorruptTopicError(path, "GRP-2", f"the body says number {state.number}")
+    owned = [partition for member in state.members.values() for partition in member.owned]
+    if len(owned) != len(set(owned)):
+        raise CorruptTopicError(path, "GRP-12", "a partition has two owners")
+    return state
 
 
 def decode_hint(data: bytes) -> Hint | None:

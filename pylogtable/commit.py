@@ -137,7 +137,14 @@ def attempt_commit(
         check_writable(snapshot.protocol)
     commit = seal(change, snapshot, commit_id, topic_id, runtime.clock())
     after = apply(snapshot, decode_commit(encode(commit), commit.version))
-    return (commit, after) if put(manifest, commit, runtime) else None
+    doubt = CommitUnknownError(commit.commit_id, commit.version)
+
+    def id_found() -> str | None:
+        winner = manifest.read_commit(commit.version)
+        return None if winner is None else winner.commit_id
+
+    landed = put(lambda: manifest.try_commit(commit), id_found, doubt, runtime)
+    return (commit, after) if landed else None
 
 
 def seal(
@@ -153,33 +160,39 @@ def seal(
     )
 
 
-def put(manifest: Manifest, commit: Commit, runtime: Runtime) -> bool:
-    """Whether this commit became its version; False is a lost race. Raises `StorageError` if it
-    did not and will not, `CommitUnknownError` if that cannot be told."""
+def put(
+    create: Callable[[], Created],
+    id_found: Callable[[], str | None],
+    doubt: CommitUnknownError,
+    runtime: Runtime,
+) -> bool:
+    """Whether a numbered object became what its number stands for; False is a lost race. `id_found`
+    gives the commit id of the object that has the number. Raises `StorageError` if it did not and
+    will not, `doubt` if that cannot be told."""
     deadline = runtime.monotonic() + runtime.patience_seconds
     in_doubt = False
     attempt = 0
     while True:
         refusal: StorageError | None = None
         try:
-            if manifest.try_commit(commit) is Created.YES:
+            if create() is Created.YES:
                 return True
             in_doubt = True
         except StorageError as error:
             refusal = error
         try:
-            winner = manifest.read_commit(commit.version)
+            winner = id_found()
         except StorageError as error:
             if refusal is not None and not in_doubt:
                 raise refusal from error
         except CorruptTopicError as error:
-            raise CommitUnknownError(commit.commit_id, commit.version) from error
+            raise doubt from error
         else:
             if winner is not None:
-                return winner.commit_id == commit.commit_id
+                return winner == doubt.commit_id
             if refusal is not None and not in_doubt:
                 raise refusal
         if runtime.monotonic() > deadline:
-            raise CommitUnknownError(commit.commit_id, commit.version) from refusal
+            raise doubt from refusal
         runtime.back_off(attempt, longest_seconds=DOUBT_PAUSE)
         attempt += 1

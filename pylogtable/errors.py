@@ -69,14 +69,23 @@ class CommitUnknownError(LogTableError):
 
     It can only ever land as `version`: `topic.find_commit(commit_id, version)` gives the version
     if it did, None if another commit has taken the place, and this error while both may happen.
+    For a commit of a consumer `group` it is the number of a state of the group, whose positions
+    tell what holds.
     """
 
-    def __init__(self, commit_id: str, version: int) -> None:
-        super().__init__(commit_id, version)
+    def __init__(self, commit_id: str, version: int, group: str | None = None) -> None:
+        super().__init__(commit_id, version, group)
         self.commit_id = commit_id
         self.version = version
+        self.group = group
 
     def __str__(self) -> str:
+        if self.group is not None:
+            return (
+                f"the outcome of commit {self.commit_id} as number {self.version} of group "
+                f"{self.group!r} is unknown. positions() tells what holds now; if the commit is "
+                "not in it, it may yet land as long as that number is free: commit again."
+            )
         return (
             f"the outcome of commit {self.commit_id} as version {self.version} is unknown. "
             f"topic.find_commit({self.commit_id!r}, {self.version}) gives the version if it "

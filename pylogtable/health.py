@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from pylogtable.config import TopicConfig
+from pylogtable.group_report import GroupLag
 
 
 class Cell(NamedTuple):
@@ -43,16 +44,6 @@ class PartitionHealth:
     cleanable: bool = False
 
 
-class Lag(NamedTuple):
-    """How far behind a group is in one partition; None where that is not known."""
-
-    partition: int
-    position: int
-    records: int | None
-    size_bytes: int | None
-    seconds: float | None
-
-
 @dataclass(frozen=True)
 class GroupHealth:
     """A group's lag, and what becomes of what it has not read: `lost` offsets were removed unread,
@@ -60,23 +51,11 @@ class GroupHealth:
     `error` says why nothing is known."""
 
     group: str
-    lags: tuple[Lag, ...] = ()
+    lag: GroupLag | None = None
     lost: int = 0
     expiring: int = 0
     left_ms: int | None = None
     error: str | None = None
-
-    @property
-    def records(self) -> int:
-        return sum(lag.records or 0 for lag in self.lags)
-
-    @property
-    def size_bytes(self) -> int:
-        return sum(lag.size_bytes or 0 for lag in self.lags)
-
-    @property
-    def seconds(self) -> float | None:
-        return max((lag.seconds for lag in self.lags if lag.seconds is not None), default=None)
 
 
 class Operation(NamedTuple):

@@ -35,7 +35,7 @@ def segments_between(
     start = max(start, state.log_start)
     if start >= end:
         return
-    for piece in _pieces_from(state, start):
+    for piece in pieces_from(state, start):
         if piece_start(piece) >= end:
             return
         if isinstance(piece, Segment):
@@ -68,7 +68,7 @@ def segments_reaching_time(
 ) -> Iterator[Segment]:
     """The live segments with a record at or after `timestamp_us`, in offset order, lazily."""
     state = snapshot.partitions[partition]
-    for piece in _pieces_from(state, state.log_start):
+    for piece in pieces_from(state, state.log_start):
         if piece.max_timestamp_us < timestamp_us:
             continue
         if isinstance(piece, Segment):
@@ -86,7 +86,7 @@ def totals_below(snapshot: Snapshot, leaves: LoadLeaf, partition: int, offset: i
     """What lies in live segments that end at or below `offset`."""
     state = snapshot.partitions[partition]
     total = Totals()
-    for piece in _pieces_from(state, state.log_start):
+    for piece in pieces_from(state, state.log_start):
         if piece_start(piece) >= offset:
             break
         if isinstance(piece, Segment):
@@ -109,7 +109,7 @@ def all_entries(snapshot: Snapshot, leaves: LoadLeaf) -> pa.Table:
     # A leaf has runs of several partitions, and there may be more leaves than `leaves` remembers.
     load = cache(leaves)
     for number, state in enumerate(snapshot.partitions):
-        for piece in _pieces_from(state, state.log_start):
+        for piece in pieces_from(state, state.log_start):
             if isinstance(piece, Segment):
                 loose.append(piece)
             else:
@@ -119,7 +119,8 @@ def all_entries(snapshot: Snapshot, leaves: LoadLeaf) -> pa.Table:
     return sort_entries([*parts, entries_of(loose)])
 
 
-def _pieces_from(state: PartitionState, offset: int) -> Iterator[Piece]:
+def pieces_from(state: PartitionState, offset: int) -> Iterator[Piece]:
+    """The pieces that reach beyond `offset`, in offset order."""
     first = bisect_right(state.pieces, offset, key=piece_end)
     for index in range(first, len(state.pieces)):
         yield state.pieces[index]

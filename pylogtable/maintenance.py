@@ -21,9 +21,11 @@ from pylogtable.errors import (
     InvalidRequestError,
     LogTableError,
 )
+from pylogtable.groups import load_groups
 from pylogtable.model import Change
 from pylogtable.plan.clean import plan_clean
 from pylogtable.plan.merge import plan_merge
+from pylogtable.plan.positions import unread_from
 from pylogtable.plan.retain import plan_retention
 from pylogtable.plan.rewrite import plan_swaps
 from pylogtable.report import MaintainReport, RetentionReport, RewriteReport, VacuumReport
@@ -57,8 +59,11 @@ class Maintenance:
     def worker(self, budget_bytes: int = BUDGET_BYTES) -> Worker:
         return Worker(self._store, self._runtime.new_id, budget_bytes)
 
-    def plan_compaction(self, *, force: bool) -> list[Work]:
-        """A unit of work for each partition that is dirty enough."""
+    def plan_compaction(
+        self, *, force: bool, protect_groups: Sequence[str] | None = None
+    ) -> list[Work]:
+        """A unit of work for each partition that is dirty enough. Where one of `protect_groups` has
+        something to read, records are superseded as ever and none is dropped for its age."""
         snapshot = self._head.latest()
         if not snapshot.config.is_compacted:
             policy = ",".join(sorted(snapshot.config.cleanup_policy))
@@ -68,8 +73,9 @@ class Maintenance:
             )
         now_ms = self._runtime.clock()
         leaves = self._head.manifest.leaf
+        unread = self._unread(protect_groups, snapshot)
         planned = (
-            plan_clean(snapshot, leaves, number, now_ms, force=force)
+            plan_clean(snapshot, leaves, number, now_ms, force=force, keep_from=unread.get(number))
             for number in range(len(snapshot.partitions))
         )
         return [work for work in planned if work is not None]
@@ -159,15 +165,21 @@ class Maintenance:
         snapshot, _ = self._head.change(plan)
         return snapshot.version
 
-    def maintain(self, run_all: Run, vacuum: Callable[[], VacuumReport] | None) -> MaintainReport:
+    def maintain(
+        self,
+        run_all: Run,
+        vacuum: Callable[[], VacuumReport] | None,
+        protect_groups: Sequence[str] | None = None,
+    ) -> MaintainReport:
         """Retention first, since what is gone need not be compacted; then compaction, which leaves
         small segments; then merge; then vacuum, for what all of them left behind."""
         began = self._runtime.monotonic()
         config = self._head.latest().config
-        retention = self.apply_retention() if config.deletes else None
+        self._unread(protect_groups, self._head.latest())
+        retention = self.apply_retention(groups=protect_groups) if config.deletes else None
         compaction = None
         if config.is_compacted:
-            works = self.plan_compaction(force=False)
+            works = self.plan_compaction(force=False, protect_groups=protect_groups)
             compaction = self.rewrite("compact", works, run_all)
         merge = self.rewrite("merge", self.plan_merge(), run_all)
         vacuumed = vacuum() if vacuum is not None else None
@@ -180,12 +192,17 @@ class Maintenance:
             seconds=self._runtime.monotonic() - began,
         )
 
-    def apply_retention(self, keep_from: Mapping[int, int] | None = None) -> RetentionReport:
+    def apply_retention(
+        self, keep_from: Mapping[int, int] | None = None, groups: Sequence[str] | None = None
+    ) -> RetentionReport:
         began = self._runtime.monotonic()
         leaves = self._head.manifest.leaf
 
         def plan(snapshot: Snapshot) -> Change | None:
-            return plan_retention(snapshot, leaves, self._runtime.clock(), keep_from)
+            kept = self._unread(groups, snapshot)
+            for number, offset in (keep_from or {}).items():
+                kept[number] = min(offset, kept.get(number, offset))
+            return plan_retention(snapshot, leaves, self._runtime.clock(), kept)
 
         snapshot, change = self._head.change(plan)
         moves = change.log_starts if change is not None else ()
@@ -197,6 +214,22 @@ class Maintenance:
             bytes_removed=_sum(move.dropped.size_bytes for move in moves),
             seconds=self._runtime.monotonic() - began,
         )
+
+    def _unread(self, groups: Sequence[str] | None, snapshot: Snapshot) -> dict[int, int]:
+        """From where on these groups have something to read; one that there is not is an error,
+        since the caller counts on it."""
+        if isinstance(groups, str):
+            raise InvalidRequestError(f"give the groups as a list: [{groups!r}]")
+        if not groups:
+            return {}
+        known = load_groups(self._store, snapshot.topic_id)
+        missing = [name for name in groups if name not in known]
+        if missing:
+            raise InvalidRequestError(
+                f"topic {self._name!r} has no group {', '.join(map(repr, missing))} to keep "
+                f"records for; it has {', '.join(sorted(known)) or 'none'}"
+            )
+        return unread_from([known[name] for name in groups], snapshot)
 
 
 def in_threads(worker: Worker, threads: int) -> Run:

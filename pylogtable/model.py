@@ -11,6 +11,7 @@ import msgspec
 
 FORMAT_VERSION = 1
 MAX_PARTITIONS = 10_000
+MAX_METADATA = 4096
 READER_FEATURES: frozenset[str] = frozenset()
 WRITER_FEATURES: frozenset[str] = frozenset()
 
@@ -240,3 +241,42 @@ class Hint(Noun, frozen=True, kw_only=True, omit_defaults=True):
     without looking."""
 
     root_version: Natural | None
+
+
+class GroupPosition(Noun, frozen=True, kw_only=True, omit_defaults=True):
+    """The next offset of a partition that a consumer group is to read [GRP-4]."""
+
+    offset: Natural
+    committed_at_ms: Natural
+    metadata: Annotated[str, msgspec.Meta(max_length=MAX_METADATA)] = ""
+
+
+class GroupMember(Noun, frozen=True, kw_only=True, omit_defaults=True):
+    """A dynamic member: the partitions it owns, and until when it may be believed [GRP-11]."""
+
+    lease_until_ms: Natural
+    owned: tuple[Natural, ...] = ()
+
+
+class GroupChange(Noun, frozen=True, kw_only=True, omit_defaults=True):
+    """What a plan decided on a group: all of what is to hold. It becomes a `GroupState` when it is
+    given a number. `generation` counts how often the set of members changed."""
+
+    operation: str
+    positions: dict[Natural, GroupPosition] = {}
+    generation: Natural = 0
+    members: dict[str, GroupMember] = {}
+    deleted: bool = False
+
+
+class GroupState(GroupChange, frozen=True, kw_only=True, omit_defaults=True):
+    """One numbered object of a consumer group; it has the whole state [GRP-2]."""
+
+    number: Natural
+    commit_id: str
+    topic_id: str
+    committed_at_ms: Natural
+
+    def live_members(self, now_ms: int) -> list[str]:
+        """Those whose lease has not run out, sorted [GRP-11]."""
+        return sorted(m for m, held in self.members.items() if held.lease_until_ms > now_ms)

@@ -95,7 +95,7 @@ def _overview(
             rows.append(f'{name}<td class="text bad" colspan="10">{escape(topic.error)}</td>')
             continue
         segments = topic.total("segments")
-        lag = max((group.records for group in topic.groups if not group.error), default=None)
+        lag = max((group.lag.records for group in topic.groups if group.lag), default=None)
         cells = (
             topic.settings["cleanup.policy"],
             f"{len(topic.partitions):,}",

@@ -12,6 +12,7 @@ from pylogtable.errors import CorruptTopicError, InvalidRequestError
 
 MANIFEST_DIR = "_manifest/"
 HINT_PATH = "_manifest/_head.json"
+GROUPS_DIR = "_groups/"
 
 _DIGITS = 20
 _COMMIT = re.compile(r"_manifest/(\d{20})\.json")
@@ -19,6 +20,7 @@ _ROOT = re.compile(r"_manifest/(\d{20})\.root\.json")
 _LEAF_ID = re.compile(r"[0-9a-z]{1,64}")
 _LEAF = re.compile(r"_manifest/leaf-([0-9a-z]{1,64})\.parquet")
 _SEGMENT = re.compile(r"partition=(0|[1-9]\d{0,8})/(\d{20})-[0-9a-z]{1,64}\.parquet")
+_GROUP = re.compile(r"_groups/([a-zA-Z0-9._-]{1,249})/(\d{20})\.json")
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -38,6 +40,14 @@ def segment_path(partition: int, floor_offset: int, file_id: str) -> str:
     return f"partition={partition}/{floor_offset:0{_DIGITS}d}-{file_id}.parquet"
 
 
+def group_prefix(group: str) -> str:
+    return f"{GROUPS_DIR}{group}/"
+
+
+def group_path(group: str, number: int) -> str:
+    return f"{GROUPS_DIR}{group}/{number:0{_DIGITS}d}.json"
+
+
 def parse_commit_path(path: str) -> int | None:
     """The version of a commit's path, or None if the path is not one."""
     match = _COMMIT.fullmatch(path)
@@ -53,6 +63,14 @@ def parse_leaf_path(path: str) -> str | None:
     """The id of a leaf's path, or None if the path is not one."""
     match = _LEAF.fullmatch(path)
     return match[1] if match else None
+
+
+def parse_group_path(path: str) -> tuple[str, int] | None:
+    """The group and the number of a state's path, or None if the path is not one."""
+    match = _GROUP.fullmatch(path)
+    if not match or match[1] in {".", ".."}:
+        return None
+    return match[1], int(match[2])
 
 
 def is_segment_path(path: str) -> bool:
@@ -77,9 +95,18 @@ def check_segment_path(path: str, partition: int, *, source: str) -> int:
 
 def check_topic_name(name: str) -> None:
     """Kafka's rule for topic names [PATH-1]."""
-    if not _NAME.fullmatch(name) or name in {".", ".."}:
+    _check_name("topic", name)
+
+
+def check_group_name(name: str) -> None:
+    """The same rule for the names of consumer groups [GRP-1]."""
+    _check_name("group", name)
+
+
+def _check_name(what: str, name: str) -> None:
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or name in {".", ".."}:
         raise InvalidRequestError(
-            f"topic name {name!r} is not allowed: 1 to 249 characters of a-z, A-Z, 0-9, '.', '_' "
+            f"{what} name {name!r} is not allowed: 1 to 249 characters of a-z, A-Z, 0-9, '.', '_' "
             "and '-', and neither '.' nor '..'"
         )
 

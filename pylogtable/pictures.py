@@ -186,16 +186,16 @@ def dirty_picture(topic: TopicHealth) -> str:
 
 def lag_picture(topic: TopicHealth) -> str:
     """How many records each group is behind, the greatest first."""
-    groups = [group for group in topic.groups if group.error is None]
-    ranked = sorted(groups, key=lambda group: -group.records)[:BARS_SHOWN]
-    most = max((group.records for group in ranked), default=0) or 1
+    known = [group.lag for group in topic.groups if group.lag is not None]
+    ranked = sorted(known, key=lambda lag: -lag.records)[:BARS_SHOWN]
+    most = max((lag.records for lag in ranked), default=0) or 1
     rows = []
-    for group in ranked:
-        late = "" if group.seconds is None else f", {duration_text(group.seconds * 1000)}"
-        tip = f"{group.group}: {group.records:,} records, {bytes_text(group.size_bytes)}{late}"
-        rows.append((group.group, group.records / most, f"{group.records:,}{late}", tip))
-    note = f", the {BARS_SHOWN} greatest" if len(groups) > BARS_SHOWN else ""
-    return bars(f"Lag in records{note}", f"lag of {len(groups)} groups in records", rows)
+    for lag in ranked:
+        late = f", {duration_text(lag.seconds * 1000)}" if lag.records else ""
+        tip = f"{lag.group}: {lag.records:,} records, {bytes_text(lag.bytes)}{late}"
+        rows.append((lag.group, lag.records / most, f"{lag.records:,}{late}", tip))
+    note = f", the {BARS_SHOWN} greatest" if len(known) > BARS_SHOWN else ""
+    return bars(f"Lag in records{note}", f"lag of {len(known)} groups in records", rows)
 
 
 def _shade(size: float, limit: int) -> int:

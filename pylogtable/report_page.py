@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from pylogtable.errors import LogTableError
-from pylogtable.health import FailedTopic, Lag, TopicHealth
+from pylogtable.group_report import GroupLag
+from pylogtable.health import FailedTopic, TopicHealth
 from pylogtable.page import page
 from pylogtable.plan.advise import advise
 from pylogtable.plan.measure import measure
@@ -22,7 +22,7 @@ TOPICS_AT_A_TIME = 4
 def report_html(store: Store, *, now_ms: int | None = None) -> str:
     """One self-contained page of HTML about all topics of a store: how large they are and how they
     grow, their segments, dirty ratios and groups, and what to run. It needs no network to be looked
-    at, and reads only metadata."""
+    at. Of the data only a record or two is read for each group's lag."""
     moment = store._runtime.clock() if now_ms is None else now_ms
     names = store.topics()
     with ThreadPoolExecutor(TOPICS_AT_A_TIME) as pool:
@@ -49,5 +49,13 @@ def _examine(store: Store, name: str, now_ms: int) -> TopicHealth | FailedTopic:
         return FailedTopic(name, f"{type(error).__name__}: {error}")
 
 
-def _lags(topic: Topic) -> dict[str, Sequence[Lag] | str]:
-    return {}
+def _lags(topic: Topic) -> dict[str, GroupLag | str]:
+    """The lag of each group, or why it is not known: one that fails does not hide the others."""
+    return {name: _lag(topic, name) for name in topic.groups()}
+
+
+def _lag(topic: Topic, group: str) -> GroupLag | str:
+    try:
+        return topic.group(group).lag()
+    except LogTableError as error:
+        return f"{type(error).__name__}: {error}"

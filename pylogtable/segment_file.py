@@ -174,6 +174,21 @@ def count_from(store: ObjectStore, segment: Segment, log_start: int) -> int:
     return segment.records - int(below)
 
 
+def end_of_records(store: ObjectStore, segment: Segment, start: int, records: int) -> int:
+    """The offset behind this many of the segment's records from `start` on; it has as many."""
+    if segment.is_dense:
+        return start + records
+    wanted = task_for(segment, start, segment.end_offset)
+    reader = SegmentReader(store, segment)
+    for batch in reader.batches(wanted.row_groups, [OFFSET]):
+        offsets = reader.true_offsets(batch).to_numpy()
+        low = int(np.searchsorted(offsets, start))
+        if len(offsets) - low >= records:
+            return int(offsets[low + records - 1]) + 1
+        records -= len(offsets) - low
+    return segment.end_offset
+
+
 def _shape(
     batch: pa.RecordBatch,
     offsets: pa.Array | None,

@@ -34,6 +34,7 @@ from pylogtable.schema import KAFKA_FIELDS, make_fields
 from pylogtable.snapshot import Snapshot
 from pylogtable.storage.base import Created, ObjectStore
 from pylogtable.storage.locate import open_store
+from pylogtable.store_group import StoreGroup
 from pylogtable.topic import Topic
 
 #: What is there and cannot be read is a topic all the same.
@@ -125,21 +126,64 @@ class Store:
         with ThreadPoolExecutor(max(1, below.concurrency)) as pool:
             list(pool.map(below.delete, doomed))
 
+    def groups(self) -> dict[str, list[str]]:
+        """The consumer groups of all topics, and the topics of each. A topic that cannot be opened
+        is left out."""
+        return self._groups_in(self.topics())
+
+    def group(self, name: str) -> StoreGroup:
+        """A consumer group over all topics. Opening it writes nothing."""
+        return StoreGroup(
+            name,
+            lambda: self.groups().get(name, []),
+            lambda topic: self.topic(topic).group(name),
+        )
+
     def maintain(
-        self, topics: Sequence[str] | None = None, *, vacuum: bool = True, threads: int = 2
+        self,
+        topics: Sequence[str] | None = None,
+        *,
+        vacuum: bool = True,
+        threads: int = 2,
+        protect_groups: Sequence[str] = (),
     ) -> list[MaintainReport]:
         """`Topic.maintain` for these topics, or all: one that fails does not keep the others from
-        their turn, and its report says why."""
-        return [
-            self._maintain(name, vacuum=vacuum, threads=threads)
-            for name in (self.topics() if topics is None else topics)
-        ]
+        their turn, and its report says why. Of `protect_groups` each topic heeds those it has; one
+        that no topic has is an error, before anything is done."""
+        names = self.topics() if topics is None else topics
+        known = self._groups_in(names) if protect_groups else {}
+        missing = [group for group in protect_groups if group not in known]
+        if missing:
+            raise InvalidRequestError(
+                f"no topic has a group {', '.join(map(repr, missing))} to keep records for; there "
+                f"is {', '.join(sorted(known)) or 'none'}"
+            )
+        reports = []
+        for name in names:
+            protected = [group for group in protect_groups if name in known[group]]
+            reports.append(
+                self._maintain(name, vacuum=vacuum, threads=threads, protect_groups=protected)
+            )
+        return reports
 
-    def _maintain(self, name: str, *, vacuum: bool, threads: int) -> MaintainReport:
+    def _maintain(self, name: str, **how: Any) -> MaintainReport:
         try:
-            return self.topic(name).maintain(vacuum=vacuum, threads=threads)
+            return self.topic(name).maintain(**how)
         except LogTableError as error:
             return MaintainReport(topic=name, error=f"{type(error).__name__}: {error}")
+
+    def _groups_in(self, topics: Sequence[str]) -> dict[str, list[str]]:
+        def groups_of(name: str) -> list[str]:
+            try:
+                topic = self.topic(name)
+            except (InvalidRequestError, CorruptTopicError, UnsupportedFormatError):
+                return []
+            return topic.groups()
+
+        with ThreadPoolExecutor(max(1, min(8, len(topics)))) as pool:
+            found = dict(zip(topics, pool.map(groups_of, topics), strict=True))
+        names = sorted({group for groups in found.values() for group in groups})
+        return {name: [topic for topic, has in found.items() if name in has] for name in names}
 
     def _load_all(self) -> dict[str, Snapshot | LogTableError]:
         """All topics by name, each loaded once, or what is wrong with it."""

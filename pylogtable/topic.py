@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -13,10 +13,15 @@ from pylogtable.appending import Appender, Staged, Staging
 from pylogtable.commit import Head
 from pylogtable.compaction import BUDGET_BYTES
 from pylogtable.errors import InvalidRequestError, TopicNotFoundError
+from pylogtable.group import Group, describe_groups
+from pylogtable.group_log import GroupLog
+from pylogtable.group_report import GroupDescription
+from pylogtable.groups import load_groups
 from pylogtable.maintenance import Maintenance, in_threads
 from pylogtable.manifest import Manifest
 from pylogtable.model import Change
 from pylogtable.plan.administer import plan_alter, plan_delete_records
+from pylogtable.plan.positions import plan_expiry
 from pylogtable.report import (
     AppendResult,
     MaintainReport,
@@ -266,11 +271,14 @@ class Topic:
         jobs = self.maintenance
         return jobs.rewrite("merge", jobs.plan_merge(), in_threads(jobs.worker(), threads))
 
-    def apply_retention(self, keep_from: Mapping[int, int] | None = None) -> RetentionReport:
+    def apply_retention(
+        self, keep_from: Mapping[int, int] | None = None, groups: Sequence[str] | None = None
+    ) -> RetentionReport:
         """Remove whole segments from the beginning of each partition as `retention.ms` and
         `retention.bytes` say, where `cleanup.policy` contains `delete`; nothing at or after the
-        offsets of `keep_from`."""
-        return self.maintenance.apply_retention(keep_from)
+        offsets of `keep_from`, and nothing that one of these consumer groups has not read. Where a
+        group has no position it has read nothing."""
+        return self.maintenance.apply_retention(keep_from, groups)
 
     def vacuum(self, *, dry_run: bool = True, retention_ms: int | None = None) -> VacuumReport:
         """Remove files that no kept version needs: of appends that failed, of segments that were
@@ -281,13 +289,56 @@ class Topic:
         """
         return vacuum(self._store, self._head, dry_run=dry_run, retention_ms=retention_ms)
 
-    def maintain(self, *, vacuum: bool = True, threads: int = 2) -> MaintainReport:
+    def maintain(
+        self,
+        *,
+        vacuum: bool = True,
+        threads: int = 2,
+        protect_groups: Sequence[str] | None = None,
+    ) -> MaintainReport:
         """Do all that the topic's settings ask for: retention, compaction, merge, vacuum. Safe to
-        run at any time, twice, and from two places at once."""
+        run at any time, twice, and from two places at once. Nothing expires that one of
+        `protect_groups` has not read."""
         return self.maintenance.maintain(
             in_threads(self.maintenance.worker(), threads),
             (lambda: self.vacuum(dry_run=False)) if vacuum else None,
+            protect_groups,
         )
+
+    def group(self, name: str) -> Group:
+        """A consumer group of this topic. Opening it writes nothing."""
+        return Group(name, self.name, self._store, self._head)
+
+    def groups(self) -> list[str]:
+        """The names of its consumer groups, sorted."""
+        return sorted(load_groups(self._store, self._head.latest().topic_id))
+
+    def describe_groups(self) -> GroupDescription:
+        """All of its consumer groups, partition by partition."""
+        states = load_groups(self._store, self._head.latest().topic_id)
+        return describe_groups(self._store, self.at(), states, self._head)
+
+    def expire_groups(self, older_than: timedelta | int, *, dry_run: bool = False) -> list[str]:
+        """Delete the groups that have had no member and no commit for this long, a timedelta or
+        milliseconds; gives their names."""
+        age_ms = _milliseconds(older_than)
+        topic_id = self._head.latest().topic_id
+        runtime = self._head.runtime
+        expired = [
+            name
+            for name, state in load_groups(self._store, topic_id).items()
+            if plan_expiry(state, age_ms, runtime.clock()) is not None
+        ]
+        if dry_run:
+            return expired
+
+        def expire(name: str) -> bool:
+            after = GroupLog(self._store, runtime, name, topic_id).change(
+                lambda state, now_ms: plan_expiry(state, age_ms, now_ms)
+            )
+            return after is not None and after.deleted
+
+        return [name for name in expired if expire(name)]
 
     @property
     def maintenance(self) -> Maintenance:
@@ -318,3 +369,12 @@ class Topic:
                 f"version {version} of topic {self.name!r} is not kept any more"
             )
         return snapshot
+
+
+def _milliseconds(duration: timedelta | int) -> int:
+    ms = duration // timedelta(milliseconds=1) if isinstance(duration, timedelta) else duration
+    if isinstance(ms, bool) or not isinstance(ms, int) or ms < 0:
+        raise InvalidRequestError(
+            f"{duration!r} is not an age: give a timedelta or milliseconds, from 0 on"
+        )
+    return ms

@@ -9,7 +9,6 @@ from pylogtable.config import FOREVER
 from pylogtable.health import FailedTopic, TopicHealth
 from pylogtable.html import bytes_text, duration_text, percent_text
 from pylogtable.page_parts import (
-    NONE,
     ROWS_SHOWN,
     advice_list,
     ago,
@@ -143,19 +142,20 @@ def _lag(topic: TopicHealth) -> str:
     if not topic.groups:
         return ""
     head = ["group", "partition", "position", "end", "lag", "lag bytes", "lag time"]
-    ends = {part.partition: part.end for part in topic.partitions}
     rows = [
         [
             group.group,
-            str(lag.partition),
+            str(partition),
             f"{lag.position:,}",
-            f"{ends[lag.partition]:,}",
-            NONE if lag.records is None else f"{lag.records:,}",
-            NONE if lag.size_bytes is None else bytes_text(lag.size_bytes),
-            NONE if lag.seconds is None else duration_text(lag.seconds * 1000),
+            f"{lag.end_offset:,}",
+            f"{lag.records or 0:,}",
+            bytes_text(lag.bytes or 0),
+            duration_text((lag.seconds or 0) * 1000),
         ]
         for group in topic.groups
-        for lag in group.lags
+        if group.lag is not None
+        for partition, lag in group.lag.items()
+        if lag.position is not None
     ]
     more = len(rows) - ROWS_SHOWN
     note = f"<p><small>{more:,} more rows are not listed.</small></p>" if more > 0 else ""

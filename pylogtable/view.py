@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pylogtable.errors import InvalidRequestError
+from pylogtable.extent import Extent, measure, offset_after
 from pylogtable.key_search import WantedKeys, newest_of
 from pylogtable.latest import latest_of_partition, newest_across_partitions
 from pylogtable.lookup import (
@@ -232,6 +233,20 @@ class View:
             if cut is not None and cut.base_offset < state.log_start:
                 total -= cut.records - count_from(self._store, cut, state.log_start)
         return total
+
+    def measure(self, ranges: Ranges | None = None) -> dict[int, Extent]:
+        """The records and bytes in these offsets, all by default; holes are not records."""
+        spans = self._spans(ranges)
+        return {
+            span.partition: measure(self._store, self.snapshot, self._leaf, span) for span in spans
+        }
+
+    def offset_after(self, partition: int, start: int, records: int, end: int | None = None) -> int:
+        """The offset behind this many records from `start` on, and at most `end`, the end of the
+        log by default."""
+        to = self.end_offsets[partition] if end is None else end
+        (span,) = self._spans({partition: (start, to)})
+        return offset_after(self._store, self.snapshot, self._leaf, span, records)
 
     def segments(self) -> pa.Table:
         return all_entries(self.snapshot, self._leaf)

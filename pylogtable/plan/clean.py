@@ -59,10 +59,17 @@ class CleanGroup:
 
 
 def plan_clean(
-    snapshot: Snapshot, leaves: LoadLeaf, partition: int, now_ms: int, *, force: bool
+    snapshot: Snapshot,
+    leaves: LoadLeaf,
+    partition: int,
+    now_ms: int,
+    *,
+    force: bool,
+    keep_from: int | None = None,
 ) -> CleanWork | None:
     """The work there is, if enough of the partition is dirty, or has been for too long, or holds
-    tombstones whose time has come [CLEAN-1], [CLEAN-2]."""
+    tombstones whose time has come [CLEAN-1], [CLEAN-2]. No record is dropped for its age if that
+    may be one at or after `keep_from`."""
     config = snapshot.config
     state = snapshot.partitions[partition]
     dirty_from = max(state.clean_end, state.log_start)
@@ -77,7 +84,8 @@ def plan_clean(
     if not inputs:
         return None
     expire_before_us = None
-    if config.deletes and config.retention_ms is not None:
+    is_kept = keep_from is not None and inputs[-1].end_offset > keep_from
+    if config.deletes and config.retention_ms is not None and not is_kept:
         expire_before_us = (now_ms - config.retention_ms) * 1000
     work = CleanWork(
         topic=snapshot.info,

@@ -13,10 +13,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pylogtable.config import TopicConfig, describe_config
+from pylogtable.group_report import GroupLag
 from pylogtable.health import (
     Cell,
     GroupHealth,
-    Lag,
     PartitionHealth,
     TopicHealth,
 )
@@ -33,7 +33,7 @@ def measure(
     snapshot: Snapshot,
     segments: pa.Table,
     history: pa.Table,
-    lags: Mapping[str, Sequence[Lag] | str],
+    lags: Mapping[str, GroupLag | str],
     now_ms: int,
 ) -> TopicHealth:
     """The health of a topic: `segments` are all of them, `history` has the newest commits, `lags`
@@ -176,28 +176,31 @@ def _dirty(
 
 def _group(
     group: str,
-    lags: Sequence[Lag] | str,
+    lag: GroupLag | str,
     snapshot: Snapshot,
     parts: Sequence[Mapping[str, Numbers]],
     partitions: Sequence[PartitionHealth],
     now_ms: int,
 ) -> GroupHealth:
-    if isinstance(lags, str):
-        return GroupHealth(group, error=lags)
+    if isinstance(lag, str):
+        return GroupHealth(group, error=lag)
     config = snapshot.config
     lost = expiring = 0
     left: list[int] = []
-    for lag in lags:
-        part, state = parts[lag.partition], snapshot.partitions[lag.partition]
-        lost += max(0, state.log_start - lag.position)
-        unread = int(np.searchsorted(part["end_offset"], lag.position, side="right"))
-        expired = partitions[lag.partition].expired_segments
+    for number, behind in lag.items():
+        # A partition that is newer than the snapshot is left for the next report.
+        if behind.position is None or number >= len(parts):
+            continue
+        part, state = parts[number], snapshot.partitions[number]
+        lost += max(0, state.log_start - behind.position)
+        unread = int(np.searchsorted(part["end_offset"], behind.position, side="right"))
+        expired = partitions[number].expired_segments
         expiring += int(part["records"][unread:expired].sum())
         first = max(unread, expired)
         if config.deletes and config.retention_ms is not None and first < len(part["end_offset"]):
             age_ms = now_ms - int(part["max_timestamp_us"][first]) // 1000
             left.append(config.retention_ms - age_ms)
-    return GroupHealth(group, tuple(lags), lost, expiring, min(left, default=None))
+    return GroupHealth(group, lag, lost, expiring, min(left, default=None))
 
 
 def _strip(part: Mapping[str, Numbers], low: int, high: int, cells: int) -> tuple[Cell, ...]:

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 import pylogtable
-from pylogtable import Store, Topic
+from pylogtable import Group, Store, Topic
 from pylogtable.store import Store as StoreClass
 from tests.builders import kafka
 
@@ -37,10 +37,22 @@ SIGNATURES = {
     Topic.delete_records: ["offsets"],
     Topic.compact: ["*force", "*threads", "*budget_bytes"],
     Topic.merge: ["*threads"],
-    Topic.apply_retention: ["keep_from"],
+    Topic.apply_retention: ["keep_from", "groups"],
     Topic.vacuum: ["*dry_run", "*retention_ms"],
-    Topic.maintain: ["*vacuum", "*threads"],
-    Store.maintain: ["topics", "*vacuum", "*threads"],
+    Topic.maintain: ["*vacuum", "*threads", "*protect_groups"],
+    Store.maintain: ["topics", "*vacuum", "*threads", "*protect_groups"],
+    Topic.group: ["name"],
+    Topic.groups: [],
+    Topic.describe_groups: [],
+    Topic.expire_groups: ["older_than", "*dry_run"],
+    Store.group: ["name"],
+    Store.groups: [],
+    Group.positions: [],
+    Group.commit: ["offsets", "metadata"],
+    Group.lag: [],
+    Group.describe: [],
+    Group.reset: ["to", "*shift_by", "*partitions", "*dry_run"],
+    Group.delete: [],
     Topic.find_commit: ["commit_id", "version"],
     Topic.version_at: ["when"],
 }

@@ -1,0 +1,189 @@
+"""What becomes of a consumer group's positions: commit, reset, deletion, expiry. Pure.
+
+These are for groups without live members: a member commits through its lease, and nobody else may
+move positions under its feet [GRP-8].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from numbers import Integral
+from typing import NamedTuple
+
+from pylogtable.errors import CommitConflictError, InvalidRequestError
+from pylogtable.model import MAX_METADATA, GroupChange, GroupPosition, GroupState
+from pylogtable.snapshot import Snapshot
+
+_NOBODY = "none"
+
+
+class Move(NamedTuple):
+    """Where a reset puts a partition: `old` is None where nothing was committed."""
+
+    partition: int
+    old: int | None
+    new: int
+    note: str = ""
+
+
+class Target(NamedTuple):
+    """Where a reset is to put a partition, before it is held against the log: an offset, or where
+    `shift` is given, that far from the committed position. With neither, the committed position.
+    `note` says how the offset came about, if that needs saying."""
+
+    offset: int | None = None
+    shift: int | None = None
+    note: str = ""
+
+
+def check_offsets(offsets: Mapping[int, int], snapshot: Snapshot) -> dict[int, int]:
+    """The same offsets as plain numbers, of partitions that there are [GRP-4]."""
+    checked: dict[int, int] = {}
+    for partition, offset in offsets.items():
+        snapshot.check_partition(partition)
+        if isinstance(offset, bool) or not isinstance(offset, Integral):
+            raise InvalidRequestError(
+                f"{offset!r} is not a position of partition {partition}: give the next offset to "
+                "read, a whole number"
+            )
+        if not 0 <= offset < 2**63:
+            raise InvalidRequestError(
+                f"the position of partition {partition} must be from 0 on, not {offset}"
+            )
+        checked[int(partition)] = int(offset)
+    return checked
+
+
+def check_metadata(metadata: str) -> None:
+    if not isinstance(metadata, str):
+        raise InvalidRequestError(f"metadata must be a string, not {metadata!r}")
+    if len(metadata) > MAX_METADATA:
+        raise InvalidRequestError(
+            f"metadata has {len(metadata):,} characters; at most {MAX_METADATA:,} are kept"
+        )
+
+
+def plan_commit(
+    group: str,
+    state: GroupState | None,
+    seen: GroupState | None,
+    offsets: Mapping[int, int],
+    metadata: str,
+    now_ms: int,
+) -> GroupChange:
+    """Commit positions of partitions that nobody has moved since `seen` [GRP-8]."""
+    _refuse_while_active(group, state, now_ms, "commit positions")
+    for partition in offsets:
+        before, found = _entry(seen, partition), _entry(state, partition)
+        if before != found:
+            raise CommitConflictError(
+                f"partition {partition} of group {group!r} was moved by another: its position was "
+                f"{_text(before)} and is {_text(found)} now. positions() shows where the group "
+                "stands; commit again from there."
+            )
+    return _with_positions(state, "commit", _entries(offsets, metadata, now_ms))
+
+
+def plan_moves(
+    group: str, state: GroupState | None, targets: Mapping[int, Target], snapshot: Snapshot
+) -> list[Move]:
+    """What a reset would do: every target inside of the log [GRP-9]."""
+    moves = []
+    for partition, target in sorted(targets.items()):
+        log = snapshot.partitions[partition]
+        entry = _entry(state, partition)
+        wanted, note = target.offset, target.note
+        if target.shift is not None:
+            if entry is None:
+                raise InvalidRequestError(
+                    f"partition {partition} has no position in group {group!r} to shift by "
+                    f"{target.shift}: reset it to an offset, a time, 'earliest' or 'latest'"
+                )
+            wanted = entry.offset + target.shift
+        elif wanted is None:
+            wanted = log.end if entry is None else entry.offset
+        new = min(max(wanted, log.log_start), log.end)
+        if new != wanted:
+            note = f"{wanted} is outside of [{log.log_start}, {log.end}]"
+        moves.append(Move(partition, None if entry is None else entry.offset, new, note))
+    return moves
+
+
+def plan_reset(
+    group: str, state: GroupState | None, moves: Iterable[Move], now_ms: int
+) -> GroupChange:
+    _refuse_while_active(group, state, now_ms, "reset positions")
+    offsets = {move.partition: move.new for move in moves}
+    return _with_positions(state, "reset", _entries(offsets, "", now_ms))
+
+
+def plan_delete(group: str, state: GroupState | None, now_ms: int) -> GroupChange:
+    """A state without anything; the numbers go on [GRP-10]."""
+    if state is None or state.deleted:
+        raise InvalidRequestError(f"there is no group {group!r}")
+    _refuse_while_active(group, state, now_ms, "delete the group")
+    return GroupChange(operation="delete", generation=_generation(state), deleted=True)
+
+
+def plan_expiry(state: GroupState | None, older_than_ms: int, now_ms: int) -> GroupChange | None:
+    """A group goes when it has had no member and no commit for this long [GRP-10]."""
+    if state is None or state.deleted:
+        return None
+    busy = [state.committed_at_ms, *(m.lease_until_ms for m in state.members.values())]
+    if now_ms - max(busy) < older_than_ms:
+        return None
+    return GroupChange(operation="expire", generation=_generation(state), deleted=True)
+
+
+def unread_from(states: Iterable[GroupState], snapshot: Snapshot) -> dict[int, int]:
+    """For each partition the first offset that one of these groups has not read [RET-1]: the log
+    start where one has no position."""
+    found: dict[int, int] = {}
+    for state in states:
+        for partition, log in enumerate(snapshot.partitions):
+            entry = _entry(state, partition)
+            position = log.log_start if entry is None else entry.offset
+            found[partition] = min(position, found.get(partition, position))
+    return found
+
+
+def _refuse_while_active(group: str, state: GroupState | None, now_ms: int, doing: str) -> None:
+    live = [] if state is None else state.live_members(now_ms)
+    if live:
+        raise InvalidRequestError(
+            f"group {group!r} has {len(live)} active member(s) ({', '.join(live[:3])}"
+            f"{', …' if len(live) > 3 else ''}): only they can {doing}. Close them, or wait until "
+            "their leases run out."
+        )
+
+
+def _with_positions(
+    state: GroupState | None, operation: str, entries: Mapping[int, GroupPosition]
+) -> GroupChange:
+    """Members whose leases ran out are dropped: one that comes back must not go on from before."""
+    before = {} if state is None else state.positions
+    return GroupChange(
+        operation=operation,
+        positions=dict(sorted({**before, **entries}.items())),
+        generation=0 if state is None else _generation(state),
+    )
+
+
+def _generation(state: GroupState) -> int:
+    """It grows if the members go [GRP-11]."""
+    return state.generation + 1 if state.members else state.generation
+
+
+def _entries(offsets: Mapping[int, int], metadata: str, now_ms: int) -> dict[int, GroupPosition]:
+    return {
+        partition: GroupPosition(offset=offset, committed_at_ms=now_ms, metadata=metadata)
+        for partition, offset in offsets.items()
+    }
+
+
+def _entry(state: GroupState | None, partition: int) -> GroupPosition | None:
+    return None if state is None else state.positions.get(partition)
+
+
+def _text(entry: GroupPosition | None) -> str:
+    return _NOBODY if entry is None else str(entry.offset)
