@@ -155,11 +155,10 @@ def _figure(plot: Plot, top: float, inner: str) -> str:
     labels = "".join(f"<span>{escape(plot.number(top * part))}</span>" for part in (1, 0.5, 0))
     below = "".join(f"<span>{escape(text)}</span>" for text in plot.below)
     note = f" <small>{escape(plot.note)}</small>" if plot.note else ""
-    mark = line_up = ruled = ""
+    mark = line_up = ""
     if plot.rule is not None:
         x = _n(plot.rule.at * _WIDTH)
         mark = f'<path class="limit" d="M{x} 0V{_HEIGHT}"/>'
-        ruled = " ruled"
         side = "left" if plot.rule.at < 0.5 else "right"
         gap = plot.rule.at if side == "left" else 1 - plot.rule.at
         line_up = (
@@ -168,7 +167,7 @@ def _figure(plot: Plot, top: float, inner: str) -> str:
         )
     return (
         f"<figure><figcaption>{escape(plot.title)}{note}</figcaption>"
-        f'<div class="plot{ruled}"><div class="y">{labels}</div><div class="area">{line_up}'
+        f'<div class="plot"><div class="y">{labels}</div><div class="area">{line_up}'
         f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" preserveAspectRatio="none" role="img" '
         f'aria-label="{escape(plot.says)}">{grid}{inner}{mark}</svg></div>'
         f'<div class="x">{below}</div></div></figure>'

@@ -48,7 +48,7 @@ class PartitionHealth:
 class GroupHealth:
     """A group's lag, and what becomes of what it has not read: `lost` offsets were removed unread,
     `expiring` records retention would remove unread now, and in `left_ms` the next would follow.
-    `error` says why nothing is known."""
+    `error` says why nothing is known, of all groups if this one has no name."""
 
     group: str
     lag: GroupLag | None = None

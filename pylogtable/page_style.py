@@ -51,18 +51,17 @@ grid-template-columns:64px minmax(0,1fr);gap:2px 12px}
 font:13px/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;overflow-wrap:anywhere;
 justify-self:start;max-width:100%;user-select:all}
 figure{margin:0;min-width:0}
-figcaption{font-weight:500;font-size:14px;margin-bottom:8px}
+figcaption{font-weight:500;font-size:14px;margin-bottom:6px}
 .charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,330px),1fr));
 gap:24px 36px;margin:20px 0 14px}
-.plot{display:grid;grid-template-columns:max-content minmax(0,1fr);gap:4px 8px;
+.plot{padding-top:14px;display:grid;grid-template-columns:max-content minmax(0,1fr);gap:4px 8px;
 font-size:12px;color:var(--muted);font-variant-numeric:tabular-nums}
 .plot svg{display:block;width:100%;height:120px;overflow:visible}
 .y{display:flex;flex-direction:column;justify-content:space-between;text-align:right;
-min-width:44px;height:120px;line-height:1;margin:-6px 0;height:132px}
+min-width:44px;height:132px;line-height:1;margin:-6px 0}
 .x{grid-column:2;display:flex;justify-content:space-between;gap:10px}
 .area{position:relative}
-.ruled{padding-top:16px}
-.rule{position:absolute;top:-20px;font-weight:500;color:var(--ink2);white-space:nowrap}
+.rule{position:absolute;top:-19px;font-weight:500;color:var(--ink2);white-space:nowrap}
 .fill{fill:var(--data)}.wash{fill:var(--wash)}
 .line{fill:none;stroke:var(--data);stroke-width:2;stroke-linejoin:round}
 .grid,.axis,.line,svg .limit,.tick{vector-effect:non-scaling-stroke}

@@ -41,8 +41,9 @@ def offset_picture(topic: TopicHealth) -> str:
         rows.append((str(part.partition), pieces, tick))
     aside = len(topic.partitions) - len(drawn)
     first = f"the first {len(drawn)} partitions" if aside else "each partition"
+    ticks = "; a mark ends what is clean" if any(tick for _, _, tick in rows) else ""
     return strips(
-        f"Segments of {first} over offset; the smaller they are, the more they stand out",
+        f"Segments of {first} over offset; the smaller they are, the more they stand out{ticks}",
         rows,
         below=(f"offset {low:,}", f"{high:,}"),
         legend=_SHADES,

@@ -8,7 +8,7 @@ from pylogtable.errors import LogTableError
 from pylogtable.group_report import GroupLag
 from pylogtable.health import FailedTopic, TopicHealth
 from pylogtable.page import page
-from pylogtable.plan.advise import advise
+from pylogtable.plan.advise import advise, advise_failed
 from pylogtable.plan.measure import measure
 from pylogtable.store import Store
 from pylogtable.topic import Topic
@@ -28,7 +28,10 @@ def report_html(store: Store, *, now_ms: int | None = None) -> str:
     with ThreadPoolExecutor(TOPICS_AT_A_TIME) as pool:
         topics = list(pool.map(lambda name: _examine(store, name, moment), names))
     advice = {
-        topic.name: advise(topic, store.url) for topic in topics if isinstance(topic, TopicHealth)
+        topic.name: advise(topic, store.url)
+        if isinstance(topic, TopicHealth)
+        else advise_failed(topic, store.url)
+        for topic in topics
     }
     return page(store.url, topics, advice, moment)
 
@@ -51,7 +54,10 @@ def _examine(store: Store, name: str, now_ms: int) -> TopicHealth | FailedTopic:
 
 def _lags(topic: Topic) -> dict[str, GroupLag | str]:
     """The lag of each group, or why it is not known: one that fails does not hide the others."""
-    return {name: _lag(topic, name) for name in topic.groups()}
+    try:
+        return {name: _lag(topic, name) for name in topic.groups()}
+    except LogTableError as error:
+        return {"": f"{type(error).__name__}: {error}"}
 
 
 def _lag(topic: Topic, group: str) -> GroupLag | str:

@@ -160,7 +160,7 @@ def _lag(topic: TopicHealth) -> str:
     more = len(rows) - ROWS_SHOWN
     note = f"<p><small>{more:,} more rows are not listed.</small></p>" if more > 0 else ""
     failed = "".join(
-        f'<p class="bad">{escape(f"{group.group}: {group.error}")}</p>'
+        f'<p class="bad">{escape(group.group or "all groups")}: {escape(group.error)}</p>'
         for group in topic.groups
         if group.error
     )
@@ -172,18 +172,21 @@ def _lag(topic: TopicHealth) -> str:
 
 def _settings(topic: TopicHealth) -> str:
     entries = "".join(
-        f"<div><dt>{escape(key)}</dt><dd>{escape(value)}{_in_words(key, value)}</dd></div>"
+        f"<div><dt>{escape(key)}</dt><dd>{_setting(key, value)}</dd></div>"
         for key, value in topic.settings.items()
     )
     return f'<h3>Settings</h3><dl class="settings">{entries}</dl>'
 
 
-def _in_words(key: str, value: str) -> str:
+def _setting(key: str, value: str) -> str:
+    """A value as it is set, and in words where these say more."""
     words = ""
-    if value == "-1" or value == str(FOREVER):
+    if value == str(FOREVER):
+        return "no limit"
+    if value == "-1":
         words = "no limit"
     elif key.endswith(".ms") and int(value) >= 1000:
         words = duration_text(int(value))
     elif key.endswith(".bytes") and int(value) >= 1024:
         words = bytes_text(int(value))
-    return f" <small>{words}</small>" if words else ""
+    return f"{escape(value)} <small>{words}</small>" if words else escape(value)

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pylogtable.health import GroupHealth, TopicHealth
+from pylogtable.health import FailedTopic, GroupHealth, TopicHealth
 from pylogtable.html import bytes_text, duration_text, percent_text
 
 #: From how many segments on that could be joined a merge is worth its while.
@@ -48,11 +48,19 @@ def advise(topic: TopicHealth, store_url: str) -> list[Advice]:
     return sorted(found, key=lambda advice: URGENCIES.index(advice.urgency))
 
 
+def advise_failed(topic: FailedTopic, store_url: str) -> list[Advice]:
+    """What to do about a topic that cannot be read."""
+    why = f"it cannot be read: {topic.error}"
+    return [Advice(_command("verify", topic.name, store_url), why, "now")]
+
+
 def _groups(topic: TopicHealth, url: str) -> Iterator[Advice]:
     for group in topic.groups:
         describe = _command("groups describe", group.group, url)
         if group.error is not None:
-            yield Advice(describe, f"group {group.group} cannot be read: {group.error}", "look")
+            which = f"group {group.group}" if group.group else "its groups"
+            why = f"{which} cannot be read: {group.error}"
+            yield Advice(_command("verify", topic.name, url), why, "look")
         if group.lost:
             yield Advice(
                 describe,

@@ -92,7 +92,7 @@ def _partition(
     size = part["size_bytes"]
     small = size <= config.segment_bytes // 2
     shifted = part["shift"] > 0
-    joinable = _joinable(part, small, state.clean_end)
+    joinable = _joinable(part, state.clean_end, config.segment_bytes)
     expired = _expired(part, state, config, now_ms)
     ratio, cleanable = _dirty(part, state, config, now_ms) if config.is_compacted else (None, False)
     return PartitionHealth(
@@ -115,16 +115,14 @@ def _partition(
     )
 
 
-def _joinable(
-    part: Mapping[str, Numbers], small: npt.NDArray[np.bool_], clean_end: int
-) -> npt.NDArray[np.bool_]:
+def _joinable(part: Mapping[str, Numbers], clean_end: int, limit: int) -> npt.NDArray[np.bool_]:
     """What a merge would take: shifted segments, and small ones beside one of their kind."""
-    shifted = part["shift"] > 0
-    wanted = small | shifted
+    size, shifted = part["size_bytes"], part["shift"] > 0
+    wanted = shifted | (size <= limit // 2)
     if len(wanted) < 2:
         return shifted
+    like = wanted[1:] & wanted[:-1] & (size[1:] + size[:-1] <= limit)
     is_clean = part["end_offset"] <= clean_end
-    like = wanted[1:] & wanted[:-1] & small[1:] & small[:-1]
     for kind in (is_clean, part["append_time"], part["hashed_over"]):
         like &= kind[1:] == kind[:-1]
     horizon, buried = part["delete_horizon_ms"], part["tombstones"] > 0
