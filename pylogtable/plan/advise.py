@@ -56,7 +56,7 @@ def advise_failed(topic: FailedTopic, store_url: str) -> list[Advice]:
 
 def _groups(topic: TopicHealth, url: str) -> Iterator[Advice]:
     for group in topic.groups:
-        describe = _command("groups describe", group.group, url)
+        describe = _command("groups describe", group.group, url, topic=topic.name)
         if group.error is not None:
             which = f"group {group.group}" if group.group else "its groups"
             why = f"{which} cannot be read: {group.error}"
@@ -94,10 +94,10 @@ def _late(topic: TopicHealth, group: GroupHealth) -> int | None:
 def _retain(topic: TopicHealth, url: str) -> Iterator[Advice]:
     segments = topic.total("expired_segments")
     behind = [group.group for group in topic.groups if group.expiring]
-    wait = f"; group {', '.join(behind[:_NAMED])} has not read all of them" if behind else ""
+    wait = f"; what {' and '.join(behind)} has not read is spared" if behind else ""
     if segments:
         yield Advice(
-            _command("retain", topic.name, url),
+            _command("retain", topic.name, url, protect_group=behind),
             f"{segments:,} segment(s) with {topic.total('expired_records'):,} record(s), "
             f"{bytes_text(topic.total('expired_bytes'))}, are past retention{wait}",
         )
@@ -145,7 +145,7 @@ def _vacuum(topic: TopicHealth, url: str) -> Iterator[Advice]:
         yield Advice(
             _command("vacuum", topic.name, url),
             f"about {topic.growth.removable:,} replaced file(s) are needed by no version that is "
-            "kept",
+            "kept; this shows them, and --yes removes them",
         )
 
 
@@ -179,5 +179,10 @@ def _partitions(numbers: list[int]) -> str:
     return f"partition{'s' if len(numbers) > 1 else ''} {named}{more}"
 
 
-def _command(verb: str, name: str, url: str) -> str:
-    return f"pylogtable {verb} {shlex.quote(name)} --store {shlex.quote(url)}"
+def _command(verb: str, name: str, url: str, **options: str | list[str]) -> str:
+    """As it is typed; an option that is a list is repeated."""
+    words = ["pylogtable", *verb.split(), name]
+    for option, values in {**options, "store": url}.items():
+        for value in [values] if isinstance(values, str) else values:
+            words += [f"--{option.replace('_', '-')}", value]
+    return shlex.join(words)

@@ -110,8 +110,10 @@ def test_a_group_that_loses_records_comes_first() -> None:
     assert [entry.urgency for entry in advice] == ["now", "now", "soon", "soon"]
     assert "7 offset(s) before the log start" in advice[0].why
     assert "9 record(s) that group billing has not read" in advice[1].why
-    assert "group billing has not read all of them" in advice[2].why
-    assert shlex.split(advice[0].command)[:4] == ["pylogtable", "groups", "describe", "billing"]
+    assert advice[2].why.endswith("; what billing has not read is spared")
+    assert shlex.split(advice[2].command)[1:5] == ["retain", "orders", "--protect-group", "billing"]
+    describe = f"pylogtable groups describe billing --topic orders --store '{URL}'"
+    assert advice[0].command == advice[1].command == describe
 
 
 @pytest.mark.parametrize(
@@ -155,3 +157,30 @@ def test_partitions_without_any_record_are_named() -> None:
     assert advice.why.startswith("partitions 4, 5, 6, 7, 8, 9, 10, 11 and 2 more never had")
     read_out = part(4, records=0, end=100)
     assert given(*filled, read_out) == []
+
+
+def test_the_command_line_understands_what_is_advised() -> None:
+    app = pytest.importorskip("pylogtable.cli.app").app
+    compacted = {"cleanup.policy": "compact,delete"}
+    many = [part(n, records=ENOUGH_RECORDS) for n in range(8)]
+    everything = [
+        *given(
+            part(8, records=9**9, joinable=99, expired_segments=1, cleanable=True),
+            part(9, records=0, end=0),
+            *many,
+            config=compacted,
+            growth=Growth(removable=99),
+            groups=(*group(lost=1, expiring=1), GroupHealth("g", error="no")),
+        ),
+        *advise_failed(FailedTopic("orders", "broken"), URL),
+    ]
+    verbs = [shlex.split(advice.command)[1] for advice in everything]
+    assert set(verbs) == {"groups", "retain", "compact", "merge", "vacuum", "offsets", "verify"}
+    for advice in everything:
+        words = shlex.split(advice.command)[1:]
+        command, context = app, None
+        while hasattr(command, "commands"):
+            name, command = words[0], command.commands[words[0]]
+            words = words[1:]
+        with command.make_context(name, words, parent=context, resilient_parsing=False):
+            pass
