@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+import pylogtable
 from pylogtable.config import DAY_MS, describe_config, parse_config
 from pylogtable.group_report import GroupLag
 from pylogtable.health import FailedTopic, GroupHealth, Growth, PartitionHealth, TopicHealth
@@ -19,6 +21,7 @@ from pylogtable.plan.advise import (
     advise_failed,
 )
 
+BOTH = "compact,delete"
 URL = "s3://bucket/my logs"
 
 
@@ -35,7 +38,9 @@ def part(number: int = 0, **more: object) -> PartitionHealth:
     return replace(made, **more)  # type: ignore[arg-type]
 
 
-def topic(*parts: PartitionHealth, config: dict[str, str] | None = None, **more: object) -> object:
+def make_topic(
+    *parts: PartitionHealth, config: dict[str, str] | None = None, **more: object
+) -> TopicHealth:
     made = TopicHealth(
         name="orders",
         version=1,
@@ -55,7 +60,7 @@ def topic(*parts: PartitionHealth, config: dict[str, str] | None = None, **more:
 
 
 def given(*args: object, **more: object) -> list[Advice]:
-    return advise(topic(*args, **more), URL)  # type: ignore[arg-type]
+    return advise(make_topic(*args, **more), URL)  # type: ignore[arg-type]
 
 
 def group(**more: object) -> tuple[GroupHealth, ...]:
@@ -159,28 +164,24 @@ def test_partitions_without_any_record_are_named() -> None:
     assert given(*filled, read_out) == []
 
 
-def test_the_command_line_understands_what_is_advised() -> None:
-    app = pytest.importorskip("pylogtable.cli.app").app
-    compacted = {"cleanup.policy": "compact,delete"}
+def test_the_command_line_understands_what_is_advised(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main = pytest.importorskip("pylogtable.cli.app").main
+    topic = pylogtable.open(tmp_path).create_topic("orders", config={"cleanup.policy": BOTH})
+    topic.group("billing").commit({0: 0})
     many = [part(n, records=ENOUGH_RECORDS) for n in range(8)]
-    everything = [
-        *given(
-            part(8, records=9**9, joinable=99, expired_segments=1, cleanable=True),
-            part(9, records=0, end=0),
-            *many,
-            config=compacted,
-            growth=Growth(removable=99),
-            groups=(*group(lost=1, expiring=1), GroupHealth("g", error="no")),
-        ),
-        *advise_failed(FailedTopic("orders", "broken"), URL),
-    ]
-    verbs = [shlex.split(advice.command)[1] for advice in everything]
-    assert set(verbs) == {"groups", "retain", "compact", "merge", "vacuum", "offsets", "verify"}
-    for advice in everything:
-        words = shlex.split(advice.command)[1:]
-        command, context = app, None
-        while hasattr(command, "commands"):
-            name, command = words[0], command.commands[words[0]]
-            words = words[1:]
-        with command.make_context(name, words, parent=context, resilient_parsing=False):
-            pass
+    ill = make_topic(
+        part(8, records=9**9, joinable=99, expired_segments=1, cleanable=True),
+        part(9, records=0, end=0),
+        *many,
+        config={"cleanup.policy": BOTH},
+        growth=Growth(removable=99),
+        groups=(*group(lost=1, expiring=1), GroupHealth("g", error="no")),
+    )
+    url = str(tmp_path)
+    everything = [*advise(ill, url), *advise_failed(FailedTopic("orders", "broken"), url)]
+    verbs = {shlex.split(advice.command)[1] for advice in everything}
+    assert verbs == {"groups", "retain", "compact", "merge", "vacuum", "offsets", "verify"}
+    for command in dict.fromkeys(advice.command for advice in everything):
+        assert main(shlex.split(command)[1:]) == 0, capsys.readouterr().err
