@@ -17,14 +17,17 @@ def overview_html(url: str, topics: Mapping[str, Snapshot | LogTableError]) -> s
     """A table of the topics as they are, or of why one cannot be read."""
     rows = [_row(name, topics[name]) for name in list(topics)[:TOPICS_SHOWN]]
     if len(topics) > len(rows):
-        rows.append((f"… {len(topics) - len(rows):,} more", *[""] * (len(_HEAD) - 1)))
+        rows.append((f"… {len(topics) - len(rows):,} more",))
+    is_damaged = any(isinstance(found, LogTableError) for found in topics.values())
+    head = (*_HEAD, "error") if is_damaged else _HEAD
+    full = [(*row, *[""] * (len(head) - len(row))) for row in rows]
     count = f"{len(topics):,} topic{'s' if len(topics) != 1 else ''}"
-    return titled_html(f"store {url}, {count}", table_html(rows, _HEAD) if rows else "")
+    return titled_html(f"store {url}, {count}", table_html(full, head) if rows else "")
 
 
 def _row(name: str, found: Snapshot | LogTableError) -> tuple[str, ...]:
     if isinstance(found, LogTableError):
-        return (name, f"{type(found).__name__}: {found}", *[""] * (len(_HEAD) - 2))
+        return (name, *[""] * (len(_HEAD) - 1), f"{type(found).__name__}: {found}")
     return (
         name,
         f"{len(found.partitions):,}",

@@ -84,7 +84,8 @@ def _random_state(rng: np.random.Generator, number: int) -> PartitionState:
     log_start = at
     for _ in range(rng.integers(0, 9)):
         length = int(rng.integers(1, 20))
-        oldest = (NOW - int(rng.integers(0, 2000))) * 1000
+        age = int(rng.choice([600, 700, 1200, 1500, rng.integers(0, 2000)]))
+        oldest = (NOW - age) * 1000
         tombstones = int(rng.integers(0, 2))
         segments.append(
             segment(
@@ -96,7 +97,7 @@ def _random_state(rng: np.random.Generator, number: int) -> PartitionState:
                 size_bytes=int(rng.choice([10, 40, 50, 51, 90, 200])),
                 shift=int(rng.choice([0, 0, 0, 3])),
                 min_timestamp_us=oldest,
-                max_timestamp_us=oldest + int(rng.integers(0, 500_000)),
+                max_timestamp_us=oldest + int(rng.choice([0, rng.integers(0, 500_000)])),
                 tombstones=tombstones,
                 delete_horizon_ms=rng.choice([None, NOW - 5, NOW + 5]) if tombstones else None,
                 hashed_over=int(rng.choice([2, 3])) if rng.random() < 0.3 else 2,
