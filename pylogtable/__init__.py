@@ -58,6 +58,7 @@ if TYPE_CHECKING:
         VacuumReport,
         VerifyReport,
     )
+    from pylogtable.report_page import report_html
     from pylogtable.rows import Placement, check_log_columns
     from pylogtable.schema import to_arrow as column_type
     from pylogtable.store import Store, open, open_topic, split_topic_url
@@ -127,6 +128,7 @@ __all__ = [
     "diagnose",
     "open",
     "open_topic",
+    "report_html",
     "split_topic_url",
 ]
 
@@ -196,6 +198,7 @@ _MODULES = {
         "VacuumReport",
         "VerifyReport",
     ),
+    "report_page": ("report_html",),
     "rows": (
         "Placement",
         "check_log_columns",

@@ -20,6 +20,7 @@ from pylogtable.errors import (
 )
 from pylogtable.manifest import Manifest
 from pylogtable.model import Commit, Field
+from pylogtable.overview import overview_html
 from pylogtable.paths import (
     HINT_PATH,
     check_topic_name,
@@ -31,10 +32,14 @@ from pylogtable.plan.administer import new_topic, plan_create, plan_delete_topic
 from pylogtable.report import MaintainReport
 from pylogtable.runtime import Runtime
 from pylogtable.schema import KAFKA_FIELDS, make_fields
+from pylogtable.snapshot import Snapshot
 from pylogtable.storage.base import Created, ObjectStore
 from pylogtable.storage.locate import open_store
 from pylogtable.store_group import StoreGroup
 from pylogtable.topic import Topic
+
+#: What is there and cannot be read is a topic all the same.
+_DAMAGED = (CorruptTopicError, UnsupportedFormatError)
 
 
 class Store:
@@ -51,12 +56,16 @@ class Store:
     def url(self) -> str:
         return self._store.url
 
+    def _repr_html_(self) -> str:
+        return overview_html(self.url, self._load_all())
+
     def topics(self) -> list[str]:
         """The names of all topics, sorted; one that is damaged is a topic too."""
-        folders = [name for name in self._store.list_folders() if _is_topic_name(name)]
-        with ThreadPoolExecutor(max(1, min(8, len(folders)))) as pool:
-            live = list(pool.map(self._is_live, folders))
-        return [name for name, is_live in zip(folders, live, strict=True) if is_live]
+        found = self._load_all()
+        for error in found.values():
+            if isinstance(error, LogTableError) and not isinstance(error, _DAMAGED):
+                raise error
+        return list(found)
 
     def topic(self, name: str) -> Topic:
         """Open a topic."""
@@ -182,12 +191,30 @@ class Store:
         names = sorted({group for groups in found.values() for group in groups})
         return {name: [topic for topic, has in found.items() if name in has] for name in names}
 
-    def _is_live(self, name: str) -> bool:
+    def _load_all(self) -> dict[str, Snapshot | LogTableError]:
+        """All topics by name, each loaded once, or what is wrong with it."""
+        folders = [name for name in self._store.list_folders() if _is_topic_name(name)]
+        with ThreadPoolExecutor(max(1, min(8, len(folders)))) as pool:
+            loaded = list(pool.map(self._load, folders))
+        return {
+            name: found
+            for name, found in zip(folders, loaded, strict=True)
+            if isinstance(found, LogTableError) or (found is not None and found.topic is not None)
+        }
+
+    def _load(self, name: str) -> Snapshot | LogTableError | None:
         try:
-            snapshot = Manifest(self._store.below(name)).load()
-        except (CorruptTopicError, UnsupportedFormatError):
-            return True
-        return snapshot is not None and snapshot.topic is not None
+            return Manifest(self._store.below(name)).load()
+        except LogTableError as error:
+            return error
+
+    def _is_live(self, name: str) -> bool:
+        found = self._load(name)
+        if isinstance(found, LogTableError):
+            if isinstance(found, _DAMAGED):
+                return True
+            raise found
+        return found is not None and found.topic is not None
 
     def _refuse_collision(self, name: str) -> None:
         for other in self._store.list_folders():

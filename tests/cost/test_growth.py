@@ -24,6 +24,7 @@ from pylogtable.lookup import segments_reaching_time
 from pylogtable.manifest import COLD_WAVE
 from pylogtable.paths import HINT_PATH, commit_path, parse_commit_path
 from pylogtable.plan.index import ROOT_INTERVAL
+from pylogtable.report_page import report_html
 from pylogtable.runtime import Runtime
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
@@ -237,6 +238,23 @@ def test_a_cold_lookup_in_the_large_topic_stays_below_200_mib(large: Grown, tmp_
     answer = json.loads(done.stdout)
     assert answer["offset"] == 7
     assert answer["bytes"] < 200 * 2**20
+
+
+def test_a_report_of_the_large_topic_is_small_and_quick(large: Grown) -> None:
+    """Every leaf is read once, of the commits only the newest, and no data."""
+    store = Store(large.counting, Runtime())
+    large.counting.reset()
+    began = time.process_time()
+    page = report_html(store)
+    spent = time.process_time() - began
+    asked = dict(large.counting.by_key)
+    segments = sum(part.segments for part in large.open().describe().partitions)
+    assert f"{segments:,} of {segments:,} segments" in page
+    assert len(page) < 2**20
+    assert spent < 10, f"{spent:.1f} s"
+    assert not [key for (verb, key) in asked if verb in ("open_input", "get")]
+    assert {count for (_, key), count in asked.items() if "/leaf-" in key} == {1}
+    assert len({key for _, key in asked if parse_commit_path(key[2:]) is not None}) < 700
 
 
 def test_the_root_stays_small(large: Grown) -> None:
