@@ -40,6 +40,7 @@ _COMMANDS = {
     "maintain": "maintain:maintain",
     "delete-records": "delete_records:delete_records",
     "doctor": "doctor:doctor",
+    "report": "report:report",
     "completion": "completion:completion",
 }
 
