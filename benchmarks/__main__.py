@@ -12,8 +12,10 @@ from benchmarks import (
     growth,
     maintenance,
     many_writers,
+    producer,
     small_appends,
     spark_batch,
+    streaming,
     throughput,
 )
 from benchmarks.result import Result, print_table
@@ -23,20 +25,24 @@ _FULL: dict[str, Callable[[], list[Result]]] = {
     "growth": lambda: growth.run(100_000),
     "small_appends": lambda: small_appends.run(10_000),
     "many_writers": lambda: many_writers.run(200),
+    "producer": lambda: producer.run(2_000_000),
     "against_delta": lambda: against_delta.run(100),
     "cli": lambda: cli.run(100_000),
     "spark_batch": lambda: spark_batch.run(10_000_000, 100_000),
     "maintenance": lambda: maintenance.run(20_000_000, 2_000_000, 50_000_000, 2_000, 100_000),
+    "streaming": lambda: streaming.run(100_000, 10_000_000, 60),
 }
 _QUICK: dict[str, Callable[[], list[Result]]] = {
     "throughput": lambda: throughput.run(1_000_000),
     "growth": lambda: growth.run(2_000),
     "small_appends": lambda: small_appends.run(1_000),
     "many_writers": lambda: many_writers.run(25),
+    "producer": lambda: producer.run(400_000),
     "against_delta": lambda: against_delta.run(20),
     "cli": lambda: cli.run(1_000),
     "spark_batch": lambda: spark_batch.run(1_000_000, 10_000),
     "maintenance": lambda: maintenance.run(2_000_000, 200_000, 2_000_000, 200, 10_000),
+    "streaming": lambda: streaming.run(2_000, 1_000_000, 10),
 }
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pylogtable.appending import Staged, Staging
     from pylogtable.compaction import Done, Work
     from pylogtable.config import TOPIC_CONFIG_KEYS
+    from pylogtable.consumer import Consumer
     from pylogtable.doctor import DoctorCheck, DoctorReport, diagnose
     from pylogtable.errors import (
         CommitConflictError,
@@ -39,8 +40,11 @@ if TYPE_CHECKING:
     )
     from pylogtable.leaf import LEAF_SCHEMA as SEGMENTS_SCHEMA
     from pylogtable.maintenance import Worker
+    from pylogtable.pending import PendingRecord, PendingRows
     from pylogtable.plan.read import ReadTask
     from pylogtable.plan.split import ReadPart
+    from pylogtable.producer import Producer
+    from pylogtable.records import BatchMetadata, RecordMetadata
     from pylogtable.report import (
         HISTORY_SCHEMA,
         PARTITIONS_SCHEMA,
@@ -54,6 +58,7 @@ if TYPE_CHECKING:
         VacuumReport,
         VerifyReport,
     )
+    from pylogtable.report_page import report_html
     from pylogtable.rows import Placement, check_log_columns
     from pylogtable.schema import to_arrow as column_type
     from pylogtable.store import Store, open, open_topic, split_topic_url
@@ -70,9 +75,11 @@ __all__ = [
     "SEGMENTS_SCHEMA",
     "TOPIC_CONFIG_KEYS",
     "AppendResult",
+    "BatchMetadata",
     "Bound",
     "CommitConflictError",
     "CommitUnknownError",
+    "Consumer",
     "CorruptTopicError",
     "DoctorCheck",
     "DoctorReport",
@@ -89,10 +96,14 @@ __all__ = [
     "OffsetOutOfRangeError",
     "PartReader",
     "PartitionDescription",
+    "PendingRecord",
+    "PendingRows",
     "Placement",
     "Problem",
+    "Producer",
     "ReadPart",
     "ReadTask",
+    "RecordMetadata",
     "ResetReport",
     "RetentionReport",
     "RewriteReport",
@@ -117,6 +128,7 @@ __all__ = [
     "diagnose",
     "open",
     "open_topic",
+    "report_html",
     "split_topic_url",
 ]
 
@@ -131,6 +143,7 @@ _MODULES = {
         "Work",
     ),
     "config": ("TOPIC_CONFIG_KEYS",),
+    "consumer": ("Consumer",),
     "doctor": (
         "DoctorCheck",
         "DoctorReport",
@@ -161,8 +174,17 @@ _MODULES = {
     ),
     "leaf": ("SEGMENTS_SCHEMA",),
     "maintenance": ("Worker",),
+    "pending": (
+        "PendingRecord",
+        "PendingRows",
+    ),
     "plan.read": ("ReadTask",),
     "plan.split": ("ReadPart",),
+    "producer": ("Producer",),
+    "records": (
+        "BatchMetadata",
+        "RecordMetadata",
+    ),
     "report": (
         "AppendResult",
         "HISTORY_SCHEMA",
@@ -176,6 +198,7 @@ _MODULES = {
         "VacuumReport",
         "VerifyReport",
     ),
+    "report_page": ("report_html",),
     "rows": (
         "Placement",
         "check_log_columns",

@@ -20,10 +20,7 @@ from pylogtable.plan.merge import MergeWork
 from pylogtable.plan.rewrite import Swap
 from pylogtable.rewriting import rewrite
 from pylogtable.storage.base import ObjectStore
-from pylogtable.survivors import find_survivors
-
-# For the keys of one partition's dirty part.
-BUDGET_BYTES = 512 << 20
+from pylogtable.survivors import BUDGET_BYTES, find_survivors
 
 Work = CleanWork | MergeWork
 
@@ -60,11 +57,12 @@ def run(
     """Do the work; if it fails, no file is left behind."""
     if isinstance(work, MergeWork):
         outputs = rewrite(
-            store, work.topic, work.inputs, None, new_id, delete_horizon_ms=_time(work)
+            store, work.topic, work.inputs, work.log_start, new_id, delete_horizon_ms=_time(work)
         )
-        records = sum(segment.records for segment in work.inputs)
+        records_in = sum(segment.records for segment in work.inputs)
+        records_out = sum(segment.records for segment in outputs)
         swap = Swap(work.inputs, outputs)
-        return Done("merge", work.partition, (swap,), None, records, records)
+        return Done("merge", work.partition, (swap,), None, records_in, records_out)
     return _clean(store, work, new_id, budget_bytes)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from pylogtable.arguments import check_mapping
 from pylogtable.errors import InvalidRequestError
 
 FOREVER = 2**63 - 1
@@ -124,6 +125,7 @@ TOPIC_CONFIG_KEYS = tuple(_PARSERS)
 
 def normalize(settings: Mapping[str, object]) -> dict[str, str]:
     """The settings as strings, or an error that names the key; nothing unknown gets through."""
+    check_mapping("config", settings, "{'retention.ms': 3600000}")
     check_keys(settings)
     normal: dict[str, str] = {}
     for key, value in settings.items():
@@ -140,7 +142,7 @@ def normalize(settings: Mapping[str, object]) -> dict[str, str]:
 def check_keys(keys: Iterable[str]) -> None:
     for key in keys:
         if key not in _PARSERS:
-            near = difflib.get_close_matches(key, _PARSERS, n=1, cutoff=0.5)
+            near = difflib.get_close_matches(str(key), _PARSERS, n=1, cutoff=0.5)
             hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(_PARSERS)}"
             raise InvalidRequestError(f"unknown topic config {key!r}{hint}")
 

@@ -21,7 +21,7 @@ from pylogtable.partitioner import key_bytes, partition_for
 from pylogtable.plan.read import task_for
 from pylogtable.rows import one_chunk
 from pylogtable.schema import OFFSET, to_arrow
-from pylogtable.segment_file import SegmentReader, read_task
+from pylogtable.segment_file import SegmentReader, read_open
 from pylogtable.storage.base import ObjectStore
 
 Mask = npt.NDArray[np.bool_]
@@ -92,7 +92,7 @@ def newest_of(
             found, offsets = _newest_in_row_group(reader, group, wanted, possible, log_start)
             missing[found] = False
             if offsets.size:
-                yield from _fetch(store, segment, group, offsets, schema, topic)
+                yield from _fetch(reader, offsets, schema, topic)
 
 
 def _newest_in_row_group(
@@ -112,16 +112,11 @@ def _newest_in_row_group(
 
 
 def _fetch(
-    store: ObjectStore,
-    segment: Segment,
-    group: int,
-    offsets: npt.NDArray[np.int64],
-    schema: pa.Schema,
-    topic: str,
+    reader: SegmentReader, offsets: npt.NDArray[np.int64], schema: pa.Schema, topic: str
 ) -> Iterator[pa.RecordBatch]:
     columns = schema if OFFSET in schema.names else schema.append(pa.field(OFFSET, pa.int64()))
-    task = task_for(segment, int(offsets[0]), int(offsets[-1]) + 1)
-    for batch in read_task(store, task, columns, topic):
+    task = task_for(reader.segment, int(offsets[0]), int(offsets[-1]) + 1)
+    for batch in read_open(reader, task, columns, topic):
         mine = np.isin(batch.column(OFFSET).to_numpy(), offsets)
         if mine.any():
             yield batch.filter(pa.array(mine)).select(schema.names)

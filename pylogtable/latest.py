@@ -7,34 +7,35 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from pylogtable.model import TopicInfo
+from pylogtable.deferred import pc
+from pylogtable.model import Segment, TopicInfo
 from pylogtable.partitioner import key_bytes, partition_for
-from pylogtable.plan.read import ReadTask
-from pylogtable.rows import newest_per_key, one_chunk
-from pylogtable.schema import OFFSET, PARTITION, TIMESTAMP, column_schema
-from pylogtable.segment_file import read_task
+from pylogtable.rows import one_chunk
+from pylogtable.schema import OFFSET, PARTITION, TIMESTAMP
+from pylogtable.segment_file import read_masked
+from pylogtable.snapshot import PartitionState
 from pylogtable.storage.base import ObjectStore
+from pylogtable.survivors import BUDGET_BYTES, find_newest
 
 
 def latest_of_partition(
-    store: ObjectStore, tasks: Sequence[ReadTask], info: TopicInfo, schema: pa.Schema, topic: str
+    store: ObjectStore,
+    segments: Sequence[Segment],
+    state: PartitionState,
+    info: TopicInfo,
+    schema: pa.Schema,
+    topic: str,
 ) -> Iterator[pa.RecordBatch]:
-    """Two passes over the partition: keys and offsets first, then the rows that survive."""
-    keys = column_schema(info.fields, [*info.key, OFFSET])
-    batches = [batch for task in tasks for batch in read_task(store, task, keys, topic)]
-    if not batches:
-        return
-    seen = pa.Table.from_batches(batches, keys)
-    survivors = newest_per_key([seen[name] for name in info.key], seen[OFFSET])
-    del seen, batches
-    for task in tasks:
-        low, high = np.searchsorted(survivors, [task.start, task.end])
-        if low == high:
-            continue
-        for batch in read_task(store, task, schema, topic):
-            mine = np.isin(batch.column(OFFSET).to_numpy(), survivors[low:high])
-            if mine.any():
-                yield batch.filter(pa.array(mine))
+    """Keys first, in memory that does not grow with their number, and of those that an earlier
+    compaction left only if there is something newer; then the rows that survive. `schema` has
+    `offset`."""
+    dirty_from = max(state.clean_end, state.log_start)
+    masks = find_newest(store, info, segments, dirty_from, BUDGET_BYTES)
+    for segment, mask in zip(segments, masks, strict=True):
+        for batch in read_masked(store, segment, mask, schema, topic):
+            if segment.has_below(state.log_start):
+                batch = batch.filter(pc.greater_equal(batch[OFFSET], state.log_start))
+            yield batch
 
 
 def newest_across_partitions(found: pa.Table, info: TopicInfo) -> pa.Table:

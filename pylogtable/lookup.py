@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -105,12 +106,14 @@ def all_entries(snapshot: Snapshot, leaves: LoadLeaf) -> pa.Table:
     """Every live segment as one table in (partition, offset) order."""
     parts: list[pa.Table] = []
     loose: list[Segment] = []
+    # A leaf has runs of several partitions, and there may be more leaves than `leaves` remembers.
+    load = cache(leaves)
     for number, state in enumerate(snapshot.partitions):
         for piece in pieces_from(state, state.log_start):
             if isinstance(piece, Segment):
                 loose.append(piece)
             else:
-                leaf = leaves(piece.leaf)
+                leaf = load(piece.leaf)
                 low = max(piece.start, state.log_start)
                 parts.append(leaf.entries(leaf.rows(number, low, piece.end)))
     return sort_entries([*parts, entries_of(loose)])

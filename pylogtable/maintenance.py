@@ -12,8 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
 
+from pylogtable.arguments import check_number
 from pylogtable.commit import Head
-from pylogtable.compaction import BUDGET_BYTES, Done, Work, discard, run
+from pylogtable.compaction import Done, Work, discard, run
 from pylogtable.config import STALE_AFTER_MS
 from pylogtable.errors import (
     CommitConflictError,
@@ -31,6 +32,7 @@ from pylogtable.plan.rewrite import plan_swaps
 from pylogtable.report import MaintainReport, RetentionReport, RewriteReport, VacuumReport
 from pylogtable.snapshot import Snapshot
 from pylogtable.storage.base import ObjectStore
+from pylogtable.survivors import BUDGET_BYTES
 
 Run = Callable[[Sequence[Work]], Iterable[Done]]
 
@@ -82,11 +84,12 @@ class Maintenance:
 
     def plan_merge(self) -> list[Work]:
         snapshot = self._head.latest()
+        now_ms = self._runtime.clock()
         leaves = self._head.manifest.leaf
         return [
             work
             for number in range(len(snapshot.partitions))
-            for work in plan_merge(snapshot, leaves, number)
+            for work in plan_merge(snapshot, leaves, number, now_ms)
         ]
 
     def rewrite(self, operation: str, works: Sequence[Work], run_all: Run) -> RewriteReport:
@@ -235,8 +238,10 @@ class Maintenance:
 def in_threads(worker: Worker, threads: int) -> Run:
     """Run units of work in this process."""
 
+    check_number("threads", threads, least=1)
+
     def run_all(works: Sequence[Work]) -> Iterable[Done]:
-        with ThreadPoolExecutor(max(1, threads)) as pool:
+        with ThreadPoolExecutor(threads) as pool:
             futures = [pool.submit(worker, work) for work in works]
             try:
                 return [future.result() for future in futures]

@@ -78,12 +78,17 @@ class Segment(Noun, frozen=True, kw_only=True, omit_defaults=True):
     def is_dense(self) -> bool:
         return self.records == self.end_offset - self.base_offset
 
+    def has_below(self, offset: int) -> bool:
+        """Whether it has a record with a smaller offset [SEG-6]."""
+        return self.records > 0 and self.base_offset + self.row_groups[0] < offset
+
 
 class StagedSegment(Noun, frozen=True, kw_only=True, omit_defaults=True):
     """A data file that no commit names yet; its offsets are a prediction [LOG-3].
 
     The commit that adds it decides its offsets, which is what lets a writer that lost a race plan
-    again without writing its data again.
+    again without writing its data again. `keys_only` says that the topic had no value columns when
+    it was written, so that no record in it was meant as a tombstone.
     """
 
     partition: Natural
@@ -96,6 +101,7 @@ class StagedSegment(Noun, frozen=True, kw_only=True, omit_defaults=True):
     row_groups: tuple[Natural, ...] = (0,)
     tombstones: Natural = 0
     null_keys: Natural = 0
+    keys_only: bool = False
     hashed_over: Count | None = None
     append_time: bool = False
 
@@ -157,11 +163,13 @@ class Replaced(Noun, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Txn(Noun, frozen=True, kw_only=True, omit_defaults=True):
-    """An application's own number for an append; `previous` is the version of its last [TXN-1]."""
+    """An application's own number for an append; `previous` is the version of its last [TXN-1],
+    `origin` the run of the application that counted it [TXN-4]."""
 
     app_id: str
     version: Natural
     previous: Natural | None = None
+    origin: str | None = None
 
 
 class Change(Noun, frozen=True, kw_only=True, omit_defaults=True):

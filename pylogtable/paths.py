@@ -103,6 +103,11 @@ def check_group_name(name: str) -> None:
     _check_name("group", name)
 
 
+def check_member_name(name: str) -> None:
+    """The same rule for the names of a group's members."""
+    _check_name("member", name)
+
+
 def _check_name(what: str, name: str) -> None:
     if not isinstance(name, str) or not _NAME.fullmatch(name) or name in {".", ".."}:
         raise InvalidRequestError(

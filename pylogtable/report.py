@@ -20,7 +20,7 @@ PARTITIONS_SHOWN = 50
 @dataclass(frozen=True)
 class AppendResult:
     """What an append did; `offsets` has `(start, end)` by partition. `repeated` says that its txn
-    was in the log already, and that these are the offsets of then."""
+    was in the log already, and that these are the offsets, and the origin, of then."""
 
     version: int
     offsets: dict[int, tuple[int, int]]
@@ -29,6 +29,7 @@ class AppendResult:
     segments: int
     seconds: float
     repeated: bool = False
+    origin: str | None = None
 
 
 @dataclass(frozen=True)

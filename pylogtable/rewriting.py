@@ -1,4 +1,4 @@
-"""Writing the records of some segments anew, all of them or the survivors, as sealed segments.
+"""Writing the records of some segments anew, from an offset on or the survivors, as sealed ones.
 
 One row group is read, filtered and handed on while the one before is being encoded, so memory is
 bound by a few row groups whatever the size of the segments.
@@ -10,37 +10,34 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from pylogtable.config import parse_config
 from pylogtable.errors import StorageError
 from pylogtable.model import Segment, TopicInfo
+from pylogtable.plan.read import task_for
 from pylogtable.schema import OFFSET, file_schema
-from pylogtable.segment_file import SegmentReader, read_row_groups
+from pylogtable.segment_file import Mask, read_masked, read_task
 from pylogtable.segment_writer import ROW_GROUP_ROWS, SegmentWriter, WrittenFile
 from pylogtable.storage.base import ObjectStore
 
 ROW_GROUP_BYTES = 16 << 20
-
-Mask = npt.NDArray[np.bool_]
 
 
 def rewrite(
     store: ObjectStore,
     topic: TopicInfo,
     inputs: Sequence[Segment],
-    survivors: Sequence[Mask] | None,
+    keep: int | Sequence[Mask],
     new_id: Callable[[], str],
     *,
     delete_horizon_ms: int | None = None,
 ) -> tuple[Segment, ...]:
     """Neighbouring segments as sealed ones that tile the same range; if this fails, nothing is left
-    behind. `survivors` has a mask for each input."""
+    behind. `keep` is the first offset whose record is kept, or a mask for each input."""
     writing = _Output(store, topic, inputs, new_id, delete_horizon_ms)
     try:
-        for rows in _row_groups(_batches(store, topic, inputs, survivors)):
+        for rows in _row_groups(_batches(store, topic, inputs, keep)):
             writing.add(rows)
         return writing.finish()
     except BaseException as error:
@@ -52,29 +49,15 @@ def _batches(
     store: ObjectStore,
     topic: TopicInfo,
     inputs: Sequence[Segment],
-    survivors: Sequence[Mask] | None,
+    keep: int | Sequence[Mask],
 ) -> Iterator[pa.RecordBatch]:
     schema = file_schema(topic.fields)
-    for index, segment in enumerate(inputs):
-        mask = None if survivors is None else survivors[index]
-        if mask is not None and not mask.any():
-            continue
-        reader = SegmentReader(store, segment)
-        at = 0
-        for group in range(reader.metadata.num_row_groups):
-            rows = reader.metadata.row_group(group).num_rows
-            mine = None if mask is None else mask[at : at + rows]
-            at += rows
-            if mine is not None and not mine.any():
-                continue
-            done = 0
-            for batch in read_row_groups(reader, [group], schema):
-                part = None if mine is None else mine[done : done + batch.num_rows]
-                done += batch.num_rows
-                if part is None or part.all():
-                    yield batch
-                elif part.any():
-                    yield batch.filter(pa.array(part))
+    if isinstance(keep, int):
+        for segment in inputs:
+            yield from read_task(store, task_for(segment, keep, segment.end_offset), schema, "")
+    else:
+        for segment, mask in zip(inputs, keep, strict=True):
+            yield from read_masked(store, segment, mask, schema, "")
 
 
 def _row_groups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:

@@ -20,7 +20,6 @@ from pylogtable.errors import InvalidRequestError, SchemaMismatchError
 from pylogtable.model import TopicInfo
 from pylogtable.partitioner import key_bytes, partition_for
 from pylogtable.schema import (
-    HEADERS,
     OFFSET,
     ON_REQUEST,
     PARTITION,
@@ -30,6 +29,7 @@ from pylogtable.schema import (
     file_schema,
     fits,
     from_arrow,
+    value_columns,
     widens,
 )
 
@@ -111,6 +111,8 @@ class RowShaper:
         self._now = pa.scalar(now_us, TIMESTAMP_TYPE)
         self._sticky = first_sticky
         self._rows_seen = 0
+        #: Where the rows went, batch by batch, if somebody wants to know.
+        self.placed: list[Int32s] | None = None
 
     def check_columns(self, given: pa.Schema) -> None:
         """Refuse columns that cannot be this topic's, before any row is looked at [APPEND-1]."""
@@ -141,6 +143,8 @@ class RowShaper:
         rows = self._fit(batch)
         partitions, hashed = self._partitions(batch, rows)
         self._rows_seen += batch.num_rows
+        if self.placed is not None:
+            self.placed.append(partitions)
         counts = np.bincount(partitions, minlength=self.topic.partitions)
         if counts.max() == batch.num_rows:
             yield Share(int(counts.argmax()), rows, hashed)
@@ -257,7 +261,7 @@ def count_keyless(rows: pa.Table, topic: TopicInfo) -> int:
 
 def count_tombstones(rows: pa.Table, topic: TopicInfo) -> int:
     """How many of these rows are keyed with every value column null [REC-3]."""
-    values = [f.name for f in topic.fields if f.name not in topic.key and f.name != HEADERS]
+    values = value_columns(topic)
     if not topic.key or not values or any(rows[name].null_count == 0 for name in values):
         return 0
     dead = pc.and_not(_all_null(rows, values), _all_null(rows, topic.key))
@@ -267,7 +271,7 @@ def count_tombstones(rows: pa.Table, topic: TopicInfo) -> int:
 def tombstone_mask(rows: pa.Table, topic: TopicInfo) -> npt.NDArray[np.bool_]:
     """Which of these rows are keyed with every value column null [REC-3]; columns of the topic that
     the rows lack are null."""
-    values = [f.name for f in topic.fields if f.name not in topic.key and f.name != HEADERS]
+    values = value_columns(topic)
     if not topic.key or not values:
         return np.zeros(rows.num_rows, dtype=np.bool_)
     present = [name for name in values if name in rows.column_names]
@@ -277,20 +281,6 @@ def tombstone_mask(rows: pa.Table, topic: TopicInfo) -> npt.NDArray[np.bool_]:
     keyed = ~_all_null(rows, topic.key).to_numpy()
     mask: npt.NDArray[np.bool_] = dead & keyed
     return mask
-
-
-def newest_per_key(
-    keys: Sequence[pa.ChunkedArray], offsets: pa.ChunkedArray
-) -> npt.NDArray[np.int64]:
-    """The greatest offset of each distinct key, sorted; rows without a key are passed over."""
-    names = [f"k{index}" for index in range(len(keys))]
-    table = pa.table([*keys, offsets], names=[*names, OFFSET])
-    keyed = pc.is_valid(table[0])
-    for index in range(1, len(keys)):
-        keyed = pc.or_(keyed, pc.is_valid(table[index]))
-    newest = table.filter(keyed).group_by(names).aggregate([(OFFSET, "max")])
-    found: npt.NDArray[np.int64] = newest[f"{OFFSET}_max"].to_numpy()
-    return np.sort(found)
 
 
 def _microseconds(given: pa.Array) -> pa.Array:

@@ -8,8 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from pylogtable.arguments import check_mapping, check_text, names_in
 from pylogtable.errors import InvalidRequestError, SchemaMismatchError
-from pylogtable.model import Field
+from pylogtable.model import Field, TopicInfo
 
 PARTITION = "partition"
 OFFSET = "offset"
@@ -145,10 +146,24 @@ def from_arrow(arrow: pa.DataType) -> WireType:
     raise SchemaMismatchError(f"a topic cannot have a column of Arrow type {arrow}")
 
 
+def column_types(name: str, given: object) -> dict[str, pa.DataType]:
+    """Columns and their Arrow types as a user gives them in the argument `name`."""
+    check_mapping(name, given, "{'amount': pyarrow.float64()}, or a pyarrow.Schema")
+    assert isinstance(given, Mapping)
+    for column, arrow in given.items():
+        check_text(f"a column of {name}", column)
+        if not isinstance(arrow, pa.DataType):
+            raise InvalidRequestError(
+                f"column {column!r} must have a type of Arrow such as pyarrow.int64(), not "
+                f"{arrow!r}"
+            )
+    return dict(given)
+
+
 def make_fields(schema: pa.Schema | Mapping[str, pa.DataType]) -> tuple[Field, ...]:
     """The columns of a schema given by a user."""
     if not isinstance(schema, pa.Schema):
-        schema = pa.schema(list(schema.items()))
+        schema = pa.schema(list(column_types("schema", schema).items()))
     fields = []
     for column in schema:
         try:
@@ -195,6 +210,16 @@ def check_fields(fields: Sequence[Field], key: Sequence[str]) -> None:
         raise InvalidRequestError(f"key columns occur twice: {', '.join(key)}")
 
 
+def value_columns(topic: TopicInfo) -> list[str]:
+    """The columns that are all null in a tombstone [REC-3]."""
+    return [f.name for f in topic.fields if f.name not in topic.key and f.name != HEADERS]
+
+
+def is_keys_only(topic: TopicInfo) -> bool:
+    """Whether the topic has a key and nothing that could make a record a tombstone [REC-3]."""
+    return bool(topic.key) and not value_columns(topic)
+
+
 def file_schema(fields: Sequence[Field]) -> pa.Schema:
     """The columns of a segment file [SEG-3]: offset, timestamp, then the topic's."""
     return pa.schema([*LOG_FIELDS[1:], *(_arrow_field(field) for field in fields)])
@@ -210,8 +235,7 @@ def column_schema(fields: Sequence[Field], columns: Sequence[str] | None) -> pa.
     everything = table_schema(fields)
     if columns is None:
         return everything
-    if isinstance(columns, str):
-        raise InvalidRequestError(f"`columns` is a list of names: [{columns!r}]")
+    columns = names_in("columns", columns)
     extra = {
         "topic": pa.field("topic", pa.string(), nullable=False),
         "timestampType": pa.field("timestampType", pa.int32(), nullable=False),

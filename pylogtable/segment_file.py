@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from pylogtable.deferred import pc, pq
@@ -16,6 +17,8 @@ from pylogtable.schema import OFFSET, PARTITION, TIMESTAMP
 from pylogtable.storage.base import ObjectStore
 
 BATCH_ROWS = 131_072
+
+Mask = npt.NDArray[np.bool_]
 
 _WITHOUT_FILE = frozenset({PARTITION, OFFSET, "topic", "timestampType"})
 
@@ -89,9 +92,15 @@ def read_task(
             stored = pa.RecordBatch.from_arrays([offsets], names=[OFFSET])
             yield _shape(stored, offsets, segment, schema, topic)
         return
-    if not task.row_groups:
-        return
-    reader = SegmentReader(store, segment)
+    if task.row_groups:
+        yield from read_open(SegmentReader(store, segment), task, schema, topic)
+
+
+def read_open(
+    reader: SegmentReader, task: ReadTask, schema: pa.Schema, topic: str
+) -> Iterator[pa.RecordBatch]:
+    """As `read_task`, of a file that is open; `task` has a row group."""
+    segment = task.segment
     stored_names = [name for name in reader.schema.names if name in schema.names]
     cuts_holes = not segment.is_dense and (task.start, task.end) != (
         segment.base_offset,
@@ -121,13 +130,29 @@ def read_task(
         yield _shape(batch, offsets, segment, schema, topic)
 
 
-def read_row_groups(
-    reader: SegmentReader, row_groups: Sequence[int], schema: pa.Schema
+def read_masked(
+    store: ObjectStore, segment: Segment, mask: Mask, schema: pa.Schema, topic: str
 ) -> Iterator[pa.RecordBatch]:
-    """All records of some row groups with the columns of `schema`, `offset` among them."""
+    """The records that `mask` has a bit for, with the columns of `schema`, in offset order. Row
+    groups without any are not read."""
+    if not mask.any():
+        return
+    reader = SegmentReader(store, segment)
     stored_names = [name for name in reader.schema.names if name in schema.names]
-    for batch in reader.batches(row_groups, stored_names):
-        yield _shape(batch, reader.true_offsets(batch), reader.segment, schema, "")
+    at = 0
+    for group in range(reader.metadata.num_row_groups):
+        rows = reader.metadata.row_group(group).num_rows
+        if not mask[at : at + rows].any():
+            at += rows
+            continue
+        for batch in reader.batches([group], stored_names):
+            mine = mask[at : at + batch.num_rows]
+            at += batch.num_rows
+            shaped = _shape(batch, reader.true_offsets(batch), segment, schema, topic)
+            if mine.all():
+                yield shaped
+            elif mine.any():
+                yield shaped.filter(pa.array(mine))
 
 
 def first_offset_at_time(
@@ -160,8 +185,10 @@ def first_offset_at_time(
 
 def count_from(store: ObjectStore, segment: Segment, log_start: int) -> int:
     """How many of the segment's records have an offset of at least `log_start`."""
+    if not segment.has_below(log_start):
+        return segment.records
     if segment.is_dense:
-        return segment.end_offset - max(log_start, segment.base_offset)
+        return segment.end_offset - log_start
     wanted = task_for(segment, log_start, segment.end_offset)
     if not wanted.row_groups:
         return 0

@@ -18,7 +18,8 @@ import pyarrow as pa
 
 from pylogtable.errors import StorageError
 from pylogtable.model import StagedSegment, TopicInfo
-from pylogtable.rows import RowShaper, Share
+from pylogtable.rows import Int32s, RowShaper, Share
+from pylogtable.schema import is_keys_only
 from pylogtable.segment_writer import ROW_GROUP_ROWS, SegmentWriter
 from pylogtable.storage.base import ObjectStore
 
@@ -101,6 +102,11 @@ class Stager:
         self._ends = ends
         self._segment_bytes = self._shaper.config.segment_bytes
         self._row_group_bytes = min(ROW_GROUP_BYTES, self._segment_bytes)
+
+    def note_placed(self) -> list[Int32s]:
+        """A list that will have the partition of every row, in the order of the rows."""
+        self._shaper.placed = []
+        return self._shaper.placed
 
     @property
     def waiting_bytes(self) -> int:
@@ -221,6 +227,7 @@ class Stager:
                 row_groups=tuple(first - base for first in written.firsts),
                 tombstones=written.tombstones,
                 null_keys=written.null_keys,
+                keys_only=is_keys_only(self._topic),
                 hashed_over=self._topic.partitions if lane.hashed else None,
                 append_time=self._shaper.config.uses_append_time,
             )

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from pylogtable.arguments import address, check_mapping, names_in
 from pylogtable.commit import Head, attempt_commit
 from pylogtable.errors import (
     CorruptTopicError,
@@ -19,6 +20,7 @@ from pylogtable.errors import (
 )
 from pylogtable.manifest import Manifest
 from pylogtable.model import Commit, Field
+from pylogtable.overview import overview_html
 from pylogtable.paths import (
     HINT_PATH,
     check_topic_name,
@@ -30,10 +32,14 @@ from pylogtable.plan.administer import new_topic, plan_create, plan_delete_topic
 from pylogtable.report import MaintainReport
 from pylogtable.runtime import Runtime
 from pylogtable.schema import KAFKA_FIELDS, make_fields
+from pylogtable.snapshot import Snapshot
 from pylogtable.storage.base import Created, ObjectStore
 from pylogtable.storage.locate import open_store
 from pylogtable.store_group import StoreGroup
 from pylogtable.topic import Topic
+
+#: What is there and cannot be read is a topic all the same.
+_DAMAGED = (CorruptTopicError, UnsupportedFormatError)
 
 
 class Store:
@@ -50,12 +56,16 @@ class Store:
     def url(self) -> str:
         return self._store.url
 
+    def _repr_html_(self) -> str:
+        return overview_html(self.url, self._load_all())
+
     def topics(self) -> list[str]:
         """The names of all topics, sorted; one that is damaged is a topic too."""
-        folders = [name for name in self._store.list_folders() if _is_topic_name(name)]
-        with ThreadPoolExecutor(max(1, min(8, len(folders)))) as pool:
-            live = list(pool.map(self._is_live, folders))
-        return [name for name, is_live in zip(folders, live, strict=True) if is_live]
+        found = self._load_all()
+        for error in found.values():
+            if isinstance(error, LogTableError) and not isinstance(error, _DAMAGED):
+                raise error
+        return list(found)
 
     def topic(self, name: str) -> Topic:
         """Open a topic."""
@@ -80,8 +90,9 @@ class Store:
             key = "key" if key is None else key
         else:
             fields = make_fields(schema)
-        keys = [key] if isinstance(key, str) else list(key or ())
-        info = new_topic(fields, keys, partitions, config or {}, self._runtime.clock())
+        keys = [key] if isinstance(key, str) else names_in("key", () if key is None else key)
+        settings = {} if config is None else config
+        info = new_topic(fields, keys, partitions, settings, self._runtime.clock())
         self._refuse_collision(name)
         below = self._store.below(name)
         manifest = Manifest(below)
@@ -141,21 +152,25 @@ class Store:
         """`Topic.maintain` for these topics, or all: one that fails does not keep the others from
         their turn, and its report says why. Of `protect_groups` each topic heeds those it has; one
         that no topic has is an error, before anything is done."""
-        names = self.topics() if topics is None else topics
-        known = self._groups_in(names) if protect_groups else {}
-        missing = [group for group in protect_groups if group not in known]
+        names = self.topics() if topics is None else names_in("topics", topics)
+        protected = self.protected(protect_groups, names)
+        return [
+            self._maintain(name, vacuum=vacuum, threads=threads, protect_groups=protected[name])
+            for name in names
+        ]
+
+    def protected(self, groups: Sequence[str], topics: Sequence[str]) -> dict[str, list[str]]:
+        """Which of these groups each of these topics has, for maintenance that is to spare what
+        they have not read; one that no topic has is an error."""
+        groups = names_in("groups", groups)
+        known = self._groups_in(topics) if groups else {}
+        missing = [group for group in groups if group not in known]
         if missing:
             raise InvalidRequestError(
                 f"no topic has a group {', '.join(map(repr, missing))} to keep records for; there "
                 f"is {', '.join(sorted(known)) or 'none'}"
             )
-        reports = []
-        for name in names:
-            protected = [group for group in protect_groups if name in known[group]]
-            reports.append(
-                self._maintain(name, vacuum=vacuum, threads=threads, protect_groups=protected)
-            )
-        return reports
+        return {name: [group for group in groups if name in known[group]] for name in topics}
 
     def _maintain(self, name: str, **how: Any) -> MaintainReport:
         try:
@@ -176,12 +191,30 @@ class Store:
         names = sorted({group for groups in found.values() for group in groups})
         return {name: [topic for topic, has in found.items() if name in has] for name in names}
 
-    def _is_live(self, name: str) -> bool:
+    def _load_all(self) -> dict[str, Snapshot | LogTableError]:
+        """All topics by name, each loaded once, or what is wrong with it."""
+        folders = [name for name in self._store.list_folders() if _is_topic_name(name)]
+        with ThreadPoolExecutor(max(1, min(8, len(folders)))) as pool:
+            loaded = list(pool.map(self._load, folders))
+        return {
+            name: found
+            for name, found in zip(folders, loaded, strict=True)
+            if isinstance(found, LogTableError) or (found is not None and found.topic is not None)
+        }
+
+    def _load(self, name: str) -> Snapshot | LogTableError | None:
         try:
-            snapshot = Manifest(self._store.below(name)).load()
-        except (CorruptTopicError, UnsupportedFormatError):
-            return True
-        return snapshot is not None and snapshot.topic is not None
+            return Manifest(self._store.below(name)).load()
+        except LogTableError as error:
+            return error
+
+    def _is_live(self, name: str) -> bool:
+        found = self._load(name)
+        if isinstance(found, LogTableError):
+            if isinstance(found, _DAMAGED):
+                return True
+            raise found
+        return found is not None and found.topic is not None
 
     def _refuse_collision(self, name: str) -> None:
         for other in self._store.list_folders():
@@ -200,6 +233,10 @@ def open(
 ) -> Store:
     """The store at a local path, `s3://bucket/prefix`, or another URL of the allow-list. `clock`
     gives milliseconds since the epoch, for tests."""
+    if storage_options is not None:
+        check_mapping("storage_options", storage_options, "{'region_name': 'eu-west-1'}")
+    if clock is not None and not callable(clock):
+        raise InvalidRequestError(f"`clock` must be callable, not {clock!r}")
     runtime = Runtime(clock=clock) if clock else Runtime()
     return Store(open_store(url, storage_options), runtime)
 
@@ -217,7 +254,7 @@ def open_topic(
 
 def split_topic_url(url: str | os.PathLike[str]) -> tuple[str, str]:
     """The store and the name in a topic's URL."""
-    text = os.fspath(url)
+    text = address(url)
     parent, _, name = text.rstrip("/").rpartition("/")
     if not name or parent.endswith((":", ":/")):
         raise InvalidRequestError(f"{text!r} is a store, not a topic in one")

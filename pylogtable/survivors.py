@@ -1,4 +1,4 @@
-"""Which records survive a compaction: one bit for each, exact, in bounded memory.
+"""Which records survive a compaction, or would: one bit for each, exact, in bounded memory.
 
 Keys are compared themselves and never by a hash. Where the keys of the dirty part would not fit the
 budget they are taken in slices, by a hash that only says which slice a key belongs to; each slice
@@ -18,10 +18,12 @@ from pylogtable.model import Segment, TopicInfo
 from pylogtable.partitioner import key_bytes, murmur2
 from pylogtable.plan.clean import CleanWork
 from pylogtable.rows import tombstone_mask
-from pylogtable.schema import HEADERS, TIMESTAMP
+from pylogtable.schema import TIMESTAMP, value_columns
 from pylogtable.segment_file import SegmentReader
 from pylogtable.storage.base import ObjectStore
 
+# For the keys of one partition's dirty part.
+BUDGET_BYTES = 512 << 20
 # What a record of the dirty part costs beside its key: its place, and its share of hash tables.
 BYTES_PER_KEY = 48
 # Clean keys are looked up in the dirty ones this many at a time.
@@ -35,20 +37,32 @@ Places = npt.NDArray[np.int64]
 
 def find_survivors(store: ObjectStore, work: CleanWork, budget_bytes: int) -> list[Mask]:
     """For each input of `work` which of its records survive."""
-    counts = [segment.records for segment in work.inputs]
-    firsts = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
-    alive = np.ones(int(firsts[-1]), dtype=np.bool_)
-    places = list(zip(work.inputs, firsts.tolist(), strict=False))
-    dirty = [place for place in places if place[0].end_offset > work.dirty_from]
-    clean = places[: len(places) - len(dirty)]
-    slices = _slices(store, work.topic, [segment for segment, _ in dirty], budget_bytes)
-    for number in range(slices):
-        newest = _mark_dirty(_shelved(store, work.topic, dirty, number, slices, alive), alive)
-        _mark_clean(store, work.topic, clean, newest, number, slices, alive)
-    masks = [alive[first : first + segment.records] for segment, first in places]
+    masks = find_newest(store, work.topic, work.inputs, work.dirty_from, budget_bytes)
     for segment, mask in zip(work.inputs, masks, strict=True):
         _mark_expired(store, work.topic, work, segment, mask)
     return masks
+
+
+def find_newest(
+    store: ObjectStore,
+    topic: TopicInfo,
+    segments: Sequence[Segment],
+    dirty_from: int,
+    budget_bytes: int,
+) -> list[Mask]:
+    """For each segment of a partition which of its records are the newest of their key. In those
+    that end at or below `dirty_from` no key occurs twice, and none is missing [LOG-9]."""
+    counts = [segment.records for segment in segments]
+    firsts = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+    alive = np.ones(int(firsts[-1]), dtype=np.bool_)
+    places = list(zip(segments, firsts.tolist(), strict=False))
+    dirty = [place for place in places if place[0].end_offset > dirty_from]
+    clean = places[: len(places) - len(dirty)]
+    slices = _slices(store, topic, [segment for segment, _ in dirty], budget_bytes)
+    for number in range(slices):
+        newest = _mark_dirty(_shelved(store, topic, dirty, number, slices, alive), alive)
+        _mark_clean(store, topic, clean, newest, number, slices, alive)
+    return [alive[first : first + segment.records] for segment, first in places]
 
 
 class _Shelf:
@@ -162,16 +176,15 @@ def _mark_expired(
     store: ObjectStore, topic: TopicInfo, work: CleanWork, segment: Segment, mask: Mask
 ) -> None:
     """Mark what the log start, retention and the tombstones' time take, whatever its key."""
-    values = [f.name for f in topic.fields if f.name not in topic.key and f.name != HEADERS]
     drops_tombstones = work.tombstones_expired(segment)
     expire_us = work.expire_before_us
     expires = expire_us is not None and segment.min_timestamp_us < expire_us
-    cut = segment.base_offset < work.log_start
+    cut = segment.has_below(work.log_start)
     if not (drops_tombstones or expires or cut):
         return
     wanted = [TIMESTAMP] if expires else []
     if drops_tombstones:
-        wanted += [*topic.key, *values]
+        wanted += [*topic.key, *value_columns(topic)]
     reader = SegmentReader(store, segment)
     at = 0
     for batch in reader.batches(range(len(segment.row_groups)), ["offset", *wanted]):

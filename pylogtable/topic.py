@@ -9,9 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from pylogtable.appending import Appender, Staged, Staging
+from pylogtable.appending import Appender, Staged, Staging, commit_or_discard
+from pylogtable.arguments import check_number, check_text
 from pylogtable.commit import Head
-from pylogtable.compaction import BUDGET_BYTES
+from pylogtable.consumer import Consumer, open_consumer
 from pylogtable.errors import InvalidRequestError, TopicNotFoundError
 from pylogtable.group import Group, describe_groups
 from pylogtable.group_log import GroupLog
@@ -22,6 +23,7 @@ from pylogtable.manifest import Manifest
 from pylogtable.model import Change
 from pylogtable.plan.administer import plan_alter, plan_delete_records
 from pylogtable.plan.positions import plan_expiry
+from pylogtable.producer import Producer
 from pylogtable.report import (
     AppendResult,
     MaintainReport,
@@ -34,9 +36,10 @@ from pylogtable.report import (
 )
 from pylogtable.rows import Placement, RowShaper
 from pylogtable.runtime import Runtime
-from pylogtable.schema import from_arrow, make_fields, table_schema
+from pylogtable.schema import column_types, from_arrow, make_fields, table_schema
 from pylogtable.snapshot import Snapshot
 from pylogtable.storage.base import ObjectStore
+from pylogtable.survivors import BUDGET_BYTES
 from pylogtable.vacuum import vacuum
 from pylogtable.verify import verify
 from pylogtable.view import Bound, Moment, View, to_us
@@ -104,6 +107,7 @@ class Topic:
         """Write the data files of an append without committing them: the first half of `append`,
         for jobs that write in many processes and commit in one. Rows without a key begin with
         partition `first_sticky`, modulo their number, so that tasks can begin apart."""
+        _check_sticky(first_sticky)
         return self._appender.stage(data, first_sticky)
 
     def begin_staging(
@@ -112,22 +116,70 @@ class Topic:
         """As `stage`, for rows that come bit by bit: a context manager with `add` and `finish`.
         Who stages for many topics at once gives them the same `encoders`, some threads: each
         keeps memory for itself."""
+        _check_sticky(first_sticky)
         return self._appender.begin(first_sticky, encoders)
 
     def commit_staged(
-        self, staged: Sequence[Staged], *, txn: tuple[str, int] | None = None
+        self,
+        staged: Sequence[Staged],
+        *,
+        txn: tuple[str, int] | None = None,
+        origin: str | None = None,
     ) -> AppendResult:
         """Make staged files visible in one commit, in the order given: the second half of
         `append`. Files are to be committed once: a retry needs a `txn`, which makes it harmless.
-        None is removed here, whatever happens, since an earlier try may have committed it."""
-        return self._appender.commit(staged, txn)
+        None is removed here, whatever happens, since an earlier try may have committed it.
 
-    def find_txn(self, app_id: str, version: int) -> AppendResult | None:
-        """What the append with this txn did, or None if there was none."""
-        return self._appender.find((app_id, version))
+        `origin` names the run that counts the txn: a txn that is in the log with another origin is
+        no repeat but an error, for what is to be appended now is something else.
+        """
+        return self._appender.commit(_staged(staged), txn, origin)
+
+    def commit_or_discard(
+        self,
+        staged: Sequence[Staged],
+        *,
+        txn: tuple[str, int] | None = None,
+        origin: str | None = None,
+    ) -> AppendResult:
+        """As `commit_staged`, for files that no earlier try can have committed: they are removed if
+        the commit fails or is a repeat, and left alone while its outcome is unknown."""
+        return commit_or_discard(
+            lambda: self.commit_staged(staged, txn=txn, origin=origin),
+            lambda: self.discard_staged(staged),
+        )
+
+    def find_txn(
+        self, app_id: str, version: int, *, origin: str | None = None
+    ) -> AppendResult | None:
+        """What the append with this txn did, or None if there was none; with another `origin` that
+        is an error."""
+        return self._appender.find((app_id, version), origin)
+
+    def last_txn(self, app_id: str) -> int | None:
+        """The version of the last txn of this app id, or None if there was none."""
+        mark = self._head.latest().txns.get(app_id)
+        return None if mark is None else mark.txn_version
+
+    def producer(
+        self, *, linger_ms: float = 50, batch_bytes: int = 16 << 20, app_id: str | None = None
+    ) -> Producer:
+        """For records that come one by one, from any number of threads: what is sent within
+        `linger_ms`, or `batch_bytes` of it, is one append. With an `app_id` the producer knows
+        after a restart how many of its records are in the log."""
+        return Producer(
+            self.name,
+            self._appender,
+            self._head,
+            linger_ms=linger_ms,
+            batch_bytes=batch_bytes,
+            app_id=app_id,
+        )
 
     def check_columns(self, schema: pa.Schema) -> None:
         """Raise `SchemaMismatchError` if rows with these columns could not be appended."""
+        if not isinstance(schema, pa.Schema):
+            raise InvalidRequestError(f"`schema` must be a pyarrow.Schema, not {schema!r}")
         RowShaper(self._head.latest().info, 0, 0).check_columns(schema)
 
     def placement(self) -> Placement:
@@ -137,7 +189,7 @@ class Topic:
     def discard_staged(self, staged: Iterable[Staged]) -> None:
         """Remove staged files. Only for those that no commit can name: never handed to one, or one
         that failed with any error but `CommitUnknownError`."""
-        self._appender.discard(staged)
+        self._appender.discard(_staged(staged))
 
     def read(
         self,
@@ -203,7 +255,9 @@ class Topic:
         """The version of a commit, or None if it is not in the log. Given the version that a
         `CommitUnknownError` names, None means that it never will be, and the error is raised again
         while it may."""
+        check_text("commit_id", commit_id)
         if version is not None:
+            check_number("version", version)
             return self._manifest.find_commit_at(commit_id, version)
         return self._manifest.find_commit(commit_id, self._head.latest())
 
@@ -227,12 +281,13 @@ class Topic:
         """More partitions (old records stay where they are, so keys may change theirs), other
         settings (None goes back to the default), new nullable columns, wider types."""
         added = make_fields(add_columns) if add_columns is not None else ()
-        wider = {name: from_arrow(arrow) for name, arrow in (widen_columns or {}).items()}
+        given = column_types("widen_columns", {} if widen_columns is None else widen_columns)
+        wider = {name: from_arrow(arrow) for name, arrow in given.items()}
         altered, _ = self._head.change(
             lambda snapshot: plan_alter(
                 snapshot,
                 partitions=partitions,
-                config=config or {},
+                config={} if config is None else config,
                 add_fields=added,
                 widen=wider,
             )
@@ -259,6 +314,7 @@ class Topic:
         say; `force` cleans all that have something dirty. `budget_bytes` bounds the memory for the
         keys of a partition; `threads` partitions are cleaned at a time.
         """
+        check_number("budget_bytes", budget_bytes, least=1)
         jobs = self.maintenance
         return jobs.rewrite(
             "compact",
@@ -267,7 +323,9 @@ class Topic:
         )
 
     def merge(self, *, threads: int = 2) -> RewriteReport:
-        """Join small segments into larger ones and seal shifted ones; offsets stay as they are."""
+        """Join small segments into larger ones, seal shifted ones, and write those that the log
+        start cuts without what lies below it; offsets stay as they are. What a compaction that is
+        due will write anew is left to it."""
         jobs = self.maintenance
         return jobs.rewrite("merge", jobs.plan_merge(), in_threads(jobs.worker(), threads))
 
@@ -308,6 +366,38 @@ class Topic:
     def group(self, name: str) -> Group:
         """A consumer group of this topic. Opening it writes nothing."""
         return Group(name, self.name, self._store, self._head)
+
+    def consumer(
+        self,
+        group: str,
+        member: tuple[int, int] | str | None = None,
+        *,
+        auto_offset_reset: str = "earliest",
+        columns: Sequence[str] | None = None,
+        max_records: int = 500,
+        lease_ms: int = 30_000,
+        follow: bool = False,
+    ) -> Consumer:
+        """Read as a consumer group: alone, as static `member=(i, n)` with every n-th partition, or
+        as a dynamic member by name, which shares the partitions with the others that there are,
+        under a lease that it renews by polling.
+
+        `auto_offset_reset` says where to begin without a position, or with one that is not in the
+        log any more: earliest, latest, none (an error), or by_duration:PT1H.
+        """
+        return open_consumer(
+            self.name,
+            self._store,
+            self._head,
+            self.at,
+            group,
+            member,
+            auto_offset_reset=auto_offset_reset,
+            columns=columns,
+            max_records=max_records,
+            lease_ms=lease_ms,
+            follow=follow,
+        )
 
     def groups(self) -> list[str]:
         """The names of its consumer groups, sorted."""
@@ -378,3 +468,17 @@ def _milliseconds(duration: timedelta | int) -> int:
             f"{duration!r} is not an age: give a timedelta or milliseconds, from 0 on"
         )
     return ms
+
+
+def _check_sticky(first_sticky: int | None) -> None:
+    if first_sticky is not None:
+        check_number("first_sticky", first_sticky)
+
+
+def _staged(given: Iterable[Staged]) -> list[Staged]:
+    parts = list(given) if isinstance(given, Iterable) else None
+    if parts is None or not all(isinstance(part, Staged) for part in parts):
+        raise InvalidRequestError(
+            f"`staged` must be a list of what topic.stage() gave, not {type(given).__name__}"
+        )
+    return parts

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 from pylogtable.commit import Head
 from pylogtable.config import MANIFEST_RETENTION_MS
 from pylogtable.errors import CorruptTopicError, InvalidRequestError
 from pylogtable.lookup import all_entries
 from pylogtable.model import Change
-from pylogtable.paths import commit_path
+from pylogtable.paths import MANIFEST_DIR, commit_path
 from pylogtable.plan.index import sparse_leaves
 from pylogtable.plan.vacuum import Garbage, Listed, Needed, plan_vacuum
 from pylogtable.report import VacuumReport
@@ -31,12 +32,13 @@ def vacuum(
     now_ms = runtime.clock()
     newest = head.latest()
     # Listed before anything is decided: what comes later is not in the list.
-    listing = [
-        Listed(entry.key, entry.size_bytes, entry.modified_ms if _is_time(entry) else now_ms)
-        for entry in store.list()
-    ]
+    listing = [_listed(entry, now_ms) for entry in store.list()]
+    leftovers = [_listed(entry, now_ms) for entry in store.leftovers()]
     needed, known = _needed(head, newest, now_ms - keep_ms)
-    garbage = _plan(listing, needed, known, now_ms, keep_ms)
+    garbage = replace(
+        _plan(listing, needed, known, now_ms, keep_ms),
+        leftovers=tuple(e for e in leftovers if e.modified_ms < now_ms - MANIFEST_RETENTION_MS),
+    )
     version = newest.version
     if not dry_run and any(garbage):
         version = _index_anew(head, garbage)
@@ -46,8 +48,8 @@ def vacuum(
         dry_run=dry_run,
         files=tuple(entry.key for entry in garbage),
         size_bytes=sum(entry.size_bytes for entry in garbage),
-        data_files=len(garbage.segments),
-        manifest_files=len(list(garbage)) - len(garbage.segments),
+        data_files=sum(not entry.key.startswith(MANIFEST_DIR) for entry in garbage),
+        manifest_files=sum(entry.key.startswith(MANIFEST_DIR) for entry in garbage),
         seconds=runtime.monotonic() - began,
     )
 
@@ -128,6 +130,11 @@ def _remove(store: ObjectStore, head: Head, garbage: Garbage, kept_root: int | N
     unneeded = (*garbage.leaves, *garbage.segments) if manifest_safe else garbage.segments
     with ThreadPoolExecutor(max(1, store.concurrency)) as pool:
         list(pool.map(store.delete, [entry.key for entry in unneeded]))
+        list(pool.map(store.remove_leftover, [entry.key for entry in garbage.leftovers]))
+
+
+def _listed(entry: ObjectInfo, now_ms: int) -> Listed:
+    return Listed(entry.key, entry.size_bytes, entry.modified_ms if _is_time(entry) else now_ms)
 
 
 def _is_time(entry: ObjectInfo) -> bool:

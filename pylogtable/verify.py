@@ -9,6 +9,7 @@ from itertools import groupby
 import numpy as np
 import pyarrow as pa
 
+from pylogtable.codec import decode_group
 from pylogtable.deferred import pc
 from pylogtable.errors import CorruptTopicError, LogTableError, TopicNotFoundError
 from pylogtable.leaf import segments_of
@@ -16,7 +17,13 @@ from pylogtable.lookup import all_entries
 from pylogtable.manifest import Manifest
 from pylogtable.model import Segment, TopicInfo
 from pylogtable.partitioner import key_bytes
-from pylogtable.paths import check_segment_path, commit_path, parse_commit_path, root_path
+from pylogtable.paths import (
+    check_segment_path,
+    commit_path,
+    parse_commit_path,
+    parse_group_path,
+    root_path,
+)
 from pylogtable.report import Problem, VerifyReport
 from pylogtable.rows import count_tombstones
 from pylogtable.schema import OFFSET, TIMESTAMP, file_schema, fits, from_arrow, to_arrow
@@ -51,6 +58,7 @@ def verify(store: ObjectStore, *, data: bool) -> VerifyReport:
     report.problems += [Problem("SEG-1", path, "two live segments name it") for path in twice]
     sizes = {entry.key: entry.size_bytes for entry in store.list()}
     report.problems += _check_gap(manifest, snapshot, sizes)
+    report.problems += _check_groups(store, snapshot.topic_id, sizes)
     for segment in segments:
         try:
             check_segment_path(segment.path, segment.partition, source=segment.path)
@@ -140,6 +148,23 @@ def _check_gap(manifest: Manifest, snapshot: Snapshot, keys: Iterable[str]) -> I
     if highest > following and manifest.read_commit(following) is None:
         detail = f"it is missing, and commit {highest} is there"
         yield Problem("COMMIT-3", commit_path(following), detail)
+
+
+def _check_groups(store: ObjectStore, topic_id: str, keys: Iterable[str]) -> Iterator[Problem]:
+    """That each state of a consumer group decodes [GRP-2], and is of this topic [GRP-3]."""
+    for key in keys:
+        parsed = parse_group_path(key)
+        data = None if parsed is None else store.read(key)
+        if parsed is None or data is None:  # no state, or cleaned up meanwhile
+            continue
+        try:
+            state = decode_group(data, *parsed)
+        except CorruptTopicError as error:
+            yield Problem(error.rule, error.path, error.detail)
+        else:
+            if state.topic_id != topic_id:
+                detail = f"it is of the topic {state.topic_id}, and this one is {topic_id}"
+                yield Problem("GRP-3", key, detail)
 
 
 def _check_file(

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from pylogtable.arguments import check_mapping, check_number
 from pylogtable.deferred import pc
 from pylogtable.errors import InvalidRequestError
 from pylogtable.extent import Extent, measure, offset_after
@@ -21,6 +22,7 @@ from pylogtable.lookup import (
     all_entries,
     segment_at,
     segments_backwards,
+    segments_between,
     segments_reaching_time,
 )
 from pylogtable.manifest import Manifest
@@ -149,6 +151,9 @@ class View:
         """A read of these offsets, all by default, cut into parts that can be read side by side: of
         no more than `max_records` offsets each, and about `min_parts` or more in number where
         asked for, else by the size of what there is to read."""
+        for name, number in (("max_records", max_records), ("min_parts", min_parts)):
+            if number is not None:
+                check_number(name, number, least=1)
         return [
             part
             for span in split_spans(self._spans(ranges), max_records, min_parts)
@@ -190,18 +195,26 @@ class View:
         needed = dict.fromkeys([*asked.names, *info.key, PARTITION, TIMESTAMP, OFFSET])
         schema = column_schema(info.fields, list(needed))
         wanted = None if keys is None else WantedKeys(info, keys)
+        numbers = list(dict.fromkeys(choose_partitions(self.snapshot, partitions)))
         parts: list[pa.RecordBatch] = []
-        for number in choose_partitions(self.snapshot, partitions):
+        may_repeat = wanted is not None
+        for number in numbers:
+            state = self.snapshot.partitions[number]
             if wanted is None:
-                spans = plan_spans(self.snapshot, [number], {}, {})
-                tasks = list(plan_tasks(self.snapshot, self._leaf, spans))
-                parts += latest_of_partition(self._store, tasks, info, schema, self.name)
+                segments = list(
+                    segments_between(self.snapshot, self._leaf, number, state.log_start, state.end)
+                )
+                may_repeat |= any(s.hashed_over != self.partition_count for s in segments)
+                parts += latest_of_partition(self._store, segments, state, info, schema, self.name)
             else:
                 newest_first = segments_backwards(self.snapshot, self._leaf, number)
-                log_start = self.snapshot.partitions[number].log_start
-                parts += newest_of(self._store, newest_first, wanted, log_start, schema, self.name)
+                parts += newest_of(
+                    self._store, newest_first, wanted, state.log_start, schema, self.name
+                )
         found = pa.Table.from_batches(parts, schema)
-        return newest_across_partitions(found, info).select(asked.names)
+        if may_repeat and len(numbers) > 1:
+            found = newest_across_partitions(found, info)
+        return found.select(asked.names)
 
     def key_groups(self) -> list[list[int]]:
         """The partitions in groups such that no key has records in two of them: each alone, if the
@@ -256,13 +269,19 @@ class View:
         return partitions_table(self.describe())
 
     def history(self, limit: int | None = None) -> pa.Table:
-        if limit is not None and limit < 0:
-            raise InvalidRequestError(f"limit must be at least 0, not {limit}")
+        if limit is not None:
+            check_number("limit", limit)
         return history_table(self._manifest.commits_backwards(self.snapshot), limit)
 
     def _spans(self, ranges: Ranges | None) -> list[Span]:
         if ranges is None:
             return plan_spans(self.snapshot, choose_partitions(self.snapshot, None), {}, {})
+        check_mapping("ranges", ranges, "{0: (0, 100)}, offsets by partition")
+        for number, pair in ranges.items():
+            if not isinstance(pair, tuple | list) or len(pair) != 2:
+                raise InvalidRequestError(
+                    f"{pair!r} is no range of partition {number}: (0, 100) is"
+                )
         starts = {number: start for number, (start, _) in ranges.items()}
         ends = {number: end for number, (_, end) in ranges.items()}
         partitions = choose_partitions(self.snapshot, list(ranges))

@@ -33,6 +33,12 @@ class _Wrapper(ObjectStore):
     def url(self) -> str:
         return self._inner.url
 
+    def leftovers(self) -> Iterator[ObjectInfo]:
+        return self._inner.leftovers()
+
+    def remove_leftover(self, key: str) -> None:
+        self._inner.remove_leftover(key)
+
 
 @dataclass
 class _Tally:

@@ -23,10 +23,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pylogtable.commit import Head
+from pylogtable.group_log import GroupLog
 from pylogtable.lookup import segments_between
 from pylogtable.manifest import Manifest
-from pylogtable.model import Segment
-from pylogtable.paths import segment_path
+from pylogtable.model import GroupChange, GroupMember, Segment
+from pylogtable.paths import group_path, segment_path
 from pylogtable.plan.rewrite import plan_rewrite
 from pylogtable.runtime import Runtime
 from pylogtable.schema import file_schema
@@ -68,6 +69,9 @@ class Place:
 
     def manifest(self, name: str) -> Path:
         return self.topic_folder / "_manifest" / name
+
+    def group(self, group: str, number: int) -> Path:
+        return self.topic_folder / group_path(group, number)
 
     def case(self, description: str, rules: Iterable[str], **more: object) -> None:
         body = {"description": description, "rules": sorted(rules), **more}
@@ -382,6 +386,43 @@ def compacted(place: Place) -> None:
     )
 
 
+def grouped(place: Place) -> None:
+    topic = place.store.create_topic("topic", partitions=2)
+    rows = [record(n, b"k", b"v%d" % n) for n in range(5)]
+    place.tick()
+    topic.append(kafka(rows, partition=0))
+    billing = topic.group("billing")
+    for offset in range(66):  # numbers 0 to 65; at 64 those below 32 are removed
+        place.tick()
+        billing.commit({1: offset} if offset % 2 else {0: offset % 6}, metadata=f"try {offset}")
+    gone = topic.group("gone")
+    gone.commit({0: 5})
+    gone.delete()
+    shared = GroupLog(topic._store, place.runtime, "shared", topic.topic_id)
+    shared.change(
+        lambda state, now_ms: GroupChange(
+            operation="join",
+            generation=1,
+            members={"a": GroupMember(lease_until_ms=now_ms + 30_000, owned=(1,))},
+        )
+    )
+    (place.topic_folder / "_groups" / "shared" / "notes.txt").write_text("no state, so ignored\n")
+    place.expect(
+        versions={"1": at({0: 0, 1: 0}, {0: 5, 1: 0}, placed(0, 0, rows))},
+        groups={
+            "billing": {"number": 65, "positions": {0: [4, "try 64"], 1: [65, "try 65"]},
+                        "lag": {0: 1, 1: 0}},
+            "shared": {"number": 0, "positions": {}, "lag": {}},
+        },
+        group_states={"billing": list(range(32, 66)), "gone": [0, 1], "shared": [0]},
+    )  # fmt: skip
+    place.case(
+        "Three groups: one of 66 commits whose older states were cleaned up, one deleted, one with "
+        "a member and no position; and a file that is no state",
+        ["GRP-2", "GRP-4", "GRP-5", "GRP-7", "GRP-10", "GRP-11", "GRP-12"],
+    )
+
+
 def log_start(place: Place) -> None:
     topic = place.store.create_topic("topic", partitions=2)
     rows = [record(n, b"k%d" % n, b"v") for n in range(6)]
@@ -615,14 +656,32 @@ def corrupt_hint_to_nowhere(place: Place) -> None:
     place.case("The hint names a root that is not there", ["HINT-1"])
 
 
+def corrupt_group_number(place: Place) -> None:
+    _small(place)
+    place.open().group("g").commit({0: 1})
+    _edit(place.group("g", 0), lambda body: body.update(number=1))
+    _fails(place, "The state named 0 says that it is 1", ["GRP-2"], "verify", "CorruptTopicError",
+           "GRP-2")  # fmt: skip
+
+
+def corrupt_group_topic(place: Place) -> None:
+    _small(place)
+    place.open().group("g").commit({0: 1})
+    _edit(place.group("g", 0), lambda body: body.update(topic_id="another"))
+    _fails(place, "A state is of another topic: it is no position of this one", ["GRP-3"], "verify",
+           "CorruptTopicError", "GRP-3")  # fmt: skip
+
+
 CASES: dict[str, Callable[[Place], None]] = {
     make.__name__.replace("_", "-"): make
     for make in (
-        kafka_shaped, table_shaped, shifted, holes, compacted, log_start, recreated, indexed,
+        kafka_shaped, table_shaped, shifted, holes, compacted, grouped, log_start, recreated,
+        indexed,
         corrupt_truncated_commit, corrupt_gap_in_commits, corrupt_version_in_body,
         corrupt_reader_feature, corrupt_writer_feature, corrupt_escaping_path, corrupt_row_count,
         corrupt_segment_truncated, corrupt_segment_missing, corrupt_overlap,
         corrupt_leaf_truncated, corrupt_root, corrupt_hint, corrupt_hint_to_nowhere,
+        corrupt_group_number, corrupt_group_topic,
     )
 }  # fmt: skip
 

@@ -7,6 +7,7 @@ from numbers import Integral
 
 import msgspec
 
+from pylogtable.arguments import check_mapping
 from pylogtable.config import check_keys, normalize, parse_config
 from pylogtable.errors import InvalidRequestError, OffsetOutOfRangeError, TopicExistsError
 from pylogtable.lookup import LoadLeaf, totals_below
@@ -19,7 +20,7 @@ from pylogtable.model import (
     Protocol,
     TopicInfo,
 )
-from pylogtable.schema import WireType, check_fields, widens
+from pylogtable.schema import WireType, check_fields, is_keys_only, value_columns, widens
 from pylogtable.snapshot import Snapshot
 
 
@@ -74,6 +75,7 @@ def plan_alter(
                 f"the topic currently has {old.partitions} partition(s); {partitions} would not "
                 "be an increase"
             )
+    check_mapping("config", config, "{'retention.ms': 3600000}")
     check_keys(config)
     unset = {key for key, value in config.items() if value is None}
     settings = {key: value for key, value in old.config.items() if key not in unset}
@@ -88,11 +90,12 @@ def plan_alter(
             raise InvalidRequestError(f"the topic has a column {field.name!r} already")
         fields = (*fields, field)
     check_fields(fields, old.key)
-    if parse_config(settings).is_compacted and not old.key:
-        raise InvalidRequestError("a topic without key columns cannot be compacted")
     new = msgspec.structs.replace(
         old, partitions=partitions or old.partitions, config=settings, fields=fields
     )
+    _refuse_tombstones(snapshot, new)
+    if parse_config(settings).is_compacted and not old.key:
+        raise InvalidRequestError("a topic without key columns cannot be compacted")
     if new == old:
         raise InvalidRequestError("nothing to alter: the topic is as asked for already")
     return Change(operation="alter", topic=new)
@@ -102,14 +105,16 @@ def plan_delete_records(
     snapshot: Snapshot, leaves: LoadLeaf, offsets: Mapping[int, int | None]
 ) -> Change:
     """Move log starts up to `offsets`, None meaning the end [LOG-6]; one already past stays."""
+    check_mapping("offsets", offsets, "{0: 100}, offsets by partition")
     if not snapshot.config.deletes:
         raise InvalidRequestError(
             "records can be deleted only where cleanup.policy contains 'delete'; the topic has "
             f"{snapshot.info.config.get('cleanup.policy')!r}"
         )
     moves: list[LogStart] = []
-    for partition, wanted in sorted(offsets.items()):
+    for partition in offsets:
         snapshot.check_partition(partition)
+    for partition, wanted in sorted(offsets.items()):
         state = snapshot.partitions[partition]
         offset = state.end if wanted is None else wanted
         if isinstance(offset, bool) or not isinstance(offset, Integral):
@@ -131,6 +136,21 @@ def _check_partitions(partitions: int) -> None:
         raise InvalidRequestError(f"partitions must be a whole number, not {partitions!r}")
     if not 1 <= partitions <= MAX_PARTITIONS:
         raise InvalidRequestError(f"a topic has 1 to {MAX_PARTITIONS} partitions, not {partitions}")
+
+
+def _refuse_tombstones(snapshot: Snapshot, new: TopicInfo) -> None:
+    """Records of nothing but a key would become tombstones by the first value column, since it is
+    null in them [META-4]; a topic that never had a record has none."""
+    if not is_keys_only(snapshot.info) or is_keys_only(new):
+        return
+    written = sum(state.end for state in snapshot.partitions)
+    if written:
+        raise InvalidRequestError(
+            f"column {value_columns(new)[0]!r} would be the first value column of a topic that has "
+            f"only key columns ({', '.join(new.key)}), and make tombstones of the {written} "
+            "record(s) that were written without one; create a new topic with the value columns "
+            "it needs and copy them there"
+        )
 
 
 def _widened(

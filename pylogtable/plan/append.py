@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pylogtable.errors import InvalidRequestError
-from pylogtable.model import Change, Segment, StagedSegment, Txn
+import msgspec
+
+from pylogtable.errors import CommitConflictError, InvalidRequestError
+from pylogtable.model import Change, Segment, StagedSegment, Txn, TxnMark
+from pylogtable.schema import is_keys_only
 from pylogtable.snapshot import Snapshot
 
 
@@ -39,10 +42,36 @@ def plan_append(
                 f"{file.null_keys} record(s) without a key, and the topic became compacted while "
                 "they were being written; nothing was appended"
             )
+        if file.keys_only and not is_keys_only(snapshot.info):
+            raise InvalidRequestError(
+                f"{file.records} record(s) were written before the topic had value columns, and "
+                "would be tombstones now [META-4]; nothing was appended. Append them again."
+            )
         base = ends.get(file.partition, snapshot.partitions[file.partition].end)
         segment = file.placed_at(base)
         ends[file.partition] = segment.end_offset
         placed.append(segment)
     if txn and mark:
-        txn = Txn(app_id=txn.app_id, version=txn.version, previous=mark.commit_version)
+        txn = msgspec.structs.replace(txn, previous=mark.commit_version)
     return Change(operation="append", ends=ends, add=tuple(placed), txn=txn)
+
+
+def plan_next(
+    snapshot: Snapshot, staged: Sequence[StagedSegment], txn: Txn | None, last: TxnMark | None
+) -> Change:
+    """As `plan_append`, for a writer that knows its last txn to be `last`, and is alone under its
+    app id: somebody else's since then fences it."""
+    mark = snapshot.txns.get(txn.app_id) if txn else None
+    if txn and mark != last:
+        raise CommitConflictError(
+            f"another producer has written with app id {txn.app_id!r}: the last txn known here is "
+            f"{_shown(last)}, the log has {_shown(mark)}. This one is fenced, and nothing was "
+            "appended. Run one producer per app id; open it anew to go on where the log is"
+        )
+    change = plan_append(snapshot, staged, txn)
+    assert isinstance(change, Change)  # a txn after the last one repeats nothing
+    return change
+
+
+def _shown(mark: TxnMark | None) -> str:
+    return "none" if mark is None else f"{mark.txn_version} in version {mark.commit_version}"

@@ -8,14 +8,17 @@ from itertools import groupby
 
 from pylogtable.lookup import LoadLeaf, segments_between
 from pylogtable.model import Segment, TopicInfo
+from pylogtable.plan.clean import plan_clean
 from pylogtable.snapshot import Snapshot
 
 
 @dataclass(frozen=True)
 class MergeWork:
-    """Neighbours in one partition to be written anew as sealed segments. Plain data."""
+    """Neighbours in one partition to be written anew as sealed segments, without what lies below
+    the log start. Plain data."""
 
     topic: TopicInfo
+    log_start: int
     inputs: tuple[Segment, ...]
 
     @property
@@ -23,40 +26,64 @@ class MergeWork:
         return self.inputs[0].partition
 
 
-def plan_merge(snapshot: Snapshot, leaves: LoadLeaf, partition: int) -> Iterator[MergeWork]:
-    """Small segments are joined up to `segment.bytes`, shifted ones sealed; what is large and
-    sealed is left alone, and so is a small one with no small neighbour. Only like is joined with
-    like [MERGE-1]; clean with dirty would make the clean dirty again."""
+def plan_merge(
+    snapshot: Snapshot, leaves: LoadLeaf, partition: int, now_ms: int
+) -> Iterator[MergeWork]:
+    """Small segments are joined up to `segment.bytes`, shifted ones sealed, and of one that the log
+    start cuts only what is above it stays; what is large and sealed is left alone, and so is a
+    small one with no small neighbour. Only like is joined with like [MERGE-1]; clean with dirty
+    would make the clean dirty again.
+
+    What a compaction that is due would read is left to it: one that takes long could never commit
+    beside merges that are quick and come often."""
     limit = snapshot.config.segment_bytes
     state = snapshot.partitions[partition]
-    segments = segments_between(snapshot, leaves, partition, state.log_start, state.end)
+    start = state.log_start
+    if snapshot.config.is_compacted:
+        due = plan_clean(snapshot, leaves, partition, now_ms, force=False)
+        start = start if due is None else due.end
+    segments = segments_between(snapshot, leaves, partition, start, state.end)
 
     def kind(segment: Segment) -> tuple[bool, bool, bool, int | None]:
-        wanted = segment.shift > 0 or segment.size_bytes <= limit // 2
+        wanted = _must_go(segment, state.log_start) or segment.size_bytes <= limit // 2
         is_clean = segment.end_offset <= state.clean_end
         return wanted, is_clean, segment.append_time, segment.hashed_over
 
     for (wanted, *_), run in groupby(segments, kind):
         if wanted:
-            for inputs in _pack(list(run), limit):
-                if len(inputs) > 1 or any(segment.shift for segment in inputs):
-                    yield MergeWork(snapshot.info, inputs)
+            for inputs in _pack(list(run), limit, state.log_start):
+                if len(inputs) > 1 or _must_go(inputs[0], state.log_start):
+                    yield MergeWork(snapshot.info, state.log_start, inputs)
 
 
-def _pack(run: Sequence[Segment], limit: int) -> Iterator[tuple[Segment, ...]]:
+def _must_go(segment: Segment, log_start: int) -> bool:
+    """Whether who reads the bare file is told what is not so: other offsets, or records that are
+    no longer there."""
+    return segment.shift > 0 or segment.has_below(log_start)
+
+
+def _pack(run: Sequence[Segment], limit: int, log_start: int) -> Iterator[tuple[Segment, ...]]:
     gathered: list[Segment] = []
     size = 0
     time: int | None = None
     for segment in run:
         mine = _tombstone_time(segment)
+        left = _bytes_left(segment, log_start)
         differs = mine is not None and time is not None and mine != time
-        if gathered and (size + segment.size_bytes > limit or differs):
+        if gathered and (size + left > limit or differs):
             yield tuple(gathered)
             gathered, size, time = [], 0, None
         gathered.append(segment)
-        size += segment.size_bytes
+        size += left
         time = mine if time is None else time
     yield tuple(gathered)
+
+
+def _bytes_left(segment: Segment, log_start: int) -> int:
+    if not segment.has_below(log_start):
+        return segment.size_bytes
+    claimed = segment.end_offset - segment.base_offset
+    return segment.size_bytes * (segment.end_offset - log_start) // claimed
 
 
 def _tombstone_time(segment: Segment) -> int | None:

@@ -40,18 +40,20 @@ class Needed:
 @dataclass(frozen=True)
 class Garbage:
     """What can go, in the order in which it is to go: a crash between two leaves a topic that
-    reads the same [VAC-3]."""
+    reads the same [VAC-3]. `leftovers` are no objects, but a store's temporary files."""
 
     roots: tuple[Listed, ...] = ()
     commits: tuple[Listed, ...] = ()
     leaves: tuple[Listed, ...] = ()
     segments: tuple[Listed, ...] = ()
+    leftovers: tuple[Listed, ...] = ()
 
     def __iter__(self) -> Iterator[Listed]:
         yield from self.roots
         yield from self.commits
         yield from self.leaves
         yield from self.segments
+        yield from self.leftovers
 
 
 def plan_vacuum(listing: Iterable[Listed], needed: Needed, old_before_ms: int) -> Garbage:

@@ -91,6 +91,15 @@ class ObjectStore(ABC):
     def delete(self, key: str) -> None:
         """Remove the object; no error if there is none."""
 
+    def leftovers(self) -> Iterator[ObjectInfo]:
+        """What writers that died left under names of the store's own, which are no objects and are
+        never listed as such [STORE-4]; nothing where a store has no such names."""
+        return iter(())
+
+    def remove_leftover(self, key: str) -> None:
+        """Remove one of `leftovers()`; no error if it is gone."""
+        raise InvalidRequestError(f"{key!r} cannot be left over: this store has no such names")
+
     @abstractmethod
     def open_output(self, key: str) -> AbstractContextManager[pa.NativeFile]:
         """A stream to a new object, which becomes visible, durable and whole when the block ends

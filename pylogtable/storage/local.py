@@ -33,7 +33,8 @@ class LocalStore(ObjectStore):
 
     Put-if-absent is `link(2)`, which fails if the name is taken and never shows half a file. Where
     there are no hard links there is no put-if-absent, and `create` says so. Symbolic links are
-    read through but not listed. What a killed writer left under a temporary name is never listed.
+    read through but not listed. What a killed writer left under a temporary name is never listed,
+    but by `leftovers`.
     """
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
@@ -110,6 +111,30 @@ class LocalStore(ObjectStore):
 
     def delete(self, key: str) -> None:
         path = self._path(key)
+        try:
+            with suppress(*_ABSENT):
+                os.unlink(path)
+        except OSError as error:
+            raise _failure("delete", path, error) from error
+
+    def leftovers(self) -> Iterator[ObjectInfo]:
+        try:
+            for directory, _, names in os.walk(self._root):
+                for name in sorted(names):
+                    if name.startswith(_TEMPORARY):
+                        path = os.path.join(directory, name)
+                        with suppress(FileNotFoundError):
+                            found = os.stat(path, follow_symlinks=False)
+                            key = os.path.relpath(path, self._root).replace(os.sep, "/")
+                            yield ObjectInfo(key, found.st_size, found.st_mtime_ns // 1_000_000)
+        except OSError as error:
+            raise _failure("list", self._root, error) from error
+
+    def remove_leftover(self, key: str) -> None:
+        folder, slash, name = check_key(key).rpartition("/")
+        if not name.startswith(_TEMPORARY):
+            raise InvalidRequestError(f"{key!r} is not a temporary file: {_TEMPORARY}* are")
+        path = os.path.join(self._path(folder) if slash else self._root, name)
         try:
             with suppress(*_ABSENT):
                 os.unlink(path)

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Mapping
 
+from pylogtable.arguments import address
 from pylogtable.errors import InvalidRequestError, UnsupportedFormatError
 from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.local import LocalStore
@@ -37,9 +38,7 @@ def open_store(
     `storage_options` go to S3, Google and Azure and are not looked at for the others. Names are
     taken as they stand: `%20` is three characters, as it is to Spark and fsspec.
     """
-    text = os.fspath(url)
-    if not isinstance(text, str) or not text:
-        raise InvalidRequestError("an address must be a path or a URL, and not empty")
+    text = address(url)
     match = _SCHEME.match(text)
     if not match:
         return _local(text)
@@ -80,7 +79,8 @@ def _dbfs_path(rest: str) -> str:
 
 
 def _remote(protocol: str, path: str, options: Mapping[str, object]) -> ObjectStore:
-    from pylogtable.storage.remote import RemoteStore, missing_package, package_of
+    from pylogtable.storage.client import missing_package, package_of
+    from pylogtable.storage.remote import RemoteStore
 
     if "?" in path:
         raise InvalidRequestError(f"a {protocol}:// address must not contain '?'")

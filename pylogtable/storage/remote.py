@@ -14,44 +14,22 @@ from __future__ import annotations
 
 import builtins
 import datetime
-import importlib.metadata
-import inspect
 import io
-import os
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 import pyarrow as pa
 
-from pylogtable.errors import (
-    InvalidRequestError,
-    LogTableError,
-    StorageError,
-    UnsupportedFormatError,
-)
+from pylogtable.errors import LogTableError, StorageError
 from pylogtable.storage.base import Created, ObjectInfo, ObjectStore, check_key, check_prefix
+from pylogtable.storage.client import CONCURRENCY, Client
 
 _T = TypeVar("_T")
 
-_CONCURRENCY = 32
 _UPLOAD_PART_BYTES = 8 * 2**20
 # Below this one request for everything is cheaper than one for the footer and one for the columns.
 _WHOLE_BYTES = 512 * 2**10
-
-_PACKAGES = {"s3": "s3fs", "gs": "gcsfs", "abfs": "adlfs"}
-_S3_NAMES = {
-    "aws_access_key_id": "key",
-    "aws_secret_access_key": "secret",
-    "aws_session_token": "token",
-    "aws_endpoint_url": "endpoint_url",
-    "aws_endpoint_url_s3": "endpoint_url",
-    "aws_endpoint": "endpoint_url",
-}
-_S3_REGIONS = ("aws_region", "aws_default_region")
-_PUBLIC_OPTIONS = {"endpoint_url", "region_name", "account_name", "project"}
 
 _NOT_SENT = {"NoCredentialsError", "PartialCredentialsError", "ParamValidationError"}
 _UNDECIDED_STATUS = {408, 409, 425, 429}
@@ -60,14 +38,14 @@ _UNDECIDED_STATUS = {408, 409, 425, 429}
 class RemoteStore(ObjectStore):
     """A bucket, or a part of one. `path` is the bucket and what is below it, without a scheme."""
 
-    concurrency = _CONCURRENCY
+    concurrency = CONCURRENCY
 
     def __init__(
         self, protocol: str, path: str, storage_options: Mapping[str, object] | None = None
     ) -> None:
         self._protocol = protocol
         self._root = path.strip("/")
-        self._client = _Client(protocol, storage_options or {})
+        self._client = Client(protocol, storage_options or {})
 
     def __repr__(self) -> str:
         return f"RemoteStore({self.url!r})"
@@ -200,41 +178,6 @@ class _EmptyObject(Exception):
     """A range was asked of an object that ends before it, as every range of an empty one does."""
 
 
-class _Client:
-    """The fsspec file system, made when first needed, once per process, shared by all roots.
-
-    A fork inherits nothing of it and a pickle carries only the options: both connect anew.
-    """
-
-    def __init__(self, protocol: str, storage_options: Mapping[str, object]) -> None:
-        self._protocol = protocol
-        self._options = _native_options(protocol, storage_options)
-        self._secrets = sorted(_secret_texts(self._options), key=len, reverse=True)
-        self._forget()
-
-    def _forget(self) -> None:
-        self._lock = threading.Lock()
-        self._owner = os.getpid()
-        self._fs: Any = None
-
-    def __reduce__(self) -> tuple[type[_Client], tuple[str, dict[str, Any]]]:
-        return _Client, (self._protocol, self._options)
-
-    @property
-    def fs(self) -> Any:
-        if self._owner != os.getpid():
-            self._forget()
-        with self._lock:
-            if self._fs is None:
-                self._fs = _connect(self._protocol, self._options)
-            return self._fs
-
-    def scrub(self, text: str) -> str:
-        for secret in self._secrets:
-            text = text.replace(secret, "***")
-        return text
-
-
 class _RangeFile(io.RawIOBase):
     """A file for pyarrow, in which every read is one request.
 
@@ -305,83 +248,6 @@ class _Upload(io.RawIOBase):
             return step()
         except Exception as error:
             raise self._store._failure("write", self._path, error) from error
-
-
-def _connect(protocol: str, options: Mapping[str, Any]) -> Any:
-    import fsspec
-
-    try:
-        kind = fsspec.get_filesystem_class(protocol)
-    except ImportError as error:
-        raise missing_package(protocol) from error
-    _require_conditional_put(protocol, kind)
-    return kind(**{**options, "use_listings_cache": False, "skip_instance_cache": True})
-
-
-def missing_package(protocol: str) -> UnsupportedFormatError:
-    package = _PACKAGES[protocol]
-    wanted = "'pylogtable[s3]'" if protocol == "s3" else package
-    return UnsupportedFormatError(f"{protocol}:// needs {package}: pip install {wanted}")
-
-
-def package_of(protocol: str) -> str:
-    """The module that serves a protocol."""
-    return _PACKAGES[protocol]
-
-
-def _require_conditional_put(protocol: str, kind: type) -> None:
-    """Refuse clients from before the condition: they drop it in silence and overwrite."""
-    package = _PACKAGES[protocol]
-    put = getattr(kind, "_pipe_file", None)
-    if put is None or "mode" not in inspect.signature(put).parameters:
-        raise UnsupportedFormatError(
-            f"this version of {package} cannot put an object only if it is absent: "
-            f"pip install --upgrade {package}"
-        )
-    if protocol == "s3":
-        found = importlib.metadata.version("botocore")
-        if tuple(int(part) for part in found.split(".")[:3]) <= (1, 35, 20):
-            raise UnsupportedFormatError(
-                f"botocore {found} cannot put an object only if it is absent: "
-                "pip install --upgrade s3fs aiobotocore"
-            )
-
-
-def _native_options(protocol: str, given: Mapping[str, object]) -> dict[str, Any]:
-    """The options as the file system names them; for S3 also in the spelling of the environment,
-    in any case. What is not known is passed on."""
-    if protocol != "s3":
-        return dict(given)
-    options: dict[str, Any] = {}
-    region = None
-    for name, value in given.items():
-        plain = name.lower()
-        if plain in _S3_NAMES:
-            options[_S3_NAMES[plain]] = value
-        elif plain in _S3_REGIONS:
-            region = value
-        elif plain != "aws_allow_http":  # the endpoint's scheme says it
-            options[name] = value
-    if region is not None:
-        options["client_kwargs"] = {"region_name": region, **(options.get("client_kwargs") or {})}
-    options["config_kwargs"] = {
-        "max_pool_connections": _CONCURRENCY,
-        **(options.get("config_kwargs") or {}),
-    }
-    for place in (options, options.get("client_kwargs") or {}):
-        if urlsplit(str(place.get("endpoint_url") or "")).username is not None:
-            raise InvalidRequestError(
-                "endpoint_url must not contain credentials; give key and secret"
-            )
-    return options
-
-
-def _secret_texts(options: Mapping[str, Any]) -> Iterator[str]:
-    for name, value in options.items():
-        if isinstance(value, Mapping):
-            yield from _secret_texts(value)
-        elif isinstance(value, str) and len(value) > 3 and name not in _PUBLIC_OPTIONS:
-            yield value
 
 
 def _reply(error: BaseException) -> tuple[str, int]:

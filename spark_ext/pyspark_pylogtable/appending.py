@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
-from pylogtable import AppendResult, CommitUnknownError, LogTableError, Staged, Topic
+from pylogtable import AppendResult, Staged, Topic
 from pyspark_pylogtable.clustering import MapBatches, cluster_by_partition, map_in_arrow
 from pyspark_pylogtable.writing import TOPIC, check_columns, spark_columns
 
@@ -29,16 +29,7 @@ def append_clustered(topic: Topic, df: DataFrame, txn: tuple[str, int] | None) -
     staging = map_in_arrow(clustered, _stage_with(topic), "task int, staged binary")
     messages = staging.collect()
     staged: list[Staged] = [pickle.loads(row.staged) for row in sorted(messages)]
-    try:
-        result = topic.commit_staged(staged, txn=txn)
-    except CommitUnknownError:
-        raise
-    except LogTableError:
-        topic.discard_staged(staged)
-        raise
-    if result.repeated:
-        topic.discard_staged(staged)
-    return result
+    return topic.commit_or_discard(staged, txn=txn)
 
 
 def _stage_with(topic: Topic) -> MapBatches:

@@ -2,7 +2,8 @@
 
 Names are those of Spark's Kafka connector wherever the meaning is the same. Nothing is ignored: an
 option that would do nothing here is refused, with the reason and what to use instead. Spark builds
-a source without saying whether it will read or write, so `refuse_for` is called when that is known.
+a source without saying whether it will read or write, once or as a stream, so `refuse_for` is
+called when that is known.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from pyspark_pylogtable.subscription import (
     parse_time,
 )
 
-Use = Literal["batch read", "write"]
+#: "read" is one of which it is not known yet whether it is a stream.
+Use = Literal["read", "batch read", "stream read", "write", "stream write"]
 
 VIEWS = ("records", "latest", "segments", "partitions", "history", "groups")
 
@@ -38,17 +40,41 @@ _RANGE = (
     "minPartitions",
     "maxRecordsPerPartition",
 )
+_ENDING = tuple(name for name in _RANGE if name.startswith("ending"))
 _TRAVEL = ("versionAsOf", "timestampAsOf")
 _READ = ("subscribe", "subscribePattern", "assign", *_RANGE, *_TRAVEL, "columns", "view")
+_STREAM_READ = (
+    "maxOffsetsPerTrigger",
+    "maxBytesPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "group",
+)
+_STREAM_WRITE = ("checkpointLocation", "queryName")
 _WRITE = ("topic", "key", "partitions", "txnAppId", "txnVersion", *TOPIC_CONFIG_KEYS)
-_NAMES = {name.lower(): name for name in (*_PLACE, *_READ, "includeHeaders", *_WRITE)}
+_NAMES = {
+    name.lower(): name
+    for name in (*_PLACE, *_READ, "includeHeaders", *_STREAM_READ, *_WRITE, *_STREAM_WRITE)
+}
+
+# Of minOffsetsPerTrigger, as in the Kafka connector.
+DEFAULT_DELAY_MS = 15 * 60_000
+_UNITS_MS = {
+    **dict.fromkeys(("", "ms"), 1),
+    **dict.fromkeys(("s", "sec", "second", "seconds"), 1000),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), 60_000),
+    **dict.fromkeys(("h", "hr", "hour", "hours"), 3_600_000),
+    **dict.fromkeys(("d", "day", "days"), 86_400_000),
+}
 
 # What Spark adds by itself to the options of CREATE TABLE.
 _TABLE_PROPERTIES = ("provider", "owner", "location", "external", "comment", "is_managed_location")
 
-_NO_GROUP = "a read belongs to no group: remove it, and say where to start with startingOffsets"
+_NO_GROUP = (
+    "a read belongs to no group: remove it, and say where to start with startingOffsets; a stream "
+    "tells its positions to a consumer group with the option group"
+)
 _NO_SERIALIZERS = "columns have types and are stored as they are: remove it"
-_NO_STREAMS = "streaming is not in this version yet"
 _CREDENTIALS = "credentials of the store go into storageOptions"
 _ONCE = "txnAppId and txnVersion make a write happen once"
 # Both by the beginning of the key, the second after `kafka.`.
@@ -61,12 +87,6 @@ _REFUSED = {
     "partition.metadata.cache.": "partitions are not cached, every load sees all: remove it",
     "key.": _NO_SERIALIZERS,
     "value.": _NO_SERIALIZERS,
-    "maxOffsetsPerTrigger": _NO_STREAMS,
-    "minOffsetsPerTrigger": _NO_STREAMS,
-    "maxBytesPerTrigger": _NO_STREAMS,
-    "maxTriggerDelay": _NO_STREAMS,
-    "checkpointLocation": _NO_STREAMS,
-    "queryName": _NO_STREAMS,
 }
 _KAFKA = {
     "bootstrap.servers": "path takes its place: a directory or s3://bucket/…",
@@ -112,7 +132,13 @@ class Options:
     topic: str | None = None
     key: tuple[str, ...] | None = None
     partitions: int | None = None
-    txn: tuple[str, int] | None = None
+    txn_app_id: str | None = None
+    txn_version: int | None = None
+    max_records_per_trigger: int | None = None
+    max_bytes_per_trigger: int | None = None
+    min_records_per_trigger: int | None = None
+    max_trigger_delay_ms: int = DEFAULT_DELAY_MS
+    group: str | None = None
     config: dict[str, str] = field(default_factory=dict)
     given: frozenset[str] = frozenset()
 
@@ -128,18 +154,67 @@ class Options:
             )
         return self.path
 
+    @property
+    def txn(self) -> tuple[str, int] | None:
+        """What makes a batch write happen once."""
+        if self.txn_app_id is None or self.txn_version is None:
+            return None
+        return self.txn_app_id, self.txn_version
+
     def refuse_for(self, use: Use) -> None:
         """Fails on options that are for something else than `use` (and, if it reads, the view)."""
-        if use == "write":
-            self._refuse(_READ, "for reading, and this is a write")
-            return
-        self._refuse(_WRITE, "for writing, and this is a read")
+        if use in ("write", "stream write"):
+            self._refuse((*_READ, *_STREAM_READ), "for reading, and this is a write")
+        else:
+            self._refuse((*_WRITE, *_STREAM_WRITE), "for writing, and this is a read")
+        match use:
+            case "write":
+                self._refuse_for_batch_write()
+            case "stream write":
+                why = "the batch's own number in a stream, which makes each happen once"
+                self._refuse(("txnVersion",), f"{why}; with foreachBatch give it to the write")
+            case "stream read":
+                self._refuse_for_stream()
+            case _:
+                if use == "batch read":
+                    self._refuse(_STREAM_READ, "for streams, and this is a batch read")
+                self._refuse_for_view()
+
+    def _refuse_for_batch_write(self) -> None:
+        self._refuse(_STREAM_WRITE, "for streams, and this is a batch write")
+        if (self.txn_app_id is None) != (self.txn_version is None):
+            have, lack = "txnVersion", "txnAppId"
+            if self.txn_version is None:
+                have, lack = lack, have
+            raise InvalidRequestError(
+                f"{have} is given without {lack}: a write that happens once needs both, the name "
+                "of the job and a number that grows with each of its writes"
+            )
+
+    def _refuse_for_stream(self) -> None:
+        self._refuse(_ENDING, "not valid in streaming queries, which have no end")
+        why = "of no use in a stream, which reads what is appended to the newest version"
+        self._refuse(_TRAVEL, why)
+        if self.view != "records":
+            raise InvalidRequestError(
+                f"view={self.view} cannot be read as a stream: it changes as a whole with each "
+                "commit. Stream the records, or read the view as a batch (in foreachBatch, say)"
+            )
+        if "maxTriggerDelay" in self.given and self.min_records_per_trigger is None:
+            raise InvalidRequestError(
+                "maxTriggerDelay is how long minOffsetsPerTrigger may hold a batch back, and that "
+                "is not given: give both, or none"
+            )
+
+    def _refuse_for_view(self) -> None:
         if self.view == "latest":
             why = "of no use with view=latest, the newest record of each key in the whole topic"
-            self._refuse(_RANGE, f"{why}; versionAsOf and timestampAsOf show it as it was")
+            ranges = (*_RANGE, *_STREAM_READ)
+            self._refuse(ranges, f"{why}; versionAsOf and timestampAsOf show it as it was")
         elif self.view != "records":
             why = f"about records, and view={self.view} shows none"
-            self._refuse((*_RANGE, "includeHeaders"), f"{why}; filter the DataFrame instead")
+            ranges = (*_RANGE, *_STREAM_READ, "includeHeaders")
+            self._refuse(ranges, f"{why}; filter the DataFrame instead")
         if self.view in ("history", "groups"):
             self._refuse(_TRAVEL, f"of no use with view={self.view}, which is not kept by version")
 
@@ -160,6 +235,12 @@ def parse_options(options: Mapping[str, str]) -> Options:
             "versionAsOf and timestampAsOf both say which version to read: give one of them"
         )
     path = given.get("path", "")
+    most, least = (_whole(given, f"{side}OffsetsPerTrigger", at_least=1) for side in ("max", "min"))
+    if most is not None and least is not None and least > most:
+        raise InvalidRequestError(
+            f"The value of minOffsetsPerTrigger({least}) is higher than the "
+            f"maxOffsetsPerTrigger({most}): no batch could ever be large enough"
+        )
     return Options(
         path=path if path.strip() else None,
         storage_options=_storage_options(given.get("storageOptions")),
@@ -180,7 +261,13 @@ def parse_options(options: Mapping[str, str]) -> Options:
         topic=_text(given, "topic"),
         key=_names(given, "key"),
         partitions=_whole(given, "partitions", at_least=1),
-        txn=_txn(given),
+        txn_app_id=_text(given, "txnAppId"),
+        txn_version=_whole(given, "txnVersion", at_least=0),
+        max_records_per_trigger=most,
+        max_bytes_per_trigger=_whole(given, "maxBytesPerTrigger", at_least=1),
+        min_records_per_trigger=least,
+        max_trigger_delay_ms=_duration_ms(given, "maxTriggerDelay", DEFAULT_DELAY_MS),
+        group=_text(given, "group"),
         config={key: given[key] for key in TOPIC_CONFIG_KEYS if key in given},
         given=frozenset(given).difference(_PLACE),
     )
@@ -274,17 +361,14 @@ def _datetime(given: Mapping[str, str], name: str) -> datetime | None:
         raise _bad(name, given[name], "is beyond the year 9999; is it in milliseconds?") from None
 
 
-def _txn(given: Mapping[str, str]) -> tuple[str, int] | None:
-    app_id, version = _text(given, "txnAppId"), _whole(given, "txnVersion", at_least=0)
-    if app_id is None and version is None:
-        return None
-    if app_id is None or version is None:
-        have, lack = ("txnVersion", "txnAppId") if app_id is None else ("txnAppId", "txnVersion")
-        raise InvalidRequestError(
-            f"{have} is given without {lack}: a write that happens once needs both, the name of "
-            "the job and a number that grows with each of its writes"
-        )
-    return app_id, version
+def _duration_ms(given: Mapping[str, str], name: str, default: int) -> int:
+    """Of Spark's time strings: `15m`, `30s`, `500ms`; a bare number is milliseconds."""
+    if name not in given:
+        return default
+    found = re.fullmatch(r"([0-9]{1,15})\s*([a-z]*)", given[name].strip().lower())
+    if found is None or found[2] not in _UNITS_MS:
+        raise _bad(name, given[name], "must be a time such as 500ms, 30s, 15m or 1h")
+    return int(found[1]) * _UNITS_MS[found[2]]
 
 
 def _storage_options(text: str | None) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""From what a batch read asks for to offset ranges: Kafka's rules, over the snapshots read.
+"""From what a read asks for to offsets: Kafka's rules, over the snapshots read.
 
 A start is inclusive and an end exclusive. A condition in brackets begins the message of each error
 that Spark's Kafka connector has a condition for: of a Python exception Spark shows just the text.
@@ -27,6 +27,7 @@ Ranges = dict[str, dict[int, tuple[int, int]]]
 Assigned = Mapping[str, Sequence[int]]
 
 _FROM_EARLIEST = everywhere("startingOffsets", EARLIEST)
+_FROM_LATEST = everywhere("startingOffsets", LATEST)
 _TO_LATEST = everywhere("endingOffsets", LATEST)
 _SHOWN = 20
 
@@ -46,9 +47,16 @@ class TopicView(Protocol):
 
 
 def check_batch(options: Options) -> None:
-    """The rules of batch reads that need no snapshot; a stream may well start at latest."""
-    start, end = _bounds(options)
+    """The rules of batch reads that need no snapshot."""
+    start, _ = _bounds(options)
     _refuse(start, LATEST, "starting offset{} can't be latest for batch queries", "earliest")
+    check_bounds(options)
+
+
+def check_bounds(options: Options) -> None:
+    """Those of them that hold before it is known that this is no stream: one may start at
+    latest."""
+    start, end = _bounds(options)
     _refuse(end, EARLIEST, "ending offset{} can't be earliest for batch queries", "latest")
     _check_same_partitions(start, end)
     _check_order(start, end, [*start.entries(), *end.entries()])
@@ -71,10 +79,28 @@ def resolve_batch(options: Options, views: Mapping[str, TopicView], assigned: As
         starts = log.resolve(start, must_match=options.starting_strategy == "error")
         ends = log.resolve(end, must_match=False)
         ranges[topic] = {p: (starts[p], ends[p]) for p in partitions}
-    _report(losses, options.fail_on_data_loss)
+    report_losses(losses, options.fail_on_data_loss, "Change the offset")
     for topic, partition in _pairs(assigned):
         _check_resolved(start, end, f"{topic}-{partition}", *ranges[topic][partition])
     return ranges
+
+
+def resolve_start(
+    options: Options, views: Mapping[str, TopicView], assigned: Assigned
+) -> dict[str, dict[int, int]]:
+    """Where a stream begins, for every assigned partition: at latest, unless told otherwise."""
+    if not assigned:
+        return {}
+    start = _with_topic(options.starting or _FROM_LATEST, assigned)
+    _check_cover(start, assigned, "START")
+    losses: list[str] = []
+    must_match = options.starting_strategy == "error"
+    starts = {
+        topic: _Log(topic, views[topic], partitions, losses).resolve(start, must_match)
+        for topic, partitions in assigned.items()
+    }
+    report_losses(losses, options.fail_on_data_loss, "Change the offset")
+    return starts
 
 
 class _Log:
@@ -215,14 +241,14 @@ def _check_cover(position: Position, assigned: Assigned, side: str) -> None:
         )
 
 
-def _report(losses: Sequence[str], fail: bool) -> None:
+def report_losses(losses: Sequence[str], fail: bool, advice: str) -> None:
     if not losses:
         return
     more = f" (and {len(losses) - 1} more like it)" if len(losses) > 1 else ""
     what = f"[DATA_LOSS] {losses[0]}{more}"
     if fail:
         raise InvalidRequestError(
-            f"{what}. Change the offset, or set failOnDataLoss=false to read what is there"
+            f"{what}. {advice}, or set failOnDataLoss=false to read what is there"
         )
     warnings.warn(f"{what}; reading what is there, since failOnDataLoss=false", stacklevel=3)
 

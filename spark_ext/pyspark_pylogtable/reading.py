@@ -10,13 +10,14 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from pylogtable import (
+    GROUPS_SCHEMA,
     HISTORY_SCHEMA,
     PARTITIONS_SCHEMA,
     SEGMENTS_SCHEMA,
@@ -31,7 +32,7 @@ from pylogtable import (
 )
 from pyspark_pylogtable.columns import arrow_schema, check_asked, default_columns, spark_schema
 from pyspark_pylogtable.options import Options
-from pyspark_pylogtable.positions import check_batch, resolve_batch
+from pyspark_pylogtable.positions import Ranges, check_batch, check_bounds, resolve_batch
 from pyspark_pylogtable.topics import Pinned
 
 _TOPIC = pa.field("topic", pa.string())
@@ -89,38 +90,12 @@ class Records(Content):
 
     def parts(self) -> list[Part]:
         ranges = resolve_batch(self.options, self.pinned.views, self.pinned.assigned)
-        total = sum(map(_offsets_in, ranges.values()))
-        return [
-            Part(topic, part)
-            for topic, spans in ranges.items()
-            for part in self.pinned.views[topic].parts(
-                spans,
-                max_records=self.options.max_records_per_partition,
-                min_parts=_share(self.options.min_partitions, _offsets_in(spans), total),
-            )
-        ]
+        planned = plan_parts(self.options, self.pinned.views, ranges)
+        return [Part(topic, part) for topic, part in planned]
 
     def read(self, part: Part, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
         reader = self.pinned.views[part.topic].part_reader(columns)
-        for task in part.what.tasks:
-            yield from self._read_segment(reader, part, task)
-
-    def _read_segment(
-        self, reader: PartReader, part: Part, task: ReadTask
-    ) -> Iterator[pa.RecordBatch]:
-        try:
-            yield from reader.read(ReadPart((task,)))
-        except StorageError as error:
-            if not isinstance(error.__cause__, FileNotFoundError):
-                raise
-            lost = (
-                f"[DATA_LOSS] {part.topic}-{part.what.partition}: the segment of offsets "
-                f"{task.start} to {task.end - 1} was removed after this DataFrame was loaded; "
-                f"load it again ({error})"
-            )
-            if self.options.fail_on_data_loss:
-                raise StorageError(f"{lost}, or set failOnDataLoss=false to go on") from error
-            warnings.warn(lost, stacklevel=2)
+        return read_records(reader, part.what, fail_on_data_loss=self.options.fail_on_data_loss)
 
     def _columns(self, view: View) -> StructType:
         names = self.options.columns or default_columns(
@@ -135,12 +110,6 @@ class Latest(Records):
     """The newest record of each key; a tombstone is a record."""
 
     def parts(self) -> list[Part]:
-        for topic, view in self.pinned.views.items():
-            if len(self.pinned.assigned[topic]) < view.partition_count:
-                raise InvalidRequestError(
-                    "view=latest is of whole topics, and assign names only some partitions of "
-                    f"{topic!r}; use subscribe"
-                )
         return [
             Part(topic, group)
             for topic, view in self.pinned.views.items()
@@ -149,7 +118,15 @@ class Latest(Records):
 
     def read(self, part: Part, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
         view = self.pinned.views[part.topic]
-        newest = view.latest(columns=columns.names, partitions=part.what)
+        try:
+            newest = view.latest(columns=columns.names, partitions=part.what)
+        except StorageError as error:
+            if not isinstance(error.__cause__, FileNotFoundError):
+                raise
+            raise StorageError(
+                f"[DATA_LOSS] {part.topic}: a segment was removed after this DataFrame was loaded, "
+                f"and without it older records would look like the newest; load it again ({error})"
+            ) from error
         yield from newest.cast(columns).to_batches()
 
 
@@ -157,15 +134,18 @@ class Metadata(Content):
     """A table about the topics instead of their records."""
 
     def schema(self) -> StructType:
-        table, _ = _TABLES[self.options.view]
-        every = pa.schema([_TOPIC, *table]) if self.pinned.subscribed else table
+        every = self._every(with_topic=self.pinned.subscribed)
         if self.options.columns is None:
             return spark_schema(every)
         self._check_names(self.options.columns, every.names)
         return spark_schema(pa.schema([every.field(name) for name in self.options.columns]))
 
     def check(self, asked: StructType) -> None:
-        self._check_names(asked.names, [_TOPIC.name, *_TABLES[self.options.view][0].names])
+        self._check_names(asked.names, self._every(with_topic=True).names)
+
+    def _every(self, *, with_topic: bool) -> pa.Schema:
+        table, _ = _TABLES[self.options.view]
+        return pa.schema([_TOPIC, *table]) if with_topic else table
 
     def _check_names(self, asked: Sequence[str], has: Sequence[str]) -> None:
         for name in asked:
@@ -184,6 +164,18 @@ class Metadata(Content):
         yield from table.select(columns.names).cast(columns).to_batches()
 
 
+class Groups(Metadata):
+    """The consumer groups of the topics. No version has them, so they were read when the topics
+    were pinned."""
+
+    def _every(self, *, with_topic: bool) -> pa.Schema:
+        return GROUPS_SCHEMA
+
+    def read(self, part: Part, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+        table = self.pinned.groups[part.topic]
+        yield from table.select(columns.names).cast(columns).to_batches()
+
+
 _TABLES: dict[str, tuple[pa.Schema, Callable[[View], pa.Table]]] = {
     "segments": (SEGMENTS_SCHEMA, View.segments),
     "partitions": (PARTITIONS_SCHEMA, View.partitions),
@@ -191,19 +183,79 @@ _TABLES: dict[str, tuple[pa.Schema, Callable[[View], pa.Table]]] = {
 }
 
 
-def plan_content(options: Options, pinned: Pinned | LogTableError) -> Content:
+def plan_parts(
+    options: Options, views: Mapping[str, View], ranges: Ranges
+) -> list[tuple[str, ReadPart]]:
+    """The ranges cut into parts for tasks, each with its topic."""
+    total = sum(map(_offsets_in, ranges.values()))
+    return [
+        (topic, part)
+        for topic, spans in ranges.items()
+        for part in views[topic].parts(
+            spans,
+            max_records=options.max_records_per_partition,
+            min_parts=_share(options.min_partitions, _offsets_in(spans), total),
+        )
+    ]
+
+
+def read_records(
+    reader: PartReader, part: ReadPart, *, fail_on_data_loss: bool
+) -> Iterator[pa.RecordBatch]:
+    """The records of a part. A segment whose file is gone is an error, or left out with a
+    warning."""
+    for task in part.tasks:
+        yield from _read_segment(reader, part, task, fail_on_data_loss)
+
+
+def _read_segment(
+    reader: PartReader, part: ReadPart, task: ReadTask, fail: bool
+) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from reader.read(ReadPart((task,)))
+    except StorageError as error:
+        if not isinstance(error.__cause__, FileNotFoundError):
+            raise
+        lost = (
+            f"[DATA_LOSS] {reader.topic}-{part.partition}: the segment of offsets {task.start} to "
+            f"{task.end - 1} was removed after this read was planned; read it again ({error})"
+        )
+        if fail:
+            raise StorageError(f"{lost}, or set failOnDataLoss=false to go on") from error
+        warnings.warn(lost, stacklevel=2)
+
+
+def plan_content(
+    options: Options, pinned: Pinned | LogTableError, use: Literal["read", "batch read"]
+) -> Content:
     """What the options ask for, or the error that kept it from being found."""
-    options.refuse_for("batch read")
+    options.refuse_for(use)
     if isinstance(pinned, LogTableError):
         raise pinned
     if options.view == "groups":
-        raise InvalidRequestError("view=groups: consumer groups are not in this version yet")
+        return Groups(options, pinned)
     if options.view in _TABLES:
         return Metadata(options, pinned)
     if options.view == "latest":
+        _check_latest(pinned)
         return Latest(options, pinned)
-    check_batch(options)
+    check_batch(options) if use == "batch read" else check_bounds(options)
     return Records(options, pinned)
+
+
+def _check_latest(pinned: Pinned) -> None:
+    """Refuse when it is planned what has no newest records."""
+    for topic, view in pinned.views.items():
+        if not view.key:
+            raise InvalidRequestError(
+                f"view=latest: topic {topic!r} has no key columns, so no record of it is newer "
+                "than another"
+            )
+        if len(pinned.assigned[topic]) < view.partition_count:
+            raise InvalidRequestError(
+                "view=latest is of whole topics, and assign names only some partitions of "
+                f"{topic!r}; use subscribe"
+            )
 
 
 class BatchReader(DataSourceReader):
@@ -221,11 +273,11 @@ class BatchReader(DataSourceReader):
         # Of an empty plan Spark makes one task without a part, and 4.0 without a partition.
         if partition is not None and partition.value is not None:
             for batch in self._content.read(partition.value, self._columns):
-                _check_nulls(batch)
+                check_nulls(batch)
                 yield batch
 
 
-def _check_nulls(batch: pa.RecordBatch) -> None:
+def check_nulls(batch: pa.RecordBatch) -> None:
     """Spark believes a schema of the user's that says NOT NULL, and answers wrongly if it lies."""
     for field, column in zip(batch.schema, batch.columns, strict=True):
         if not field.nullable and column.null_count:

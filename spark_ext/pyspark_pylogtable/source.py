@@ -3,7 +3,7 @@
 Spark builds this object in a process of its own when a DataFrame is loaded, pickles it, and uses
 that copy for each action. So the version is resolved in `__init__`: a DataFrame shows the topic as
 it was when it was loaded, on every Spark version. There `__init__` cannot know whether it is to
-read or to write; what only one of them may not do is refused when it is known.
+read or to write, once or as a stream; what one of them may not do is refused when it is known.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from pyspark.sql.types import StructType
 
 if TYPE_CHECKING:
     from pyspark_pylogtable.reading import BatchReader
+    from pyspark_pylogtable.stream_sink import StreamWriter
+    from pyspark_pylogtable.stream_source import StreamReader
     from pyspark_pylogtable.writing import BatchWriter
 
 
@@ -42,14 +44,24 @@ class LogTableSource(DataSource):
     def schema(self) -> StructType:
         from pyspark_pylogtable.reading import plan_content
 
-        return plan_content(self._options, self._pinned).schema()
+        return plan_content(self._options, self._pinned, "read").schema()
 
     def reader(self, schema: StructType) -> BatchReader:
         from pyspark_pylogtable.reading import BatchReader, plan_content
 
-        return BatchReader(plan_content(self._options, self._pinned), schema)
+        return BatchReader(plan_content(self._options, self._pinned, "batch read"), schema)
+
+    def streamReader(self, schema: StructType) -> StreamReader:
+        from pyspark_pylogtable.stream_source import plan_stream
+
+        return plan_stream(self._options, self._pinned, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         from pyspark_pylogtable.writing import plan_write
 
         return plan_write(self._options, schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+        from pyspark_pylogtable.stream_sink import plan_stream_write
+
+        return plan_stream_write(self._options, schema, overwrite=overwrite)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 
@@ -32,17 +32,19 @@ _KAFKA_COLUMNS = frozenset({"key", "value", "headers"})
 @dataclass(frozen=True)
 class Pinned:
     """The topics of a read as they were when it was loaded, and the partitions it wants of each.
-    `subscribed` says that they were named as topics of a store, so there may be several."""
+    `subscribed` says that they were named as topics of a store, so there may be several. `groups`
+    has their consumer groups, if it is these that are to be shown."""
 
     views: Mapping[str, View]
     assigned: Mapping[str, tuple[int, ...]]
     subscribed: bool
+    groups: Mapping[str, pa.Table] = field(default_factory=dict)
 
 
 def pin(options: Options) -> Pinned:
     """Open what the options name, at the version they name."""
     # What is only for writing is refused before anything is opened for a read.
-    options.refuse_for("batch read")
+    options.refuse_for("read")
     path = options.require_path()
     version: int | datetime | None = options.version_as_of
     if version is None:
@@ -50,7 +52,9 @@ def pin(options: Options) -> Pinned:
     if options.subscription is None:
         topic = _open_topic(path, options)
         view = topic.at(version)
-        return Pinned({topic.name: view}, {topic.name: _all_partitions(view)}, subscribed=False)
+        assigned = {topic.name: _all_partitions(view)}
+        groups = _groups([topic], options)
+        return Pinned({topic.name: view}, assigned, subscribed=False, groups=groups)
     store = pylogtable.open(path, storage_options=options.storage_options)
     names = _subscribed(store, options.subscription)
     if options.version_as_of is not None and len(names) > 1:
@@ -58,13 +62,20 @@ def pin(options: Options) -> Pinned:
             f"versionAsOf is a version of one topic, and these are {len(names)}: "
             f"{', '.join(names)}; use timestampAsOf"
         )
-    views = {name: _topic(store, name).at(version) for name in names}
+    topics = [_topic(store, name) for name in names]
+    views = {topic.name: topic.at(version) for topic in topics}
     if isinstance(options.subscription, Assign):
         wanted = options.subscription.partitions
         assigned = {name: _existing(view, wanted[name]) for name, view in views.items()}
     else:
         assigned = {name: _all_partitions(view) for name, view in views.items()}
-    return Pinned(views, assigned, subscribed=True)
+    return Pinned(views, assigned, subscribed=True, groups=_groups(topics, options))
+
+
+def _groups(topics: Iterable[Topic], options: Options) -> dict[str, pa.Table]:
+    if options.view != "groups":
+        return {}
+    return {topic.name: topic.describe_groups().to_table() for topic in topics}
 
 
 @dataclass(frozen=True)
@@ -90,7 +101,7 @@ class Creation:
                 return self._create(store, name, self.partitions)
             except TopicExistsError:
                 topic = store.topic(name)
-        self._check_same(topic)
+        self.check_same(topic)
         return topic
 
     def _create(self, store: Store, name: str, partitions: int) -> Topic:
@@ -103,7 +114,7 @@ class Creation:
         schema = pa.schema([column.with_nullable(True) for column in own])
         return store.create_topic(name, partitions, schema, self.key, self.config)
 
-    def _check_same(self, topic: Topic) -> None:
+    def check_same(self, topic: Topic) -> None:
         """The options are about a topic to be made; one that is there is as it is."""
         has = topic.describe()
         if self.key is not None and self.key != has.key:
@@ -134,12 +145,22 @@ class Destination:
     store: Store
     name: str | None
     creation: Creation
+    # What was opened to find out, for use in the same process: a stream plans each batch anew.
+    found: Topic | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**vars(self), "found": None}
 
     def open(self, name: str) -> Topic:
+        if self.found is not None and self.found.name == name:
+            self.creation.check_same(self.found)
+            return self.found
         return self.creation.open(self.store, name)
 
     def existing(self, name: str) -> Topic:
         """The topic that files were staged for: if it was deleted since, it stays so."""
+        if self.found is not None and self.found.name == name:
+            return self.found
         return self.store.topic(name)
 
 
@@ -152,9 +173,9 @@ def destination(options: Options, columns: pa.Schema) -> Destination:
     opened = partial(pylogtable.open, storage_options=options.storage_options)
     if options.topic is not None:
         return Destination(opened(path), options.topic, creation)
-    if _is_topic(path, options):
+    if (found := _find_topic(path, options)) is not None:
         parent, name = pylogtable.split_topic_url(path)
-        return Destination(opened(parent), name, creation)
+        return Destination(opened(parent), name, creation, found)
     if "topic" in columns.names:
         return Destination(opened(path), None, creation)
     if topics := opened(path).topics():
@@ -190,13 +211,12 @@ def _is_text(arrow: pa.DataType) -> bool:
     )
 
 
-def _is_topic(path: str, options: Options) -> bool:
-    """Whether there is a topic at the path; the path of a store may not even name one."""
+def _find_topic(path: str, options: Options) -> Topic | None:
+    """The topic at the path, if there is one; the path of a store may not even name one."""
     try:
-        pylogtable.open_topic(path, storage_options=options.storage_options)
+        return pylogtable.open_topic(path, storage_options=options.storage_options)
     except InvalidRequestError:
-        return False
-    return True
+        return None
 
 
 def _open_topic(path: str, options: Options) -> Topic:

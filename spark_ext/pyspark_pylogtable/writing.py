@@ -2,12 +2,13 @@
 
 Spark calls `commit` and `abort` on copies of the planned writer, in other processes than the tasks
 ran in, so all that they need travels in the messages. `abort` is also called when `commit` raised,
-whatever the reason: files are removed only where it is proven that no commit can name them.
+whatever the reason: files are removed only where it is proven that no commit can name them. The
+functions here are those of the stream's sink as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -46,9 +47,10 @@ HANDED_OVER = 4 * ENCODERS
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What one task staged, by topic."""
+    """What one task staged, by topic, and the streaming query that it ran for, if any."""
 
     staged: dict[str, Staged] = field(default_factory=dict)
+    query_id: str | None = None
 
 
 def plan_write(options: Options, schema: StructType, *, overwrite: bool) -> BatchWriter:
@@ -60,17 +62,23 @@ def plan_write(options: Options, schema: StructType, *, overwrite: bool) -> Batc
             "to begin anew delete the topic with store.delete_topic, to drop old records use "
             "topic.delete_records or retention"
         )
+    where, topic = plan_destination(options, schema)
+    repeated = bool(topic and options.txn and topic.find_txn(*options.txn))
+    return BatchWriter(where, options.txn, repeated=repeated)
+
+
+def plan_destination(options: Options, schema: StructType) -> tuple[Destination, Topic | None]:
+    """Where the rows go, and the topic, if it is one for all."""
     columns = spark_columns(schema)
     where = destination(options, columns)
     if where.name is None:
-        return BatchWriter(where, options.txn, repeated=False)
+        return where, None
     topic = where.open(where.name)
     given = columns
     if fills_every_column(topic, columns):
         given = pa.schema([column for column in columns if column.name not in GIVEN_BY_THE_LOG])
     check_columns(topic, given)
-    repeated = options.txn is not None and topic.find_txn(*options.txn) is not None
-    return BatchWriter(where, options.txn, repeated=repeated)
+    return where, topic
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -86,61 +94,104 @@ class BatchWriter(DataSourceArrowWriter):
         if self._repeated:
             for _ in iterator:
                 pass
-            return Written()
-        task = TaskContext.get()
-        with _Topics(self._where, task.partitionId() if task else 0) as topics:
-            for batch in iterator:
-                topics.add(batch)
-            return Written(topics.finish())
+            return Written(query_id=query_id())
+        return stage_rows(self._where, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        if self._repeated:
-            return
-        staged = _by_topic(messages)
+        staged = staged_by_topic(messages)
         if self._where.name is not None and self._txn is not None:
-            # Without a row the txn is to be remembered all the same.
+            # Without a row the txn is to be remembered all the same; and whose a repeat is, is
+            # known only now.
             staged.setdefault(self._where.name, [])
-        done: list[str] = []
-        for name in sorted(staged):
-            try:
-                self._commit_topic(name, staged[name])
-            except LogTableError as error:
-                self._discard_untried(staged, after=name)
-                if not done:
-                    raise
-                fate = "may be" if isinstance(error, CommitUnknownError) else "was not"
-                raise LogTableError(
-                    f"topic {name!r} {fate} written, and {', '.join(done)} were: each topic has a "
-                    "commit of its own. With txnAppId and txnVersion the write can be repeated "
-                    f"as it is. {error}"
-                ) from error
-            done.append(name)
-
-    def _discard_untried(self, staged: dict[str, list[Staged]], after: str) -> None:
-        for name in staged:
-            if name > after:
-                with suppress(LogTableError):
-                    self._where.existing(name).discard_staged(staged[name])
-
-    def _commit_topic(self, name: str, staged: list[Staged]) -> None:
-        topic = self._where.existing(name)
-        try:
-            result = topic.commit_staged(staged, txn=self._txn)
-        except CommitUnknownError:
-            raise
-        except LogTableError:
-            topic.discard_staged(staged)
-            raise
-        if result.repeated:
-            topic.discard_staged(staged)
+        commit_staged(self._where, staged, self._txn, query_of(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        # With every message there a commit was tried, which has seen to its files itself.
-        if all(message is not None for message in messages):
-            return
-        for name, staged in _by_topic(messages).items():
-            with suppress(LogTableError):
-                self._where.existing(name).discard_staged(staged)
+        discard_aborted(self._where, messages)
+
+
+def stage_rows(where: Destination, batches: Iterator[pa.RecordBatch]) -> Written:
+    """What a task does."""
+    task = TaskContext.get()
+    with _Topics(where, task.partitionId() if task else 0) as topics:
+        for batch in batches:
+            topics.add(batch)
+        return Written(topics.finish(), query_id())
+
+
+def query_id() -> str | None:
+    """The id of the streaming query that a task runs for; it stays the same with its checkpoint."""
+    task = TaskContext.get()
+    return task.getLocalProperty("sql.streaming.queryId") if task else None
+
+
+def query_of(messages: Iterable[WriterCommitMessage | None]) -> str | None:
+    found = (message.query_id for message in messages if isinstance(message, Written))
+    return next((query for query in found if query is not None), None)
+
+
+def staged_by_topic(messages: Iterable[WriterCommitMessage | None]) -> dict[str, list[Staged]]:
+    """What all tasks staged, by topic and in the order of the tasks."""
+    staged: dict[str, list[Staged]] = {}
+    for message in messages:
+        if isinstance(message, Written):
+            for name, part in message.staged.items():
+                staged.setdefault(name, []).append(part)
+    return staged
+
+
+def commit_staged(
+    where: Destination,
+    staged: dict[str, list[Staged]],
+    txn: tuple[str, int] | None,
+    query: str | None,
+) -> None:
+    """One commit for each topic; if one fails, files of those not yet tried are removed."""
+    done: list[str] = []
+    for name in sorted(staged):
+        try:
+            _commit_topic(where.existing(name), staged[name], txn, query)
+        except LogTableError as error:
+            for untried in staged:
+                if untried > name:
+                    with suppress(LogTableError):
+                        where.existing(untried).discard_staged(staged[untried])
+            if not done:
+                raise
+            fate = "may be" if isinstance(error, CommitUnknownError) else "was not"
+            raise LogTableError(
+                f"topic {name!r} {fate} written, and {', '.join(done)} were: each topic has a "
+                "commit of its own. With txnAppId and txnVersion the write can be repeated "
+                f"as it is. {error}"
+            ) from error
+        done.append(name)
+
+
+def _commit_topic(
+    topic: Topic, staged: list[Staged], txn: tuple[str, int] | None, query: str | None
+) -> None:
+    origin = query if txn is not None else None
+    try:
+        topic.commit_or_discard(staged, txn=txn, origin=origin)
+    except InvalidRequestError as error:
+        first = topic.find_txn(*txn) if txn is not None and origin is not None else None
+        if first is None or first.origin in (None, origin) or txn is None:
+            raise
+        raise InvalidRequestError(
+            f"[TXN_OF_ANOTHER_QUERY] batch {txn[1]} under txnAppId {txn[0]!r} was written to topic "
+            f"{topic.name!r} by the streaming query {first.origin}, and this is the query "
+            f"{origin}, which counts its batches anew: it has another checkpoint. Nothing was "
+            "written, and nothing was skipped. Give this query a txnAppId of its own, or the "
+            "checkpoint of the old one"
+        ) from error
+
+
+def discard_aborted(where: Destination, messages: list[WriterCommitMessage | None]) -> None:
+    # With every message there a commit was tried, which has seen to its files itself.
+    if all(message is not None for message in messages):
+        return
+    for name, staged in staged_by_topic(messages).items():
+        with suppress(LogTableError):
+            where.existing(name).discard_staged(staged)
 
 
 class _Topics:
@@ -262,13 +313,3 @@ def _split_by_topic(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch
     rows = batch.drop_columns([TOPIC])
     for name in names.unique().to_pylist():
         yield name, rows.filter(pc.equal(names, name))
-
-
-def _by_topic(messages: list[WriterCommitMessage | None]) -> dict[str, list[Staged]]:
-    """What all tasks staged, by topic and in the order of the tasks."""
-    staged: dict[str, list[Staged]] = {}
-    for message in messages:
-        if isinstance(message, Written):
-            for name, part in message.staged.items():
-                staged.setdefault(name, []).append(part)
-    return staged

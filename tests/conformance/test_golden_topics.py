@@ -146,9 +146,29 @@ def test_a_golden_topic_answers_lookups_as_expected(case: str, tmp_path: Path) -
         assert sum(mine) == tombstones
     if "leaves" in expected:
         assert topic.verify().leaves == expected["leaves"]
+    if "groups" in expected:
+        _check_groups(topic, expected["groups"], expected["group_states"], tmp_path)
     for version in expected.get("unreadable_versions", []):
         with pytest.raises(errors.InvalidRequestError):
             topic.read(version=version)
+
+
+def _check_groups(
+    topic: Topic, groups: dict[str, Any], numbers: dict[str, list[int]], folder: Path
+) -> None:
+    assert topic.groups() == sorted(groups)
+    for name, expected in groups.items():
+        state = topic.group(name)._log.newest()
+        assert state is not None
+        assert state.number == expected["number"]
+        found = {number: [at.offset, at.metadata] for number, at in state.positions.items()}
+        assert found == int_keys(expected["positions"])
+        lag = topic.group(name).lag()
+        behind = {number: at.records for number, at in lag.items() if at.records is not None}
+        assert behind == int_keys(expected["lag"])
+    for name, kept in numbers.items():
+        files = (folder / "topic" / "_groups" / name).glob("*.json")
+        assert sorted(int(path.stem) for path in files) == kept
 
 
 @pytest.mark.parametrize("case", FAILING)
@@ -227,14 +247,15 @@ def test_a_writer_of_today_makes_the_same_manifest(case: str, remade: Path) -> N
 
 def _manifest(folder: Path) -> dict[str, object]:
     return {
-        path.name: _plain(
+        str(path.relative_to(folder)): _plain(
             re.sub(
                 r'("size_bytes":)\d+|-[0-9a-f]+(\.parquet)',
                 r"\g<1>0\2",
                 path.read_text("utf-8", "replace"),
             )
         )
-        for path in sorted((folder / "topic" / "_manifest").glob("*.json"))
+        for where in ("_manifest", "_groups")
+        for path in sorted((folder / "topic" / where).rglob("*.json"))
     }
 
 

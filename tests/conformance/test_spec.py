@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from pylogtable import codec, config, model
+from pylogtable import codec, config, groups, model
 from pylogtable.leaf import LEAF_SCHEMA
 from pylogtable.plan import index
 from pylogtable.schema import to_arrow
@@ -91,7 +91,7 @@ def test_the_specification_refers_to_defined_rules_only() -> None:
 def test_every_kind_of_object_has_an_example() -> None:
     kinds = [kind for kind, _ in BLOCKS]
     assert "" not in kinds
-    assert set(kinds) == {"commit", "root", "hint", "topic", "type"}
+    assert set(kinds) == {"commit", "root", "hint", "topic", "type", "group"}
     operations = {json.loads(text)["operation"] for kind, text in BLOCKS if kind == "commit"}
     assert operations >= {"create", "append", "delete_records", "delete_topic"}
 
@@ -109,6 +109,8 @@ def test_an_example_in_the_specification_decodes_and_nothing_in_it_is_ignored(
         noun = codec.decode_commit(data, body["version"])
     elif kind == "root":
         noun = codec.decode_root(data, body["version"])
+    elif kind == "group":
+        noun = codec.decode_group(data, "g", body["number"])
     elif kind == "hint":
         noun = codec.decode_hint(data)
     else:
@@ -122,7 +124,7 @@ def test_every_object_on_the_wire_has_a_field_table() -> None:
         for noun in vars(model).values()
         if isinstance(noun, type) and issubclass(noun, model.Noun)
     }
-    never_written = {"Noun", "Change", "StagedSegment"}
+    never_written = {"Noun", "Change", "StagedSegment", "GroupChange"}
     assert {name for name, _ in TABLES} == written - never_written
 
 
@@ -155,16 +157,24 @@ def test_the_numbers_in_the_rules_are_those_of_the_library() -> None:
         assert f" {number:,} " in " ".join(rules["ROOT-4"].split())
     half = config.MANIFEST_RETENTION_MS / 2 / config.DAY_MS
     assert f"{half} days" in " ".join(rules["COMMIT-8"].split())
+    cleaning = " ".join(rules["GRP-7"].split())
+    assert f"a multiple of {groups.CLEAN_EVERY}:" in cleaning
+    assert f"more than {groups.KEPT} below the newest" in cleaning
+    assert f"The newest {groups.KEPT} MUST stay" in cleaning
+    assert f"a number of {groups.KEPT} or more" in " ".join(rules["GRP-6"].split())
     assert f"`format` is {model.FORMAT_VERSION}." in rules["PROTO-1"]
 
 
-def test_the_listing_in_the_readme_is_of_the_real_topic() -> None:
+def test_the_listings_in_the_readme_are_of_the_real_topics() -> None:
     text = (SPEC_FOLDER / "README.md").read_text(encoding="utf-8")
     listed = re.findall(r"^ +(\d+)  (\S+\.(?:json|parquet))\b", text, re.MULTILINE)
-    assert len(listed) >= 12
+    assert len(listed) >= 15
     real = {
         path.name: path.stat().st_size
         for path in (TOPICS / "indexed" / "topic").rglob("*")
         if path.is_file()
     }
+    grouped = TOPICS / "grouped" / "topic"
+    for path in grouped.rglob("_groups/*/*.json"):
+        real[str(path.relative_to(grouped))] = path.stat().st_size
     assert {name: int(size) for size, name in listed}.items() <= real.items()

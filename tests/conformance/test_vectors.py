@@ -11,11 +11,31 @@ import pytest
 
 from pylogtable import codec, errors, paths
 from pylogtable.config import describe_config, normalize
-from pylogtable.model import Change, Commit, Field, Noun, StagedSegment, Txn
+from pylogtable.model import (
+    Change,
+    Commit,
+    Field,
+    GroupChange,
+    GroupState,
+    Noun,
+    StagedSegment,
+    Txn,
+)
 from pylogtable.plan.administer import new_topic, plan_alter, plan_create, plan_delete_records
 from pylogtable.plan.append import Repeated, plan_append
 from pylogtable.plan.clean import plan_clean, plan_groups
 from pylogtable.plan.merge import plan_merge
+from pylogtable.plan.positions import (
+    Target,
+    check_metadata,
+    check_offsets,
+    plan_commit,
+    plan_delete,
+    plan_expiry,
+    plan_moves,
+    plan_reset,
+    unread_from,
+)
 from pylogtable.plan.read import choose_partitions, plan_spans, plan_tasks
 from pylogtable.plan.retain import plan_retention
 from pylogtable.plan.vacuum import Listed, Needed, plan_vacuum
@@ -29,6 +49,11 @@ def run_paths(given: Vector) -> object:
     match given:
         case {"do": "check_topic_name", "name": name}:
             return paths.check_topic_name(name) is None
+        case {"do": "check_group_name", "name": name}:
+            return paths.check_group_name(name) is None
+        case {"do": "parse_group_path", "path": path}:
+            parsed = paths.parse_group_path(path)
+            return None if parsed is None else list(parsed)
         case {"do": "collide", "names": [one, other]}:
             return paths.collide(one, other)
         case {"do": "segment_path", "partition": partition, "floor": floor, "id": file_id}:
@@ -46,6 +71,8 @@ def run_paths(given: Vector) -> object:
 def run_codec(given: Vector) -> object:
     text = given["text"] if "text" in given else json.dumps(given["json"])
     data = text.encode()
+    if given["object"] == "group":
+        return _wire(codec.decode_group(data, "g", given["number"]))
     if given["object"] == "hint":
         hint = codec.decode_hint(data)
         return None if hint is None else _wire(hint)
@@ -161,8 +188,35 @@ def run_plan_clean(given: Vector) -> object:
 
 
 def run_plan_merge(given: Vector) -> object:
-    works = plan_merge(_live(given), _no_leaf, given["partition"])
+    works = plan_merge(_live(given), _no_leaf, given["partition"], given.get("now_ms", 0))
     return [[segment.path for segment in work.inputs] for work in works]
+
+
+def run_plan_positions(given: Vector) -> object:
+    do = given["do"]
+    if do == "unread":
+        states = [s for s in map(_group_state, given["states"]) if s is not None]
+        return {str(number): at for number, at in unread_from(states, _live(given)).items()}
+    state = _group_state(given["state"])
+    now_ms = given["now_ms"]
+    change: GroupChange | None
+    if do == "commit":
+        seen = _group_state(given["seen"])
+        offsets = check_offsets(int_keys(given["offsets"]), _live(given))
+        check_metadata(given["metadata"])
+        change = plan_commit("g", state, seen, offsets, given["metadata"], now_ms)
+    elif do == "reset":
+        targets = {number: Target(**at) for number, at in int_keys(given["targets"]).items()}
+        moves = plan_moves("g", state, targets, _live(given))
+        change = plan_reset("g", state, moves, now_ms)
+        wanted = {m.partition: bool(m.note) for m in moves}
+        return {"warns": [n for n, warns in wanted.items() if warns], **_wire(change)}
+    elif do == "delete":
+        change = plan_delete("g", state, now_ms)
+    else:
+        assert do == "expire"
+        change = plan_expiry(state, given["older_than_ms"], now_ms)
+    return None if change is None else _wire(change)
 
 
 def run_plan_vacuum(given: Vector) -> object:
@@ -214,6 +268,7 @@ RUNNERS: dict[str, Callable[[Vector], object]] = {
     "plan_retention": run_plan_retention,
     "plan_clean": run_plan_clean,
     "plan_merge": run_plan_merge,
+    "plan_positions": run_plan_positions,
     "plan_vacuum": run_plan_vacuum,
     "types": run_types,
     "config": run_config,
@@ -253,6 +308,10 @@ def _commits(given: Vector) -> list[Commit]:
     """Through the codec, as from a store; a sequence may be wrong and still be of decodable
     commits, so each is decoded under the version it says."""
     return [codec.decode_commit(json.dumps(c).encode(), c["version"]) for c in given["commits"]]
+
+
+def _group_state(body: Vector | None) -> GroupState | None:
+    return body and codec.decode_group(json.dumps(body).encode(), "g", body["number"])
 
 
 def _replayed(given: Vector) -> Snapshot | None:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -23,10 +24,15 @@ from pylogtable.lookup import segments_reaching_time
 from pylogtable.manifest import COLD_WAVE
 from pylogtable.paths import HINT_PATH, commit_path, parse_commit_path
 from pylogtable.plan.index import ROOT_INTERVAL
+from pylogtable.report_page import report_html
 from pylogtable.runtime import Runtime
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
 from pylogtable.topic import Topic
+from pyspark_pylogtable.columns import spark_schema
+from pyspark_pylogtable.options import parse_options
+from pyspark_pylogtable.stream_source import StreamReader
+from pyspark_pylogtable.stream_topics import StreamTopics
 from tests.stores import CountingStore
 
 PARTITIONS = 6
@@ -234,7 +240,82 @@ def test_a_cold_lookup_in_the_large_topic_stays_below_200_mib(large: Grown, tmp_
     assert answer["bytes"] < 200 * 2**20
 
 
+def test_a_report_of_the_large_topic_is_small_and_quick(large: Grown) -> None:
+    """Every leaf is read once, of the commits only the newest, and no data."""
+    store = Store(large.counting, Runtime())
+    large.counting.reset()
+    began = time.process_time()
+    page = report_html(store)
+    spent = time.process_time() - began
+    asked = dict(large.counting.by_key)
+    segments = sum(part.segments for part in large.open().describe().partitions)
+    assert f"{segments:,} of {segments:,} segments" in page
+    assert len(page) < 2**20
+    assert spent < 10, f"{spent:.1f} s"
+    assert not [key for (verb, key) in asked if verb in ("open_input", "get")]
+    assert {count for (_, key), count in asked.items() if "/leaf-" in key} == {1}
+    assert len({key for _, key in asked if parse_commit_path(key[2:]) is not None}) < 700
+
+
 def test_the_root_stays_small(large: Grown) -> None:
     roots = [e.size_bytes for e in large.inner.list("t/") if e.key.endswith(".root.json")]
     assert len(roots) == LARGE_COMMITS // ROOT_INTERVAL
     assert max(roots) < 2**20
+
+
+@pytest.mark.parametrize("limits", [{}, {"maxOffsetsPerTrigger": "25"}, {"group": "g"}])
+def test_a_trigger_of_a_stream_reads_only_the_commits_that_are_new(
+    small: Grown, large: Grown, limits: dict[str, str]
+) -> None:
+    asked = []
+    for grown in (small, large):
+        reader, writer = _stream(grown, limits), grown.open()
+        offset = reader.latestOffset(reader.initialOffset(), None)
+        idle = grown.requests(lambda reader=reader, at=offset: reader.latestOffset(at, None))
+        assert idle == {"read": 1}
+        for _ in range(3):
+            writer.append(_records(60))
+        asked.append(grown.requests(lambda reader=reader, at=offset: _trigger(reader, at)))
+        keys = {key for _, key in grown.counting.by_key}
+        assert all(parse_commit_path(key.removeprefix("t/")) is not None for key in keys)
+    assert asked[0] == asked[1]
+    assert set(asked[0]) == {"read"}
+    assert asked[0]["read"] <= 3 + 3  # the first that is missing, and what is asked for beside it
+
+
+def test_a_trigger_takes_as_long_whatever_the_size(small: Grown, large: Grown) -> None:
+    readers = {id(grown): _stream(grown, {}) for grown in (small, large)}
+    writers = {id(grown): grown.open() for grown in (small, large)}
+    at = {k: r.latestOffset(r.initialOffset(), None) for k, r in readers.items()}
+
+    def ratio() -> float:
+        best: dict[int, float] = {}
+        for _ in range(8):
+            for key, reader in readers.items():
+                writers[key].append(_records(60))
+                began = time.perf_counter()
+                at[key] = _trigger(reader, at[key])
+                spent = time.perf_counter() - began
+                best[key] = min(spent, best.get(key, spent))
+        return best[id(large)] / best[id(small)]
+
+    ratios = [ratio()]
+    while min(ratios) > 2 and len(ratios) < 3:
+        ratios.append(ratio())
+    assert min(ratios) <= 2, f"a trigger takes {ratios} times as long on the large topic"
+
+
+def _stream(grown: Grown, limits: dict[str, str]) -> StreamReader:
+    options = parse_options({"path": "/nowhere/t", **limits})
+    schema = spark_schema(grown.open().schema)
+    reader = StreamReader(options, schema)
+    reader._opened = StreamTopics(options, schema)
+    reader._opened._store = Store(grown.counting, Runtime())
+    return reader
+
+
+def _trigger(reader: StreamReader, start: dict[str, Any]) -> dict[str, Any]:
+    end = reader.latestOffset(start, None)
+    assert end != start
+    assert reader.partitions(start, end)
+    return end

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet  # so that a child need not
 
 import pylogtable
-from pylogtable.errors import InvalidRequestError, TopicExistsError
+from pylogtable.errors import CommitConflictError, InvalidRequestError, TopicExistsError
 from pylogtable.runtime import Runtime
 from pylogtable.storage.local import LocalStore
 from pylogtable.store import Store
@@ -80,6 +80,45 @@ def append_and_die(url: str, batch: int, at: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def produce_until_killed(url: str, app_id: str | None, flush_every: int) -> None:
+    """Numbers without end, each in its own record, told when they are flushed; with an app id it
+    goes on where the log is."""
+    topic = pylogtable.open(url).topic("t")
+    with topic.producer(linger_ms=1, app_id=app_id) as producer:
+        first = producer.sequence or 0
+        futures = []
+        parent = os.getppid()
+        for number in itertools.count(first):
+            futures.append(producer.send(n=number, batch=0))
+            if len(futures) == flush_every:
+                producer.flush()
+                places = [future.result()[:2] for future in futures]
+                tell(first=first, places=places)
+                first, futures = number + 1, []
+                if os.getppid() != parent:
+                    return
+
+
+def consume(url: str, name: str, lease_ms: int) -> None:
+    """As a dynamic member, until the group has read everything; what was committed is told."""
+    topic = pylogtable.open(url).topic("t")
+    group, ends = topic.group("g"), topic.end_offsets()
+    consumer = topic.consumer("g", name, lease_ms=lease_ms, max_records=20)
+    parent = os.getppid()
+    _wait_for_start()
+    while group.positions() != ends and os.getppid() == parent:
+        table = consumer.poll(timeout=0.05)
+        try:
+            consumer.commit()
+        except CommitConflictError:
+            tell(name=name, conflict=True)
+            continue
+        places = zip(table["partition"].to_pylist(), table["offset"].to_pylist(), strict=True)
+        if table.num_rows:
+            tell(name=name, places=list(places))
+    consumer.close()
+
+
 def append_many(url: str, first: int, count: int) -> None:
     topic = pylogtable.open(url).topic("t")
     _wait_for_start()
@@ -115,6 +154,23 @@ def administer(url: str, up_to: int) -> None:
         tell(partitions=partitions, wanted=list(wanted.values()), starts=list(starts.values()))
 
 
+def commit_positions(url: str, me: int, count: int) -> None:
+    """Count up a partition of a group that is mine alone, and one that all share."""
+    topic = pylogtable.open(url).topic("t")
+    mine, shared = topic.group("g"), topic.group("g")
+    _wait_for_start()
+    for number in range(1, count + 1):
+        mine.commit({me: number})
+        while True:
+            wanted = shared.positions().get(PARTITIONS, 0) + 1
+            try:
+                shared.commit({PARTITIONS: wanted})
+                break
+            except CommitConflictError:
+                continue
+        tell(shared=wanted)
+
+
 def _wait_for_start() -> None:
     """Everybody is here when the parent's end of this pipe is closed."""
     os.read(_gate, 1)
@@ -124,9 +180,12 @@ _gate = -1
 _ORDERS = {
     "append_until_killed": append_until_killed,
     "append_and_die": append_and_die,
+    "produce_until_killed": produce_until_killed,
+    "consume": consume,
     "append_many": append_many,
     "create_many": create_many,
     "administer": administer,
+    "commit_positions": commit_positions,
 }
 
 

@@ -44,16 +44,6 @@ AT_LOAD: dict[str, tuple[str, dict[str, Any], list[str]]] = {
     "blank subscribe": ("", {"subscribe": " , "}, ["No topics to subscribe"]),
     "blank assign": ("", {"assign": "{}"}, ["No topicpartitions to assign"]),
     "blank pattern": ("", {"subscribePattern": " "}, ["Pattern to subscribe is empty"]),
-    "start at latest": (
-        "t",
-        {"startingOffsets": "latest"},
-        ["starting offset can't be latest for batch queries"],
-    ),
-    "start of one at latest": (
-        "t",
-        {"startingOffsets": of_t(-1, 0)},
-        ["starting offset for t-0 can't be latest for batch queries"],
-    ),
     "end at earliest": (
         "t",
         {"endingOffsets": "earliest"},
@@ -115,6 +105,16 @@ AT_LOAD: dict[str, tuple[str, dict[str, Any], list[str]]] = {
     ),
 }
 AT_ACTION: dict[str, tuple[str, dict[str, Any], list[str]]] = {
+    "start at latest": (
+        "t",
+        {"startingOffsets": "latest"},
+        ["starting offset can't be latest for batch queries"],
+    ),
+    "start of one at latest": (
+        "t",
+        {"startingOffsets": of_t(-1, 0)},
+        ["starting offset for t-0 can't be latest for batch queries"],
+    ),
     "not all partitions": (
         "t",
         {"startingOffsets": '{"t":{"0":0}}'},

@@ -66,7 +66,25 @@ VALUES = {
     "view": "records",
 }
 BOTH, READING, WRITING = "Reading and writing:", "Reading:", "Writing:"
-USES: dict[Use, str] = {"batch read": WRITING, "write": READING}
+STREAM_READING, STREAM_WRITING = "Streams, reading:", "Streams, writing:"
+TABLES = (BOTH, READING, WRITING, STREAM_READING, STREAM_WRITING)
+# The tables whose options each use refuses, all of them.
+USES: dict[Use, tuple[str, ...]] = {
+    "batch read": (WRITING, STREAM_READING, STREAM_WRITING),
+    "write": (READING, STREAM_READING, STREAM_WRITING),
+    "stream read": (WRITING, STREAM_WRITING),
+    "stream write": (READING, STREAM_READING),
+}
+NOT_OF_STREAMS: dict[str, tuple[str, ...]] = {
+    "stream read": (
+        "endingOffsets",
+        "endingTimestamp",
+        "endingOffsetsByTimestamp",
+        "versionAsOf",
+        "timestampAsOf",
+    ),
+    "stream write": ("txnVersion",),
+}
 
 
 def table(title: str) -> Iterator[list[str]]:
@@ -89,7 +107,11 @@ def options_of(title: str) -> list[str]:
 
 
 def options_with(name: str) -> dict[str, str]:
-    together = {"txnAppId": {"txnVersion": "1"}, "txnVersion": {"txnAppId": "etl"}}
+    together = {
+        "txnAppId": {"txnVersion": "1"},
+        "txnVersion": {"txnAppId": "etl"},
+        "maxTriggerDelay": {"minOffsetsPerTrigger": "1"},
+    }
     return {name: VALUES.get(name, "1"), **together.get(name, {})}
 
 
@@ -131,20 +153,21 @@ def test_every_spark_example_runs(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_the_option_tables_name_every_option_once() -> None:
-    listed = [name for title in (BOTH, READING, WRITING) for name in options_of(title)]
+    listed = [name for title in TABLES for name in options_of(title)]
     assert sorted(listed) == sorted(known_options())
 
 
-@pytest.mark.parametrize("title", [BOTH, READING, WRITING])
-def test_options_are_taken_for_what_their_table_says(title: str) -> None:
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("title", TABLES)
+def test_options_are_taken_for_what_their_table_says(title: str, use: Use) -> None:
     for name in options_of(title):
-        options = parse_options(options_with(name))
-        for use, refused in USES.items():
-            if title == refused:
-                with pytest.raises(InvalidRequestError, match=name):
-                    options.refuse_for(use)
-            else:
-                options.refuse_for(use)
+        given = options_with(name)
+        refused = title in USES[use] or any(key in NOT_OF_STREAMS.get(use, ()) for key in given)
+        if refused:
+            with pytest.raises(InvalidRequestError, match=name if title in USES[use] else ""):
+                parse_options(given).refuse_for(use)
+        else:
+            parse_options(given).refuse_for(use)
 
 
 def test_the_defaults_are_those_of_the_code() -> None:

@@ -44,6 +44,13 @@ EVERY_OPTION = {
     "partitions": "4",
     "txnAppId": "etl",
     "txnVersion": "7",
+    "maxOffsetsPerTrigger": "100",
+    "maxBytesPerTrigger": "1000000",
+    "minOffsetsPerTrigger": "10",
+    "maxTriggerDelay": "5m",
+    "group": " billing ",
+    "checkpointLocation": "/somewhere",
+    "queryName": "clicks",
     "retention.ms": "-1",
     "cleanup.policy": "compact,delete",
 }
@@ -75,7 +82,13 @@ def test_every_option_is_understood_in_any_case(spell: type[str]) -> None:
         topic="orders",
         key=("id",),
         partitions=4,
-        txn=("etl", 7),
+        txn_app_id="etl",
+        txn_version=7,
+        max_records_per_trigger=100,
+        max_bytes_per_trigger=1_000_000,
+        min_records_per_trigger=10,
+        max_trigger_delay_ms=300_000,
+        group="billing",
         config={"retention.ms": "-1", "cleanup.policy": "compact,delete"},
         given=frozenset(EVERY_OPTION) - {"path", "storageOptions"},
     )
@@ -151,12 +164,6 @@ def test_an_option_like_no_other_gets_the_list(key: str, named: str) -> None:
         ("fetchOffset.retryIntervalMs", "manifest"),
         ("partition.metadata.cache.ttl.ms", "not cached"),
         ("paths", "give one"),
-        ("maxOffsetsPerTrigger", "streaming is not in this version yet"),
-        ("minOffsetsPerTrigger", "streaming is not in this version yet"),
-        ("maxTriggerDelay", "streaming is not in this version yet"),
-        ("maxBytesPerTrigger", "streaming is not in this version yet"),
-        ("checkpointLocation", "streaming is not in this version yet"),
-        ("queryName", "streaming is not in this version yet"),
     ],
 )
 def test_what_has_no_meaning_here_is_refused_with_advice(key: str, advice: str) -> None:
@@ -213,8 +220,15 @@ def test_what_has_no_meaning_here_is_refused_with_advice(key: str, advice: str) 
         ({"view": "zzz"}, "must be one of records, latest, segments, partitions, history, groups"),
         ({"topic": " "}, "topic=' ': is blank"),
         ({"partitions": "0"}, "partitions='0': must be a whole number, 1 or more"),
-        ({"txnAppId": "etl"}, "txnAppId is given without txnVersion"),
-        ({"txnVersion": "1"}, "txnVersion is given without txnAppId"),
+        (
+            {"minOffsetsPerTrigger": "20", "maxOffsetsPerTrigger": "15"},
+            "minOffsetsPerTrigger(20) is higher than the maxOffsetsPerTrigger(15)",
+        ),
+        ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger='0': must be a whole number, 1"),
+        ({"maxBytesPerTrigger": "1MB"}, "maxBytesPerTrigger='1MB': must be a whole number, 1"),
+        ({"maxTriggerDelay": "soon"}, "maxTriggerDelay='soon': must be a time such as 500ms"),
+        ({"maxTriggerDelay": "5 parsecs"}, "must be a time such as 500ms"),
+        ({"group": " "}, "group=' ': is blank"),
         ({"txnAppId": "etl", "txnVersion": "-1"}, "txnVersion='-1'"),
         ({"storageOptions": "[1]"}, "storageOptions must be a JSON object"),
         ({"storageOptions": '{"secret":"hush"'}, "storageOptions must be a JSON object"),
@@ -511,3 +525,77 @@ def test_what_each_view_takes(view: str, name: str) -> None:
             options.refuse_for("batch read")
     else:
         options.refuse_for("batch read")
+
+
+FOR_STREAM_READING = {
+    "maxOffsetsPerTrigger": "1",
+    "maxBytesPerTrigger": "1",
+    "minOffsetsPerTrigger": "1",
+    "group": "g",
+}
+ENDING = {name for name in FOR_READING if name.startswith("ending")}
+
+
+@pytest.mark.parametrize("name", FOR_STREAM_READING)
+def test_options_of_streams_are_refused_by_everything_else(name: str) -> None:
+    options = parse_options({name: FOR_STREAM_READING[name]})
+    options.refuse_for("stream read")
+    with pytest.raises(InvalidRequestError, match=f"^{name} is for streams"):
+        options.refuse_for("batch read")
+    for use in ("write", "stream write"):
+        with pytest.raises(InvalidRequestError, match=f"^{name} is for reading"):
+            options.refuse_for(use)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", [*FOR_READING, "includeHeaders"])
+def test_what_a_stream_takes(name: str) -> None:
+    options = parse_options({name: FOR_READING.get(name, "true")})
+    if name in ENDING:
+        why = f"^{name} is not valid in streaming queries"
+    elif name in TRAVEL:
+        why = f"^{name} is of no use in a stream"
+    else:
+        options.refuse_for("stream read")
+        return
+    with pytest.raises(InvalidRequestError, match=why):
+        options.refuse_for("stream read")
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_only_records_are_streamed(view: str) -> None:
+    options = parse_options({"view": view})
+    if view == "records":
+        options.refuse_for("stream read")
+        return
+    with pytest.raises(InvalidRequestError, match=f"^view={view} cannot be read as a stream"):
+        options.refuse_for("stream read")
+
+
+def test_a_delay_is_of_no_use_without_a_least_number() -> None:
+    options = parse_options({"maxTriggerDelay": "5s"})
+    with pytest.raises(InvalidRequestError, match=r"minOffsetsPerTrigger .* is not given"):
+        options.refuse_for("stream read")
+
+
+@pytest.mark.parametrize(
+    ("text", "delay_ms"),
+    [("500ms", 500), ("250", 250), ("30s", 30_000), ("2 min", 120_000), ("1H", 3_600_000)],
+)
+def test_delays(text: str, delay_ms: int) -> None:
+    assert parse_options({"maxTriggerDelay": text}).max_trigger_delay_ms == delay_ms
+
+
+@pytest.mark.parametrize("name", ["txnAppId", "txnVersion"])
+def test_a_batch_write_that_happens_once_needs_both(name: str) -> None:
+    options = parse_options({name: "1"})
+    with pytest.raises(InvalidRequestError, match=f"^{name} is given without"):
+        options.refuse_for("write")
+
+
+def test_a_stream_counts_its_batches_itself() -> None:
+    parse_options({"txnAppId": "etl", "checkpointLocation": "c"}).refuse_for("stream write")
+    with pytest.raises(InvalidRequestError, match=r"^txnVersion is the batch's own number"):
+        parse_options({"txnVersion": "1"}).refuse_for("stream write")
+    for name in ("checkpointLocation", "queryName"):
+        with pytest.raises(InvalidRequestError, match=f"^{name} is for streams"):
+            parse_options({name: "c"}).refuse_for("write")

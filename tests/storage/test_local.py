@@ -133,6 +133,22 @@ def test_temporary_files_are_neither_listed_nor_keys(store: LocalStore, tmp_path
         store.read("a/.tmp-1-2-3")
 
 
+def test_temporary_files_are_told_apart_from_objects_and_removed(
+    store: LocalStore, tmp_path: Path
+) -> None:
+    store.write("a/b", b"x")
+    (tmp_path / "a" / ".tmp-1-2-3").write_bytes(b"left over")
+    assert [(info.key, info.size_bytes) for info in store.leftovers()] == [("a/.tmp-1-2-3", 9)]
+    assert [info.key for info in store.below("a").leftovers()] == [".tmp-1-2-3"]
+    for wrong in ("a/b", "a", "../.tmp-1", ".tmp-1/b"):
+        with pytest.raises(InvalidRequestError):
+            store.remove_leftover(wrong)
+    store.below("a").remove_leftover(".tmp-1-2-3")
+    store.remove_leftover("a/.tmp-1-2-3")
+    assert [info.key for info in store.leftovers()] == []
+    assert store.read("a/b") == b"x"
+
+
 def test_a_left_over_temporary_name_is_passed_over(
     store: LocalStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -17,7 +17,7 @@ from botocore.exceptions import ClientError, EndpointConnectionError, NoCredenti
 from s3fs.errors import translate_boto_error
 
 from pylogtable.errors import InvalidRequestError, StorageError, UnsupportedFormatError
-from pylogtable.storage import remote
+from pylogtable.storage import client as clients
 from pylogtable.storage.base import Created, ObjectStore
 from pylogtable.storage.locate import open_store
 from pylogtable.storage.remote import RemoteStore
@@ -306,7 +306,7 @@ def test_a_client_that_would_drop_the_condition_is_refused(
     store: RemoteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     again = pickle.loads(pickle.dumps(store))
-    monkeypatch.setattr(remote.importlib.metadata, "version", lambda name: "1.35.20")
+    monkeypatch.setattr(clients.importlib.metadata, "version", lambda name: "1.35.20")
     with pytest.raises(UnsupportedFormatError, match="botocore"):
         again.create(COMMIT, b"x")
 
@@ -314,7 +314,7 @@ def test_a_client_that_would_drop_the_condition_is_refused(
         async def _pipe_file(self, path: str, data: bytes, **kwargs: object) -> None: ...
 
     with pytest.raises(UnsupportedFormatError, match="s3fs"):
-        remote._require_conditional_put("s3", Old)
+        clients._require_conditional_put("s3", Old)
 
 
 def test_a_fork_connects_anew(store: RemoteStore) -> None:

@@ -10,8 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import pylogtable
 from pylogtable import (
     InvalidRequestError,
+    LogTableError,
     OffsetOutOfRangeError,
     SchemaMismatchError,
     Topic,
@@ -445,6 +447,37 @@ def test_alterations_that_cannot_be_are_refused(
     refused(objects, InvalidRequestError, re.escape(message), lambda: topic.alter(**asked))
 
 
+def test_records_of_nothing_but_a_key_are_not_made_tombstones(
+    store: Store, objects: MemoryStore
+) -> None:
+    topic = store.create_topic("t", schema={"id": pa.int32()}, key="id")
+    topic.append(pa.table({"id": ints(1, 2)}))
+    topic.delete_records({0: 2})
+    for column in ("note", "other"):
+        refused(
+            objects,
+            InvalidRequestError,
+            f"column '{column}' would be the first value column .* tombstones of the 2 record",
+            lambda column=column: topic.alter(add_columns={column: pa.string()}),
+        )
+
+
+def test_a_topic_that_never_had_a_record_gets_its_first_value_column(
+    store: Store, objects: MemoryStore
+) -> None:
+    topic = store.create_topic("t", schema={"id": pa.int32()}, key="id")
+    written_before = topic.stage(pa.table({"id": ints(1)}))
+    topic.alter(add_columns={"note": pa.string()})
+    refused(
+        objects,
+        InvalidRequestError,
+        "written before the topic had value columns",
+        lambda: topic.commit_staged([written_before]),
+    )
+    topic.append(pa.table({"id": ints(1, 2), "note": ["x", None]}))
+    assert topic.segments()["tombstones"].to_pylist() == [1]
+
+
 def test_a_topic_without_a_key_cannot_become_compacted(store: Store, objects: MemoryStore) -> None:
     topic = store.create_topic("t", schema={"a": pa.int64()})
     refused(
@@ -468,6 +501,70 @@ def test_deletions_that_cannot_be_are_refused_whole(
     kafka_topic: Topic, objects: MemoryStore, error: Any, message: str, offsets: dict[int, int]
 ) -> None:
     refused(objects, error, message, lambda: kafka_topic.delete_records(offsets))
+
+
+ODD: list[Any] = [5, "x", b"x", 1.5, [1], {1}, {"a": 1}, object(), True, pa.table({"a": [1]})]
+ASKED: dict[str, Callable[[Store, Topic, Any], object]] = {
+    "delete_records": lambda _, topic, odd: topic.delete_records(odd),
+    "delete_records of a partition": lambda _, topic, odd: topic.delete_records({0: (odd,)}),
+    "alter config": lambda _, topic, odd: topic.alter(config=odd),
+    "alter add_columns": lambda _, topic, odd: topic.alter(add_columns=odd),
+    "alter add_columns type": lambda _, topic, odd: topic.alter(add_columns={"n": odd}),
+    "alter widen_columns": lambda _, topic, odd: topic.alter(widen_columns=odd),
+    "alter widen_columns type": lambda _, topic, odd: topic.alter(widen_columns={"value": odd}),
+    "schema": lambda store, _, odd: store.create_topic("new", schema=odd),
+    "schema type": lambda store, _, odd: store.create_topic("new", schema={"a": odd}),
+    "key": lambda store, _, odd: store.create_topic("new", key=[odd]),
+    "config": lambda store, _, odd: store.create_topic("new", config=odd),
+    "topic name": lambda store, _, odd: store.create_topic((odd,)),
+    "topics": lambda store, _, odd: store.maintain(((odd,),)),
+    "columns": lambda _, topic, odd: topic.read(columns=(odd,)),
+    "find_commit": lambda _, topic, odd: topic.find_commit((odd,)),
+    "find_commit version": lambda _, topic, odd: topic.find_commit("id", (odd,)),
+    "history": lambda _, topic, odd: topic.history((odd,)),
+    "check_columns": lambda _, topic, odd: topic.check_columns(odd),
+    "commit_staged": lambda _, topic, odd: topic.commit_staged([odd]),
+    "discard_staged": lambda _, topic, odd: topic.discard_staged([odd]),
+    "first_sticky": lambda _, topic, odd: topic.stage(kafka(["a"]), first_sticky=(odd,)),
+    "threads": lambda _, topic, odd: topic.merge(threads=(odd,)),
+    "ranges": lambda _, topic, odd: topic.at().parts(odd),
+    "max_records": lambda _, topic, odd: topic.at().parts(max_records=(odd,)),
+    "address": lambda _, __, odd: pylogtable.open((odd,)),
+    "topic's address": lambda _, __, odd: pylogtable.open_topic((odd,)),
+    "storage_options": lambda _, __, odd: pylogtable.open("/x", storage_options=(odd,)),
+    "clock": lambda _, __, odd: pylogtable.open("/x", clock=(odd,)),
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_arguments_of_no_sense_are_refused_as_such(
+    store: Store, kafka_topic: Topic, objects: MemoryStore, name: str
+) -> None:
+    """And not with whatever Python says where it first stumbles over them."""
+    before = contents(objects)
+    for odd in ODD:
+        with pytest.raises(LogTableError) as raised:
+            ASKED[name](store, kafka_topic, odd)
+        assert len(str(raised.value)) < 500, odd
+    assert contents(objects) == before
+
+
+SAID: list[tuple[str, Callable[[Store, Any], object]]] = [
+    ("`offsets` must be a dict such as {0: 100}", lambda _, topic: topic.delete_records(5)),
+    ("offsets by partition, not 5", lambda _, topic: topic.delete_records(5)),
+    ("a pyarrow.Schema, not ['a', 'b']", lambda store, _: store.create_topic("s", 1, ["a", "b"])),
+    ("`columns` must be a list of names, not 7", lambda _, topic: topic.read(columns=7)),
+    ("`threads` must be a whole number from 1 on, not 0", lambda _, topic: topic.merge(threads=0)),
+    ("`topics` is a list of names: ['orders']", lambda store, _: store.maintain("orders")),
+]
+
+
+@pytest.mark.parametrize(("message", "call"), SAID, ids=[message for message, _ in SAID])
+def test_the_message_names_the_argument_and_its_value(
+    store: Store, kafka_topic: Topic, message: str, call: Callable[[Store, Topic], object]
+) -> None:
+    with pytest.raises(InvalidRequestError, match=re.escape(message)):
+        call(store, kafka_topic)
 
 
 def test_records_of_a_topic_that_only_compacts_are_not_deleted(

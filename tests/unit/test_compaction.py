@@ -10,6 +10,7 @@ import pytest
 
 from pylogtable import InvalidRequestError, Store, Topic
 from pylogtable.errors import CommitConflictError
+from pylogtable.model import Change
 from pylogtable.storage.memory import MemoryStore
 from tests.builders import Clock, data_files, kafka, make_store, rows, times
 
@@ -257,6 +258,27 @@ def test_an_append_meanwhile_does_not_disturb_a_compaction(store: Store) -> None
     assert records(topic) == [("a", "1", 1), ("b", "2", 2), ("b", "later", 3)]
 
 
+def test_merges_that_come_often_do_not_keep_a_long_compaction_from_landing(store: Store) -> None:
+    topic = store.create_topic("t", config=COMPACT)
+    for _ in range(3):
+        topic.append(kafka(["a", "b"]))
+    jobs, other = topic.maintenance, store.topic("t")
+
+    def run_all(works: Any) -> list[Any]:
+        done = [jobs.worker()(work) for work in works]
+        for _ in range(3):
+            other.append(kafka(["a", "b"], ["later", "later"]))
+            assert other.merge().units == 0
+        return done
+
+    report = jobs.rewrite("compact", jobs.plan_compaction(force=False), run_all)
+    assert (report.units, report.skipped) == (1, 0)
+    topic.compact(force=True)
+    assert records(topic) == [("a", "later", 10), ("b", "later", 11)]
+    assert topic.merge().units == 1  # what is clean is merged
+    assert topic.verify(data=True)
+
+
 def test_a_lost_compaction_leaves_no_file_behind(store: Store, objects: MemoryStore) -> None:
     topic = store.create_topic("t", config=COMPACT)
     topic.append(kafka(["a", "a"]))
@@ -287,6 +309,25 @@ def test_several_key_columns_and_nulls_among_them(store: Store) -> None:
     )
     topic.compact()
     assert rows(topic.read(), "v") == [2, 3, 4]
+
+
+@pytest.mark.parametrize("clean_end", [0, 1, 9, 10, 11, 14, 15])
+def test_a_segment_that_reaches_beyond_the_clean_end_decides_over_older_ones(
+    topic: Topic, clean_end: int
+) -> None:
+    """As another implementation may leave it: no key occurs twice below 15, and below 10 or above
+    it a segment begins."""
+    topic.append(kafka([f"k{n}" for n in range(10)]))
+    topic.append(kafka([f"n{n}" for n in range(5)] + [f"k{n}" for n in range(5)]))
+    if clean_end:
+        topic._head.change(lambda _: Change(operation="compact", cleaned={0: clean_end}))
+    assert topic.verify(data=True)
+    expected = [*range(5, 20)]
+    assert sorted(rows(topic.latest(), "offset")) == expected
+    topic.compact(force=True)
+    assert [offset for _, _, offset in records(topic)] == expected
+    assert topic.at().snapshot.partitions[0].clean_end == 20
+    assert topic.verify(data=True)
 
 
 def test_the_newest_record_wins_over_shifted_segments(store: Store) -> None:

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 import pylogtable
-from pylogtable import Group, Store, Topic
+from pylogtable import Consumer, Group, Producer, Store, Topic
 from pylogtable.store import Store as StoreClass
 from tests.builders import kafka
 
@@ -55,6 +55,29 @@ SIGNATURES = {
     Group.delete: [],
     Topic.find_commit: ["commit_id", "version"],
     Topic.version_at: ["when"],
+    Topic.last_txn: ["app_id"],
+    Topic.producer: ["*linger_ms", "*batch_bytes", "*app_id"],
+    Producer.send: ["key", "value", "headers", "partition", "timestamp", "columns"],
+    Producer.send_batch: ["data"],
+    Producer.flush: [],
+    Producer.close: [],
+    Topic.consumer: [
+        "group",
+        "member",
+        "*auto_offset_reset",
+        "*columns",
+        "*max_records",
+        "*lease_ms",
+        "*follow",
+    ],
+    Consumer.poll: ["max_records", "timeout"],
+    Consumer.commit: ["positions", "metadata"],
+    Consumer.position: ["partition"],
+    Consumer.seek: ["partition", "to"],
+    Consumer.pause: ["partitions"],
+    Consumer.resume: ["partitions"],
+    Consumer.assignment: [],
+    Consumer.close: ["*commit"],
 }
 
 

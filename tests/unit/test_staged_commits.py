@@ -166,3 +166,75 @@ def test_a_time_that_does_not_fit_is_refused(store: Store) -> None:
     with pytest.raises(pylogtable.SchemaMismatchError, match="column 'timestamp'"):
         topic.append(pa.table({"value": [b"x"], "timestamp": when}))
     assert topic.version == 0
+
+
+def test_a_repeat_by_the_same_origin_is_one_and_tells_its_origin(store: Store) -> None:
+    topic = store.create_topic("t")
+    first = topic.commit_staged([topic.stage(kafka(["a"]))], txn=("job", 0), origin="run 1")
+    again = topic.commit_or_discard([topic.stage(kafka(["a"]))], txn=("job", 0), origin="run 1")
+    assert (first.origin, first.repeated) == ("run 1", False)
+    assert (again.origin, again.repeated, again.offsets) == ("run 1", True, first.offsets)
+    assert rows(topic.read(), "key") == [b"a"]
+
+
+@pytest.mark.parametrize("version", [3, 5])
+def test_a_txn_of_another_origin_is_an_error_and_no_repeat(
+    store: Store, objects: MemoryStore, version: int
+) -> None:
+    """[TXN-4], for the last txn of the app id and for an earlier one."""
+    topic = store.create_topic("t")
+    for number in (3, 5):
+        topic.commit_staged([topic.stage(kafka(["a"]))], txn=("job", number), origin="run 1")
+    before = data_files(objects)
+    mine = ("job", version)
+    with pytest.raises(InvalidRequestError, match=f"txn {version} of app id 'job' was applied by"):
+        topic.commit_or_discard([topic.stage(kafka(["b"]))], txn=mine, origin="run 2")
+    with pytest.raises(InvalidRequestError, match="'run 1'"):
+        topic.find_txn(*mine, origin="run 2")
+    assert data_files(objects) == before
+    assert topic.count() == 2
+    # Greater numbers of the same app id are new, whoever counts them.
+    assert not topic.commit_staged([], txn=("job", 6), origin="run 2").repeated
+
+
+@pytest.mark.parametrize(("first", "then"), [(None, "run 2"), ("run 1", None)])
+def test_without_an_origin_nothing_is_known_to_differ(
+    store: Store, first: str | None, then: str | None
+) -> None:
+    topic = store.create_topic("t")
+    topic.commit_staged([topic.stage(kafka(["a"]))], txn=("job", 1), origin=first)
+    again = topic.commit_or_discard([topic.stage(kafka(["a"]))], txn=("job", 1), origin=then)
+    assert again.repeated
+    assert again.origin == first
+    assert topic.count() == 1
+
+
+def test_versions_that_go_back_to_one_that_was_never_applied_are_an_error(store: Store) -> None:
+    topic = store.create_topic("t")
+    topic.commit_staged([topic.stage(kafka(["a"]))], txn=("job", 7), origin="run 1")
+    with pytest.raises(InvalidRequestError, match="txn 4 of app id 'job' was never applied"):
+        topic.commit_or_discard([topic.stage(kafka(["b"]))], txn=("job", 4), origin="run 1")
+    assert topic.count() == 1
+
+
+def test_an_origin_belongs_to_a_txn(store: Store) -> None:
+    topic = store.create_topic("t")
+    with pytest.raises(InvalidRequestError, match="is of a txn, and there is none"):
+        topic.commit_staged([], origin="run 1")
+    with pytest.raises(InvalidRequestError, match="origin is empty"):
+        topic.commit_staged([], txn=("job", 1), origin="")
+
+
+def test_files_of_a_commit_with_an_unknown_outcome_are_left_alone(
+    store: Store, objects: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = store.create_topic("t")
+    staged = topic.stage(kafka(["a"]))
+
+    def unknown(*args: object, **kwargs: object) -> None:
+        raise pylogtable.CommitUnknownError("0" * 32, 1)
+
+    monkeypatch.setattr(type(topic), "commit_staged", unknown)
+    with pytest.raises(pylogtable.CommitUnknownError):
+        topic.commit_or_discard([staged])
+    assert len(data_files(objects)) == 1

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from pylogtable import CorruptTopicError, Store, Topic
+from pylogtable import CorruptTopicError, InvalidRequestError, Store, Topic
 from pylogtable.storage.local import LocalStore
 from tests.builders import Clock, kafka, make_store, rows
 
@@ -69,6 +71,49 @@ def test_files_of_failed_writes_go_and_young_ones_stay(
     assert rows(topic.read(), "offset") == [0, 1]
 
 
+KILLED = """
+import os, sys
+from pylogtable.storage.local import LocalStore
+
+def die(*_):
+    os.kill(os.getpid(), 9)
+
+store = LocalStore(sys.argv[1])
+if sys.argv[2] == "segment":
+    with store.open_output("partition=0/0-a.parquet") as sink:
+        sink.write(b"half of it")
+        die()
+os.link = die
+store.create("_manifest/x.json", b"all of it")
+"""
+
+
+def test_what_killed_writers_left_goes_and_what_may_be_alive_stays(
+    disk: Store, tmp_path: Path, clock: Clock
+) -> None:
+    topic = disk.create_topic("t")
+    topic.append(kafka(["a"]))
+    for what in ("segment", "commit"):
+        command = [sys.executable, "-c", KILLED, str(tmp_path / "t"), what]
+        assert subprocess.run(command, check=False).returncode == -9
+    dead = files(tmp_path / "t", "**/.tmp-*")
+    assert {path.split("/")[0] for path in dead} == {"partition=0", "_manifest"}
+    age_all(tmp_path, clock)
+    clock.tick(7 * DAY)
+    alive = tmp_path / "t" / "partition=0" / ".tmp-alive"
+    alive.write_bytes(b"so far")
+    age_all(tmp_path, clock)
+    assert topic.vacuum().files == ()
+    clock.tick(1)
+    assert set(topic.vacuum().files) == dead
+    assert files(tmp_path / "t", "**/.tmp-*") > dead
+    report = topic.vacuum(dry_run=False)
+    assert (set(report.files), report.data_files, report.manifest_files) == (dead, 1, 1)
+    assert files(tmp_path / "t", "**/.tmp-*") == {"partition=0/.tmp-alive"}
+    assert rows(topic.read(), "offset") == [0]
+    assert topic.verify(data=True)
+
+
 def test_time_travel_inside_the_window_still_works(
     disk: Store, tmp_path: Path, clock: Clock
 ) -> None:
@@ -90,7 +135,8 @@ def test_time_travel_inside_the_window_still_works(
 def test_old_commits_roots_and_leaves_go(disk: Store, tmp_path: Path, clock: Clock) -> None:
     topic = disk.create_topic("t")
     for number in range(200):
-        topic.append(kafka([str(number)]), txn=("etl", 0) if number == 10 else None)
+        txn = {10: ("etl", 0), 3: ("old", 0), 20: ("old", 2)}.get(number)
+        topic.append(kafka([str(number)]), txn=txn)
     age_all(tmp_path, clock)
     clock.tick(8 * DAY)
     before = topic.read().read_all()
@@ -104,6 +150,15 @@ def test_old_commits_roots_and_leaves_go(disk: Store, tmp_path: Path, clock: Clo
     fresh = disk.topic("t")
     assert fresh.read().read_all() == before
     assert fresh.append(kafka(["x"]), txn=("etl", 0)).repeated
+    assert fresh.find_txn("old", 2) is not None
+    for repeat in (
+        lambda: fresh.append(kafka(["x"]), txn=("old", 0)),
+        lambda: fresh.find_txn("old", 0),
+    ):
+        with pytest.raises(
+            InvalidRequestError, match=r"txn 0 of app id 'old'.*commit 4 .*older than"
+        ):
+            repeat()
     assert fresh.append(kafka(["y"])).offsets == {0: (200, 201)}
     assert fresh.verify(data=True)
 

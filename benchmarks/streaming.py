@@ -1,0 +1,275 @@
+"""Streams: what a trigger costs on a large topic, throughput against batch reads, and how long it
+takes from an append to a commit downstream, beside Spark's own Parquet stream in the same run."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import pylogtable
+from benchmarks.generate import grow
+from benchmarks.result import Result
+from pylogtable.plan.index import ROOT_INTERVAL
+
+PARTITIONS = 6
+SEGMENTS_PER_COMMIT = 10
+TRIGGERS = 30
+ROUNDS = 3
+APPENDS_PER_SECOND = 10
+ROWS_PER_APPEND = 10
+WARM_UP_SECONDS = 20.0
+
+
+def run(commits: int, records: int, seconds: float) -> list[Result]:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    with tempfile.TemporaryDirectory() as folder:
+        results = [_triggers(Path(folder), commits)]
+        spark = _session()
+        results += _throughput(spark, Path(folder), records)
+        results.append(_latency(spark, Path(folder), seconds))
+        spark.stop()
+    return results
+
+
+def _session() -> Any:
+    from pyspark.sql import SparkSession
+
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.memory", "4g")
+        .config("spark.sql.shuffle.partitions", "2")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("OFF")
+    return spark
+
+
+# --- a trigger -------------------------------------------------------------------------------
+
+
+def _triggers(folder: Path, commits: int) -> Result:
+    """`latestOffset` and `partitions` after each of some appends, in a reader that is warm."""
+    small_commits = ROOT_INTERVAL + commits % ROOT_INTERVAL
+    streams = []
+    for name, count in (("small", small_commits), ("large", commits)):
+        topic = pylogtable.open(folder / name).create_topic("t", partitions=PARTITIONS)
+        grow(topic, count, SEGMENTS_PER_COMMIT)
+        streams.append(_Stream(topic))
+    times: list[list[float]] = [[], []]
+    for _ in range(TRIGGERS):
+        for spent, stream in zip(times, streams, strict=True):
+            spent.append(stream.trigger())
+    small, large = (statistics.median(spent) * 1e3 for spent in times)
+    return Result(
+        f"a warm trigger, {commits * SEGMENTS_PER_COMMIT:,} segments in {commits:,} commits",
+        f"{large:.2f} ms",
+        f"{small_commits} commits {small:.2f} ms",
+        large / small,
+        2,
+        at_most=True,
+    )
+
+
+class _Stream:
+    def __init__(self, topic: pylogtable.Topic) -> None:
+        from pyspark_pylogtable import DefaultSource
+
+        source = DefaultSource({"path": topic.url})
+        self._topic = topic
+        self._reader: Any = source.streamReader(source.schema())
+        self._at = self._reader.latestOffset(self._reader.initialOffset(), None)
+
+    def trigger(self) -> float:
+        self._topic.append(_rows(60))
+        began = time.perf_counter()
+        end = self._reader.latestOffset(self._at, None)
+        parts = self._reader.partitions(self._at, end)
+        spent = time.perf_counter() - began
+        assert parts
+        self._at = end
+        return spent
+
+
+def _rows(count: int) -> pa.Table:
+    return pa.table({"key": [b"%d" % n for n in range(count)], "value": [b"v" * 80] * count})
+
+
+# --- throughput ------------------------------------------------------------------------------
+
+
+def _throughput(spark: Any, folder: Path, records: int) -> list[Result]:
+    """All of a topic by `Trigger.AvailableNow`, against a batch read of the same."""
+    url = f"{folder}/logs/orders"
+    spark.range(0, records, 1, 4).selectExpr(
+        "cast(id AS string) AS key",
+        "concat(sha1(string(id)), '-', id) AS value",
+    ).write.format("pylogtable").mode("append").option("partitions", PARTITIONS).save(url)
+    made = iter(range(1_000_000))
+
+    def batch() -> Any:
+        return spark.read.format("pylogtable").load(url)
+
+    def stream() -> Any:
+        reader = spark.readStream.format("pylogtable").option("startingOffsets", "earliest")
+        return reader.load(url)
+
+    def drained(frame: Any, sink: str, path: str | None = None) -> None:
+        checkpoint = f"{folder}/checkpoint-{next(made)}"
+        writer = frame.writeStream.format(sink).option("checkpointLocation", checkpoint)
+        query = writer.trigger(availableNow=True).start(path)
+        query.awaitTermination()
+
+    def to() -> str:
+        name = f"copy-{next(made)}"
+        return pylogtable.open(f"{folder}/logs").create_topic(name, partitions=PARTITIONS).url
+
+    def append(path: str) -> None:
+        batch().select("key", "value").write.format("pylogtable").mode("append").save(path)
+
+    steps: dict[str, Callable[[], object]] = {
+        "batch read": lambda: batch().write.format("noop").mode("overwrite").save(),
+        "stream": lambda: drained(stream(), "noop"),
+        "batch copy": lambda: append(to()),
+        "stream copy": lambda: drained(stream().select("key", "value"), "pylogtable", to()),
+    }
+    times = {name: float("inf") for name in steps}
+    for _ in range(ROUNDS):
+        for name, step in steps.items():
+            began = time.perf_counter()
+            step()
+            times[name] = min(times[name], time.perf_counter() - began)
+    size = f"{records / 1e6:g} M records"
+    return [
+        Result(
+            f"AvailableNow into {what}, {size}",
+            f"{times[ours]:.2f} s",
+            f"{theirs} {times[theirs]:.2f} s",
+            times[theirs] / times[ours],
+            0.8,
+        )
+        for what, ours, theirs in (
+            ("noop", "stream", "batch read"),
+            ("a topic", "stream copy", "batch copy"),
+        )
+    ]
+
+
+# --- latency ---------------------------------------------------------------------------------
+
+
+def _latency(spark: Any, folder: Path, seconds: float) -> Result:
+    """From the end of an append to the end of the commit that has it downstream: p50 and p99 of
+    both pipelines, one after the other; they report, nothing has to be reached but a number."""
+    topic = pylogtable.open(f"{folder}/live").create_topic("in")
+    pylogtable.open(f"{folder}/live").create_topic("out")
+    ours = _measure(
+        spark.readStream.format("pylogtable").option("startingOffsets", "earliest").load(topic.url),
+        lambda number: topic.append(_numbered(number)),
+        "pylogtable",
+        f"{folder}/live/out",
+        f"{folder}/live-checkpoint",
+        lambda: _seen_in_topic(f"{folder}/live/out"),
+        seconds,
+    )
+    files = Path(folder) / "files"
+    files.mkdir()
+    theirs = _measure(
+        spark.readStream.schema("key binary, value binary").parquet(str(files)),
+        lambda number: _write_file(files, number),
+        "parquet",
+        f"{folder}/files-out",
+        f"{folder}/files-checkpoint",
+        lambda: _seen_in_files(Path(f"{folder}/files-out")),
+        seconds,
+    )
+    return Result(
+        f"append to sink commit, {APPENDS_PER_SECOND} appends/s (p50, in parts of parquet's)",
+        f"p50 {ours[0]:.0f} ms, p99 {ours[1]:.0f} ms",
+        f"parquet p50 {theirs[0]:.0f} ms, p99 {theirs[1]:.0f} ms",
+        ours[0] / theirs[0],
+        1.0,
+        at_most=True,
+    )
+
+
+def _measure(
+    frame: Any,
+    append: Callable[[int], object],
+    sink: str,
+    path: str,
+    checkpoint: str,
+    seen: Callable[[], dict[int, float]],
+    seconds: float,
+) -> tuple[float, float]:
+    """p50 and p99 in milliseconds of appends made while a query runs that has warmed up."""
+    writer = frame.select("key", "value").writeStream.format(sink)
+    query = writer.option("checkpointLocation", checkpoint).start(path)
+    appended: dict[int, float] = {}
+    warm_up = int(min(WARM_UP_SECONDS, seconds) * APPENDS_PER_SECOND)
+    began = time.time()
+    for number in range(warm_up + int(seconds * APPENDS_PER_SECOND)):
+        time.sleep(max(0.0, began + number / APPENDS_PER_SECOND - time.time()))
+        append(number)
+        if number >= warm_up:
+            appended[number] = time.time()
+    query.processAllAvailable()
+    query.stop()
+    arrived = seen()
+    taken = sorted((arrived[n] - at) * 1e3 for n, at in appended.items())
+    return taken[len(taken) // 2], taken[min(len(taken) - 1, len(taken) * 99 // 100)]
+
+
+def _numbered(number: int) -> pa.Table:
+    return pa.table(
+        {"key": [b"%d" % number] * ROWS_PER_APPEND, "value": [b"v" * 80] * ROWS_PER_APPEND}
+    )
+
+
+def _write_file(folder: Path, number: int) -> None:
+    """Under a name that the source does not see before the file is whole."""
+    pq.write_table(_numbered(number), folder / f"_{number}.tmp")
+    (folder / f"_{number}.tmp").rename(folder / f"{number}.parquet")
+
+
+def _seen_in_topic(url: str) -> dict[int, float]:
+    """When the commit that brought each append was made, by the time of its object."""
+    topic = pylogtable.open_topic(url)
+    arrived: dict[int, float] = {}
+    for row in topic.history().to_pylist():
+        if row["operation"] == "append":
+            at = Path(f"{url}/_manifest/{row['version']:020d}.json").stat().st_mtime
+            for number in _added(topic, row["version"]):
+                arrived[number] = at
+    return arrived
+
+
+def _added(topic: pylogtable.Topic, version: int) -> set[int]:
+    before, after = topic.at(version - 1).end_offsets, topic.at(version).end_offsets
+    read = topic.read(start=before, end=after, columns=["key"], version=version).read_all()
+    return {int(key) for key in read["key"].unique().to_pylist()}
+
+
+def _seen_in_files(folder: Path) -> dict[int, float]:
+    """When the entry of the sink's log was made that names the file with each append."""
+    arrived: dict[int, float] = {}
+    for entry in sorted((folder / "_spark_metadata").iterdir()):
+        if entry.name.startswith(".") or not entry.name.split(".")[0].isdigit():
+            continue
+        for line in entry.read_text().splitlines()[1:]:
+            name = json.loads(line)["path"].rpartition("/")[2]
+            for key in pq.read_table(folder / name, columns=["key"])["key"].unique().to_pylist():
+                at = arrived.get(int(key), entry.stat().st_mtime)
+                arrived[int(key)] = min(at, entry.stat().st_mtime)
+    return arrived

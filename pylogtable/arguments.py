@@ -1,0 +1,52 @@
+"""Refusing arguments that cannot be meant, with their name and value, before anything is done."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+
+from pylogtable.errors import InvalidRequestError
+
+
+def check_mapping(name: str, value: object, example: str) -> None:
+    if not isinstance(value, Mapping):
+        raise InvalidRequestError(f"`{name}` must be a dict such as {example}, not {_shown(value)}")
+
+
+def check_number(name: str, value: object, least: int = 0) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise InvalidRequestError(
+            f"`{name}` must be a whole number from {least} on, not {_shown(value)}"
+        )
+
+
+def check_text(name: str, value: object) -> None:
+    if not isinstance(value, str):
+        raise InvalidRequestError(f"`{name}` must be a string, not {_shown(value)}")
+
+
+def names_in(name: str, value: object) -> list[str]:
+    """The names in a list of them; a string is one name and no list."""
+    if isinstance(value, str):
+        raise InvalidRequestError(f"`{name}` is a list of names: [{value!r}]")
+    listed = list(value) if isinstance(value, Iterable) else None
+    if listed is None or not all(isinstance(part, str) for part in listed):
+        raise InvalidRequestError(f"`{name}` must be a list of names, not {_shown(value)}")
+    return listed
+
+
+def address(url: object) -> str:
+    """The text of a path or a URL."""
+    text = os.fspath(url) if isinstance(url, str | os.PathLike) else None
+    if not isinstance(text, str) or not text:
+        raise InvalidRequestError(
+            f"an address must be a path or a URL, and not empty; it is {_shown(url)}"
+        )
+    return text
+
+
+def _shown(value: object) -> str:
+    """The value itself where it is short, else what it is: never a page of data."""
+    text = repr(value)
+    is_short = len(text) <= 60 and "\n" not in text
+    return text if is_short else f"{text[:40].splitlines()[0]}... ({type(value).__name__})"

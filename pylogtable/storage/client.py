@@ -1,0 +1,143 @@
+"""Connecting to an object store through fsspec: which packages, options in which spelling, and what
+is secret in them.
+
+Put-if-absent is the store's own, so clients from before it are refused here.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import inspect
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from pylogtable.errors import InvalidRequestError, UnsupportedFormatError
+
+CONCURRENCY = 32
+
+_PACKAGES = {"s3": "s3fs", "gs": "gcsfs", "abfs": "adlfs"}
+_S3_NAMES = {
+    "aws_access_key_id": "key",
+    "aws_secret_access_key": "secret",
+    "aws_session_token": "token",
+    "aws_endpoint_url": "endpoint_url",
+    "aws_endpoint_url_s3": "endpoint_url",
+    "aws_endpoint": "endpoint_url",
+}
+_S3_REGIONS = ("aws_region", "aws_default_region")
+_PUBLIC_OPTIONS = {"endpoint_url", "region_name", "account_name", "project"}
+
+
+class Client:
+    """The fsspec file system, made when first needed, once per process, shared by all roots.
+
+    A fork inherits nothing of it and a pickle carries only the options: both connect anew.
+    """
+
+    def __init__(self, protocol: str, storage_options: Mapping[str, object]) -> None:
+        self._protocol = protocol
+        self._options = _native_options(protocol, storage_options)
+        self._secrets = sorted(_secret_texts(self._options), key=len, reverse=True)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._lock = threading.Lock()
+        self._owner = os.getpid()
+        self._fs: Any = None
+
+    def __reduce__(self) -> tuple[type[Client], tuple[str, dict[str, Any]]]:
+        return Client, (self._protocol, self._options)
+
+    @property
+    def fs(self) -> Any:
+        if self._owner != os.getpid():
+            self._forget()
+        with self._lock:
+            if self._fs is None:
+                self._fs = _connect(self._protocol, self._options)
+            return self._fs
+
+    def scrub(self, text: str) -> str:
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        return text
+
+
+def _connect(protocol: str, options: Mapping[str, Any]) -> Any:
+    import fsspec
+
+    try:
+        kind = fsspec.get_filesystem_class(protocol)
+    except ImportError as error:
+        raise missing_package(protocol) from error
+    _require_conditional_put(protocol, kind)
+    return kind(**{**options, "use_listings_cache": False, "skip_instance_cache": True})
+
+
+def missing_package(protocol: str) -> UnsupportedFormatError:
+    package = _PACKAGES[protocol]
+    wanted = "'pylogtable[s3]'" if protocol == "s3" else package
+    return UnsupportedFormatError(f"{protocol}:// needs {package}: pip install {wanted}")
+
+
+def package_of(protocol: str) -> str:
+    """The module that serves a protocol."""
+    return _PACKAGES[protocol]
+
+
+def _require_conditional_put(protocol: str, kind: type) -> None:
+    """Refuse clients from before the condition: they drop it in silence and overwrite."""
+    package = _PACKAGES[protocol]
+    put = getattr(kind, "_pipe_file", None)
+    if put is None or "mode" not in inspect.signature(put).parameters:
+        raise UnsupportedFormatError(
+            f"this version of {package} cannot put an object only if it is absent: "
+            f"pip install --upgrade {package}"
+        )
+    if protocol == "s3":
+        found = importlib.metadata.version("botocore")
+        if tuple(int(part) for part in found.split(".")[:3]) <= (1, 35, 20):
+            raise UnsupportedFormatError(
+                f"botocore {found} cannot put an object only if it is absent: "
+                "pip install --upgrade s3fs aiobotocore"
+            )
+
+
+def _native_options(protocol: str, given: Mapping[str, object]) -> dict[str, Any]:
+    """The options as the file system names them; for S3 also in the spelling of the environment,
+    in any case. What is not known is passed on."""
+    if protocol != "s3":
+        return dict(given)
+    options: dict[str, Any] = {}
+    region = None
+    for name, value in given.items():
+        plain = name.lower()
+        if plain in _S3_NAMES:
+            options[_S3_NAMES[plain]] = value
+        elif plain in _S3_REGIONS:
+            region = value
+        elif plain != "aws_allow_http":  # the endpoint's scheme says it
+            options[name] = value
+    if region is not None:
+        options["client_kwargs"] = {"region_name": region, **(options.get("client_kwargs") or {})}
+    options["config_kwargs"] = {
+        "max_pool_connections": CONCURRENCY,
+        **(options.get("config_kwargs") or {}),
+    }
+    for place in (options, options.get("client_kwargs") or {}):
+        if urlsplit(str(place.get("endpoint_url") or "")).username is not None:
+            raise InvalidRequestError(
+                "endpoint_url must not contain credentials; give key and secret"
+            )
+    return options
+
+
+def _secret_texts(options: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in options.items():
+        if isinstance(value, Mapping):
+            yield from _secret_texts(value)
+        elif isinstance(value, str) and len(value) > 3 and name not in _PUBLIC_OPTIONS:
+            yield value

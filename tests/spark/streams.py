@@ -1,0 +1,78 @@
+"""What tests of streaming share: a query run to its end, its checkpoint, what it left behind."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyspark
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from pylogtable import Topic
+from tests.builders import rows
+
+Options = Mapping[str, Any]
+
+EARLIEST = {"startingOffsets": "earliest"}
+HAS_ADMISSION_CONTROL = not pyspark.__version__.startswith(("4.0.", "4.1."))
+COPIED = "cast(value AS string) value", "partition AS was_in", "offset AS was_at"
+
+
+def read_stream(spark: SparkSession, path: str | os.PathLike[str], **options: Any) -> DataFrame:
+    return spark.readStream.format("pylogtable").options(**options).load(os.fspath(path))
+
+
+def start(
+    df: DataFrame,
+    checkpoint: Path,
+    into: str | os.PathLike[str] | None = None,
+    *,
+    mode: str = "append",
+    sink: str = "pylogtable",
+    trigger: Options | None = None,
+    **options: Any,
+) -> StreamingQuery:
+    """A query into the topic at `into`, or into nothing."""
+    writer = df.writeStream.format(sink if into is not None else "noop").outputMode(mode)
+    writer = writer.option("checkpointLocation", str(checkpoint)).options(**options)
+    writer = writer.trigger(**(trigger or {"availableNow": True}))
+    return writer.start(os.fspath(into)) if into is not None else writer.start()
+
+
+def run(*args: Any, **options: Any) -> list[int]:
+    """How many rows each batch had of a query that ends by itself; its error is raised here."""
+    query = start(*args, **options)
+    assert query.awaitTermination(120)
+    return rows_of(query)
+
+
+def rows_of(query: StreamingQuery) -> list[int]:
+    return [p.numInputRows for p in query.recentProgress if p.numInputRows and p.numInputRows > 0]
+
+
+def until(done: Callable[[], bool], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.02)
+
+
+def forget_last_commit(checkpoint: Path) -> int:
+    """The query does not know any more that its last batch was done; gives its number."""
+    newest = max(int(p.name) for p in (checkpoint / "commits").iterdir() if p.name.isdigit())
+    (checkpoint / "commits" / str(newest)).unlink()
+    (checkpoint / "commits" / f".{newest}.crc").unlink(missing_ok=True)
+    return newest
+
+
+def copied(topic: Topic) -> list[tuple[int, int]]:
+    """The places in another topic that the records of this one come from, in their order."""
+    return sorted((row["was_in"], row["was_at"]) for row in rows(topic.read()))
+
+
+def places(topic: Topic) -> list[tuple[int, int]]:
+    return sorted((row["partition"], row["offset"]) for row in rows(topic.read()))

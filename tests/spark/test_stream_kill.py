@@ -1,0 +1,136 @@
+"""A driver that is killed in the middle of a running stream, again and again: every record of the
+source arrives, once."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import pylogtable
+from pylogtable import Topic
+from tests.builders import kafka, rows
+from tests.spark.conftest import CONNECT
+from tests.spark.streams import HAS_ADMISSION_CONTROL, copied, places, until
+
+KILLS = 10
+PER_RUN = 400
+PER_BATCH = 50
+
+DRIVER = """
+import sys
+from pyspark.sql import SparkSession
+
+folder = sys.argv[1]
+spark = (
+    SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    .config("spark.ui.showConsoleProgress", "false").config("spark.driver.memory", "512m")
+    .getOrCreate()
+)
+spark.sparkContext.setLogLevel("OFF")
+print("ready", flush=True)
+how = sys.stdin.readline().strip()
+df = (
+    spark.readStream.format("pylogtable").option("startingOffsets", "earliest")
+    .option("maxOffsetsPerTrigger", sys.argv[2]).load(folder + "/logs/source")
+    .selectExpr("value", "partition AS was_in", "offset AS was_at")
+)
+writer = (
+    df.writeStream.format("pylogtable").option("partitions", 2)
+    .option("checkpointLocation", folder + "/checkpoint")
+)
+writer = writer.trigger(availableNow=True) if how == "finish" else writer
+writer.start(folder + "/logs/copy").awaitTermination()
+print("finished", flush=True)
+"""
+
+
+class Driver:
+    """A process of its own, which waits with its JVM for the word to begin."""
+
+    def __init__(self, folder: Path) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, str(folder / "driver.py"), str(folder), str(PER_BATCH)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            cwd=folder,
+            start_new_session=True,
+        )
+
+    def begin(self, how: str) -> None:
+        assert self.process.stdout is not None
+        assert self.process.stdin is not None
+        assert self.process.stdout.readline() == "ready\n"
+        self.process.stdin.write(f"{how}\n")
+        self.process.stdin.flush()
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.communicate()
+
+
+@contextmanager
+def drivers(folder: Path) -> Iterator[list[Driver]]:
+    """Each starts its JVM while the one before it runs."""
+    started: list[Driver] = []
+    try:
+        yield started
+    finally:
+        for driver in started:
+            driver.kill()
+
+
+def version_of(folder: Path) -> int:
+    """The newest version of the copy, by its files: one cannot be opened before it is there."""
+    manifest = folder / "logs" / "copy" / "_manifest"
+    names = [p.name for p in manifest.glob("*.json")] if manifest.exists() else []
+    return max((int(name[:20]) for name in names if name[:20].isdigit()), default=0)
+
+
+@pytest.mark.skipif(CONNECT, reason="runs sessions of its own")
+@pytest.mark.skipif(
+    not HAS_ADMISSION_CONTROL, reason="without limits a run has just one batch after a restart"
+)
+def test_ten_kills_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    (tmp_path / "driver.py").write_text(DRIVER)
+    source = pylogtable.open(tmp_path / "logs").create_topic("source", partitions=3)
+    with drivers(tmp_path) as started:
+        started.append(Driver(tmp_path))
+        for number in range(KILLS):
+            started.append(Driver(tmp_path))
+            _more(source, number)
+            before, driver = version_of(tmp_path), started[number]
+            driver.begin("run")
+            until(lambda at=before: version_of(tmp_path) > at)  # type: ignore[misc]
+            # Somewhere in one of the batches after it.
+            time.sleep(chance.random())
+            assert driver.process.poll() is None
+            driver.kill()
+        started[-1].begin("finish")
+        out, _ = started[-1].process.communicate(timeout=120)
+        assert out.endswith("finished\n")
+    copy = pylogtable.open(tmp_path / "logs").topic("copy")
+    assert source.count() == KILLS * PER_RUN
+    assert copied(copy) == places(source)
+    assert copy.verify(data=True)
+    # The kills fell into running batches: some left files that no commit names.
+    appends = [row for row in rows(copy.history()) if row["operation"] == "append"]
+    assert len(appends) >= KILLS
+
+
+def _more(source: Topic, number: int) -> None:
+    source.append(kafka([f"{number}-{record}" for record in range(PER_RUN)]))

@@ -1,0 +1,194 @@
+"""Streams into topics: each batch once, whatever fails or is run again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from pylogtable import Store, Topic
+from tests.builders import kafka, rows
+from tests.spark.conftest import CONNECT
+from tests.spark.streams import (
+    COPIED,
+    EARLIEST,
+    HAS_ADMISSION_CONTROL,
+    copied,
+    forget_last_commit,
+    places,
+    read_stream,
+    run,
+)
+from tests.spark.support import failure
+from tests.spark.writes import data_files
+
+
+@pytest.fixture
+def source(logs: Store) -> Topic:
+    topic = logs.create_topic("source", partitions=3)
+    topic.append(kafka([str(number) for number in range(40)]))
+    return topic
+
+
+@pytest.fixture
+def copy(logs: Store) -> Topic:
+    schema = {"value": pa.string(), "was_in": pa.int32(), "was_at": pa.int64()}
+    return logs.create_topic("copy", partitions=2, schema=schema)
+
+
+def stream(spark: SparkSession, source: Topic, **options: Any) -> DataFrame:
+    df = read_stream(spark, source.url, **EARLIEST, **options)
+    return df.selectExpr(*COPIED)
+
+
+def txns(topic: Topic) -> list[tuple[str, int]]:
+    commits = (topic._manifest.read_commit(version) for version in range(topic.version + 1))
+    return [(c.txn.app_id, c.txn.version) for c in commits if c is not None and c.txn is not None]
+
+
+def test_a_batch_that_is_run_again_is_appended_once(
+    spark: SparkSession, source: Topic, copy: Topic, tmp_path: Path
+) -> None:
+    df = stream(spark, source, maxOffsetsPerTrigger=15)
+    counts = run(df, tmp_path / "c", copy.url)
+    assert sum(counts) == 40
+    if HAS_ADMISSION_CONTROL:
+        assert len(counts) == 3
+    files = data_files(tmp_path / "logs" / "copy")
+    forget_last_commit(tmp_path / "c")
+    assert run(df, tmp_path / "c", copy.url) == counts[-1:]
+    assert copied(copy) == places(source)
+    # What the repeat staged is gone.
+    assert data_files(tmp_path / "logs" / "copy") == files
+    query, versions = zip(*txns(copy), strict=True)
+    assert len(set(query)) == 1
+    assert versions == tuple(range(len(counts)))
+    source.append(kafka(["new"]))
+    assert run(df, tmp_path / "c", copy.url) == [1]
+    assert copied(copy) == places(source)
+    assert copy.verify(data=True)
+
+
+@pytest.mark.skipif(CONNECT, reason="registers a class of this module's")
+def test_a_commit_that_landed_and_failed_is_not_repeated(
+    spark: SparkSession, source: Topic, copy: Topic, tmp_path: Path
+) -> None:
+    from pyspark_pylogtable import DefaultSource
+    from pyspark_pylogtable.stream_sink import StreamWriter
+
+    told = str(tmp_path / "failed-once")
+
+    class Flaky(StreamWriter):
+        def commit(self, messages: Any, batchId: int) -> None:
+            import os
+
+            super().commit(messages, batchId)
+            if not os.path.exists(told):
+                open(told, "w").close()
+                raise RuntimeError("the reply was lost")
+
+    class FlakySource(DefaultSource):
+        @classmethod
+        def name(cls) -> str:
+            return "flaky"
+
+        def streamWriter(self, schema: Any, overwrite: bool) -> Any:
+            writer = super().streamWriter(schema, overwrite)
+            writer.__class__ = Flaky
+            return writer
+
+    spark.dataSource.register(FlakySource)
+    df = stream(spark, source)
+    message = failure(lambda: run(df, tmp_path / "c", copy.url, sink="flaky"))
+    assert "the reply was lost" in message
+    assert copied(copy) == places(source)
+    assert run(df, tmp_path / "c", copy.url, sink="flaky") == [40]
+    assert copied(copy) == places(source)
+    assert len(txns(copy)) == 1
+    assert copy.verify(data=True)
+
+
+def test_a_new_checkpoint_under_an_old_name_is_reported(
+    spark: SparkSession, source: Topic, copy: Topic, tmp_path: Path
+) -> None:
+    df = stream(spark, source)
+    run(df, tmp_path / "a", copy.url, txnAppId="etl")
+    ((app_id, version),) = txns(copy)
+    assert (app_id, version) == ("etl", 0)
+    first = copy.find_txn("etl", 0)
+    assert first is not None
+    source.append(kafka(["more"]))
+    files = data_files(tmp_path / "logs" / "copy")
+    message = failure(lambda: run(df, tmp_path / "b", copy.url, txnAppId="etl"))
+    for words in (
+        "[TXN_OF_ANOTHER_QUERY] batch 0 under txnAppId 'etl'",
+        f"by the streaming query {first.origin}",
+        "nothing was skipped",
+        "txnAppId of its own, or the checkpoint of the old one",
+    ):
+        assert words in message
+    assert copy.count() == 40
+    assert data_files(tmp_path / "logs" / "copy") == files
+    # The old checkpoint goes on.
+    assert run(df, tmp_path / "a", copy.url, txnAppId="etl") == [1]
+    assert copied(copy) == places(source)
+
+
+@pytest.mark.skipif(CONNECT, reason="the function of foreachBatch runs in another process there")
+def test_writes_of_foreach_batch_happen_once(
+    spark: SparkSession, source: Topic, copy: Topic, tmp_path: Path
+) -> None:
+    url = copy.url
+
+    def write(batch: DataFrame, number: int) -> None:
+        writer = batch.write.format("pylogtable").mode("append")
+        writer.option("txnAppId", "each").option("txnVersion", number).save(url)
+
+    def each(checkpoint: str) -> None:
+        writer = stream(spark, source).writeStream.foreachBatch(write)
+        writer = writer.option("checkpointLocation", str(tmp_path / checkpoint))
+        assert writer.trigger(availableNow=True).start().awaitTermination(120)
+
+    each("a")
+    forget_last_commit(tmp_path / "a")
+    each("a")
+    assert copied(copy) == places(source)
+    assert txns(copy) == [("each", 0)]
+    message = failure(lambda: each("b"))
+    assert "[TXN_OF_ANOTHER_QUERY] batch 0 under txnAppId 'each'" in message
+    assert copied(copy) == places(source)
+
+
+def test_case_34_rows_name_their_topic(
+    spark: SparkSession, source: Topic, logs: Store, tmp_path: Path
+) -> None:
+    df = read_stream(spark, source.url, **EARLIEST)
+    named = df.selectExpr("concat('to-', partition) AS topic", "key", "value")
+    run(named, tmp_path / "a", tmp_path / "logs", partitions=1)
+    assert logs.topics() == ["source", "to-0", "to-1", "to-2"]
+    for number in range(3):
+        assert rows(logs.topic(f"to-{number}").read(), "key") == rows(source.read(number), "key")
+    forget_last_commit(tmp_path / "a")
+    run(named, tmp_path / "a", tmp_path / "logs", partitions=1)
+    assert sum(logs.topic(f"to-{number}").count() for number in range(3)) == 40
+
+
+@pytest.mark.parametrize(
+    ("mode", "words"),
+    [
+        ("complete", ["output mode complete", "never overwritten", "outputMode('append')"]),
+        ("update", ["does not support Update mode"]),  # Spark's own
+    ],
+)
+def test_other_output_modes_are_refused(
+    spark: SparkSession, source: Topic, copy: Topic, tmp_path: Path, mode: str, words: list[str]
+) -> None:
+    df = stream(spark, source).groupBy("value").count()
+    df = df.selectExpr("value", "cast(null AS int) was_in", "count AS was_at")
+    message = failure(lambda: run(df, tmp_path / "c", copy.url, mode=mode))
+    for text in words:
+        assert text in message
+    assert copy.version == 0

@@ -1,0 +1,144 @@
+"""Streams of topics in Spark itself. What each batch holds is tested without it, in
+`tests/spark_unit/test_stream_reader.py`; here is what only Spark can show."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pylogtable import Store, Topic
+from pyspark_pylogtable import offsets_behind
+from tests.builders import ints, kafka
+from tests.spark.streams import (
+    COPIED,
+    EARLIEST,
+    HAS_ADMISSION_CONTROL,
+    copied,
+    places,
+    read_stream,
+    run,
+    start,
+)
+from tests.spark.support import failure
+
+needs_admission_control = pytest.mark.skipif(
+    not HAS_ADMISSION_CONTROL, reason="Spark before 4.2 lets a source limit only what it knows"
+)
+
+
+@pytest.fixture
+def topic(logs: Store) -> Topic:
+    return logs.create_topic("t", partitions=3)
+
+
+def fill(topic: Topic, *counts: int) -> None:
+    where = [partition for partition, count in enumerate(counts) for _ in range(count)]
+    topic.append(kafka([None] * len(where), partition=ints(*where)))
+
+
+def test_a_query_reads_what_is_new_since_its_last_run(
+    spark: SparkSession, topic: Topic, tmp_path: Path
+) -> None:
+    fill(topic, 5, 2, 1)
+    df = read_stream(spark, topic.url, **EARLIEST)
+    assert df.columns == [
+        *("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+    ]
+    assert run(df, tmp_path / "c") == [8]
+    fill(topic, 1)
+    assert run(read_stream(spark, topic.url), tmp_path / "c") == [1]
+
+
+@needs_admission_control
+def test_case_27_available_now_and_once(spark: SparkSession, topic: Topic, tmp_path: Path) -> None:
+    fill(topic, 15)
+    df = read_stream(spark, topic.url, **EARLIEST, maxOffsetsPerTrigger=5, minOffsetsPerTrigger=2)
+    assert run(df, tmp_path / "now") == [5, 5, 5]
+    assert run(df, tmp_path / "once", trigger={"once": True}) == [15]
+
+
+def test_a_running_query_keeps_its_limits_and_finds_new_partitions(
+    spark: SparkSession, topic: Topic, logs: Store, tmp_path: Path
+) -> None:
+    """On every Spark version: where there is no admission control the reader remembers."""
+    fill(topic, 15)
+    df = read_stream(spark, topic.url, **EARLIEST, maxOffsetsPerTrigger=5, group="g")
+    df = df.selectExpr(*COPIED)
+    into = tmp_path / "logs" / "copy"
+    query = start(df, tmp_path / "c", into, trigger={"processingTime": "0 seconds"}, partitions=1)
+    try:
+        query.processAllAvailable()
+        topic.alter(partitions=4)
+        fill(topic, 0, 0, 0, 3)
+        query.processAllAvailable()
+        progress = [p for p in query.recentProgress if p.numInputRows]
+        assert [p.numInputRows for p in progress] == [5, 5, 5, 3]
+        if HAS_ADMISSION_CONTROL:
+            behind = [offsets_behind(p) for p in progress]
+            assert [each.max for each in behind if each] == [10, 5, 0, 0]
+            assert offsets_behind(progress[0].json) == behind[0] == (0, 10, 10 / 3)
+    finally:
+        query.stop()
+    assert copied(logs.topic("copy")) == places(topic)
+    # The last batch of a run is never said to be done.
+    told = topic.group("g").positions()
+    assert (told[0], told.get(3, 0)) == (15, 0)
+
+
+def test_a_stream_sees_each_record_once_while_the_topic_is_compacted(
+    spark: SparkSession, logs: Store, tmp_path: Path
+) -> None:
+    """What is read before it is cleaned, or survives, is read, once and in order."""
+    topic = logs.create_topic("t", 2, config={"cleanup.policy": "compact"})
+    df = read_stream(spark, topic.url, **EARLIEST, maxOffsetsPerTrigger=150).selectExpr(*COPIED)
+    query = start(
+        df,
+        tmp_path / "c",
+        tmp_path / "logs" / "copy",
+        trigger={"processingTime": "0 seconds"},
+        partitions=1,
+    )
+    try:
+        for number in range(12):
+            topic.append(kafka([f"{key % (20 + number)}" for key in range(100)]))
+            topic.compact(force=True)
+            if number % 3 == 0:
+                topic.merge()
+            assert query.isActive
+        query.processAllAvailable()
+        counted = sum(p.numInputRows for p in query.recentProgress)
+    finally:
+        query.stop()
+    read = copied(logs.topic("copy"))
+    assert len(read) == len(set(read)) == counted
+    assert set(read) >= set(places(topic))
+    assert len(read) < 1200  # some was cleaned before it was read
+    assert logs.topic("copy").verify(data=True)
+
+
+def test_a_refusal_arrives_with_its_words(
+    spark: SparkSession, topic: Topic, tmp_path: Path
+) -> None:
+    fill(topic, 1)
+    df = read_stream(spark, topic.url, endingOffsets="latest")
+    message = failure(lambda: run(df, tmp_path / "a"))
+    assert "endingOffsets is not valid in streaming queries" in message
+    df = spark.read.format("pylogtable").option("maxOffsetsPerTrigger", 1).load(topic.url)
+    assert "maxOffsetsPerTrigger is for streams" in failure(df.collect)
+
+
+def test_data_loss_arrives_with_its_words_and_may_be_passed_over(
+    spark: SparkSession, topic: Topic, tmp_path: Path
+) -> None:
+    fill(topic, 2)
+    df = read_stream(spark, topic.url, **EARLIEST)
+    assert run(df, tmp_path / "c") == [2]
+    fill(topic, 6)
+    topic.delete_records({0: 5})
+    message = failure(lambda: run(df, tmp_path / "c"))
+    for words in ("[DATA_LOSS] t-0", "offset 2", "starts at 5", "failOnDataLoss=false"):
+        assert words in message
+    df = read_stream(spark, topic.url, failOnDataLoss=False)
+    assert run(df, tmp_path / "c") == [3]

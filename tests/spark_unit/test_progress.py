@@ -1,0 +1,67 @@
+"""How far a query is behind, from whatever form its progress comes in."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pylogtable import InvalidRequestError
+from pyspark_pylogtable import OffsetsBehind, offsets_behind
+
+
+def offset(topic_id: str = "x", **partitions: int) -> dict[str, Any]:
+    listed = {number[1:]: at for number, at in partitions.items()}
+    return {"topics": {"t": {"id": topic_id, "offsets": listed}}}
+
+
+def source(end: object, latest: object) -> dict[str, Any]:
+    return {"description": "python", "endOffset": end, "latestOffset": latest}
+
+
+READ, LATEST = offset(p0=3, p1=10), offset(p0=5, p1=10, p2=4)
+BEHIND = OffsetsBehind(min=0, max=4, avg=2.0)
+
+
+@pytest.mark.parametrize(
+    "progress",
+    [
+        {"sources": [source(READ, LATEST)]},
+        json.dumps({"sources": [source(READ, LATEST)]}),
+        # As `StreamingQueryProgress` has them: text.
+        SimpleNamespace(
+            sources=[SimpleNamespace(endOffset=json.dumps(READ), latestOffset=json.dumps(LATEST))]
+        ),
+    ],
+)
+def test_a_partition_that_was_not_read_yet_counts_from_0(progress: object) -> None:
+    assert offsets_behind(progress) == BEHIND
+
+
+def test_all_sources_that_are_topics_count() -> None:
+    other = source({"logOffset": 4}, {"logOffset": 7})
+    more = source(offset(p0=0), offset(p0=10))
+    progress = {"sources": [other, source(READ, LATEST), more]}
+    assert offsets_behind(progress) == OffsetsBehind(0, 10, 4.0)
+
+
+def test_a_topic_created_anew_was_not_read_yet() -> None:
+    assert offsets_behind({"sources": [source(offset("old", p0=9), offset("new", p0=2))]}) == (
+        OffsetsBehind(2, 2, 2.0)
+    )
+
+
+@pytest.mark.parametrize(
+    "sources",
+    [[], [source(READ, None)], [source(None, LATEST)], [source("null", "-")], [source(4, 5)]],
+)
+def test_where_nothing_is_known_there_is_no_answer(sources: list[Any]) -> None:
+    assert offsets_behind({"sources": sources}) is None
+
+
+@pytest.mark.parametrize("progress", [None, {}, "what", "[]", 7])
+def test_something_else(progress: object) -> None:
+    with pytest.raises(InvalidRequestError, match=r"progress is not JSON|not a Streaming"):
+        offsets_behind(progress)

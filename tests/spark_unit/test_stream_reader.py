@@ -1,0 +1,721 @@
+"""The stream source by the calls that Spark makes: what a batch holds, what a restart knows."""
+
+from __future__ import annotations
+
+import json
+import random
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import pylogtable
+from pylogtable import InvalidRequestError, SchemaMismatchError, Store, Topic, TopicNotFoundError
+from pyspark_pylogtable import stream_source
+from tests.builders import T0, ints, kafka, times
+from tests.spark_unit.streams import Query, offsets
+
+EARLIEST = {"startingOffsets": "earliest"}
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Store:
+    return pylogtable.open(tmp_path / "logs")
+
+
+@pytest.fixture
+def topic(logs: Store) -> Topic:
+    return logs.create_topic("t", partitions=3)
+
+
+def fill(topic: Topic, *counts: int) -> None:
+    """So many records into each partition, in one commit."""
+    where = [partition for partition, count in enumerate(counts) for _ in range(count)]
+    topic.append(kafka([None] * len(where), partition=ints(*where)))
+
+
+def ends(query: Query, topic: str = "t") -> dict[str, int]:
+    found: dict[str, int] = json.loads(query.log[-1])["topics"][topic]["offsets"]
+    return found
+
+
+# --- where it begins -------------------------------------------------------------------------
+
+
+def test_a_stream_begins_at_latest(topic: Topic) -> None:
+    fill(topic, 2, 1)
+    query = Query(topic.url)
+    # The first batch is empty and writes the beginning down.
+    assert query.trigger().num_rows == 0  # type: ignore[union-attr]
+    assert query.trigger() is None
+    fill(topic, 1, 0, 2)
+    assert offsets(query.trigger()) == {0: [2], 2: [0, 1]}
+
+
+def test_the_offsets_are_as_documented(topic: Topic) -> None:
+    fill(topic, 2, 1)
+    query = Query(topic.url, **EARLIEST)
+    query.trigger()
+    fill(topic, 1)
+    query.trigger()
+
+    def at(*row: int) -> dict[str, Any]:
+        listed = {str(partition): offset for partition, offset in enumerate(row)}
+        return {"t": {"id": topic.topic_id, "offsets": listed}}
+
+    assert json.loads(query.log[0]) == {"from": at(0, 0, 0), "topics": at(2, 1, 0)}
+    assert json.loads(query.log[1]) == {"topics": at(3, 1, 0)}
+    assert query.reader.reportLatestOffset() == {"topics": at(3, 1, 0)}
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"startingOffsets": '{"t":{"0":1,"1":-1,"2":-2}}'}, {0: [1, 2], 2: [0]}),
+        ({"startingOffsets": '{"0":2,"*":-1}'}, {0: [2]}),
+        ({"startingTimestamp": T0 + 1}, {0: [1, 2], 1: [0], 2: [0]}),
+        ({"startingOffsetsByTimestamp": f'{{"*":{T0 + 2}}}'}, {0: [2], 1: [0], 2: [0]}),
+    ],
+)
+def test_where_it_is_told_to_begin(
+    topic: Topic, options: dict[str, Any], expected: dict[int, list[int]]
+) -> None:
+    topic.append(kafka([None] * 5, partition=ints(0, 0, 0, 1, 2), timestamp=times(0, 1, 2, 2, 3)))
+    assert offsets(Query(topic.url, **options).trigger()) == expected
+
+
+def test_a_time_without_a_record_is_an_error_or_the_end(topic: Topic) -> None:
+    fill(topic, 1, 1, 1)
+    late = {"startingTimestamp": "9999-01-01T00:00:00Z"}
+    with pytest.raises(InvalidRequestError, match="No offset matched"):
+        Query(topic.url, **late).trigger()
+    query = Query(topic.url, **late, startingOffsetsByTimestampStrategy="latest")
+    assert query.drain() == [0]
+
+
+def test_the_beginning_is_decided_once_and_a_replay_knows_it(topic: Topic) -> None:
+    fill(topic, 2)
+    query = Query(topic.url)
+    assert query.plan()
+    fill(topic, 3)
+    again = query.reader.latestOffset(query.reader.initialOffset(), None)
+    assert again["from"] == json.loads(query.log[0])["from"]
+    # The process dies before the batch ran; the next one is told to run it from the beginning.
+    query.start()
+    assert query.run(0).num_rows == 0
+    assert offsets(query.trigger()) == {0: [2, 3, 4]}
+
+
+def test_a_restart_goes_on_whatever_the_options_say(topic: Topic) -> None:
+    fill(topic, 2)
+    query = Query(topic.url, **EARLIEST)
+    assert query.drain() == [2]
+    fill(topic, 2)
+    query.start(startingOffsets='{"*":1}')
+    assert offsets(query.trigger()) == {0: [2, 3]}
+
+
+def test_a_batch_that_is_run_again_has_the_same_rows(topic: Topic) -> None:
+    fill(topic, 2, 1)
+    query = Query(topic.url, **EARLIEST)
+    first = query.trigger()
+    fill(topic, 5)
+    second = query.trigger()
+    fill(topic, 5)
+    query.start(**EARLIEST)
+    assert query.run(0).equals(first)
+    assert query.run(1).equals(second)
+
+
+def test_when_nothing_is_new_the_start_comes_back_as_it_was(topic: Topic) -> None:
+    fill(topic, 2)
+    query = Query(topic.url, **EARLIEST)
+    query.trigger()
+    start = query.start_of(1)
+    assert "from" in start
+    assert query.reader.latestOffset(start, None) == start
+    assert query.trigger() is None
+
+
+def test_maintenance_is_nothing_new(topic: Topic) -> None:
+    fill(topic, 2)
+    fill(topic, 2)
+    query = Query(topic.url, **EARLIEST)
+    assert query.drain() == [4]
+    topic.merge()
+    topic.alter(config={"retention.ms": 10**9})
+    assert query.trigger() is None
+
+
+# --- how much a batch holds ------------------------------------------------------------------
+
+
+def test_case_26_shares_pro_rata_and_holds_small_batches_back(
+    topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_ns = 10**15
+    monkeypatch.setattr(stream_source.time, "monotonic_ns", lambda: now_ns)
+    fill(topic, 21, 11, 1)
+    limits = {"minOffsetsPerTrigger": 15, "maxOffsetsPerTrigger": 20, "maxTriggerDelay": "5s"}
+    query = Query(topic.url, **EARLIEST, **limits)
+    assert {p: len(rows) for p, rows in offsets(query.trigger()).items()} == {0: 12, 1: 6, 2: 1}
+    assert query.trigger() is None  # 14 are left
+    fill(topic, 4)
+    assert query.trigger().num_rows == 18  # type: ignore[union-attr]
+    fill(topic, 1)
+    assert query.trigger() is None
+    now_ns += 5 * 10**9
+    assert query.trigger().num_rows == 1  # type: ignore[union-attr]
+
+
+def test_case_27_everything_at_once_ignores_the_limits(topic: Topic) -> None:
+    fill(topic, 15)
+    query = Query(topic.url, **EARLIEST, maxOffsetsPerTrigger=5, minOffsetsPerTrigger=5)
+    assert query.trigger(everything=True).num_rows == 15  # type: ignore[union-attr]
+    fill(topic, 1)
+    assert query.trigger(everything=True).num_rows == 1  # type: ignore[union-attr]
+
+
+def test_case_27_available_now_keeps_the_limits_and_not_the_least(topic: Topic) -> None:
+    fill(topic, 15)
+    limits = {"maxOffsetsPerTrigger": 5, "minOffsetsPerTrigger": 4}
+    query = Query(topic.url, available_now=True, **EARLIEST, **limits)
+    assert query.drain() == [5, 5, 5]
+    fill(topic, 7)
+    query.start(available_now=True, **EARLIEST, **limits)
+    assert query.drain() == [5, 2]
+
+
+def test_case_33_a_limit_without_end(topic: Topic) -> None:
+    fill(topic, 21, 11, 1)
+    assert Query(topic.url, **EARLIEST, maxOffsetsPerTrigger=2**63 - 1).drain() == [33]
+
+
+def test_limits_count_records_and_not_the_holes_of_compaction(logs: Store) -> None:
+    topic = logs.create_topic("t", config={"cleanup.policy": "compact"})
+    for _ in range(3):
+        topic.append(kafka([str(key) for key in range(10)]))
+    topic.append(kafka(["x"] * 10))
+    topic.compact(force=True)
+    kept = topic.read().read_all()["offset"].to_pylist()
+    assert kept == [*range(20, 30), 39]
+    query = Query(topic.url, **EARLIEST, maxOffsetsPerTrigger=4)
+    assert query.drain() == [4, 4, 3]
+    assert ends(query) == {"0": 40}
+
+
+def test_bytes_are_a_soft_limit(topic: Topic) -> None:
+    fill(topic, 300, 100)
+    size = sum(extent.bytes for extent in topic.at().measure().values())
+    counts = Query(topic.url, **EARLIEST, maxBytesPerTrigger=size // 4).drain()
+    assert sum(counts) == 400
+    assert 4 <= len(counts) <= 6
+    # However small, each partition gets on by one record.
+    query = Query(topic.url, **EARLIEST, maxBytesPerTrigger=1)
+    assert query.trigger().num_rows == 2  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("options", "parts"), [({"minPartitions": 6}, 6), ({}, 2)])
+def test_the_tasks_of_a_batch(topic: Topic, options: dict[str, Any], parts: int) -> None:
+    fill(topic, 60, 60)
+    query = Query(topic.url, **EARLIEST, **options)
+    query.plan()
+    planned = query.reader.partitions(query.start_of(0), json.loads(query.log[0]))
+    assert len(planned) >= parts
+    assert query.run().num_rows == 120
+
+
+def test_no_task_reads_more_than_it_may(topic: Topic) -> None:
+    fill(topic, 10)
+    query = Query(topic.url, **EARLIEST, maxRecordsPerPartition=4)
+    query.plan()
+    assert len(query.reader.partitions(query.start_of(0), json.loads(query.log[0]))) == 3
+
+
+# --- Spark before 4.2 ------------------------------------------------------------------------
+
+
+def old_trigger(query: Query) -> int | None:
+    """How many rows are new, by the calls of Spark 4.0: it says neither where nor how much."""
+    start = query.start_of(len(query.log))
+    end = query.reader.latestOffset()
+    if json.dumps(end) == json.dumps(start):
+        return None
+    query.log.append(json.dumps(end))
+    return query.run().num_rows
+
+
+def test_before_spark_4_2_the_limits_hold_from_where_the_reader_stands(topic: Topic) -> None:
+    fill(topic, 12)
+    query = Query(topic.url, **EARLIEST, maxOffsetsPerTrigger=5)
+    assert [old_trigger(query) for _ in range(4)] == [5, 5, 2, None]
+    fill(topic, 6)
+    assert [old_trigger(query) for _ in range(3)] == [5, 1, None]
+
+
+def test_before_spark_4_2_the_first_batch_after_a_restart_has_no_limit(topic: Topic) -> None:
+    fill(topic, 12)
+    query = Query(topic.url, **EARLIEST, maxOffsetsPerTrigger=5)
+    assert old_trigger(query) == 5
+    query.start(**EARLIEST, maxOffsetsPerTrigger=5)
+    query.reader.partitions(query.start_of(1), query.start_of(1))  # says where the run begins
+    assert old_trigger(query) == 7
+    query.start(**EARLIEST, maxOffsetsPerTrigger=5)
+    query.reader.partitions(query.start_of(2), query.start_of(2))
+    assert old_trigger(query) is None
+
+
+def test_before_spark_4_2_available_now_asks_before_it_says_anything(topic: Topic) -> None:
+    fill(topic, 12)
+    query = Query(topic.url, **EARLIEST, maxOffsetsPerTrigger=5)
+    end = query.reader.latestOffset()
+    fill(topic, 1)
+    query.reader.initialOffset()
+    query.log.append(json.dumps(end))
+    assert query.run().num_rows == 12
+
+
+# --- what changes under a stream -------------------------------------------------------------
+
+
+def test_case_30_new_partitions_are_read_from_0(topic: Topic) -> None:
+    fill(topic, 1)
+    query = Query(topic.url)
+    assert query.drain() == [0]
+    topic.alter(partitions=5)
+    fill(topic, 1, 0, 0, 0, 2)
+    assert offsets(query.trigger()) == {0: [1], 4: [0, 1]}
+
+
+def test_new_partitions_are_limited_from_0(topic: Topic) -> None:
+    query = Query(topic.url, maxOffsetsPerTrigger=2)
+    assert query.drain() == [0]
+    topic.alter(partitions=4)
+    fill(topic, 0, 0, 0, 5)
+    assert query.drain() == [2, 2, 1]
+
+
+def test_partitions_that_came_while_it_was_stopped_are_read_from_0(topic: Topic) -> None:
+    fill(topic, 1)
+    query = Query(topic.url)
+    assert query.drain() == [0]
+    topic.alter(partitions=4)
+    fill(topic, 0, 0, 0, 2)
+    query.start(available_now=True)
+    assert offsets(query.trigger()) == {3: [0, 1]}
+
+
+def test_case_32_a_logged_batch_is_run_as_it_was_planned(topic: Topic) -> None:
+    fill(topic, 2)
+    query = Query(topic.url, **EARLIEST)
+    query.plan()
+    topic.alter(partitions=5)
+    fill(topic, 1, 0, 0, 0, 2)
+    query.start(available_now=True, **EARLIEST)
+    assert offsets(query.run(0)) == {0: [0, 1]}
+    assert offsets(query.trigger()) == {0: [2], 4: [0, 1]}
+
+
+def test_case_28_available_now_does_not_read_what_comes_later(topic: Topic) -> None:
+    fill(topic, 10)
+    query = Query(topic.url, available_now=True, **EARLIEST, maxOffsetsPerTrigger=4)
+    assert query.trigger().num_rows == 4  # type: ignore[union-attr]
+    fill(topic, 10)
+    topic.alter(partitions=6)
+    fill(topic, 0, 0, 0, 0, 5)
+    assert query.drain() == [4, 2]
+
+
+@pytest.mark.parametrize("fail", [True, False])
+def test_case_28_available_now_fails_if_the_topic_is_created_anew(logs: Store, fail: bool) -> None:
+    fill(logs.create_topic("t", 3), 10)
+    query = Query(
+        f"{logs.url}/t", available_now=True, **EARLIEST, maxOffsetsPerTrigger=4, failOnDataLoss=fail
+    )
+    query.trigger()
+    logs.delete_topic("t")
+    with pytest.raises(InvalidRequestError, match=r"LOST_TOPIC_PARTITIONS.*is gone.*Restart"):
+        query.trigger()
+    fill(logs.create_topic("t", 1), 3)
+    with pytest.raises(InvalidRequestError, match=r"LOST_TOPIC_PARTITIONS.*now has.*Restart"):
+        query.trigger()
+
+
+def lose_by_retention(logs: Store) -> None:
+    logs.topic("t").delete_records({0: 4})
+
+
+def lose_by_recreation(logs: Store) -> None:
+    logs.delete_topic("t")
+    fill(logs.create_topic("t", partitions=1), 2)
+
+
+def lose_by_deletion(logs: Store) -> None:
+    logs.delete_topic("t")
+
+
+LOSSES: dict[str, tuple[Callable[[Store], None], str, dict[int, list[int]]]] = {
+    "retention": (
+        lose_by_retention,
+        r"\[DATA_LOSS\] t-0 was to be read from offset 2, and its log starts at 4.*"
+        "failOnDataLoss=false",
+        {0: [4, 5]},
+    ),
+    "recreation": (
+        lose_by_recreation,
+        r"\[DATA_LOSS\] topic 't' was created anew: it was read up to \{0:2, 1:0, 2:0\} as id .*"
+        r"ends at \{0:2\}.*failOnDataLoss=false",
+        {0: [0, 1]},
+    ),
+    "deletion": (
+        lose_by_deletion,
+        r"\[DATA_LOSS\] topic 't' .*was read up to \{0:2, 1:0, 2:0\}, and now it is not there.*"
+        "failOnDataLoss=false",
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_case_31_what_was_lost_is_an_error(logs: Store, name: str) -> None:
+    lose, message, _ = LOSSES[name]
+    fill(logs.create_topic("t", partitions=3), 2)
+    query = Query(f"{logs.url}/t", **EARLIEST)
+    query.trigger()
+    fill(logs.topic("t"), 4)
+    lose(logs)
+    with pytest.raises(InvalidRequestError, match=message):
+        query.trigger()
+
+
+@pytest.mark.parametrize("restart", [True, False])
+@pytest.mark.parametrize("name", LOSSES)
+def test_case_31_or_a_warning_and_the_query_stays_alive(
+    logs: Store, name: str, restart: bool
+) -> None:
+    lose, message, rest = LOSSES[name]
+    options = {**EARLIEST, "failOnDataLoss": False}
+    fill(logs.create_topic("t", partitions=3), 2)
+    query = Query(f"{logs.url}/t", **options)
+    query.trigger()
+    fill(logs.topic("t"), 4)
+    lose(logs)
+    if restart and name != "deletion":  # what is not there cannot be loaded
+        query.start(**options)
+    with pytest.warns(UserWarning, match=message.rpartition(".*")[0]):
+        assert offsets(query.trigger()) == rest
+    assert query.trigger() is None
+    if name == "deletion":
+        logs.create_topic("t", partitions=3)
+        with pytest.warns(UserWarning, match="created anew"):
+            query.trigger()
+    fill(logs.topic("t"), 1)
+    (read,) = offsets(query.trigger()).values()
+    assert len(read) == 1
+
+
+def test_retention_between_planning_and_reading_is_a_loss(topic: Topic) -> None:
+    fill(topic, 6)
+    query = Query(topic.url, **EARLIEST)
+    query.plan()
+    topic.delete_records({0: 4})
+    query.start(**EARLIEST)
+    with pytest.raises(InvalidRequestError, match="its log starts at 4"):
+        query.run(0)
+    query.start(**EARLIEST, failOnDataLoss=False)
+    with pytest.warns(UserWarning, match="its log starts at 4"):
+        assert offsets(query.run(0)) == {0: [4, 5]}
+
+
+def test_a_logged_batch_of_a_topic_that_is_no_more(logs: Store) -> None:
+    fill(logs.create_topic("t"), 3)
+    query = Query(f"{logs.url}/t", **EARLIEST)
+    query.plan()
+    logs.delete_topic("t")
+    fill(logs.create_topic("t"), 1)
+    query.start(**EARLIEST)
+    with pytest.raises(InvalidRequestError, match=r"DATA_LOSS.* now has the id"):
+        query.run(0)
+    query.start(**EARLIEST, failOnDataLoss=False)
+    with pytest.warns(UserWarning, match="now has the id"):
+        assert query.run(0).num_rows == 0
+    with pytest.warns(UserWarning, match="created anew"):
+        assert offsets(query.trigger()) == {0: [0]}
+
+
+def test_a_position_beyond_the_end_is_a_loss(topic: Topic) -> None:
+    """As of a topic that was restored from an older copy."""
+    fill(topic, 3)
+    query = Query(topic.url, **EARLIEST, failOnDataLoss=False)
+    query.trigger()
+    query.log[0] = query.log[0].replace('"0": 3', '"0": 9')
+    with pytest.warns(UserWarning, match="t-0 was read up to offset 9, and its log ends at 3"):
+        assert query.trigger().num_rows == 0  # type: ignore[union-attr]
+    fill(topic, 1)
+    assert offsets(query.trigger()) == {0: [3]}
+
+
+def test_a_file_that_is_gone(topic: Topic, tmp_path: Path) -> None:
+    fill(topic, 3)
+    fill(topic, 2)
+    query = Query(topic.url, **EARLIEST)
+    query.plan()
+    (first, _) = sorted((tmp_path / "logs" / "t" / "partition=0").iterdir())
+    first.unlink()
+    with pytest.raises(pylogtable.StorageError, match=r"\[DATA_LOSS\] t-0: the segment of offsets"):
+        query.run()
+    query.start(**EARLIEST, failOnDataLoss=False)
+    with pytest.warns(UserWarning, match="DATA_LOSS"):
+        assert offsets(query.run()) == {0: [3, 4]}
+
+
+def test_offsets_survive_compaction_merge_and_retention_of_what_was_read(logs: Store) -> None:
+    topic = logs.create_topic("t", config={"cleanup.policy": "compact,delete"})
+    query = Query(topic.url, **EARLIEST)
+    query.drain()
+    seen: list[int] = []
+    for number in range(6):
+        topic.append(kafka(["a", "b", f"c{number}"]))
+        seen += offsets(query.trigger()).get(0, [])
+        if number % 2:
+            query.start(**EARLIEST)
+        topic.compact(force=True)
+        topic.merge()
+        topic.delete_records({0: seen[-1]})
+    assert seen == list(range(18))
+
+
+def test_each_batch_has_the_records_of_its_range_and_no_others() -> None:
+    """Whatever is done to the topic meanwhile: the offsets of a batch less the holes there were."""
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    for _ in range(4):
+        with tempfile.TemporaryDirectory() as folder:
+            _run_beside_maintenance(chance, pylogtable.open(folder))
+
+
+def _run_beside_maintenance(chance: random.Random, logs: Store) -> None:
+    topic = logs.create_topic("t", 2, config={"cleanup.policy": "compact,delete"})
+    options = {**EARLIEST, "maxOffsetsPerTrigger": chance.randint(1, 40)}
+    query = Query(topic.url, **options)
+    seen: dict[int, list[int]] = {0: [], 1: []}
+
+    def run(*, again: bool = False) -> None:
+        begin, end = query.start_of(len(query.log) - 1), json.loads(query.log[-1])
+        first = end["from"] if "initial" in begin else begin["topics"]
+        spans = {
+            int(number): (first["t"]["offsets"][number], to)
+            for number, to in end["topics"]["t"]["offsets"].items()
+        }
+        view = topic.at()
+        read = offsets(query.run())
+        assert {p: len(read.get(p, [])) for p in spans} == {
+            p: extent.records for p, extent in view.measure(spans).items()
+        }
+        for partition, found in read.items():
+            low, high = spans[partition]
+            assert all(low <= offset < high for offset in found)
+            if not again:
+                seen[partition] += found
+
+    for _ in range(25):
+        match chance.randrange(6):
+            case 0 | 1:
+                topic.append(kafka([str(chance.randrange(30)) for _ in range(20)]))
+            case 2:
+                topic.compact(force=True)
+            case 3:
+                topic.merge()
+            case 4:
+                query.start(**options)
+                if query.log:
+                    run(again=True)
+            case _:
+                if query.plan():
+                    run()
+    while query.plan():
+        run()
+    alive = offsets(topic.read().read_all())
+    for partition, found in seen.items():
+        assert found == sorted(set(found))
+        assert set(found) >= set(alive.get(partition, []))
+
+
+# --- several topics --------------------------------------------------------------------------
+
+
+def test_topics_that_match_a_pattern_are_found_while_it_runs(logs: Store) -> None:
+    fill(logs.create_topic("log-a"), 1)
+    query = Query(logs.url, subscribePattern="log-.*", **EARLIEST)
+    assert query.drain() == [1]
+    fill(logs.create_topic("log-b"), 2)
+    fill(logs.create_topic("other"), 2)
+    query.reader._topics._discover_at = 0
+    table = query.trigger()
+    assert table is not None
+    assert table["topic"].to_pylist() == ["log-b"] * 2
+    logs.create_topic("log-c")
+    query.start(subscribePattern="log-.*")
+    fill(logs.topic("log-c"), 1)
+    assert query.drain() == [1]
+
+
+def test_looking_for_topics_takes_a_small_part_of_the_time(
+    logs: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs.create_topic("log-a")
+    asked: list[Store] = []
+    real = Store.topics
+    monkeypatch.setattr(Store, "topics", lambda self: asked.append(self) or real(self))
+    query = Query(logs.url, subscribePattern="log-.*", **EARLIEST)
+    asked.clear()
+    query.drain()
+    query.reader._topics._discover_at += 3600
+    for _ in range(20):
+        query.trigger()
+    assert len(asked) <= 2
+
+
+def test_limits_are_shared_by_all_topics(logs: Store) -> None:
+    fill(logs.create_topic("a"), 30)
+    fill(logs.create_topic("b"), 10)
+    query = Query(logs.url, subscribe="a,b", **EARLIEST, maxOffsetsPerTrigger=8)
+    query.trigger()
+    assert (ends(query, "a"), ends(query, "b")) == ({"0": 6}, {"0": 2})
+    assert sum(query.drain()) == 32
+
+
+def test_only_assigned_partitions_are_read(topic: Topic, logs: Store) -> None:
+    fill(topic, 1, 2, 3)
+    query = Query(logs.url, assign='{"t":[0,2]}', **EARLIEST)
+    assert offsets(query.trigger()) == {0: [0], 2: [0, 1, 2]}
+    assert ends(query) == {"0": 1, "2": 3}
+    query.start(assign='{"t":[0]}')
+    with pytest.raises(
+        InvalidRequestError, match=r"partition\(s\) 2 of topic 't' .*failOnDataLoss"
+    ):
+        query.trigger()
+
+
+def test_a_topic_that_is_not_asked_for_any_more_keeps_its_place(logs: Store) -> None:
+    for name in ("a", "b"):
+        fill(logs.create_topic(name), 2)
+    query = Query(logs.url, subscribe="a,b", **EARLIEST)
+    assert query.drain() == [4]
+    fill(logs.topic("b"), 1)
+    query.start(subscribe="a")
+    with pytest.raises(InvalidRequestError, match=r"topic 'b' .*not asked for.*failOnDataLoss"):
+        query.trigger()
+    fill(logs.topic("a"), 1)
+    query.start(subscribe="a", failOnDataLoss=False)
+    with pytest.warns(UserWarning, match="not asked for"):
+        assert query.drain() == [1]
+    query.start(subscribe="a,b")
+    assert query.drain() == [1]
+
+
+# --- columns ---------------------------------------------------------------------------------
+
+
+def test_columns_headers_and_a_schema_of_the_users(topic: Topic) -> None:
+    fill(topic, 2)
+    names = Query(topic.url, **EARLIEST).trigger().schema.names  # type: ignore[union-attr]
+    assert names == ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
+    with_headers = Query(topic.url, **EARLIEST, includeHeaders=True)
+    assert with_headers.trigger().schema.names == [*names, "headers"]  # type: ignore[union-attr]
+    few = Query(topic.url, **EARLIEST, columns="offset,value").trigger()
+    assert few is not None
+    assert few.schema.names == ["offset", "value"]
+    own = Query(topic.url, **EARLIEST, schema=pa.schema({"offset": pa.int64()})).trigger()
+    assert own is not None
+    assert own.schema.names == ["offset"]
+    with pytest.raises(SchemaMismatchError, match="no column 'valu'"):
+        Query(topic.url, schema=pa.schema({"valu": pa.binary()}))
+
+
+def test_a_stream_keeps_its_columns_when_the_topic_gets_more(topic: Topic) -> None:
+    fill(topic, 1)
+    query = Query(topic.url, **EARLIEST)
+    first = query.trigger()
+    topic.alter(add_columns={"region": pa.string()})
+    topic.append(kafka(["a"], region=pa.array(["north"])))
+    second = query.trigger()
+    assert first is not None
+    assert second is not None
+    assert second.schema == first.schema
+    assert second.num_rows == 1
+
+
+def test_a_new_topic_that_does_not_fit_the_columns_is_refused(logs: Store) -> None:
+    logs.create_topic("log-a")
+    query = Query(logs.url, subscribePattern="log-.*")
+    query.drain()
+    logs.create_topic("log-b", schema={"amount": pa.int64()})
+    query.reader._topics._discover_at = 0
+    with pytest.raises(SchemaMismatchError, match="topic 'log-b' has no column 'key'"):
+        query.trigger()
+
+
+# --- refusals --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"endingOffsets": "latest"}, "endingOffsets is not valid in streaming queries"),
+        ({"endingTimestamp": "1"}, "endingTimestamp is not valid in streaming queries"),
+        ({"versionAsOf": "1"}, "versionAsOf is of no use in a stream"),
+        ({"view": "latest"}, "view=latest cannot be read as a stream"),
+        ({"group": "not a name"}, "not a name"),
+    ],
+)
+def test_what_a_stream_refuses(topic: Topic, options: dict[str, str], message: str) -> None:
+    fill(topic, 1)
+    with pytest.raises(InvalidRequestError, match=message):
+        Query(topic.url, **options).trigger()
+
+
+def test_a_topic_that_is_not_there(logs: Store, topic: Topic) -> None:
+    with pytest.raises(TopicNotFoundError, match="there is no topic"):
+        Query(f"{logs.url}/nowhere")
+
+
+def test_a_checkpoint_of_another_source(topic: Topic) -> None:
+    query = Query(topic.url)
+    query.log.append('{"t":{"0":23}}')
+    with pytest.raises(InvalidRequestError, match="belongs to another source"):
+        query.trigger()
+
+
+# --- consumer groups -------------------------------------------------------------------------
+
+
+def test_positions_are_told_to_a_group_with_the_next_batch(topic: Topic) -> None:
+    query = Query(topic.url, **EARLIEST, group="billing")
+    fill(topic, 4, 1)
+    query.trigger()
+    assert topic.group("billing").positions() == {}
+    fill(topic, 2)
+    query.trigger()
+    assert topic.group("billing").positions() == {0: 4, 1: 1, 2: 0}
+    assert topic.group("billing").lag().records == 2
+
+
+def test_somebody_else_in_the_group_is_a_warning(topic: Topic) -> None:
+    query = Query(topic.url, **EARLIEST, group="billing")
+    for _ in range(2):
+        fill(topic, 1)
+        query.trigger()
+    other = topic.group("billing")
+    other.positions()
+    other.commit({0: 0})
+    fill(topic, 1)
+    with pytest.warns(UserWarning, match="group 'billing' of topic 't'"):
+        assert query.trigger() is not None
+    fill(topic, 1)
+    query.trigger()
+    assert topic.group("billing").positions()[0] == 3

@@ -1,0 +1,275 @@
+"""The stream sink by the calls that Spark makes: tasks stage, and a commit knows its batch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark import TaskContext
+from pyspark.sql import Row
+
+import pylogtable
+from pylogtable import CommitUnknownError, InvalidRequestError, LogTableError, Store, Topic
+from pyspark_pylogtable import DefaultSource
+from pyspark_pylogtable.columns import spark_schema
+from pyspark_pylogtable.stream_sink import StreamWriter, batches_of_rows
+from pyspark_pylogtable.writing import Written, stage_rows
+from tests.builders import kafka, rows
+from tests.spark.writes import data_files, travelled, write
+
+
+@pytest.fixture
+def topic(tmp_path: Path) -> Topic:
+    return pylogtable.open(tmp_path / "logs").create_topic("t", 2)
+
+
+@contextmanager
+def task_of(query: str | None, partition: int = 0) -> Iterator[None]:
+    """A task as it finds itself on an executor."""
+    task = TaskContext._getOrCreate()
+    task._partitionId = partition
+    task._localProperties = {"sql.streaming.queryId": query} if query else {}
+    try:
+        yield
+    finally:
+        TaskContext._taskContext = None
+
+
+class Sink:
+    """A query that writes to `path`; each batch is given as one table for each task."""
+
+    def __init__(self, path: str | os.PathLike[str], query: str | None = "q1", **options: Any):
+        self.given = {"path": os.fspath(path), **{name: str(v) for name, v in options.items()}}
+        self.query = query
+
+    def writer(self, schema: pa.Schema) -> StreamWriter:
+        return travelled(
+            DefaultSource(self.given).streamWriter(spark_schema(schema), overwrite=False)
+        )
+
+    def stage(self, *tasks: pa.Table) -> list[Written]:
+        messages = []
+        for number, table in enumerate(tasks):
+            writer = self.writer(table.schema)
+            with task_of(self.query, number):
+                # What the writer does where Spark hands over Arrow.
+                batches = table.to_batches() or [pa.RecordBatch.from_pylist([], table.schema)]
+                messages.append(travelled(stage_rows(writer._where, iter(batches))))
+        return messages
+
+    def batch(self, number: int, *tasks: pa.Table) -> None:
+        messages = self.stage(*tasks)
+        self.writer(tasks[0].schema).commit([*messages], number)
+
+
+def values(topic: Topic) -> list[bytes]:
+    return sorted(rows(topic.read(), "key"))
+
+
+def test_a_batch_is_one_commit_with_the_query_and_its_number(topic: Topic) -> None:
+    Sink(topic.url).batch(7, kafka(["a", "b"]), kafka(["c"]))
+    assert values(topic) == [b"a", b"b", b"c"]
+    assert topic.version == 1
+    found = topic.find_txn("q1", 7)
+    assert found is not None
+    assert found.origin == "q1"
+
+
+def test_a_batch_again_is_recognised_and_its_files_are_removed(
+    topic: Topic, tmp_path: Path
+) -> None:
+    sink = Sink(topic.url)
+    for number in range(3):
+        sink.batch(number, kafka([str(number)]))
+    files = data_files(tmp_path)
+    sink.batch(2, kafka(["2"]))
+    assert values(topic) == [b"0", b"1", b"2"]
+    assert data_files(tmp_path) == files
+    # Not one after the other: a query may have had batches without rows.
+    sink.batch(9, kafka(["9"]))
+    assert topic.count() == 4
+
+
+def test_a_zombie_and_its_successor_append_a_batch_once(topic: Topic) -> None:
+    """Both staged it, and both commit."""
+    sink = Sink(topic.url)
+    table = kafka(["a", "b"])
+    zombie, successor = sink.stage(table), sink.stage(table)
+    sink.writer(table.schema).commit([*successor], 0)
+    sink.writer(table.schema).commit([*zombie], 0)
+    assert values(topic) == [b"a", b"b"]
+    assert topic.verify(data=True)
+
+
+def test_another_query_is_another_application(topic: Topic) -> None:
+    Sink(topic.url, "q1").batch(0, kafka(["a"]))
+    Sink(topic.url, "q2").batch(0, kafka(["b"]))
+    assert values(topic) == [b"a", b"b"]
+
+
+def test_another_query_under_the_same_name_is_reported(topic: Topic, tmp_path: Path) -> None:
+    Sink(topic.url, "q1", txnAppId="etl").batch(0, kafka(["a"]))
+    files = data_files(tmp_path)
+    other = Sink(topic.url, "q2", txnAppId="etl")
+    with pytest.raises(InvalidRequestError) as caught:
+        other.batch(0, kafka(["b"]))
+    for words in (
+        "[TXN_OF_ANOTHER_QUERY] batch 0 under txnAppId 'etl' was written to topic 't'",
+        "by the streaming query q1, and this is the query q2",
+        "nothing was skipped",
+    ):
+        assert words in str(caught.value)
+    assert data_files(tmp_path) == files
+    assert values(topic) == [b"a"]
+
+
+def test_versions_that_go_back_to_one_never_applied_are_an_error(topic: Topic) -> None:
+    sink = Sink(topic.url, txnAppId="etl")
+    sink.batch(5, kafka(["a"]))
+    with pytest.raises(InvalidRequestError, match="txn 3 of app id 'etl' was never applied"):
+        sink.batch(3, kafka(["b"]))
+    assert topic.count() == 1
+
+
+@pytest.mark.parametrize("query", ["q1", "q2"])
+def test_a_write_of_foreach_batch_knows_its_query(topic: Topic, query: str) -> None:
+    """The same for rows that are staged and for a repeat that is seen when the write is planned."""
+
+    def each() -> None:
+        write(topic.url, [kafka(["a"])], txnAppId="each", txnVersion=0)
+
+    with task_of("q1"):
+        each()
+    with task_of(query):
+        if query == "q1":
+            each()
+        else:
+            with pytest.raises(InvalidRequestError, match="TXN_OF_ANOTHER_QUERY"):
+                each()
+    assert topic.count() == 1
+
+
+def test_a_batch_without_rows_makes_no_commit(topic: Topic) -> None:
+    Sink(topic.url).batch(0, kafka([]), kafka([]))
+    assert topic.version == 0
+
+
+def test_a_query_without_an_id_is_refused_unless_it_has_a_name(topic: Topic) -> None:
+    with pytest.raises(InvalidRequestError, match="did not say which query this is"):
+        Sink(topic.url, None).batch(0, kafka(["a"]))
+    Sink(topic.url, None, txnAppId="etl").batch(0, kafka(["a"]))
+    assert topic.count() == 1
+
+
+@pytest.mark.parametrize("landed", [True, False])
+def test_after_an_unknown_commit_nothing_is_deleted_and_a_repeat_settles_it(
+    topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, landed: bool
+) -> None:
+    sink, table = Sink(topic.url), kafka(["a", "b"])
+    messages = sink.stage(table)
+    files = data_files(tmp_path)
+    real = Topic.commit_staged
+
+    def unknown(self: Topic, *args: Any, **kwargs: Any) -> Any:
+        if landed:
+            real(self, *args, **kwargs)
+        raise CommitUnknownError("0" * 32, 1)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Topic, "commit_staged", unknown)
+        with pytest.raises(CommitUnknownError):
+            sink.writer(table.schema).commit([*messages], 0)
+        sink.writer(table.schema).abort([*messages], 0)
+    assert data_files(tmp_path) == files
+    sink.batch(0, table)
+    assert values(topic) == [b"a", b"b"]
+    assert topic.verify(data=True)
+
+
+def test_a_batch_of_which_a_task_failed_leaves_no_file(topic: Topic, tmp_path: Path) -> None:
+    sink = Sink(topic.url)
+    (message,) = sink.stage(kafka(["a"]))
+    sink.writer(kafka([]).schema).abort([message, None], 0)
+    assert data_files(tmp_path) == []
+    assert topic.version == 0
+
+
+def test_a_batch_to_several_topics_that_stops_half_way_is_finished_by_a_repeat(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store: Store = pylogtable.open(tmp_path / "logs")
+    topics = [store.create_topic(name) for name in ("a", "b", "c")]
+    table = kafka(["x", "y", "z"], topic=pa.array(["a", "b", "c"]))
+    sink = Sink(tmp_path / "logs")
+    real = Topic.commit_staged
+
+    def fail_b(self: Topic, *args: Any, **kwargs: Any) -> Any:
+        if self.name == "b":
+            raise pylogtable.StorageError("the disk is full")
+        return real(self, *args, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Topic, "commit_staged", fail_b)
+        with pytest.raises(LogTableError, match="topic 'b' was not written, and a were"):
+            sink.batch(0, table)
+    sink.batch(0, table)
+    assert [topic.count() for topic in topics] == [1, 1, 1]
+
+
+def test_what_the_sink_refuses(topic: Topic, tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequestError, match=r"txnVersion is the batch's own number"):
+        Sink(topic.url, txnVersion=1).batch(0, kafka(["a"]))
+    with pytest.raises(pylogtable.TopicNotFoundError, match="create it with"):
+        Sink(tmp_path / "logs" / "missing").batch(0, kafka(["a"]))
+    with pytest.raises(pylogtable.SchemaMismatchError, match="wrong"):
+        Sink(topic.url).batch(0, kafka(["a"], wrong=pa.array([1])))
+    assert topic.version == 0
+
+
+def test_complete_mode_is_refused_with_the_reason(topic: Topic) -> None:
+    source = DefaultSource({"path": topic.url})
+    with pytest.raises(InvalidRequestError, match="output mode complete writes the whole result"):
+        source.streamWriter(spark_schema(kafka([]).schema), overwrite=True)
+
+
+def test_rows_become_what_spark_hands_over_as_arrow() -> None:
+    """Spark 4.0 has no Arrow writer for streams."""
+    from datetime import datetime, timezone
+    from decimal import Decimal
+
+    schema = pa.schema(
+        {
+            "id": pa.int64(),
+            "name": pa.string(),
+            "blob": pa.binary(),
+            "at": pa.timestamp("us", tz="UTC"),
+            "amount": pa.decimal128(10, 2),
+            "tags": pa.list_(pa.string()),
+            "place": pa.struct({"x": pa.float64()}),
+        }
+    )
+    when = datetime(2024, 5, 1, 12, tzinfo=timezone.utc)
+    given = [
+        Row(
+            id=number,
+            name=f"n{number}",
+            blob=bytearray(b"b"),
+            at=when,
+            amount=Decimal("1.50"),
+            tags=["a", None],
+            place=Row(x=0.5),
+        )
+        for number in range(10_001)
+    ] + [Row(id=None, name=None, blob=None, at=None, amount=None, tags=None, place=None)]
+    batches = list(batches_of_rows(iter(given), spark_schema(schema)))
+    assert [batch.num_rows for batch in batches] == [10_000, 2]
+    assert [field.type for field in batches[0].schema] == [field.type for field in schema]
+    first = batches[0].slice(0, 1).to_pylist()[0]
+    assert first["at"] == when
+    assert (first["blob"], first["tags"], first["place"]) == (b"b", ["a", None], {"x": 0.5})
+    assert set(batches[1].to_pylist()[1].values()) == {None}

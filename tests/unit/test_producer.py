@@ -1,0 +1,564 @@
+"""Records sent one by one: where they go, when they are there, what a bad one does."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from datetime import datetime, timezone
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pylogtable import (
+    CommitConflictError,
+    InvalidRequestError,
+    Producer,
+    SchemaMismatchError,
+    StorageError,
+    Topic,
+    TopicNotFoundError,
+)
+from pylogtable.storage.memory import MemoryStore
+from pylogtable.store import Store
+from tests.builders import Clock, at, data_files, kafka, make_store, rows
+from tests.faults.support import Plan, faulty, new_topic, numbers_of, open_topic
+from tests.stores import Fault
+
+FOREVER_MS = 3_600_000
+
+
+@pytest.fixture
+def topic(store: Store) -> Topic:
+    return store.create_topic("t", partitions=3)
+
+
+@pytest.fixture
+def producer(topic: Topic) -> Iterator[Producer]:
+    """It commits when it is told to."""
+    with topic.producer(linger_ms=FOREVER_MS) as made:
+        yield made
+
+
+def found(topic: Topic) -> dict[tuple[int, int], Any]:
+    """(partition, offset) -> (key, value) of all there is."""
+    read = rows(topic.read(), "partition", "offset", "key", "value")
+    return {(partition, offset): (key, value) for partition, offset, key, value in read}
+
+
+def test_every_future_tells_where_its_record_is(topic: Topic, producer: Producer) -> None:
+    topic.append(kafka(["a", "b", "c", "d"]))
+    sent = {}
+    for number in range(5000):
+        key = None if number % 7 == 0 else f"k{number % 40}".encode()
+        partition = number % 3 if number % 11 == 0 else None
+        future = producer.send(key, b"%d" % number, partition=partition)
+        sent[future] = (key, b"%d" % number, partition)
+        if number % 1700 == 0:
+            producer.flush()
+    producer.flush()
+    there = found(topic)
+    places = set()
+    for future, (key, value, partition) in sent.items():
+        meta = future.result()
+        assert there[meta.partition, meta.offset] == (key, value)
+        assert partition is None or meta.partition == partition
+        places.add((meta.partition, meta.offset))
+    assert len(places) == 5000 == len(there) - 4
+
+
+def test_keys_alone_still_decide_where_keyed_records_go(topic: Topic, producer: Producer) -> None:
+    """So that the newest record of a key is looked for in one partition only [SEG-7]."""
+    for number in range(50):
+        producer.send(f"k{number}" if number % 5 else None, "v")
+    producer.flush()
+    assert set(topic.segments()["hashed_over"].to_pylist()) == {3}
+
+
+def test_order_is_kept_inside_a_key(topic: Topic, producer: Producer) -> None:
+    for number in range(300):
+        producer.send(f"k{number % 4}", str(number))
+        if number % 90 == 0:
+            producer.flush()
+    producer.flush()
+    for key in (b"k0", b"k1", b"k2", b"k3"):
+        mine = [int(v) for k, v in rows(topic.read(), "key", "value") if k == key]
+        assert mine == sorted(mine)
+        assert len(mine) == 75
+
+
+def test_one_batch_is_one_commit(topic: Topic, producer: Producer) -> None:
+    for number in range(1000):
+        producer.send(str(number))
+    assert topic.version == 0
+    producer.flush()
+    assert topic.version == 1
+    producer.flush()
+    assert topic.version == 1
+
+
+def test_lingering_ends_by_itself(topic: Topic) -> None:
+    with topic.producer(linger_ms=1) as producer:
+        assert producer.send("k", "v").result(timeout=60).offset == 0
+        assert producer.send("k", "v").result(timeout=60).offset == 1
+
+
+def test_a_full_batch_does_not_linger_and_full_batches_make_senders_wait(topic: Topic) -> None:
+    with topic.producer(linger_ms=FOREVER_MS, batch_bytes=10_000) as producer:
+        futures = [producer.send("k", b"v" * 900) for _ in range(95)]
+        assert futures[9].result(timeout=60).offset == 9
+        waiting = sum(not future.done() for future in futures)
+        assert waiting <= 21  # two batches of ten, and one record on top
+        producer.flush()
+        assert [future.result().offset for future in futures] == list(range(95))
+    assert topic.version >= 9
+
+
+def test_many_threads(topic: Topic) -> None:
+    sent: list[tuple[Any, bytes]] = []
+    with topic.producer(linger_ms=1, batch_bytes=50_000) as producer:
+
+        def work(me: int) -> None:
+            mine = [(producer.send(b"%d" % me, b"%d-%d" % (me, n)), n) for n in range(2000)]
+            sent.extend((future, b"%d-%d" % (me, n)) for future, n in mine)
+
+        threads = [threading.Thread(target=work, args=(me,)) for me in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        producer.flush()
+    there = found(topic)
+    assert len(there) == len(sent) == 8000
+    for future, value in sent:
+        meta = future.result()
+        assert there[meta.partition, meta.offset][1] == value
+    for me in range(4):
+        mine = [v for k, v in rows(topic.read(), "key", "value") if k == b"%d" % me]
+        assert mine == [b"%d-%d" % (me, n) for n in range(2000)]
+
+
+def test_what_a_future_offers(producer: Producer) -> None:
+    future = producer.send("k", "v")
+    seen: list[Any] = []
+    future.add_done_callback(seen.append)
+    assert not future.done()
+    assert "waiting" in repr(future)
+    with pytest.raises(FutureTimeoutError):
+        future.result(timeout=0)
+    with pytest.raises(FutureTimeoutError):
+        future.exception(timeout=0)
+    producer.flush()
+    assert future.done()
+    assert future.exception() is None
+    assert seen == [future]
+    future.add_done_callback(seen.append)
+    assert seen == [future, future]
+    assert "offset=0" in repr(future)
+
+
+def test_callbacks_may_send_and_must_not_wait(
+    topic: Topic, caplog: pytest.LogCaptureFixture
+) -> None:
+    with topic.producer(linger_ms=FOREVER_MS, batch_bytes=1) as producer:
+        again: list[Any] = []
+        first = producer.send("a", partition=0)
+        first.add_done_callback(lambda _: again.append(producer.send("b", partition=0)))
+        first.add_done_callback(lambda _: producer.flush())
+        first.result(timeout=60)
+    assert again[0].result().offset == 1
+    assert "would wait forever" in caplog.text
+
+
+def test_timestamps(topic: Topic, clock: Clock, producer: Producer) -> None:
+    given = producer.send("k", "v", timestamp=at(-5), partition=0)
+    in_ms = producer.send("k", "v", timestamp=1_000, partition=0)
+    default = producer.send("k", "v", partition=0)
+    clock.tick(7)
+    producer.flush()
+    told = [future.result().timestamp for future in (given, in_ms, default)]
+    assert told == [at(-5), datetime(1970, 1, 1, 0, 0, 1, tzinfo=timezone.utc), at(7)]
+    assert rows(topic.read(), "timestamp") == told
+
+
+def test_append_time_is_told_where_the_topic_wants_it(store: Store) -> None:
+    topic = store.create_topic("t", config={"message.timestamp.type": "LogAppendTime"})
+    with topic.producer() as producer:
+        future = producer.send("k", "v", timestamp=1_000)
+    assert [future.result().timestamp] == rows(topic.read(), "timestamp") == [at(0)]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [[("a", b"1"), ("a", None)], (["a", b"1"], ["a", None]), iter([("a", "1"), ("a", None)])],
+)
+def test_headers(topic: Topic, producer: Producer, headers: Any) -> None:
+    producer.send("k", "v", headers=headers)
+    producer.send("k", "v", headers={"b": b"2"})
+    producer.send("k", "v")
+    producer.flush()
+    assert rows(topic.read(), "headers") == [
+        [{"key": "a", "value": b"1"}, {"key": "a", "value": None}],
+        [{"key": "b", "value": b"2"}],
+        None,
+    ]
+
+
+def test_table_shaped_topics_take_columns_by_name(store: Store) -> None:
+    schema = pa.schema(
+        [
+            pa.field("id", pa.int32(), nullable=False),
+            ("amount", pa.decimal128(9, 2)),
+            ("tags", pa.list_(pa.string())),
+            ("value", pa.float64()),
+        ]
+    )
+    topic = store.create_topic("t", 2, schema, key="id")
+    with topic.producer() as producer:
+        futures = [producer.send(id=n, value=n / 2, tags=["x"] * n) for n in range(5)]
+        with pytest.raises(SchemaMismatchError, match="did you mean 'amount'"):
+            producer.send(id=1, amont=3)
+        with pytest.raises(SchemaMismatchError, match="no column 'key'"):
+            producer.send(key=b"x", id=1)
+    by_place = {(r["partition"], r["offset"]): r for r in rows(topic.read())}
+    for n, future in enumerate(futures):
+        row = by_place[future.result()[:2]]
+        assert (row["id"], row["value"], row["tags"]) == (n, n / 2, ["x"] * n)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"key": 5}, "key is bytes or str, not int"),
+        ({"value": {"a": 1}}, "value is bytes or str, not dict"),
+        ({"partition": 3}, "no partition 3"),
+        ({"partition": True}, "no partition True"),
+        ({"timestamp": datetime(2020, 1, 1)}, "no time zone"),
+        ({"timestamp": 2**60}, "years 1 to 9999"),
+        ({"timestamp": "now"}, "not a time"),
+        ({"headers": "abc"}, "pairs of a name and bytes"),
+        ({"headers": [("a", 1)]}, "pairs of a name and bytes"),
+        ({"valeu": b"1"}, "did you mean 'value'"),
+    ],
+)
+def test_what_is_seen_to_be_wrong_is_refused_at_once(
+    topic: Topic, producer: Producer, wrong: dict[str, Any], why: str
+) -> None:
+    producer.send("k", "v")
+    with pytest.raises(InvalidRequestError, match=why):
+        producer.send(**wrong)
+    producer.flush()
+    assert topic.count() == 1
+
+
+def table_topic(store: Store) -> Topic:
+    schema = pa.schema([pa.field("id", pa.int32(), nullable=False), ("name", pa.string())])
+    return store.create_topic("t", 2, schema, key="id")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"id": "five"},
+        {"id": 2**40},
+        {"id": 1.5},
+        {"id": 2**70},
+        {"name": "no id"},
+        {"id": 1, "name": "\ud800"},
+        {"id": 1, "name": 7},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("place", [0, 1, 20])
+def test_a_bad_record_fails_its_own_future_and_no_other(
+    store: Store, wrong: dict[str, Any], place: int
+) -> None:
+    topic = table_topic(store)
+    producer = topic.producer(linger_ms=FOREVER_MS)
+    futures = [
+        producer.send(**wrong) if n in (place, 11) else producer.send(id=n, name=str(n))
+        for n in range(21)
+    ]
+    with pytest.raises(SchemaMismatchError):
+        producer.flush()
+    producer.flush()  # it has been told
+    by_place = {(r["partition"], r["offset"]): r["id"] for r in rows(topic.read())}
+    for n, future in enumerate(futures):
+        if n in (place, 11):
+            assert isinstance(future.exception(), SchemaMismatchError)
+            with pytest.raises(SchemaMismatchError):
+                future.result()
+        else:
+            assert by_place[future.result()[:2]] == n
+    assert len(by_place) == 19
+    producer.close()
+
+
+def test_a_batch_of_nothing_but_bad_records_commits_nothing(store: Store) -> None:
+    topic = table_topic(store)
+    with pytest.raises(SchemaMismatchError), topic.producer() as producer:
+        futures = [producer.send(name="x") for _ in range(3)]
+    assert all(isinstance(future.exception(), SchemaMismatchError) for future in futures)
+    assert topic.version == 0
+    assert futures[0].done()
+
+
+def test_keyless_records_on_a_compacted_topic_fail_alone(store: Store) -> None:
+    topic = store.create_topic("t", 2, config={"cleanup.policy": "compact"})
+    producer = topic.producer()
+    futures = [producer.send(key, "v") for key in ("a", None, "b")]
+    with pytest.raises(InvalidRequestError, match="without a key"):
+        producer.close()
+    assert [future.exception() is None for future in futures] == [True, False, True]
+    assert topic.count() == 2
+
+
+def test_a_table_among_records(topic: Topic, producer: Producer) -> None:
+    before = producer.send("a", "0")
+    table = kafka([f"k{n}" for n in range(20)])
+    inside = producer.send_batch(table)
+    empty = producer.send_batch(table.slice(0, 0))
+    after = producer.send("a", "1")
+    producer.flush()
+    there = found(topic)
+    assert there[before.result()[:2]] == (b"a", b"0")
+    assert there[after.result()[:2]] == (b"a", b"1")
+    told = inside.result()
+    assert told.records == 20
+    assert told.version == topic.version
+    values = {
+        there[partition, offset][1]
+        for partition, (start, end) in told.offsets.items()
+        for offset in range(start, end)
+    }
+    assert values == {b"%d" % n for n in range(20)}
+    assert empty.result().offsets == {}
+
+
+def test_a_bad_table_fails_alone(store: Store) -> None:
+    topic = table_topic(store)
+    producer = topic.producer(linger_ms=FOREVER_MS)
+    good = producer.send(id=1)
+    with pytest.raises(SchemaMismatchError, match="no column 'nme'"):
+        producer.send_batch(pa.table({"nme": ["x"]}))
+    with pytest.raises(SchemaMismatchError):
+        producer.send_batch([1, 2])
+    bad = producer.send_batch(pa.table({"id": pa.array([1, None], pa.int32())}))
+    other = producer.send_batch(pa.table({"id": pa.array([5, 6], pa.int32())}))
+    with pytest.raises(SchemaMismatchError, match="may not be null"):
+        producer.close()
+    assert good.exception() is None
+    assert isinstance(bad.exception(), SchemaMismatchError)
+    assert other.result().records == 2
+    assert sorted(rows(topic.read(), "id")) == [1, 5, 6]
+
+
+def test_new_columns_and_partitions_are_noticed(store: Store, topic: Topic) -> None:
+    with topic.producer(linger_ms=FOREVER_MS) as producer:
+        first = producer.send("k", "v")
+        store.topic("t").alter(partitions=5, add_columns={"extra": pa.int64()})
+        second = producer.send("k", "v", partition=4, extra=9)
+        third = producer.send_batch(pa.table({"extra": [1]}))
+    assert second.result()[:2] == (4, 0)
+    assert first.exception() is third.exception() is None
+    assert sorted(rows(topic.read(), "extra"), key=str) == [1, 9, None]
+
+
+def test_closing(topic: Topic) -> None:
+    producer = topic.producer(linger_ms=FOREVER_MS)
+    future = producer.send("k", "v")
+    producer.close()
+    producer.close()
+    assert future.result().offset == 0
+    assert "closed" in repr(producer)
+    with pytest.raises(InvalidRequestError, match="is closed"):
+        producer.send("k", "v")
+    with pytest.raises(InvalidRequestError, match="is closed"):
+        producer.send_batch(kafka(["a"]))
+
+
+def test_leaving_with_an_exception_keeps_what_was_sent(topic: Topic) -> None:
+    with pytest.raises(ZeroDivisionError), topic.producer() as producer:
+        raise ZeroDivisionError(producer.send("k", "v"))
+    assert topic.count() == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("linger_ms", -1),
+        ("batch_bytes", 0),
+        ("batch_bytes", 1 << 40),
+        ("app_id", ""),
+        ("app_id", 5),
+    ],
+)
+def test_bad_settings(topic: Topic, name: str, wrong: Any) -> None:
+    with pytest.raises(InvalidRequestError):
+        topic.producer(**{name: wrong})
+
+
+def test_a_deleted_topic_takes_nothing(store: Store, topic: Topic) -> None:
+    producer = topic.producer(linger_ms=FOREVER_MS)
+    future = producer.send("k", "v")
+    store.delete_topic("t")
+    with pytest.raises(TopicNotFoundError):
+        producer.close()
+    assert isinstance(future.exception(), TopicNotFoundError)
+
+
+class TestAppId:
+    def test_it_goes_on_counting_after_a_restart(self, topic: Topic) -> None:
+        source = [str(number) for number in range(10)]
+        with topic.producer(app_id="etl") as producer:
+            assert producer.sequence == 0
+            for line in source[:4]:
+                producer.send("k", line)
+            producer.flush()
+            assert producer.sequence == 4
+            producer.send_batch(kafka(["k", "k"], ["4", "5"]))
+        assert topic.last_txn("etl") == 6
+        assert topic.last_txn("other") is None
+        with topic.producer(app_id="etl") as again:
+            assert again.sequence == 6
+            for line in source[again.sequence :]:
+                again.send("k", line)
+        assert [v.decode() for v in rows(topic.read(), "value")] == source
+
+    def test_without_it_nothing_is_counted(self, topic: Topic, producer: Producer) -> None:
+        producer.send("k", "v")
+        producer.flush()
+        assert producer.sequence is None
+        assert topic.history(limit=1)["txn_app_id"].to_pylist() == [None]
+
+    def test_of_two_the_first_to_commit_goes_on_and_the_other_is_fenced(
+        self, store: Store, topic: Topic
+    ) -> None:
+        old = topic.producer(linger_ms=FOREVER_MS, app_id="etl")
+        old.send("k", "0")
+        old.flush()
+        new = store.topic("t").producer(linger_ms=FOREVER_MS, app_id="etl")
+        assert new.sequence == 1
+        new.send("k", "1")
+        new.flush()
+        # As many as the other has written, so that only looking at the number would not tell.
+        lost = old.send("k", "of the old one")
+        with pytest.raises(CommitConflictError, match="fenced"):
+            old.flush()
+        assert isinstance(lost.exception(), CommitConflictError)
+        with pytest.raises(InvalidRequestError, match="takes no more records"):
+            old.send("k", "again")
+        with pytest.raises(InvalidRequestError, match="takes no more records"):
+            old.send_batch(kafka(["a"]))
+        old.close()
+        new.send("k", "2")
+        new.close()
+        assert rows(topic.read(), "value") == [b"0", b"1", b"2"]
+        assert topic.last_txn("etl") == 3
+
+    def test_what_is_fenced_leaves_no_files(
+        self, store: Store, topic: Topic, objects: MemoryStore
+    ) -> None:
+        first, second = topic.producer(app_id="a"), store.topic("t").producer(app_id="a")
+        first.send("k", "v")
+        first.close()
+        second.send("k", "v")
+        with pytest.raises(CommitConflictError):
+            second.close()
+        assert len(data_files(objects)) == 1
+
+    def test_after_a_failed_commit_nothing_more_is_taken(self) -> None:
+        """Or the count would skip what was lost."""
+        inner = MemoryStore()
+        new_topic(inner)
+        plan = Plan(0, Fault.REFUSE, lambda verb, key: verb == "open_output")
+        producer = faulty(inner, plan).producer(linger_ms=FOREVER_MS, app_id="a")
+        producer.send(n=0)
+        with pytest.raises(StorageError):
+            producer.flush()
+        with pytest.raises(InvalidRequestError, match="takes no more"):
+            producer.send(n=2)
+        producer.close()
+        assert numbers_of(open_topic(inner)) == []
+
+
+def test_a_store_in_trouble_fails_one_batch_and_the_next_goes_on() -> None:
+    inner = MemoryStore()
+    new_topic(inner)
+    plan = Plan(0, Fault.REFUSE, lambda verb, key: verb == "open_output")
+    producer = faulty(inner, plan).producer(linger_ms=FOREVER_MS)
+    futures = [producer.send(n=0), producer.send(n=2)]
+    with pytest.raises(StorageError):
+        producer.flush()
+    assert all(isinstance(future.exception(), StorageError) for future in futures)
+    producer.send(n=4)
+    producer.close()
+    assert numbers_of(open_topic(inner)) == [4]
+
+
+@pytest.mark.parametrize("app_id", [None, "a"])
+@pytest.mark.parametrize("fault", [Fault.LOSE_REPLY, Fault.SELF_RETRY, Fault.LATE, Fault.REFUSE])
+def test_a_commit_in_doubt_is_neither_lost_nor_doubled(fault: Fault, app_id: str | None) -> None:
+    inner = MemoryStore()
+    new_topic(inner)
+    plan = Plan(0, fault, lambda verb, key: verb == "create")
+    with faulty(inner, plan, late_after=2).producer(
+        linger_ms=FOREVER_MS, app_id=app_id
+    ) as producer:
+        futures = [producer.send(n=n) for n in range(3)]
+        producer.flush()
+        producer.send(n=3)
+    assert plan.hit
+    assert numbers_of(open_topic(inner)) == [0, 1, 2, 3]
+    assert sorted(future.result().offset for future in futures) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("app_id", [None, "a"])
+@pytest.mark.parametrize("lands", [True, False])
+def test_an_unknown_commit_is_resolved_before_anything_else(
+    app_id: str | None, lands: bool
+) -> None:
+    """The store is silent for longer than a commit may take; when it speaks again the commit is
+    there, or somebody else's is."""
+    inner = MemoryStore()
+    new_topic(inner)
+    silent = False
+    asked = 0
+
+    def decide(verb: str, key: str) -> Fault | None:
+        nonlocal silent, asked
+        if verb == "create" and key.endswith("1.json") and asked == 0:
+            silent = True
+            asked = 1
+            return Fault.LOSE_REPLY if lands else Fault.REFUSE
+        if silent and "_manifest/0" in key:
+            asked += 1
+            if asked > 30:  # after the deadline of the commit, before that of the resolution
+                silent = False
+                if not lands:
+                    open_topic(inner).append(pa.table({"n": [100], "partition": [0]}))
+            else:
+                return Fault.REFUSE
+        return None
+
+    topic = faulty(inner, decide, patience=2.0)
+    with topic.producer(linger_ms=FOREVER_MS, app_id=app_id) as producer:
+        future = producer.send(n=0, partition=0)
+        producer.flush()
+        producer.send(n=2, partition=0)
+    assert future.result().offset == (0 if lands else 1)
+    assert numbers_of(open_topic(inner)) == ([0, 2] if lands else [0, 2, 100])
+
+
+def test_racing_with_other_writers(store: Store, objects: MemoryStore, topic: Topic) -> None:
+    other = make_store(objects).topic("t")
+    futures = {}
+    with topic.producer(linger_ms=0) as producer:
+        for number in range(60):
+            futures[producer.send("k", str(number))] = str(number).encode()
+            other.append(kafka(["k"], ["other"]))
+    there = found(topic)
+    assert len(there) == 120
+    for future, value in futures.items():
+        assert there[future.result()[:2]][1] == value
