@@ -12,7 +12,7 @@ import click
 
 from pylogtable import InvalidRequestError
 from pylogtable.cli.command import Command
-from pylogtable.cli.output import note
+from pylogtable.cli.output import warn
 from pylogtable.cli.session import Session, complete_topics, session
 from pylogtable.cli.shapes import envelopes, is_kafka_shaped, objects
 from pylogtable.cli.template import Template, write_json
@@ -205,9 +205,9 @@ class _Reader:
             first, last = view.start_offsets[number], view.end_offsets[number]
             nearest = min(max(position, first), last)
             if nearest != position:
-                note(
+                warn(
                     self._mine,
-                    f"pylogtable: offset {position} of partition {number} is not there any more; "
+                    f"offset {position} of partition {number} is not there any more; "
                     f"going on at {nearest}",
                 )
                 self._positions[number] = nearest

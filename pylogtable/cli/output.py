@@ -1,6 +1,7 @@
 """What a command says: text for people, JSON for programs, complaints in one line.
 
-A table is drawn by rich on a terminal; elsewhere columns are aligned by spaces, for `awk` and eyes.
+A table is drawn by rich on a terminal that is wide enough; elsewhere columns are aligned by spaces,
+for `awk` and eyes.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import json
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -49,11 +51,12 @@ def print_table(
     """Rows under a head; numbers stand to the right, the columns named in `left` to the left."""
     cells = [[_cell(value) for value in row] for row in rows]
     to_left = [name in left for name in head]
-    if sys.stdout.isatty():
-        _print_rich(head, cells, to_left)
-        return
     lines = [list(head), *cells]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    is_wide = sum(widths) + 2 * len(widths) > shutil.get_terminal_size().columns
+    if sys.stdout.isatty() and not is_wide:
+        _print_rich(head, cells, to_left)
+        return
     for line in lines:
         padded = (
             cell.ljust(width) if is_left else cell.rjust(width)
@@ -118,6 +121,12 @@ def note(session: Session, message: str) -> None:
         print(message, file=sys.stderr, flush=True)
 
 
+def warn(session: Session, message: str) -> None:
+    """A remark that must not be missed, whatever the output."""
+    line = json.dumps({"warning": message}) if session.is_json else f"pylogtable: {message}"
+    print(line, file=sys.stderr, flush=True)
+
+
 def confirm(what: str, yes: bool) -> None:
     """Go on only if it was said, by --yes or by somebody at the terminal."""
     if yes:
@@ -129,10 +138,10 @@ def confirm(what: str, yes: bool) -> None:
 
 
 @contextmanager
-def progress(doing: str) -> Iterator[Callable[[str], None]]:
+def progress(doing: str, *, show: bool = True) -> Iterator[Callable[[str], None]]:
     """A sign of life on a terminal while something long runs, and a way to say how far it is;
     nothing anywhere else."""
-    if not sys.stderr.isatty():
+    if not (show and sys.stderr.isatty()):
         yield lambda text: None
         return
     from rich.console import Console

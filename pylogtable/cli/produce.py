@@ -95,12 +95,14 @@ def produce(
         parser: _Lines | _Objects = _Lines(opened.schema, key_separator, null_value, headers)
     else:
         parser = _Objects(opened)
-    if sys.stdin.isatty():
+    is_typed = sys.stdin.isatty()
+    if is_typed:
         note(mine, "every line is a record; Ctrl-D ends")
     reader = LineReader(sys.stdin.buffer, batch_bytes, linger)
     done = _Done(opened.name)
     try:
-        with progress(f"appending to {opened.name}") as told, reader.stopped_by_ctrl_c():
+        shown = progress(f"appending to {opened.name}", show=not is_typed)
+        with shown as told, reader.stopped_by_ctrl_c():
             for batch in reader.batches():
                 _append(opened, parser, batch, partition, done)
                 told(counted(done.records, "record"))

@@ -104,7 +104,7 @@ class LocalStore(ObjectStore):
             return sorted(
                 entry.name
                 for entry in _scan(self._root)
-                if entry.is_dir(follow_symlinks=False) and any(_walk(entry.path, ""))
+                if entry.is_dir(follow_symlinks=False) and _holds_files(entry.path)
             )
         except OSError as error:
             raise _failure("list", self._root, error) from error
@@ -284,6 +284,23 @@ def _scan(directory: str) -> list[os.DirEntry[str]]:
             return [entry for entry in entries if not entry.name.startswith(_TEMPORARY)]
     except (FileNotFoundError, NotADirectoryError):
         return []
+
+
+def _holds_files(directory: str) -> bool:
+    """Whether there is one at least; a topic has as many as it has commits, so not all are seen."""
+    deeper = []
+    try:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                if entry.name.startswith(_TEMPORARY):
+                    continue
+                if entry.is_file(follow_symlinks=False):
+                    return True
+                if entry.is_dir(follow_symlinks=False):
+                    deeper.append(entry.path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return any(map(_holds_files, deeper))
 
 
 def _walk(directory: str, prefix: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
