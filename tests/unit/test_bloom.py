@@ -150,12 +150,12 @@ def distinct_values(kind: pa.DataType, count: int) -> pa.Array:
 def test_filters_that_pyarrow_wrote(kind: pa.DataType) -> None:
     column = distinct_values(kind, 2 * _N)
     written, absent = column[:_N], column[_N:]
-    for filter_bytes in (
+    for made in (
         filter_of(written, _N),
         filter_of(written, _N, use_dictionary=False, data_page_version="2.0"),
     ):
-        assert probe(filter_bytes, written).all()
-        assert probe(filter_bytes, absent).mean() < 0.02
+        assert probe(made, written).all()
+        assert probe(made, absent).mean() < 0.02
 
 
 @pytest.mark.parametrize("ndv", [1, 10, 100, 3000, 6500, 131_072])
