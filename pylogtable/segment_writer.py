@@ -9,6 +9,7 @@ import inspect
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pylogtable.bloom import filter_bytes
 from pylogtable.config import parse_config
 from pylogtable.model import TopicInfo
 from pylogtable.paths import segment_path
@@ -70,6 +72,11 @@ class SegmentWriter:
         self._schema = schema
         self._firsts: list[int] = []
         self._timestamps: list[int] = []
+        repetitive = _repetitive_columns(like)
+        blooms = _bloom_options(schema, topic.key, like.num_rows)
+        # A filter is folded to what its values need: of values that repeat that is little.
+        large = set(blooms.get("bloom_filter_options", ())).difference(repetitive)
+        self._bloom_bytes = len(large) * filter_bytes(like.num_rows, BLOOM_FPP)
         self._open = ExitStack()
         self._sink = self._open.enter_context(store.open_output(self.path))
         self._writer = pq.ParquetWriter(
@@ -77,17 +84,18 @@ class SegmentWriter:
             schema,
             compression=config.parquet_codec,
             version="2.6",
-            use_dictionary=_leaf_paths(schema, _repetitive_columns(like)) or False,
+            use_dictionary=_leaf_paths(schema, repetitive) or False,
             column_encoding=dict.fromkeys([OFFSET, TIMESTAMP], "DELTA_BINARY_PACKED"),
             write_statistics=_bounded_columns(schema, topic.key),
             store_schema=False,
-            **_bloom_options(schema, topic.key, like.num_rows),
+            **blooms,
         )
 
     @property
     def size_bytes(self) -> int:
-        """What has been written so far, without the footer."""
-        return int(self._sink.tell())
+        """What the file would have if it was closed now, but for the footer. Bloom filters come
+        with that, and are a sixth of a file of short records."""
+        return int(self._sink.tell()) + len(self._firsts) * self._bloom_bytes
 
     def write_row_group(self, rows: pa.Table, offsets: npt.NDArray[np.int64] | None = None) -> None:
         """Add rows (`timestamp` and the topic's columns) as one row group, at these offsets, which
@@ -107,7 +115,7 @@ class SegmentWriter:
     def close(self) -> WrittenFile:
         """Publish the file."""
         self._writer.close()
-        size = self.size_bytes
+        size = int(self._sink.tell())
         self._open.close()
         return WrittenFile(
             path=self.path,
@@ -168,7 +176,7 @@ def _paths_below(path: str, arrow: pa.DataType) -> list[str]:
     return [path]
 
 
-def _bloom_options(schema: pa.Schema, key: Sequence[str], rows: int) -> dict[str, object]:
+def _bloom_options(schema: pa.Schema, key: Sequence[str], rows: int) -> dict[str, Any]:
     """A Bloom filter on each key column that can have one, where pyarrow can write it [SEG-4]."""
     named = [name for name in key if not pa.types.is_boolean(schema.field(name).type)]
     if not named or not _CAN_WRITE_BLOOM:
