@@ -39,6 +39,7 @@ _COMMANDS = {
     "vacuum": "maintain:vacuum",
     "maintain": "maintain:maintain",
     "delete-records": "delete_records:delete_records",
+    "report": "report:report",
     "doctor": "doctor:doctor",
     "completion": "completion:completion",
 }

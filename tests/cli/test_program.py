@@ -13,7 +13,7 @@ import pytest
 import pylogtable
 from pylogtable.cli.app import app, main
 from tests.builders import kafka
-from tests.cli.conftest import ROOT, Run, environment, start
+from tests.cli.conftest import ROOT, Run, environment, parse, start
 
 HEAVY = {"pyspark", "pandas", "s3fs", "fsspec", "boto3", "botocore", "aiohttp", "rich"}
 NOT_FOR_METADATA = {*HEAVY, "pyarrow.compute", "pyarrow.parquet", "pyarrow.dataset", "pyarrow.fs"}
@@ -167,7 +167,7 @@ def commands(group: click.Group, path: tuple[str, ...] = ()) -> list[tuple[str, 
 
 
 def test_every_command_has_a_help_with_examples_and_the_shared_options(run: Run) -> None:
-    assert len(commands(app)) == 26
+    assert len(commands(app)) == 27
     for path in commands(app):
         shown = run(*path, "--help")
         assert (shown.status, shown.err) == (0, ""), path
@@ -197,15 +197,6 @@ def test_examples_in_the_help_are_well_formed() -> None:
                     parse(app, words[1:])
                     seen += 1
     assert seen > 50
-
-
-def parse(command: click.Command, words: list[str]) -> None:
-    context = command.make_context("x", list(words), resilient_parsing=False)
-    if isinstance(command, click.Group):
-        rest = [*context._protected_args, *context.args]
-        _, inner, after = command.resolve_command(context, rest)
-        assert inner is not None
-        parse(inner, after)
 
 
 @pytest.mark.parametrize("entry", ["pylogtable.cli.app:main"])
