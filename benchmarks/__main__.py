@@ -9,6 +9,7 @@ from collections.abc import Callable
 from benchmarks import (
     against_delta,
     cli,
+    groups,
     growth,
     maintenance,
     many_writers,
@@ -26,6 +27,7 @@ _FULL: dict[str, Callable[[], list[Result]]] = {
     "small_appends": lambda: small_appends.run(10_000),
     "many_writers": lambda: many_writers.run(200),
     "producer": lambda: producer.run(2_000_000),
+    "groups": lambda: groups.run(10_000),
     "against_delta": lambda: against_delta.run(100),
     "cli": lambda: cli.run(100_000),
     "spark_batch": lambda: spark_batch.run(10_000_000, 100_000),
@@ -38,6 +40,7 @@ _QUICK: dict[str, Callable[[], list[Result]]] = {
     "small_appends": lambda: small_appends.run(1_000),
     "many_writers": lambda: many_writers.run(25),
     "producer": lambda: producer.run(400_000),
+    "groups": lambda: groups.run(1_000),
     "against_delta": lambda: against_delta.run(20),
     "cli": lambda: cli.run(1_000),
     "spark_batch": lambda: spark_batch.run(1_000_000, 10_000),

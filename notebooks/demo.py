@@ -149,7 +149,7 @@ def main() -> None:
     spark.stop()
     print(
         f"\nDone in {time.monotonic() - began:.0f} s. The topic is plain files: {LOGS.name}/orders"
-        "\nNext: the notebooks beside this file, and README.md. Streaming is not in yet."
+        "\nNext: streaming.py and the notebooks beside this file, and README.md."
     )
 
 

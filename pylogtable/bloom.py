@@ -7,6 +7,7 @@ contain", never "does not".
 
 from __future__ import annotations
 
+import math
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -42,12 +43,20 @@ _SALT: Final[npt.NDArray[np.uint32]] = np.array(
     dtype=np.uint32,
 )
 _BLOCK_BYTES: Final = 32
+_HEADER_BYTES: Final = 17
 
 _THRIFT_I32: Final = 5
 _THRIFT_STRUCT: Final = 12
 _MAX_DEPTH: Final = 4
 # How the header spells BLOCK, XXHASH and UNCOMPRESSED: a union of its first, empty member.
 _FIRST_CHOICE: Final[_Struct] = {1: {}}
+
+
+def filter_bytes(values: int, fpp: float) -> int:
+    """What a filter for so many distinct values takes in a file, with its header: pyarrow rounds up
+    to a power of two."""
+    bits = -8 * max(1, values) / math.log(1 - fpp ** (1 / 8))
+    return max(_BLOCK_BYTES, 1 << math.ceil(math.log2(bits / 8))) + _HEADER_BYTES
 
 
 def plain_bytes(column: pa.Array) -> pa.BinaryArray | None:

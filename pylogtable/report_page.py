@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pylogtable.errors import LogTableError
 from pylogtable.group_report import GroupLag
 from pylogtable.health import FailedTopic, TopicHealth
-from pylogtable.page import page
+from pylogtable.page.document import page
 from pylogtable.plan.advise import advise, advise_failed
 from pylogtable.plan.measure import measure
 from pylogtable.store import Store

@@ -10,11 +10,13 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from pylogtable.bloom import filter_bytes
 from pylogtable.config import parse_config
 from pylogtable.deferred import pc, pq
 from pylogtable.model import TopicInfo
@@ -73,6 +75,9 @@ class SegmentWriter:
         self._schema = schema
         self._firsts: list[int] = []
         self._timestamps: list[int] = []
+        blooms = _bloom_options(schema, topic.key, like.num_rows)
+        columns = len(blooms.get("bloom_filter_options", ()))
+        self._bloom_bytes = columns * filter_bytes(like.num_rows, BLOOM_FPP)
         self._open = ExitStack()
         self._sink = self._open.enter_context(store.open_output(self.path))
         self._writer = pq.ParquetWriter(
@@ -84,13 +89,14 @@ class SegmentWriter:
             column_encoding=dict.fromkeys([OFFSET, TIMESTAMP], "DELTA_BINARY_PACKED"),
             write_statistics=_bounded_columns(schema, topic.key),
             store_schema=False,
-            **_bloom_options(schema, topic.key, like.num_rows),
+            **blooms,
         )
 
     @property
     def size_bytes(self) -> int:
-        """What has been written so far, without the footer."""
-        return int(self._sink.tell())
+        """What the file would have if it was closed now, but for the footer. Bloom filters come
+        with that, and are a sixth of a file of short records."""
+        return int(self._sink.tell()) + len(self._firsts) * self._bloom_bytes
 
     def write_row_group(self, rows: pa.Table, offsets: npt.NDArray[np.int64] | None = None) -> None:
         """Add rows (`timestamp` and the topic's columns) as one row group, at these offsets, which
@@ -110,7 +116,7 @@ class SegmentWriter:
     def close(self) -> WrittenFile:
         """Publish the file."""
         self._writer.close()
-        size = self.size_bytes
+        size = int(self._sink.tell())
         self._open.close()
         return WrittenFile(
             path=self.path,
@@ -171,7 +177,7 @@ def _paths_below(path: str, arrow: pa.DataType) -> list[str]:
     return [path]
 
 
-def _bloom_options(schema: pa.Schema, key: Sequence[str], rows: int) -> dict[str, object]:
+def _bloom_options(schema: pa.Schema, key: Sequence[str], rows: int) -> dict[str, Any]:
     """A Bloom filter on each key column that can have one, where pyarrow can write it [SEG-4]."""
     named = [name for name in key if not pa.types.is_boolean(schema.field(name).type)]
     if not named or not _can_write_bloom():

@@ -39,8 +39,8 @@ _COMMANDS = {
     "vacuum": "maintain:vacuum",
     "maintain": "maintain:maintain",
     "delete-records": "delete_records:delete_records",
-    "report": "report:report",
     "doctor": "doctor:doctor",
+    "report": "report:report",
     "completion": "completion:completion",
 }
 

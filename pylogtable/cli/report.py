@@ -1,4 +1,4 @@
-"""`pylogtable report`: one page of HTML about a store."""
+"""`pylogtable report`: a store as one page of HTML, to look at."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from pathlib import Path
 import click
 
 import pylogtable
+from pylogtable import StorageError
 from pylogtable.cli.command import Command
-from pylogtable.cli.output import bytes_text, counted, print_json, progress
-from pylogtable.cli.session import all_topics, session
+from pylogtable.cli.output import bytes_text, print_json, progress
+from pylogtable.cli.session import session
 
 
 @click.command(
     cls=Command,
-    short_help="Write a page about a store.",
+    short_help="Draw a store as one page of HTML.",
     examples="""
         pylogtable report ./logs -o report.html
         pylogtable report s3://bucket/logs -o - > report.html
@@ -23,34 +24,32 @@ from pylogtable.cli.session import all_topics, session
 )
 @click.argument("store", required=False)
 @click.option(
-    "--out",
     "-o",
-    "file",
+    "--out",
+    "place",
     default="report.html",
     show_default=True,
-    metavar="FILE",
-    help="Where to write it; - is standard output.",
+    help="A file, or - .",
 )
 @click.pass_context
-def report(context: click.Context, store: str | None, file: str) -> None:
-    """Write one self-contained page of HTML about all topics of STORE.
+def report(context: click.Context, store: str | None, place: str) -> None:
+    """Write a page about STORE: sizes, segments, growth, lags, and what to run.
 
-    Topics, partitions, segments over offset and time, growth, dirty ratio, the lag of each group,
-    and what to run. It opens without a network.
+    It needs no network and no script; a browser opens it as it is.
     """
     mine = session(context)
     opened = mine.open_store(store)
-    with progress(f"examining {opened.url}"):
-        topics = all_topics(opened)
-        page = pylogtable.report_html(opened).encode()
-    if file == "-":
-        sys.stdout.buffer.write(page)
+    with progress(f"measuring {opened.url}"):
+        page = pylogtable.report_html(opened)
+    if place == "-":
+        sys.stdout.write(page)
         return
-    path = Path(file)
-    path.write_bytes(page)
+    try:
+        Path(place).write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise StorageError(f"the report cannot be written to {place}: {error.strerror}") from error
+    size = Path(place).stat().st_size
     if mine.is_json:
-        print_json(
-            {"url": opened.url, "file": str(path), "topics": len(topics), "bytes": len(page)}
-        )
+        print_json({"path": place, "size_bytes": size})
     else:
-        print(f"Wrote {path}, {bytes_text(len(page))}, about {counted(len(topics), 'topic')}.")
+        print(f"wrote {place} ({bytes_text(size)})")

@@ -115,7 +115,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """All that there was at the last look, whatever the limits."""
-        return encode(ends_of(self._topics.logs)) if self._opened is not None else None
+        logs = self._opened.logs if self._opened is not None else {}
+        return encode(ends_of(logs)) if logs else None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         if start == end:

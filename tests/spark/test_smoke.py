@@ -15,6 +15,7 @@ from pylogtable import Topic
 from pyspark_pylogtable import LogTable, register
 from tests.builders import rows
 from tests.spark.conftest import CONNECT
+from tests.spark.streams import copied, forget_last_commit, places, read_stream, run
 from tests.spark.support import failure, in_order, inserts_some_columns, load
 from tests.spark.writes import save
 
@@ -105,3 +106,14 @@ def test_a_log_table_reads_appends_and_tells(spark: SparkSession, tmp_path: Path
     assert [row.operation for row in table.history().collect()] == ["append", "create"]
     table.create_view("by_log_table")
     assert spark.sql("SELECT count(*) AS n FROM by_log_table").collect()[0].n == 50
+
+
+def test_a_stream_copies_a_topic_once(
+    spark: SparkSession, folder: Path, topic: Topic, tmp_path: Path
+) -> None:
+    df = read_stream(spark, folder / "events", startingOffsets="earliest")
+    copy = df.selectExpr("user", "number", "partition AS was_in", "offset AS was_at")
+    for _ in range(2):
+        run(copy, tmp_path / "checkpoint", tmp_path / "copy", key="user", partitions=2)
+        forget_last_commit(tmp_path / "checkpoint")
+    assert copied(pylogtable.open_topic(tmp_path / "copy")) == places(topic)

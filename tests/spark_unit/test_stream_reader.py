@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
 import tempfile
@@ -719,3 +720,41 @@ def test_somebody_else_in_the_group_is_a_warning(topic: Topic) -> None:
     fill(topic, 1)
     query.trigger()
     assert topic.group("billing").positions()[0] == 3
+
+
+# --- the engine's limits ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, "ReadAllAvailable"),
+        ({"maxOffsetsPerTrigger": 5, "minOffsetsPerTrigger": 2}, "ReadMaxRows"),
+        ({"maxBytesPerTrigger": 5}, "ReadMaxBytes"),
+        ({"minOffsetsPerTrigger": 2}, "ReadMinRows"),
+    ],
+)
+def test_the_engine_is_told_of_a_limit_and_hands_it_back(
+    topic: Topic, options: dict[str, Any], expected: str
+) -> None:
+    """By the code that Spark has for it on both sides."""
+    pytest.importorskip("pyspark.sql.streaming.datasource", reason="Spark 4.2 and newer")
+    from pyspark.sql.datasource_internal import ReadLimitRegistry
+    from pyspark.sql.streaming import python_streaming_source_runner as runner
+
+    fill(topic, 20)
+    query = Query(topic.url, **EARLIEST, **options)
+    sent = io.BytesIO()
+    runner.get_default_read_limit_func(query.reader, sent)
+    limit = json.loads(sent.getvalue()[4:])
+    assert limit["_type"] == expected
+    back = ReadLimitRegistry().get(limit)
+    end = query.reader.latestOffset(query.reader.initialOffset(), back)
+    query.log.append(json.dumps(end))
+    most = options.get("maxOffsetsPerTrigger", 20)
+    assert 0 < query.run().num_rows <= most
+    query.start(available_now=True, **options)
+    sent = io.BytesIO()
+    runner.get_default_read_limit_func(query.reader, sent)
+    # A least number of records might never come.
+    assert json.loads(sent.getvalue()[4:])["_type"] == expected.replace("MinRows", "AllAvailable")

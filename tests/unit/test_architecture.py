@@ -25,8 +25,6 @@ LAYERS: dict[int, set[str]] = {
         "partitioner",
         "bloom",
         "html",
-        "charts",
-        "page_style",
         "deferred",
     },
     1: {
@@ -41,9 +39,6 @@ LAYERS: dict[int, set[str]] = {
         "health",
         "overview",
         "page",
-        "page_parts",
-        "pictures",
-        "topic_section",
     },
     2: {"storage", "sequence"},
     3: {

@@ -9,12 +9,12 @@ from html.parser import HTMLParser
 import pytest
 
 import pylogtable
-from pylogtable.charts import nice_top
 from pylogtable.group_report import GroupLag, Lag
 from pylogtable.health import FailedTopic, GroupHealth, TopicHealth
 from pylogtable.html import bytes_text, duration_text, percent_text, short_count, time_text
-from pylogtable.page import TOPICS_OPEN, page
-from pylogtable.page_parts import ROWS_SHOWN
+from pylogtable.page.charts import nice_top
+from pylogtable.page.document import TOPICS_OPEN, page
+from pylogtable.page.parts import ROWS_SHOWN
 from pylogtable.plan.advise import Advice
 from pylogtable.plan.measure import STRIPS
 from pylogtable.report_page import report_html

@@ -37,6 +37,23 @@ def test_segments_roll_before_they_exceed_segment_bytes(store: Store, compressio
     assert topic.verify(data=True)
 
 
+def test_bloom_filters_count_before_they_are_written(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They come with the footer, and are much of a file of short records; also when rewritten."""
+    monkeypatch.setattr("pylogtable.staging.ROW_GROUP_ROWS", 2000)
+    monkeypatch.setattr("pylogtable.rewriting.ROW_GROUP_ROWS", 2000)
+    limit = 150_000
+    topic = store.create_topic("t", config={"segment.bytes": limit})
+    topic.commit_staged([topic.stage(kafka(noise(20_000, 8), [b""] * 20_000)) for _ in range(2)])
+    for _ in range(2):
+        sizes = rows(topic.segments(), "size_bytes")
+        assert max(sizes) <= limit
+        assert sizes[0] > 0.8 * limit
+        topic.merge()  # what is shifted is written anew
+    assert set(rows(topic.segments(), "shift")) == {0}
+
+
 def test_a_record_larger_than_segment_bytes_has_a_segment_for_itself(store: Store) -> None:
     """Case 30: Kafka refuses it; a table has no batch limit, and its segment is the one record."""
     topic = store.create_topic("t", config={"segment.bytes": 1000})

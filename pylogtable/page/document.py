@@ -7,10 +7,10 @@ from html import escape
 
 from pylogtable.health import FailedTopic, TopicHealth
 from pylogtable.html import bytes_text, percent_text, short_count, time_text
-from pylogtable.page_parts import NONE, ROWS_SHOWN, advice_list, ago, table, tiles
-from pylogtable.page_style import CSS
+from pylogtable.page.parts import NONE, ROWS_SHOWN, advice_list, ago, table, tiles
+from pylogtable.page.style import CSS
+from pylogtable.page.topic_section import failed_section, topic_section
 from pylogtable.plan.advise import URGENCIES, Advice
-from pylogtable.topic_section import failed_section, topic_section
 
 #: With more topics than this the reader opens those they want to see.
 TOPICS_OPEN = 6

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from math import log2
 
-from pylogtable.charts import Mark, Piece, Plot, Rule, bars, columns, line, strips
 from pylogtable.health import Cell, TopicHealth
 from pylogtable.html import bytes_text, duration_text, short_count, time_text
+from pylogtable.page.charts import Mark, Piece, Plot, Rule, bars, columns, line, strips
 
 BARS_SHOWN = 24
 _SHADES = ("≥ ½ of segment.bytes", "≥ 1/10", "≥ 1/100", "≥ 1/1000", "less")

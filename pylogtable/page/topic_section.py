@@ -8,14 +8,14 @@ from html import escape
 from pylogtable.config import FOREVER
 from pylogtable.health import FailedTopic, TopicHealth
 from pylogtable.html import bytes_text, duration_text, percent_text
-from pylogtable.page_parts import (
+from pylogtable.page.parts import (
     ROWS_SHOWN,
     advice_list,
     ago,
     table_of,
     tiles,
 )
-from pylogtable.pictures import (
+from pylogtable.page.pictures import (
     dirty_picture,
     growth_pictures,
     lag_picture,
