@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 import pylogtable
@@ -112,3 +113,13 @@ def start(*arguments: object, **options: Any) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "pylogtable", *map(str, arguments)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen(command, **{**pipes, "env": environment(), **options})
+
+
+def parse(command: click.Command, words: list[str]) -> None:
+    """Whether a command line makes sense, without running it: a usage error if not."""
+    context = command.make_context("x", list(words))
+    if isinstance(command, click.Group):
+        rest = [*getattr(context, "_protected_args", []), *context.args]
+        _, inner, after = command.resolve_command(context, rest)
+        assert inner is not None
+        parse(inner, after)

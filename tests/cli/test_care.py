@@ -3,15 +3,19 @@ vacuum, maintain, delete-records, doctor."""
 
 from __future__ import annotations
 
+import html
 import json
 import os
+import re
+import shlex
 from pathlib import Path
 
 import pytest
 
 import pylogtable
+from pylogtable.cli.app import app
 from tests.builders import T0, Clock, kafka, times
-from tests.cli.conftest import Run
+from tests.cli.conftest import Run, parse
 
 
 def test_segments(run: Run, clicks: pylogtable.Topic) -> None:
@@ -71,10 +75,11 @@ def test_verify_goes_on_past_a_topic_that_cannot_be_opened(
 
 def test_merge_compact_retain(run: Run, place: Path) -> None:
     store = pylogtable.open(place, clock=Clock())
-    topic = store.create_topic("t", config={"cleanup.policy": "compact"})
+    topic = store.create_topic("t", config={"retention.ms": -1})
     for number in range(3):
         topic.append(kafka(["a", "b"], timestamp=times(number, number)))
     assert run("merge", "t").out.startswith("t: 3 segments became 1; ")
+    topic.alter(config={"cleanup.policy": "compact"})
     compacted = run("compact", "t", "--force", "--budget-bytes", 1 << 20, "--output", "json").json
     assert (compacted["topic"], compacted["records_removed"]) == ("t", 4)
     topic.alter(config={"cleanup.policy": "delete", "retention.ms": 1000})
@@ -178,6 +183,28 @@ def test_delete_records_asked_wrongly(
     run: Run, clicks: pylogtable.Topic, options: list[str]
 ) -> None:
     run("delete-records", *options, "--yes").failed(status=2)
+
+
+def test_report(run: Run, place: Path, tmp_path: Path) -> None:
+    """The page, and that what it advises is what this program understands."""
+    topic = pylogtable.open(place).create_topic("t", partitions=2, config={"retention.ms": 1000})
+    for _ in range(5):
+        topic.append(kafka(["k"] * 2, timestamp=times(0, 1)))
+    topic.group("g").commit({0: 0, 1: 0})
+    file = tmp_path / "report.html"
+    ran = run("report", place, "-o", file)
+    assert (ran.status, ran.out.startswith(f"wrote {file} (")) == (0, True)
+    page = file.read_text(encoding="utf-8")
+    assert page.startswith("<!DOCTYPE html>")
+    advised = set(re.findall(r"<code>(pylogtable .*?)</code>", page))
+    assert len(advised) >= 2
+    for command in advised:
+        words = html.unescape(re.sub(r"<[^>]*>", "", command))
+        parse(app, shlex.split(words)[1:])
+    assert run("report", "-o", "-").out.startswith("<!DOCTYPE html>")
+    told = run("report", "-o", file, "--output", "json").json
+    assert told == {"path": str(file), "size_bytes": file.stat().st_size}
+    run("report", "-o", tmp_path).failed("Is a directory")
 
 
 def test_doctor(run: Run, place: Path, tmp_path: Path) -> None:
