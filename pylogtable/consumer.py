@@ -34,6 +34,8 @@ _log = logging.getLogger(__name__)
 FIRST_PAUSE = 0.01
 LONGEST_PAUSE = 1.0
 MIN_LEASE_MS = 100
+# So often a poll begins anew because its lease ran out while it was reading.
+TOO_LATE = 3
 
 
 class Consumer:
@@ -118,7 +120,7 @@ class Consumer:
         """
         self._check_open()
         count = self._max_records if max_records is None else _check_count(max_records)
-        began, attempt = self._runtime.monotonic(), 0
+        began, attempt, too_late = self._runtime.monotonic(), 0, 0
         while True:
             self._settle()
             before, partitions = self._fetcher.positions, self._view.partition_count
@@ -128,6 +130,8 @@ class Consumer:
             if table.num_rows:
                 # It took longer than the lease, and another may have been given them.
                 self._fetcher.rewind(before)
+                too_late += 1
+                self._check_pace(too_late)
                 continue
             if self._view.partition_count != partitions:
                 continue
@@ -311,6 +315,13 @@ class Consumer:
                     f"{', '.join(map(str, self._assigned)) or 'none'}"
                 )
         return asked
+
+    def _check_pace(self, too_late: int) -> None:
+        if too_late >= TOO_LATE:
+            raise InvalidRequestError(
+                f"reading a batch took member {self.member!r} of group {self.group!r} longer than "
+                f"its lease, {too_late} times in a row: take a longer lease_ms or fewer records"
+            )
 
     def _check_open(self) -> None:
         if self._is_closed:

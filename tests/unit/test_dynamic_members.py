@@ -297,6 +297,45 @@ def test_a_lease_that_runs_out_while_reading(
     assert len(drain(rival)) == 20
 
 
+def test_reading_that_always_takes_longer_than_the_lease_is_an_error(
+    topic: Topic, clock: Clock, objects: MemoryStore
+) -> None:
+    def decide(verb: str, key: str) -> Fault | None:
+        if verb == "open_input":
+            clock.tick(LEASE)
+        return None
+
+    consumer = make_store(FaultyStore(objects, decide), clock).topic("t").consumer("g", "a")
+    with pytest.raises(InvalidRequestError, match="longer than its lease"):
+        consumer.poll()
+    assert consumer.position(0) == 0
+
+
+def test_a_clock_that_jumps_and_comes_back_loses_nothing(
+    topic: Topic, objects: MemoryStore
+) -> None:
+    clock = Clock()
+    jumps, is_first = False, True
+
+    def jumping() -> int:
+        nonlocal jumps
+        jump, jumps = jumps, False
+        return clock() + (LEASE if jump else 0)
+
+    def decide(verb: str, key: str) -> Fault | None:
+        nonlocal jumps, is_first
+        if is_first and verb == "open_input" and "partition=3" in key:
+            jumps, is_first = True, False
+        return None
+
+    consumer = make_store(FaultyStore(objects, decide), jumping).topic("t").consumer("g", "a")
+    assert consumer.assignment() == (0, 1, 2, 3)
+    member = consumer.member
+    found = [consumer.poll(max_records=4).num_rows for _ in range(5)]
+    assert found == [4] * 5
+    assert consumer.member == member
+
+
 @pytest.mark.parametrize("fault", [Fault.LOSE_REPLY, Fault.SELF_RETRY])
 def test_doubts_are_settled(topic: Topic, clock: Clock, objects: MemoryStore, fault: Fault) -> None:
     def decide(verb: str, key: str) -> Fault | None:
