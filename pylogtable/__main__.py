@@ -44,10 +44,16 @@ def _maintain(asked: argparse.Namespace) -> Iterator[MaintainReport]:
     if not names:
         # A prefix of an object store always "exists": an empty one is a wrong address.
         raise InvalidRequestError(f"there is no topic below {store.url}")
+    protected = store.protected(asked.protect_group, names)
     for number, name in enumerate(names, 1):
         if sys.stderr.isatty():
             print(f"[{number}/{len(names)}] {name} …", file=sys.stderr, flush=True)
-        yield from store.maintain([name], vacuum=asked.vacuum, threads=asked.threads)
+        yield from store.maintain(
+            [name],
+            vacuum=asked.vacuum,
+            threads=asked.threads,
+            protect_groups=protected[name],
+        )
 
 
 def _storage_options(text: str | None) -> dict[str, Any] | None:
@@ -78,6 +84,13 @@ def _parser() -> argparse.ArgumentParser:
         "--no-vacuum", dest="vacuum", action="store_false", help="remove no files"
     )
     maintain.add_argument("--threads", type=int, default=2, help="units of work at a time")
+    maintain.add_argument(
+        "--protect-group",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="let nothing expire that this consumer group has not read; may be repeated",
+    )
     maintain.add_argument("--storage-options", help="a JSON object for the store's client")
     maintain.add_argument("--output", choices=["text", "json"], default="text")
     return parser

@@ -142,20 +142,25 @@ class Store:
         their turn, and its report says why. Of `protect_groups` each topic heeds those it has; one
         that no topic has is an error, before anything is done."""
         names = self.topics() if topics is None else topics
-        known = self._groups_in(names) if protect_groups else {}
-        missing = [group for group in protect_groups if group not in known]
+        protected = self.protected(protect_groups, names)
+        return [
+            self._maintain(name, vacuum=vacuum, threads=threads, protect_groups=protected[name])
+            for name in names
+        ]
+
+    def protected(self, groups: Sequence[str], topics: Sequence[str]) -> dict[str, list[str]]:
+        """Which of these groups each of these topics has, for maintenance that is to spare what
+        they have not read; one that no topic has is an error."""
+        if isinstance(groups, str):
+            raise InvalidRequestError(f"give the groups as a list: [{groups!r}]")
+        known = self._groups_in(topics) if groups else {}
+        missing = [group for group in groups if group not in known]
         if missing:
             raise InvalidRequestError(
                 f"no topic has a group {', '.join(map(repr, missing))} to keep records for; there "
                 f"is {', '.join(sorted(known)) or 'none'}"
             )
-        reports = []
-        for name in names:
-            protected = [group for group in protect_groups if name in known[group]]
-            reports.append(
-                self._maintain(name, vacuum=vacuum, threads=threads, protect_groups=protected)
-            )
-        return reports
+        return {name: [group for group in groups if name in known[group]] for name in topics}
 
     def _maintain(self, name: str, **how: Any) -> MaintainReport:
         try:

@@ -27,11 +27,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     names = list(dict.fromkeys(asked.topic or store.topics()))
     if not names:
         raise InvalidRequestError(f"there is no topic below {store.url}")
+    protected = store.protected(asked.protect_group, names)
     spark = SparkSession.builder.getOrCreate()
     reports = []
     for name in names:
         path = f"{asked.store.rstrip('/')}/{name}"
-        reports.append(_maintain(spark, path, name, options, vacuum=asked.vacuum))
+        how = {"vacuum": asked.vacuum, "protect_groups": protected[name]}
+        reports.append(_maintain(spark, path, name, options, how))
         if asked.output == "text":
             print(reports[-1], flush=True)
     if asked.output == "json":
@@ -44,10 +46,14 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _maintain(
-    spark: SparkSession, path: str, name: str, options: dict[str, Any] | None, *, vacuum: bool
+    spark: SparkSession,
+    path: str,
+    name: str,
+    options: dict[str, Any] | None,
+    how: dict[str, Any],
 ) -> MaintainReport:
     try:
-        return LogTable.for_path(spark, path, options).maintain(vacuum=vacuum)
+        return LogTable.for_path(spark, path, options).maintain(**how)
     except Exception as error:  # a task may fail with anything, and the other topics have a turn
         return MaintainReport(topic=name, error=f"{type(error).__name__}: {error}")
 
@@ -71,6 +77,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("store", help="a path or URL, such as s3://bucket/logs")
     parser.add_argument("--topic", action="append", help="this topic alone; may be repeated")
     parser.add_argument("--no-vacuum", dest="vacuum", action="store_false", help="remove no files")
+    parser.add_argument(
+        "--protect-group",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="let nothing expire that this consumer group has not read; may be repeated",
+    )
     parser.add_argument("--storage-options", help="a JSON object for the store's client")
     parser.add_argument("--output", choices=["text", "json"], default="text")
     return parser

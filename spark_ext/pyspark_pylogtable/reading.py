@@ -17,6 +17,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from pylogtable import (
+    GROUPS_SCHEMA,
     HISTORY_SCHEMA,
     PARTITIONS_SCHEMA,
     SEGMENTS_SCHEMA,
@@ -157,15 +158,18 @@ class Metadata(Content):
     """A table about the topics instead of their records."""
 
     def schema(self) -> StructType:
-        table, _ = _TABLES[self.options.view]
-        every = pa.schema([_TOPIC, *table]) if self.pinned.subscribed else table
+        every = self._every(with_topic=self.pinned.subscribed)
         if self.options.columns is None:
             return spark_schema(every)
         self._check_names(self.options.columns, every.names)
         return spark_schema(pa.schema([every.field(name) for name in self.options.columns]))
 
     def check(self, asked: StructType) -> None:
-        self._check_names(asked.names, [_TOPIC.name, *_TABLES[self.options.view][0].names])
+        self._check_names(asked.names, self._every(with_topic=True).names)
+
+    def _every(self, *, with_topic: bool) -> pa.Schema:
+        table, _ = _TABLES[self.options.view]
+        return pa.schema([_TOPIC, *table]) if with_topic else table
 
     def _check_names(self, asked: Sequence[str], has: Sequence[str]) -> None:
         for name in asked:
@@ -184,6 +188,18 @@ class Metadata(Content):
         yield from table.select(columns.names).cast(columns).to_batches()
 
 
+class Groups(Metadata):
+    """The consumer groups of the topics. No version has them, so they were read when the topics
+    were pinned."""
+
+    def _every(self, *, with_topic: bool) -> pa.Schema:
+        return GROUPS_SCHEMA
+
+    def read(self, part: Part, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+        table = self.pinned.groups[part.topic]
+        yield from table.select(columns.names).cast(columns).to_batches()
+
+
 _TABLES: dict[str, tuple[pa.Schema, Callable[[View], pa.Table]]] = {
     "segments": (SEGMENTS_SCHEMA, View.segments),
     "partitions": (PARTITIONS_SCHEMA, View.partitions),
@@ -197,7 +213,7 @@ def plan_content(options: Options, pinned: Pinned | LogTableError) -> Content:
     if isinstance(pinned, LogTableError):
         raise pinned
     if options.view == "groups":
-        raise InvalidRequestError("view=groups: consumer groups are not in this version yet")
+        return Groups(options, pinned)
     if options.view in _TABLES:
         return Metadata(options, pinned)
     if options.view == "latest":

@@ -147,18 +147,25 @@ class LogTable:
         jobs = self.topic.maintenance
         return jobs.rewrite("merge", jobs.plan_merge(), self._run_jobs())
 
-    def apply_retention(self, keep_from: Mapping[int, int] | None = None) -> RetentionReport:
+    def apply_retention(
+        self, keep_from: Mapping[int, int] | None = None, groups: Sequence[str] | None = None
+    ) -> RetentionReport:
         """`Topic.apply_retention`; it touches no data, so there is no Spark job in it."""
-        return self.topic.apply_retention(keep_from)
+        return self.topic.apply_retention(keep_from, groups)
 
     def vacuum(self, *, dry_run: bool = True, retention_ms: int | None = None) -> VacuumReport:
         """`Topic.vacuum`, from the driver."""
         return self.topic.vacuum(dry_run=dry_run, retention_ms=retention_ms)
 
-    def maintain(self, *, vacuum: bool = True) -> MaintainReport:
-        """All that the topic's settings ask for, with the heavy work as Spark jobs."""
+    def maintain(
+        self, *, vacuum: bool = True, protect_groups: Sequence[str] | None = None
+    ) -> MaintainReport:
+        """All that the topic's settings ask for, with the heavy work as Spark jobs. Nothing expires
+        that one of `protect_groups` has not read."""
         return self.topic.maintenance.maintain(
-            self._run_jobs(), (lambda: self.vacuum(dry_run=False)) if vacuum else None
+            self._run_jobs(),
+            (lambda: self.vacuum(dry_run=False)) if vacuum else None,
+            protect_groups,
         )
 
     def _run_jobs(self) -> Callable[[Sequence[Work]], Iterable[Done]]:
@@ -180,6 +187,10 @@ class LogTable:
         """The first offset that can be read and the next to be written, by partition."""
         table = self.topic.at(version).partitions().select(["partition", "log_start", "end"])
         return self._frame(table.rename_columns(["partition", "start_offset", "end_offset"]))
+
+    def groups(self) -> DataFrame:
+        """The consumer groups: position, lag and owner of each partition."""
+        return self._frame(self.topic.describe_groups().to_table())
 
     def describe(self) -> DataFrame:
         """The topic in one row."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 
@@ -32,11 +32,13 @@ _KAFKA_COLUMNS = frozenset({"key", "value", "headers"})
 @dataclass(frozen=True)
 class Pinned:
     """The topics of a read as they were when it was loaded, and the partitions it wants of each.
-    `subscribed` says that they were named as topics of a store, so there may be several."""
+    `subscribed` says that they were named as topics of a store, so there may be several. `groups`
+    has their consumer groups, if it is these that are to be shown."""
 
     views: Mapping[str, View]
     assigned: Mapping[str, tuple[int, ...]]
     subscribed: bool
+    groups: Mapping[str, pa.Table] = field(default_factory=dict)
 
 
 def pin(options: Options) -> Pinned:
@@ -50,7 +52,9 @@ def pin(options: Options) -> Pinned:
     if options.subscription is None:
         topic = _open_topic(path, options)
         view = topic.at(version)
-        return Pinned({topic.name: view}, {topic.name: _all_partitions(view)}, subscribed=False)
+        assigned = {topic.name: _all_partitions(view)}
+        groups = _groups([topic], options)
+        return Pinned({topic.name: view}, assigned, subscribed=False, groups=groups)
     store = pylogtable.open(path, storage_options=options.storage_options)
     names = _subscribed(store, options.subscription)
     if options.version_as_of is not None and len(names) > 1:
@@ -58,13 +62,20 @@ def pin(options: Options) -> Pinned:
             f"versionAsOf is a version of one topic, and these are {len(names)}: "
             f"{', '.join(names)}; use timestampAsOf"
         )
-    views = {name: _topic(store, name).at(version) for name in names}
+    topics = [_topic(store, name) for name in names]
+    views = {topic.name: topic.at(version) for topic in topics}
     if isinstance(options.subscription, Assign):
         wanted = options.subscription.partitions
         assigned = {name: _existing(view, wanted[name]) for name, view in views.items()}
     else:
         assigned = {name: _all_partitions(view) for name, view in views.items()}
-    return Pinned(views, assigned, subscribed=True)
+    return Pinned(views, assigned, subscribed=True, groups=_groups(topics, options))
+
+
+def _groups(topics: Iterable[Topic], options: Options) -> dict[str, pa.Table]:
+    if options.view != "groups":
+        return {}
+    return {topic.name: topic.describe_groups().to_table() for topic in topics}
 
 
 @dataclass(frozen=True)

@@ -154,6 +154,23 @@ def administer(url: str, up_to: int) -> None:
         tell(partitions=partitions, wanted=list(wanted.values()), starts=list(starts.values()))
 
 
+def commit_positions(url: str, me: int, count: int) -> None:
+    """Count up a partition of a group that is mine alone, and one that all share."""
+    topic = pylogtable.open(url).topic("t")
+    mine, shared = topic.group("g"), topic.group("g")
+    _wait_for_start()
+    for number in range(1, count + 1):
+        mine.commit({me: number})
+        while True:
+            wanted = shared.positions().get(PARTITIONS, 0) + 1
+            try:
+                shared.commit({PARTITIONS: wanted})
+                break
+            except CommitConflictError:
+                continue
+        tell(shared=wanted)
+
+
 def _wait_for_start() -> None:
     """Everybody is here when the parent's end of this pipe is closed."""
     os.read(_gate, 1)
@@ -168,6 +185,7 @@ _ORDERS = {
     "append_many": append_many,
     "create_many": create_many,
     "administer": administer,
+    "commit_positions": commit_positions,
 }
 
 

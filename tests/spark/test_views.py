@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import pylogtable
 from pylogtable import Store, Topic
+from pyspark_pylogtable import LogTable
 from tests.builders import kafka, rows
 from tests.spark.support import failure, load, without_spark
 
@@ -99,6 +100,32 @@ def test_tables_about_several_topics(
     assert [row.version for row in asked.load(users.url).collect()] == [3, 2, 1, 0]
 
 
+def test_consumer_groups_as_they_were_at_load(
+    spark: SparkSession, store: Store, users: Topic, grown: Topic
+) -> None:
+    assert load(spark, users.url, view="groups").collect() == []
+    assert LogTable.for_path(spark, users.url).groups().collect() == []
+    billing = users.group("billing")
+    billing.commit({0: 1, 2: 0}, metadata="m")
+    grown.group("audit").commit({1: 0})
+    expected = [_plain(row._asdict()) for row in users.describe_groups()]
+    df = load(spark, users.url, view="groups")
+    assert df.columns == [*expected[0]]
+    billing.commit({0: 2})
+    found = [_timeless(row.asDict()) for row in df.collect()]
+    assert found == [_timeless(row) for row in expected]
+    assert len(found) == 3
+    every = load(spark, store.url, view="groups", subscribe="users,grown", columns="group,topic")
+    assert sorted(set(map(tuple, every.collect()))) == [("audit", "grown"), ("billing", "users")]
+    table = LogTable.for_path(spark, users.url).groups()
+    assert [row.current_offset for row in table.collect()] == [2, None, 0]
+
+
+def _timeless(row: dict[str, Any]) -> dict[str, Any]:
+    """Without what depends on when it was asked for."""
+    return {name: value for name, value in row.items() if name != "lag_seconds"}
+
+
 def test_tables_of_an_older_version(users: Topic) -> None:
     found = without_spark(users.url, view="segments", versionAsOf=1)
     assert found["path"].to_pylist() == users.segments(1)["path"].to_pylist()
@@ -109,7 +136,8 @@ def test_what_views_refuse(spark: SparkSession, users: Topic) -> None:
     def refusal(**options: Any) -> str:
         return failure(lambda: load(spark, users.url, **options))
 
-    assert "consumer groups are not in this version yet" in refusal(view="groups")
+    assert "versionAsOf is of no use with view=groups" in refusal(view="groups", versionAsOf=1)
+    assert "view=groups has no column 'nope'" in refusal(view="groups", columns="nope")
     assert "must be one of records, latest" in refusal(view="record")
     assert "did you mean 'records'?" in refusal(view="record")
     assert "startingOffsets is of no use with view=latest" in refusal(

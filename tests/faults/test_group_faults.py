@@ -1,0 +1,275 @@
+"""Consumer groups over a store that loses replies and dies, and among writers in any order."""
+
+from __future__ import annotations
+
+import random
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+import pylogtable
+from pylogtable import groups
+from pylogtable.errors import CommitConflictError, CommitUnknownError, StorageError
+from pylogtable.group import Group
+from pylogtable.paths import group_path, parse_group_path
+from pylogtable.storage.base import ObjectStore
+from pylogtable.storage.local import LocalStore
+from pylogtable.storage.memory import MemoryStore
+from tests.faults.support import NAME, Plan, copy_of, faulty, new_seed, new_topic, open_topic
+from tests.faults.worker import PARTITIONS, SCHEMA, crew
+from tests.stores import CountingStore, Fault, FaultyStore, SimulatedCrash
+
+GROUP = "g"
+
+
+def numbers(inner: ObjectStore) -> list[int]:
+    paths = (parse_group_path(entry.key) for entry in inner.below(NAME).list("_groups/"))
+    return [path[1] for path in paths if path is not None]
+
+
+@pytest.fixture(scope="module")
+def filled() -> MemoryStore:
+    """A group whose next commit, number 64, is the first to clean up."""
+    inner = MemoryStore()
+    group = new_topic(inner).group(GROUP)
+    for offset in range(64):
+        group.commit({0: offset})
+    return inner
+
+
+FAULTS = [fault for fault in Fault if fault is not Fault.TRUNCATE]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_whatever_fails_the_group_stands_where_it_was_told(
+    filled: MemoryStore, fault: Fault
+) -> None:
+    at = 0
+    met = True
+    while met:
+        inner = copy_of(filled)
+        plan = Plan(at, fault)
+        plan.armed = False
+        store = FaultyStore(inner, plan, late_after=3)
+        group = open_topic(store).group(GROUP)
+        group.positions()
+        plan.armed = True
+        allowed = {64}
+        try:
+            assert group.commit({0: 64}) == {0: 64}
+        except (CommitUnknownError, SimulatedCrash):
+            allowed = {63, 64}
+        except StorageError:
+            allowed = {63}
+        met = plan.hit
+        plan.armed = False
+        store.land()
+        after = open_topic(inner).group(GROUP)
+        stands = after.positions()[0]
+        assert stands in allowed, f"operation {at}: {plan.seen[-1]}"
+        found = numbers(inner)
+        assert found == list(range(found[0], stands + 1))
+        for offset in range(100, 170):
+            assert after.commit({0: offset}) == {0: offset}
+        assert open_topic(inner).group(GROUP).positions() == {0: 169}
+        assert len(numbers(inner)) <= 2 * groups.KEPT + 1
+        assert open_topic(inner).verify()
+        at += 1
+    assert at > 30
+
+
+def test_a_group_commit_whose_fate_stays_unknown_says_so(filled: MemoryStore) -> None:
+    inner = copy_of(filled)
+    group = faulty(
+        inner, lambda verb, key: Fault.REFUSE if verb == "create" else None, patience=1.0
+    ).group(GROUP)
+    with pytest.raises(CommitUnknownError, match="as number 64 of group 'g' is unknown") as caught:
+        group.commit({0: 64})
+    assert caught.value.group == GROUP
+    assert open_topic(inner).group(GROUP).positions() == {0: 63}
+
+
+def test_a_commit_that_landed_and_cannot_be_looked_at_is_unknown(filled: MemoryStore) -> None:
+    """It is in the store; whether it counts depends on the state before it."""
+    inner = copy_of(filled)
+    before = group_path(GROUP, 63)
+    landed: list[str] = []
+
+    def decide(verb: str, key: str) -> Fault | None:
+        if verb == "create":
+            landed.append(key)
+        return Fault.REFUSE if landed and verb == "read" and key.endswith(before) else None
+
+    group = faulty(inner, decide, patience=1.0).group(GROUP)
+    with pytest.raises(CommitUnknownError):
+        group.commit({0: 64})
+    assert open_topic(inner).group(GROUP).positions() == {0: 64}
+
+
+def test_a_put_that_lands_after_its_number_was_cleaned_up_is_seen_by_nobody(
+    filled: MemoryStore,
+) -> None:
+    inner = copy_of(filled)
+    store = FaultyStore(inner, lambda verb, key: Fault.LATE if verb == "create" else None)
+    slow = open_topic(store, patience_seconds=0.5).group(GROUP)
+    slow.positions()
+    with pytest.raises(CommitUnknownError):
+        slow.commit({0: 999})
+    others = open_topic(inner).group(GROUP)
+    for offset in range(100):
+        others.commit({1: offset})
+    assert numbers(inner)[0] > 64
+    store.land()
+    assert numbers(inner)[0] == 64  # it is there
+    assert open_topic(inner).group(GROUP).positions() == {0: 63, 1: 99}
+    assert others.positions() == {0: 63, 1: 99}
+    with suppress(CommitConflictError):
+        slow.commit({1: 0})
+    assert others.positions() == {0: 63, 1: 99}
+    for offset in range(64):
+        others.commit({1: offset})
+    found = numbers(inner)
+    assert found == list(range(found[0], found[-1] + 1))
+
+
+# --- any order of steps --------------------------------------------------------------------------
+
+
+class Turns:
+    """Lets one thread do one operation at a time, whichever chance picks. Some are slow for a
+    while, so that they meet what the others have made of the world meanwhile."""
+
+    def __init__(self, seed: int, threads: int) -> None:
+        self._random = random.Random(seed)
+        self._condition = threading.Condition()
+        self._alive = threads
+        self._waiting: set[int] = set()
+        self._turn: int | None = None
+        self._speeds = [1.0] * threads
+        self._mine = threading.local()
+
+    def take_part(self, me: int, work: Callable[[], None]) -> None:
+        self._mine.number = me
+        try:
+            work()
+        finally:
+            with self._condition:
+                self._alive -= 1
+                self._pick()
+
+    def wait(self) -> None:
+        me = self._mine.number
+        with self._condition:
+            self._waiting.add(me)
+            self._pick()
+            assert self._condition.wait_for(lambda: self._turn == me, timeout=20)
+            self._turn = None
+
+    def _pick(self) -> None:
+        if self._turn is None and self._waiting and len(self._waiting) == self._alive:
+            if self._random.random() < 0.04:
+                self._speeds = [self._random.random() ** 12 for _ in self._speeds]
+            ready = sorted(self._waiting)
+            (self._turn,) = self._random.choices(ready, [self._speeds[n] for n in ready])
+            self._waiting.discard(self._turn)
+            self._condition.notify_all()
+
+
+class InTurns(CountingStore):
+    """Waits for its turn before every operation."""
+
+    def __init__(self, inner: ObjectStore, turns: Turns) -> None:
+        super().__init__(inner)
+        self._turns = turns
+
+    def below(self, prefix: str) -> InTurns:
+        return InTurns(self._inner.below(prefix), self._turns)
+
+    def _count(self, verb: str, key: str) -> None:
+        self._turns.wait()
+
+
+def advance(group: Group, partition: int, to: int) -> None:
+    """Commit a partition that is this caller's alone. A conflict may only mean that the commit was
+    made and its proof was cleaned up before it could be looked at."""
+    try:
+        group.commit({partition: to})
+    except CommitConflictError:
+        found = group.positions().get(partition)
+        if found != to:
+            assert found == (to - 1 if to else None)
+            advance(group, partition, to)
+
+
+def test_no_commit_is_lost_and_no_read_goes_back_whatever_the_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All states but the newest two are cleaned up every now and then, so that stale writers and
+    readers meet numbers that are gone, or about to go, at every step."""
+    monkeypatch.setattr(groups, "KEPT", 2)
+    monkeypatch.setattr("pylogtable.group_log.CLEAN_EVERY", 4)
+    seed = new_seed()
+    for run in range(60):
+        commit_and_read(seed + run)
+
+
+def commit_and_read(seed: int, writers: int = 3, readers: int = 2, commits: int = 10) -> None:
+    inner = MemoryStore()
+    new_topic(inner).alter(partitions=writers)
+    turns = Turns(seed, writers + readers)
+    store = InTurns(inner, turns)
+    errors: list[BaseException] = []
+    told: dict[int, int] = {}
+
+    def write(me: int) -> None:
+        group = open_topic(store).group(GROUP)
+        for to in range(commits):
+            advance(group, me, to)
+            told[me] = to
+
+    def read(me: int) -> None:
+        group = open_topic(store).group(GROUP)
+        seen: dict[int, int] = {}
+        for _ in range(15):
+            least = {n: max(to, told.get(n, 0)) for n, to in {**told, **seen}.items()}
+            seen = group.positions()
+            assert all(seen.get(n, -1) >= offset for n, offset in least.items()), (least, seen)
+
+    def guarded(me: int) -> None:
+        try:
+            turns.take_part(me, lambda: (write if me < writers else read)(me))
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(n,)) for n in range(writers + readers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert not errors, f"seed {seed}: {errors}"
+    newest = open_topic(inner).group(GROUP).positions()
+    assert newest == dict.fromkeys(range(writers), commits - 1), f"seed {seed}"
+
+
+# --- processes -----------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs fork")
+def test_processes_commit_their_own_partitions_and_one_they_share(tmp_path: Path) -> None:
+    url, each = str(tmp_path), 20
+    topic = pylogtable.open(url).create_topic("t", PARTITIONS + 1, SCHEMA)
+    with crew() as workers:
+        workers.order(*(("commit_positions", [url, me, each]) for me in range(PARTITIONS)))
+        answers, statuses = workers.until_end()
+    assert statuses == [0] * PARTITIONS
+    shared = sorted(answer["shared"] for answer in answers)
+    assert shared == list(range(1, PARTITIONS * each + 1)), "each value was committed by one"
+    expected = {**dict.fromkeys(range(PARTITIONS), each), PARTITIONS: PARTITIONS * each}
+    assert topic.group("g").positions() == expected
+    kept = numbers(LocalStore(url))
+    assert kept == list(range(kept[0], 2 * PARTITIONS * each))
+    assert len(kept) <= 2 * groups.KEPT + 1

@@ -1,0 +1,174 @@
+"""Retention and maintenance that spare what a consumer group has not read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import pylogtable
+from pylogtable import InvalidRequestError, Store, Topic
+from pylogtable.__main__ import main
+from tests.builders import Clock, ints, kafka, rows, times
+
+DAY = 86_400_000
+
+
+def put(topic: Topic, appends: int, *, partition: int = 0, at_ms: int = 0) -> None:
+    """Segments of two records."""
+    for _ in range(appends):
+        topic.append(
+            kafka(["a", "b"], partition=ints(*[partition] * 2), timestamp=times(at_ms, at_ms))
+        )
+
+
+@pytest.fixture
+def old(store: Store, clock: Clock) -> Topic:
+    """Two partitions of three segments each, offsets 0 to 6, all expired."""
+    topic = store.create_topic("t", partitions=2, config={"retention.ms": 1000})
+    put(topic, 3)
+    put(topic, 3, partition=1)
+    clock.tick(DAY)
+    return topic
+
+
+def test_nothing_goes_that_a_group_has_not_read(old: Topic) -> None:
+    old.group("slow").commit({0: 3, 1: 6})
+    report = old.apply_retention(groups=["slow"])
+    assert report.log_starts == {0: 2, 1: 6}
+    assert old.start_offsets() == {0: 2, 1: 6}
+    assert old.apply_retention(groups=["slow"]).log_starts == {}
+    old.group("slow").commit({0: 4})
+    assert old.apply_retention(groups=["slow"]).log_starts == {0: 4}
+    assert old.apply_retention().log_starts == {0: 6}
+    assert old.verify(data=True)
+
+
+def test_the_slowest_of_several_groups_counts(old: Topic) -> None:
+    old.group("slow").commit({0: 2, 1: 4})
+    old.group("fast").commit({0: 6, 1: 2})
+    assert old.apply_retention(groups=["fast", "slow"]).log_starts == {0: 2, 1: 2}
+
+
+def test_where_a_group_has_no_position_it_has_read_nothing(old: Topic) -> None:
+    old.group("g").commit({0: 6})
+    assert old.apply_retention(groups=["g"]).log_starts == {0: 6}
+
+
+def test_a_position_that_the_log_start_has_passed_keeps_what_is_left(old: Topic) -> None:
+    old.delete_records({0: 3})
+    old.group("g").commit({0: 1, 1: 6})
+    assert old.apply_retention(groups=["g"]).log_starts == {1: 6}
+
+
+def test_offsets_to_keep_and_groups_hold_together(old: Topic) -> None:
+    old.group("g").commit({0: 2, 1: 6})
+    assert old.apply_retention({0: 4, 1: 4}, ["g"]).log_starts == {0: 2, 1: 4}
+
+
+@pytest.mark.parametrize("groups", [["g", "typo"], ["gone"]])
+def test_a_group_that_there_is_not_is_an_error_and_nothing_goes(
+    old: Topic, groups: list[str]
+) -> None:
+    old.group("g").commit({0: 6, 1: 6})
+    old.group("gone").commit({0: 6, 1: 6})
+    old.group("gone").delete()
+    for use in (
+        lambda: old.apply_retention(groups=groups),
+        lambda: old.maintain(protect_groups=groups),
+    ):
+        with pytest.raises(InvalidRequestError, match=f"no group '{groups[-1]}'.*; it has g$"):
+            use()
+    assert old.start_offsets() == {0: 0, 1: 0}
+
+
+def test_a_name_alone_is_no_list_of_names(old: Topic, store: Store) -> None:
+    old.group("g").commit({0: 6})
+    for use in (
+        lambda: old.apply_retention(groups="g"),
+        lambda: store.maintain(protect_groups="g"),
+    ):
+        with pytest.raises(InvalidRequestError, match=r"give the groups as a list: \['g'\]"):
+            use()
+
+
+def test_size_is_no_reason_either(store: Store) -> None:
+    topic = store.create_topic("t", config={"retention.ms": -1, "retention.bytes": 0})
+    put(topic, 3)
+    topic.group("g").commit({0: 2})
+    assert topic.apply_retention(groups=["g"]).log_starts == {0: 2}
+
+
+def test_maintain_spares_what_groups_have_not_read(old: Topic) -> None:
+    old.group("g").commit({0: 4, 1: 0})
+    report = old.maintain(protect_groups=["g"])
+    assert report.retention is not None
+    assert report.retention.log_starts == {0: 4}
+    assert old.count() == 2 + 6
+
+
+def test_compaction_drops_no_record_for_its_age_that_a_group_has_not_read(
+    store: Store, clock: Clock
+) -> None:
+    """Of `compact,delete` a compaction drops single records that expired, in segments that stay."""
+    config = {"cleanup.policy": "compact,delete", "retention.ms": DAY}
+    topic = store.create_topic("t", partitions=2, config=config)
+    for partition in (0, 1):
+        topic.append(
+            kafka(
+                ["a", "b", "a", "c"],
+                partition=ints(*[partition] * 4),
+                timestamp=times(0, 0, 2 * DAY, 2 * DAY),
+            )
+        )
+    clock.tick(2 * DAY)
+    topic.group("g").commit({0: 4, 1: 1})
+    topic.maintain(protect_groups=["g"])
+    left = rows(topic.read(), "partition", "offset")
+    assert left == [(0, 2), (0, 3), (1, 1), (1, 2), (1, 3)]  # (1, 0) was superseded
+    topic.group("g").commit({1: 4})
+    topic.append(kafka(["d"] * 4, partition=ints(*[1] * 4), timestamp=times(*[2 * DAY] * 4)))
+    topic.group("g").commit({1: 8})
+    topic.maintain(protect_groups=["g"])
+    assert (1, 1) not in rows(topic.read(), "partition", "offset")
+
+
+# --- a whole store --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def two(store: Store, old: Topic, clock: Clock) -> Store:
+    other = store.create_topic("u", config={"retention.ms": 1000})
+    put(other, 2)
+    clock.tick(DAY)
+    old.group("g").commit({0: 0, 1: 0})
+    return store
+
+
+def test_each_topic_of_a_store_heeds_the_groups_it_has(two: Store) -> None:
+    reports = two.maintain(protect_groups=["g"])
+    assert [report.error for report in reports] == [None, None]
+    assert two.topic("t").start_offsets() == {0: 0, 1: 0}
+    assert two.topic("u").start_offsets() == {0: 4}
+    assert two.maintain(protect_groups=[])[0].error is None
+    assert two.topic("t").start_offsets() == {0: 6, 1: 6}
+
+
+def test_a_group_that_no_topic_has_stops_a_store_before_anything_is_done(two: Store) -> None:
+    with pytest.raises(InvalidRequestError, match=r"no topic has a group 'typo'.*there is g"):
+        two.maintain(protect_groups=["g", "typo"])
+    assert two.topic("u").start_offsets() == {0: 0}
+
+
+def test_the_command_protects_groups(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = pylogtable.open(tmp_path)
+    for name in ("t", "u"):
+        put(store.create_topic(name, config={"retention.ms": 1}), 2)
+    store.topic("t").group("g").commit({0: 2})
+    command = ["maintain", str(tmp_path), "--no-vacuum", "--output", "json"]
+    assert main([*command, "--protect-group", "typo"]) == 1
+    assert "no topic has a group 'typo'" in capsys.readouterr().err
+    assert main([*command, "--protect-group", "g"]) == 0
+    found = {r["topic"]: r["retention"]["log_starts"] for r in json.loads(capsys.readouterr().out)}
+    assert found == {"t": {"0": 2}, "u": {"0": 4}}
