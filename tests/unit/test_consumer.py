@@ -180,6 +180,11 @@ def test_of_two_with_the_same_partitions_one_is_refused_and_begins_anew(topic: T
     other.commit()
     with pytest.raises(CommitConflictError, match="was moved by another"):
         one.commit()
+    with pytest.raises(CommitConflictError, match="was moved by another"):
+        one.commit({0: 10})
+    before = topic.group("g").positions()
+    assert one.commit() == {}  # what it had read does not count any more
+    assert topic.group("g").positions() == before
     assert len(drain(one)) == 29
     one.commit()
     assert topic.group("g").positions() == topic.end_offsets()

@@ -7,12 +7,19 @@ from dataclasses import replace
 
 import pytest
 
-from pylogtable import CommitConflictError, Consumer, InvalidRequestError, StorageError, Topic
+from pylogtable import (
+    CommitConflictError,
+    Consumer,
+    InvalidRequestError,
+    StorageError,
+    Topic,
+    TopicNotFoundError,
+)
 from pylogtable.codec import decode_group
 from pylogtable.model import GroupState
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
-from tests.builders import Clock, make_store, runtime
+from tests.builders import Clock, contents, make_store, runtime
 from tests.stores import CountingStore, Fault, FaultyStore
 from tests.unit.test_consumer import drain, fill, of_partition
 
@@ -366,6 +373,22 @@ def test_a_store_that_fails_at_a_heartbeat_costs_nothing(
     fails = False
     assert len(drain(consumer)) == 12
     assert consumer.member == member
+
+
+def test_nothing_is_written_into_a_topic_that_is_gone(
+    topic: Topic, store: Store, clock: Clock, objects: MemoryStore
+) -> None:
+    consumer, idle = topic.consumer("g", "a"), topic.consumer("g", "b")
+    consumer.poll()
+    store.delete_topic("t")
+    before = contents(objects)
+    clock.tick(LEASE // 2)
+    for call in (consumer.poll, consumer.commit, idle.poll):
+        with pytest.raises(TopicNotFoundError):
+            call()
+    consumer.close()
+    idle.close()
+    assert contents(objects) == before
 
 
 def test_several_groups_and_names_do_not_meet(topic: Topic) -> None:
