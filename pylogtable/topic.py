@@ -165,14 +165,7 @@ class Topic:
         """For records that come one by one, from any number of threads: what is sent within
         `linger_ms`, or `batch_bytes` of it, is one append. With an `app_id` the producer knows
         after a restart how many of its records are in the log."""
-        return Producer(
-            self.name,
-            self._appender,
-            self._head,
-            linger_ms=linger_ms,
-            batch_bytes=batch_bytes,
-            app_id=app_id,
-        )
+        return Producer(self.name, self._appender, self._head, linger_ms, batch_bytes, app_id)
 
     def check_columns(self, schema: pa.Schema) -> None:
         """Raise `SchemaMismatchError` if rows with these columns could not be appended."""
