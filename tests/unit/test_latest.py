@@ -68,7 +68,7 @@ def test_memory_for_keys_is_bounded_and_changes_nothing(
 
 
 def test_what_a_compaction_has_left_is_not_searched_again() -> None:
-    measured = MeasuringStore(MemoryStore())
+    measured = CountingStore(MemoryStore())
     topic = make_store(measured).create_topic("t", config={"cleanup.policy": "compact"})
     for _ in range(3):
         topic.append(kafka([f"k{n}" for n in range(100)]))
