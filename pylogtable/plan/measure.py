@@ -49,8 +49,13 @@ def measure(
     drawn = min(count, STRIPS)
     low = min((state.log_start for state in snapshot.partitions[:drawn]), default=0)
     high = max((state.end for state in snapshot.partitions[:drawn]), default=0)
+    # Of each partition the log start can cut only the first segment [SEG-6].
+    firsts = [
+        segments["row_groups"][at].as_py() if len(part["shift"]) else []
+        for at, part in zip(bounds[:-1].tolist(), parts, strict=True)
+    ]
     partitions = tuple(
-        _partition(number, state, part, config, now_ms)
+        _partition(number, state, part, firsts[number], config, now_ms)
         for number, (state, part) in enumerate(zip(snapshot.partitions, parts, strict=True))
     )
     return TopicHealth(
@@ -86,15 +91,17 @@ def _partition(
     number: int,
     state: PartitionState,
     part: Mapping[str, Numbers],
+    row_groups: Sequence[int],
     config: TopicConfig,
     now_ms: int,
 ) -> PartitionHealth:
     size = part["size_bytes"]
     small = size <= config.segment_bytes // 2
     shifted = part["shift"] > 0
-    joinable = _joinable(part, state.clean_end, config.segment_bytes)
     expired = _expired(part, state, config, now_ms)
-    ratio, cleanable = _dirty(part, state, config, now_ms) if config.is_compacted else (None, False)
+    ratio, due = _dirty(part, state, config, now_ms) if config.is_compacted else (None, 0)
+    joinable = _joinable(part, state, row_groups, config.segment_bytes)
+    joinable[:due] = False
     return PartitionHealth(
         partition=number,
         log_start=state.log_start,
@@ -111,23 +118,32 @@ def _partition(
         expired_records=int(part["records"][:expired].sum()),
         expired_bytes=int(size[:expired].sum()),
         dirty_ratio=ratio,
-        cleanable=cleanable,
+        cleanable=due > 0,
     )
 
 
-def _joinable(part: Mapping[str, Numbers], clean_end: int, limit: int) -> npt.NDArray[np.bool_]:
-    """What a merge would take: shifted segments, and small ones beside one of their kind."""
-    size, shifted = part["size_bytes"], part["shift"] > 0
-    wanted = shifted | (size <= limit // 2)
-    if len(wanted) < 2:
-        return shifted
+def _joinable(
+    part: Mapping[str, Numbers], state: PartitionState, row_groups: Sequence[int], limit: int
+) -> npt.NDArray[np.bool_]:
+    """What a merge would take, if no compaction is due: shifted segments, one that has records
+    below the log start, and small ones beside one of their kind [MERGE-1]."""
+    size, must_go = part["size_bytes"].copy(), part["shift"] > 0
+    if (
+        row_groups
+        and part["records"][0]
+        and part["base_offset"][0] + row_groups[0] < state.log_start
+    ):
+        must_go[0] = True
+        claimed = part["end_offset"][0] - part["base_offset"][0]
+        size[0] = size[0] * (part["end_offset"][0] - state.log_start) // claimed
+    wanted = must_go | (part["size_bytes"] <= limit // 2)
+    joinable = must_go.copy()
     like = wanted[1:] & wanted[:-1] & (size[1:] + size[:-1] <= limit)
-    is_clean = part["end_offset"] <= clean_end
+    is_clean = part["end_offset"] <= state.clean_end
     for kind in (is_clean, part["append_time"], part["hashed_over"]):
         like &= kind[1:] == kind[:-1]
     horizon, buried = part["delete_horizon_ms"], part["tombstones"] > 0
     like &= ~(buried[1:] & buried[:-1] & (horizon[1:] != horizon[:-1]))
-    joinable = shifted.copy()
     joinable[1:] |= like
     joinable[:-1] |= like
     return joinable
@@ -150,8 +166,9 @@ def _expired(
 
 def _dirty(
     part: Mapping[str, Numbers], state: PartitionState, config: TopicConfig, now_ms: int
-) -> tuple[float, bool]:
-    """The dirty ratio, and whether a compaction would do something [CLEAN-1], [CLEAN-2]."""
+) -> tuple[float, int]:
+    """The dirty ratio, and how many segments a compaction that is due would read: none if it would
+    do nothing [CLEAN-1], [CLEAN-2]."""
     dirty = part["end_offset"] > max(state.clean_end, state.log_start)
     if config.min_compaction_lag_ms:
         young = part["max_timestamp_us"] > (now_ms - config.min_compaction_lag_ms) * 1000
@@ -169,7 +186,7 @@ def _dirty(
     dirty_bytes = int(part["size_bytes"][dirty].sum())
     enough = dirty_bytes > config.min_cleanable_dirty_ratio * total
     cleanable = bool(tombstones_go.any()) or bool(dirty.any() and (overdue or enough))
-    return (dirty_bytes / total if total else 0.0), cleanable
+    return (dirty_bytes / total if total else 0.0), len(dirty) if cleanable else 0
 
 
 def _group(

@@ -89,7 +89,7 @@ def test_a_golden_topic_reads_back_to_its_rows_and_offsets(case: str, tmp_path: 
     for text, expected in versions.items():
         version = int(text)
         assert _rows(topic.read(version=version).read_all()) == expected["rows"], version
-        state = topic._snapshot_at(version)
+        state = topic.at(version).snapshot
         assert state.start_offsets == int_keys(expected["start_offsets"])
         assert state.end_offsets == int_keys(expected["end_offsets"])
         assert topic.count(version=version) == len(expected["rows"])
