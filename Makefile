@@ -22,7 +22,7 @@ demo: java $(VENV)/.installed
 	@$(BIN)/python notebooks/demo.py
 
 test: java lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

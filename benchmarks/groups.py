@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
+from pathlib import Path
 from statistics import median
 
 import pyarrow as pa
@@ -28,12 +30,14 @@ def run(earlier: int) -> list[Result]:
             began = time.perf_counter()
             topic.group("g").positions()
             opened.append(time.perf_counter() - began)
+        bare = [_bare_put(Path(folder), number) for number in range(sample)]
     first, last = sorted(times[:sample]), sorted(times[-sample:])
     return [
         Result(
             f"group commit after {earlier:,} others, p50 in ms",
             f"{median(last) * 1e3:.2f} ms (p99 {last[sample * 99 // 100] * 1e3:.2f} ms)",
-            f"the first {sample} {median(first) * 1e3:.2f} ms",
+            f"the first {sample} {median(first) * 1e3:.2f} ms, "
+            f"a bare put {median(bare) * 1e3:.2f} ms",
             median(last) * 1e3,
             10,
             at_most=True,
@@ -47,3 +51,19 @@ def run(earlier: int) -> list[Result]:
             at_most=True,
         ),
     ]
+
+
+def _bare_put(folder: Path, number: int) -> float:
+    """What the disk asks for an object that is durable: a file and its name, both synced."""
+    began = time.perf_counter()
+    temporary = folder / "temporary"
+    with temporary.open("wb") as file:
+        file.write(b"x" * 200)
+        file.flush()
+        os.fsync(file.fileno())
+    os.link(temporary, folder / f"bare-{number}")
+    descriptor = os.open(folder, os.O_RDONLY)
+    os.fsync(descriptor)
+    os.close(descriptor)
+    temporary.unlink()
+    return time.perf_counter() - began

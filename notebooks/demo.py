@@ -21,6 +21,7 @@ os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
 LOGS = Path(__file__).parent.parent / ".demo"
 ORDERS = f"{LOGS}/orders"
+GROUP_COLUMNS = ["partition", "current_offset", "log_end_offset", "lag", "lag_bytes"]
 
 
 def title(text: str) -> None:
@@ -120,19 +121,48 @@ def main() -> None:
     counted = spark.sql("SELECT count(*) AS n FROM log").first()
     print(f"  in the view: {counted.n:,}; in a new read: {table.to_df().count():,}")
 
-    title("8. Time travel: the topic at version 1; and the newest record of two keys, now")
+    title("8. Stream: every large order to another topic, in batches of 4,000, exactly once")
+    large = f"{LOGS}/large"
+    incoming = (
+        spark.readStream.format("pylogtable")
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", 4000)
+        .load(ORDERS)
+    )
+    writing = (
+        incoming.where("amount > 60")
+        .selectExpr("order_id", "amount", "partition AS from_partition", "offset AS from_offset")
+        .writeStream.format("pylogtable")
+        .option("partitions", 2)
+        .option("key", "order_id")
+        .option("checkpointLocation", f"{LOGS}/_checkpoints/large")
+        .trigger(availableNow=True)
+    )
+    for run in ("a first run", "started again"):
+        query = writing.start(large)
+        query.awaitTermination()
+        batches = [done.numInputRows for done in query.recentProgress if done.numInputRows]
+        print(f"  {run}: batches of {batches or 'nothing'}; ", end="")
+        print(f"large orders: {store.topic('large').count():,}")
+
+    title("9. A consumer group: read, commit, look how far behind it is")
+    with topic.consumer("billing", max_records=6000) as consumer:
+        print(f"  polled {consumer.poll().num_rows:,} records, committed {consumer.commit()}")
+    show(topic.group("billing").describe().to_table().select(GROUP_COLUMNS))
+
+    title("10. Time travel: the topic at version 1; and the newest record of two keys, now")
     reader = spark.read.format("pylogtable").option("versionAsOf", 1)
     print(f"  records at version 1: {reader.load(ORDERS).count():,}")
     show(topic.latest(keys=["o-0007", "o-0042"]))
 
-    title("9. Delete records below an offset; what is left keeps its offsets")
+    title("11. Delete records below an offset; what is left keeps its offsets")
     print(f"  new start offsets: {topic.delete_records({0: 500})}")
     try:
         topic.read(0, 499)
     except pylogtable.OffsetOutOfRangeError as error:
         print(f"  reading offset 499: {error}")
 
-    title("10. Compact: the newest record of each order stays, at its offset; as a Spark job")
+    title("12. Compact: the newest record of each order stays, at its offset; as a Spark job")
     topic.alter(config={"cleanup.policy": "compact"})
     done = table.compact()
     left = done.records_in - done.records_removed
@@ -141,7 +171,7 @@ def main() -> None:
     show(topic.read(0, topic.end_offsets()[0] - 3).read_all())
     print(f"  what vacuum would remove: {len(table.vacuum().files)} files; all are too young")
 
-    title("11. Look inside: segments, commits, and a check of every record")
+    title("13. Look inside: segments, commits, and a check of every record")
     columns = ["partition", "base_offset", "end_offset", "shift", "records", "size_bytes"]
     show(table.segments().select(columns))
     show(table.history().select("version", "committed_at", "operation", "records_added"))
@@ -149,7 +179,7 @@ def main() -> None:
     spark.stop()
     print(
         f"\nDone in {time.monotonic() - began:.0f} s. The topic is plain files: {LOGS.name}/orders"
-        "\nNext: streaming.py and the notebooks beside this file, and README.md."
+        "\nNext: pylogtable report .demo -o report.html; the notebooks beside this file; README.md."
     )
 
 

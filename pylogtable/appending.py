@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from pylogtable.arguments import check_number
 from pylogtable.commit import DOUBT_PAUSE, Head
 from pylogtable.config import STALE_AFTER_MS
 from pylogtable.errors import (
@@ -94,6 +95,8 @@ class Appender:
         )
 
     def begin(self, first_sticky: int | None, encoders: Executor | None = None) -> Staging:
+        if first_sticky is not None:
+            check_number("first_sticky", first_sticky)
         snapshot = self._head.latest()
         first = snapshot.version if first_sticky is None else first_sticky
         return self._begin(snapshot, first, encoders)
@@ -112,7 +115,7 @@ class Appender:
     ) -> AppendResult:
         began = self._runtime.monotonic()
         numbered = parse_txn(txn, origin)
-        for part in staged:
+        for part in _checked_staged(staged):
             if part.topic_id != self._head.known.topic_id:
                 raise InvalidRequestError(
                     f"the files were staged for topic {part.topic_id}, and this is topic "
@@ -164,7 +167,7 @@ class Appender:
             attempt += 1
 
     def discard(self, staged: Iterable[Staged]) -> None:
-        for part in staged:
+        for part in _checked_staged(staged):
             discard(self._store, part.files)
 
     def _begin(
@@ -271,6 +274,15 @@ def commit_or_discard(
     if result.repeated:
         discard_files()
     return result
+
+
+def _checked_staged(staged: Iterable[Staged]) -> list[Staged]:
+    parts = list(staged) if isinstance(staged, Iterable) else None
+    if parts is None or not all(isinstance(part, Staged) for part in parts):
+        raise InvalidRequestError(
+            f"`staged` must be a list of what topic.stage() gave, not {type(staged).__name__}"
+        )
+    return parts
 
 
 def _stage_all(staging: Staging, data: Any) -> Staged:

@@ -53,7 +53,7 @@ _FIRST_CHOICE: Final[_Struct] = {1: {}}
 
 
 def filter_bytes(values: int, fpp: float) -> int:
-    """What a filter for so many distinct values takes in a file, with its header: pyarrow rounds up
+    """What a filter of so many distinct values takes in a file, with its header: pyarrow rounds up
     to a power of two."""
     bits = -8 * max(1, values) / math.log(1 - fpp ** (1 / 8))
     return max(_BLOCK_BYTES, 1 << math.ceil(math.log2(bits / 8))) + _HEADER_BYTES

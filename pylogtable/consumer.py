@@ -24,7 +24,7 @@ from pylogtable.paths import check_group_name, check_member_name
 from pylogtable.plan.positions import check_metadata, check_offsets
 from pylogtable.plan.start import EARLIEST, LATEST, NONE, parse_policy
 from pylogtable.runtime import Runtime
-from pylogtable.seat import LeasedSeat, PlainSeat
+from pylogtable.seat import LeasedSeat, PlainSeat, Seat
 from pylogtable.storage.base import ObjectStore
 from pylogtable.view import View
 
@@ -34,6 +34,8 @@ _log = logging.getLogger(__name__)
 FIRST_PAUSE = 0.01
 LONGEST_PAUSE = 1.0
 MIN_LEASE_MS = 100
+# So often a poll begins anew because its lease ran out while it was reading.
+TOO_LATE = 3
 
 
 class Consumer:
@@ -49,7 +51,7 @@ class Consumer:
         self,
         topic_name: str,
         group: str,
-        seat: PlainSeat | LeasedSeat,
+        seat: Seat,
         newest: Callable[[], View],
         runtime: Runtime,
         *,
@@ -118,7 +120,7 @@ class Consumer:
         """
         self._check_open()
         count = self._max_records if max_records is None else _check_count(max_records)
-        began, attempt = self._runtime.monotonic(), 0
+        began, attempt, too_late = self._runtime.monotonic(), 0, 0
         while True:
             self._settle()
             before, partitions = self._fetcher.positions, self._view.partition_count
@@ -128,6 +130,8 @@ class Consumer:
             if table.num_rows:
                 # It took longer than the lease, and another may have been given them.
                 self._fetcher.rewind(before)
+                too_late += 1
+                self._check_pace(too_late)
                 continue
             if self._view.partition_count != partitions:
                 continue
@@ -197,7 +201,7 @@ class Consumer:
     @property
     def member(self) -> str | None:
         """Under which name it is in the group, if it is a dynamic member of it now."""
-        return self._seat.member if isinstance(self._seat, LeasedSeat) else None
+        return self._seat.member
 
     def close(self, *, commit: bool = False) -> None:
         """Leave the group; with `commit`, commit where the consumer stands before."""
@@ -237,7 +241,7 @@ class Consumer:
                 f"{self.topic_name!r}, and auto_offset_reset is 'none'; commit one, or reset it"
             )
         if position is None and partition >= self._first_new:
-            # It did not exist when the consumer began: all of it is new [kafka: a known hazard].
+            # It did not exist when the consumer began, so all of it is later than that.
             offset = view.snapshot.partitions[partition].log_start
         elif self._policy.ago is not None:
             since_ms = self._runtime.clock() - self._policy.ago // timedelta(milliseconds=1)
@@ -287,13 +291,16 @@ class Consumer:
         return min(pause, left) if left > 0 else None
 
     def _standing(self) -> dict[int, int]:
+        if self._seat.term != self._term:
+            return {}  # a commit was refused: where it stood does not count any more
         positions = self._fetcher.positions
         return {number: positions[number] for number in self._assigned if number in positions}
 
     def _moved(self) -> dict[int, int]:
         """Where it stands elsewhere than is committed, as far as is known."""
-        committed = self._seat.committed()
-        return {n: at for n, at in self._standing().items() if committed.get(n) != at}
+        standing = self._standing()
+        committed = self._seat.committed() if standing else {}
+        return {number: at for number, at in standing.items() if committed.get(number) != at}
 
     def _checked(self, positions: Mapping[int, int]) -> dict[int, int]:
         offsets = check_offsets(positions, self._newest().snapshot)
@@ -311,6 +318,13 @@ class Consumer:
                     f"{', '.join(map(str, self._assigned)) or 'none'}"
                 )
         return asked
+
+    def _check_pace(self, too_late: int) -> None:
+        if too_late >= TOO_LATE:
+            raise InvalidRequestError(
+                f"reading a batch took member {self.member!r} of group {self.group!r} longer than "
+                f"its lease, {too_late} times in a row: take a longer lease_ms or fewer records"
+            )
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -335,7 +349,7 @@ def open_consumer(
     check_group_name(group)
     if isinstance(lease_ms, bool) or not isinstance(lease_ms, int) or lease_ms < MIN_LEASE_MS:
         raise InvalidRequestError(f"lease_ms must be at least {MIN_LEASE_MS}, not {lease_ms!r}")
-    seat: PlainSeat | LeasedSeat
+    seat: Seat
     longest_pause = LONGEST_PAUSE
     if isinstance(member, str):
         check_member_name(member)

@@ -22,6 +22,7 @@ from pylogtable.plan.positions import (
     check_offsets,
     plan_commit,
     plan_delete,
+    plan_expiry,
     plan_moves,
     plan_reset,
 )
@@ -211,6 +212,37 @@ def describe_groups(
             )
         )
     )
+
+
+def expire_groups(
+    store: ObjectStore, head: Head, older_than: timedelta | int, *, dry_run: bool
+) -> list[str]:
+    """Delete the topic's groups that nobody has used for this long; gives their names."""
+    age_ms = _milliseconds(older_than)
+    topic_id = head.latest().topic_id
+    now_ms = head.runtime.clock()
+    expired = [
+        name
+        for name, state in load_groups(store, topic_id).items()
+        if plan_expiry(state, age_ms, now_ms) is not None
+    ]
+
+    def expire(name: str) -> bool:
+        after = GroupLog(store, head.runtime, name, topic_id).change(
+            lambda state, now_ms: plan_expiry(state, age_ms, now_ms)
+        )
+        return after is not None and after.deleted
+
+    return [name for name in expired if dry_run or expire(name)]
+
+
+def _milliseconds(duration: timedelta | int) -> int:
+    ms = duration // timedelta(milliseconds=1) if isinstance(duration, timedelta) else duration
+    if isinstance(ms, bool) or not isinstance(ms, int) or ms < 0:
+        raise InvalidRequestError(
+            f"{duration!r} is not an age: give a timedelta or milliseconds, from 0 on"
+        )
+    return ms
 
 
 def _at_time(view: View, partitions: Sequence[int], when: Moment) -> dict[int, Target]:

@@ -4,11 +4,11 @@ names come from outside."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
 from html import escape
 from itertools import pairwise
 
-import numpy as np
-
+_EPOCH = datetime(1970, 1, 1)
 _COUNT_UNITS = ("", "k", "M", "G", "T", "P", "E")
 _SIZE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _TIME_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"), (1, "ms"))
@@ -65,10 +65,14 @@ def duration_text(ms: float) -> str:
     return "0 s"
 
 
-def time_text(ms: float, unit: str = "s") -> str:
-    """A moment in UTC; also one that no calendar of Python's reaches."""
-    moment = np.datetime64(int(ms), "ms").astype(f"datetime64[{unit}]")
-    return str(moment).replace("T", " ")
+def time_text(ms: float, unit: str = "seconds") -> str:
+    """A moment in UTC, to the `day` or as `datetime.isoformat` has it; one that no calendar of
+    Python's reaches as a number."""
+    try:
+        moment = _EPOCH + timedelta(milliseconds=int(ms))
+    except OverflowError:
+        return f"{int(ms):,} ms"
+    return str(moment.date()) if unit == "day" else moment.isoformat(" ", unit)
 
 
 def _cells(tag: str, row: Sequence[str]) -> str:

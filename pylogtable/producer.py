@@ -28,7 +28,8 @@ _PLAIN = frozenset({bytes, str, type(None)})
 
 
 class Producer:
-    """Made by `topic.producer()`; a context manager, to be used from any number of threads.
+    """Made by `topic.producer()`; a context manager, to be used from any number of threads. It is
+    to be closed: what waits in one that is not is lost with the process.
 
     With an `app_id` it counts its records in the log, and goes on counting after a restart:
     `sequence` says from which record on a source has to be sent again. There is one producer per
@@ -41,7 +42,6 @@ class Producer:
         topic_name: str,
         appender: Appender,
         head: Head,
-        *,
         linger_ms: float,
         batch_bytes: int,
         app_id: str | None,

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from pylogtable.codec import check_writable
 from pylogtable.commit import Head
-from pylogtable.errors import CommitConflictError, CommitUnknownError
+from pylogtable.errors import CommitConflictError, CommitUnknownError, TopicNotFoundError
 from pylogtable.group import Group
 from pylogtable.group_log import GroupLog, GroupPlan
 from pylogtable.model import GroupChange, GroupState
@@ -20,6 +20,10 @@ from pylogtable.plan.membership import assign, heartbeat, join, leave
 
 
 class Seat(Protocol):
+    @property
+    def member(self) -> str | None:
+        """Under which name it is in the group, if it is a dynamic member of it now."""
+
     @property
     def term(self) -> int:
         """Another number means that everything begins anew, from the committed positions."""
@@ -46,6 +50,7 @@ class Seat(Protocol):
 class PlainSeat:
     """All partitions, or of `count` static members those of number `index`."""
 
+    member = None
     is_settled = True
 
     def __init__(self, group: Group, index: int, count: int) -> None:
@@ -145,17 +150,21 @@ class LeasedSeat:
 
     def give_up(self, offsets: Mapping[int, int]) -> None:
         member, self.member = self.member, None
-        if member is not None:
-            self._log.change(lambda state, now_ms: leave(state, member, now_ms, offsets))
+        if member is None:
+            return
+        try:
+            self._head.latest()
+        except TopicNotFoundError:
+            return  # the group went with it
+        self._log.change(lambda state, now_ms: leave(state, member, now_ms, offsets))
 
     def _join(self) -> None:
-        check_writable(self._head.latest().protocol)
         member = f"{self._name}-{self._head.runtime.new_id()[-8:]}"
-        self.member = member
         self.term += 1
         self._change(
             lambda state, now_ms: join(state, member, now_ms, self._lease_ms, self._partitions)
         )
+        self.member = member
 
     def _renew(self) -> None:
         now_ms, member = self._now(), self.member
@@ -178,7 +187,9 @@ class LeasedSeat:
             return  # joins again
 
     def _change(self, plan: GroupPlan) -> None:
-        """Whoever is not a member any more, or cannot tell, has lost all that it had."""
+        """Whoever is not a member any more, or cannot tell, has lost all that it had. Nothing is
+        written into a topic that is gone."""
+        check_writable(self._head.latest().protocol)
         try:
             self._state = self._log.change(plan)
         except (CommitConflictError, CommitUnknownError):

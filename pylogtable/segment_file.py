@@ -133,8 +133,8 @@ def read_open(
 def read_masked(
     store: ObjectStore, segment: Segment, mask: Mask, schema: pa.Schema, topic: str
 ) -> Iterator[pa.RecordBatch]:
-    """The records that `mask` has a bit for, with the columns of `schema`, in offset order. Row
-    groups without any are not read."""
+    """The records that `mask` has a bit for, with the columns of `schema`, `offset` among them, in
+    offset order. Row groups without any are not read."""
     if not mask.any():
         return
     reader = SegmentReader(store, segment)

@@ -75,9 +75,11 @@ class SegmentWriter:
         self._schema = schema
         self._firsts: list[int] = []
         self._timestamps: list[int] = []
+        repetitive = _repetitive_columns(like)
         blooms = _bloom_options(schema, topic.key, like.num_rows)
-        columns = len(blooms.get("bloom_filter_options", ()))
-        self._bloom_bytes = columns * filter_bytes(like.num_rows, BLOOM_FPP)
+        # A filter is folded to what its values need: of values that repeat that is little.
+        large = set(blooms.get("bloom_filter_options", ())).difference(repetitive)
+        self._bloom_bytes = len(large) * filter_bytes(like.num_rows, BLOOM_FPP)
         self._open = ExitStack()
         self._sink = self._open.enter_context(store.open_output(self.path))
         self._writer = pq.ParquetWriter(
@@ -85,7 +87,7 @@ class SegmentWriter:
             schema,
             compression=config.parquet_codec,
             version="2.6",
-            use_dictionary=_leaf_paths(schema, _repetitive_columns(like)) or False,
+            use_dictionary=_leaf_paths(schema, repetitive) or False,
             column_encoding=dict.fromkeys([OFFSET, TIMESTAMP], "DELTA_BINARY_PACKED"),
             write_statistics=_bounded_columns(schema, topic.key),
             store_schema=False,

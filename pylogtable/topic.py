@@ -14,15 +14,13 @@ from pylogtable.arguments import check_number, check_text
 from pylogtable.commit import Head
 from pylogtable.consumer import Consumer, open_consumer
 from pylogtable.errors import InvalidRequestError, TopicNotFoundError
-from pylogtable.group import Group, describe_groups
-from pylogtable.group_log import GroupLog
+from pylogtable.group import Group, describe_groups, expire_groups
 from pylogtable.group_report import GroupDescription
 from pylogtable.groups import load_groups
 from pylogtable.maintenance import Maintenance, in_threads
 from pylogtable.manifest import Manifest
 from pylogtable.model import Change
 from pylogtable.plan.administer import plan_alter, plan_delete_records
-from pylogtable.plan.positions import plan_expiry
 from pylogtable.producer import Producer
 from pylogtable.report import (
     AppendResult,
@@ -40,9 +38,10 @@ from pylogtable.schema import column_types, from_arrow, make_fields, table_schem
 from pylogtable.snapshot import Snapshot
 from pylogtable.storage.base import ObjectStore
 from pylogtable.survivors import BUDGET_BYTES
+from pylogtable.timeline import snapshot_at, version_at
 from pylogtable.vacuum import vacuum
 from pylogtable.verify import verify
-from pylogtable.view import Bound, Moment, View, to_us
+from pylogtable.view import Bound, Moment, View
 
 
 class Topic:
@@ -92,7 +91,8 @@ class Topic:
 
     def at(self, version: int | datetime | None = None) -> View:
         """The topic pinned to a version, the newest by default: what it answers never changes."""
-        return View(self.name, self._store, self._snapshot_at(version), self._manifest)
+        snapshot = snapshot_at(self.name, self._head, version)
+        return View(self.name, self._store, snapshot, self._manifest)
 
     def append(self, data: Any, *, txn: tuple[str, int] | None = None) -> AppendResult:
         """Append rows: an Arrow table, batch or reader, an iterable of batches, or anything that
@@ -107,7 +107,6 @@ class Topic:
         """Write the data files of an append without committing them: the first half of `append`,
         for jobs that write in many processes and commit in one. Rows without a key begin with
         partition `first_sticky`, modulo their number, so that tasks can begin apart."""
-        _check_sticky(first_sticky)
         return self._appender.stage(data, first_sticky)
 
     def begin_staging(
@@ -116,7 +115,6 @@ class Topic:
         """As `stage`, for rows that come bit by bit: a context manager with `add` and `finish`.
         Who stages for many topics at once gives them the same `encoders`, some threads: each
         keeps memory for itself."""
-        _check_sticky(first_sticky)
         return self._appender.begin(first_sticky, encoders)
 
     def commit_staged(
@@ -133,7 +131,7 @@ class Topic:
         `origin` names the run that counts the txn: a txn that is in the log with another origin is
         no repeat but an error, for what is to be appended now is something else.
         """
-        return self._appender.commit(_staged(staged), txn, origin)
+        return self._appender.commit(staged, txn, origin)
 
     def commit_or_discard(
         self,
@@ -167,14 +165,7 @@ class Topic:
         """For records that come one by one, from any number of threads: what is sent within
         `linger_ms`, or `batch_bytes` of it, is one append. With an `app_id` the producer knows
         after a restart how many of its records are in the log."""
-        return Producer(
-            self.name,
-            self._appender,
-            self._head,
-            linger_ms=linger_ms,
-            batch_bytes=batch_bytes,
-            app_id=app_id,
-        )
+        return Producer(self.name, self._appender, self._head, linger_ms, batch_bytes, app_id)
 
     def check_columns(self, schema: pa.Schema) -> None:
         """Raise `SchemaMismatchError` if rows with these columns could not be appended."""
@@ -189,7 +180,7 @@ class Topic:
     def discard_staged(self, staged: Iterable[Staged]) -> None:
         """Remove staged files. Only for those that no commit can name: never handed to one, or one
         that failed with any error but `CommitUnknownError`."""
-        self._appender.discard(_staged(staged))
+        self._appender.discard(staged)
 
     def read(
         self,
@@ -263,7 +254,7 @@ class Topic:
 
     def version_at(self, when: Moment) -> int:
         """The newest version that was committed at or before `when`."""
-        return self._version_at(when, self._head.latest())
+        return version_at(self.name, self._head, when)
 
     def verify(self, *, data: bool = False) -> VerifyReport:
         """Check the topic as it lies in the store against the specification: names, the index,
@@ -411,74 +402,9 @@ class Topic:
     def expire_groups(self, older_than: timedelta | int, *, dry_run: bool = False) -> list[str]:
         """Delete the groups that have had no member and no commit for this long, a timedelta or
         milliseconds; gives their names."""
-        age_ms = _milliseconds(older_than)
-        topic_id = self._head.latest().topic_id
-        runtime = self._head.runtime
-        expired = [
-            name
-            for name, state in load_groups(self._store, topic_id).items()
-            if plan_expiry(state, age_ms, runtime.clock()) is not None
-        ]
-        if dry_run:
-            return expired
-
-        def expire(name: str) -> bool:
-            after = GroupLog(self._store, runtime, name, topic_id).change(
-                lambda state, now_ms: plan_expiry(state, age_ms, now_ms)
-            )
-            return after is not None and after.deleted
-
-        return [name for name in expired if expire(name)]
+        return expire_groups(self._store, self._head, older_than, dry_run=dry_run)
 
     @property
     def maintenance(self) -> Maintenance:
         """The jobs of this topic by their parts, to be run elsewhere than in this process."""
         return Maintenance(self.name, self._store, self._head)
-
-    def _version_at(self, when: Moment, newest: Snapshot) -> int:
-        found = self._manifest.version_at(to_us(when) // 1000, newest)
-        if found is None:
-            raise InvalidRequestError(f"topic {self.name!r} has no version as old as {when}")
-        return found
-
-    def _snapshot_at(self, version: int | datetime | None) -> Snapshot:
-        newest = self._head.latest()
-        if isinstance(version, datetime):
-            version = self._version_at(version, newest)
-        if version is not None and (isinstance(version, bool) or not isinstance(version, int)):
-            raise InvalidRequestError(f"{version!r} is not a version: give a number or a datetime")
-        if version is None or version == newest.version:
-            return newest
-        if not 0 <= version < newest.version:
-            raise InvalidRequestError(
-                f"topic {self.name!r} has no version {version}; the newest is {newest.version}"
-            )
-        snapshot = self._manifest.load_at(version)
-        if snapshot is None or snapshot.topic_id != newest.topic_id:
-            raise InvalidRequestError(
-                f"version {version} of topic {self.name!r} is not kept any more"
-            )
-        return snapshot
-
-
-def _milliseconds(duration: timedelta | int) -> int:
-    ms = duration // timedelta(milliseconds=1) if isinstance(duration, timedelta) else duration
-    if isinstance(ms, bool) or not isinstance(ms, int) or ms < 0:
-        raise InvalidRequestError(
-            f"{duration!r} is not an age: give a timedelta or milliseconds, from 0 on"
-        )
-    return ms
-
-
-def _check_sticky(first_sticky: int | None) -> None:
-    if first_sticky is not None:
-        check_number("first_sticky", first_sticky)
-
-
-def _staged(given: Iterable[Staged]) -> list[Staged]:
-    parts = list(given) if isinstance(given, Iterable) else None
-    if parts is None or not all(isinstance(part, Staged) for part in parts):
-        raise InvalidRequestError(
-            f"`staged` must be a list of what topic.stage() gave, not {type(given).__name__}"
-        )
-    return parts

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import itertools
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -14,15 +12,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pylogtable.leaf import segments_of
 from pylogtable.model import Segment, TopicInfo
 from pylogtable.paths import segment_path
+from pylogtable.plan.rewrite import plan_rewrite
 from pylogtable.rows import count_tombstones
 from pylogtable.runtime import Runtime
 from pylogtable.schema import file_schema
 from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
-from tests.stores import CountingStore
+from pylogtable.topic import Topic
 
 T0 = 1_700_000_000_000
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -158,57 +158,22 @@ def write_sparse_segment(
     )
 
 
-class MeasuringStore(CountingStore):
-    """Counts the bytes that were read of each file opened, too."""
-
-    def __init__(self, inner: ObjectStore, prefix: str = "", tally: Any = None) -> None:
-        super().__init__(inner, prefix, tally)
-        self.bytes_read: Counter[str] = Counter()
-
-    def below(self, prefix: str) -> MeasuringStore:
-        deeper = f"{self._prefix}{prefix.rstrip('/')}/"
-        store = MeasuringStore(self._inner.below(prefix), deeper, self._tally)
-        store.bytes_read = self.bytes_read
-        return store
-
-    def reset(self) -> None:
-        super().reset()
-        self.bytes_read.clear()
-
-    @property
-    def opened(self) -> list[str]:
-        """The data files opened since the last reset."""
-        return sorted({key for verb, key in self.by_key if verb == "open_input"})
-
-    def open_input(self, key: str, size_bytes: int) -> pa.NativeFile:
-        self._count("open_input", key)
-        source = self._inner.open_input(key, size_bytes)
-        full = self._prefix + key
-
-        def note(count: int) -> None:
-            self.bytes_read[full] += count
-
-        return pa.PythonFile(_MeasuredFile(source, note), mode="r")
-
-
-class _MeasuredFile(io.RawIOBase):
-    def __init__(self, source: pa.NativeFile, note: Callable[[int], None]) -> None:
-        self._source = source
-        self._note = note
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return int(self._source.tell())
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        return int(self._source.seek(offset, whence))
-
-    def read(self, size: int | None = -1) -> bytes:
-        data = bytes(self._source.read(None if size is None or size < 0 else size))
-        self._note(len(data))
-        return data
+def make_holes(topic: Topic, kept: Container[int], row_group_rows: int = 4) -> None:
+    """Leave these offsets alone, segment by segment, as compaction would."""
+    for old in segments_of(topic.segments()):
+        inside = topic.read(old.partition, old.base_offset, old.end_offset).read_all().to_pylist()
+        new = write_sparse_segment(
+            topic._store,
+            topic.at().snapshot.info,
+            partition=old.partition,
+            base_offset=old.base_offset,
+            end_offset=old.end_offset,
+            records=[row for row in inside if row["offset"] in kept],
+            file_id=f"sparse{old.base_offset}",
+            row_group_rows=row_group_rows,
+        )
+        topic._head.change(
+            lambda s, old=old, new=new: plan_rewrite(
+                s, topic._manifest.leaf, "compact", [old], [new]
+            )
+        )

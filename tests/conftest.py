@@ -1,16 +1,40 @@
-"""Fixtures that several folders share."""
+"""Fixtures that several folders share, and how tests run side by side."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
 from tests.builders import Clock, make_store
+from tests.side_by_side import rank_of, unit_of
+
+# Every JVM of the tests is young when it ends: to compile for the long run, and to collect garbage
+# with several threads, costs more than it brings.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 S3_KEY, S3_SECRET, S3_BUCKET = "AKIAKEYKEYKEY", "sEcReTsEcReT", "bucket"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByUnit(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return unit_of(nodeid)
+
+    config.option.loadscopereorder = False
+    return ByUnit(config, log)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: rank_of(item.nodeid))
 
 
 @pytest.fixture

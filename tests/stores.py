@@ -45,10 +45,12 @@ class _Tally:
     lock: threading.Lock = field(default_factory=threading.Lock)
     counts: Counter[str] = field(default_factory=Counter)
     by_key: Counter[tuple[str, str]] = field(default_factory=Counter)
+    bytes_read: Counter[str] = field(default_factory=Counter)
 
 
 class CountingStore(_Wrapper):
-    """Counts calls by verb (`counts`) and by verb and key (`by_key`).
+    """Counts calls by verb (`counts`) and by verb and key (`by_key`), and the bytes that were read
+    of each file opened (`bytes_read`).
 
     `open_input` sends nothing by itself; each read through it is one `"get"`. Pass
     `CountingStore(MemoryStore())` to see what an object store would be asked.
@@ -66,10 +68,20 @@ class CountingStore(_Wrapper):
     def by_key(self) -> Counter[tuple[str, str]]:
         return self._tally.by_key
 
+    @property
+    def bytes_read(self) -> Counter[str]:
+        return self._tally.bytes_read
+
+    @property
+    def opened(self) -> builtins.list[str]:
+        """The data files opened since the last reset."""
+        return sorted({key for verb, key in self.by_key if verb == "open_input"})
+
     def reset(self) -> None:
         with self._tally.lock:
             self._tally.counts.clear()
             self._tally.by_key.clear()
+            self._tally.bytes_read.clear()
 
     def below(self, prefix: str) -> CountingStore:
         deeper = f"{self._prefix}{prefix.rstrip('/')}/"
@@ -108,7 +120,12 @@ class CountingStore(_Wrapper):
     def open_input(self, key: str, size_bytes: int) -> pa.NativeFile:
         self._count("open_input", key)
         source = self._inner.open_input(key, size_bytes)
-        return pa.PythonFile(_CountedFile(source, lambda: self._count("get", key)), mode="r")
+        return pa.PythonFile(_CountedFile(source, lambda size: self._read(key, size)), mode="r")
+
+    def _read(self, key: str, size: int) -> None:
+        self._count("get", key)
+        with self._tally.lock:
+            self._tally.bytes_read[self._prefix + key] += size
 
     def _count(self, verb: str, key: str) -> None:
         with self._tally.lock:
@@ -117,9 +134,9 @@ class CountingStore(_Wrapper):
 
 
 class _CountedFile(io.RawIOBase):
-    def __init__(self, source: pa.NativeFile, count: Callable[[], None]) -> None:
+    def __init__(self, source: pa.NativeFile, note: Callable[[int], None]) -> None:
         self._source = source
-        self._count = count
+        self._note = note
 
     def readable(self) -> bool:
         return True
@@ -136,8 +153,9 @@ class _CountedFile(io.RawIOBase):
     def read(self, size: int | None = -1) -> bytes:
         if size == 0 or self._source.tell() == self._source.size():
             return b""
-        self._count()
-        return bytes(self._source.read(None if size is None or size < 0 else size))
+        data = bytes(self._source.read(None if size is None or size < 0 else size))
+        self._note(len(data))
+        return data
 
     def close(self) -> None:
         self._source.close()

@@ -222,11 +222,11 @@ def _time_axis(cells: Sequence[Cell]) -> tuple[str, str]:
     """Both ends, as exact as the length between them asks for."""
     start, end = cells[0].start, cells[-1].end
     length = end - start
-    unit = "D" if length > 60 * _DAY_MS else "m" if length > 600_000 else "s"
+    unit = "day" if length > 60 * _DAY_MS else "minutes" if length > 600_000 else "seconds"
     if length < 5_000:
-        unit = "ms"
+        unit = "milliseconds"
     first, last = time_text(start, unit), time_text(end, unit)
-    same_day = unit != "D" and first[:10] == last[:10]
+    same_day = unit != "day" and first[:10] == last[:10]
     return first, last[11:] if same_day else last
 
 

@@ -43,7 +43,7 @@ def topic_section(
         parts.append(advice_list(((given, topic.name) for given in advice), with_topic=False))
     parts += [_partitions(topic), _segments(topic), _pressure(topic), _growth(topic), _lag(topic)]
     parts.append(_settings(topic))
-    key = f"key {', '.join(topic.key)}" if topic.key else "no key"
+    key = f"keyed by {', '.join(topic.key)}" if topic.key else "no key"
     return (
         f'<details id="{anchor}"{" open" if is_open else ""}><summary><b>{escape(topic.name)}</b>'
         f'<span class="quiet">{escape(topic.settings["cleanup.policy"])} · {escape(key)}'
@@ -100,8 +100,8 @@ def _pressure(topic: TopicHealth) -> str:
     shifted = topic.total("shifted")
     text = (
         f"{small:,} of {segments:,} segments ({percent_text(small / segments)}) are at most half "
-        f"of segment.bytes, which is {bytes_text(limit)}; {shifted:,} are shifted, so that other "
-        f"Parquet readers do not see their offsets; a merge would take {topic.total('joinable'):,}."
+        f"of segment.bytes, which is {bytes_text(limit)}; {shifted:,} are shifted (other Parquet "
+        f"readers do not see their offsets); a merge would take {topic.total('joinable'):,}."
     )
     return (
         f'<div class="charts">{time_picture(topic)}{size_picture(topic)}</div><p>{escape(text)}</p>'
@@ -110,7 +110,8 @@ def _pressure(topic: TopicHealth) -> str:
 
 def _growth(topic: TopicHealth) -> str:
     growth = topic.growth
-    which = "All" if growth.complete else "The newest"
+    which = "all" if growth.complete else "the newest"
+    plural = "s" if growth.commits != 1 else ""
     head = ["operation", "commits", "segments added", "records added", "bytes added"]
     rows = [
         [
@@ -131,7 +132,7 @@ def _growth(topic: TopicHealth) -> str:
         )
     pictures = growth_pictures(topic)
     return (
-        f"<h3>Growth <small>{which.lower()} {growth.commits:,} commits</small></h3>"
+        f"<h3>Growth <small>{which} {growth.commits:,} commit{plural}</small></h3>"
         + (f'<div class="charts">{pictures}</div>' if pictures else "")
         + table_of([*head, "segments removed"], rows)
         + files

@@ -72,8 +72,7 @@ def cells_of_time(
     place = (at - low) // width
     edges = [low + width * number for number in range(bins + 1)]
     sums = [
-        np.bincount(place, weights=column, minlength=bins).astype(np.int64)
-        for column in (segments, records, size)
+        np.bincount(place, weights=column, minlength=bins) for column in (segments, records, size)
     ]
     return make_cells(edges[:-1], edges[1:], *sums)
 

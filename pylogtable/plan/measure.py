@@ -237,7 +237,7 @@ def _by_size(columns: Mapping[str, Numbers], wanted: int) -> tuple[Cell, ...]:
     high = max(int(power.max()), wanted.bit_length() - 1)
     ones = np.ones(len(size), dtype=np.int64)
     sums = [
-        np.bincount(power - low, weights=column, minlength=high - low + 1).astype(np.int64)
+        np.bincount(power - low, weights=column, minlength=high - low + 1)
         for column in (ones, columns["records"], size)
     ]
     edges = [2**exponent for exponent in range(low, high + 2)]

@@ -1,8 +1,8 @@
 """`readStream.format("pylogtable")`: what Spark calls, in one process for each run of a query.
 
 Spark 4.2 and newer say where a batch begins and how large it may be. Before, the reader has to
-remember where it stands, and limits a batch only where it does: the first after a restart, and what
-`Trigger.AvailableNow` reads, hold all that there is.
+remember where it stands. It cannot at its first batch, which may also be the only one of a
+`Trigger.AvailableNow`: that holds all that there is, and limits are for those that follow.
 """
 
 from __future__ import annotations
@@ -94,8 +94,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._resumed: Offset | None = None
 
     def initialOffset(self) -> dict[str, Any]:
-        if self._position is None:
-            self._position = INITIAL
         return dict(INITIAL)
 
     def prepareForTriggerAvailableNow(self) -> None:

@@ -22,10 +22,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 import pylogtable
 from pylogtable import OffsetOutOfRangeError, Store, Topic
-from pylogtable.plan.rewrite import plan_rewrite
 from pyspark_pylogtable import LogTable, native
 from pyspark_pylogtable.columns import spark_schema
-from tests.builders import T0, Clock, at, kafka, rows, write_sparse_segment
+from tests.builders import T0, Clock, at, kafka, make_holes, rows
 from tests.conftest import S3_BUCKET, S3_KEY, S3_SECRET
 from tests.spark.support import failure, load, without_spark
 
@@ -407,18 +406,7 @@ def test_a_relative_path(
 def test_segments_with_holes(spark: SparkSession, logs: Store) -> None:
     topic = logs.create_topic("t", 1, {"v": INT})
     topic.append(pa.table({"v": pa.array(range(40), INT)}))
-    (old,) = [task.segment for task in topic.at().tasks()]
-    kept = [row for row in topic.read().read_all().to_pylist() if row["offset"] % 7 == 3]
-    new = write_sparse_segment(
-        topic._store,
-        topic.at().snapshot.info,
-        partition=0,
-        base_offset=0,
-        end_offset=40,
-        records=kept,
-        file_id="sparse",
-    )
-    topic._head.change(lambda s: plan_rewrite(s, topic._manifest.leaf, "compact", [old], [new]))
+    make_holes(topic, range(3, 40, 7))
     assert is_same(spark, topic) == 6
     found = natively(spark, topic, start=4, end=31).select("v").collect()
     assert sorted(row.v for row in found) == [10, 17, 24]

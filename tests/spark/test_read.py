@@ -15,8 +15,7 @@ from pyspark.sql import SparkSession
 
 import pylogtable
 from pylogtable import Store, Topic
-from pylogtable.plan.rewrite import plan_rewrite
-from tests.builders import T0, at, ints, kafka, rows, times, write_sparse_segment
+from tests.builders import T0, at, ints, kafka, make_holes, rows, times
 from tests.spark.conftest import CONNECT
 from tests.spark.support import failure, in_order, load, values
 
@@ -75,7 +74,7 @@ def test_case_1_everything_with_the_columns_of_kafka(spark: SparkSession, a: Top
     assert found[20].timestamp == at(20).replace(tzinfo=None)
 
 
-@pytest.mark.skipif(CONNECT, reason="Connect makes the plan anew for each action")
+@pytest.mark.skipif(CONNECT, reason="Connect may plan anew for each action")
 def test_case_2_a_dataframe_is_pinned_when_it_is_loaded(spark: SparkSession, logs: Store) -> None:
     topic = setup_a(logs)
     explicit = {"startingOffsets": "earliest", "endingOffsets": "latest"}
@@ -89,7 +88,7 @@ def test_case_2_a_dataframe_is_pinned_when_it_is_loaded(spark: SparkSession, log
     assert values(load(spark, topic.url, **explicit)) == [*range(33)]
 
 
-@pytest.mark.skipif(CONNECT, reason="Connect makes the plan anew for each action")
+@pytest.mark.skipif(CONNECT, reason="Connect may plan anew for each action")
 def test_with_a_schema_of_the_user_spark_asks_the_source_only_at_the_first_action(
     spark: SparkSession, logs: Store
 ) -> None:
@@ -428,7 +427,7 @@ def test_positions_alone_open_no_data_file(spark: SparkSession, logs: Store) -> 
 def test_positions_with_holes_are_read_from_the_file(spark: SparkSession, logs: Store) -> None:
     topic = logs.create_topic("t")
     topic.append(numbers(0, *range(6)))
-    _leave(topic, [1, 4])
+    make_holes(topic, [1, 4])
     assert [row.offset for row in load(spark, topic.url, columns="offset").collect()] == [1, 4]
     assert values(load(spark, topic.url, startingOffsets='{"0":2}')) == [4]
     df = load(spark, topic.url, columns="partition,offset")
@@ -461,20 +460,3 @@ def _remove_data(topic: Topic) -> None:
     assert files
     for file in files:
         file.unlink()
-
-
-def _leave(topic: Topic, kept: list[int]) -> None:
-    """Leave these offsets alone of the one segment that the topic has, as compaction would."""
-    snapshot = topic.at().snapshot
-    (old,) = [task.segment for task in topic.at().tasks()]
-    records = [row for row in topic.read().read_all().to_pylist() if row["offset"] in kept]
-    new = write_sparse_segment(
-        topic._store,
-        snapshot.info,
-        partition=0,
-        base_offset=old.base_offset,
-        end_offset=old.end_offset,
-        records=records,
-        file_id="sparse",
-    )
-    topic._head.change(lambda s: plan_rewrite(s, topic._manifest.leaf, "compact", [old], [new]))

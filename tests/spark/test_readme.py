@@ -143,7 +143,9 @@ def test_every_spark_example_runs(spark: SparkSession, tmp_path: Path) -> None:
     for view in ("orders", "log"):
         spark.catalog.dropTempView(view)
     store = pylogtable.open(tmp_path / "logs")
-    assert store.topics() == ["clicks", "orders", "views"]
+    assert store.topics() == ["clicks", "copy", "large", "orders", "views"]
+    assert store.topic("copy").count() == 3002
+    assert 0 < store.topic("large").count() < 3002
     # Thrice 1,000 (by format, LogTable and once by txn), and one by each INSERT.
     assert store.topic("orders").count() == 3002
     # Each DataFrame shows what was there when it was loaded.

@@ -33,7 +33,7 @@ folder = sys.argv[1]
 spark = (
     SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     .config("spark.ui.showConsoleProgress", "false").config("spark.driver.memory", "512m")
-    .getOrCreate()
+    .config("spark.sql.codegen.wholeStage", "false").getOrCreate()
 )
 spark.sparkContext.setLogLevel("OFF")
 print("ready", flush=True)
@@ -100,6 +100,7 @@ def version_of(folder: Path) -> int:
     return max((int(name[:20]) for name in names if name[:20].isdigit()), default=0)
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.skipif(CONNECT, reason="runs sessions of its own")
 @pytest.mark.skipif(
     not HAS_ADMISSION_CONTROL, reason="without limits a run has just one batch after a restart"

@@ -67,30 +67,41 @@ def test_when_a_task_fails_no_record_is_left_and_no_file_of_those_that_finished(
     spark: SparkSession, logs: Store, tmp_path: Path
 ) -> None:
     """Of three tasks on two cores the first has finished when the third begins; the second fails
-    then, and has written segments by that time. Spark kills its process, so these may stay, for
-    vacuum to take; nothing of the first does."""
+    then, and not before a segment of it lies there. Spark kills its process, so these may stay, for
+    vacuum to take; nothing of the first does.
+
+    The tasks are processes that only see each other's files: the second looks for two of them, for
+    a minute at most, after which its failure is another one."""
     topic = logs.create_topic("t", config={"segment.bytes": 100_000})
-    third_began = str(tmp_path / "third-began")
+    third_began = tmp_path / "third-began"
+    data = tmp_path / "logs" / "t"
 
     def fail_the_second(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import os
         import time
 
+        import pyarrow.parquet as pq
         from pyspark import TaskContext
+
+        def is_time() -> bool:
+            firsts = (
+                int(pq.read_table(file, columns=["value"], partitioning=None)["value"][0].as_py())
+                for file in data.glob("partition=*/*.parquet")
+            )
+            return third_began.exists() and any(200_000 <= first < 400_000 for first in firsts)
 
         context = TaskContext.get()
         assert context is not None
         if context.partitionId() == 2:
-            open(third_began, "w").close()
+            third_began.touch()
             for _ in batches:
                 pass
             return
         yield from batches
         if context.partitionId() == 1:
             deadline = time.monotonic() + 60
-            while not os.path.exists(third_began) and time.monotonic() < deadline:
+            while not is_time():
+                assert time.monotonic() < deadline, "no third task, or no segment of the second"
                 time.sleep(0.02)
-            time.sleep(0.5)
             raise RuntimeError("the task failed")
 
     df = spark.range(0, 600_000, 1, 3).mapInArrow(fail_the_second, "id long")

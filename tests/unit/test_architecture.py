@@ -72,6 +72,7 @@ LAYERS: dict[int, set[str]] = {
         "fetching",
         "seat",
         "consumer",
+        "timeline",
         "topic",
         "store",
         "doctor",

@@ -7,12 +7,19 @@ from dataclasses import replace
 
 import pytest
 
-from pylogtable import CommitConflictError, Consumer, InvalidRequestError, StorageError, Topic
+from pylogtable import (
+    CommitConflictError,
+    Consumer,
+    InvalidRequestError,
+    StorageError,
+    Topic,
+    TopicNotFoundError,
+)
 from pylogtable.codec import decode_group
 from pylogtable.model import GroupState
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
-from tests.builders import Clock, make_store, runtime
+from tests.builders import Clock, contents, make_store, runtime
 from tests.stores import CountingStore, Fault, FaultyStore
 from tests.unit.test_consumer import drain, fill, of_partition
 
@@ -297,6 +304,45 @@ def test_a_lease_that_runs_out_while_reading(
     assert len(drain(rival)) == 20
 
 
+def test_reading_that_always_takes_longer_than_the_lease_is_an_error(
+    topic: Topic, clock: Clock, objects: MemoryStore
+) -> None:
+    def decide(verb: str, key: str) -> Fault | None:
+        if verb == "open_input":
+            clock.tick(LEASE)
+        return None
+
+    consumer = make_store(FaultyStore(objects, decide), clock).topic("t").consumer("g", "a")
+    with pytest.raises(InvalidRequestError, match="longer than its lease"):
+        consumer.poll()
+    assert consumer.position(0) == 0
+
+
+def test_a_clock_that_jumps_and_comes_back_loses_nothing(
+    topic: Topic, objects: MemoryStore
+) -> None:
+    clock = Clock()
+    jumps, is_first = False, True
+
+    def jumping() -> int:
+        nonlocal jumps
+        jump, jumps = jumps, False
+        return clock() + (LEASE if jump else 0)
+
+    def decide(verb: str, key: str) -> Fault | None:
+        nonlocal jumps, is_first
+        if is_first and verb == "open_input" and "partition=3" in key:
+            jumps, is_first = True, False
+        return None
+
+    consumer = make_store(FaultyStore(objects, decide), jumping).topic("t").consumer("g", "a")
+    assert consumer.assignment() == (0, 1, 2, 3)
+    member = consumer.member
+    found = [consumer.poll(max_records=4).num_rows for _ in range(5)]
+    assert found == [4] * 5
+    assert consumer.member == member
+
+
 @pytest.mark.parametrize("fault", [Fault.LOSE_REPLY, Fault.SELF_RETRY])
 def test_doubts_are_settled(topic: Topic, clock: Clock, objects: MemoryStore, fault: Fault) -> None:
     def decide(verb: str, key: str) -> Fault | None:
@@ -327,6 +373,22 @@ def test_a_store_that_fails_at_a_heartbeat_costs_nothing(
     fails = False
     assert len(drain(consumer)) == 12
     assert consumer.member == member
+
+
+def test_nothing_is_written_into_a_topic_that_is_gone(
+    topic: Topic, store: Store, clock: Clock, objects: MemoryStore
+) -> None:
+    consumer, idle = topic.consumer("g", "a"), topic.consumer("g", "b")
+    consumer.poll()
+    store.delete_topic("t")
+    before = contents(objects)
+    clock.tick(LEASE // 2)
+    for call in (consumer.poll, consumer.commit, idle.poll):
+        with pytest.raises(TopicNotFoundError):
+            call()
+    consumer.close()
+    idle.close()
+    assert contents(objects) == before
 
 
 def test_several_groups_and_names_do_not_meet(topic: Topic) -> None:

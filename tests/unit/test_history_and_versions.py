@@ -7,7 +7,8 @@ import pytest
 from pylogtable import CommitUnknownError, InvalidRequestError, Topic
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
-from tests.builders import T0, Clock, MeasuringStore, at, contents, kafka, make_store, rows
+from tests.builders import T0, Clock, at, contents, kafka, make_store, rows
+from tests.stores import CountingStore
 
 COMMITS = 150
 
@@ -89,7 +90,7 @@ def test_the_history_tells_what_each_commit_did(store: Store, clock: Clock) -> N
 
 @pytest.mark.parametrize("limit", [0, 1, 3])
 def test_a_limited_history_reads_no_more_than_it_needs(limit: int) -> None:
-    measured = MeasuringStore(MemoryStore())
+    measured = CountingStore(MemoryStore())
     topic = make_store(measured).create_topic("t")
     for _ in range(20):
         topic.append(kafka(["a"]))

@@ -22,7 +22,7 @@ from pylogtable.schema import KAFKA_FIELDS
 from pylogtable.snapshot import Run, Snapshot, apply, from_root, to_root
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
-from tests.builders import MeasuringStore, contents, ints, kafka, make_store, rows
+from tests.builders import contents, ints, kafka, make_store, rows
 from tests.stores import CountingStore
 
 MIB = 1 << 20
@@ -286,7 +286,7 @@ def test_a_reader_that_lives_long_rests_on_newer_roots(store: Store) -> None:
 
 
 def test_appending_costs_the_same_at_commit_50_and_at_commit_500() -> None:
-    measured = MeasuringStore(MemoryStore())
+    measured = CountingStore(MemoryStore())
     topic = make_store(measured).create_topic("t")
     costs = {}
     for number in range(1, 502):

@@ -14,7 +14,8 @@ import pytest
 from pylogtable.partitioner import key_bytes, partition_for
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
-from tests.builders import MeasuringStore, ints, kafka, make_store, rows, times
+from tests.builders import ints, kafka, make_store, rows, times
+from tests.stores import CountingStore
 
 
 def test_the_greatest_offset_of_a_key_is_its_newest_record(store: Store) -> None:
@@ -67,7 +68,7 @@ def test_memory_for_keys_is_bounded_and_changes_nothing(
 
 
 def test_what_a_compaction_has_left_is_not_searched_again() -> None:
-    measured = MeasuringStore(MemoryStore())
+    measured = CountingStore(MemoryStore())
     topic = make_store(measured).create_topic("t", config={"cleanup.policy": "compact"})
     for _ in range(3):
         topic.append(kafka([f"k{n}" for n in range(100)]))
@@ -207,7 +208,7 @@ def test_an_older_version_has_its_own_newest(store: Store) -> None:
 
 
 def test_partitions_that_cannot_hold_a_key_are_not_opened() -> None:
-    measured = MeasuringStore(MemoryStore())
+    measured = CountingStore(MemoryStore())
     topic = make_store(measured).create_topic("t", partitions=8)
     topic.append(kafka([f"k{n}" for n in range(500)]))
     measured.reset()
@@ -217,7 +218,7 @@ def test_partitions_that_cannot_hold_a_key_are_not_opened() -> None:
 
 
 def test_the_search_ends_with_the_newest_segment_that_has_the_key() -> None:
-    measured = MeasuringStore(MemoryStore())
+    measured = CountingStore(MemoryStore())
     topic = make_store(measured).create_topic("t")
     for number in range(10):
         topic.append(kafka(["a", f"b{number}"], [str(number)] * 2))
@@ -234,7 +235,7 @@ def test_statistics_and_bloom_filters_spare_the_rest_of_a_file(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("pylogtable.staging.ROW_GROUP_ROWS", 2000)
-    measured = MeasuringStore(MemoryStore())
+    measured = CountingStore(MemoryStore())
     topic = make_store(measured).create_topic("t")
     chance = random.Random(5)
     keys = [chance.randbytes(16) for _ in range(16_000)]

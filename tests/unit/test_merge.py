@@ -136,6 +136,16 @@ def test_a_file_of_which_nothing_is_left_keeps_its_range(
     assert topic.verify(data=True)
 
 
+def test_a_compaction_leaves_it_out_too(store: Store, objects: MemoryStore) -> None:
+    topic = store.create_topic("t", config={"cleanup.policy": "compact,delete"})
+    topic.append(kafka(["a", "b", "c"]))
+    topic.delete_records({0: 1})
+    topic.compact()
+    assert stored(objects, topic) == [1, 2]
+    assert topic.merge().units == 0
+    assert topic.verify(data=True)
+
+
 @pytest.mark.parametrize(("further", "lands"), [(3, True), (4, False)])
 def test_a_log_start_that_moves_while_a_merge_runs(
     store: Store, objects: MemoryStore, further: int, lands: bool

@@ -6,21 +6,10 @@ import random
 
 import pytest
 
-from pylogtable.leaf import segments_of
-from pylogtable.plan.rewrite import plan_rewrite
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
-from tests.builders import (
-    T0,
-    MeasuringStore,
-    at,
-    ints,
-    kafka,
-    make_store,
-    rows,
-    times,
-    write_sparse_segment,
-)
+from tests.builders import T0, at, ints, kafka, make_holes, make_store, rows, times
+from tests.stores import CountingStore
 
 
 def test_the_first_offset_at_or_after_a_time_also_when_times_go_back(store: Store) -> None:
@@ -77,7 +66,7 @@ def test_a_time_lookup_opens_one_file_and_reads_one_row_group(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("pylogtable.staging.ROW_GROUP_ROWS", 20_000)
-    measured = MeasuringStore(MemoryStore())
+    measured = CountingStore(MemoryStore())
     topic = make_store(measured).create_topic("t")
     chance = random.Random(1)
     for part in range(3):
@@ -105,23 +94,12 @@ def test_offsets_and_times_of_an_older_version(store: Store) -> None:
 
 @pytest.mark.parametrize("dense", [True, False])
 def test_counting_needs_a_file_only_where_a_log_start_cuts_holes(dense: bool) -> None:
-    measured = MeasuringStore(MemoryStore())
+    measured = CountingStore(MemoryStore())
     topic = make_store(measured).create_topic("t")
     topic.append(kafka(["a"] * 20))
     kept = list(range(20)) if dense else [1, 4, 9, 16]
     if not dense:
-        (old,) = segments_of(topic.segments())
-        new = write_sparse_segment(
-            measured.below("t"),
-            topic._head.known.info,
-            partition=0,
-            base_offset=0,
-            end_offset=20,
-            records=[{"offset": n, "timestamp": at(n), "key": b"a", "value": b"b"} for n in kept],
-            file_id="sparse",
-            row_group_rows=2,
-        )
-        topic._head.change(lambda s: plan_rewrite(s, topic._manifest.leaf, "compact", [old], [new]))
+        make_holes(topic, kept, row_group_rows=2)
     measured.reset()
     assert topic.count() == len(kept)
     assert measured.opened == []

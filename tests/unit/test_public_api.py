@@ -17,6 +17,7 @@ from tests.builders import kafka
 SIGNATURES = {
     pylogtable.open: ["url", "*storage_options", "*clock"],
     pylogtable.open_topic: ["url", "*storage_options", "*clock"],
+    pylogtable.report_html: ["store", "*now_ms"],
     Store.topics: [],
     Store.topic: ["name"],
     Store.create_topic: ["name", "partitions", "schema", "key", "config"],

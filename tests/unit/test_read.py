@@ -9,20 +9,10 @@ import pyarrow as pa
 import pytest
 
 from pylogtable import InvalidRequestError, OffsetOutOfRangeError, Topic
-from pylogtable.leaf import segments_of
-from pylogtable.plan.rewrite import plan_rewrite
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
-from tests.builders import (
-    MeasuringStore,
-    at,
-    ints,
-    kafka,
-    make_store,
-    rows,
-    times,
-    write_sparse_segment,
-)
+from tests.builders import at, ints, kafka, make_holes, make_store, rows, times
+from tests.stores import CountingStore
 
 LOG = ["partition", "offset", "timestamp"]
 
@@ -40,12 +30,12 @@ def topic(store: Store) -> Topic:
 
 
 @pytest.fixture
-def measured() -> MeasuringStore:
-    return MeasuringStore(MemoryStore())
+def measured() -> CountingStore:
+    return CountingStore(MemoryStore())
 
 
 @pytest.fixture
-def wide(measured: MeasuringStore, monkeypatch: pytest.MonkeyPatch) -> Topic:
+def wide(measured: CountingStore, monkeypatch: pytest.MonkeyPatch) -> Topic:
     """One segment of eight row groups, about 1.6 MB that do not compress."""
     monkeypatch.setattr("pylogtable.staging.ROW_GROUP_ROWS", 1000)
     topic = make_store(measured).create_topic("t")
@@ -116,31 +106,13 @@ def test_a_log_of_one_record_far_up_reads_as_kafkas(store: Store) -> None:
 
 
 @pytest.mark.parametrize("group", [3, 1000])
-def test_an_offset_in_a_hole_means_the_next_there_is(
-    store: Store, objects: MemoryStore, group: int
-) -> None:
+def test_an_offset_in_a_hole_means_the_next_there_is(store: Store, group: int) -> None:
     """Case 25: 0..49, then every 7th to 200; also across a segment's end."""
     topic = store.create_topic("t")
     kept = [*range(50), *range(50, 200, 7)]
-    for count in (120, 80):
-        topic.append(kafka(["k"] * count))
-    for segment in segments_of(topic.segments()):
-        inside = [n for n in kept if segment.base_offset <= n < segment.end_offset]
-        output = write_sparse_segment(
-            objects.below("t"),
-            topic._head.known.info,
-            partition=0,
-            base_offset=segment.base_offset,
-            end_offset=segment.end_offset,
-            records=[{"offset": n, "timestamp": at(n), "key": b"k"} for n in inside],
-            file_id=f"holes{segment.base_offset}",
-            row_group_rows=group,
-        )
-        topic._head.change(
-            lambda s, i=segment, o=output: plan_rewrite(
-                s, topic._manifest.leaf, "compact", [i], [o]
-            )
-        )
+    for first, end in ((0, 120), (120, 200)):
+        topic.append(kafka(["k"] * (end - first), timestamp=times(*range(first, end))))
+    make_holes(topic, kept, row_group_rows=group)
     assert topic.verify(data=True)
     assert topic.count() == len(kept)
     assert topic.end_offsets() == {0: 200}
@@ -211,7 +183,7 @@ def test_old_segments_give_nulls_for_new_columns_and_wider_values(store: Store) 
 
 
 def test_one_record_of_a_large_segment_costs_one_row_group(
-    wide: Topic, measured: MeasuringStore
+    wide: Topic, measured: CountingStore
 ) -> None:
     (segment,) = rows(wide.segments())
     assert rows(wide.read(start=3500, end=3501), "key") == [b"3500"]
@@ -228,16 +200,14 @@ def test_one_record_of_a_large_segment_costs_one_row_group(
     assert read < segment["size_bytes"] / 3
 
 
-def test_partition_and_offset_alone_open_no_data_file(
-    wide: Topic, measured: MeasuringStore
-) -> None:
+def test_partition_and_offset_alone_open_no_data_file(wide: Topic, measured: CountingStore) -> None:
     found = wide.read(start=10, columns=["offset", "partition", "topic", "timestampType"])
     assert rows(found, "offset") == list(range(10, 8000))
     assert wide.count() == 8000
     assert measured.opened == []
 
 
-def test_a_read_is_lazy_and_bound_to_its_version(measured: MeasuringStore) -> None:
+def test_a_read_is_lazy_and_bound_to_its_version(measured: CountingStore) -> None:
     topic = make_store(measured).create_topic("t")
     for number in range(5):
         topic.append(kafka([str(number)]))
@@ -251,7 +221,7 @@ def test_a_read_is_lazy_and_bound_to_its_version(measured: MeasuringStore) -> No
     assert [batch["offset"][0].as_py() for batch in reader] == [1, 2, 3, 4]
 
 
-def test_a_closed_reader_opens_nothing_more(measured: MeasuringStore) -> None:
+def test_a_closed_reader_opens_nothing_more(measured: CountingStore) -> None:
     topic = make_store(measured).create_topic("t")
     for number in range(5):
         topic.append(kafka([str(number)]))

@@ -54,6 +54,20 @@ def test_bloom_filters_count_before_they_are_written(
     assert set(rows(topic.segments(), "shift")) == {0}
 
 
+def test_files_of_keys_that_repeat_are_filled(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their filters are small; a file that is half empty would be merged again and again."""
+    monkeypatch.setattr("pylogtable.staging.ROW_GROUP_ROWS", 2000)
+    topic = store.create_topic("t", config={"segment.bytes": 100_000})
+    keys = noise(50, 8) * 400
+    topic.append(kafka(keys, noise(20_000, 8)))
+    sizes = rows(topic.segments(), "size_bytes")
+    assert len(sizes) == 2
+    assert min(sizes) > 80_000
+    assert topic.merge().units == 0
+
+
 def test_a_record_larger_than_segment_bytes_has_a_segment_for_itself(store: Store) -> None:
     """Case 30: Kafka refuses it; a table has no batch limit, and its segment is the one record."""
     topic = store.create_topic("t", config={"segment.bytes": 1000})
