@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -37,6 +39,13 @@ def imported_by(*runs: list[str]) -> set[str]:
     return set(ran.stderr.split())
 
 
+def until(condition: Callable[[], bool], running: subprocess.Popen[bytes]) -> None:
+    """Wait for what the process is to bring about; it must not end before."""
+    while not condition():
+        assert running.poll() is None
+        time.sleep(0.02)
+
+
 def test_help_imports_no_arrow() -> None:
     modules = imported_by(["--help"])
     assert not modules & {*NOT_FOR_METADATA, "pyarrow", "numpy"}
@@ -64,8 +73,7 @@ def test_following_sees_what_is_appended_and_ends_on_ctrl_c(clicks: pylogtable.T
     assert running.stdout is not None
     assert running.stderr is not None
     # It has its positions once the group has them.
-    while len(clicks.group("g").positions()) < 2:
-        assert running.poll() is None, running.stderr.read()
+    until(lambda: len(clicks.group("g").positions()) == 2, running)
     clicks.append(kafka(["k"], ["new"]))
     assert running.stdout.readline() == b"k=new\n"
     clicks.alter(partitions=3)
@@ -73,40 +81,27 @@ def test_following_sees_what_is_appended_and_ends_on_ctrl_c(clicks: pylogtable.T
 
     clicks.append(kafka(["l"], ["other"], partition=pa.array([2], pa.int32())))
     assert running.stdout.readline() == b"l=other\n"
-    while clicks.group("g").lag().records:
-        assert running.poll() is None
+    until(lambda: clicks.group("g").lag().records == 0, running)
     running.send_signal(signal.SIGINT)
     assert running.wait(60) == 130
     assert running.stderr.read() == b""
 
 
 def test_input_that_trickles_is_appended_now_and_then(clicks: pylogtable.Topic) -> None:
+    """And Ctrl-C ends it with all whole lines appended, and said so."""
     running = start("produce", "clicks", "--linger", "0.05", "--partition", "1")
     assert running.stdin is not None
-    running.stdin.write(b"one\ntw")
-    running.stdin.flush()
-    while clicks.count() < 5:
-        assert running.poll() is None
-    running.stdin.write(b"o\n")
-    out, err = running.communicate(timeout=60)
-    assert (running.returncode, err) == (0, b"")
-    assert out == b"clicks: 2 records in 2 commits; 1:[1,3)\n"
-    assert clicks.read(1, 1).read_all()["value"].to_pylist() == [b"one", b"two"]
-
-
-def test_ctrl_c_appends_what_was_read(clicks: pylogtable.Topic) -> None:
-    running = start("produce", "clicks", "--linger", "0.05", "--partition", "1")
-    assert running.stdin is not None
-    running.stdin.write(b"one\n")
-    running.stdin.flush()
-    while clicks.count() < 5:
-        assert running.poll() is None
+    for text, count in ((b"one\ntw", 5), (b"o\nthr", 6)):
+        running.stdin.write(text)
+        running.stdin.flush()
+        until(lambda wanted=count: clicks.count() == wanted, running)
     running.send_signal(signal.SIGINT)
-    assert running.stdout is not None
     assert running.wait(60) == 130
-    assert running.stdout.read() == b"clicks: 1 record in 1 commit; 1:[1,2)\n"
+    assert running.stdout is not None
+    assert running.stdout.read() == b"clicks: 2 records in 2 commits; 1:[1,3)\n"
     assert running.stderr is not None
     assert running.stderr.read() == b""
+    assert clicks.read(1, 1).read_all()["value"].to_pylist() == [b"one", b"two"]
 
 
 def test_the_shell_completes_commands_and_topics(

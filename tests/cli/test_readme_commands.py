@@ -6,13 +6,12 @@ import json
 import re
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import pylogtable
-from tests.cli.conftest import ROOT, Run, environment
+from tests.cli.conftest import ROOT, Run
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 ROW = re.compile(r"^\|(?P<kafka>[^|]+)\| `(?P<ours>pylogtable [^|`]+)` \|$", re.MULTILINE)
@@ -51,21 +50,21 @@ def test_the_table_beside_kafkas(
     assert pylogtable.open(place).topics() == []
 
 
-def test_the_first_example_in_a_real_shell(place: Path) -> None:
-    """With the program's name as a function, and a store that is here."""
+def test_the_first_example(run: Run, place: Path) -> None:
+    """Line by line, on a store that is here."""
     (script,) = re.findall(r"^```sh\n(export PYLOGTABLE_STORE.*?)^```", section(), re.M | re.S)
-    lines = [line for line in script.splitlines() if "--follow" not in line][1:]
-    given = pylogtable.open(place)
-    lines.insert(3, "pylogtable consume clicks --group billing > /dev/null")
-    program = f'set -e -o pipefail\npylogtable() {{ "{sys.executable}" -m pylogtable "$@"; }}\n'
-    ran = subprocess.run(
-        ["bash", "-c", program + "\n".join(lines)],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert (ran.returncode, ran.stderr) == (0, "")
-    assert ran.stdout.startswith("Created topic clicks.\nclicks: 2 records in 1 commit; ")
-    assert ran.stdout.endswith(" can carry topics\n")
-    assert given.groups() == {"billing": ["clicks"]}
+    _, *lines = script.splitlines()
+    said = []
+    for line in lines:
+        fed, _, command = line.rpartition(" | ")
+        stdin = subprocess.run(["bash", "-c", fed], capture_output=True, check=True).stdout
+        words = shlex.split(command, comments=True)[1:]
+        words = [word for word in words if word != "--follow"]
+        ran = run(*words, stdin=stdin)
+        assert (ran.status, ran.err) == (0, ""), (line, ran)
+        said.append(ran.out)
+    assert said[0] == "Created topic clicks.\n"
+    assert said[1].startswith("clicks: 2 records in 1 commit; ")
+    assert sorted(said[3].split()) == ["a", "b"]
+    assert said[-1].endswith(" can carry topics\n")
+    assert pylogtable.open(place).groups() == {"billing": ["clicks"]}

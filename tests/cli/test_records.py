@@ -228,6 +228,8 @@ def test_a_group_goes_on_where_it_was(run: Run, clicks: pylogtable.Topic) -> Non
     assert got("--from", "earliest", "--partition", 0, "--count", 1) == "a"
     assert clicks.group("g").positions() == {0: 1, 1: 1}
     clicks.delete_records({0: 2})
+    told = run("consume", "clicks", "-g", "g", "--count", 0, "--output", "json")
+    assert "offset 1 of partition 0" in json.loads(told.err)["warning"]
     passed = run("consume", "clicks", "-g", "g", "--from", "stored")
     assert passed.out == "c\n"
     assert "offset 1 of partition 0 is not there any more; going on at 2" in passed.err
