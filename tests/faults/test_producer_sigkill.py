@@ -14,7 +14,7 @@ import pylogtable
 from tests.faults.support import new_seed
 from tests.faults.worker import PARTITIONS, SCHEMA, crew
 
-KILLS = 6
+KILLS = 4
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs fork and SIGKILL")
 

@@ -92,6 +92,7 @@ def produce_until_killed(url: str, app_id: str | None, flush_every: int) -> None
             futures.append(producer.send(n=number, batch=0))
             if len(futures) == flush_every:
                 producer.flush()
+                assert all(future.done() for future in futures)
                 places = [future.result()[:2] for future in futures]
                 tell(first=first, places=places)
                 first, futures = number + 1, []

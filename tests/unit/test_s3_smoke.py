@@ -60,3 +60,28 @@ def test_a_topic_on_s3_reaches_its_first_root(s3_endpoint: str) -> None:
     assert opened._head.known.root_version == 64
     assert rows(opened.read(), "value") == [str(number).encode() for number in range(66)]
     assert opened.count(30) == 30
+
+
+def test_records_are_sent_and_consumed_on_s3(s3_endpoint: str) -> None:
+    options = {"key": S3_KEY, "secret": S3_SECRET, "endpoint_url": s3_endpoint}
+    clock = Clock()
+    store = pylogtable.open(
+        f"s3://{S3_BUCKET}/smoke{next(_folders)}", storage_options=options, clock=clock
+    )
+    topic = store.create_topic("t", partitions=2)
+    with topic.producer(app_id="etl") as producer:
+        sent = [producer.send(f"k{number}", str(number)) for number in range(20)]
+    assert len({future.result()[:2] for future in sent}) == 20
+    one, other = topic.consumer("g", "a"), topic.consumer("g", "b")
+    found = rows(one.poll(max_records=6), "value")
+    one.commit()
+    other.poll()
+    for consumer in (one, other):
+        clock.tick(3_000)
+        found += rows(consumer.poll(), "value")
+        consumer.commit()
+    assert (len(one.assignment()), len(other.assignment())) == (1, 1)
+    assert sorted(map(int, found)) == list(range(20))
+    one.close()
+    other.close()
+    assert topic.group("g").positions() == topic.end_offsets()
