@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
 
-from pylogtable.arguments import check_number
+from pylogtable.arguments import check_number, names_in
 from pylogtable.commit import Head
 from pylogtable.compaction import Done, Work, discard, run
 from pylogtable.config import STALE_AFTER_MS
@@ -221,8 +221,7 @@ class Maintenance:
     def _unread(self, groups: Sequence[str] | None, snapshot: Snapshot) -> dict[int, int]:
         """From where on these groups have something to read; one that there is not is an error,
         since the caller counts on it."""
-        if isinstance(groups, str):
-            raise InvalidRequestError(f"give the groups as a list: [{groups!r}]")
+        groups = names_in("groups", () if groups is None else groups)
         if not groups:
             return {}
         known = load_groups(self._store, snapshot.topic_id)

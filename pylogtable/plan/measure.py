@@ -100,8 +100,10 @@ def _partition(
     shifted = part["shift"] > 0
     expired = _expired(part, state, config, now_ms)
     ratio, due = _dirty(part, state, config, now_ms) if config.is_compacted else (None, 0)
-    joinable = _joinable(part, state, row_groups, config.segment_bytes)
-    joinable[:due] = False
+    joinable = np.zeros(len(size), dtype=bool)
+    # Merge leaves to a compaction what that is going to read.
+    rest = {name: column[due:] for name, column in part.items()}
+    joinable[due:] = _joinable(rest, state, [] if due else row_groups, config.segment_bytes)
     return PartitionHealth(
         partition=number,
         log_start=state.log_start,
@@ -125,8 +127,8 @@ def _partition(
 def _joinable(
     part: Mapping[str, Numbers], state: PartitionState, row_groups: Sequence[int], limit: int
 ) -> npt.NDArray[np.bool_]:
-    """What a merge would take, if no compaction is due: shifted segments, one that has records
-    below the log start, and small ones beside one of their kind [MERGE-1]."""
+    """What a merge would take: shifted segments, one that has records below the log start, and
+    small ones beside one of their kind [MERGE-1]."""
     size, must_go = part["size_bytes"].copy(), part["shift"] > 0
     if (
         row_groups

@@ -89,7 +89,7 @@ def test_a_name_alone_is_no_list_of_names(old: Topic, store: Store) -> None:
         lambda: old.apply_retention(groups="g"),
         lambda: store.maintain(protect_groups="g"),
     ):
-        with pytest.raises(InvalidRequestError, match=r"give the groups as a list: \['g'\]"):
+        with pytest.raises(InvalidRequestError, match=r"is a list of names: \['g'\]"):
             use()
 
 
