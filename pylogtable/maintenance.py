@@ -84,12 +84,11 @@ class Maintenance:
 
     def plan_merge(self) -> list[Work]:
         snapshot = self._head.latest()
-        now_ms = self._runtime.clock()
         leaves = self._head.manifest.leaf
         return [
             work
             for number in range(len(snapshot.partitions))
-            for work in plan_merge(snapshot, leaves, number, now_ms)
+            for work in plan_merge(snapshot, leaves, number)
         ]
 
     def rewrite(self, operation: str, works: Sequence[Work], run_all: Run) -> RewriteReport:

@@ -315,8 +315,7 @@ class Topic:
 
     def merge(self, *, threads: int = 2) -> RewriteReport:
         """Join small segments into larger ones, seal shifted ones, and write those that the log
-        start cuts without what lies below it; offsets stay as they are. What a compaction that is
-        due will write anew is left to it."""
+        start cuts without what lies below it; offsets stay as they are."""
         jobs = self.maintenance
         return jobs.rewrite("merge", jobs.plan_merge(), in_threads(jobs.worker(), threads))
 

@@ -99,11 +99,8 @@ def _partition(
     small = size <= config.segment_bytes // 2
     shifted = part["shift"] > 0
     expired = _expired(part, state, config, now_ms)
-    ratio, due = _dirty(part, state, config, now_ms) if config.is_compacted else (None, 0)
-    joinable = np.zeros(len(size), dtype=bool)
-    # Merge leaves to a compaction what that is going to read.
-    rest = {name: column[due:] for name, column in part.items()}
-    joinable[due:] = _joinable(rest, state, [] if due else row_groups, config.segment_bytes)
+    ratio, cleanable = _dirty(part, state, config, now_ms) if config.is_compacted else (None, False)
+    joinable = _joinable(part, state, row_groups, config.segment_bytes)
     return PartitionHealth(
         partition=number,
         log_start=state.log_start,
@@ -120,7 +117,7 @@ def _partition(
         expired_records=int(part["records"][:expired].sum()),
         expired_bytes=int(size[:expired].sum()),
         dirty_ratio=ratio,
-        cleanable=due > 0,
+        cleanable=cleanable,
     )
 
 
@@ -168,9 +165,8 @@ def _expired(
 
 def _dirty(
     part: Mapping[str, Numbers], state: PartitionState, config: TopicConfig, now_ms: int
-) -> tuple[float, int]:
-    """The dirty ratio, and how many segments a compaction that is due would read: none if it would
-    do nothing [CLEAN-1], [CLEAN-2]."""
+) -> tuple[float, bool]:
+    """The dirty ratio, and whether a compaction would do something [CLEAN-1], [CLEAN-2]."""
     dirty = part["end_offset"] > max(state.clean_end, state.log_start)
     if config.min_compaction_lag_ms:
         young = part["max_timestamp_us"] > (now_ms - config.min_compaction_lag_ms) * 1000
@@ -188,7 +184,7 @@ def _dirty(
     dirty_bytes = int(part["size_bytes"][dirty].sum())
     enough = dirty_bytes > config.min_cleanable_dirty_ratio * total
     cleanable = bool(tombstones_go.any()) or bool(dirty.any() and (overdue or enough))
-    return (dirty_bytes / total if total else 0.0), len(dirty) if cleanable else 0
+    return (dirty_bytes / total if total else 0.0), cleanable
 
 
 def _group(

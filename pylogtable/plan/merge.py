@@ -8,7 +8,6 @@ from itertools import groupby
 
 from pylogtable.lookup import LoadLeaf, segments_between
 from pylogtable.model import Segment, TopicInfo
-from pylogtable.plan.clean import plan_clean
 from pylogtable.snapshot import Snapshot
 
 
@@ -26,23 +25,14 @@ class MergeWork:
         return self.inputs[0].partition
 
 
-def plan_merge(
-    snapshot: Snapshot, leaves: LoadLeaf, partition: int, now_ms: int
-) -> Iterator[MergeWork]:
+def plan_merge(snapshot: Snapshot, leaves: LoadLeaf, partition: int) -> Iterator[MergeWork]:
     """Small segments are joined up to `segment.bytes`, shifted ones sealed, and of one that the log
     start cuts only what is above it stays; what is large and sealed is left alone, and so is a
     small one with no small neighbour. Only like is joined with like [MERGE-1]; clean with dirty
-    would make the clean dirty again.
-
-    What a compaction that is due would read is left to it: one that takes long could never commit
-    beside merges that are quick and come often."""
+    would make the clean dirty again."""
     limit = snapshot.config.segment_bytes
     state = snapshot.partitions[partition]
-    start = state.log_start
-    if snapshot.config.is_compacted:
-        due = plan_clean(snapshot, leaves, partition, now_ms, force=False)
-        start = start if due is None else due.end
-    segments = segments_between(snapshot, leaves, partition, start, state.end)
+    segments = segments_between(snapshot, leaves, partition, state.log_start, state.end)
 
     def kind(segment: Segment) -> tuple[bool, bool, bool, int | None]:
         wanted = _must_go(segment, state.log_start) or segment.size_bytes <= limit // 2

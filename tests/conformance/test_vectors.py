@@ -195,7 +195,7 @@ def run_plan_clean(given: Vector) -> object:
 
 
 def run_plan_merge(given: Vector) -> object:
-    works = plan_merge(_live(given), _no_leaf, given["partition"], given.get("now_ms", 0))
+    works = plan_merge(_live(given), _no_leaf, given["partition"])
     return [[segment.path for segment in work.inputs] for work in works]
 
 

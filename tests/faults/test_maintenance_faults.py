@@ -91,20 +91,15 @@ def small_index(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def base(small_index: None, request: pytest.FixtureRequest) -> MemoryStore:
+def base(small_index: None) -> MemoryStore:
     """Two partitions of a changelog, compacted once, with tombstones whose time has come, shifted
-    and empty segments, roots and leaves, and a log start inside a segment. For a merge no
-    compaction is due, or it would leave all of it alone: tombstones stay, and compactions here are
-    forced."""
+    and empty segments, roots and leaves, and a log start inside a segment."""
     inner = MemoryStore()
     config = {
         "cleanup.policy": "compact,delete",
         "retention.ms": -1,
         "delete.retention.ms": 1000,
     }
-    callspec = getattr(request.node, "callspec", None)
-    if callspec is not None and merge in callspec.params.values():
-        config |= {"delete.retention.ms": 10**12, "min.cleanable.dirty.ratio": 1}
     topic = Store(inner, FakeTime().runtime()).create_topic(NAME, 2, config=config)
     put(topic, "aab", "123", 0)
     put(topic, "bc", " 4", 0)
@@ -355,7 +350,7 @@ def test_a_column_added_meanwhile_is_not_lost(base: MemoryStore) -> None:
     inner = copy_of(base)
     topic = open_at(inner, WEEKS)
     worker = topic.maintenance.worker()
-    topic.alter(add_columns={"n": pa.int32()}, config={"cleanup.policy": "delete"})
+    topic.alter(add_columns={"n": pa.int32()})
     table = kafka(["z"], ["1"], partition=ints(0)).append_column("n", ints(7))
     topic.append(table)
     *_, newest = (work for work in topic.maintenance.plan_merge() if work.partition == 0)

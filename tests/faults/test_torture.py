@@ -29,9 +29,8 @@ CONFIG = {
     "cleanup.policy": "compact,delete",
     "retention.ms": -1,
     "retention.bytes": 1 << 40,
-    # A merge leaves alone what a due compaction reads: half of the compactions here are forced.
-    "min.cleanable.dirty.ratio": 0.9,
-    "delete.retention.ms": 3000,
+    "min.cleanable.dirty.ratio": 0,
+    "delete.retention.ms": 100,
     "segment.bytes": 20_000,
 }
 APPENDS = 100

@@ -258,27 +258,6 @@ def test_an_append_meanwhile_does_not_disturb_a_compaction(store: Store) -> None
     assert records(topic) == [("a", "1", 1), ("b", "2", 2), ("b", "later", 3)]
 
 
-def test_merges_that_come_often_do_not_keep_a_long_compaction_from_landing(store: Store) -> None:
-    topic = store.create_topic("t", config=COMPACT)
-    for _ in range(3):
-        topic.append(kafka(["a", "b"]))
-    jobs, other = topic.maintenance, store.topic("t")
-
-    def run_all(works: Any) -> list[Any]:
-        done = [jobs.worker()(work) for work in works]
-        for _ in range(3):
-            other.append(kafka(["a", "b"], ["later", "later"]))
-            assert other.merge().units == 0
-        return done
-
-    report = jobs.rewrite("compact", jobs.plan_compaction(force=False), run_all)
-    assert (report.units, report.skipped) == (1, 0)
-    topic.compact(force=True)
-    assert records(topic) == [("a", "later", 10), ("b", "later", 11)]
-    assert topic.merge().units == 1  # what is clean is merged
-    assert topic.verify(data=True)
-
-
 def test_a_lost_compaction_leaves_no_file_behind(store: Store, objects: MemoryStore) -> None:
     topic = store.create_topic("t", config=COMPACT)
     topic.append(kafka(["a", "a"]))

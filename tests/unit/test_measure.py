@@ -132,7 +132,7 @@ def test_what_is_measured_is_what_maintenance_would_do(seed: int) -> None:
         moves = {move.partition: move for move in retention.log_starts} if retention else {}
         for number, part in enumerate(found.partitions):
             where = f"seed {seed}, round {round_number}, partition {number}"
-            works = list(plan_merge(of, no_leaf, number, NOW))
+            works = list(plan_merge(of, no_leaf, number))
             assert bool(part.joinable) == bool(works), where
             assert part.joinable >= sum(len(work.inputs) for work in works), where
             dropped = moves[number].dropped if number in moves else None

@@ -62,10 +62,9 @@ def test_groups_keep_to_the_size_of_a_segment(store: Store) -> None:  # case 17
 
 
 def test_tombstones_with_different_times_are_kept_apart(store: Store, clock: object) -> None:
-    config = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": 1}
-    topic = store.create_topic("t", config=config)
+    topic = store.create_topic("t", config={"cleanup.policy": "compact"})
     topic.append(kafka(["a"], [None]))
-    topic.compact(force=True)
+    topic.compact()
     topic.append(kafka(["b"], [None]))
     assert topic.merge().units == 0
 
