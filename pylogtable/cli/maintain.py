@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pylogtable import InvalidRequestError
 from pylogtable.cli.command import Command
 from pylogtable.cli.output import bytes_text, complain, counted, print_json, progress
 from pylogtable.cli.session import Session, all_topics, complete_topics, session
 from pylogtable.cli.values import parse_duration
 
 if TYPE_CHECKING:
-    from pylogtable import MaintainReport, RewriteReport, Store
+    from pylogtable import MaintainReport, RewriteReport
 
 _threads = click.option(
     "--threads",
@@ -167,14 +166,13 @@ def maintain(
     mine = session(context)
     opened = mine.open_store(store)
     names = list(dict.fromkeys(topic or all_topics(opened)))
-    protected = _protected(opened, protect_group)
+    protected = opened.protected(list(protect_group), names)
     reports: list[MaintainReport] = []
     for number, name in enumerate(names, 1):
         if sys.stderr.isatty():
             print(f"[{number}/{len(names)}] {name} …", file=sys.stderr, flush=True)
-        keep = [group for group, topics in protected.items() if name in topics]
         for report in opened.maintain(
-            [name], vacuum=not no_vacuum, threads=threads, protect_groups=keep
+            [name], vacuum=not no_vacuum, threads=threads, protect_groups=protected[name]
         ):
             reports.append(report)
             if report.error is not None:
@@ -184,20 +182,6 @@ def maintain(
     if mine.is_json:
         print_json([asdict(report) for report in reports])
     return 1 if any(report.error is not None for report in reports) else 0
-
-
-def _protected(store: Store, groups: tuple[str, ...]) -> dict[str, list[str]]:
-    """These groups and their topics; one that is in none is a slip that would cost records."""
-    if not groups:
-        return {}
-    known = store.groups()
-    for group in groups:
-        if group not in known:
-            raise InvalidRequestError(
-                f"no topic has a group {group!r} to keep records for; there is "
-                f"{', '.join(known) or 'none'}"
-            )
-    return {group: known[group] for group in groups}
 
 
 def _tell(mine: Session, topic: str, report: Any, text: str) -> None:

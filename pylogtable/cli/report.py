@@ -11,7 +11,7 @@ import pylogtable
 from pylogtable import StorageError
 from pylogtable.cli.command import Command
 from pylogtable.cli.output import bytes_text, print_json, progress
-from pylogtable.cli.session import session
+from pylogtable.cli.session import all_topics, session
 
 
 @click.command(
@@ -29,7 +29,7 @@ from pylogtable.cli.session import session
     "place",
     default="report.html",
     show_default=True,
-    help="A file, or - .",
+    help="A file, or - for standard output.",
 )
 @click.pass_context
 def report(context: click.Context, store: str | None, place: str) -> None:
@@ -39,6 +39,7 @@ def report(context: click.Context, store: str | None, place: str) -> None:
     """
     mine = session(context)
     opened = mine.open_store(store)
+    all_topics(opened)
     with progress(f"measuring {opened.url}"):
         page = pylogtable.report_html(opened)
     if place == "-":
