@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from benchmarks import (
     against_delta,
+    groups,
     growth,
     maintenance,
     many_writers,
@@ -23,6 +24,7 @@ _FULL: dict[str, Callable[[], list[Result]]] = {
     "growth": lambda: growth.run(100_000),
     "small_appends": lambda: small_appends.run(10_000),
     "many_writers": lambda: many_writers.run(200),
+    "groups": lambda: groups.run(10_000),
     "against_delta": lambda: against_delta.run(100),
     "spark_batch": lambda: spark_batch.run(10_000_000, 100_000),
     "maintenance": lambda: maintenance.run(20_000_000, 2_000_000, 50_000_000, 2_000, 100_000),
@@ -33,6 +35,7 @@ _QUICK: dict[str, Callable[[], list[Result]]] = {
     "growth": lambda: growth.run(2_000),
     "small_appends": lambda: small_appends.run(1_000),
     "many_writers": lambda: many_writers.run(25),
+    "groups": lambda: groups.run(1_000),
     "against_delta": lambda: against_delta.run(20),
     "spark_batch": lambda: spark_batch.run(1_000_000, 10_000),
     "maintenance": lambda: maintenance.run(2_000_000, 200_000, 2_000_000, 200, 10_000),

@@ -164,7 +164,14 @@ def run_plan_retention(given: Vector) -> object:
 
 def run_plan_clean(given: Vector) -> object:
     state = _live(given)
-    work = plan_clean(state, _no_leaf, given["partition"], given["now_ms"], force=given["force"])
+    work = plan_clean(
+        state,
+        _no_leaf,
+        given["partition"],
+        given["now_ms"],
+        force=given["force"],
+        keep_from=given.get("keep_from"),
+    )
     if given["do"] == "clean":
         return work and {
             "log_start": work.log_start,

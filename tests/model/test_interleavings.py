@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -12,8 +13,7 @@ import pylogtable.commit
 from pylogtable.appending import Appender, Staged
 from pylogtable.errors import CommitUnknownError, LogTableError
 from pylogtable.manifest import Manifest
-from pylogtable.model import Change, Commit
-from pylogtable.runtime import Runtime
+from pylogtable.model import Change
 from pylogtable.snapshot import Snapshot
 from pylogtable.staging import discard
 from pylogtable.storage.base import Created, ObjectStore
@@ -30,6 +30,9 @@ from tests.model.writers import (
     start,
     writer,
 )
+
+Create = Callable[[], Created]
+IdFound = Callable[[], str | None]
 
 PUTS = frozenset({"lost", "self_retry", "late", "denied"})
 ALL = PUTS | {"unread", "crash"}
@@ -188,8 +191,8 @@ class TestTheCheckerFinds:
     """Each test puts one bug into the code, and the bug has to be found."""
 
     def test_a_lost_reply_that_is_not_read_back(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def put(manifest: Manifest, commit: Commit, runtime: Runtime) -> bool:
-            return manifest.try_commit(commit) is Created.YES
+        def put(create: Create, *rest: object) -> bool:
+            return create() is Created.YES
 
         monkeypatch.setattr(pylogtable.commit, "put", put)
         writers = writer("a", [A1]), writer("b", [B1])
@@ -197,8 +200,8 @@ class TestTheCheckerFinds:
         found(explore(writers, (A1, B1), faults, first_violation_only=True), "commit id(s)")
 
     def test_a_self_retry_that_is_not_read_back(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def put(manifest: Manifest, commit: Commit, runtime: Runtime) -> bool:
-            return manifest.try_commit(commit) is Created.YES
+        def put(create: Create, *rest: object) -> bool:
+            return create() is Created.YES
 
         monkeypatch.setattr(pylogtable.commit, "put", put)
         writers = writer("a", [A1]), writer("b", [B1])
@@ -206,8 +209,8 @@ class TestTheCheckerFinds:
         found(explore(writers, (A1, B1), faults, first_violation_only=True), "commit id(s)")
 
     def test_exists_taken_for_mine(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def put(manifest: Manifest, commit: Commit, runtime: Runtime) -> bool:
-            return manifest.try_commit(commit) in (Created.YES, Created.EXISTS)
+        def put(create: Create, *rest: object) -> bool:
+            return create() in (Created.YES, Created.EXISTS)
 
         monkeypatch.setattr(pylogtable.commit, "put", put)
         writers = writer("a", [A1]), writer("b", [B1])
@@ -253,11 +256,10 @@ class TestTheCheckerFinds:
         found(outcome, "cannot be reached")
 
     def test_going_on_while_a_put_is_under_way(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def put(manifest: Manifest, commit: Commit, runtime: Runtime) -> bool:
-            if manifest.try_commit(commit) is Created.YES:
-                return True
-            winner = manifest.read_commit(commit.version)
-            return winner is not None and winner.commit_id == commit.commit_id
+        def put(
+            create: Create, id_found: IdFound, doubt: CommitUnknownError, *rest: object
+        ) -> bool:
+            return create() is Created.YES or id_found() == doubt.commit_id
 
         monkeypatch.setattr(pylogtable.commit, "put", put)
         writers = writer("a", [A1]), writer("b", [B1])

@@ -238,3 +238,22 @@ def test_what_the_scheduled_job_refuses(tmp_path: Path) -> None:
     with pytest.raises(SystemExit) as ended:
         main([])
     assert ended.value.code == 2
+
+
+def test_jobs_spare_what_a_group_has_not_read(spark: SparkSession, logs: Store) -> None:
+    config = {"retention.ms": 1}
+    topic, other = filled(logs, "t", config), filled(logs, "u", config)
+    ends = topic.end_offsets()
+    topic.group("slow").commit({0: 0, 1: ends[1], 2: ends[2]})
+    table = LogTable.for_path(spark, topic.url)
+    with pytest.raises(InvalidRequestError, match="no group 'typo'"):
+        table.maintain(protect_groups=["typo"])
+    assert table.apply_retention(groups=["slow"]).log_starts == {1: ends[1], 2: ends[2]}
+    with pytest.raises(InvalidRequestError, match="no topic has a group 'typo'"):
+        main([logs.url, "--protect-group", "typo"])
+    assert other.start_offsets() == dict.fromkeys(range(3), 0)
+    main([logs.url, "--protect-group", "slow", "--no-vacuum"])
+    assert topic.start_offsets() == {0: 0, 1: ends[1], 2: ends[2]}
+    assert other.start_offsets() == other.end_offsets()
+    assert table.maintain(vacuum=False).retention is not None
+    assert topic.start_offsets() == ends

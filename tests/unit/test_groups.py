@@ -11,6 +11,7 @@ import pytest
 import pylogtable
 from pylogtable import (
     CommitConflictError,
+    CorruptTopicError,
     Group,
     InvalidRequestError,
     Store,
@@ -51,7 +52,7 @@ def states(objects: MemoryStore, group: str = "g", topic: str = "t") -> list[Gro
 
 def with_member(topic: Topic, lease_until_ms: int, group: str = "g") -> None:
     """What a member's join leaves behind."""
-    log = GroupLog(topic._store, topic._head.runtime, group, topic.topic_id)
+    log = log_of(topic, group)
 
     def join(state: GroupState | None, now_ms: int) -> GroupChange:
         return GroupChange(
@@ -435,6 +436,65 @@ def test_a_plain_commit_drops_members_whose_lease_ran_out(
     newest = states(objects)[-1]
     assert newest.members == {}
     assert newest.generation == 2
+
+
+# --- the loop that changes a group: what consumers build on ---------------------------------------
+
+
+def log_of(topic: Topic, group: str = "g") -> GroupLog:
+    return GroupLog(topic._store, topic._head.runtime, group, topic.topic_id)
+
+
+def test_a_plan_that_decides_for_nothing_has_seen_the_newest_state(topic: Topic) -> None:
+    log = log_of(topic)
+    assert log.change(lambda state, now_ms: None) is None
+    topic.group("g").commit({0: 1})
+    asked: list[GroupState | None] = []
+
+    def plan(state: GroupState | None, now_ms: int) -> None:
+        asked.append(state)
+
+    after = log.change(plan)
+    assert after is not None
+    assert after.positions[0].offset == 1
+    assert asked == [None, after]
+
+
+def test_a_plan_that_raises_on_a_stale_state_is_asked_again(topic: Topic) -> None:
+    log = log_of(topic)
+    assert log.newest() is None
+    topic.group("g").commit({0: 1})
+
+    def plan(state: GroupState | None, now_ms: int) -> GroupChange:
+        if state is None:
+            raise InvalidRequestError("there is nothing yet")
+        return GroupChange(operation="heartbeat", positions=state.positions, generation=7)
+
+    after = log.change(plan)
+    assert after is not None
+    assert (after.number, after.generation, after.operation) == (1, 7, "heartbeat")
+    with pytest.raises(InvalidRequestError, match="nothing yet"):
+        log_of(topic, "other").change(plan)
+
+
+def test_a_state_that_would_not_decode_is_never_put(topic: Topic, objects: MemoryStore) -> None:
+    twice = GroupChange(
+        operation="join",
+        members={name: GroupMember(lease_until_ms=1, owned=(0,)) for name in "ab"},
+    )
+    with pytest.raises(CorruptTopicError, match="a partition has two owners"):
+        log_of(topic).change(lambda state, now_ms: twice)
+    assert states(objects) == []
+
+
+def test_time_does_not_go_back_in_a_group(topic: Topic, objects: MemoryStore, clock: Clock) -> None:
+    group = topic.group("g")
+    group.commit({0: 1})
+    clock.tick(-50)
+    group.commit({0: 2})
+    first, second = states(objects)
+    assert second.committed_at_ms == first.committed_at_ms
+    assert second.positions[0].committed_at_ms == first.committed_at_ms - 50
 
 
 # --- several topics ------------------------------------------------------------------------------
