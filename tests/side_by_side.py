@@ -5,12 +5,12 @@ What takes long begins first, so that no process is alone for long at the end.
 
 from __future__ import annotations
 
-#: A Spark Connect server of its own.
-ALONE = "tests/spark/test_connect.py"
+#: They start sessions of their own, in other processes.
+ALONE = ("tests/spark/test_stream_kill.py", "tests/spark/test_connect.py")
 LONGEST_FIRST = (
     "tests/spark",
+    *ALONE,
     "tests/notebooks/",
-    ALONE,
     "tests/cost/",
     "tests/faults/",
     "tests/properties/",
@@ -22,7 +22,7 @@ LONGEST_FIRST = (
 def unit_of(nodeid: str) -> str:
     """What has to run in one process, one test after the other."""
     file = nodeid.partition("::")[0]
-    return "tests/spark" if file.startswith("tests/spark/") and file != ALONE else file
+    return "tests/spark" if file.startswith("tests/spark/") and file not in ALONE else file
 
 
 def rank_of(nodeid: str) -> int:
