@@ -119,7 +119,9 @@ def parse(command: click.Command, words: list[str]) -> None:
     """Whether a command line makes sense, without running it: a usage error if not."""
     context = command.make_context("x", list(words))
     if isinstance(command, click.Group):
-        rest = [*getattr(context, "_protected_args", []), *context.args]
+        # The command's name has its place here, and before click 8.2 under another name.
+        held = "_protected_args" if hasattr(context, "_protected_args") else "protected_args"
+        rest = [*getattr(context, held), *context.args]
         _, inner, after = command.resolve_command(context, rest)
         assert inner is not None
         parse(inner, after)
