@@ -12,10 +12,15 @@ from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
 from tests.builders import Clock, make_store
 from tests.side_by_side import rank_of, unit_of
+from tests.spark_home import spark_home
 
 # Every JVM of the tests is young when it ends: to compile for the long run, and to collect garbage
 # with several threads, costs more than it brings.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+# The processes of `pytest -n` inherit it.
+if "SPARK_HOME" not in os.environ and (_home := spark_home()) is not None:
+    os.environ["SPARK_HOME"] = _home.name
 
 S3_KEY, S3_SECRET, S3_BUCKET = "AKIAKEYKEYKEY", "sEcReTsEcReT", "bucket"
 

@@ -1,13 +1,14 @@
 """`readStream.format("pylogtable")`: what Spark calls, in one process for each run of a query.
 
 Spark 4.2 and newer say where a batch begins and how large it may be. Before, the reader has to
-remember where it stands. It cannot at its first batch, which may also be the only one of a
-`Trigger.AvailableNow`: that holds all that there is, and limits are for those that follow.
+remember where it stands, and cannot tell a run by `Trigger.AvailableNow` or `Once`, which then has
+one batch: limits hold for that too.
 """
 
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,7 @@ from pylogtable import (
 from pyspark_pylogtable.columns import arrow_schema, check_asked
 from pyspark_pylogtable.options import Options
 from pyspark_pylogtable.positions import report_losses, resolve_start
-from pyspark_pylogtable.rate import NO_LIMITS, Holdback, Limits, take
+from pyspark_pylogtable.rate import Holdback, Limits, take
 from pyspark_pylogtable.reading import check_nulls, plan_parts, read_records
 from pyspark_pylogtable.stream_limits import (
     SupportsTriggerAvailableNow,
@@ -88,10 +89,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._began: Places | None = None
         self._target: Places | None = None
         self._holdback = Holdback(options.max_trigger_delay_ms)
-        self._reported: set[str] = set()
-        # For Spark before 4.2: the end of the last batch, and of the last one of an earlier run.
-        self._position: Offset | None = None
-        self._resumed: Offset | None = None
+        self._said: set[str] = set()
+        # For Spark before 4.2, which does not say where a batch begins.
+        self._position: Offset = INITIAL
 
     def initialOffset(self) -> dict[str, Any]:
         return dict(INITIAL)
@@ -107,9 +107,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> dict[str, Any]:
         if start is not None:
             return self._next(start, as_asked(limit, self._limits))
-        if self._position is not None:
-            return self._next(self._position, self._limits)
-        return self._next(self._resumed or INITIAL, NO_LIMITS)
+        end = self._next(self._position, self._limits)
+        if not self._limits.is_none and decode(end) != ends_of(self._topics.logs):
+            self._warn(
+                "this Spark does not tell a source about its trigger: a run by AvailableNow or "
+                "Once ends after one batch, here of what maxOffsetsPerTrigger and "
+                "maxBytesPerTrigger allow. The next run goes on from there; without the options "
+                "one run reads everything"
+            )
+        return end
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """All that there was at the last look, whatever the limits."""
@@ -117,11 +123,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return encode(ends_of(logs)) if logs else None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        self._position = end
         if start == end:
             # Spark before 4.2 asks for this to say where an earlier run ended.
-            self._resumed = end
             return []
-        self._position = end
         first, last = decode_start(start, end), decode(end)
         # Planned on what the offsets were made of, unless that was in another process.
         logs = self._topics.logs if covers(self._topics.logs, last) else self._topics.look()
@@ -240,6 +245,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Fail, or say each once: a query goes on for months."""
         if self._options.fail_on_data_loss:
             report_losses(losses, fail=True, advice=_ADVICE)
-        new = [loss for loss in losses if loss not in self._reported]
-        self._reported.update(new)
+        new = [loss for loss in losses if loss not in self._said]
+        self._said.update(new)
         report_losses(new, fail=False, advice=_ADVICE)
+
+    def _warn(self, message: str) -> None:
+        if message not in self._said:
+            self._said.add(message)
+            warnings.warn(message, stacklevel=3)

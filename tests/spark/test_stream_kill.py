@@ -19,7 +19,7 @@ import pylogtable
 from pylogtable import Topic
 from tests.builders import kafka, rows
 from tests.spark.conftest import CONNECT
-from tests.spark.streams import HAS_ADMISSION_CONTROL, copied, places, until
+from tests.spark.streams import copied, places, until
 
 KILLS = 10
 PER_RUN = 400
@@ -38,10 +38,11 @@ spark = (
 spark.sparkContext.setLogLevel("OFF")
 print("ready", flush=True)
 how = sys.stdin.readline().strip()
-df = (
-    spark.readStream.format("pylogtable").option("startingOffsets", "earliest")
-    .option("maxOffsetsPerTrigger", sys.argv[2]).load(folder + "/logs/source")
-    .selectExpr("value", "partition AS was_in", "offset AS was_at")
+source = spark.readStream.format("pylogtable").option("startingOffsets", "earliest")
+if how == "run":
+    source = source.option("maxOffsetsPerTrigger", sys.argv[2])
+df = source.load(folder + "/logs/source").selectExpr(
+    "value", "partition AS was_in", "offset AS was_at"
 )
 writer = (
     df.writeStream.format("pylogtable").option("partitions", 1)
@@ -100,9 +101,6 @@ def version_of(folder: Path) -> int:
 
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(CONNECT, reason="runs sessions of its own")
-@pytest.mark.skipif(
-    not HAS_ADMISSION_CONTROL, reason="without limits a run has just one batch after a restart"
-)
 def test_ten_kills_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
     seed = random.randrange(2**32)
     print(f"seed {seed}")

@@ -15,7 +15,6 @@ from tests.spark.conftest import CONNECT
 from tests.spark.streams import (
     COPIED,
     EARLIEST,
-    HAS_ADMISSION_CONTROL,
     copied,
     forget_last_commit,
     places,
@@ -54,9 +53,9 @@ def test_a_batch_that_is_run_again_is_appended_once(
 ) -> None:
     df = stream(spark, source, maxOffsetsPerTrigger=15)
     counts = run(df, tmp_path / "c", copy.url)
-    assert sum(counts) == 40
-    if HAS_ADMISSION_CONTROL:
-        assert len(counts) == 3
+    while sum(counts) < 40:  # before Spark 4.2 a run has one batch
+        counts += run(df, tmp_path / "c", copy.url)
+    assert len(counts) == 3
     files = data_files(tmp_path / "logs" / "copy")
     forget_last_commit(tmp_path / "c")
     assert run(df, tmp_path / "c", copy.url) == counts[-1:]
