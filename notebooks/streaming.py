@@ -38,12 +38,14 @@ def job(folder: str, how: str) -> None:
     orders = (
         spark.readStream.format("pylogtable")
         .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", 300)
         .option("group", "billing")
-        .load(f"{folder}/orders")
     )
-    invoices = orders.where("status = 'paid'").selectExpr(
-        "order_id", "amount", "partition AS order_partition", "offset AS order_offset"
+    if how == "run":
+        orders = orders.option("maxOffsetsPerTrigger", 300)
+    invoices = (
+        orders.load(f"{folder}/orders")
+        .where("status = 'paid'")
+        .selectExpr("order_id", "amount", "partition AS order_partition", "offset AS order_offset")
     )
     writer = (
         invoices.writeStream.format("pylogtable")

@@ -308,6 +308,10 @@ def test_appends_at_any_step_are_not_disturbed(base: MemoryStore, job: Job) -> N
 )
 def test_jobs_that_meet_at_any_step_do_no_harm(base: MemoryStore, job: Job, other: Job) -> None:
     base = prepared(base, retention if retention in (job, other) else job)
+    ideal = copy_of(base)
+    for step in (job, other, compact):
+        step(open_at(ideal, WEEKS))
+    final = records(open_at(ideal, WEEKS))
     for inner, failed in at_every_step(base, job, others(other)):
         assert failed is None
         topic = open_at(inner, WEEKS)
@@ -315,12 +319,9 @@ def test_jobs_that_meet_at_any_step_do_no_harm(base: MemoryStore, job: Job, othe
         assert report, str(report)
         named = {segment.path for commit in commits_of(inner) for segment in commit.add}
         assert data_files(inner) <= named, "a lost job left files behind"
-        ideal = copy_of(base)
-        for step in (job, other, compact):
-            step(open_at(ideal, WEEKS))
         compact(topic)
         if retention not in (job, other):
-            assert records(topic) == records(open_at(ideal, WEEKS))
+            assert records(topic) == final
 
 
 @pytest.mark.parametrize("job", [compact, merge, vacuum_at_once, retention])
