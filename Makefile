@@ -8,6 +8,9 @@ MATRIX ?= 4.0 4.1 4.3
 export PYSPARK_PYTHON        := $(abspath $(BIN)/python)
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
+# Each of them would compile the package anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo test lint bench test-matrix clean java
 
 help:
@@ -22,7 +25,7 @@ demo: java $(VENV)/.installed
 	@$(BIN)/python notebooks/demo.py
 
 test: java lint
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 3
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

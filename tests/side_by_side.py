@@ -1,4 +1,4 @@
-"""How `pytest -n 2` shares the tests out: file by file, and all that use one Spark session as one.
+"""How `pytest -n` shares the tests out: file by file, and all that use one Spark session as one.
 
 What takes long begins first, so that no process is alone for long at the end.
 """
