@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pylogtable.deferred import pc, pq
-from pylogtable.errors import CorruptTopicError
+from pylogtable.errors import CorruptTopicError, SchemaMismatchError
 from pylogtable.model import Segment
 from pylogtable.plan.read import ReadTask, task_for
 from pylogtable.schema import OFFSET, PARTITION, TIMESTAMP
@@ -239,9 +239,21 @@ def _shape(
         else:
             column = batch.column(index)
             if column.type != field.type:
-                column = column.cast(field.type)
+                column = _cast(column, field, topic)
         columns.append(column)
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _cast(column: pa.Array, field: pa.Field, topic: str) -> pa.Array:
+    """Narrower than it is only for a reader that began before the column was widened."""
+    try:
+        return column.cast(field.type)
+    except pa.ArrowInvalid as error:
+        raise SchemaMismatchError(
+            f"column {field.name!r} of topic {topic!r} was {field.type} when this read began, is "
+            f"{column.type} since, and now has values that do not fit: {error}. Begin the read "
+            "anew, or restart the query, to read it as it is"
+        ) from error
 
 
 @contextmanager

@@ -666,6 +666,24 @@ def test_a_stream_keeps_its_columns_when_the_topic_gets_more(topic: Topic) -> No
     assert second.num_rows == 1
 
 
+def test_a_widened_column_is_read_as_it_was_until_a_value_does_not_fit(logs: Store) -> None:
+    topic = logs.create_topic("t", schema={"n": pa.int32()})
+    query = Query(topic.url, **EARLIEST)
+    assert query.drain() == [0]
+    topic.alter(widen_columns={"n": pa.int64()})
+    topic.append(pa.table({"n": [1]}))
+    read = query.trigger()
+    assert read is not None
+    assert (read.schema.field("n").type, read["n"].to_pylist()) == (pa.int32(), [1])
+    topic.append(pa.table({"n": [2**40]}))
+    assert query.plan()
+    with pytest.raises(SchemaMismatchError, match=r"'n' of topic 't' was int32 .* is int64 since"):
+        query.run()
+    # The batch was not done, so it is repeated, now with the column as it is.
+    query.start()
+    assert query.run()["n"].to_pylist() == [2**40]
+
+
 def test_a_new_topic_that_does_not_fit_the_columns_is_refused(logs: Store) -> None:
     logs.create_topic("log-a")
     query = Query(logs.url, subscribePattern="log-.*")

@@ -5,13 +5,25 @@ from __future__ import annotations
 import json
 from contextlib import redirect_stdout
 from io import StringIO
+from pathlib import Path
 
 import boto3
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
 
 import pylogtable
+from tests.builders import kafka
 from tests.conftest import S3_BUCKET, S3_KEY, S3_SECRET
+from tests.spark.streams import (
+    COPIED,
+    EARLIEST,
+    copied,
+    forget_last_commit,
+    places,
+    read_stream,
+    start,
+)
 from tests.spark.support import failure, load
 
 STORE = f"{S3_BUCKET}/spark/logs"
@@ -63,6 +75,39 @@ def test_write_and_read_from_executors(
     message = failure(df.collect)
     assert "[DATA_LOSS] people-0" in message
     assert S3_SECRET not in message
+
+
+def test_a_stream_from_topic_to_topic(
+    spark: SparkSession, storage_options: dict[str, object], tmp_path: Path
+) -> None:
+    """Exactly once there too, and the credentials are not in what a query keeps and tells."""
+    credentials = {"storageOptions": json.dumps(storage_options)}
+    store = pylogtable.open(f"s3://{STORE}", storage_options=storage_options)
+    source = store.create_topic("streamed", partitions=2)
+    source.append(kafka([f"{n}" for n in range(40)]))
+
+    def query() -> StreamingQuery:
+        df = read_stream(spark, f"s3a://{STORE}/streamed", **EARLIEST, **credentials)
+        into = f"s3a://{STORE}/copied"
+        made = start(df.selectExpr(*COPIED), tmp_path, into, partitions=2, **credentials)
+        assert made.awaitTermination(120)
+        return made
+
+    told = query().lastProgress
+    assert told is not None
+    assert told.numInputRows == 40
+    copy = store.topic("copied")
+    assert copied(copy) == places(source)
+    forget_last_commit(tmp_path)
+    source.append(kafka(["new"]))
+    query()
+    query()
+    assert copied(copy) == places(source)
+    kept = [
+        file.read_text() for file in tmp_path.rglob("*") if file.suffix != ".crc" if file.is_file()
+    ]
+    assert len(kept) > 3
+    assert not [text for text in (*kept, told.json) if S3_SECRET in text]
 
 
 def test_wrong_credentials_are_not_shown(
