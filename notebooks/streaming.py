@@ -38,14 +38,12 @@ def job(folder: str, how: str) -> None:
     orders = (
         spark.readStream.format("pylogtable")
         .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", 300)
         .option("group", "billing")
+        .load(f"{folder}/orders")
     )
-    if how == "run":
-        orders = orders.option("maxOffsetsPerTrigger", 300)
-    invoices = (
-        orders.load(f"{folder}/orders")
-        .where("status = 'paid'")
-        .selectExpr("order_id", "amount", "partition AS order_partition", "offset AS order_offset")
+    invoices = orders.where("status = 'paid'").selectExpr(
+        "order_id", "amount", "partition AS order_partition", "offset AS order_offset"
     )
     writer = (
         invoices.writeStream.format("pylogtable")
@@ -53,9 +51,11 @@ def job(folder: str, how: str) -> None:
         .option("key", "order_id")
         .option("checkpointLocation", f"{folder}/checkpoint")
     )
-    if how == "finish":
-        writer = writer.trigger(availableNow=True)
-    writer.start(f"{folder}/invoices").awaitTermination()
+    query = writer.start(f"{folder}/invoices")
+    if how == "run":
+        query.awaitTermination()
+    query.processAllAvailable()
+    query.stop()
 
 
 def start(folder: Path, how: str) -> subprocess.Popen[bytes]:

@@ -236,6 +236,10 @@ class View:
             found[number] = next((offset for offset in answers if offset is not None), None)
         return found
 
+    def youngest_offsets(self, partitions: Sequence[int] | None = None) -> dict[int, int | None]:
+        """The first offset with the greatest timestamp of each partition, None if it is empty."""
+        return {number: self._youngest(number) for number in self.ranges(partitions)}
+
     def count(self) -> int:
         total = 0
         for number, state in enumerate(self.snapshot.partitions):
@@ -272,6 +276,32 @@ class View:
         if limit is not None:
             check_number("limit", limit)
         return history_table(self._manifest.commits_backwards(self.snapshot), limit)
+
+    def _youngest(self, partition: int) -> int | None:
+        """Segments are looked at from the youngest on, until none can hold a younger record: a log
+        start may have cut the one that claims to."""
+        start, end = self.ranges(partition)[partition]
+        segments = self.segments()
+        segments = segments.filter(pc.equal(segments["partition"], partition))
+        by_age = [("max_timestamp_us", "descending"), ("base_offset", "ascending")]
+        segments = segments.sort_by(by_age)
+        best: tuple[int, int] | None = None
+        for row in range(segments.num_rows):
+            claimed = segments["max_timestamp_us"][row].as_py()
+            if best is not None and claimed < best[0]:
+                break
+            first = max(start, segments["base_offset"][row].as_py())
+            last = min(end, segments["end_offset"][row].as_py())
+            table = self.read(partition, first, last, [OFFSET, TIMESTAMP]).read_all()
+            if not table.num_rows:
+                continue
+            times = table[TIMESTAMP].cast("int64")
+            at = pc.index(times, pc.max(times)).as_py()
+            found = (times[at].as_py(), -table[OFFSET][at].as_py())
+            best = found if best is None else max(best, found)
+            if best[0] == claimed:
+                break
+        return None if best is None else -best[1]
 
     def _spans(self, ranges: Ranges | None) -> list[Span]:
         if ranges is None:

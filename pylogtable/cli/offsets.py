@@ -69,35 +69,5 @@ def _offsets(view: View, when: str, partitions: list[int] | None) -> dict[int, i
     if word == "earliest":
         return {number: start for number, (start, _) in ranges.items()}
     if word == "max-timestamp":
-        return {number: _youngest(view, number) for number in ranges}
+        return view.youngest_offsets(list(ranges))
     return view.offsets_for_time(parse_time(when, "--time"), list(ranges))
-
-
-def _youngest(view: View, partition: int) -> int | None:
-    """The first offset with the greatest timestamp of a partition, None if it is empty.
-
-    Segments are looked at from the youngest on, until none can hold a younger record: a log start
-    may have cut the one that claims to.
-    """
-    import pyarrow.compute as pc
-
-    start, end = view.ranges(partition)[partition]
-    segments = view.segments()
-    segments = segments.filter(pc.equal(segments["partition"], partition))
-    segments = segments.sort_by([("max_timestamp_us", "descending"), ("base_offset", "ascending")])
-    best: tuple[int, int] | None = None
-    for row in range(segments.num_rows):
-        if best is not None and segments["max_timestamp_us"][row].as_py() < best[0]:
-            break
-        first = max(start, segments["base_offset"][row].as_py())
-        last = min(end, segments["end_offset"][row].as_py())
-        table = view.read(partition, first, last, ["offset", "timestamp"]).read_all()
-        if not table.num_rows:
-            continue
-        times = table["timestamp"].cast("int64")
-        at = pc.index(times, pc.max(times)).as_py()
-        found = (times[at].as_py(), -table["offset"][at].as_py())
-        best = found if best is None else max(best, found)
-        if best[0] == segments["max_timestamp_us"][row].as_py():
-            break
-    return None if best is None else -best[1]

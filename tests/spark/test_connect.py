@@ -8,11 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from tests.spark.conftest import CONNECT
 
 pytest.importorskip("grpc", reason="Spark Connect needs pyspark[connect]")
+# An INSERT with some of the columns.
+SKIPS_ONE = pyspark.__version__.startswith("4.0.")
 ROOT = Path(__file__).parents[2]
 
 
@@ -40,4 +43,4 @@ def test_the_smoke_suite_passes_with_connect() -> None:
     assert "test_the_session_is_what_it_was_asked_to_be PASSED" in done.stdout
     (passed,) = re.findall(r"(\d+) passed", done.stdout)
     assert int(passed) >= 9
-    assert "skipped" not in done.stdout
+    assert ("skipped" in done.stdout) == SKIPS_ONE

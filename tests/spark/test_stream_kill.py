@@ -48,8 +48,10 @@ writer = (
     df.writeStream.format("pylogtable").option("partitions", 1)
     .option("checkpointLocation", folder + "/checkpoint")
 )
-writer = writer.trigger(availableNow=True) if how == "finish" else writer
-writer.start(folder + "/logs/copy").awaitTermination()
+query = writer.start(folder + "/logs/copy")
+if how == "run":
+    query.awaitTermination()
+query.processAllAvailable()
 print("finished", flush=True)
 """
 

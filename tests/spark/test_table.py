@@ -254,7 +254,7 @@ def test_a_topic_of_kafkas_shape(spark: SparkSession, logs: Store) -> None:
         table.append(spark.range(3).selectExpr("CAST(id AS string) AS key"))
     text = spark.range(20).selectExpr("CAST(id AS string) AS key", "concat('v', id) AS value")
     assert table.append(text).segments == 2
-    found = {row.key: row.value for row in table.to_df().collect()}
+    found = {bytes(row.key): bytes(row.value) for row in table.to_df().collect()}
     assert found == {str(n).encode(): f"v{n}".encode() for n in range(20)}
 
 

@@ -54,7 +54,7 @@ def test_latest(spark: SparkSession, store: Store, users: Topic, grown: Topic, n
     df = load(spark, topic.url, view="latest")
     assert df.columns == load(spark, topic.url).columns
     found = records(df)
-    assert len({key for _, _, key, _ in found}) == len(found) == 20
+    assert len({bytes(key) for _, _, key, _ in found}) == len(found) == 20
     assert found == sorted(rows(topic.latest(), "partition", "offset", "key", "value"))
     if name == "users":
         assert [value for *_, key, value in found if key == b"u3"] == [None]
