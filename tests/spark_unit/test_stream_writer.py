@@ -106,6 +106,19 @@ def test_a_zombie_and_its_successor_append_a_batch_once(topic: Topic) -> None:
     assert topic.verify(data=True)
 
 
+def test_of_a_task_that_ran_twice_at_once_the_one_that_spark_takes_counts(
+    topic: Topic, tmp_path: Path
+) -> None:
+    """Speculation: Spark hands over one message for each task. What the other wrote is garbage."""
+    sink = Sink(topic.url)
+    first, _ = sink.stage(kafka(["a", "b"]), kafka(["c"]))
+    _, speculative = sink.stage(kafka([]), kafka(["c"]))
+    sink.writer(kafka([]).schema).commit([first, speculative], 0)
+    assert values(topic) == [b"a", b"b", b"c"]
+    assert topic.verify(data=True)
+    assert len(data_files(tmp_path)) == topic.segments().num_rows + 1
+
+
 def test_another_query_is_another_application(topic: Topic) -> None:
     Sink(topic.url, "q1").batch(0, kafka(["a"]))
     Sink(topic.url, "q2").batch(0, kafka(["b"]))
