@@ -25,6 +25,10 @@ class Limits:
     def is_none(self) -> bool:
         return self == NO_LIMITS
 
+    @property
+    def has_most(self) -> bool:
+        return self.max_records is not None or self.max_bytes is not None
+
 
 NO_LIMITS = Limits()
 

@@ -108,7 +108,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if start is not None:
             return self._next(start, as_asked(limit, self._limits))
         end = self._next(self._position, self._limits)
-        if not self._limits.is_none and decode(end) != ends_of(self._topics.logs):
+        if self._limits.has_most and decode(end) != ends_of(self._topics.logs):
             self._warn(
                 "this Spark does not tell a source about its trigger: a run by AvailableNow or "
                 "Once ends after one batch, here of what maxOffsetsPerTrigger and "

@@ -290,6 +290,7 @@ def test_before_spark_4_2_a_run_without_limits_reads_everything(topic: Topic) ->
     query = Query(topic.url, **EARLIEST, minOffsetsPerTrigger=100)
     assert old_trigger(query) == 7
     fill(topic, 12)
+    assert old_trigger(query) is None  # too few, and not for long enough
     resume(query, **EARLIEST)
     assert [old_trigger(query) for _ in range(2)] == [12, None]
 
