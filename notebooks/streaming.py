@@ -13,12 +13,13 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
 
 import pylogtable
-from pylogtable import Topic
+from pylogtable import Store, Topic, TopicNotFoundError
 
 JOB = "job"
 ORDERS = 2_000
@@ -62,8 +63,20 @@ def start(folder: Path, how: str) -> subprocess.Popen[bytes]:
     command = [sys.executable, __file__, JOB, str(folder), how]
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
     return subprocess.Popen(
-        command, env=environment, stderr=subprocess.DEVNULL, start_new_session=True
+        command,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
     )
+
+
+def version_of(store: Store, name: str) -> int:
+    """The newest version of a topic, -1 before there is one."""
+    try:
+        return store.topic(name).version
+    except TopicNotFoundError:
+        return -1
 
 
 def ingest(topic: Topic, first: int, status: str) -> None:
@@ -99,11 +112,14 @@ def main(folder: Path) -> None:
     print(f"   and {done.records_removed:,} holes, which no batch counts")
 
     running = start(folder, "run")
-    while not (folder / "invoices").exists() or store.topic("invoices").version < 3:
-        assert running.poll() is None, "the job died by itself"
-        time.sleep(0.05)
-    os.killpg(running.pid, signal.SIGKILL)
-    running.wait()
+    try:
+        while version_of(store, "invoices") < 3:
+            assert running.poll() is None, "the job died by itself"
+            time.sleep(0.05)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(running.pid, signal.SIGKILL)
+        running.wait()
     invoices = store.topic("invoices")
     print(f"2. killed the job with {invoices.count():,} invoices written")
 
