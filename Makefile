@@ -41,7 +41,7 @@ test-matrix: java $(MATRIX:%=.venv-spark-%/.installed)
 	  python=$(CURDIR)/.venv-spark-$$version/bin/python; \
 	  echo "== PySpark $$version"; \
 	  PYSPARK_PYTHON=$$python PYSPARK_DRIVER_PYTHON=$$python \
-	    $$python -m pytest -p no:cacheprovider tests/spark tests/spark_unit \
+	    $$python -m pytest -n 2 -p no:cacheprovider tests/spark tests/spark_unit \
 	    > .venv-spark-$$version/tests.log 2>&1; \
 	  echo $$? > .venv-spark-$$version/exit; \
 	  grep -E '^(FAILED|ERROR) ' .venv-spark-$$version/tests.log; \

@@ -11,11 +11,18 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from pylogtable import AppendResult, Staged, Topic
 from pyspark_pylogtable.clustering import MapBatches, cluster_by_partition, map_in_arrow
-from pyspark_pylogtable.writing import TOPIC, check_columns, spark_columns
+from pyspark_pylogtable.writing import (
+    TOPIC,
+    check_columns,
+    commit_topic,
+    find_written,
+    query_id,
+    spark_columns,
+)
 
 
 def append_clustered(topic: Topic, df: DataFrame, txn: tuple[str, int] | None) -> AppendResult:
@@ -24,22 +31,35 @@ def append_clustered(topic: Topic, df: DataFrame, txn: tuple[str, int] | None) -
     if TOPIC in df.columns:
         df = df.drop(TOPIC)
     if txn is not None and (first := topic.find_txn(*txn)) is not None:
+        if first.origin is not None:
+            find_written(topic, txn, _query_of(df.sparkSession))
         return first
     clustered = cluster_by_partition(df, topic.placement(), first_free=topic.version)
-    staging = map_in_arrow(clustered, _stage_with(topic), "task int, staged binary")
-    messages = staging.collect()
-    staged: list[Staged] = [pickle.loads(row.staged) for row in sorted(messages)]
-    return topic.commit_or_discard(staged, txn=txn)
+    staging = map_in_arrow(clustered, _stage_with(topic), "task int, query string, staged binary")
+    messages = sorted(staging.collect(), key=lambda row: row.task)
+    staged: list[Staged] = [pickle.loads(row.staged) for row in messages]
+    return commit_topic(topic, staged, txn, messages[0].query if messages else None)
 
 
 def _stage_with(topic: Topic) -> MapBatches:
+    schema = pa.schema({"task": pa.int32(), "query": pa.string(), "staged": pa.binary()})
+
     def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         task = context.partitionId() if context else 0
         staged = topic.stage(batches, first_sticky=task)
         if staged.files:
-            message = {"task": [task], "staged": [pickle.dumps(staged)]}
-            schema = pa.schema({"task": pa.int32(), "staged": pa.binary()})
-            yield pa.RecordBatch.from_pydict(message, schema)
+            message = {"task": task, "query": query_id(), "staged": pickle.dumps(staged)}
+            yield pa.RecordBatch.from_pylist([message], schema)
 
     return stage
+
+
+def _query_of(spark: SparkSession) -> str | None:
+    """The streaming query that this runs in, by its `foreachBatch`: only tasks are told."""
+
+    def tell(_: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pylist([{"query": query_id()}], pa.schema({"query": pa.string()}))
+
+    (row,) = map_in_arrow(spark.range(0, 1, 1, 1), tell, "query string").collect()
+    return row.query  # type: ignore[no-any-return]

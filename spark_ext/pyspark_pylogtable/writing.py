@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from threading import Semaphore
 from typing import Any
@@ -22,6 +22,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from pylogtable import (
+    AppendResult,
     CommitUnknownError,
     InvalidRequestError,
     LogTableError,
@@ -149,7 +150,7 @@ def commit_staged(
     done: list[str] = []
     for name in sorted(staged):
         try:
-            _commit_topic(where.existing(name), staged[name], txn, query)
+            commit_topic(where.existing(name), staged[name], txn, query)
         except LogTableError as error:
             for untried in staged:
                 if untried > name:
@@ -166,12 +167,27 @@ def commit_staged(
         done.append(name)
 
 
-def _commit_topic(
+def commit_topic(
     topic: Topic, staged: list[Staged], txn: tuple[str, int] | None, query: str | None
-) -> None:
+) -> AppendResult:
+    """A batch that another query wrote under this txn is an error."""
     origin = query if txn is not None else None
+    with _naming_queries(topic, txn, origin):
+        return topic.commit_or_discard(staged, txn=txn, origin=origin)
+
+
+def find_written(topic: Topic, txn: tuple[str, int], query: str | None) -> AppendResult | None:
+    """What was written under this txn; that another query did is an error."""
+    with _naming_queries(topic, txn, query):
+        return topic.find_txn(*txn, origin=query)
+
+
+@contextmanager
+def _naming_queries(
+    topic: Topic, txn: tuple[str, int] | None, origin: str | None
+) -> Iterator[None]:
     try:
-        topic.commit_or_discard(staged, txn=txn, origin=origin)
+        yield
     except InvalidRequestError as error:
         first = topic.find_txn(*txn) if txn is not None and origin is not None else None
         if first is None or first.origin in (None, origin) or txn is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from pylogtable import Store, Topic
+from pyspark_pylogtable import LogTable
 from tests.builders import kafka, rows
 from tests.spark.conftest import CONNECT
 from tests.spark.streams import (
@@ -137,17 +139,29 @@ def test_a_new_checkpoint_under_an_old_name_is_reported(
 
 
 @pytest.mark.skipif(CONNECT, reason="the function of foreachBatch runs in another process there")
+def _by_format(batch: DataFrame, number: int, url: str) -> None:
+    writer = batch.write.format("pylogtable").mode("append")
+    writer.option("txnAppId", "each").option("txnVersion", number).save(url)
+
+
+def _by_table(batch: DataFrame, number: int, url: str) -> None:
+    LogTable.for_path(batch.sparkSession, url).append(batch, txn=("each", number))
+
+
+@pytest.mark.parametrize("write", [_by_format, _by_table])
 def test_writes_of_foreach_batch_happen_once(
-    spark: SparkSession, source: Topic, copy: Topic, tmp_path: Path
+    spark: SparkSession,
+    source: Topic,
+    copy: Topic,
+    tmp_path: Path,
+    write: Callable[[DataFrame, int, str], None],
 ) -> None:
     url = copy.url
 
-    def write(batch: DataFrame, number: int) -> None:
-        writer = batch.write.format("pylogtable").mode("append")
-        writer.option("txnAppId", "each").option("txnVersion", number).save(url)
-
     def each(checkpoint: str) -> None:
-        writer = stream(spark, source).writeStream.foreachBatch(write)
+        writer = stream(spark, source).writeStream.foreachBatch(
+            lambda batch, number: write(batch, number, url)
+        )
         writer = writer.option("checkpointLocation", str(tmp_path / checkpoint))
         assert writer.trigger(availableNow=True).start().awaitTermination(120)
 
