@@ -48,7 +48,8 @@ class Delivery:
         return self._last.txn_version if self._last is not None else 0
 
     def deliver(self, batch: Batch) -> Delivered:
-        """One append of all that is good in the batch; what is not gets its error."""
+        """One append of all that is good in the batch; what is not gets its error. With an app id
+        of all before the first that is not: what came behind it would be counted in its place."""
         whole = [(piece, 0, piece.parts) for piece in batch.pieces]
         try:
             return self._commit(whole, None, {})
@@ -56,7 +57,12 @@ class Delivery:
             good, kept, errors = self._sift(batch)
             if not errors:
                 raise
-        return self._commit(good, kept, errors)
+        if self._app_id is not None:
+            first = min(errors)
+            good = [part for part, rows in zip(good, kept, strict=True) if rows[-1] < first]
+            kept = [rows for rows in kept if rows[-1] < first]
+            errors = dict.fromkeys(range(first, batch.count), errors[first])
+        return self._commit(good, np.concatenate([np.empty(0, np.int64), *kept]), errors)
 
     def _commit(
         self,
@@ -88,12 +94,13 @@ class Delivery:
         times_us = None if by_append else _times(times, now_us)
         return Delivered(commit.version, partitions, bases, now_us, times_us, kept, errors)
 
-    def _sift(self, batch: Batch) -> tuple[list[Part], Int64s, dict[int, Exception]]:
-        """What of a batch can be appended, as parts and as rows, and what is wrong with the rest.
+    def _sift(self, batch: Batch) -> tuple[list[Part], list[Int64s], dict[int, Exception]]:
+        """What of a batch can be appended, as parts and their rows, and what is wrong with the
+        rest.
         The rules are asked, as an append does, over ever smaller parts."""
         info = self._head.latest().info
         good: list[Part] = []
-        kept: list[Int64s] = [np.empty(0, np.int64)]
+        kept: list[Int64s] = []
         errors: dict[int, Exception] = {}
         first = 0
         for piece in batch.pieces:
@@ -109,7 +116,7 @@ class Delivery:
                 rows = (start, end) if isinstance(piece, Records) else (0, piece.count)
                 kept.append(np.arange(first + rows[0], first + rows[1]))
             first += piece.count
-        return good, np.concatenate(kept), errors
+        return good, kept, errors
 
 
 def _sifted(

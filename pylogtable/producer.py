@@ -7,6 +7,8 @@ meanwhile. Whoever sends waits when that one is full, too: so no more than two a
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from threading import Condition, Lock, Thread, current_thread
 from types import TracebackType
 from typing import Any
@@ -32,9 +34,10 @@ class Producer:
     to be closed: what waits in one that is not is lost with the process.
 
     With an `app_id` it counts its records in the log, and goes on counting after a restart:
-    `sequence` says from which record on a source has to be sent again. There is one producer per
-    app id: of two, the first to commit goes on, and the other is fenced with a
-    `CommitConflictError`, as it is when an earlier life of itself was still writing.
+    `sequence` says from which record on a source has to be sent again. So the first record that is
+    refused ends it: what is sent behind that is refused too. There is one producer per app id: of
+    two, the first to commit goes on, and the other is fenced with a `CommitConflictError`, as it is
+    when an earlier life of itself was still writing.
     """
 
     def __init__(
@@ -67,8 +70,9 @@ class Producer:
         self._urgent = 0
         self._first_error: BaseException | None = None
         self._broken: BaseException | None = None
+        self._refused: InvalidRequestError | None = None
         self._closing = False
-        self._is_shut = False  # closing or broken
+        self._is_shut = False  # closing, broken or ended by a refusal
         self._thread = Thread(target=self._run, name=f"producer of {topic_name}", daemon=True)
         self._thread.start()
 
@@ -127,7 +131,8 @@ class Producer:
             size = OVERHEAD_BYTES + (len(key) if key else 0) + (len(value) if value else 0)
         else:
             columns.update(key=key, value=value, headers=headers)
-            shape, row, size = self._shaped(columns, partition, timestamp)
+            with self._ending_if_refused():
+                shape, row, size = self._shaped(columns, partition, timestamp)
         with self._lock:
             batch = self._open
             if self._is_shut or batch.size >= self._batch_bytes:
@@ -147,13 +152,8 @@ class Producer:
     def send_batch(self, data: Any) -> PendingRows:
         """Send many records at once, in any form that `topic.append` takes. Columns that do not
         fit are refused here; a bad row fails the future of its table, and of nothing else."""
-        batches = list(batches_of(data))
-        for schema in {batch.schema for batch in batches}:
-            self._check_columns(schema)
-        try:
-            table = pa.Table.from_batches(batches)
-        except pa.ArrowInvalid as error:
-            raise SchemaMismatchError(f"the batches differ in their columns: {error}") from None
+        with self._ending_if_refused():
+            table = self._table(data)
         with self._lock:
             batch = self._admit()
             batch.tail = None
@@ -206,6 +206,27 @@ class Producer:
             self._shape = shape = RecordShape(info)
             return (shape, *shape.row(columns, partition, time_us))
 
+    @contextmanager
+    def _ending_if_refused(self) -> Iterator[None]:
+        """With an app id, what is sent behind a refused record would be counted in its place."""
+        try:
+            yield
+        except InvalidRequestError as error:
+            if self.app_id is not None:
+                with self._lock:
+                    self._refused = self._refused or error
+                    self._is_shut = True
+            raise
+
+    def _table(self, data: Any) -> pa.Table:
+        batches = list(batches_of(data))
+        for schema in {batch.schema for batch in batches}:
+            self._check_columns(schema)
+        try:
+            return pa.Table.from_batches(batches)
+        except pa.ArrowInvalid as error:
+            raise SchemaMismatchError(f"the batches differ in their columns: {error}") from None
+
     def _check_columns(self, schema: pa.Schema) -> None:
         info = self._head.known.info
         try:
@@ -219,11 +240,11 @@ class Producer:
     def _admit(self) -> Batch:
         """The batch that takes the next record, as soon as there is room; under the lock."""
         while True:
-            if self._broken is not None:
+            if (why := self._broken or self._refused) is not None:
                 raise InvalidRequestError(
-                    f"this producer takes no more records, since some were lost: {self._broken}. "
+                    f"this producer takes no more records, since some are missing: {why}. "
                     "Open a new one, and go on from its `sequence`"
-                ) from self._broken
+                ) from why
             if self._closing:
                 raise InvalidRequestError(f"the producer of {self.topic_name!r} is closed")
             if self._open.size < self._batch_bytes or current_thread() is self._thread:
@@ -249,6 +270,9 @@ class Producer:
                     raise self._broken
                 outcome = self._delivery.deliver(batch)
                 error = next(iter(outcome.errors.values()), None)
+                if error is not None and self.app_id is not None:
+                    self._broken = error
+                    self._is_shut = True
             except BaseException as raised:
                 # Nobody above could be told: the futures and the next flush are.
                 outcome = error = raised

@@ -48,7 +48,7 @@ class Group(click.Group):
         self._lazy = dict(lazy or {})
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if not args:
+        if not args and not ctx.resilient_parsing:
             raise click.UsageError(f"say what to do: {', '.join(self.list_commands(ctx))}", ctx)
         return super().parse_args(ctx, args)
 

@@ -13,7 +13,7 @@ import click
 from pylogtable import InvalidRequestError
 from pylogtable.cli.command import Command
 from pylogtable.cli.output import warn
-from pylogtable.cli.session import Session, complete_topics, session
+from pylogtable.cli.session import Session, complete_groups, complete_topics, session
 from pylogtable.cli.shapes import envelopes, is_kafka_shaped, objects
 from pylogtable.cli.template import Template, write_json
 from pylogtable.cli.values import parse_partitions, to_time
@@ -63,7 +63,12 @@ Positions = dict[int, int]
 )
 @click.option("--key-separator", "-K", metavar="TEXT", help="Print the key and this first.")
 @click.option(
-    "--group", "-g", metavar="GROUP", help="Commit positions for this consumer group as it goes."
+    "--group",
+    "-g",
+    metavar="GROUP",
+    help="Go on where this consumer group is, and commit its positions. Two at once do not share "
+    "the partitions: the second to commit is refused.",
+    shell_complete=complete_groups,
 )
 @click.pass_context
 def consume(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import sys
 import warnings
 from collections.abc import Iterable, Sequence
@@ -168,7 +169,12 @@ def _everywhere(store: Store, group: str) -> Scope:
 def _from_file(path: Path, group: str) -> dict[str, dict[int, int]]:
     """Positions by topic, from lines with or without the group in front."""
     plans: dict[str, dict[int, int]] = {}
-    with path.open(newline="", encoding="utf-8") as file:
+    try:
+        # With the mark that some editors put in front.
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidRequestError(f"{path} is not text in UTF-8: {error}") from None
+    with io.StringIO(text, newline="") as file:
         for number, row in enumerate(csv.reader(file), 1):
             if not row:
                 continue

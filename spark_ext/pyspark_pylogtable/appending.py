@@ -38,7 +38,11 @@ def append_clustered(topic: Topic, df: DataFrame, txn: tuple[str, int] | None) -
     staging = map_in_arrow(clustered, _stage_with(topic), "task int, query string, staged binary")
     messages = sorted(staging.collect(), key=lambda row: row.task)
     staged: list[Staged] = [pickle.loads(row.staged) for row in messages]
-    return commit_topic(topic, staged, txn, messages[0].query if messages else None)
+    if messages:
+        query = messages[0].query
+    else:
+        query = _query_of(df.sparkSession) if txn is not None else None
+    return commit_topic(topic, staged, txn, query)
 
 
 def _stage_with(topic: Topic) -> MapBatches:

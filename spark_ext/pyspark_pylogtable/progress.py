@@ -23,9 +23,12 @@ def offsets_behind(progress: Any) -> OffsetsBehind | None:
     """What the Kafka connector reports as `minOffsetsBehindLatest`, `max…` and `avg…`.
 
     `progress` is a `StreamingQueryProgress` (`query.lastProgress`, or that of a listener's event),
-    or the same as a dict or as JSON. None if it tells nothing of a topic of pylogtable. Spark 4.0
-    and 4.1 take for the latest offset what a batch ends with, so there a query is never behind.
+    or the same as a dict or as JSON. None if it tells nothing of a topic of pylogtable, or if there
+    is none yet. Spark 4.0 and 4.1 take for the latest offset what a batch ends with, so there a
+    query is never behind.
     """
+    if progress is None:
+        return None
     behind = [count for source in _sources(progress) for count in _behind(source)]
     if not behind:
         return None

@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 if TYPE_CHECKING:
     from pyspark_pylogtable.reading import BatchReader
     from pyspark_pylogtable.stream_sink import StreamWriter
-    from pyspark_pylogtable.stream_source import StreamReader
+    from pyspark_pylogtable.stream_source import RefusedStream, StreamReader
     from pyspark_pylogtable.writing import BatchWriter
 
 
@@ -51,10 +51,14 @@ class LogTableSource(DataSource):
 
         return BatchReader(plan_content(self._options, self._pinned, "batch read"), schema)
 
-    def streamReader(self, schema: StructType) -> StreamReader:
-        from pyspark_pylogtable.stream_source import plan_stream
+    def streamReader(self, schema: StructType) -> StreamReader | RefusedStream:
+        from pylogtable import LogTableError
+        from pyspark_pylogtable.stream_source import RefusedStream, plan_stream
 
-        return plan_stream(self._options, self._pinned, schema)
+        try:
+            return plan_stream(self._options, self._pinned, schema)
+        except LogTableError as error:
+            return RefusedStream(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         from pyspark_pylogtable.writing import plan_write

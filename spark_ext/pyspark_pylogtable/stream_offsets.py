@@ -49,7 +49,7 @@ class Log:
 
 
 def is_initial(offset: Offset) -> bool:
-    return "initial" in offset
+    return isinstance(offset, Mapping) and "initial" in offset
 
 
 def encode(places: Places, began: Places | None = None) -> dict[str, Any]:

@@ -77,6 +77,28 @@ def plan_stream(
     return StreamReader(options, schema)
 
 
+class RefusedStream(DataSourceStreamReader):
+    """Says at the first question why there is no stream: of an error before it, Spark 4.3 shows
+    only that its own cleaning up failed."""
+
+    def __init__(self, error: LogTableError) -> None:
+        self._error = error
+
+    def initialOffset(self) -> dict[str, Any]:
+        raise self._error
+
+    def latestOffset(
+        self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
+    ) -> dict[str, Any]:
+        raise self._error
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        raise self._error
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        raise self._error
+
+
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The records of topics as they come. For `read` Spark sends tasks a copy that was never used
     for anything else."""

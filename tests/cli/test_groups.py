@@ -116,11 +116,19 @@ def test_export_and_import(run: Run, two: pylogtable.Store, tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     "text",
-    ["", "clicks,0", "clicks,zero,1", "clicks,0,-1", "h,clicks,0,1", "clicks,0,1\nclicks,0,2"],
+    [
+        "",
+        "clicks,0",
+        "clicks,zero,1",
+        "clicks,0,-1",
+        "h,clicks,0,1",
+        "clicks,0,1\nclicks,0,2",
+        "\udcff",
+    ],
 )
 def test_files_that_are_none(run: Run, two: pylogtable.Store, tmp_path: Path, text: str) -> None:
     before = positions(two)
-    (tmp_path / "f.csv").write_text(text)
+    (tmp_path / "f.csv").write_text(text, errors="surrogateescape")
     run("groups", "reset", "g", "--from-file", tmp_path / "f.csv", "--execute").failed("f.csv")
     assert positions(two) == before
 

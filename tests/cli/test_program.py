@@ -104,10 +104,21 @@ def test_input_that_trickles_is_appended_now_and_then(clicks: pylogtable.Topic) 
     assert clicks.read(1, 1).read_all()["value"].to_pylist() == [b"one", b"two"]
 
 
-def test_the_shell_completes_commands_and_topics(
-    clicks: pylogtable.Topic, orders: pylogtable.Topic
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (["consume", "cl"], ["clicks"]),
+        (["consume", "clicks", "--group", ""], ["mailer"]),
+        (["groups", "d"], ["describe", "delete"]),
+        (["offs"], ["offsets"]),
+        (["topics", ""], ["list", "describe", "create", "alter", "delete"]),
+    ],
+)
+def test_the_shell_completes_commands_topics_and_groups(
+    clicks: pylogtable.Topic, orders: pylogtable.Topic, words: list[str], offered: list[str]
 ) -> None:
-    asked = {"COMP_WORDS": "pylogtable consume cl", "COMP_CWORD": "2"}
+    clicks.group("mailer").commit({0: 0})
+    asked = {"COMP_WORDS": " ".join(["pylogtable", *words]), "COMP_CWORD": str(len(words))}
     ran = subprocess.run(
         [sys.executable, "-m", "pylogtable"],
         env=environment(_PYLOGTABLE_COMPLETE="bash_complete", **asked),
@@ -115,7 +126,8 @@ def test_the_shell_completes_commands_and_topics(
         text=True,
         timeout=60,
     )
-    assert (ran.stdout.split(), ran.stderr) == (["plain,clicks"], "")
+    assert ran.stderr == ""
+    assert sorted(ran.stdout.split()) == sorted(f"plain,{word}" for word in offered)
 
 
 def test_completion_scripts(run: Run) -> None:

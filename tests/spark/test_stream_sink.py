@@ -175,6 +175,22 @@ def test_writes_of_foreach_batch_happen_once(
     assert copied(copy) == places(source)
 
 
+def test_an_append_without_rows_knows_its_query(
+    spark: SparkSession, source: Topic, copy: Topic, tmp_path: Path
+) -> None:
+    """Else what another query has under the same number would be taken for its repeat."""
+
+    def each(starting: str) -> None:
+        df = read_stream(spark, source.url, startingOffsets=starting).selectExpr(*COPIED)
+        writer = df.writeStream.foreachBatch(lambda batch, n: _by_table(batch, n, copy.url))
+        writer = writer.option("checkpointLocation", str(tmp_path / starting))
+        assert writer.trigger(availableNow=True).start().awaitTermination(120)
+
+    each("latest")
+    assert (txns(copy), copy.count()) == ([("each", 0)], 0)
+    assert "[TXN_OF_ANOTHER_QUERY] batch 0" in failure(lambda: each("earliest"))
+
+
 def test_case_34_rows_name_their_topic(
     spark: SparkSession, source: Topic, logs: Store, tmp_path: Path
 ) -> None:

@@ -35,6 +35,7 @@ class Query:
         source = pickle.loads(pickle.dumps(DefaultSource(given)))
         self.schema = spark_schema(schema) if schema else source.schema()
         self.reader: StreamReader = source.streamReader(self.schema)
+        self.reader.initialOffset()  # says no if the stream is refused
         self._tasks = pickle.dumps(source.streamReader(self.schema))
         self._committed = len(self.log)
         if available_now:

@@ -719,9 +719,10 @@ def test_a_topic_that_is_not_there(logs: Store, topic: Topic) -> None:
         Query(f"{logs.url}/nowhere")
 
 
-def test_a_checkpoint_of_another_source(topic: Topic) -> None:
+@pytest.mark.parametrize("offset", ['{"t":{"0":23}}', "23"])
+def test_a_checkpoint_of_another_source(topic: Topic, offset: str) -> None:
     query = Query(topic.url)
-    query.log.append('{"t":{"0":23}}')
+    query.log.append(offset)
     with pytest.raises(InvalidRequestError, match="belongs to another source"):
         query.trigger()
 

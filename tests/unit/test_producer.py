@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import suppress
 from datetime import datetime, timezone
 from typing import Any
 
@@ -425,6 +426,36 @@ class TestAppId:
             for line in source[again.sequence :]:
                 again.send("k", line)
         assert [v.decode() for v in rows(topic.read(), "value")] == source
+
+    @pytest.mark.parametrize(
+        "wrong",
+        [{"id": "no number", "name": "x"}, {"id": 5, "nmae": "x"}],
+        ids=["in the batch", "at once"],
+    )
+    def test_a_record_that_is_refused_ends_it(self, store: Store, wrong: dict[str, Any]) -> None:
+        """What is behind it would be counted in its place, and be sent again or left out."""
+        topic = table_topic(store)
+        source: list[dict[str, Any]] = [{"id": n, "name": str(n)} for n in range(9)]
+        for bad in (4, None):
+            lines = [wrong if n == bad else line for n, line in enumerate(source)]
+            producer = topic.producer(linger_ms=FOREVER_MS, app_id="etl")
+            with suppress(InvalidRequestError), producer:
+                for line in lines[producer.sequence :]:
+                    with suppress(InvalidRequestError):
+                        producer.send(**line)
+            assert producer.sequence == (9 if bad is None else bad)
+        assert sorted(row["id"] for row in rows(topic.read())) == list(range(9))
+
+    def test_a_table_that_is_refused_ends_it(self, topic: Topic) -> None:
+        producer = topic.producer(linger_ms=FOREVER_MS, app_id="etl")
+        good, bad = kafka(["a"]), pa.table({"vlaue": ["x"]})
+        first = producer.send_batch(good)
+        with pytest.raises(SchemaMismatchError):
+            producer.send_batch(bad)
+        with pytest.raises(InvalidRequestError, match=r"some are missing.*go on from its `sequ"):
+            producer.send_batch(good)
+        producer.close()
+        assert first.result().records == producer.sequence == topic.count() == 1
 
     def test_without_it_nothing_is_counted(self, topic: Topic, producer: Producer) -> None:
         producer.send("k", "v")
