@@ -141,7 +141,12 @@ def alter(
 ) -> None:
     """Change TOPIC: partitions, settings, columns."""
     mine = session(context)
-    settings: dict[str, str | None] = {**parse_config(config), **dict.fromkeys(unset)}
+    given = parse_config(config)
+    if both := sorted(given.keys() & set(unset)):
+        raise click.UsageError(
+            f"--config sets {', '.join(both)}, and --unset takes it back: say one", context
+        )
+    settings: dict[str, str | None] = {**given, **dict.fromkeys(unset)}
     added = parse_columns(add_column, "--add-column")
     wider = parse_columns(widen_column, "--widen-column")
     if partitions is None and not settings and added is None and wider is None:

@@ -31,6 +31,8 @@ def test_create_list_describe_alter_delete(run: Run, place: Path) -> None:
     assert (altered.status, altered.out) == (0, "Altered topic orders, now version 1.\n")
     assert "old records stay where they are" in altered.err
     assert run("topics", "alter", "orders", "--unset", "segment.bytes").status == 0
+    both = run("topics", "alter", "orders", "--unset", "segment.bytes", "-c", "segment.bytes=9")
+    both.failed("--config sets segment.bytes, and --unset takes it back", status=2)
     config = pylogtable.open(place).topic("orders").describe().config
     assert config["segment.bytes"] == str(2**30)
     gone = run("topics", "delete", "orders", "--yes")
