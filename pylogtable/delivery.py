@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -59,8 +60,9 @@ class Delivery:
                 raise
         if self._app_id is not None:
             first = min(errors)
-            good = [part for part, rows in zip(good, kept, strict=True) if rows[-1] < first]
-            kept = [rows for rows in kept if rows[-1] < first]
+            before = [len(rows) > 0 and rows[-1] < first for rows in kept]
+            good = list(compress(good, before))
+            kept = list(compress(kept, before))
             errors = dict.fromkeys(range(first, batch.count), errors[first])
         return self._commit(good, np.concatenate([np.empty(0, np.int64), *kept]), errors)
 
@@ -96,8 +98,7 @@ class Delivery:
 
     def _sift(self, batch: Batch) -> tuple[list[Part], list[Int64s], dict[int, Exception]]:
         """What of a batch can be appended, as parts and their rows, and what is wrong with the
-        rest.
-        The rules are asked, as an append does, over ever smaller parts."""
+        rest. The rules are asked, as an append does, over ever smaller parts."""
         info = self._head.latest().info
         good: list[Part] = []
         kept: list[Int64s] = []

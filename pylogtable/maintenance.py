@@ -7,10 +7,11 @@ by a caller that runs `run` elsewhere, such as a Spark job, and hands the result
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 
 from pylogtable.arguments import check_number, names_in
 from pylogtable.commit import Head
@@ -172,27 +173,38 @@ class Maintenance:
         run_all: Run,
         vacuum: Callable[[], VacuumReport] | None,
         protect_groups: Sequence[str] | None = None,
+        *,
+        report_errors: bool = False,
     ) -> MaintainReport:
+        began = self._runtime.monotonic()
+        done: dict[str, Any] = {}
+        try:
+            # What was done before an error stays in it.
+            done.update(self._jobs(run_all, vacuum, protect_groups))
+        except LogTableError as error:
+            if not report_errors:
+                raise
+            done["error"] = f"{type(error).__name__}: {error}"
+        return MaintainReport(topic=self._name, **done, seconds=self._runtime.monotonic() - began)
+
+    def _jobs(
+        self,
+        run_all: Run,
+        vacuum: Callable[[], VacuumReport] | None,
+        protect_groups: Sequence[str] | None,
+    ) -> Iterator[tuple[str, object]]:
         """Retention first, since what is gone need not be compacted; then compaction, which leaves
         small segments; then merge; then vacuum, for what all of them left behind."""
-        began = self._runtime.monotonic()
         config = self._head.latest().config
         self._unread(protect_groups, self._head.latest())
-        retention = self.apply_retention(groups=protect_groups) if config.deletes else None
-        compaction = None
+        if config.deletes:
+            yield "retention", self.apply_retention(groups=protect_groups)
         if config.is_compacted:
             works = self.plan_compaction(force=False, protect_groups=protect_groups)
-            compaction = self.rewrite("compact", works, run_all)
-        merge = self.rewrite("merge", self.plan_merge(), run_all)
-        vacuumed = vacuum() if vacuum is not None else None
-        return MaintainReport(
-            topic=self._name,
-            retention=retention,
-            compaction=compaction,
-            merge=merge,
-            vacuum=vacuumed,
-            seconds=self._runtime.monotonic() - began,
-        )
+            yield "compaction", self.rewrite("compact", works, run_all)
+        yield "merge", self.rewrite("merge", self.plan_merge(), run_all)
+        if vacuum is not None:
+            yield "vacuum", vacuum()
 
     def apply_retention(
         self, keep_from: Mapping[int, int] | None = None, groups: Sequence[str] | None = None

@@ -164,9 +164,12 @@ class MaintainReport:
     seconds: float = 0.0
     error: str | None = None
 
+    @property
+    def did_something(self) -> bool:
+        """Whether a job ended, if not all."""
+        return any((self.retention, self.compaction, self.merge, self.vacuum))
+
     def __str__(self) -> str:
-        if self.error is not None:
-            return f"{self.topic}: FAILED: {self.error}"
         parts = []
         if self.retention is not None:
             parts.append(f"retention removed {self.retention.records_removed:,} records")
@@ -176,6 +179,9 @@ class MaintainReport:
             parts.append(f"merged {self.merge.segments_in:,} into {self.merge.segments_out:,}")
         if self.vacuum is not None:
             parts.append(f"vacuum removed {len(self.vacuum.files):,} files")
+        if self.error is not None:
+            parts.append(f"FAILED: {self.error}")
+            return f"{self.topic}: {', '.join(parts)}"
         return f"{self.topic}: {', '.join(parts)}; {self.seconds:.1f} s"
 
 

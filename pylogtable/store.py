@@ -174,7 +174,7 @@ class Store:
 
     def _maintain(self, name: str, **how: Any) -> MaintainReport:
         try:
-            return self.topic(name).maintain(**how)
+            return self.topic(name).try_maintain(**how)
         except LogTableError as error:
             return MaintainReport(topic=name, error=f"{type(error).__name__}: {error}")
 

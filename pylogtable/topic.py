@@ -347,10 +347,32 @@ class Topic:
         """Do all that the topic's settings ask for: retention, compaction, merge, vacuum. Safe to
         run at any time, twice, and from two places at once. Nothing expires that one of
         `protect_groups` has not read."""
+        return self._maintain(vacuum, threads, protect_groups, report_errors=False)
+
+    def try_maintain(
+        self,
+        *,
+        vacuum: bool = True,
+        threads: int = 2,
+        protect_groups: Sequence[str] | None = None,
+    ) -> MaintainReport:
+        """As `maintain`, but what ends it early is not raised: it is in the report, beside what was
+        done before."""
+        return self._maintain(vacuum, threads, protect_groups, report_errors=True)
+
+    def _maintain(
+        self,
+        vacuum: bool,
+        threads: int,
+        protect_groups: Sequence[str] | None,
+        *,
+        report_errors: bool,
+    ) -> MaintainReport:
         return self.maintenance.maintain(
             in_threads(self.maintenance.worker(), threads),
             (lambda: self.vacuum(dry_run=False)) if vacuum else None,
             protect_groups,
+            report_errors=report_errors,
         )
 
     def group(self, name: str) -> Group:

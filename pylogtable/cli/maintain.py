@@ -177,7 +177,7 @@ def maintain(
             reports.append(report)
             if report.error is not None:
                 complain(mine, "MaintainError", f"{report.topic}: {report.error}", topic=name)
-            elif not mine.is_json:
+            if not mine.is_json and (report.error is None or report.did_something):
                 print(report, flush=True)
     if mine.is_json:
         print_json([asdict(report) for report in reports])

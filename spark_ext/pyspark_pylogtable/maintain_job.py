@@ -53,7 +53,7 @@ def _maintain(
     how: dict[str, Any],
 ) -> MaintainReport:
     try:
-        return LogTable.for_path(spark, path, options).maintain(**how)
+        return LogTable.for_path(spark, path, options).try_maintain(**how)
     except Exception as error:  # a task may fail with anything, and the other topics have a turn
         return MaintainReport(topic=name, error=f"{type(error).__name__}: {error}")
 

@@ -162,10 +162,23 @@ class LogTable:
     ) -> MaintainReport:
         """All that the topic's settings ask for, with the heavy work as Spark jobs. Nothing expires
         that one of `protect_groups` has not read."""
+        return self._maintain(vacuum, protect_groups, report_errors=False)
+
+    def try_maintain(
+        self, *, vacuum: bool = True, protect_groups: Sequence[str] | None = None
+    ) -> MaintainReport:
+        """As `maintain`, but what ends it early is not raised: it is in the report, beside what was
+        done before."""
+        return self._maintain(vacuum, protect_groups, report_errors=True)
+
+    def _maintain(
+        self, vacuum: bool, protect_groups: Sequence[str] | None, *, report_errors: bool
+    ) -> MaintainReport:
         return self.topic.maintenance.maintain(
             self._run_jobs(),
             (lambda: self.vacuum(dry_run=False)) if vacuum else None,
             protect_groups,
+            report_errors=report_errors,
         )
 
     def _run_jobs(self) -> Callable[[Sequence[Work]], Iterable[Done]]:

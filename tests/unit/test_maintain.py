@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import pylogtable
-from pylogtable import Store, Topic
+from pylogtable import StorageError, Store, Topic
 from pylogtable.__main__ import main
 from pylogtable.storage.local import LocalStore
 from tests.builders import Clock, kafka, make_store, rows, times
@@ -250,6 +250,24 @@ def test_a_missing_segment_fails_its_topic_and_changes_nothing(
     assert report.error.startswith("StorageError: ")
     assert topic.version == 4
     assert sorted((tmp_path / "t").rglob("*")) == files
+
+
+def test_what_was_done_before_a_failure_is_reported(tmp_path: Path, clock: Clock) -> None:
+    store = make_store(LocalStore(tmp_path), clock)
+    topic = store.create_topic("t", config={"retention.ms": 1000})
+    topic.append(kafka(["a", "b"], timestamp=times(0, 0)))
+    clock.tick(60_000)
+    for key in ("c", "d"):
+        topic.append(kafka([key]))
+    max((tmp_path / "t").rglob("*.parquet")).unlink()
+    (report,) = store.maintain()
+    assert topic.start_offsets() == {0: 2}
+    assert report.retention is not None
+    assert report.retention.records_removed == 2
+    assert (report.merge, report.vacuum) == (None, None)
+    assert str(report).startswith("t: retention removed 2 records, FAILED: StorageError: ")
+    with pytest.raises(StorageError):
+        topic.maintain()
 
 
 # --- the command -----------------------------------------------------------------------------

@@ -258,6 +258,10 @@ def table_topic(store: Store) -> Topic:
     return store.create_topic("t", 2, schema, key="id")
 
 
+def records(ids: list[int]) -> pa.Table:
+    return pa.table({"id": pa.array(ids, pa.int32()), "name": pa.array(map(str, ids), pa.string())})
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -445,6 +449,19 @@ class TestAppId:
                         producer.send(**line)
             assert producer.sequence == (9 if bad is None else bad)
         assert sorted(row["id"] for row in rows(topic.read())) == list(range(9))
+
+    def test_of_a_batch_only_what_is_before_the_bad_record_is_there(self, store: Store) -> None:
+        topic = table_topic(store)
+        producer = topic.producer(linger_ms=FOREVER_MS, app_id="etl")
+        good = [producer.send(id=1, name="a"), producer.send_batch(records([2, 3]))]
+        none = producer.send_batch(records([]))
+        bad = [producer.send(id="no number", name="x"), producer.send_batch(records([4]))]
+        with pytest.raises(SchemaMismatchError):
+            producer.close()
+        assert [future.exception() for future in (*good, none)] == [None] * 3
+        assert all(isinstance(future.exception(), SchemaMismatchError) for future in bad)
+        assert sorted(rows(topic.read(), "id")) == [1, 2, 3]
+        assert producer.sequence == 3
 
     def test_a_table_that_is_refused_ends_it(self, topic: Topic) -> None:
         producer = topic.producer(linger_ms=FOREVER_MS, app_id="etl")
