@@ -19,6 +19,7 @@ SKIPS_ONE = pyspark.__version__.startswith("4.0.")
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.skipif(CONNECT, reason="these tests run with Connect already")
 def test_the_smoke_suite_passes_with_connect() -> None:
     done = subprocess.run(
@@ -33,7 +34,7 @@ def test_the_smoke_suite_passes_with_connect() -> None:
         ],
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=800,
         check=False,
         cwd=ROOT,
         env={**os.environ, "PYLOGTABLE_CONNECT": "1"},
