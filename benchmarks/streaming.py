@@ -109,12 +109,12 @@ def _rows(count: int) -> pa.Table:
 # --- throughput ------------------------------------------------------------------------------
 
 
-def _register_empty_source(spark: Any) -> None:
-    """A source in Python that does nothing, within a function so that no process has to import
-    this module for it: what its queries take is what Spark takes."""
+def _register_small_source(spark: Any) -> None:
+    """A source in Python of one row, within a function so that no process has to import this
+    module for it: what its queries take is what Spark takes."""
     from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
-    class EmptyReader(DataSourceStreamReader):
+    class SmallReader(DataSourceStreamReader):
         def initialOffset(self) -> dict[str, int]:
             return {"at": 0}
 
@@ -127,24 +127,24 @@ def _register_empty_source(spark: Any) -> None:
         def read(self, partition: InputPartition) -> Any:
             yield (0,)
 
-    class EmptySource(DataSource):
+    class SmallSource(DataSource):
         @classmethod
         def name(cls) -> str:
-            return "empty"
+            return "small"
 
         def schema(self) -> str:
             return "a int"
 
-        def streamReader(self, schema: Any) -> EmptyReader:
-            return EmptyReader()
+        def streamReader(self, schema: Any) -> SmallReader:
+            return SmallReader()
 
-    spark.dataSource.register(EmptySource)
+    spark.dataSource.register(SmallSource)
 
 
 def _throughput(spark: Any, folder: Path, records: int) -> list[Result]:
     """All of a topic by `Trigger.AvailableNow`, against a batch read of the same; and what of it
     is the start of a query, whatever it reads."""
-    _register_empty_source(spark)
+    _register_small_source(spark)
     one = pylogtable.open(f"{folder}/logs").create_topic("one")
     one.append(_rows(1))
     url = f"{folder}/logs/orders"
@@ -177,7 +177,9 @@ def _throughput(spark: Any, folder: Path, records: int) -> list[Result]:
     steps: dict[str, Callable[[], object]] = {
         "batch read": lambda: batch().write.format("noop").mode("overwrite").save(),
         "stream": lambda: drained(stream(), "noop"),
-        "an empty Python source": lambda: drained(spark.readStream.format("empty").load(), "noop"),
+        "a Python source of one row": lambda: drained(
+            spark.readStream.format("small").load(), "noop"
+        ),
         "start": lambda: drained(stream(one.url), "noop"),
         "batch copy": lambda: append(to()),
         "stream copy": lambda: drained(stream().select("key", "value"), "pylogtable", to()),
@@ -189,12 +191,12 @@ def _throughput(spark: Any, folder: Path, records: int) -> list[Result]:
             step()
             times[name] = min(times[name], time.perf_counter() - began)
     size = f"{records / 1e6:g} M records"
-    empty = "an empty Python source"
+    small = "a Python source of one row"
     start = Result(
         "start and end of a query, AvailableNow over one record into noop",
         f"{times['start']:.2f} s",
-        f"{empty} {times[empty]:.2f} s",
-        times["start"] / times[empty],
+        f"{small} {times[small]:.2f} s",
+        times["start"] / times[small],
         1.5,
         at_most=True,
     )

@@ -114,8 +114,8 @@ class Producer:
         is not named is null. The future gives the partition, the offset and the time.
 
         Headers are pairs of a name and bytes, or a dict. What can be seen to be wrong is refused
-        here; what turns out to be wrong later fails the record's own future and no other. Waits
-        while two batches are full.
+        here; what turns out to be wrong later fails the record's own future and, unless there is
+        an app id, no other. Waits while two batches are full.
         """
         shape = self._shape
         if (
@@ -151,7 +151,8 @@ class Producer:
 
     def send_batch(self, data: Any) -> PendingRows:
         """Send many records at once, in any form that `topic.append` takes. Columns that do not
-        fit are refused here; a bad row fails the future of its table, and of nothing else."""
+        fit are refused here; a bad row fails the future of its table and, unless there is an app
+        id, of nothing else."""
         with self._ending_if_refused():
             table = self._table(data)
         with self._lock:
