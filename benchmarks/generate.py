@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pylogtable.appending import Staged
-from pylogtable.model import StagedSegment
-from pylogtable.paths import segment_path
+from pylogtable.format.model import StagedSegment
+from pylogtable.format.paths import segment_path
 from pylogtable.topic import Topic
+from pylogtable.write.append import Staged
 
 RECORDS = 100
 STEP_US = 1_000

@@ -10,11 +10,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pylogtable.appending import Staged, Staging
-    from pylogtable.compaction import Done, Work
-    from pylogtable.config import TOPIC_CONFIG_KEYS
-    from pylogtable.consumer import Consumer
-    from pylogtable.doctor import DoctorCheck, DoctorReport, diagnose
+    from pylogtable.check.doctor import DoctorCheck, DoctorReport, diagnose
     from pylogtable.errors import (
         CommitConflictError,
         CommitUnknownError,
@@ -28,9 +24,22 @@ if TYPE_CHECKING:
         TopicNotFoundError,
         UnsupportedFormatError,
     )
-    from pylogtable.extent import Extent
-    from pylogtable.group import Group
-    from pylogtable.group_report import (
+    from pylogtable.format.config import TOPIC_CONFIG_KEYS
+    from pylogtable.format.leaf import LEAF_SCHEMA as SEGMENTS_SCHEMA
+    from pylogtable.format.schema import to_arrow as column_type
+    from pylogtable.format.shaping import Placement, check_log_columns
+    from pylogtable.format.times import parse_duration
+    from pylogtable.groups.consumer import Consumer
+    from pylogtable.groups.group import Group
+    from pylogtable.groups.store_group import StoreGroup
+    from pylogtable.maintenance.jobs import Worker
+    from pylogtable.maintenance.work import Done, Work
+    from pylogtable.plan.read import ReadTask
+    from pylogtable.plan.split import ReadPart
+    from pylogtable.read.amount import Extent
+    from pylogtable.read.view import Bound, PartReader, View
+    from pylogtable.report.report_html import report_html
+    from pylogtable.results.groups import (
         GROUPS_SCHEMA,
         GroupDescription,
         GroupLag,
@@ -38,14 +47,7 @@ if TYPE_CHECKING:
         Lag,
         ResetReport,
     )
-    from pylogtable.leaf import LEAF_SCHEMA as SEGMENTS_SCHEMA
-    from pylogtable.maintenance import Worker
-    from pylogtable.pending import PendingRecord, PendingRows
-    from pylogtable.plan.read import ReadTask
-    from pylogtable.plan.split import ReadPart
-    from pylogtable.producer import Producer
-    from pylogtable.records import BatchMetadata, RecordMetadata
-    from pylogtable.report import (
+    from pylogtable.results.operations import (
         HISTORY_SCHEMA,
         PARTITIONS_SCHEMA,
         AppendResult,
@@ -58,13 +60,12 @@ if TYPE_CHECKING:
         VacuumReport,
         VerifyReport,
     )
-    from pylogtable.report_page import report_html
-    from pylogtable.rows import Placement, check_log_columns
-    from pylogtable.schema import to_arrow as column_type
     from pylogtable.store import Store, open, open_topic, split_topic_url
-    from pylogtable.store_group import StoreGroup
     from pylogtable.topic import Topic
-    from pylogtable.view import Bound, PartReader, View
+    from pylogtable.write.append import Staged, Staging
+    from pylogtable.write.batch import PendingRecord, PendingRows
+    from pylogtable.write.producer import Producer
+    from pylogtable.write.records import BatchMetadata, RecordMetadata
 
 __version__ = "0.1.0"
 
@@ -128,23 +129,25 @@ __all__ = [
     "diagnose",
     "open",
     "open_topic",
+    "parse_duration",
     "report_html",
     "split_topic_url",
 ]
 
 # Where each name lives.
 _MODULES = {
-    "appending": (
+    "write.append": (
         "Staged",
         "Staging",
     ),
-    "compaction": (
+    "maintenance.work": (
         "Done",
         "Work",
     ),
-    "config": ("TOPIC_CONFIG_KEYS",),
-    "consumer": ("Consumer",),
-    "doctor": (
+    "format.config": ("TOPIC_CONFIG_KEYS",),
+    "format.times": ("parse_duration",),
+    "groups.consumer": ("Consumer",),
+    "check.doctor": (
         "DoctorCheck",
         "DoctorReport",
         "diagnose",
@@ -162,9 +165,9 @@ _MODULES = {
         "TopicNotFoundError",
         "UnsupportedFormatError",
     ),
-    "extent": ("Extent",),
-    "group": ("Group",),
-    "group_report": (
+    "read.amount": ("Extent",),
+    "groups.group": ("Group",),
+    "results.groups": (
         "GROUPS_SCHEMA",
         "GroupDescription",
         "GroupLag",
@@ -172,20 +175,20 @@ _MODULES = {
         "Lag",
         "ResetReport",
     ),
-    "leaf": ("SEGMENTS_SCHEMA",),
-    "maintenance": ("Worker",),
-    "pending": (
+    "format.leaf": ("SEGMENTS_SCHEMA",),
+    "maintenance.jobs": ("Worker",),
+    "write.batch": (
         "PendingRecord",
         "PendingRows",
     ),
     "plan.read": ("ReadTask",),
     "plan.split": ("ReadPart",),
-    "producer": ("Producer",),
-    "records": (
+    "write.producer": ("Producer",),
+    "write.records": (
         "BatchMetadata",
         "RecordMetadata",
     ),
-    "report": (
+    "results.operations": (
         "AppendResult",
         "HISTORY_SCHEMA",
         "MaintainReport",
@@ -198,21 +201,21 @@ _MODULES = {
         "VacuumReport",
         "VerifyReport",
     ),
-    "report_page": ("report_html",),
-    "rows": (
+    "report.report_html": ("report_html",),
+    "format.shaping": (
         "Placement",
         "check_log_columns",
     ),
-    "schema": ("column_type",),
+    "format.schema": ("column_type",),
     "store": (
         "Store",
         "open",
         "open_topic",
         "split_topic_url",
     ),
-    "store_group": ("StoreGroup",),
+    "groups.store_group": ("StoreGroup",),
     "topic": ("Topic",),
-    "view": (
+    "read.view": (
         "Bound",
         "PartReader",
         "View",

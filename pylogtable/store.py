@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 
 from pylogtable.arguments import address, check_mapping, names_in
-from pylogtable.commit import Head, attempt_commit
 from pylogtable.errors import (
     CorruptTopicError,
     InvalidRequestError,
@@ -18,24 +17,25 @@ from pylogtable.errors import (
     TopicNotFoundError,
     UnsupportedFormatError,
 )
-from pylogtable.manifest import Manifest
-from pylogtable.model import Commit, Field
-from pylogtable.overview import overview_html
-from pylogtable.paths import (
+from pylogtable.format.model import Commit, Field
+from pylogtable.format.paths import (
     HINT_PATH,
     check_topic_name,
     collide,
     commit_path,
     parse_commit_path,
 )
-from pylogtable.plan.administer import new_topic, plan_create, plan_delete_topic
-from pylogtable.report import MaintainReport
+from pylogtable.format.schema import KAFKA_FIELDS, make_fields
+from pylogtable.format.snapshot import Snapshot
+from pylogtable.groups.store_group import StoreGroup
+from pylogtable.log.head import Head, attempt_commit
+from pylogtable.log.manifest import Manifest
+from pylogtable.plan.topics import new_topic, plan_create, plan_delete_topic
+from pylogtable.results.operations import MaintainReport
+from pylogtable.results.overview import overview_html
 from pylogtable.runtime import Runtime
-from pylogtable.schema import KAFKA_FIELDS, make_fields
-from pylogtable.snapshot import Snapshot
 from pylogtable.storage.base import Created, ObjectStore
 from pylogtable.storage.locate import open_store
-from pylogtable.store_group import StoreGroup
 from pylogtable.topic import Topic
 
 #: What is there and cannot be read is a topic all the same.

@@ -9,20 +9,26 @@ from typing import Any
 
 import pyarrow as pa
 
-from pylogtable.appending import Appender, Staged, Staging, commit_or_discard
 from pylogtable.arguments import check_number, check_text
-from pylogtable.commit import Head
-from pylogtable.consumer import Consumer, open_consumer
+from pylogtable.check.verify import verify
 from pylogtable.errors import InvalidRequestError, TopicNotFoundError
-from pylogtable.group import Group, describe_groups, expire_groups
-from pylogtable.group_report import GroupDescription
-from pylogtable.groups import load_groups
-from pylogtable.maintenance import Maintenance, in_threads
-from pylogtable.manifest import Manifest
-from pylogtable.model import Change
-from pylogtable.plan.administer import plan_alter, plan_delete_records
-from pylogtable.producer import Producer
-from pylogtable.report import (
+from pylogtable.format.model import Change
+from pylogtable.format.schema import column_types, from_arrow, make_fields, table_schema
+from pylogtable.format.shaping import Placement, RowShaper
+from pylogtable.format.snapshot import Snapshot
+from pylogtable.format.times import Moment
+from pylogtable.groups.consumer import Consumer, open_consumer
+from pylogtable.groups.group import Group, describe_groups, expire_groups
+from pylogtable.log.group_objects import load_groups
+from pylogtable.log.head import Head
+from pylogtable.log.manifest import Manifest
+from pylogtable.maintenance.jobs import Maintenance, in_threads
+from pylogtable.maintenance.vacuum import vacuum
+from pylogtable.plan.topics import plan_alter, plan_delete_records
+from pylogtable.read.versions import snapshot_at, version_at
+from pylogtable.read.view import Bound, View
+from pylogtable.results.groups import GroupDescription
+from pylogtable.results.operations import (
     AppendResult,
     MaintainReport,
     RetentionReport,
@@ -32,16 +38,11 @@ from pylogtable.report import (
     VerifyReport,
     describe,
 )
-from pylogtable.rows import Placement, RowShaper
 from pylogtable.runtime import Runtime
-from pylogtable.schema import column_types, from_arrow, make_fields, table_schema
-from pylogtable.snapshot import Snapshot
+from pylogtable.segments.newest import BUDGET_BYTES
 from pylogtable.storage.base import ObjectStore
-from pylogtable.survivors import BUDGET_BYTES
-from pylogtable.timeline import snapshot_at, version_at
-from pylogtable.vacuum import vacuum
-from pylogtable.verify import verify
-from pylogtable.view import Bound, Moment, View
+from pylogtable.write.append import Appender, Staged, Staging, commit_or_discard
+from pylogtable.write.producer import Producer
 
 
 class Topic:

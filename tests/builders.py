@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pylogtable.leaf import segments_of
-from pylogtable.model import Segment, TopicInfo
-from pylogtable.paths import segment_path
-from pylogtable.plan.rewrite import plan_rewrite
-from pylogtable.rows import count_tombstones
+from pylogtable.format.leaf import segments_of
+from pylogtable.format.model import Segment, TopicInfo
+from pylogtable.format.paths import segment_path
+from pylogtable.format.schema import file_schema
+from pylogtable.format.shaping import count_tombstones
+from pylogtable.plan.swap import plan_rewrite
 from pylogtable.runtime import Runtime
-from pylogtable.schema import file_schema
 from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store

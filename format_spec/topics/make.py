@@ -22,15 +22,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pylogtable.commit import Head
-from pylogtable.group_log import GroupLog
-from pylogtable.lookup import segments_between
-from pylogtable.manifest import Manifest
-from pylogtable.model import GroupChange, GroupMember, Segment
-from pylogtable.paths import group_path, segment_path
-from pylogtable.plan.rewrite import plan_rewrite
+from pylogtable.format.lookup import segments_between
+from pylogtable.format.model import GroupChange, GroupMember, Segment
+from pylogtable.format.paths import group_path, segment_path
+from pylogtable.format.schema import file_schema
+from pylogtable.log.group_log import GroupLog
+from pylogtable.log.head import Head
+from pylogtable.log.manifest import Manifest
+from pylogtable.plan.swap import plan_rewrite
 from pylogtable.runtime import Runtime
-from pylogtable.schema import file_schema
 from pylogtable.storage.local import LocalStore
 from pylogtable.store import Store
 from pylogtable.topic import Topic

@@ -17,14 +17,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-_DURATION = re.compile(
-    r"P(?:(?P<weeks>\d+)W)?(?:(?P<days>\d+)D)?"
-    r"(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?"
-)
-_SHORT_DURATION = re.compile(r"(\d+)\s*(ms|s|m|h|d|w)")
-_SHORT_UNITS = {
-    "ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks",
-}  # fmt: skip
 _ESCAPES = {r"\n": b"\n", r"\t": b"\t", r"\r": b"\r", r"\0": b"\0", "\\\\": b"\\"}
 # The words of SQL for types that have another name in the format.
 _TYPE_WORDS = {"int": "integer", "bigint": "long", "smallint": "short", "tinyint": "byte"}
@@ -115,19 +107,11 @@ def parse_time(text: str, option: str) -> datetime:
 
 
 def parse_duration(text: str, option: str) -> timedelta:
-    """ISO-8601 without months and years (`P1DT2H`), or `90s`, `15m`, `12h`, `7d`."""
-    short = _SHORT_DURATION.fullmatch(text.strip())
-    if short:
-        return timedelta(**{_SHORT_UNITS[short[2]]: int(short[1])})
-    match = _DURATION.fullmatch(text.strip())
-    parts = (
-        {name: float(value) for name, value in match.groupdict().items() if value} if match else {}
-    )
-    if not parts:
-        raise click.BadParameter(
-            f"{text!r} is not a duration: write 7d, 12h, or P1DT2H30M", param_hint=option
-        )
-    return timedelta(**parts)
+    """`90s`, `15m`, `12h`, `7d`, or ISO 8601 without years and months (`P1DT2H`)."""
+    try:
+        return pylogtable.parse_duration(text)
+    except pylogtable.InvalidRequestError as error:
+        raise click.BadParameter(str(error), param_hint=option) from None
 
 
 def unescape(text: str) -> bytes:

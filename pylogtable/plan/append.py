@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import msgspec
 
 from pylogtable.errors import CommitConflictError, InvalidRequestError
-from pylogtable.model import Change, Segment, StagedSegment, Txn, TxnMark
-from pylogtable.schema import is_keys_only
-from pylogtable.snapshot import Snapshot
+from pylogtable.format.model import Change, Segment, StagedSegment, Txn, TxnMark
+from pylogtable.format.schema import is_keys_only
+from pylogtable.format.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

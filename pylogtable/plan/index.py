@@ -17,10 +17,10 @@ from itertools import accumulate
 import numpy as np
 import pyarrow as pa
 
-from pylogtable.leaf import Leaf, entries_of, sort_entries
-from pylogtable.lookup import LoadLeaf
-from pylogtable.model import Segment
-from pylogtable.snapshot import PartitionState, Piece, Run, Snapshot, piece_start
+from pylogtable.format.leaf import Leaf, entries_of, sort_entries
+from pylogtable.format.lookup import LoadLeaf
+from pylogtable.format.model import Segment
+from pylogtable.format.snapshot import PartitionState, Piece, Run, Snapshot, piece_start
 
 ROOT_INTERVAL = 64
 # A writer that dies after commit 64k leaves the root to the others: they wait this much longer.

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from pylogtable.lookup import LoadLeaf, segments_between
-from pylogtable.model import Segment, TopicInfo
-from pylogtable.snapshot import Snapshot
+from pylogtable.format.lookup import LoadLeaf, segments_between
+from pylogtable.format.model import Segment, TopicInfo
+from pylogtable.format.snapshot import Snapshot
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from numbers import Integral
 from typing import NamedTuple
 
 from pylogtable.errors import CommitConflictError, InvalidRequestError
-from pylogtable.model import MAX_METADATA, GroupChange, GroupPosition, GroupState
-from pylogtable.snapshot import Snapshot
+from pylogtable.format.model import MAX_METADATA, GroupChange, GroupPosition, GroupState
+from pylogtable.format.snapshot import Snapshot
 
 _NOBODY = "none"
 

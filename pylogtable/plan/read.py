@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pylogtable.errors import InvalidRequestError, OffsetOutOfRangeError
-from pylogtable.lookup import LoadLeaf, segments_between
-from pylogtable.model import Segment
-from pylogtable.snapshot import Snapshot
+from pylogtable.format.lookup import LoadLeaf, segments_between
+from pylogtable.format.model import Segment
+from pylogtable.format.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

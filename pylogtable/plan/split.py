@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from pylogtable.model import Segment
+from pylogtable.format.model import Segment
 from pylogtable.plan.read import ReadTask, Span, task_for
 
 PART_BYTES = 64 << 20

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from pylogtable.paths import (
+from pylogtable.format.paths import (
     is_segment_path,
     parse_commit_path,
     parse_leaf_path,

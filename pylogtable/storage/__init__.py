@@ -1,1 +1,1 @@
-"""Object stores: one contract (`base`), one file per kind, and the allow-list (`locate`)."""
+"""The object store: a few verbs, one module for each backend."""

@@ -11,18 +11,18 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pyspark_pylogtable.progress import OffsetsBehind, offsets_behind
     from pyspark_pylogtable.registration import register
     from pyspark_pylogtable.source import LogTableSource as DefaultSource
-    from pyspark_pylogtable.table import LogTable
+    from pyspark_pylogtable.stream.progress import OffsetsBehind, offsets_behind
+    from pyspark_pylogtable.table.log_table import LogTable
 
 __all__ = ["DefaultSource", "LogTable", "OffsetsBehind", "offsets_behind", "register"]
 
 _HOMES = {
     "DefaultSource": ("pyspark_pylogtable.source", "LogTableSource"),
-    "LogTable": ("pyspark_pylogtable.table", "LogTable"),
-    "OffsetsBehind": ("pyspark_pylogtable.progress", "OffsetsBehind"),
-    "offsets_behind": ("pyspark_pylogtable.progress", "offsets_behind"),
+    "LogTable": ("pyspark_pylogtable.table.log_table", "LogTable"),
+    "OffsetsBehind": ("pyspark_pylogtable.stream.progress", "OffsetsBehind"),
+    "offsets_behind": ("pyspark_pylogtable.stream.progress", "offsets_behind"),
     "register": ("pyspark_pylogtable.registration", "register"),
 }
 

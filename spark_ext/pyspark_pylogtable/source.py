@@ -14,10 +14,10 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 if TYPE_CHECKING:
-    from pyspark_pylogtable.reading import BatchReader
-    from pyspark_pylogtable.stream_sink import StreamWriter
-    from pyspark_pylogtable.stream_source import RefusedStream, StreamReader
-    from pyspark_pylogtable.writing import BatchWriter
+    from pyspark_pylogtable.stream.sink import StreamWriter
+    from pyspark_pylogtable.stream.source import RefusedStream, StreamReader
+    from pyspark_pylogtable.tasks.reading import BatchReader
+    from pyspark_pylogtable.tasks.writing import BatchWriter
 
 
 class LogTableSource(DataSource):
@@ -42,18 +42,18 @@ class LogTableSource(DataSource):
         return "pylogtable"
 
     def schema(self) -> StructType:
-        from pyspark_pylogtable.reading import plan_content
+        from pyspark_pylogtable.tasks.reading import plan_content
 
         return plan_content(self._options, self._pinned, "read").schema()
 
     def reader(self, schema: StructType) -> BatchReader:
-        from pyspark_pylogtable.reading import BatchReader, plan_content
+        from pyspark_pylogtable.tasks.reading import BatchReader, plan_content
 
         return BatchReader(plan_content(self._options, self._pinned, "batch read"), schema)
 
     def streamReader(self, schema: StructType) -> StreamReader | RefusedStream:
         from pylogtable import LogTableError
-        from pyspark_pylogtable.stream_source import RefusedStream, plan_stream
+        from pyspark_pylogtable.stream.source import RefusedStream, plan_stream
 
         try:
             return plan_stream(self._options, self._pinned, schema)
@@ -61,11 +61,11 @@ class LogTableSource(DataSource):
             return RefusedStream(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
-        from pyspark_pylogtable.writing import plan_write
+        from pyspark_pylogtable.tasks.writing import plan_write
 
         return plan_write(self._options, schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
-        from pyspark_pylogtable.stream_sink import plan_stream_write
+        from pyspark_pylogtable.stream.sink import plan_stream_write
 
         return plan_stream_write(self._options, schema, overwrite=overwrite)

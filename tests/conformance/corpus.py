@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from pylogtable.model import Segment
-from pylogtable.snapshot import PartitionState
+from pylogtable.format.model import Segment
+from pylogtable.format.snapshot import PartitionState
 
 REPOSITORY = Path(__file__).parents[2]
 SPEC_FOLDER = REPOSITORY / "format_spec"

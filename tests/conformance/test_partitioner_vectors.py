@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from pylogtable import errors
-from pylogtable.partitioner import key_bytes, murmur2, partition_for
+from pylogtable.format.partitioner import key_bytes, murmur2, partition_for
 
 _PATH = Path(__file__).parents[2] / "format_spec" / "vectors" / "partitioner.json"
 VECTORS: list[dict[str, Any]] = json.loads(_PATH.read_text(encoding="utf-8"))

@@ -10,10 +10,11 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from pylogtable import codec, config, groups, model
-from pylogtable.leaf import LEAF_SCHEMA
+from pylogtable.format import codec, config, model
+from pylogtable.format.leaf import LEAF_SCHEMA
+from pylogtable.format.schema import to_arrow
+from pylogtable.log import group_objects as groups
 from pylogtable.plan import index
-from pylogtable.schema import to_arrow
 from tests.conformance.corpus import (
     REPOSITORY,
     RULE,

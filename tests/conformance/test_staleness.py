@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from pylogtable.config import MANIFEST_RETENTION_MS
 from pylogtable.errors import CommitConflictError
-from pylogtable.paths import HINT_PATH
+from pylogtable.format.config import MANIFEST_RETENTION_MS
+from pylogtable.format.paths import HINT_PATH
 from pylogtable.storage.memory import MemoryStore
 from tests.builders import Clock, make_store
 from tests.stores import CountingStore

@@ -9,9 +9,10 @@ from typing import Any, NoReturn
 import msgspec
 import pytest
 
-from pylogtable import codec, errors, paths
-from pylogtable.config import describe_config, normalize
-from pylogtable.model import (
+from pylogtable import errors
+from pylogtable.format import codec, paths
+from pylogtable.format.config import describe_config, normalize
+from pylogtable.format.model import (
     Change,
     Commit,
     Field,
@@ -21,9 +22,10 @@ from pylogtable.model import (
     StagedSegment,
     Txn,
 )
-from pylogtable.plan.administer import new_topic, plan_alter, plan_create, plan_delete_records
+from pylogtable.format.schema import check_fields, fits, to_arrow, widens
+from pylogtable.format.snapshot import Snapshot, from_root, replay
 from pylogtable.plan.append import Repeated, plan_append
-from pylogtable.plan.clean import plan_clean, plan_groups
+from pylogtable.plan.compaction import plan_clean, plan_groups
 from pylogtable.plan.merge import plan_merge
 from pylogtable.plan.positions import (
     Target,
@@ -37,10 +39,9 @@ from pylogtable.plan.positions import (
     unread_from,
 )
 from pylogtable.plan.read import choose_partitions, plan_spans, plan_tasks
-from pylogtable.plan.retain import plan_retention
+from pylogtable.plan.retention import plan_retention
+from pylogtable.plan.topics import new_topic, plan_alter, plan_create, plan_delete_records
 from pylogtable.plan.vacuum import Listed, Needed, plan_vacuum
-from pylogtable.schema import check_fields, fits, to_arrow, widens
-from pylogtable.snapshot import Snapshot, from_root, replay
 from pylogtable.storage.base import check_key
 from tests.conformance.corpus import Vector, int_keys, segments_of, vector_files, vectors
 

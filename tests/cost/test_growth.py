@@ -20,19 +20,19 @@ import pyarrow as pa
 import pytest
 
 from benchmarks.generate import RECORDS, STEP_US, grow
-from pylogtable.lookup import segments_reaching_time
-from pylogtable.manifest import COLD_WAVE
-from pylogtable.paths import HINT_PATH, commit_path, parse_commit_path
+from pylogtable.format.lookup import segments_reaching_time
+from pylogtable.format.paths import HINT_PATH, commit_path, parse_commit_path
+from pylogtable.log.manifest import COLD_WAVE
 from pylogtable.plan.index import ROOT_INTERVAL
-from pylogtable.report_page import report_html
+from pylogtable.report.report_html import report_html
 from pylogtable.runtime import Runtime
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
 from pylogtable.topic import Topic
 from pyspark_pylogtable.columns import spark_schema
 from pyspark_pylogtable.options import parse_options
-from pyspark_pylogtable.stream_source import StreamReader
-from pyspark_pylogtable.stream_topics import StreamTopics
+from pyspark_pylogtable.stream.source import StreamReader
+from pyspark_pylogtable.stream.topics import StreamTopics
 from tests.stores import CountingStore
 
 PARTITIONS = 6

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pylogtable.codec import decode_commit
-from pylogtable.model import Commit
-from pylogtable.paths import parse_commit_path
+from pylogtable.format.codec import decode_commit
+from pylogtable.format.model import Commit
+from pylogtable.format.paths import parse_commit_path
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.memory import MemoryStore

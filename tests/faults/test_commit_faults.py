@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import pytest
 
 import pylogtable.plan.index
-from pylogtable.codec import decode_hint
 from pylogtable.errors import (
     CommitConflictError,
     CommitUnknownError,
@@ -21,7 +20,8 @@ from pylogtable.errors import (
     TopicNotFoundError,
     UnsupportedFormatError,
 )
-from pylogtable.paths import HINT_PATH, commit_path, parse_commit_path, root_path
+from pylogtable.format.codec import decode_hint
+from pylogtable.format.paths import HINT_PATH, commit_path, parse_commit_path, root_path
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
 from pylogtable.topic import Topic

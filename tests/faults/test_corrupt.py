@@ -22,7 +22,7 @@ from pylogtable.errors import (
     TopicNotFoundError,
     UnsupportedFormatError,
 )
-from pylogtable.paths import HINT_PATH, commit_path, leaf_path, root_path
+from pylogtable.format.paths import HINT_PATH, commit_path, leaf_path, root_path
 from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.memory import MemoryStore
 from tests.faults.support import (

@@ -14,12 +14,12 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from pylogtable import manifest
 from pylogtable.errors import (
     CommitUnknownError,
     LogTableError,
     TopicNotFoundError,
 )
+from pylogtable.log import manifest
 from pylogtable.plan import index
 from pylogtable.storage.base import ObjectInfo, ObjectStore
 from pylogtable.storage.memory import MemoryStore

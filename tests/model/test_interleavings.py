@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-import pylogtable.appending
-import pylogtable.commit
-from pylogtable.appending import Appender, Staged
+import pylogtable.log.head
+import pylogtable.write.append
 from pylogtable.errors import CommitUnknownError, LogTableError
-from pylogtable.manifest import Manifest
-from pylogtable.model import Change
-from pylogtable.snapshot import Snapshot
-from pylogtable.staging import discard
+from pylogtable.format.model import Change
+from pylogtable.format.snapshot import Snapshot
+from pylogtable.log.manifest import Manifest
 from pylogtable.storage.base import Created, ObjectStore
 from pylogtable.topic import Topic
+from pylogtable.write.append import Appender, Staged
+from pylogtable.write.stager import discard
 from tests.model.checker import Checker, Faults, Outcome, Program, Told, Writer
 from tests.model.writers import (
     Append,
@@ -194,7 +194,7 @@ class TestTheCheckerFinds:
         def put(create: Create, *rest: object) -> bool:
             return create() is Created.YES
 
-        monkeypatch.setattr(pylogtable.commit, "put", put)
+        monkeypatch.setattr(pylogtable.log.head, "put", put)
         writers = writer("a", [A1]), writer("b", [B1])
         faults = Faults(1, frozenset({"lost"}))
         found(explore(writers, (A1, B1), faults, first_violation_only=True), "commit id(s)")
@@ -203,7 +203,7 @@ class TestTheCheckerFinds:
         def put(create: Create, *rest: object) -> bool:
             return create() is Created.YES
 
-        monkeypatch.setattr(pylogtable.commit, "put", put)
+        monkeypatch.setattr(pylogtable.log.head, "put", put)
         writers = writer("a", [A1]), writer("b", [B1])
         faults = Faults(1, frozenset({"self_retry"}))
         found(explore(writers, (A1, B1), faults, first_violation_only=True), "commit id(s)")
@@ -212,7 +212,7 @@ class TestTheCheckerFinds:
         def put(create: Create, *rest: object) -> bool:
             return create() in (Created.YES, Created.EXISTS)
 
-        monkeypatch.setattr(pylogtable.commit, "put", put)
+        monkeypatch.setattr(pylogtable.log.head, "put", put)
         writers = writer("a", [A1]), writer("b", [B1])
         outcome = explore(writers, (A1, B1), Faults(0), first_violation_only=True)
         found(outcome, "was told")
@@ -234,7 +234,7 @@ class TestTheCheckerFinds:
         found(outcome, "is committed and has been deleted")
 
     def test_a_freed_version_taken_by_a_sleeper(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(pylogtable.commit, "STALE_AFTER_MS", 2**62)
+        monkeypatch.setattr(pylogtable.log.head, "STALE_AFTER_MS", 2**62)
         outcome = explore(*_sleepers(), Faults(0), may_tick=True, first_violation_only=True)
         found(outcome, "append a1 was told")
 
@@ -261,7 +261,7 @@ class TestTheCheckerFinds:
         ) -> bool:
             return create() is Created.YES or id_found() == doubt.commit_id
 
-        monkeypatch.setattr(pylogtable.commit, "put", put)
+        monkeypatch.setattr(pylogtable.log.head, "put", put)
         writers = writer("a", [A1]), writer("b", [B1])
         # A reply that is merely lost is survived...
         faults = Faults(2, frozenset({"lost", "self_retry"}))

@@ -12,18 +12,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from pylogtable.appending import Staged
-from pylogtable.codec import decode_commit, decode_hint, encode
-from pylogtable.commit import seal
 from pylogtable.errors import CommitUnknownError, LogTableError, StorageError
-from pylogtable.manifest import Manifest
-from pylogtable.model import Commit, Hint, Segment, StagedSegment
-from pylogtable.paths import HINT_PATH, commit_path, parse_commit_path, segment_path
-from pylogtable.plan.administer import new_topic, plan_create
+from pylogtable.format.codec import decode_commit, decode_hint, encode
+from pylogtable.format.model import Commit, Hint, Segment, StagedSegment
+from pylogtable.format.paths import HINT_PATH, commit_path, parse_commit_path, segment_path
+from pylogtable.format.schema import make_fields
+from pylogtable.log.head import seal
+from pylogtable.log.manifest import Manifest
+from pylogtable.plan.topics import new_topic, plan_create
 from pylogtable.runtime import Runtime
-from pylogtable.schema import make_fields
 from pylogtable.storage.base import ObjectStore
 from pylogtable.topic import Topic
+from pylogtable.write.append import Staged
 from tests.model.checker import REST, Objects, ObjectsStore, Program, Told, Writer
 
 PARTITIONS = 2

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from pylogtable import CommitConflictError, Consumer
-from pylogtable.seat import LeasedSeat
+from pylogtable.groups.member import LeasedSeat
 from pylogtable.storage.memory import MemoryStore
 from tests.builders import Clock, ints, kafka, make_store
 

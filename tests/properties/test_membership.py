@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from pylogtable.codec import decode_group, encode
 from pylogtable.errors import CommitConflictError
-from pylogtable.model import GroupChange, GroupState
+from pylogtable.format.codec import decode_group, encode
+from pylogtable.format.model import GroupChange, GroupState
 from pylogtable.plan.membership import assign, heartbeat, join, leave
 
 NAMES = ["a", "b", "c", "d"]

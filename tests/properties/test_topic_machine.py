@@ -25,21 +25,25 @@ from hypothesis.stateful import (
     rule,
 )
 
-from pylogtable import manifest, rewriting, segment_file, staging, survivors
-from pylogtable.appending import Staged
 from pylogtable.errors import (
     CommitConflictError,
     InvalidRequestError,
     OffsetOutOfRangeError,
     SchemaMismatchError,
 )
-from pylogtable.leaf import segments_of
-from pylogtable.model import Segment
-from pylogtable.partitioner import partition_for
+from pylogtable.format.leaf import segments_of
+from pylogtable.format.model import Segment
+from pylogtable.format.partitioner import partition_for
+from pylogtable.log import manifest
+from pylogtable.maintenance import rewrite as rewriting
 from pylogtable.plan import index
-from pylogtable.plan.rewrite import plan_rewrite
+from pylogtable.plan.swap import plan_rewrite
+from pylogtable.segments import newest as survivors
+from pylogtable.segments import reader as segment_file
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.topic import Topic
+from pylogtable.write import stager as staging
+from pylogtable.write.append import Staged
 from tests.builders import EPOCH, T0, UTC_US, Clock, Row, make_store, write_sparse_segment
 
 DAY_MS = 86_400_000

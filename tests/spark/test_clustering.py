@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 import pylogtable
 from pylogtable import Placement
-from pyspark_pylogtable.clustering import cluster_by_partition
+from pyspark_pylogtable.table.clustering import cluster_by_partition
 
 COUNT = 5
 

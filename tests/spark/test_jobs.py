@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 
 from pylogtable import InvalidRequestError, LogTableError, Store, Topic
 from pyspark_pylogtable import LogTable
-from pyspark_pylogtable.jobs import on_executors
-from pyspark_pylogtable.maintain_job import main
+from pyspark_pylogtable.table.jobs import on_executors
+from pyspark_pylogtable.table.maintain_job import main
 from tests.builders import kafka, rows, times
 
 COMPACT = {"cleanup.policy": "compact"}

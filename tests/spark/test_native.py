@@ -22,8 +22,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 import pylogtable
 from pylogtable import OffsetOutOfRangeError, Store, Topic
-from pyspark_pylogtable import LogTable, native
+from pyspark_pylogtable import LogTable
 from pyspark_pylogtable.columns import spark_schema
+from pyspark_pylogtable.table import native
 from tests.builders import T0, Clock, at, kafka, make_holes, rows
 from tests.conftest import S3_BUCKET, S3_KEY, S3_SECRET
 from tests.spark.support import failure, load, without_spark

@@ -78,7 +78,7 @@ def test_a_commit_that_landed_and_failed_is_not_repeated(
     spark: SparkSession, source: Topic, copy: Topic, tmp_path: Path
 ) -> None:
     from pyspark_pylogtable import DefaultSource
-    from pyspark_pylogtable.stream_sink import StreamWriter
+    from pyspark_pylogtable.stream.sink import StreamWriter
 
     told = str(tmp_path / "failed-once")
 

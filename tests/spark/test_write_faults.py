@@ -27,9 +27,9 @@ from pylogtable import (
     Store,
     Topic,
 )
-from pylogtable.staging import Stager, _Lane
-from pyspark_pylogtable import writing
-from pyspark_pylogtable.writing import BatchWriter, Written
+from pylogtable.write.stager import Stager, _Lane
+from pyspark_pylogtable.tasks import writing
+from pyspark_pylogtable.tasks.writing import BatchWriter, Written
 from tests.builders import kafka, rows
 from tests.spark.support import failure
 from tests.spark.writes import data_files, files, plan, save, stage, travelled, write
@@ -336,7 +336,7 @@ import json, os, signal, sys
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 from pyspark_pylogtable import DefaultSource
-from pyspark_pylogtable.writing import BatchWriter
+from pyspark_pylogtable.tasks.writing import BatchWriter
 import pylogtable
 
 path = sys.argv[1]

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 
 from pyspark_pylogtable import DefaultSource
 from pyspark_pylogtable.columns import spark_schema
-from pyspark_pylogtable.writing import BatchWriter, Written
+from pyspark_pylogtable.tasks.writing import BatchWriter, Written
 
 
 def save(df: DataFrame, path: str | os.PathLike[str], mode: str = "append", **options: Any) -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from pyspark_pylogtable import DefaultSource
 from pyspark_pylogtable.columns import spark_schema
-from pyspark_pylogtable.stream_source import StreamReader
+from pyspark_pylogtable.stream.source import StreamReader
 
 
 class ReadAllAvailable:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import pytest
 
 from pylogtable import ReadTask
-from pylogtable.model import Segment
-from pyspark_pylogtable.native import MAX_CUT_SCANS, FileGroup, FilePart, plan_groups, roots
+from pylogtable.format.model import Segment
+from pyspark_pylogtable.table.native import MAX_CUT_SCANS, FileGroup, FilePart, plan_groups, roots
 
 
 def segment(base: int, end: int, *, shift: int = 0, append_time: bool = False) -> Segment:

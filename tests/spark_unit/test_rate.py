@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from pyspark_pylogtable.rate import NO_LIMITS, Holdback, Limits, share, take
+from pyspark_pylogtable.stream.rate import NO_LIMITS, Holdback, Limits, share, take
 
 LONG_MAX = 2**63 - 1
 

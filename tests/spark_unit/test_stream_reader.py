@@ -15,7 +15,7 @@ import pytest
 
 import pylogtable
 from pylogtable import InvalidRequestError, SchemaMismatchError, Store, Topic, TopicNotFoundError
-from pyspark_pylogtable import stream_source
+from pyspark_pylogtable.stream import source as stream_source
 from tests.builders import T0, ints, kafka, times
 from tests.spark_unit.streams import Query, offsets
 

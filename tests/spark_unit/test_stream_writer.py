@@ -17,8 +17,8 @@ import pylogtable
 from pylogtable import CommitUnknownError, InvalidRequestError, LogTableError, Store, Topic
 from pyspark_pylogtable import DefaultSource
 from pyspark_pylogtable.columns import spark_schema
-from pyspark_pylogtable.stream_sink import StreamWriter, batches_of_rows
-from pyspark_pylogtable.writing import Written, stage_rows
+from pyspark_pylogtable.stream.sink import StreamWriter, batches_of_rows
+from pyspark_pylogtable.tasks.writing import Written, stage_rows
 from tests.builders import kafka, rows
 from tests.spark.writes import data_files, travelled, write
 

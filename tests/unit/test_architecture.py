@@ -3,115 +3,87 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGE = ROOT / "pylogtable"
+LIBRARY = ROOT / "pylogtable"
 SPARK = ROOT / "spark_ext" / "pyspark_pylogtable"
 
-# A module may import from its own layer and from those below it.
-LAYERS: dict[int, set[str]] = {
-    0: {
-        "errors",
-        "arguments",
-        "model",
-        "config",
-        "paths",
-        "codec",
-        "schema",
-        "partitioner",
-        "bloom",
-        "html",
-        "deferred",
+# Folder -> folders it may import. "words" and "facade" are the modules at the top of the package.
+LIBRARY_ROOMS: dict[str, set[str]] = {
+    "words": set(),
+    "format": {"words"},
+    "plan": {"words", "format"},
+    "storage": {"words"},
+    "runtime": set(),
+    "log": {"words", "format", "plan", "storage", "runtime"},
+    "segments": {"words", "format", "plan", "storage"},
+    "results": {"words", "format", "plan"},
+    "read": {"words", "format", "plan", "storage", "log", "segments", "results"},
+    "write": {"words", "format", "plan", "storage", "log", "segments", "results", "runtime"},
+    "groups": {"words", "format", "plan", "storage", "log", "read", "results", "runtime"},
+    "maintenance": {"words", "format", "plan", "storage", "log", "segments", "results", "runtime"},
+    "check": {"words", "format", "plan", "storage", "log", "segments", "results", "runtime"},
+    "facade": {
+        *("words", "format", "plan", "storage", "log", "segments", "results", "runtime"),
+        *("read", "write", "groups", "maintenance", "check"),
     },
-    1: {
-        "snapshot",
-        "leaf",
-        "lookup",
-        "rows",
-        "records",
-        "plan",
-        "report",
-        "group_report",
-        "health",
-        "overview",
-        "page",
-    },
-    2: {"storage", "sequence"},
-    3: {
-        "manifest",
-        "segment_file",
-        "segment_writer",
-        "extent",
-        "staging",
-        "key_search",
-        "latest",
-        "survivors",
-        "rewriting",
-        "compaction",
-        "groups",
-        "verify",
-    },
-    4: {
-        "runtime",
-        "commit",
-        "appending",
-        "view",
-        "maintenance",
-        "vacuum",
-        "pending",
-        "delivery",
-        "producer",
-        "group_log",
-        "lag",
-        "group",
-        "store_group",
-        "fetching",
-        "seat",
-        "consumer",
-        "timeline",
-        "topic",
-        "store",
-        "doctor",
-        "report_page",
-    },
+    "report": {"words", "format", "plan", "results", "facade"},
+    "cli": {"public"},
+    "__main__": {"cli"},
 }
-# What stands on top of the library and uses only its public names.
-OUTSIDE = {"__main__", "cli"}
+LIBRARY_TOP = {
+    **dict.fromkeys(("errors", "arguments", "lazy_arrow"), "words"),
+    **dict.fromkeys(("topic", "store"), "facade"),
+}
+SPARK_ROOMS: dict[str, set[str]] = {
+    "request": set(),
+    "tasks": {"request"},
+    "stream": {"request", "tasks"},
+    "source": {"request", "tasks", "stream"},
+    "table": {"request", "tasks", "source"},
+}
+SPARK_TOP = {
+    **dict.fromkeys(("options", "subscription", "columns", "topics", "positions"), "request"),
+    **dict.fromkeys(("source", "registration"), "source"),
+}
+PURE = {"words", "format", "plan", "results"}
 IMPURE = {"time", "uuid", "random", "secrets"}
 ONLY_IN = {
-    "pyarrow.parquet": {"deferred"},
-    "pylogtable.deferred.pq": {"segment_file", "segment_writer", "manifest"},
+    "pyarrow.parquet": {"words"},
+    "pylogtable.lazy_arrow.pq": {"segments", "log"},
     "fsspec": {"storage"},
     "s3fs": {"storage"},
     "pyspark": set(),
 }
+# What stands on top of the library and uses only its public names.
+OUTSIDE = {"__main__", "cli"}
 MAX_LINES = 450
 
 
-def modules() -> list[Path]:
-    return sorted(PACKAGE.rglob("*.py"))
+@functools.cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def modules(package: Path = LIBRARY) -> list[Path]:
+    return sorted(package.rglob("*.py"))
 
 
 def room_of(path: Path) -> str:
-    """`plan` for plan/read.py, `topic` for topic.py."""
-    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-
-
-def room_of_outsider(path: Path) -> str:
-    return room_of(path) if path.is_relative_to(PACKAGE) else "spark_ext"
-
-
-def layer_of(room: str) -> int | None:
-    return next((layer for layer, rooms in LAYERS.items() if room in rooms), None)
+    """`plan` for plan/read.py; a module at the top is in the room that the table gives it."""
+    package, top = (LIBRARY, LIBRARY_TOP) if path.is_relative_to(LIBRARY) else (SPARK, SPARK_TOP)
+    first = path.relative_to(package).parts[0].removesuffix(".py")
+    return top.get(first, first)
 
 
 def imports(path: Path) -> Iterator[tuple[str, str | None]]:
     """(module, name) of every import, also inside functions; relative ones are not used here."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield alias.name, None
@@ -121,37 +93,55 @@ def imports(path: Path) -> Iterator[tuple[str, str | None]]:
                 yield node.module or "", alias.name
 
 
-def inner_rooms(path: Path) -> Iterator[str]:
+def rooms_imported(path: Path) -> set[str]:
+    package, top = (LIBRARY, LIBRARY_TOP) if path.is_relative_to(LIBRARY) else (SPARK, SPARK_TOP)
+    found = set()
     for module, name in imports(path):
         parts = module.split(".")
-        if parts[0] == "pylogtable":
-            yield parts[1] if len(parts) > 1 else str(name)
+        if parts[0] == package.name:
+            first = parts[1] if len(parts) > 1 else str(name)
+            is_room = (
+                first in top or (package / first).exists() or (package / f"{first}.py").exists()
+            )
+            found.add(top.get(first, first) if is_room else "public")
+    return found - {room_of(path)}
 
 
 def ids(path: Path) -> str:
-    return str(path.relative_to(PACKAGE))
+    return str(path.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("path", modules(), ids=ids)
-def test_imports_go_down_only(path: Path) -> None:
+@pytest.mark.parametrize("path", [*modules(), *modules(SPARK)], ids=ids)
+def test_a_room_imports_only_the_rooms_it_may(path: Path) -> None:
+    rooms = LIBRARY_ROOMS if path.is_relative_to(LIBRARY) else SPARK_ROOMS
     room = room_of(path)
-    if room == "__init__" or room in OUTSIDE:
+    if room == "__init__":
         return
-    layer = layer_of(room)
-    assert layer is not None, f"{room} has no layer: put it into the table"
-    for other in inner_rooms(path):
-        below = layer_of(other)
-        assert below is not None, f"{room} imports {other}, which has no layer"
-        assert below <= layer, f"{room} (layer {layer}) imports {other} (layer {below})"
+    assert room in rooms, f"{ids(path)} is in no room: put it into a folder, or into the table"
+    forbidden = rooms_imported(path) - rooms[room]
+    assert not forbidden, f"{ids(path)} ({room}) imports {sorted(forbidden)}"
 
 
-def test_no_two_modules_import_each_other() -> None:
-    names = {".".join(p.relative_to(ROOT).with_suffix("").parts): p for p in modules()}
-    graph = {
-        name: {m for m, _ in imports(path) if m in names and m != name}
-        for name, path in names.items()
-        if not name.endswith("__init__")
-    }
+@pytest.mark.parametrize("rooms", [LIBRARY_ROOMS, SPARK_ROOMS], ids=["library", "spark"])
+def test_the_table_of_rooms_has_no_cycle(rooms: Mapping[str, set[str]]) -> None:
+    assert_no_cycle(rooms)
+
+
+@pytest.mark.parametrize(
+    ("root", "package"), [(ROOT, LIBRARY), (ROOT / "spark_ext", SPARK)], ids=["library", "spark"]
+)
+def test_no_modules_import_each_other(root: Path, package: Path) -> None:
+    names = {".".join(p.relative_to(root).with_suffix("").parts): p for p in modules(package)}
+    assert_no_cycle(
+        {
+            name: {m for m, _ in imports(path) if m in names and m != name}
+            for name, path in names.items()
+            if not name.endswith("__init__")
+        }
+    )
+
+
+def assert_no_cycle(graph: Mapping[str, set[str]]) -> None:
     done: set[str] = set()
 
     def visit(name: str, trail: tuple[str, ...]) -> None:
@@ -165,14 +155,16 @@ def test_no_two_modules_import_each_other() -> None:
         visit(name, ())
 
 
-@pytest.mark.parametrize("path", modules(), ids=ids)
-def test_the_lower_layers_read_no_clock_and_draw_no_lots(path: Path) -> None:
-    layer = layer_of(room_of(path))
-    if layer is None or layer > 3:
-        return
-    imported = {module.split(".")[0] for module, _ in imports(path)}
-    assert not imported & IMPURE
-    for node in ast.walk(ast.parse(path.read_text())):
+def test_every_folder_is_a_room_and_says_what_it_is_for() -> None:
+    for package, rooms in ((LIBRARY, LIBRARY_ROOMS), (SPARK, SPARK_ROOMS)):
+        for folder in sorted(p.parent for p in package.glob("*/__init__.py")):
+            assert folder.name in rooms
+            assert ast.get_docstring(ast.parse((folder / "__init__.py").read_text()))
+
+
+@pytest.mark.parametrize("path", [p for p in modules() if room_of(p) in PURE], ids=ids)
+def test_the_pure_rooms_read_no_clock_and_draw_no_lots(path: Path) -> None:
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.Attribute):
             assert node.attr not in {"now", "utcnow", "today", "urandom"}, f"line {node.lineno}"
 
@@ -192,14 +184,7 @@ def test_foreign_libraries_stay_in_their_rooms(path: Path) -> None:
                 assert room_of(path) in rooms, f"{path.name} imports {full}"
 
 
-@pytest.mark.parametrize("path", modules(), ids=ids)
-def test_the_pure_rooms_touch_no_store(path: Path) -> None:
-    layer = layer_of(room_of(path))
-    if layer is not None and layer <= 1:
-        assert "storage" not in set(inner_rooms(path))
-
-
-@pytest.mark.parametrize("path", [*modules(), *sorted(SPARK.rglob("*.py"))], ids=lambda p: p.name)
+@pytest.mark.parametrize("path", [*modules(), *modules(SPARK)], ids=ids)
 def test_modules_stay_small_and_say_what_they_are(path: Path) -> None:
     text = path.read_text()
     assert len(text.splitlines()) <= MAX_LINES
@@ -210,9 +195,9 @@ def test_modules_stay_small_and_say_what_they_are(path: Path) -> None:
 @pytest.mark.parametrize("path", [p for p in modules() if p.name == "__init__.py"], ids=ids)
 def test_init_files_only_export(path: Path) -> None:
     """By imports, or, at the top, by tables of names and the two functions that look into them."""
-    is_top = path.parent == PACKAGE
+    is_top = path.parent == LIBRARY
     names = {"__all__", "__version__", *(("_MODULES", "_HOMES", "_OTHER_NAMES") if is_top else ())}
-    for node in ast.parse(path.read_text()).body:
+    for node in tree(path).body:
         is_docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
         is_name = isinstance(node, ast.Assign) and all(
             isinstance(target, ast.Name) and target.id in names for target in node.targets
@@ -236,7 +221,7 @@ def test_the_three_lists_of_public_names_agree() -> None:
     import pylogtable
 
     shown = {}
-    for node in ast.walk(ast.parse((PACKAGE / "__init__.py").read_text())):
+    for node in ast.walk(ast.parse((LIBRARY / "__init__.py").read_text())):
         if isinstance(node, ast.ImportFrom) and str(node.module).startswith("pylogtable."):
             for alias in node.names:
                 shown[alias.asname or alias.name] = (node.module, alias.name)
@@ -250,15 +235,15 @@ def test_the_three_lists_of_public_names_agree() -> None:
 
 @pytest.mark.parametrize(
     "path",
-    [*(p for p in modules() if room_of(p) in OUTSIDE), *sorted(SPARK.rglob("*.py"))],
-    ids=lambda p: p.name,
+    [*(p for p in modules() if room_of(p) in OUTSIDE), *modules(SPARK)],
+    ids=ids,
 )
 def test_what_stands_outside_uses_only_public_names(path: Path) -> None:
     import pylogtable
 
     for module, name in imports(path):
         if module.split(".")[0] == "pylogtable":
-            if room_of_outsider(path) in OUTSIDE and module.startswith("pylogtable.cli"):
+            if module.startswith("pylogtable.cli"):
                 continue
             assert module == "pylogtable", f"{path.name} imports {module}"
             assert name is None or name in pylogtable.__all__, f"{path.name} imports {name}"
@@ -266,4 +251,4 @@ def test_what_stands_outside_uses_only_public_names(path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["utils", "helpers", "common", "misc"])
 def test_there_is_no_drawer_for_everything(name: str) -> None:
-    assert not list(PACKAGE.rglob(f"{name}.py"))
+    assert not list(LIBRARY.rglob(f"{name}.py"))

@@ -1,0 +1,1 @@
+"""Checks: `verify` for a topic, `diagnose` for an installation."""

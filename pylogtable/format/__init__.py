@@ -1,0 +1,1 @@
+"""The specification as code: names, objects, encoding, schema, partitioner, replay. Pure."""

@@ -1,0 +1,153 @@
+"""Bytes <-> nouns of the manifest and of consumer groups.
+
+What does not decode is named with its path and rule.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from pylogtable.errors import CorruptTopicError, InvalidRequestError, UnsupportedFormatError
+from pylogtable.format.config import parse_config
+from pylogtable.format.model import (
+    FORMAT_VERSION,
+    READER_FEATURES,
+    WRITER_FEATURES,
+    Commit,
+    GroupState,
+    Hint,
+    Noun,
+    Protocol,
+    Root,
+    TopicInfo,
+)
+from pylogtable.format.paths import (
+    check_leaf_id,
+    check_segment_path,
+    commit_path,
+    group_path,
+    root_path,
+)
+from pylogtable.format.schema import check_fields
+
+
+class _JustProtocol(Noun, frozen=True, kw_only=True, omit_defaults=True):
+    protocol: Protocol | None = None
+
+
+_encoder = msgspec.json.Encoder()
+_commits = msgspec.json.Decoder(Commit)
+_roots = msgspec.json.Decoder(Root)
+_groups = msgspec.json.Decoder(GroupState)
+_hints = msgspec.json.Decoder(Hint)
+_protocols = msgspec.json.Decoder(_JustProtocol)
+
+
+def encode(noun: Commit | Root | Hint | GroupState) -> bytes:
+    return _encoder.encode(noun)
+
+
+def decode_commit(data: bytes, version: int) -> Commit:
+    """The commit of `version`; its body must agree with its name [COMMIT-2]."""
+    path = commit_path(version)
+    commit: Commit = _decode(_commits, data, path, "COMMIT-1")
+    if commit.version != version:
+        raise CorruptTopicError(path, "COMMIT-2", f"the body says version {commit.version}")
+    if commit.topic is not None:
+        _check_topic(commit.topic, path)
+    for segment in commit.add:
+        check_segment_path(segment.path, segment.partition, source=path)
+    return commit
+
+
+def decode_root(data: bytes, version: int) -> Root:
+    path = root_path(version)
+    root: Root = _decode(_roots, data, path, "ROOT-1")
+    if root.version != version:
+        raise CorruptTopicError(path, "ROOT-1", f"the body says version {root.version}")
+    if root.topic is not None:
+        _check_topic(root.topic, path)
+    for leaf in root.leaves:
+        check_leaf_id(leaf.id, source=path)
+    for number, partition in enumerate(root.partitions):
+        for segment in partition.tail:
+            check_segment_path(segment.path, number, source=path)
+        if any(not 0 <= run.leaf < len(root.leaves) for run in partition.runs):
+            raise CorruptTopicError(path, "ROOT-3", f"partition {number} names a missing leaf")
+    return root
+
+
+def decode_group(data: bytes, group: str, number: int) -> GroupState:
+    """A state of a consumer group; its body must agree with its name [GRP-2], and no partition may
+    have two owners [GRP-12]."""
+    path = group_path(group, number)
+    state: GroupState = _decode(_groups, data, path, "GRP-2")
+    if state.number != number:
+        raise CorruptTopicError(path, "GRP-2", f"the body says number {state.number}")
+    owned = [partition for member in state.members.values() for partition in member.owned]
+    if len(owned) != len(set(owned)):
+        raise CorruptTopicError(path, "GRP-12", "a partition has two owners")
+    return state
+
+
+def decode_hint(data: bytes) -> Hint | None:
+    """The hint, or None if it is unreadable: it may be ignored [HINT-1]."""
+    try:
+        return _hints.decode(data)
+    except msgspec.MsgspecError:
+        return None
+
+
+def check_readable(protocol: Protocol) -> None:
+    """Refuse what this version does not know how to read [PROTO-2]."""
+    _refuse_unknown(protocol, protocol.reader_features, READER_FEATURES, "read")
+
+
+def check_writable(protocol: Protocol) -> None:
+    """Refuse what this version does not know how to write [PROTO-3]."""
+    _refuse_unknown(protocol, protocol.writer_features, WRITER_FEATURES, "written")
+
+
+def _refuse_unknown(
+    protocol: Protocol, named: tuple[str, ...], known: frozenset[str], verb: str
+) -> None:
+    if protocol.format != FORMAT_VERSION:
+        raise UnsupportedFormatError(
+            f"the topic has format version {protocol.format}; this pylogtable knows "
+            f"{FORMAT_VERSION}. Upgrade pylogtable."
+        )
+    unknown = sorted(set(named) - known)
+    if unknown:
+        raise UnsupportedFormatError(
+            f"the topic cannot be {verb} by this pylogtable: it needs the "
+            f"feature(s) {', '.join(unknown)}. Upgrade pylogtable."
+        )
+
+
+def _check_topic(topic: TopicInfo, path: str) -> None:
+    """A topic object is checked once, here; the other rooms may trust it [META-1]."""
+    try:
+        check_fields(topic.fields, topic.key)
+        parse_config(topic.config)
+    except InvalidRequestError as error:
+        raise CorruptTopicError(path, "META-1", str(error)) from None
+
+
+def _decode(decoder: msgspec.json.Decoder[Any], data: bytes, path: str, rule: str) -> Any:
+    try:
+        return decoder.decode(data)
+    except msgspec.MsgspecError as error:
+        _raise_if_newer(data)
+        raise CorruptTopicError(path, rule, str(error)) from None
+
+
+def _raise_if_newer(data: bytes) -> None:
+    """An object of a newer format need not decode; if it says that it is newer, so do we."""
+    try:
+        protocol = _protocols.decode(data).protocol
+    except msgspec.MsgspecError:
+        return
+    if protocol is not None:
+        check_readable(protocol)

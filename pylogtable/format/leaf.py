@@ -1,0 +1,124 @@
+"""A leaf of the index: many segment entries as one Arrow table, in (partition, offset) order. Pure.
+
+A leaf may have a million times more entries than a lookup wants, so entries stay columns until
+someone asks for particular ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pylogtable.errors import CorruptTopicError
+from pylogtable.format.model import Segment, Totals
+from pylogtable.format.paths import check_segment_path, leaf_path
+from pylogtable.lazy_arrow import pc
+
+LEAF_SCHEMA = pa.schema(
+    [
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("base_offset", pa.int64(), nullable=False),
+        pa.field("end_offset", pa.int64(), nullable=False),
+        pa.field("shift", pa.int64(), nullable=False),
+        pa.field("records", pa.int64(), nullable=False),
+        pa.field("size_bytes", pa.int64(), nullable=False),
+        pa.field("min_timestamp_us", pa.int64(), nullable=False),
+        pa.field("max_timestamp_us", pa.int64(), nullable=False),
+        pa.field("path", pa.string(), nullable=False),
+        pa.field("row_groups", pa.list_(pa.field("element", pa.int64())), nullable=False),
+        pa.field("tombstones", pa.int64(), nullable=False),
+        pa.field("delete_horizon_ms", pa.int64()),
+        pa.field("hashed_over", pa.int32()),
+        pa.field("append_time", pa.bool_(), nullable=False),
+    ]
+)
+
+Int64s = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """The entries of one leaf, sorted by partition and base offset [LEAF-1]."""
+
+    id: str
+    table: pa.Table
+
+    @cached_property
+    def _partitions(self) -> Int64s:
+        return self._column("partition")
+
+    @cached_property
+    def base_offsets(self) -> Int64s:
+        return self._column("base_offset")
+
+    @cached_property
+    def end_offsets(self) -> Int64s:
+        return self._column("end_offset")
+
+    @cached_property
+    def max_timestamps(self) -> Int64s:
+        return self._column("max_timestamp_us")
+
+    def rows(self, partition: int, start: int, end: int) -> range:
+        """Which rows are the entries of `partition` that claim something of `[start, end)`."""
+        first = int(np.searchsorted(self._partitions, partition, side="left"))
+        last = int(np.searchsorted(self._partitions, partition, side="right"))
+        low = first + int(np.searchsorted(self.end_offsets[first:last], start, side="right"))
+        high = first + int(np.searchsorted(self.base_offsets[first:last], end, side="left"))
+        return range(low, max(low, high))
+
+    def entries(self, rows: range) -> pa.Table:
+        return self.table.slice(rows.start, len(rows))
+
+    def segments(self, rows: range) -> list[Segment]:
+        """The entries as nouns, with their paths checked: a leaf is data from outside."""
+        segments = segments_of(self.entries(rows))
+        for segment in segments:
+            check_segment_path(segment.path, segment.partition, source=leaf_path(self.id))
+        return segments
+
+    def totals(self, rows: range) -> Totals:
+        part = self.entries(rows)
+        return Totals(
+            segments=len(rows),
+            records=pc.sum(part["records"]).as_py() or 0,
+            size_bytes=pc.sum(part["size_bytes"]).as_py() or 0,
+        )
+
+    def _column(self, name: str) -> Int64s:
+        values: Int64s = self.table[name].to_numpy()
+        return values
+
+
+def check_leaf(leaf: Leaf) -> None:
+    """Refuse a table that is not a leaf's [LEAF-1]."""
+    path = leaf_path(leaf.id)
+    if not leaf.table.schema.equals(LEAF_SCHEMA):
+        raise CorruptTopicError(path, "LEAF-1", "its columns are not those of a leaf")
+    partitions = leaf.table["partition"].to_numpy()
+    later = partitions[1:] > partitions[:-1]
+    follows = (partitions[1:] == partitions[:-1]) & (leaf.base_offsets[1:] >= leaf.end_offsets[:-1])
+    if not np.all(later | follows):
+        raise CorruptTopicError(path, "LEAF-1", "its entries are not in order, or overlap")
+
+
+def segments_of(entries: pa.Table) -> list[Segment]:
+    return msgspec.convert(entries.to_pylist(), list[Segment])
+
+
+def entries_of(segments: Iterable[Segment]) -> pa.Table:
+    rows = [msgspec.structs.asdict(segment) for segment in segments]
+    return pa.Table.from_pylist(rows, schema=LEAF_SCHEMA)
+
+
+def sort_entries(parts: Sequence[pa.Table]) -> pa.Table:
+    """All entries of these tables in a leaf's order."""
+    table = pa.concat_tables(parts) if parts else LEAF_SCHEMA.empty_table()
+    keys = [("partition", "ascending"), ("base_offset", "ascending")]
+    return table.take(pc.sort_indices(table, sort_keys=keys)).combine_chunks()

@@ -1,0 +1,126 @@
+"""Finding segments in a snapshot: root, then leaf, then entry, each by binary search [LOOK-1].
+
+Pure but for `leaves`, which the caller gives and which loads a leaf by its id. Each function loads
+no leaf that cannot matter to its answer, and no leaf before its turn.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from functools import cache
+
+import numpy as np
+import pyarrow as pa
+
+from pylogtable.format.leaf import Leaf, entries_of, sort_entries
+from pylogtable.format.model import Segment, Totals
+from pylogtable.format.snapshot import (
+    PartitionState,
+    Piece,
+    Snapshot,
+    piece_end,
+    piece_start,
+    totals_of,
+)
+
+LoadLeaf = Callable[[str], Leaf]
+
+
+def segments_between(
+    snapshot: Snapshot, leaves: LoadLeaf, partition: int, start: int, end: int
+) -> Iterator[Segment]:
+    """The live segments that claim something of `[start, end)`, in offset order, lazily."""
+    state = snapshot.partitions[partition]
+    start = max(start, state.log_start)
+    if start >= end:
+        return
+    for piece in pieces_from(state, start):
+        if piece_start(piece) >= end:
+            return
+        if isinstance(piece, Segment):
+            yield piece
+        else:
+            leaf = leaves(piece.leaf)
+            low, high = max(piece.start, start), min(piece.end, end)
+            yield from leaf.segments(leaf.rows(partition, low, high))
+
+
+def segment_at(snapshot: Snapshot, leaves: LoadLeaf, partition: int, offset: int) -> Segment | None:
+    """The live segment that claims `offset`."""
+    return next(segments_between(snapshot, leaves, partition, offset, offset + 1), None)
+
+
+def segments_backwards(snapshot: Snapshot, leaves: LoadLeaf, partition: int) -> Iterator[Segment]:
+    """The live segments from the newest to the oldest, lazily."""
+    state = snapshot.partitions[partition]
+    for piece in reversed(state.pieces):
+        if isinstance(piece, Segment):
+            yield piece
+        else:
+            leaf = leaves(piece.leaf)
+            low = max(piece.start, state.log_start)
+            yield from reversed(leaf.segments(leaf.rows(partition, low, piece.end)))
+
+
+def segments_reaching_time(
+    snapshot: Snapshot, leaves: LoadLeaf, partition: int, timestamp_us: int
+) -> Iterator[Segment]:
+    """The live segments with a record at or after `timestamp_us`, in offset order, lazily."""
+    state = snapshot.partitions[partition]
+    for piece in pieces_from(state, state.log_start):
+        if piece.max_timestamp_us < timestamp_us:
+            continue
+        if isinstance(piece, Segment):
+            yield piece
+            continue
+        leaf = leaves(piece.leaf)
+        rows = leaf.rows(partition, max(piece.start, state.log_start), piece.end)
+        reaching = np.flatnonzero(leaf.max_timestamps[rows.start : rows.stop] >= timestamp_us)
+        for row in reaching:
+            at = rows.start + int(row)
+            yield from leaf.segments(range(at, at + 1))
+
+
+def totals_below(snapshot: Snapshot, leaves: LoadLeaf, partition: int, offset: int) -> Totals:
+    """What lies in live segments that end at or below `offset`."""
+    state = snapshot.partitions[partition]
+    total = Totals()
+    for piece in pieces_from(state, state.log_start):
+        if piece_start(piece) >= offset:
+            break
+        if isinstance(piece, Segment):
+            if piece.end_offset <= offset:
+                total = total.plus(totals_of([piece]))
+            continue
+        leaf = leaves(piece.leaf)
+        low = max(piece.start, state.log_start)
+        rows = leaf.rows(partition, low, min(piece.end, offset))
+        if rows and leaf.end_offsets[rows[-1]] > offset:
+            rows = rows[:-1]
+        total = total.plus(leaf.totals(rows))
+    return total
+
+
+def all_entries(snapshot: Snapshot, leaves: LoadLeaf) -> pa.Table:
+    """Every live segment as one table in (partition, offset) order."""
+    parts: list[pa.Table] = []
+    loose: list[Segment] = []
+    # A leaf has runs of several partitions, and there may be more leaves than `leaves` remembers.
+    load = cache(leaves)
+    for number, state in enumerate(snapshot.partitions):
+        for piece in pieces_from(state, state.log_start):
+            if isinstance(piece, Segment):
+                loose.append(piece)
+            else:
+                leaf = load(piece.leaf)
+                low = max(piece.start, state.log_start)
+                parts.append(leaf.entries(leaf.rows(number, low, piece.end)))
+    return sort_entries([*parts, entries_of(loose)])
+
+
+def pieces_from(state: PartitionState, offset: int) -> Iterator[Piece]:
+    """The pieces that reach beyond `offset`, in offset order."""
+    first = bisect_right(state.pieces, offset, key=piece_end)
+    for index in range(first, len(state.pieces)):
+        yield state.pieces[index]

@@ -1,0 +1,295 @@
+"""A topic's columns: wire types <-> Arrow types, and which types fit into which [TYPE-1..4]."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from pylogtable.arguments import check_mapping, check_text, names_in
+from pylogtable.errors import InvalidRequestError, SchemaMismatchError
+from pylogtable.format.model import Field, TopicInfo
+
+PARTITION = "partition"
+OFFSET = "offset"
+TIMESTAMP = "timestamp"
+HEADERS = "headers"
+ON_REQUEST = ("topic", "timestampType")
+RESERVED = (PARTITION, OFFSET, TIMESTAMP, *ON_REQUEST)
+
+TIMESTAMP_TYPE = pa.timestamp("us", tz="UTC")
+LOG_FIELDS = (
+    pa.field(PARTITION, pa.int32(), nullable=False),
+    pa.field(OFFSET, pa.int64(), nullable=False),
+    pa.field(TIMESTAMP, TIMESTAMP_TYPE, nullable=False),
+)
+
+WireType = str | dict[str, Any]
+
+_PLAIN: dict[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "byte": pa.int8(),
+    "short": pa.int16(),
+    "integer": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": TIMESTAMP_TYPE,
+    "timestamp_ntz": pa.timestamp("us"),
+}
+_NAMES = {arrow: name for name, arrow in _PLAIN.items()}
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+
+_INTEGERS = ("byte", "short", "integer", "long")
+_KEY_TYPES = (*_INTEGERS, "boolean", "string", "binary", "date", "timestamp", "timestamp_ntz")
+
+HEADERS_TYPE: WireType = {
+    "type": "array",
+    "elementType": {
+        "type": "struct",
+        "fields": [
+            {"name": "key", "type": "string", "nullable": True},
+            {"name": "value", "type": "binary", "nullable": True},
+        ],
+    },
+    "containsNull": True,
+}
+
+KAFKA_FIELDS = (
+    Field(name="key", type="binary"),
+    Field(name="value", type="binary"),
+    Field(name=HEADERS, type=HEADERS_TYPE),
+)
+
+
+def to_arrow(wire: WireType) -> pa.DataType:
+    """The one Arrow type that columns of this wire type have in memory and in files; an error for
+    what is no type [TYPE-1], [TYPE-2]."""
+    try:
+        arrow = _plain_type(wire) if isinstance(wire, str) else _nested_type(wire)
+    except (KeyError, TypeError, AttributeError):
+        arrow = None
+    if arrow is None:
+        raise InvalidRequestError(f"unknown column type {wire!r}")
+    return arrow
+
+
+def _plain_type(name: str) -> pa.DataType | None:
+    decimal = _DECIMAL.fullmatch(name)
+    if decimal and 1 <= int(decimal[1]) <= 38 and int(decimal[2]) <= int(decimal[1]):
+        return pa.decimal128(int(decimal[1]), int(decimal[2]))
+    return _PLAIN.get(name)
+
+
+def _nested_type(wire: dict[str, Any]) -> pa.DataType | None:
+    if wire["type"] == "array":
+        nullable = wire.get("containsNull", True)
+        return pa.list_(pa.field("element", to_arrow(wire["elementType"]), nullable=nullable))
+    if wire["type"] == "map":
+        nullable = wire.get("valueContainsNull", True)
+        value = pa.field("value", to_arrow(wire["valueType"]), nullable=nullable)
+        return pa.map_(to_arrow(wire["keyType"]), value)
+    names = [field["name"] for field in wire["fields"]]
+    if wire["type"] != "struct" or not names or len(set(names)) != len(names):
+        return None
+    return pa.struct(
+        pa.field(field["name"], to_arrow(field["type"]), nullable=field.get("nullable", True))
+        for field in wire["fields"]
+    )
+
+
+def from_arrow(arrow: pa.DataType) -> WireType:
+    """The wire type of an Arrow type, or an error if a topic cannot have such a column."""
+    types = pa.types
+    if types.is_dictionary(arrow):
+        return from_arrow(arrow.value_type)
+    if types.is_large_string(arrow) or arrow == pa.string_view():
+        return "string"
+    if (
+        types.is_large_binary(arrow)
+        or types.is_fixed_size_binary(arrow)
+        or arrow == pa.binary_view()
+    ):
+        return "binary"
+    if types.is_timestamp(arrow):
+        return "timestamp" if arrow.tz else "timestamp_ntz"
+    if types.is_decimal128(arrow) and arrow.scale >= 0:
+        return f"decimal({arrow.precision},{arrow.scale})"
+    if types.is_map(arrow):
+        return {
+            "type": "map",
+            "keyType": from_arrow(arrow.key_type),
+            "valueType": from_arrow(arrow.item_type),
+            "valueContainsNull": arrow.item_field.nullable,
+        }
+    if types.is_list(arrow) or types.is_large_list(arrow) or types.is_fixed_size_list(arrow):
+        return {
+            "type": "array",
+            "elementType": from_arrow(arrow.value_type),
+            "containsNull": arrow.value_field.nullable,
+        }
+    if types.is_struct(arrow):
+        fields = (arrow.field(i) for i in range(arrow.num_fields))
+        return {
+            "type": "struct",
+            "fields": [
+                {"name": f.name, "type": from_arrow(f.type), "nullable": f.nullable} for f in fields
+            ],
+        }
+    if arrow in _NAMES:
+        return _NAMES[arrow]
+    raise SchemaMismatchError(f"a topic cannot have a column of Arrow type {arrow}")
+
+
+def column_types(name: str, given: object) -> dict[str, pa.DataType]:
+    """Columns and their Arrow types as a user gives them in the argument `name`."""
+    check_mapping(name, given, "{'amount': pyarrow.float64()}, or a pyarrow.Schema")
+    assert isinstance(given, Mapping)
+    for column, arrow in given.items():
+        check_text(f"a column of {name}", column)
+        if not isinstance(arrow, pa.DataType):
+            raise InvalidRequestError(
+                f"column {column!r} must have a type of Arrow such as pyarrow.int64(), not "
+                f"{arrow!r}"
+            )
+    return dict(given)
+
+
+def make_fields(schema: pa.Schema | Mapping[str, pa.DataType]) -> tuple[Field, ...]:
+    """The columns of a schema given by a user."""
+    if not isinstance(schema, pa.Schema):
+        schema = pa.schema(list(column_types("schema", schema).items()))
+    fields = []
+    for column in schema:
+        try:
+            wire = from_arrow(column.type)
+        except SchemaMismatchError as error:
+            raise SchemaMismatchError(f"column {column.name!r}: {error}") from None
+        fields.append(Field(name=column.name, type=wire, nullable=column.nullable))
+    return tuple(fields)
+
+
+def check_fields(fields: Sequence[Field], key: Sequence[str]) -> None:
+    """Whether these can be a topic's columns, with `key` naming its key [TYPE-3]."""
+    names = [field.name for field in fields]
+    by_name = {field.name: field for field in fields}
+    if not fields:
+        raise InvalidRequestError("a topic needs at least one column")
+    if len(by_name) != len(names):
+        doubled = sorted({name for name in names if names.count(name) > 1})
+        raise InvalidRequestError(f"column names occur twice: {', '.join(doubled)}")
+    clashes = [name for name in names if name in RESERVED]
+    if clashes:
+        raise InvalidRequestError(
+            f"column name(s) {', '.join(clashes)} belong to the log itself; rename them. "
+            f"Reserved: {', '.join(RESERVED)}"
+        )
+    for field in fields:
+        to_arrow(field.type)
+    headers = by_name.get(HEADERS)
+    if headers and to_arrow(headers.type) != to_arrow(HEADERS_TYPE):
+        raise InvalidRequestError(
+            "column 'headers' is for record headers: it must be a list of "
+            "struct<key: string, value: binary>, or have another name"
+        )
+    for name in key:
+        if name not in by_name:
+            raise InvalidRequestError(f"key column {name!r} is not among {', '.join(names)}")
+        wire = by_name[name].type
+        if wire not in _KEY_TYPES and not (isinstance(wire, str) and _DECIMAL.fullmatch(wire)):
+            raise InvalidRequestError(
+                f"key column {name!r} is {wire}; a key is made of {', '.join(_KEY_TYPES)} "
+                "or decimal columns"
+            )
+    if len(set(key)) != len(key):
+        raise InvalidRequestError(f"key columns occur twice: {', '.join(key)}")
+
+
+def value_columns(topic: TopicInfo) -> list[str]:
+    """The columns that are all null in a tombstone [REC-3]."""
+    return [f.name for f in topic.fields if f.name not in topic.key and f.name != HEADERS]
+
+
+def is_keys_only(topic: TopicInfo) -> bool:
+    """Whether the topic has a key and nothing that could make a record a tombstone [REC-3]."""
+    return bool(topic.key) and not value_columns(topic)
+
+
+def file_schema(fields: Sequence[Field]) -> pa.Schema:
+    """The columns of a segment file [SEG-3]: offset, timestamp, then the topic's."""
+    return pa.schema([*LOG_FIELDS[1:], *(_arrow_field(field) for field in fields)])
+
+
+def table_schema(fields: Sequence[Field]) -> pa.Schema:
+    """The columns a reader sees: the log's own, then the topic's."""
+    return pa.schema([*LOG_FIELDS, *(_arrow_field(field) for field in fields)])
+
+
+def column_schema(fields: Sequence[Field], columns: Sequence[str] | None) -> pa.Schema:
+    """The schema of a read of these columns, in this order; None means all."""
+    everything = table_schema(fields)
+    if columns is None:
+        return everything
+    columns = names_in("columns", columns)
+    extra = {
+        "topic": pa.field("topic", pa.string(), nullable=False),
+        "timestampType": pa.field("timestampType", pa.int32(), nullable=False),
+    }
+    chosen = []
+    for name in columns:
+        index = everything.get_field_index(name)
+        if index < 0 and name not in extra:
+            known = ", ".join([*everything.names, *extra])
+            raise InvalidRequestError(f"there is no column {name!r}; the topic has {known}")
+        chosen.append(everything.field(index) if index >= 0 else extra[name])
+    if not chosen:
+        raise InvalidRequestError("`columns` is empty; name one at least, or None for all")
+    if len(set(columns)) != len(chosen):
+        raise InvalidRequestError(f"columns are asked for twice: {', '.join(columns)}")
+    return pa.schema(chosen)
+
+
+def fits(given: WireType, wanted: WireType) -> bool:
+    """Whether every value of `given` is a value of `wanted`, so that data may be cast [TYPE-4]."""
+    if _without_nullability(given) == _without_nullability(wanted):
+        return True
+    return (given, wanted) == ("string", "binary") or widens(given, wanted)
+
+
+def widens(old: WireType, new: WireType) -> bool:
+    """Whether a column of type `old` may become `new` in place [META-4]."""
+    if not isinstance(old, str) or not isinstance(new, str):
+        return False
+    if old in _INTEGERS and new in _INTEGERS:
+        return _INTEGERS.index(old) < _INTEGERS.index(new)
+    if (old, new) == ("float", "double"):
+        return True
+    before, after = _DECIMAL.fullmatch(old), _DECIMAL.fullmatch(new)
+    if before and after and old != new:
+        whole = int(before[1]) - int(before[2])
+        return int(after[2]) >= int(before[2]) and int(after[1]) - int(after[2]) >= whole
+    return False
+
+
+def _arrow_field(field: Field) -> pa.Field:
+    return pa.field(field.name, to_arrow(field.type), nullable=field.nullable)
+
+
+def _without_nullability(wire: WireType) -> WireType:
+    if isinstance(wire, str):
+        return wire
+    if wire["type"] == "array":
+        return {"type": "array", "elementType": _without_nullability(wire["elementType"])}
+    if wire["type"] == "struct":
+        fields = [[f["name"], _without_nullability(f["type"])] for f in wire["fields"]]
+        return {"type": "struct", "fields": fields}
+    return {
+        "type": "map",
+        "keyType": _without_nullability(wire["keyType"]),
+        "valueType": _without_nullability(wire["valueType"]),
+    }

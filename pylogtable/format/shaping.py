@@ -1,0 +1,330 @@
+"""Records as Arrow: fit them to a topic's schema, give them a partition and a time. Pure.
+
+Rows come in as a user has them and go out as segment files have them, grouped by partition in the
+order given.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pylogtable.errors import InvalidRequestError, SchemaMismatchError
+from pylogtable.format.config import TopicConfig, parse_config
+from pylogtable.format.model import TopicInfo
+from pylogtable.format.partitioner import key_bytes, partition_for
+from pylogtable.format.schema import (
+    OFFSET,
+    ON_REQUEST,
+    PARTITION,
+    TIMESTAMP,
+    TIMESTAMP_TYPE,
+    WireType,
+    file_schema,
+    fits,
+    from_arrow,
+    value_columns,
+    widens,
+)
+from pylogtable.lazy_arrow import pc
+
+# Null keys go to one partition for at least this many rows, so that small appends make few files.
+STICKY_ROWS = 1024
+
+Int32s = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One partition's rows of a batch: `timestamp` and the topic's columns, without offsets.
+    `hashed` says that the keys alone decided where the keyed ones go."""
+
+    partition: int
+    rows: pa.RecordBatch
+    hashed: bool
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Which partition a topic gives to which row; plain data, fit to travel to workers."""
+
+    topic: TopicInfo
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return self.topic.key
+
+    @property
+    def count(self) -> int:
+        """How many partitions there are."""
+        return self.topic.partitions
+
+    def partitions(self, batch: pa.RecordBatch) -> pa.Array:
+        """The partition of each row: its own `partition` where it has one, else by its key; null
+        where the row may go anywhere. Key columns that are missing are null [PART-1]."""
+        wanted = {field.name: field.type for field in file_schema(self.topic.fields)}
+        keys = [self._key_column(batch, name, wanted[name]) for name in self.topic.key]
+        chosen = np.full(batch.num_rows, -1, dtype=np.int32)
+        if keys:
+            chosen = partition_for(key_bytes(keys), self.topic.partitions)
+        index = batch.schema.get_field_index(PARTITION)
+        if index >= 0:
+            explicit = self.explicit(batch.column(index), 0)
+            chosen = np.where(explicit >= 0, explicit, chosen)
+        return pa.array(chosen, mask=chosen < 0)
+
+    def explicit(self, column: pa.Array, first_row: int) -> Int32s:
+        """The partitions that rows ask for, -1 where they do not; refuses those there are not."""
+        # An unsigned number that is too large becomes a negative one, and is as wrong.
+        signed = column.cast(pa.int64(), safe=False)
+        values = pc.fill_null(signed, -1).to_numpy(zero_copy_only=False)
+        given = _mask(pc.is_valid(column))
+        wrong = given & ((values < 0) | (values >= self.topic.partitions))
+        if wrong.any():
+            at = int(np.flatnonzero(wrong)[0])
+            raise InvalidRequestError(
+                f"partition {column[at]} in row {first_row + at} is out of range: the topic "
+                f"has {self.topic.partitions} partition(s), 0 to {self.topic.partitions - 1}"
+            )
+        explicit: Int32s = values.astype(np.int32)
+        return explicit
+
+    def _key_column(self, batch: pa.RecordBatch, name: str, wanted: pa.DataType) -> pa.Array:
+        index = batch.schema.get_field_index(name)
+        if index < 0:
+            return pa.nulls(batch.num_rows, wanted)
+        return _cast(name, batch.column(index), wanted)
+
+
+class RowShaper:
+    """Shapes batches for one append to one topic, as the topic was when the append began."""
+
+    def __init__(self, topic: TopicInfo, now_us: int, first_sticky: int) -> None:
+        self.topic = topic
+        self.config: TopicConfig = parse_config(topic.config)
+        self.schema = pa.schema(list(file_schema(topic.fields))[1:])
+        self._now = pa.scalar(now_us, TIMESTAMP_TYPE)
+        self._sticky = first_sticky
+        self._rows_seen = 0
+        #: Where the rows went, batch by batch, if somebody wants to know.
+        self.placed: list[Int32s] | None = None
+
+    def check_columns(self, given: pa.Schema) -> None:
+        """Refuse columns that cannot be this topic's, before any row is looked at [APPEND-1]."""
+        names = given.names
+        wanted = {field.name: field for field in self.topic.fields}
+        doubled = sorted({name for name in names if names.count(name) > 1})
+        if doubled:
+            raise SchemaMismatchError(f"columns occur twice: {', '.join(doubled)}")
+        check_log_columns(given)
+        for column in given:
+            name = column.name
+            if name in (TIMESTAMP, PARTITION):
+                continue
+            if name not in wanted:
+                near = difflib.get_close_matches(name, wanted, n=1)
+                hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(wanted)}."
+                raise SchemaMismatchError(
+                    f"the topic has no column {name!r}; {hint} "
+                    "A new nullable column is made with topic.alter(add_columns=...)"
+                )
+            self._check_type(name, column.type, wanted[name].type)
+        missing = [f.name for f in self.topic.fields if not f.nullable and f.name not in names]
+        if missing:
+            raise SchemaMismatchError(f"column(s) {', '.join(missing)} may not be missing or null")
+
+    def shares(self, batch: pa.RecordBatch) -> Iterator[Share]:
+        """The batch's rows by partition; row order is kept inside each [APPEND-4]."""
+        rows = self._fit(batch)
+        partitions, hashed = self._partitions(batch, rows)
+        self._rows_seen += batch.num_rows
+        if self.placed is not None:
+            self.placed.append(partitions)
+        counts = np.bincount(partitions, minlength=self.topic.partitions)
+        if counts.max() == batch.num_rows:
+            yield Share(int(counts.argmax()), rows, hashed)
+            return
+        # On one or two bytes numpy's stable sort is a radix sort.
+        order = np.argsort(partitions.astype(np.uint16), kind="stable")
+        bounds = np.cumsum(counts)
+        for number in np.flatnonzero(counts):
+            mine = order[bounds[number] - counts[number] : bounds[number]]
+            yield Share(int(number), rows.take(pa.array(mine)), hashed)
+
+    def _check_type(self, name: str, given: pa.DataType, wanted: WireType) -> None:
+        if pa.types.is_null(given):
+            return
+        try:
+            wire = _signed(given) or from_arrow(given)
+        except SchemaMismatchError as error:
+            raise SchemaMismatchError(f"column {name!r}: {error}") from None
+        if not fits(wire, wanted):
+            widen = ", or widen the topic's column with topic.alter(widen_columns=...)"
+            raise SchemaMismatchError(
+                f"column {name!r} is {wire} (Arrow {given}), the topic has {wanted}; cast it"
+                f"{widen if widens(wanted, wire) else ''}"
+            )
+
+    def _fit(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch with exactly the file's columns, types and order, `offset` left out."""
+        columns = []
+        for field in self.schema:
+            index = batch.schema.get_field_index(field.name)
+            given = batch.column(index) if index >= 0 else None
+            if field.name == TIMESTAMP:
+                column = self._timestamps(given, batch.num_rows)
+            elif given is None:
+                column = pa.nulls(batch.num_rows, field.type)
+            else:
+                column = _cast(field.name, given, field.type)
+            if not field.nullable and column.null_count:
+                row = self._rows_seen + _first(pc.is_null(column))
+                raise SchemaMismatchError(
+                    f"column {field.name!r} may not be null, and is in row {row}"
+                )
+            columns.append(column)
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def _timestamps(self, given: pa.Array | None, rows: int) -> pa.Array:
+        if given is None or self.config.uses_append_time:
+            return pa.repeat(self._now, rows)
+        times = _microseconds(given)
+        return pc.fill_null(times, self._now) if times.null_count else times
+
+    def _partitions(self, batch: pa.RecordBatch, rows: pa.RecordBatch) -> tuple[Int32s, bool]:
+        """Each row's partition, and whether the keys alone decided it for the keyed ones."""
+        chosen = np.full(batch.num_rows, -1, dtype=np.int32)
+        if self.topic.key:
+            keys = key_bytes([rows.column(name) for name in self.topic.key])
+            self._check_keys(keys)
+            chosen = partition_for(keys, self.topic.partitions)
+        hashed = bool(self.topic.key)
+        index = batch.schema.get_field_index(PARTITION)
+        if index >= 0 and batch.column(index).null_count < batch.num_rows:
+            explicit = Placement(self.topic).explicit(batch.column(index), self._rows_seen)
+            given = explicit >= 0
+            hashed &= not bool((given & (chosen >= 0)).any())
+            chosen = np.where(given, explicit, chosen)
+        loose = np.flatnonzero(chosen < 0)
+        if loose.size:
+            chosen[loose] = self._sticky_partitions(loose.size)
+        return chosen, hashed
+
+    def _check_keys(self, keys: pa.BinaryArray) -> None:
+        if self.config.is_compacted and keys.null_count:
+            rows = self._rows_seen + np.flatnonzero(_mask(pc.is_null(keys)))
+            shown = ", ".join(str(row) for row in rows[:5])
+            raise InvalidRequestError(
+                f"a compacted topic cannot accept a record without a key: {rows.size} row(s), "
+                f"first at row {shown}. Nothing was appended."
+            )
+
+    def _sticky_partitions(self, rows: int) -> Int32s:
+        """Runs of rows that stay on one partition and go round all of them evenly [PART-5]."""
+        count = self.topic.partitions
+        run = max(STICKY_ROWS, -(-rows // count))
+        turns = np.arange(rows, dtype=np.int64) // run
+        partitions: Int32s = ((self._sticky + turns) % count).astype(np.int32)
+        self._sticky = int(partitions[-1] + 1) % count
+        return partitions
+
+
+def check_log_columns(given: pa.Schema) -> None:
+    """Refuse the log's own columns where rows cannot bring them: only `partition` and `timestamp`,
+    of the right types, can be given [APPEND-1]."""
+    for column in given:
+        name = column.name
+        if name in (OFFSET, *ON_REQUEST):
+            raise SchemaMismatchError(
+                f"column {name!r} is given by the log and cannot be written; drop it"
+            )
+        if name == TIMESTAMP and (not pa.types.is_timestamp(column.type) or column.type.tz is None):
+            raise SchemaMismatchError(
+                f"column 'timestamp' is {column.type}; it must be a timestamp with a "
+                "time zone, such as timestamp[us, tz=UTC]"
+            )
+        if name == PARTITION and not pa.types.is_integer(column.type):
+            raise SchemaMismatchError(f"column 'partition' is {column.type}; it must be an integer")
+
+
+def count_keyless(rows: pa.Table, topic: TopicInfo) -> int:
+    """How many of these rows have no key, in a topic that has one."""
+    if not topic.key or all(rows[name].null_count == 0 for name in topic.key):
+        return 0
+    return int(pc.sum(_all_null(rows, topic.key)).as_py() or 0)
+
+
+def count_tombstones(rows: pa.Table, topic: TopicInfo) -> int:
+    """How many of these rows are keyed with every value column null [REC-3]."""
+    values = value_columns(topic)
+    if not topic.key or not values or any(rows[name].null_count == 0 for name in values):
+        return 0
+    dead = pc.and_not(_all_null(rows, values), _all_null(rows, topic.key))
+    return int(pc.sum(dead).as_py() or 0)
+
+
+def tombstone_mask(rows: pa.Table, topic: TopicInfo) -> npt.NDArray[np.bool_]:
+    """Which of these rows are keyed with every value column null [REC-3]; columns of the topic that
+    the rows lack are null."""
+    values = value_columns(topic)
+    if not topic.key or not values:
+        return np.zeros(rows.num_rows, dtype=np.bool_)
+    present = [name for name in values if name in rows.column_names]
+    dead = np.ones(rows.num_rows, dtype=np.bool_)
+    if present:
+        dead = _all_null(rows, present).to_numpy()
+    keyed = ~_all_null(rows, topic.key).to_numpy()
+    mask: npt.NDArray[np.bool_] = dead & keyed
+    return mask
+
+
+def _microseconds(given: pa.Array) -> pa.Array:
+    """Timestamps of any unit in microseconds; what lies between two belongs to the earlier."""
+    if given.type.unit == "ns":
+        whole = np.floor_divide(given.cast(pa.int64()).fill_null(0).to_numpy(), 1000)
+        return pa.array(whole, mask=_mask(pc.is_null(given))).cast(TIMESTAMP_TYPE)
+    return _cast(TIMESTAMP, given, TIMESTAMP_TYPE)
+
+
+def _all_null(rows: pa.Table, names: Sequence[str]) -> pa.ChunkedArray:
+    mask = pc.is_null(rows[names[0]])
+    for name in names[1:]:
+        mask = pc.and_(mask, pc.is_null(rows[name]))
+    return mask
+
+
+def one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    """The whole column as one array, copied only where it has several chunks."""
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
+def _cast(name: str, column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    if column.type == wanted:
+        return column
+    try:
+        return column.cast(wanted)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise SchemaMismatchError(
+            f"column {name!r}: a value does not fit from {column.type} into {wanted}: {error}"
+        ) from None
+
+
+def _signed(given: pa.DataType) -> str | None:
+    """The wire type that holds every value of an unsigned integer type."""
+    return {pa.uint8(): "short", pa.uint16(): "integer", pa.uint32(): "long"}.get(given)
+
+
+def _mask(booleans: pa.Array) -> npt.NDArray[np.bool_]:
+    mask: npt.NDArray[np.bool_] = booleans.to_numpy(zero_copy_only=False)
+    return mask
+
+
+def _first(booleans: pa.Array) -> int:
+    return int(np.flatnonzero(_mask(booleans))[0])

@@ -1,0 +1,383 @@
+"""A topic's state at one version: the fold of its commits. Pure.
+
+Replay in one paragraph: commit 0 creates the topic. Each later commit is applied to the state
+before it. New segments are placed at their partition's end and move it; a log start moves forward
+and drops what lies below; a replaced range swaps the segments that tile it for others that tile
+it; a new `topic` object takes the old one's place; `delete_topic` leaves a tombstone, over which
+a later `create` starts again from nothing, with another topic id.
+
+A snapshot does not hold every segment. A partition's segments are a sequence of *pieces* in offset
+order: segments themselves, and *runs*, which say that a leaf of the index has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from numbers import Integral
+
+from pylogtable.errors import CorruptTopicError, InvalidRequestError
+from pylogtable.format.codec import check_readable
+from pylogtable.format.config import TopicConfig, parse_config
+from pylogtable.format.model import (
+    Commit,
+    LeafRef,
+    LogStart,
+    Protocol,
+    Replaced,
+    Root,
+    RootPartition,
+    RootRun,
+    Segment,
+    TopicInfo,
+    Totals,
+    TxnMark,
+)
+from pylogtable.format.paths import commit_path
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """`[start, end)` is tiled by the leaf's entries of this partition in that range [ROOT-3]."""
+
+    leaf: str
+    start: int
+    end: int
+    max_timestamp_us: int
+
+
+Piece = Run | Segment
+
+
+def piece_start(piece: Piece) -> int:
+    return piece.start if isinstance(piece, Run) else piece.base_offset
+
+
+def piece_end(piece: Piece) -> int:
+    return piece.end if isinstance(piece, Run) else piece.end_offset
+
+
+_NOTHING = Totals()
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """One partition. `pieces` tile a range that starts at or below `log_start` and ends at `end`
+    [LOG-4]; `end` is remembered, not derived: there may be no piece at all [LOG-5]. Below
+    `clean_end` compaction has left no two records of a key [LOG-9]."""
+
+    log_start: int = 0
+    end: int = 0
+    live: Totals = _NOTHING
+    pieces: tuple[Piece, ...] = ()
+    clean_end: int = 0
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The state after commit `version`; `topic` is None after the topic was deleted."""
+
+    version: int
+    commit_id: str
+    topic_id: str
+    committed_at_ms: int
+    protocol: Protocol
+    topic: TopicInfo | None
+    partitions: tuple[PartitionState, ...]
+    txns: Mapping[str, TxnMark] = field(default_factory=dict)
+    leaves: Mapping[str, int] = field(default_factory=dict)
+    root_version: int | None = None
+
+    @property
+    def info(self) -> TopicInfo:
+        """The topic, where the caller has made sure that there is one."""
+        assert self.topic is not None
+        return self.topic
+
+    @cached_property
+    def config(self) -> TopicConfig:
+        return parse_config(self.info.config)
+
+    def check_partition(self, number: object) -> None:
+        """Refuse a partition that a caller names and that there is not."""
+        count = len(self.partitions)
+        is_number = isinstance(number, Integral) and not isinstance(number, bool)
+        if not is_number or not 0 <= int(number) < count:  # type: ignore[call-overload]
+            raise InvalidRequestError(
+                f"there is no partition {number!r}; the topic has {count}, 0 to {count - 1}"
+            )
+
+    @property
+    def start_offsets(self) -> dict[int, int]:
+        return {number: state.log_start for number, state in enumerate(self.partitions)}
+
+    @property
+    def end_offsets(self) -> dict[int, int]:
+        return {number: state.end for number, state in enumerate(self.partitions)}
+
+    @property
+    def live(self) -> Totals:
+        total = Totals()
+        for state in self.partitions:
+            total = total.plus(state.live)
+        return total
+
+
+def replay(base: Snapshot | None, commits: Iterable[Commit]) -> Snapshot | None:
+    """Apply commits in order; None stays None only if there is no commit."""
+    snapshot = base
+    for commit in commits:
+        snapshot = apply(snapshot, commit)
+    return snapshot
+
+
+def apply(base: Snapshot | None, commit: Commit) -> Snapshot:
+    """The state after `commit`, or `CorruptTopicError` if the commit cannot follow `base`."""
+    if commit.protocol is not None:
+        check_readable(commit.protocol)
+    if base is None or base.topic is None:
+        return _create(base, commit)
+    _check_follows(base, commit)
+    if commit.operation == "delete_topic":
+        return replace(_advanced(base, commit), topic=None, partitions=(), txns={}, leaves={})
+    if commit.operation == "create":
+        raise _broken(commit, "META-2", "it creates a topic that exists")
+    info = commit.topic or base.info
+    states = list(base.partitions)
+    if info.partitions < len(states):
+        raise _broken(commit, "META-3", f"{len(states)} partitions become {info.partitions}")
+    states.extend(PartitionState() for _ in range(info.partitions - len(states)))
+    added: dict[int, list[Segment]] = {}
+    for segment in commit.add:
+        added.setdefault(_known(commit, states, segment.partition), []).append(segment)
+    for swap in commit.replaced:
+        number = _known(commit, states, swap.partition)
+        outputs: list[Segment] = []
+        others: list[Segment] = []
+        for segment in added.get(number, ()):
+            inside = swap.start <= segment.base_offset < swap.end
+            (outputs if inside else others).append(segment)
+        states[number] = _replace(commit, states[number], swap, outputs)
+        added[number] = others
+    for number, segments in added.items():
+        states[number] = _append(commit, states[number], segments, commit.ends.get(number))
+    for move in commit.log_starts:
+        number = _known(commit, states, move.partition)
+        states[number] = _move_log_start(commit, states[number], move)
+    for partition, offset in commit.cleaned.items():
+        number = _known(commit, states, partition)
+        states[number] = _clean(commit, states[number], number, offset)
+    txns = base.txns
+    if commit.txn is not None:
+        txns = {**txns, commit.txn.app_id: TxnMark(commit.txn.version, commit.version)}
+    return replace(_advanced(base, commit), topic=info, partitions=tuple(states), txns=txns)
+
+
+def from_root(root: Root) -> Snapshot:
+    """The state a root stands for."""
+    leaves = {leaf.id: leaf.entries for leaf in root.leaves}
+    ids = [leaf.id for leaf in root.leaves]
+
+    def state(partition: RootPartition) -> PartitionState:
+        runs: list[Piece] = [
+            Run(ids[run.leaf], run.start, run.end, run.max_timestamp_us) for run in partition.runs
+        ]
+        pieces = sorted([*runs, *partition.tail], key=piece_start)
+        return PartitionState(
+            partition.log_start,
+            partition.end,
+            partition.live,
+            tuple(pieces),
+            partition.clean_end,
+        )
+
+    check_readable(root.protocol)
+    return Snapshot(
+        version=root.version,
+        commit_id=root.commit_id,
+        topic_id=root.topic_id,
+        committed_at_ms=root.committed_at_ms,
+        protocol=root.protocol,
+        topic=root.topic,
+        partitions=tuple(state(partition) for partition in root.partitions),
+        txns=root.txns,
+        leaves=leaves,
+        root_version=root.version,
+    )
+
+
+def to_root(snapshot: Snapshot) -> Root:
+    """`from_root(to_root(s))` is `s`, but for the root's version."""
+    used = {
+        piece.leaf
+        for state in snapshot.partitions
+        for piece in state.pieces
+        if isinstance(piece, Run)
+    }
+    ids = sorted(used)
+    number = {leaf: index for index, leaf in enumerate(ids)}
+
+    def partition(state: PartitionState) -> RootPartition:
+        return RootPartition(
+            log_start=state.log_start,
+            end=state.end,
+            clean_end=state.clean_end,
+            live=state.live,
+            runs=tuple(
+                RootRun(number[piece.leaf], piece.start, piece.end, piece.max_timestamp_us)
+                for piece in state.pieces
+                if isinstance(piece, Run)
+            ),
+            tail=tuple(piece for piece in state.pieces if isinstance(piece, Segment)),
+        )
+
+    return Root(
+        version=snapshot.version,
+        commit_id=snapshot.commit_id,
+        topic_id=snapshot.topic_id,
+        committed_at_ms=snapshot.committed_at_ms,
+        protocol=snapshot.protocol,
+        topic=snapshot.topic,
+        partitions=tuple(partition(state) for state in snapshot.partitions),
+        leaves=tuple(LeafRef(leaf, snapshot.leaves[leaf]) for leaf in ids),
+        txns=dict(snapshot.txns),
+    )
+
+
+def totals_of(segments: Iterable[Segment]) -> Totals:
+    count = records = size = 0
+    for segment in segments:
+        count += 1
+        records += segment.records
+        size += segment.size_bytes
+    return Totals(segments=count, records=records, size_bytes=size)
+
+
+def tiling_fault(segments: Sequence[Segment], start: int, end: int) -> str | None:
+    """What is wrong with these as a tiling of `[start, end)`, if anything [LOG-4]."""
+    at = start
+    for segment in segments:
+        if segment.base_offset != at:
+            return f"a segment begins at {segment.base_offset} where {at} is next"
+        if segment.end_offset <= segment.base_offset:
+            return f"a segment claims [{segment.base_offset}, {segment.end_offset})"
+        if not 0 <= segment.records <= segment.end_offset - segment.base_offset:
+            return f"{segment.path} has {segment.records} records for its range"
+        if segment.shift < 0:
+            return f"{segment.path} has a negative shift"
+        at = segment.end_offset
+    return None if at == end else f"the segments end at {at} where {end} is claimed"
+
+
+def _create(base: Snapshot | None, commit: Commit) -> Snapshot:
+    if base is None and commit.version != 0:
+        raise _broken(commit, "COMMIT-3", "commits before it are missing")
+    if base is not None:
+        _check_version(base, commit)
+    if commit.operation != "create" or commit.topic is None or commit.protocol is None:
+        raise _broken(commit, "META-2", "there is no topic yet, and it does not create one")
+    return Snapshot(
+        version=commit.version,
+        commit_id=commit.commit_id,
+        topic_id=commit.topic_id,
+        committed_at_ms=commit.committed_at_ms,
+        protocol=commit.protocol,
+        topic=commit.topic,
+        partitions=tuple(PartitionState() for _ in range(commit.topic.partitions)),
+        root_version=base.root_version if base else None,
+    )
+
+
+def _advanced(base: Snapshot, commit: Commit) -> Snapshot:
+    return replace(
+        base,
+        version=commit.version,
+        commit_id=commit.commit_id,
+        committed_at_ms=commit.committed_at_ms,
+        protocol=commit.protocol or base.protocol,
+    )
+
+
+def _check_version(base: Snapshot, commit: Commit) -> None:
+    if commit.version != base.version + 1:
+        raise _broken(commit, "COMMIT-3", f"it does not follow version {base.version}")
+    if commit.committed_at_ms <= base.committed_at_ms:
+        raise _broken(commit, "COMMIT-6", "it is not later than the commit before it")
+
+
+def _check_follows(base: Snapshot, commit: Commit) -> None:
+    _check_version(base, commit)
+    if commit.topic_id != base.topic_id:
+        raise _broken(commit, "META-2", f"it is of topic {commit.topic_id}, not {base.topic_id}")
+
+
+def _known(commit: Commit, states: Sequence[PartitionState], number: int) -> int:
+    if not 0 <= number < len(states):
+        raise _broken(commit, "META-3", f"there is no partition {number}")
+    return number
+
+
+def _append(
+    commit: Commit, state: PartitionState, segments: list[Segment], end: int | None
+) -> PartitionState:
+    if not segments:
+        return state
+    if end is None:
+        raise _broken(commit, "LOG-2", f"no end for partition {segments[0].partition}")
+    fault = tiling_fault(segments, state.end, end)
+    if fault is None and not all(segment.is_dense for segment in segments):
+        fault = "an appended segment has holes"
+    if fault is not None:
+        raise _broken(commit, "LOG-2", f"partition {segments[0].partition}: {fault}")
+    live = state.live.plus(totals_of(segments))
+    return replace(state, end=end, live=live, pieces=(*state.pieces, *segments))
+
+
+def _replace(
+    commit: Commit, state: PartitionState, swap: Replaced, outputs: list[Segment]
+) -> PartitionState:
+    fault = tiling_fault(outputs, swap.start, swap.end)
+    if fault is None and (not state.pieces or swap.start < piece_start(state.pieces[0])):
+        fault = f"nothing live begins at {swap.start}"
+    if fault is None and not state.log_start < swap.end <= state.end:
+        fault = f"[{swap.start}, {swap.end}) is not inside [{state.log_start}, {state.end})"
+    if fault is not None:
+        raise _broken(commit, "LOG-7", f"partition {swap.partition}: {fault}")
+    pieces: list[Piece] = []
+    for piece in state.pieces:
+        if piece_end(piece) <= swap.start or piece_start(piece) >= swap.end:
+            pieces.append(piece)
+        elif isinstance(piece, Run):
+            if piece.start < swap.start:
+                pieces.append(replace(piece, end=swap.start))
+            if swap.end < piece.end:
+                pieces.append(replace(piece, start=swap.end))
+        elif piece.base_offset < swap.start or swap.end < piece.end_offset:
+            raise _broken(commit, "LOG-7", f"{piece.path} is replaced in part")
+    pieces.extend(outputs)
+    live = state.live.minus(swap.dropped).plus(totals_of(outputs))
+    return replace(state, live=live, pieces=tuple(sorted(pieces, key=piece_start)))
+
+
+def _move_log_start(commit: Commit, state: PartitionState, move: LogStart) -> PartitionState:
+    if not state.log_start < move.offset <= state.end:
+        raise _broken(
+            commit,
+            "LOG-6",
+            f"log start of partition {move.partition} goes from {state.log_start} to "
+            f"{move.offset}, with end {state.end}",
+        )
+    pieces = tuple(piece for piece in state.pieces if piece_end(piece) > move.offset)
+    return replace(state, log_start=move.offset, live=state.live.minus(move.dropped), pieces=pieces)
+
+
+def _clean(commit: Commit, state: PartitionState, number: int, offset: int) -> PartitionState:
+    if not state.clean_end <= offset <= state.end:
+        detail = f"partition {number} is clean to {state.clean_end}, and not to {offset} after it"
+        raise _broken(commit, "LOG-9", detail)
+    return replace(state, clean_end=offset)
+
+
+def _broken(commit: Commit, rule: str, detail: str) -> CorruptTopicError:
+    return CorruptTopicError(commit_path(commit.version), rule, detail)

@@ -1,0 +1,1 @@
+"""Consumer groups: positions, lag, consumers and their membership."""

@@ -1,0 +1,146 @@
+"""Reading many partitions a bit at a time: in turn, from where each stands, in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import pyarrow as pa
+
+from pylogtable.format.schema import OFFSET
+from pylogtable.read.view import View
+
+# An open partition holds a batch of a row group; with more to read they take turns.
+MAX_OPEN = 8
+TURN_RECORDS = 10_000
+
+
+class _Stream:
+    """What is left of `[position, end)` of one partition."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch], position: int, end: int) -> None:
+        self._batches = batches
+        self._batch: pa.RecordBatch | None = None
+        self._end = end
+        self.position = position
+
+    def take(self, count: int) -> pa.RecordBatch | None:
+        """At most so many records, None if there are no more; then holes at the end are passed."""
+        while self._batch is None or not self._batch.num_rows:
+            self._batch = next(self._batches, None)
+            if self._batch is None:
+                self.position = self._end
+                return None
+        taken = self._batch.slice(0, count)
+        self._batch = self._batch.slice(count)
+        self.position = int(taken.column(OFFSET)[-1].as_py()) + 1
+        return taken
+
+
+class Fetcher:
+    """The positions of some partitions, and records from there on."""
+
+    def __init__(self, columns: Sequence[str] | None) -> None:
+        self._columns = columns
+        self._needed = None if columns is None else list(dict.fromkeys([*columns, OFFSET]))
+        self._streams: dict[int, _Stream] = {}
+        self._turns: dict[int, int] = {}  # in the order in which they are served
+        self._schema: pa.Schema | None = None
+        self._positions: dict[int, int] = {}
+
+    @property
+    def positions(self) -> dict[int, int]:
+        """The offset of each partition that comes next."""
+        return dict(self._positions)
+
+    def rewind(self, positions: Mapping[int, int]) -> None:
+        """Be where it was at another time."""
+        self._streams.clear()
+        self._positions = dict(positions)
+
+    def seek(self, partition: int, offset: int) -> None:
+        self._streams.pop(partition, None)
+        self._positions[partition] = offset
+        self._turns.setdefault(partition, 0)
+
+    def keep(self, partitions: Iterable[int]) -> None:
+        """Forget all others."""
+        for number in set(self._positions).difference(partitions):
+            self._streams.pop(number, None)
+            del self._positions[number]
+            del self._turns[number]
+
+    def is_open(self, partition: int) -> bool:
+        """Whether it is being read, as it was when that began."""
+        return partition in self._streams
+
+    def is_at_end(self, partition: int, view: View) -> bool:
+        end = view.snapshot.partitions[partition].end
+        return partition not in self._streams and self._positions[partition] >= end
+
+    def take(self, view: View, partitions: Iterable[int], max_records: int) -> pa.Table:
+        """At most so many records of these partitions. If it fails nothing has moved."""
+        self._use(view)
+        before = self.positions
+        wanted = set(partitions)
+        for number in set(self._streams) - wanted:
+            del self._streams[number]
+        try:
+            batches = self._take(view, [n for n in self._turns if n in wanted], max_records)
+        except BaseException:
+            self.rewind(before)
+            raise
+        table = pa.Table.from_batches(batches, self._schema)
+        return table if self._columns is None else table.select(list(self._columns))
+
+    def _use(self, view: View) -> None:
+        """Columns that were added since are read from here on, in all partitions at once."""
+        schema = view.part_reader(self._needed).schema
+        if self._schema is None or not schema.equals(self._schema):
+            self._schema = schema
+            self._streams.clear()
+
+    def _take(self, view: View, order: list[int], left: int) -> list[pa.RecordBatch]:
+        waiting = [n for n in order if not self.is_at_end(n, view)]
+        if len(waiting) > MAX_OPEN:
+            waiting.sort(key=lambda number: number not in self._streams)
+        taken: list[pa.RecordBatch] = []
+        served: set[int] = set()
+        while left and waiting:
+            turn = waiting[:MAX_OPEN]
+            share = max(1, left // len(turn))
+            for number in turn:
+                batch = self._from(number, view, min(share, left))
+                served.add(number)
+                if batch is None:
+                    waiting.remove(number)
+                    continue
+                taken.append(batch)
+                left -= batch.num_rows
+                if not left:
+                    break
+        self._rotate(served, has_more=len(waiting) > MAX_OPEN)
+        return taken
+
+    def _from(self, number: int, view: View, count: int) -> pa.RecordBatch | None:
+        stream = self._streams.get(number)
+        if stream is None:
+            at, end = self._positions[number], view.snapshot.partitions[number].end
+            reader = view.read(number, start=at, columns=self._needed)
+            stream = self._streams[number] = _Stream(iter(reader), at, end)
+        batch = stream.take(count)
+        self._positions[number] = stream.position
+        if batch is None:
+            del self._streams[number]
+        else:
+            self._turns[number] += batch.num_rows
+        return batch
+
+    def _rotate(self, served: set[int], *, has_more: bool) -> None:
+        """Who was served goes to the back; who has had a whole turn makes room, if more wait than
+        may be open."""
+        for number in [number for number in self._turns if number in served]:
+            records = self._turns.pop(number)
+            is_over = records >= TURN_RECORDS
+            self._turns[number] = 0 if is_over else records
+            if is_over and has_more:
+                self._streams.pop(number, None)

@@ -1,0 +1,270 @@
+"""A consumer group of one topic, as its users see it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from numbers import Integral
+
+from pylogtable.errors import InvalidRequestError
+from pylogtable.format.codec import check_writable
+from pylogtable.format.model import GroupChange, GroupState
+from pylogtable.format.paths import check_group_name
+from pylogtable.format.snapshot import Snapshot
+from pylogtable.format.times import Moment
+from pylogtable.groups.lag import measure_lag
+from pylogtable.log.group_log import GroupLog
+from pylogtable.log.group_objects import load_groups
+from pylogtable.log.head import Head
+from pylogtable.plan.positions import (
+    Target,
+    check_metadata,
+    check_offsets,
+    plan_commit,
+    plan_delete,
+    plan_expiry,
+    plan_moves,
+    plan_reset,
+)
+from pylogtable.plan.read import choose_partitions
+from pylogtable.read.view import View
+from pylogtable.results.groups import GroupDescription, GroupLag, ResetReport, group_rows
+from pylogtable.storage.base import ObjectStore
+
+ResetTo = str | int | Mapping[int, int] | datetime | timedelta | None
+
+
+class Group:
+    """The positions of a group in a topic: for each partition the next offset to read.
+
+    It has a view: the positions as it last read them with `positions()`, or wrote them. A commit
+    moves partitions only if they still stand where the view has them, so that of two who have seen
+    the same only one wins; the other gets a `CommitConflictError`. Those who commit different
+    partitions do not disturb each other.
+    """
+
+    def __init__(self, name: str, topic_name: str, store: ObjectStore, head: Head) -> None:
+        check_group_name(name)
+        self.name = name
+        self.topic_name = topic_name
+        self._store = store
+        self._head = head
+        self._log = GroupLog(store, head.runtime, name, head.known.topic_id)
+        self._seen: GroupState | None = None
+        self._has_looked = False
+
+    def __repr__(self) -> str:
+        return f"<Group {self.name!r} of topic {self.topic_name!r} at {self._store.url}>"
+
+    def _repr_html_(self) -> str:
+        return self.describe()._repr_html_()
+
+    def positions(self) -> dict[int, int]:
+        """The next offset to read, of each partition that has one committed. From here on commits
+        are held against this."""
+        self._look()
+        return _offsets(self._seen)
+
+    def commit(self, offsets: Mapping[int, int], metadata: str = "") -> dict[int, int]:
+        """Commit positions, the next offset to read by partition, and give all positions after it.
+
+        They may go backward, and are not held against what the log has. A group that has live
+        members takes positions from these alone.
+        """
+        check_metadata(metadata)
+        checked = check_offsets(offsets, self._writable())
+        if not self._has_looked:
+            self._look()
+        if checked:
+            seen = self._seen
+            self._seen = self._log.change(
+                lambda state, now_ms: plan_commit(self.name, state, seen, checked, metadata, now_ms)
+            )
+        return _offsets(self._seen)
+
+    def lag(self) -> GroupLag:
+        """How far the group is behind, by partition. The view stays as it is."""
+        state = self._log.newest()
+        lags = measure_lag(self._store, self._pinned(), state, self._head.runtime.clock())
+        return GroupLag(self.name, self.topic_name, lags)
+
+    def describe(self) -> GroupDescription:
+        """Positions, lag and owner of every partition. The view stays as it is."""
+        state = self._log.newest()
+        if state is None or state.deleted:
+            known = ", ".join(sorted(load_groups(self._store, self._head.known.topic_id)))
+            raise InvalidRequestError(
+                f"there is no group {self.name!r} in topic {self.topic_name!r}; it has "
+                f"{known or 'none'}"
+            )
+        return describe_groups(self._store, self._pinned(), {self.name: state}, self._head)
+
+    def reset(
+        self,
+        to: ResetTo = None,
+        *,
+        shift_by: int | None = None,
+        partitions: int | Sequence[int] | None = None,
+        dry_run: bool = False,
+    ) -> ResetReport:
+        """Put the group elsewhere, in all partitions or some.
+
+        `to` is "earliest", "latest", "current" (where it stands; the end, where nothing is
+        committed), an offset, a dict of offsets by partition, a time (the first record at or after
+        it) or a timedelta (that long ago); or `shift_by` says how many offsets forward or back.
+        What is outside of the log becomes its beginning or its end, and a time after which there is
+        no record becomes the end, both with a warning.
+        """
+        self._writable()
+        view = self._pinned()
+        targets = self._targets(view, to, shift_by, partitions)
+        state = self._look()
+        moves = plan_moves(self.name, state, targets, view.snapshot)
+        if dry_run:
+            plan_reset(self.name, state, moves, self._head.runtime.clock())
+        else:
+
+            def plan(state: GroupState | None, now_ms: int) -> GroupChange:
+                nonlocal moves
+                moves = plan_moves(self.name, state, targets, view.snapshot)
+                return plan_reset(self.name, state, moves, now_ms)
+
+            self._seen = self._log.change(plan)
+        for move in moves:
+            if move.note:
+                warnings.warn(
+                    f"group {self.name!r}, partition {move.partition} of topic "
+                    f"{self.topic_name!r}: {move.note}; its position is {move.new}",
+                    stacklevel=2,
+                )
+        return ResetReport(self.name, self.topic_name, dry_run, tuple(moves))
+
+    def delete(self) -> None:
+        """Forget the group in this topic; one that has live members is refused."""
+        self._writable()
+        self._seen = self._log.change(lambda state, now_ms: plan_delete(self.name, state, now_ms))
+        self._has_looked = True
+
+    def _look(self) -> GroupState | None:
+        self._head.latest()
+        self._seen = self._log.newest()
+        self._has_looked = True
+        return self._seen
+
+    def _writable(self) -> Snapshot:
+        snapshot = self._head.latest()
+        check_writable(snapshot.protocol)
+        return snapshot
+
+    def _pinned(self) -> View:
+        return View(self.topic_name, self._store, self._head.latest(), self._head.manifest)
+
+    def _targets(
+        self,
+        view: View,
+        to: ResetTo,
+        shift_by: int | None,
+        partitions: int | Sequence[int] | None,
+    ) -> dict[int, Target]:
+        if (to is None) == (shift_by is None):
+            raise InvalidRequestError("a reset needs either `to` or `shift_by`, and not both")
+        if isinstance(to, Mapping):
+            if partitions is not None:
+                raise InvalidRequestError("`to` names the partitions already: leave them out")
+            offsets = check_offsets(to, view.snapshot)
+            return {number: Target(offset) for number, offset in offsets.items()}
+        chosen = choose_partitions(view.snapshot, partitions)
+        if shift_by is not None:
+            return dict.fromkeys(chosen, Target(shift=_whole("shift_by", shift_by)))
+        if isinstance(to, datetime | timedelta):
+            return _at_time(view, chosen, self._moment(to))
+        if to == "current":
+            return dict.fromkeys(chosen, Target())
+        if to == "earliest":
+            return {number: Target(view.start_offsets[number]) for number in chosen}
+        if to == "latest":
+            return {number: Target(view.end_offsets[number]) for number in chosen}
+        return dict.fromkeys(chosen, Target(_whole("to", to)))
+
+    def _moment(self, to: datetime | timedelta) -> Moment:
+        if isinstance(to, datetime):
+            return to
+        if to < timedelta(0):
+            raise InvalidRequestError(f"a reset by duration goes back in time: {to} is negative")
+        return self._head.runtime.clock() - to // timedelta(milliseconds=1)
+
+
+def describe_groups(
+    store: ObjectStore, view: View, states: Mapping[str, GroupState], head: Head
+) -> GroupDescription:
+    """These groups as they stand in the topic."""
+    now_ms = head.runtime.clock()
+    return GroupDescription(
+        tuple(
+            row
+            for name, state in states.items()
+            for row in group_rows(
+                name,
+                view.name,
+                state,
+                measure_lag(store, view, state, now_ms),
+                state.live_members(now_ms),
+            )
+        )
+    )
+
+
+def expire_groups(
+    store: ObjectStore, head: Head, older_than: timedelta | int, *, dry_run: bool
+) -> list[str]:
+    """Delete the topic's groups that nobody has used for this long; gives their names."""
+    age_ms = _milliseconds(older_than)
+    topic_id = head.latest().topic_id
+    now_ms = head.runtime.clock()
+    expired = [
+        name
+        for name, state in load_groups(store, topic_id).items()
+        if plan_expiry(state, age_ms, now_ms) is not None
+    ]
+
+    def expire(name: str) -> bool:
+        after = GroupLog(store, head.runtime, name, topic_id).change(
+            lambda state, now_ms: plan_expiry(state, age_ms, now_ms)
+        )
+        return after is not None and after.deleted
+
+    return [name for name in expired if dry_run or expire(name)]
+
+
+def _milliseconds(duration: timedelta | int) -> int:
+    ms = duration // timedelta(milliseconds=1) if isinstance(duration, timedelta) else duration
+    if isinstance(ms, bool) or not isinstance(ms, int) or ms < 0:
+        raise InvalidRequestError(
+            f"{duration!r} is not an age: give a timedelta or milliseconds, from 0 on"
+        )
+    return ms
+
+
+def _at_time(view: View, partitions: Sequence[int], when: Moment) -> dict[int, Target]:
+    found = view.offsets_for_time(when, partitions)
+    ends = view.end_offsets
+    return {
+        number: Target(ends[number], note="there is no record at or after the time asked for")
+        if offset is None
+        else Target(offset)
+        for number, offset in found.items()
+    }
+
+
+def _offsets(state: GroupState | None) -> dict[int, int]:
+    return {} if state is None else {n: entry.offset for n, entry in state.positions.items()}
+
+
+def _whole(name: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise InvalidRequestError(
+            f"{name}={value!r} is not a position: give 'earliest', 'latest', 'current', an offset, "
+            "a dict of offsets by partition, a datetime or a timedelta; or shift_by a number"
+        )
+    return int(value)

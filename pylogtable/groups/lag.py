@@ -1,0 +1,42 @@
+"""How far a consumer group is behind: its positions held against a topic at one version."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+from pylogtable.format.model import GroupState
+from pylogtable.format.schema import TIMESTAMP
+from pylogtable.read.view import View
+from pylogtable.results.groups import Lag
+from pylogtable.storage.base import ObjectStore
+
+
+def measure_lag(
+    store: ObjectStore, view: View, state: GroupState | None, now_ms: int
+) -> dict[int, Lag]:
+    """The lag of every partition. A record or two of a partition is read at most."""
+    positions = {} if state is None else state.positions
+
+    def measure(partition: int) -> Lag:
+        end = view.end_offsets[partition]
+        if partition not in positions:
+            return Lag(None, end)
+        position = positions[partition].offset
+        start = min(max(position, view.start_offsets[partition]), end)
+        left = view.measure({partition: (start, end)})[partition]
+        seconds = 0.0
+        if left.records:
+            seconds = max(0.0, now_ms / 1000 - _first_time_us(view, partition, start) / 1e6)
+        return Lag(position, end, left.records, left.bytes, seconds)
+
+    partitions = range(view.partition_count)
+    with ThreadPoolExecutor(max(1, min(store.concurrency, len(partitions)))) as pool:
+        return dict(zip(partitions, pool.map(measure, partitions), strict=True))
+
+
+def _first_time_us(view: View, partition: int, start: int) -> int:
+    """The timestamp of the first record from `start` on, which there is."""
+    batches = view.read(partition, start=start, columns=[TIMESTAMP])
+    first = next(batch for batch in batches if batch.num_rows)
+    time_us: int = first.column(0)[0].value
+    return time_us

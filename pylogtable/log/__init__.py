@@ -1,0 +1,1 @@
+"""The put-if-absent protocol over `_manifest/` and `_groups/`."""

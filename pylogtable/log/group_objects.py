@@ -1,0 +1,143 @@
+"""The only room that touches `_groups/`: find a group's newest state, try the next, clean up.
+
+A group's states are numbered objects made with put-if-absent. Each has the whole state, so that all
+but the newest may go, in ascending order [GRP-7]. That order is what everything here rests on: as
+long as an object is there, none after it has been removed. So whoever finds nothing after an object
+and then still finds the object itself has found the newest [GRP-5]; and who created an object and
+then still finds the one before it has really created the next [GRP-6].
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+from pylogtable.errors import StorageError
+from pylogtable.format.codec import decode_group, encode
+from pylogtable.format.model import GroupState
+from pylogtable.format.paths import GROUPS_DIR, group_path, group_prefix, parse_group_path
+from pylogtable.storage.base import Created, ObjectStore
+from pylogtable.storage.numbered import NumberedObjects
+
+_log = logging.getLogger(__name__)
+
+#: How many of the newest states are never removed, and every how many commits the others are.
+KEPT = 32
+CLEAN_EVERY = 32
+
+
+class Tip(NamedTuple):
+    """Where a group's states end: the newest object, and the newest that is this topic's. They
+    differ only where a topic deleted earlier has left objects behind [GRP-3]."""
+
+    newest: GroupState | None = None
+    state: GroupState | None = None
+
+    @property
+    def next_number(self) -> int:
+        return 0 if self.newest is None else self.newest.number + 1
+
+
+class GroupObjects:
+    """The states of one group in the topic at the root of `store`."""
+
+    def __init__(self, store: ObjectStore, group: str, topic_id: str) -> None:
+        self._store = store
+        self._group = group
+        self._topic_id = topic_id
+        self._objects = NumberedObjects(store, lambda number: group_path(group, number))
+
+    def read(self, number: int) -> GroupState | None:
+        data = self._objects.read(number)
+        return None if data is None else decode_group(data, self._group, number)
+
+    def create(self, state: GroupState) -> Created:
+        return self._objects.create(state.number, encode(state))
+
+    def newest(self, known: Tip | None = None) -> Tip:
+        """The newest state, from nothing or from an earlier one."""
+        found = None if known is None or known.newest is None else self._forward(known)
+        return found or self.newest_of(self._numbers())
+
+    def newest_of(self, numbers: Sequence[int]) -> Tip:
+        """The newest of those that were listed; if that is gone by now they are listed again."""
+        found = self._listed(numbers)
+        while found is None:
+            found = self._listed(self._numbers())
+        return found
+
+    def is_next(self, before: Tip) -> bool:
+        """Whether an object that was just created after `before` is the next state, and does not
+        stand among numbers that had been in use and were cleaned up [GRP-6]."""
+        if before.newest is None:
+            return max(self._numbers(), default=0) < KEPT
+        return self._is_there(before.newest)
+
+    def discard(self, state: GroupState) -> None:
+        """Remove an object that is no state; it does no harm where that fails."""
+        try:
+            if self._is_there(state):
+                self._store.delete(group_path(self._group, state.number))
+        except StorageError as error:
+            _log.warning("a stray state of group %s stays: %s", self._group, error)
+
+    def clean(self, newest: int) -> None:
+        """Remove states that nobody needs, one after the other from the oldest on, and stop where
+        one stays: an object must not go before those below it [GRP-7]. Best effort."""
+        try:
+            for number in self._numbers():
+                if number >= newest - KEPT:
+                    return
+                self._store.delete(group_path(self._group, number))
+        except StorageError as error:
+            _log.warning("states of group %s stay: %s", self._group, error)
+
+    def _forward(self, known: Tip) -> Tip | None:
+        """From a known state on, or None if that is gone. It is looked for last: only then does it
+        prove that none of those after it had been removed before they were looked for."""
+        assert known.newest is not None
+        newest, state = known
+        for number, data in self._objects.read_forward(known.next_number):
+            newest = decode_group(data, self._group, number)
+            state = newest if newest.topic_id == self._topic_id else state
+        return Tip(newest, state) if self._is_there(known.newest) else None
+
+    def _listed(self, numbers: Sequence[int]) -> Tip | None:
+        """The newest of those listed, or None if it is gone by now."""
+        newest = None
+        for number in reversed(numbers):
+            found = self.read(number)
+            if newest is None and found is None:
+                return None
+            newest = newest or found
+            if found is not None and found.topic_id == self._topic_id:
+                return Tip(newest, found)
+        return Tip(newest)
+
+    def _is_there(self, state: GroupState) -> bool:
+        found = self.read(state.number)
+        return found is not None and found.commit_id == state.commit_id
+
+    def _numbers(self) -> list[int]:
+        listed = self._store.list(group_prefix(self._group))
+        parsed = (parse_group_path(entry.key) for entry in listed)
+        return sorted(path[1] for path in parsed if path is not None)
+
+
+def load_groups(store: ObjectStore, topic_id: str) -> dict[str, GroupState]:
+    """The newest state of every group that is not deleted, by name; there is one listing."""
+    numbers: dict[str, list[int]] = {}
+    for entry in store.list(GROUPS_DIR):
+        parsed = parse_group_path(entry.key)
+        if parsed is not None:
+            numbers.setdefault(parsed[0], []).append(parsed[1])
+
+    def load(name: str) -> GroupState | None:
+        return GroupObjects(store, name, topic_id).newest_of(numbers[name]).state
+
+    names = sorted(numbers)
+    with ThreadPoolExecutor(max(1, min(store.concurrency, len(names)))) as pool:
+        states = dict(zip(names, pool.map(load, names), strict=True))
+    return {name: s for name, s in states.items() if s is not None and not s.deleted}

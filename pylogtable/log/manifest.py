@@ -1,0 +1,290 @@
+"""The only room that touches `_manifest/`: find the newest state, try a commit, keep the index.
+
+Head discovery [HINT-1]: the hint names a root, the root has the state at its version, and the
+commits after it are read forward until one is missing. A listing is the last resort, for when the
+hint or the root it names cannot be read.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from threading import Lock
+
+import pyarrow as pa
+
+from pylogtable.errors import CommitUnknownError, CorruptTopicError, StorageError
+from pylogtable.format.codec import decode_commit, decode_hint, decode_root, encode
+from pylogtable.format.leaf import LEAF_SCHEMA, Leaf, check_leaf
+from pylogtable.format.model import Commit, Hint
+from pylogtable.format.paths import (
+    HINT_PATH,
+    MANIFEST_DIR,
+    commit_path,
+    leaf_path,
+    parse_root_path,
+    root_path,
+)
+from pylogtable.format.snapshot import Snapshot, apply, from_root, replay, to_root
+from pylogtable.lazy_arrow import pq
+from pylogtable.plan.index import (
+    ROOT_INTERVAL,
+    cut_leaves,
+    entries_to_fold,
+    leaves_to_merge,
+    root_is_overdue,
+    with_leaves,
+)
+from pylogtable.storage.base import Created, ObjectStore
+from pylogtable.storage.numbered import NumberedObjects
+
+_log = logging.getLogger(__name__)
+
+LEAVES_CACHED = 16
+COLD_WAVE = 8
+
+
+class Manifest:
+    """The manifest of the topic at the root of `store`."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._commits = NumberedObjects(store, commit_path)
+        self._leaves: OrderedDict[str, Leaf] = OrderedDict()
+        self._lock = Lock()
+
+    def load(self) -> Snapshot | None:
+        """The newest state, from nothing; None if there is no topic, nor was one."""
+        hint = self._read_hint()
+        if hint is not None:
+            root = self._read_root(hint.root_version) if hint.root_version is not None else None
+            if root is not None or hint.root_version is None:
+                newest = self._forward(root, first_wave=COLD_WAVE)
+                # A stale hint may send us to first commits that a cleanup has since removed.
+                if newest is not None:
+                    return newest
+        return self._forward(self._listed_root(None), first_wave=COLD_WAVE)
+
+    def advance(self, snapshot: Snapshot) -> Snapshot:
+        """The newest state, from an earlier one: reads only the commits that are new."""
+        newest = self._forward(snapshot, first_wave=1)
+        assert newest is not None
+        if newest.version > snapshot.version and root_is_overdue(newest):
+            return self.rebase(newest)
+        return newest
+
+    def rebase(self, snapshot: Snapshot) -> Snapshot:
+        """The same state or a newer one, resting on a newer root if the hint knows of one, so that
+        a snapshot that lives long does not collect the tail of all that came since."""
+        hint = self._read_hint()
+        if hint is None or (hint.root_version or 0) <= (snapshot.root_version or 0):
+            return snapshot
+        root = self._read_root(hint.root_version or 0)
+        if root is None:
+            return snapshot
+        newest = self._forward(root, first_wave=COLD_WAVE)
+        return newest if newest and newest.version >= snapshot.version else snapshot
+
+    def load_at(self, version: int) -> Snapshot | None:
+        """The state at `version`; None if commits that it needs are missing."""
+        root = self._root_at_or_below(version)
+        missing = range(root.version + 1 if root else 0, version + 1)
+        commits = []
+        for number, data in zip(missing, self._commits.read_many(missing), strict=True):
+            if data is None:
+                return None
+            commits.append(decode_commit(data, number))
+        return replay(root, commits)
+
+    def read_commit(self, version: int) -> Commit | None:
+        data = self._commits.read(version)
+        return None if data is None else decode_commit(data, version)
+
+    def commits_backwards(self, newest: Snapshot) -> Iterator[Commit]:
+        """The topic's commits from the newest to its first, or the oldest that is still there."""
+        step = max(1, self._store.concurrency)
+        for high in range(newest.version, -1, -step):
+            versions = range(high, max(-1, high - step), -1)
+            for version, data in zip(versions, self._commits.read_many(versions), strict=True):
+                if data is None:
+                    return
+                commit = decode_commit(data, version)
+                if commit.topic_id != newest.topic_id:
+                    return
+                yield commit
+
+    def first_version(self, newest: Snapshot) -> int:
+        """The oldest version of the topic that can still be read."""
+        oldest = newest.version
+        for commit in self.commits_backwards(newest):
+            oldest = commit.version
+        if self.load_at(oldest) is not None:
+            return oldest
+        roots = [version for version in self._root_versions() if version <= newest.version]
+        return next((v for v in roots if self._read_root(v) is not None), newest.version)
+
+    def leaves_of_roots(self, *, from_version: int) -> set[str]:
+        """The leaves that the roots from this version on name; all of them must be readable."""
+        found: set[str] = set()
+        for version in self._root_versions():
+            if version < from_version:
+                continue
+            root = self._read_root(version)
+            if root is None:
+                raise CorruptTopicError(root_path(version), "VAC-2", "it cannot be read")
+            found.update(root.leaves)
+        return found
+
+    def hinted_root(self) -> int | None:
+        hint = self._read_hint()
+        return None if hint is None else hint.root_version
+
+    def _root_versions(self) -> list[int]:
+        versions = (parse_root_path(entry.key) for entry in self._store.list(MANIFEST_DIR))
+        return sorted(version for version in versions if version is not None)
+
+    def find_commit(self, commit_id: str, newest: Snapshot) -> int | None:
+        """The version of a commit, looked for in all that are kept."""
+        commits = self.commits_backwards(newest)
+        return next((c.version for c in commits if c.commit_id == commit_id), None)
+
+    def find_commit_at(self, commit_id: str, version: int) -> int | None:
+        """`version` if the commit has it, None if another has. While it is free the commit may
+        yet land there, and that is an error [COMMIT-5]."""
+        commit = self.read_commit(version)
+        if commit is None:
+            raise CommitUnknownError(commit_id, version)
+        return version if commit.commit_id == commit_id else None
+
+    def version_at(self, time_ms: int, newest: Snapshot) -> int | None:
+        """The newest version not later than `time_ms`, by bisection: commit times grow."""
+        if newest.committed_at_ms <= time_ms:
+            return newest.version
+        low, high = -1, newest.version
+        while high - low > 1:
+            middle = (low + high) // 2
+            commit = self.read_commit(middle)
+            if commit is None or commit.committed_at_ms <= time_ms:
+                low = middle
+            else:
+                high = middle
+        found = self.read_commit(low) if low >= 0 else None
+        return None if found is None else low
+
+    def try_commit(self, commit: Commit) -> Created:
+        return self._commits.create(commit.version, encode(commit))
+
+    def leaf(self, leaf_id: str) -> Leaf:
+        """A leaf of the index, from memory if it was used lately."""
+        with self._lock:
+            if leaf_id in self._leaves:
+                self._leaves.move_to_end(leaf_id)
+                return self._leaves[leaf_id]
+        leaf = self._read_leaf(leaf_id)
+        with self._lock:
+            self._leaves[leaf_id] = leaf
+            while len(self._leaves) > LEAVES_CACHED:
+                self._leaves.popitem(last=False)
+        return leaf
+
+    def write_hint(self, root_version: int | None) -> None:
+        """Say where to look first; failing at it is no failure."""
+        try:
+            self._store.write(HINT_PATH, encode(Hint(root_version=root_version)))
+        except StorageError as error:
+            _log.warning("the hint of %s was not written: %s", self._store.url, error)
+
+    def write_root(
+        self,
+        snapshot: Snapshot,
+        new_id: Callable[[], str],
+        also_merge: frozenset[str] = frozenset(),
+    ) -> Snapshot:
+        """Write the index at this version and give the same state resting on it. Best effort: a
+        commit has been made already and must not fail for this [ROOT-2]."""
+        try:
+            folded, leaves = self._fold(snapshot, new_id, also_merge)
+            for leaf in leaves:
+                self._store.write(leaf_path(leaf.id), _encode_leaf(leaf))
+            created = self._store.create(root_path(snapshot.version), encode(to_root(folded)))
+        except Exception as error:  # the commit has landed, whatever is wrong with its index
+            _log.warning(
+                "no root at version %s of %s: %s", snapshot.version, self._store.url, error
+            )
+            return snapshot
+        if created is Created.UNKNOWN:
+            return snapshot
+        if created is Created.EXISTS:
+            return replace(snapshot, root_version=snapshot.version)
+        self.write_hint(snapshot.version)
+        return replace(folded, root_version=snapshot.version)
+
+    def _fold(
+        self, snapshot: Snapshot, new_id: Callable[[], str], also_merge: frozenset[str]
+    ) -> tuple[Snapshot, Sequence[Leaf]]:
+        merged = leaves_to_merge(snapshot) | also_merge
+        entries = entries_to_fold(snapshot, self.leaf, merged)
+        leaves = cut_leaves(entries, iter(new_id, None))
+        return with_leaves(snapshot, merged, leaves), leaves
+
+    def _forward(self, base: Snapshot | None, *, first_wave: int) -> Snapshot | None:
+        snapshot = base
+        start = base.version + 1 if base else 0
+        for version, data in self._commits.read_forward(start, first_wave=first_wave):
+            snapshot = apply(snapshot, decode_commit(data, version))
+        return snapshot
+
+    def _read_hint(self) -> Hint | None:
+        data = self._store.read(HINT_PATH)
+        return None if data is None else decode_hint(data)
+
+    def _root_at_or_below(self, version: int) -> Snapshot | None:
+        """Roots stand at multiples of the interval as a rule: try those before listing."""
+        nearest = version - version % ROOT_INTERVAL
+        for candidate in (nearest, nearest - ROOT_INTERVAL):
+            if candidate > 0:
+                root = self._read_root(candidate)
+                if root is not None:
+                    return root
+        return None if nearest <= 0 else self._listed_root(version)
+
+    def _listed_root(self, at_most: int | None) -> Snapshot | None:
+        for version in reversed(self._root_versions()):
+            if at_most is None or version <= at_most:
+                root = self._read_root(version)
+                if root is not None:
+                    return root
+        return None
+
+    def _read_root(self, version: int) -> Snapshot | None:
+        """The root at `version`, or None if it cannot be read: a root may be ignored."""
+        data = self._store.read(root_path(version))
+        if data is None:
+            return None
+        try:
+            return from_root(decode_root(data, version))
+        except CorruptTopicError as error:
+            _log.warning("a root of %s is ignored: %s", self._store.url, error)
+            return None
+
+    def _read_leaf(self, leaf_id: str) -> Leaf:
+        path = leaf_path(leaf_id)
+        data = self._store.read(path)
+        if data is None:
+            raise CorruptTopicError(path, "LEAF-1", "a root names it and it is missing")
+        try:
+            table = pq.read_table(pa.BufferReader(data), use_threads=False)
+            leaf = Leaf(leaf_id, table.select(LEAF_SCHEMA.names).cast(LEAF_SCHEMA))
+        except (pa.ArrowException, KeyError, ValueError, OSError) as error:
+            raise CorruptTopicError(path, "LEAF-1", str(error)) from error
+        check_leaf(leaf)
+        return leaf
+
+
+def _encode_leaf(leaf: Leaf) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(leaf.table, sink, compression="zstd")
+    data: bytes = sink.getvalue().to_pybytes()
+    return data

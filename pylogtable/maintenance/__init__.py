@@ -1,0 +1,1 @@
+"""Maintenance: retention, compaction, merge and vacuum."""

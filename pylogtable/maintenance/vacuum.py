@@ -1,0 +1,142 @@
+"""Removing what no kept version needs. It stops at any reference it cannot read [VAC-2]."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+from pylogtable.errors import CorruptTopicError, InvalidRequestError
+from pylogtable.format.config import MANIFEST_RETENTION_MS
+from pylogtable.format.lookup import all_entries
+from pylogtable.format.model import Change
+from pylogtable.format.paths import MANIFEST_DIR, commit_path
+from pylogtable.format.snapshot import Snapshot
+from pylogtable.log.head import Head
+from pylogtable.plan.index import sparse_leaves
+from pylogtable.plan.vacuum import Garbage, Listed, Needed, plan_vacuum
+from pylogtable.results.operations import VacuumReport
+from pylogtable.storage.base import ObjectInfo, ObjectStore
+
+_YEAR_2000_MS = 946_684_800_000
+
+
+def vacuum(
+    store: ObjectStore, head: Head, *, dry_run: bool, retention_ms: int | None
+) -> VacuumReport:
+    """See `Topic.vacuum`."""
+    runtime = head.runtime
+    began = runtime.monotonic()
+    keep_ms = MANIFEST_RETENTION_MS if retention_ms is None else retention_ms
+    if isinstance(keep_ms, bool) or not isinstance(keep_ms, int) or keep_ms < 0:
+        raise InvalidRequestError(f"retention_ms must be a number from 0 on, not {keep_ms!r}")
+    now_ms = runtime.clock()
+    newest = head.latest()
+    # Listed before anything is decided: what comes later is not in the list.
+    listing = [_listed(entry, now_ms) for entry in store.list()]
+    leftovers = [_listed(entry, now_ms) for entry in store.leftovers()]
+    needed, known = _needed(head, newest, now_ms - keep_ms)
+    garbage = replace(
+        _plan(listing, needed, known, now_ms, keep_ms),
+        leftovers=tuple(e for e in leftovers if e.modified_ms < now_ms - MANIFEST_RETENTION_MS),
+    )
+    version = newest.version
+    if not dry_run and any(garbage):
+        version = _index_anew(head, garbage)
+        _remove(store, head, garbage, needed.root_version)
+    return VacuumReport(
+        version=version,
+        dry_run=dry_run,
+        files=tuple(entry.key for entry in garbage),
+        size_bytes=sum(entry.size_bytes for entry in garbage),
+        data_files=sum(not entry.key.startswith(MANIFEST_DIR) for entry in garbage),
+        manifest_files=sum(entry.key.startswith(MANIFEST_DIR) for entry in garbage),
+        seconds=runtime.monotonic() - began,
+    )
+
+
+def _plan(
+    listing: list[Listed], needed: Needed, known: frozenset[str], now_ms: int, keep_ms: int
+) -> Garbage:
+    """A file that a version named and none that is kept names may go once that version may; one
+    that none ever named may be someone's who is about to commit it [COMMIT-8]."""
+    old = plan_vacuum(listing, needed, now_ms - MANIFEST_RETENTION_MS)
+    if keep_ms >= MANIFEST_RETENTION_MS:
+        return old
+    replaced = [entry for entry in listing if entry.key in known - needed.segments]
+    segments = sorted({*old.segments, *replaced})
+    return Garbage(old.roots, old.commits, old.leaves, tuple(segments))
+
+
+def _needed(head: Head, newest: Snapshot, since_ms: int) -> tuple[Needed, frozenset[str]]:
+    """What versions of `since_ms` and later need, and every data file that is known of."""
+    manifest = head.manifest
+    oldest = manifest.version_at(since_ms, newest)
+    if oldest is None:
+        oldest = manifest.first_version(newest)
+    state = manifest.load_at(oldest)
+    if state is None or state.topic_id != newest.topic_id:
+        oldest = manifest.first_version(newest)
+        state = manifest.load_at(oldest)
+    if state is None:
+        raise CorruptTopicError(
+            commit_path(oldest), "VAC-2", "what this version needs cannot be read"
+        )
+    segments = set(all_entries(state, manifest.leaf)["path"].to_pylist())
+    segments.update(all_entries(newest, manifest.leaf)["path"].to_pylist())
+    known: set[str] = set()
+    for version in range(oldest + 1, newest.version + 1):
+        commit = manifest.read_commit(version)
+        if commit is None:
+            raise CorruptTopicError(commit_path(version), "VAC-2", "it is missing")
+        segments.update(segment.path for segment in commit.add)
+    for commit in manifest.commits_backwards(newest):
+        known.update(segment.path for segment in commit.add)
+    leaves = {
+        *newest.leaves,
+        *manifest.leaves_of_roots(from_version=state.root_version or 0),
+    }
+    return (
+        Needed(
+            segments=frozenset(segments),
+            leaves=frozenset(leaves),
+            root_version=state.root_version,
+            txn_commits=frozenset(mark.commit_version for mark in newest.txns.values()),
+        ),
+        frozenset(known),
+    )
+
+
+def _index_anew(head: Head, garbage: Garbage) -> int:
+    """Commit that a vacuum was, and write a root for it without leaves that are mostly dead. The
+    hint then names a root that stays, before anything goes [VAC-3]."""
+    summary = {
+        "files_removed": len(list(garbage)),
+        "bytes_removed": sum(entry.size_bytes for entry in garbage),
+    }
+    after, _ = head.change(lambda _: Change(operation="vacuum", summary=summary))
+    if after.root_version != after.version:
+        sparse = sparse_leaves(after, head.manifest.leaf)
+        head.manifest.write_root(after, head.runtime.new_id, also_merge=sparse)
+    return after.version
+
+
+def _remove(store: ObjectStore, head: Head, garbage: Garbage, kept_root: int | None) -> None:
+    """The manifest is left alone unless readers are sent to a root that stays: what they would
+    begin with otherwise needs commits and leaves that are garbage by now."""
+    hint = head.manifest.hinted_root()
+    manifest_safe = hint is not None and kept_root is not None and hint >= kept_root
+    for entry in (*garbage.roots, *garbage.commits) if manifest_safe else ():
+        store.delete(entry.key)
+    unneeded = (*garbage.leaves, *garbage.segments) if manifest_safe else garbage.segments
+    with ThreadPoolExecutor(max(1, store.concurrency)) as pool:
+        list(pool.map(store.delete, [entry.key for entry in unneeded]))
+        list(pool.map(store.remove_leftover, [entry.key for entry in garbage.leftovers]))
+
+
+def _listed(entry: ObjectInfo, now_ms: int) -> Listed:
+    return Listed(entry.key, entry.size_bytes, entry.modified_ms if _is_time(entry) else now_ms)
+
+
+def _is_time(entry: ObjectInfo) -> bool:
+    """A store that cannot tell the time counts instead; what it holds is never old."""
+    return entry.modified_ms >= _YEAR_2000_MS

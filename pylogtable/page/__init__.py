@@ -1,1 +1,0 @@
-"""The report of a store as HTML: pure, from what was measured to text."""

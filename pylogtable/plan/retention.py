@@ -1,0 +1,72 @@
+"""Which records retention lets go of: whole segments from the beginning of a partition. Pure.
+
+Kafka's tests, exactly: by time a segment goes if its latest record is older than `retention.ms`, by
+size while what remains is not below `retention.bytes`; the first segment that stays ends it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pylogtable.format.lookup import LoadLeaf, segments_between, totals_below
+from pylogtable.format.model import Change, LogStart
+from pylogtable.format.snapshot import Snapshot
+
+
+def plan_retention(
+    snapshot: Snapshot,
+    leaves: LoadLeaf,
+    now_ms: int,
+    keep_from: Mapping[int, int] | None = None,
+) -> Change | None:
+    """Move log starts as the topic's settings say, and in no partition past `keep_from` [RET-1]."""
+    if not snapshot.config.deletes:
+        return None
+    moves = []
+    for number, state in enumerate(snapshot.partitions):
+        offset = _first_kept(snapshot, leaves, number, now_ms)
+        if keep_from is not None and number in keep_from:
+            offset = _segment_start_at_or_below(snapshot, leaves, number, offset, keep_from[number])
+        if offset > state.log_start:
+            dropped = totals_below(snapshot, leaves, number, offset)
+            moves.append(LogStart(partition=number, offset=offset, dropped=dropped))
+    if not moves:
+        return None
+    summary = {
+        "segments_removed": sum(move.dropped.segments for move in moves),
+        "records_removed": sum(move.dropped.records for move in moves),
+        "bytes_removed": sum(move.dropped.size_bytes for move in moves),
+    }
+    return Change(operation="retention", log_starts=tuple(moves), summary=summary)
+
+
+def _first_kept(snapshot: Snapshot, leaves: LoadLeaf, partition: int, now_ms: int) -> int:
+    config = snapshot.config
+    state = snapshot.partitions[partition]
+    excess = -1
+    if config.retention_bytes is not None:
+        excess = state.live.size_bytes - config.retention_bytes
+    oldest_us = None
+    if config.retention_ms is not None:
+        oldest_us = (now_ms - config.retention_ms) * 1000
+    at = state.log_start
+    for segment in segments_between(snapshot, leaves, partition, at, state.end):
+        too_old = oldest_us is not None and segment.max_timestamp_us < oldest_us
+        excess -= segment.size_bytes
+        if not too_old and excess < 0:
+            return at
+        at = segment.end_offset
+    return at
+
+
+def _segment_start_at_or_below(
+    snapshot: Snapshot, leaves: LoadLeaf, partition: int, offset: int, bound: int
+) -> int:
+    """The greatest end of a segment that is at most both."""
+    at = snapshot.partitions[partition].log_start
+    wanted = min(offset, bound)
+    for segment in segments_between(snapshot, leaves, partition, at, offset):
+        if segment.end_offset > wanted:
+            break
+        at = segment.end_offset
+    return at

@@ -1,0 +1,173 @@
+"""Creating, altering and deleting a topic, and moving log starts. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from numbers import Integral
+
+import msgspec
+
+from pylogtable.arguments import check_mapping
+from pylogtable.errors import InvalidRequestError, OffsetOutOfRangeError, TopicExistsError
+from pylogtable.format.config import check_keys, normalize, parse_config
+from pylogtable.format.lookup import LoadLeaf, totals_below
+from pylogtable.format.model import (
+    FORMAT_VERSION,
+    MAX_PARTITIONS,
+    Change,
+    Field,
+    LogStart,
+    Protocol,
+    TopicInfo,
+)
+from pylogtable.format.schema import WireType, check_fields, is_keys_only, value_columns, widens
+from pylogtable.format.snapshot import Snapshot
+
+
+def new_topic(
+    fields: Sequence[Field],
+    key: Sequence[str],
+    partitions: int,
+    config: Mapping[str, object],
+    now_ms: int,
+) -> TopicInfo:
+    """A checked description of a topic to be made [META-1]."""
+    check_fields(fields, key)
+    _check_partitions(partitions)
+    settings = normalize(config)
+    if parse_config(settings).is_compacted and not key:
+        raise InvalidRequestError("a compacted topic needs a key: name its key column(s)")
+    return TopicInfo(
+        fields=tuple(fields),
+        key=tuple(key),
+        partitions=partitions,
+        config=settings,
+        created_at_ms=now_ms,
+    )
+
+
+def plan_create(snapshot: Snapshot | None, topic: TopicInfo, where: str) -> Change:
+    if snapshot is not None and snapshot.topic is not None:
+        raise TopicExistsError(f"there is a topic at {where} already; open it with store.topic()")
+    return Change(operation="create", protocol=Protocol(format=FORMAT_VERSION), topic=topic)
+
+
+def plan_delete_topic() -> Change:
+    return Change(operation="delete_topic")
+
+
+def plan_alter(
+    snapshot: Snapshot,
+    *,
+    partitions: int | None,
+    config: Mapping[str, object | None],
+    add_fields: Sequence[Field],
+    widen: Mapping[str, WireType],
+) -> Change:
+    """The topic with more partitions, other settings, more or wider columns [META-3], [META-4]."""
+    old = snapshot.info
+    if partitions is not None:
+        _check_partitions(partitions)
+        if partitions == old.partitions:
+            raise InvalidRequestError(f"the topic already has {partitions} partition(s)")
+        if partitions < old.partitions:
+            raise InvalidRequestError(
+                f"the topic currently has {old.partitions} partition(s); {partitions} would not "
+                "be an increase"
+            )
+    check_mapping("config", config, "{'retention.ms': 3600000}")
+    check_keys(config)
+    unset = {key for key, value in config.items() if value is None}
+    settings = {key: value for key, value in old.config.items() if key not in unset}
+    settings.update(normalize({key: value for key, value in config.items() if value is not None}))
+    fields = _widened(old.fields, old.key, widen)
+    for field in add_fields:
+        if not field.nullable:
+            raise InvalidRequestError(
+                f"column {field.name!r} must be nullable: older records have no value for it"
+            )
+        if any(field.name == existing.name for existing in fields):
+            raise InvalidRequestError(f"the topic has a column {field.name!r} already")
+        fields = (*fields, field)
+    check_fields(fields, old.key)
+    new = msgspec.structs.replace(
+        old, partitions=partitions or old.partitions, config=settings, fields=fields
+    )
+    _refuse_tombstones(snapshot, new)
+    if parse_config(settings).is_compacted and not old.key:
+        raise InvalidRequestError("a topic without key columns cannot be compacted")
+    if new == old:
+        raise InvalidRequestError("nothing to alter: the topic is as asked for already")
+    return Change(operation="alter", topic=new)
+
+
+def plan_delete_records(
+    snapshot: Snapshot, leaves: LoadLeaf, offsets: Mapping[int, int | None]
+) -> Change:
+    """Move log starts up to `offsets`, None meaning the end [LOG-6]; one already past stays."""
+    check_mapping("offsets", offsets, "{0: 100}, offsets by partition")
+    if not snapshot.config.deletes:
+        raise InvalidRequestError(
+            "records can be deleted only where cleanup.policy contains 'delete'; the topic has "
+            f"{snapshot.info.config.get('cleanup.policy')!r}"
+        )
+    moves: list[LogStart] = []
+    for partition in offsets:
+        snapshot.check_partition(partition)
+    for partition, wanted in sorted(offsets.items()):
+        state = snapshot.partitions[partition]
+        offset = state.end if wanted is None else wanted
+        if isinstance(offset, bool) or not isinstance(offset, Integral):
+            raise InvalidRequestError(
+                f"{offset!r} is not an offset of partition {partition}: give a whole number, or "
+                "None for the end"
+            )
+        if not 0 <= offset <= state.end:
+            raise OffsetOutOfRangeError(partition, offset, state.log_start, state.end)
+        if offset > state.log_start:
+            dropped = totals_below(snapshot, leaves, partition, offset)
+            move = LogStart(partition=int(partition), offset=int(offset), dropped=dropped)
+            moves.append(move)
+    return Change(operation="delete_records", log_starts=tuple(moves))
+
+
+def _check_partitions(partitions: int) -> None:
+    if isinstance(partitions, bool) or not isinstance(partitions, int):
+        raise InvalidRequestError(f"partitions must be a whole number, not {partitions!r}")
+    if not 1 <= partitions <= MAX_PARTITIONS:
+        raise InvalidRequestError(f"a topic has 1 to {MAX_PARTITIONS} partitions, not {partitions}")
+
+
+def _refuse_tombstones(snapshot: Snapshot, new: TopicInfo) -> None:
+    """Records of nothing but a key would become tombstones by the first value column, since it is
+    null in them [META-4]; a topic that never had a record has none."""
+    if not is_keys_only(snapshot.info) or is_keys_only(new):
+        return
+    written = sum(state.end for state in snapshot.partitions)
+    if written:
+        raise InvalidRequestError(
+            f"column {value_columns(new)[0]!r} would be the first value column of a topic that has "
+            f"only key columns ({', '.join(new.key)}), and make tombstones of the {written} "
+            "record(s) that were written without one; create a new topic with the value columns "
+            "it needs and copy them there"
+        )
+
+
+def _widened(
+    fields: Sequence[Field], key: Sequence[str], widen: Mapping[str, WireType]
+) -> tuple[Field, ...]:
+    by_name = {field.name: field for field in fields}
+    for name, wire in widen.items():
+        if name not in by_name:
+            raise InvalidRequestError(f"there is no column {name!r} to widen")
+        if name in key:
+            raise InvalidRequestError(
+                f"key column {name!r} cannot be widened: its records would change their partition"
+            )
+        if not widens(by_name[name].type, wire):
+            raise InvalidRequestError(
+                f"column {name!r} cannot go from {by_name[name].type} to {wire}: "
+                "not every value would fit unchanged"
+            )
+        by_name[name] = msgspec.structs.replace(by_name[name], type=wire)
+    return tuple(by_name.values())

@@ -1,0 +1,130 @@
+"""How much lies in a range of offsets, and where a number of records ends. Holes do not count.
+
+Where a partition has no holes this is arithmetic. Otherwise the entries of the segments tell, and
+only of a segment that the range cuts the offsets are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from pylogtable.format.leaf import Leaf
+from pylogtable.format.lookup import LoadLeaf, pieces_from, segment_at
+from pylogtable.format.model import Segment
+from pylogtable.format.snapshot import PartitionState, Piece, Run, Snapshot, piece_end, piece_start
+from pylogtable.plan.read import Span
+from pylogtable.segments.reader import count_from, end_of_records
+from pylogtable.storage.base import ObjectStore
+
+# A leaf may have many more entries than are wanted of it.
+_AT_A_TIME = 256
+
+
+class Extent(NamedTuple):
+    """Records exactly; bytes by their share of the segments they lie in."""
+
+    records: int
+    bytes: int
+
+
+def measure(store: ObjectStore, snapshot: Snapshot, leaves: LoadLeaf, span: Span) -> Extent:
+    """What can be read of the span."""
+    state = snapshot.partitions[span.partition]
+    is_dense = _is_dense(snapshot, leaves, span.partition)
+    records, size = 0, 0.0
+    for piece, start, end in _pieces(state, span):
+        if isinstance(piece, Segment):
+            count = _count(store, piece, start, end)
+            size += piece.size_bytes * count / max(1, piece.records)
+        elif is_dense:
+            count = end - start
+            size += state.live.size_bytes * count / state.live.records
+        else:
+            leaf = leaves(piece.leaf)
+            rows = leaf.rows(span.partition, start, end)
+            inner, cut = _split_rows(leaf, rows, start, end)
+            totals = leaf.totals(inner)
+            count = totals.records
+            size += totals.size_bytes
+            for segment in cut:
+                part = _count(store, segment, max(start, segment.base_offset), end)
+                count += part
+                size += segment.size_bytes * part / max(1, segment.records)
+        records += count
+    return Extent(records, round(size))
+
+
+def offset_after(
+    store: ObjectStore, snapshot: Snapshot, leaves: LoadLeaf, span: Span, records: int
+) -> int:
+    """The offset behind this many records from the start of the span, or its end if there are no
+    more than that."""
+    state = snapshot.partitions[span.partition]
+    is_dense = _is_dense(snapshot, leaves, span.partition)
+    left = records
+    if left <= 0:
+        return span.start
+    for piece, start, end in _pieces(state, span):
+        if isinstance(piece, Run) and is_dense:
+            if end - start >= left:
+                return start + left
+            left -= end - start
+            continue
+        for segment in _segments(leaves, span.partition, piece, start, end):
+            low, high = max(start, segment.base_offset), min(end, segment.end_offset)
+            here = _count(store, segment, low, high)
+            if here >= left:
+                return end_of_records(store, segment, low, left)
+            left -= here
+    return span.end
+
+
+def _pieces(state: PartitionState, span: Span) -> Iterator[tuple[Piece, int, int]]:
+    """The pieces of the span, each with what of it is in the span."""
+    for piece in pieces_from(state, span.start):
+        start, end = max(span.start, piece_start(piece)), min(span.end, piece_end(piece))
+        if start >= end:
+            return
+        yield piece, start, end
+
+
+def _is_dense(snapshot: Snapshot, leaves: LoadLeaf, partition: int) -> bool:
+    """Whether no segment has holes; totals count the segment that the log start cuts whole."""
+    state = snapshot.partitions[partition]
+    first = segment_at(snapshot, leaves, partition, state.log_start)
+    return first is not None and state.live.records == state.end - first.base_offset
+
+
+def _count(store: ObjectStore, segment: Segment, start: int, end: int) -> int:
+    if segment.is_dense:
+        return min(end, segment.end_offset) - start
+    below = 0 if end >= segment.end_offset else count_from(store, segment, end)
+    if start <= segment.base_offset:
+        return segment.records - below
+    return count_from(store, segment, start) - below
+
+
+def _split_rows(leaf: Leaf, rows: range, start: int, end: int) -> tuple[range, list[Segment]]:
+    """The entries that lie in `[start, end)` whole, and those that do not."""
+    low, high = rows.start, rows.stop
+    cut: list[Segment] = []
+    if low < high and leaf.base_offsets[low] < start:
+        cut += leaf.segments(range(low, low + 1))
+        low += 1
+    if low < high and leaf.end_offsets[high - 1] > end:
+        cut += leaf.segments(range(high - 1, high))
+        high -= 1
+    return range(low, high), cut
+
+
+def _segments(
+    leaves: LoadLeaf, partition: int, piece: Piece, start: int, end: int
+) -> Iterator[Segment]:
+    if isinstance(piece, Segment):
+        yield piece
+        return
+    leaf = leaves(piece.leaf)
+    rows = leaf.rows(partition, start, end)
+    for first in range(rows.start, rows.stop, _AT_A_TIME):
+        yield from leaf.segments(range(first, min(rows.stop, first + _AT_A_TIME)))

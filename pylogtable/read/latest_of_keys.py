@@ -1,0 +1,194 @@
+"""Finding the newest record of given keys without reading what cannot hold them [READ-6].
+
+Segments are taken from the newest to the oldest. One is passed over if its records were placed by
+key and the keys belong elsewhere; a row group, if its statistics or its Bloom filter say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pylogtable.errors import InvalidRequestError
+from pylogtable.format.model import Segment, TopicInfo
+from pylogtable.format.partitioner import key_bytes, partition_for
+from pylogtable.format.schema import OFFSET, to_arrow
+from pylogtable.format.shaping import one_chunk
+from pylogtable.lazy_arrow import pc
+from pylogtable.plan.read import task_for
+from pylogtable.segments.bloom import may_contain, plain_bytes, xxh64
+from pylogtable.segments.reader import SegmentReader, read_open
+from pylogtable.storage.base import ObjectStore
+
+Mask = npt.NDArray[np.bool_]
+
+
+class WantedKeys:
+    """The distinct keys of a search, as columns and as their canonical bytes."""
+
+    def __init__(self, topic: TopicInfo, keys: object) -> None:
+        self.names = topic.key
+        columns = _key_columns(topic, keys)
+        everything = key_bytes(columns)
+        if everything.null_count:
+            raise InvalidRequestError("a null key has no newest record; leave it out of `keys`")
+        first = _first_of_each(everything)
+        self.bytes: pa.BinaryArray = everything.take(first)
+        self.columns = [column.take(first) for column in columns]
+        self._hashes = [_plain_hashes(column) for column in self.columns]
+
+    def __len__(self) -> int:
+        return len(self.bytes)
+
+    def in_segment(self, segment: Segment) -> Mask:
+        """Which keys this segment may hold, by the manifest alone."""
+        if segment.hashed_over is None:
+            return np.ones(len(self), dtype=bool)
+        belongs: Mask = partition_for(self.bytes, segment.hashed_over) == segment.partition
+        return belongs
+
+    def in_row_group(self, reader: SegmentReader, group: int, wanted: Mask) -> Mask:
+        """Which of the keys `wanted` the row group may hold, by statistics and Bloom filters."""
+        wanted = wanted.copy()
+        for name, values, hashes in zip(self.names, self.columns, self._hashes, strict=True):
+            index = reader.column_index(name)
+            if index is None or not wanted.any():
+                continue
+            chunk = reader.metadata.row_group(group).column(index)
+            wanted &= _by_statistics(chunk.statistics, values)
+            offset = getattr(chunk, "bloom_filter_offset", None)
+            if offset is None or hashes is None or not wanted.any():
+                continue
+            found = may_contain(reader.read_bytes(offset, chunk.bloom_filter_length), hashes)
+            wanted &= found | ~np.asarray(pc.is_valid(values))
+        return wanted
+
+
+def newest_of(
+    store: ObjectStore,
+    segments: Iterable[Segment],
+    wanted: WantedKeys,
+    log_start: int,
+    schema: pa.Schema,
+    topic: str,
+) -> Iterator[pa.RecordBatch]:
+    """The newest record of each wanted key in one partition, whose segments come newest first."""
+    missing = np.ones(len(wanted), dtype=bool)
+    for segment in segments:
+        if not missing.any():
+            return
+        candidates = missing & wanted.in_segment(segment)
+        if not candidates.any():
+            continue
+        reader = SegmentReader(store, segment)
+        for group in reversed(task_for(segment, log_start, segment.end_offset).row_groups):
+            possible = wanted.in_row_group(reader, group, candidates & missing)
+            if not possible.any():
+                continue
+            found, offsets = _newest_in_row_group(reader, group, wanted, possible, log_start)
+            missing[found] = False
+            if offsets.size:
+                yield from _fetch(reader, offsets, schema, topic)
+
+
+def _newest_in_row_group(
+    reader: SegmentReader, group: int, wanted: WantedKeys, possible: Mask, log_start: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Which keys occur in the row group, and the last offset of each, in offset order."""
+    columns = [*wanted.names, OFFSET]
+    batches = list(reader.batches([group], columns))
+    rows = pa.Table.from_batches(batches).combine_chunks()
+    keys = key_bytes([one_chunk(rows[name]) for name in wanted.names])
+    number = pc.index_in(keys, value_set=wanted.bytes).fill_null(-1).to_numpy()
+    offsets = rows[OFFSET].to_numpy() + reader.segment.shift
+    hits = np.flatnonzero((number >= 0) & (offsets >= log_start))
+    hits = hits[possible[number[hits]]]
+    which, last = np.unique(number[hits][::-1], return_index=True)
+    return which, np.sort(offsets[hits[::-1][last]])
+
+
+def _fetch(
+    reader: SegmentReader, offsets: npt.NDArray[np.int64], schema: pa.Schema, topic: str
+) -> Iterator[pa.RecordBatch]:
+    columns = schema if OFFSET in schema.names else schema.append(pa.field(OFFSET, pa.int64()))
+    task = task_for(reader.segment, int(offsets[0]), int(offsets[-1]) + 1)
+    for batch in read_open(reader, task, columns, topic):
+        mine = np.isin(batch.column(OFFSET).to_numpy(), offsets)
+        if mine.any():
+            yield batch.filter(pa.array(mine)).select(schema.names)
+
+
+def _key_columns(topic: TopicInfo, keys: object) -> list[pa.Array]:
+    types = {field.name: to_arrow(field.type) for field in topic.fields if field.name in topic.key}
+    if isinstance(keys, pa.Table | pa.RecordBatch):
+        absent = [name for name in topic.key if name not in keys.schema.names]
+        if absent:
+            raise InvalidRequestError(f"`keys` lacks the key column(s) {', '.join(absent)}")
+        given = [keys.column(name) for name in topic.key]
+    elif isinstance(keys, pa.Array | pa.ChunkedArray) and len(topic.key) == 1:
+        given = [keys]
+    elif isinstance(keys, Sequence) and not isinstance(keys, str | bytes):
+        rows = [key if isinstance(key, tuple) else (key,) for key in keys]
+        if any(len(row) != len(topic.key) for row in rows):
+            raise InvalidRequestError(
+                f"each of `keys` must have {len(topic.key)} part(s): {', '.join(topic.key)}"
+            )
+        given = [[row[index] for row in rows] for index in range(len(topic.key))]
+    else:
+        raise InvalidRequestError(
+            "`keys` must be a list of keys (tuples where the key has several columns), an Arrow "
+            "array, or a table with the key columns"
+        )
+    return [
+        _typed(name, column, types[name]) for name, column in zip(topic.key, given, strict=True)
+    ]
+
+
+def _typed(name: str, column: object, arrow: pa.DataType) -> pa.Array:
+    try:
+        if isinstance(column, pa.ChunkedArray):
+            column = one_chunk(column)
+        if isinstance(column, pa.Array):
+            return column.cast(arrow)
+        assert isinstance(column, list)
+        if any(isinstance(part, float) for part in column):
+            raise pa.ArrowTypeError("a float is no key")  # pa.array would cut off its fraction
+        if pa.types.is_binary(arrow):
+            column = [part.encode() if isinstance(part, str) else part for part in column]
+        return pa.array(column, arrow)
+    except (pa.ArrowException, OverflowError) as error:
+        raise InvalidRequestError(
+            f"`keys` do not fit key column {name!r} ({arrow}): {error}"
+        ) from None
+
+
+def _first_of_each(values: pa.BinaryArray) -> pa.Array:
+    _, first = np.unique(
+        pc.index_in(values, value_set=values.unique()).to_numpy(), return_index=True
+    )
+    return pa.array(first)
+
+
+def _plain_hashes(column: pa.Array) -> npt.NDArray[np.uint64] | None:
+    plain = plain_bytes(column)
+    return None if plain is None else xxh64(plain)
+
+
+def _by_statistics(statistics: Any, values: pa.Array) -> Mask:
+    """Which values lie within a column chunk's bounds; nulls, and all where there are none."""
+    if statistics is None or not statistics.has_min_max:
+        return np.ones(len(values), dtype=bool)
+    if pa.types.is_temporal(values.type):
+        # As numbers: the range of Python's dates is smaller than the format's.
+        width = pa.int32() if pa.types.is_date32(values.type) else pa.int64()
+        values, low, high = values.cast(width), statistics.min_raw, statistics.max_raw
+    else:
+        low = pa.scalar(statistics.min).cast(values.type)
+        high = pa.scalar(statistics.max).cast(values.type)
+    inside = pc.and_(pc.greater_equal(values, low), pc.less_equal(values, high))
+    mask: Mask = inside.fill_null(True).to_numpy(zero_copy_only=False)
+    return mask

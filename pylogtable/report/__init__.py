@@ -1,0 +1,1 @@
+"""The HTML report of a store: measure, advise, draw."""

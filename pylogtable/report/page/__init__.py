@@ -1,0 +1,1 @@
+"""The pages of the report, drawn from measured numbers. Pure."""

@@ -1,0 +1,220 @@
+"""What consumer groups tell about themselves: lag, description, what a reset did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from pylogtable.format.model import GroupState
+from pylogtable.format.times import from_us
+from pylogtable.plan.positions import Move
+from pylogtable.results.text import bytes_text, table_html, titled_html
+
+_NONE = "-"
+
+
+@dataclass(frozen=True)
+class Lag:
+    """What a group has yet to read of a partition: `records` exactly, since holes are none;
+    `seconds` is how long ago the first of them was written. Where nothing is committed all but
+    `end_offset` are None. What retention removed unread is not counted."""
+
+    position: int | None
+    end_offset: int
+    records: int | None = None
+    bytes: int | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class GroupLag(Mapping[int, Lag]):
+    """The lag of a group in a topic, by partition; the totals leave out partitions where nothing is
+    committed."""
+
+    group: str
+    topic: str
+    partitions: Mapping[int, Lag]
+
+    def __getitem__(self, partition: int) -> Lag:
+        return self.partitions[partition]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.partitions)
+
+    def __len__(self) -> int:
+        return len(self.partitions)
+
+    @property
+    def records(self) -> int:
+        return sum(lag.records or 0 for lag in self.values())
+
+    @property
+    def bytes(self) -> int:
+        return sum(lag.bytes or 0 for lag in self.values())
+
+    @property
+    def seconds(self) -> float:
+        """The greatest of all partitions."""
+        return max((lag.seconds or 0.0 for lag in self.values()), default=0.0)
+
+    def to_table(self) -> pa.Table:
+        rows = [{"partition": number, **asdict(lag)} for number, lag in self.items()]
+        return pa.Table.from_pylist(rows, schema=LAG_SCHEMA)
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (str(number), _text(lag.position), _text(lag.end_offset), *_lag_cells(lag))
+            for number, lag in self.items()
+        ]
+        head = ("partition", "position", "end", "lag", "bytes", "seconds")
+        title = f"group {self.group} in {self.topic}: {self.records:,} records behind"
+        return titled_html(title, table_html(rows, head))
+
+
+class GroupRow(NamedTuple):
+    """A partition of a group, in Kafka's columns and some more."""
+
+    group: str
+    topic: str
+    partition: int
+    current_offset: int | None
+    log_end_offset: int
+    lag: int | None
+    lag_bytes: int | None
+    lag_seconds: float | None
+    committed_at: datetime | None
+    metadata: str | None
+    member: str | None
+
+
+@dataclass(frozen=True)
+class GroupDescription:
+    """Groups, partition by partition."""
+
+    rows: tuple[GroupRow, ...]
+
+    def __iter__(self) -> Iterator[GroupRow]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def to_table(self) -> pa.Table:
+        return pa.Table.from_pylist([row._asdict() for row in self.rows], schema=GROUPS_SCHEMA)
+
+    def _repr_html_(self) -> str:
+        head = [name.replace("_", " ") for name in GroupRow._fields]
+        rows = [
+            (
+                row.group,
+                row.topic,
+                str(row.partition),
+                _text(row.current_offset),
+                _text(row.log_end_offset),
+                *_lag_cells(Lag(None, 0, row.lag, row.lag_bytes, row.lag_seconds)),
+                _NONE if row.committed_at is None else f"{row.committed_at:%Y-%m-%d %H:%M:%S}",
+                row.metadata or _NONE,
+                row.member or _NONE,
+            )
+            for row in self.rows
+        ]
+        names = ", ".join(sorted({row.group for row in self.rows})) or "none"
+        return titled_html(f"consumer groups: {names}", table_html(rows, head))
+
+
+@dataclass(frozen=True)
+class ResetReport:
+    """Where a reset put a group, or would put it if it was a dry run. A note says that the position
+    is not what was asked for, and why."""
+
+    group: str
+    topic: str
+    dry_run: bool
+    rows: tuple[Move, ...]
+
+    def __iter__(self) -> Iterator[Move]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def to_table(self) -> pa.Table:
+        return pa.Table.from_pylist([row._asdict() for row in self.rows], schema=RESET_SCHEMA)
+
+    def _repr_html_(self) -> str:
+        rows = [(str(r.partition), _text(r.old), _text(r.new), r.note) for r in self.rows]
+        title = f"{'dry run: ' if self.dry_run else ''}reset of {self.group} in {self.topic}"
+        return titled_html(title, table_html(rows, ("partition", "old", "new", "note")))
+
+
+def group_rows(
+    group: str, topic: str, state: GroupState, lags: Mapping[int, Lag], live: Sequence[str]
+) -> Iterable[GroupRow]:
+    """The rows of a group in a topic; `live` are the members that own what they own."""
+    owners = {number: name for name in live for number in state.members[name].owned}
+    for number, lag in lags.items():
+        entry = state.positions.get(number)
+        yield GroupRow(
+            group=group,
+            topic=topic,
+            partition=number,
+            current_offset=lag.position,
+            log_end_offset=lag.end_offset,
+            lag=lag.records,
+            lag_bytes=lag.bytes,
+            lag_seconds=lag.seconds,
+            committed_at=from_us(entry.committed_at_ms * 1000) if entry else None,
+            metadata=entry.metadata if entry else None,
+            member=owners.get(number),
+        )
+
+
+def _text(number: int | None) -> str:
+    return _NONE if number is None else f"{number:,}"
+
+
+def _lag_cells(lag: Lag) -> tuple[str, str, str]:
+    return (
+        _text(lag.records),
+        _NONE if lag.bytes is None else bytes_text(lag.bytes),
+        _NONE if lag.seconds is None else f"{lag.seconds:,.1f}",
+    )
+
+
+LAG_SCHEMA = pa.schema(
+    [
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("position", pa.int64()),
+        pa.field("end_offset", pa.int64(), nullable=False),
+        pa.field("records", pa.int64()),
+        pa.field("bytes", pa.int64()),
+        pa.field("seconds", pa.float64()),
+    ]
+)
+GROUPS_SCHEMA = pa.schema(
+    [
+        pa.field("group", pa.string(), nullable=False),
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("current_offset", pa.int64()),
+        pa.field("log_end_offset", pa.int64(), nullable=False),
+        pa.field("lag", pa.int64()),
+        pa.field("lag_bytes", pa.int64()),
+        pa.field("lag_seconds", pa.float64()),
+        pa.field("committed_at", pa.timestamp("ms", tz="UTC")),
+        pa.field("metadata", pa.string()),
+        pa.field("member", pa.string()),
+    ]
+)
+RESET_SCHEMA = pa.schema(
+    [
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("old", pa.int64()),
+        pa.field("new", pa.int64(), nullable=False),
+        pa.field("note", pa.string(), nullable=False),
+    ]
+)

@@ -1,0 +1,335 @@
+"""What operations tell about themselves: plain values, and tables where there are many of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+
+import pyarrow as pa
+
+from pylogtable.format.config import describe_config
+from pylogtable.format.model import Commit
+from pylogtable.format.schema import table_schema
+from pylogtable.format.snapshot import Snapshot
+from pylogtable.results.text import bytes_text, table_html, titled_html
+
+PARTITIONS_SHOWN = 50
+
+
+@dataclass(frozen=True)
+class AppendResult:
+    """What an append did; `offsets` has `(start, end)` by partition. `repeated` says that its txn
+    was in the log already, and that these are the offsets, and the origin, of then."""
+
+    version: int
+    offsets: dict[int, tuple[int, int]]
+    records: int
+    size_bytes: int
+    segments: int
+    seconds: float
+    repeated: bool = False
+    origin: str | None = None
+
+
+@dataclass(frozen=True)
+class PartitionDescription:
+    partition: int
+    log_start: int
+    end: int
+    segments: int
+    records: int
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class TopicDescription:
+    """A topic at one version; `config` has every key with the value in force."""
+
+    name: str
+    url: str
+    topic_id: str
+    version: int
+    created_at_ms: int
+    schema: pa.Schema
+    key: tuple[str, ...]
+    config: dict[str, str]
+    partitions: tuple[PartitionDescription, ...]
+
+    def to_table(self) -> pa.Table:
+        """One row, with what the partitions hold together."""
+        row = {
+            "name": self.name,
+            "url": self.url,
+            "topic_id": self.topic_id,
+            "version": self.version,
+            "created_at": self.created_at_ms,
+            "key": self.key,
+            "partitions": len(self.partitions),
+            "segments": sum(part.segments for part in self.partitions),
+            "records": sum(part.records for part in self.partitions),
+            "size_bytes": sum(part.size_bytes for part in self.partitions),
+            "config": list(self.config.items()),
+        }
+        return pa.Table.from_pylist([row], schema=DESCRIPTION_SCHEMA)
+
+    def _repr_html_(self) -> str:
+        records = sum(part.records for part in self.partitions)
+        size = sum(part.size_bytes for part in self.partitions)
+        facts = [
+            ("location", self.url),
+            ("version", f"{self.version:,}"),
+            ("key", ", ".join(self.key) or "none"),
+            ("columns", ", ".join(f"{field.name}: {field.type}" for field in self.schema)),
+            ("records", f"{records:,} in {bytes_text(size)}"),
+            ("cleanup.policy", self.config["cleanup.policy"]),
+        ]
+        shown: list[tuple[str, ...]] = [
+            (
+                str(part.partition),
+                f"{part.log_start:,}",
+                f"{part.end:,}",
+                f"{part.segments:,}",
+                f"{part.records:,}",
+                bytes_text(part.size_bytes),
+            )
+            for part in self.partitions[:PARTITIONS_SHOWN]
+        ]
+        if len(self.partitions) > len(shown):
+            shown.append((f"… {len(self.partitions) - len(shown):,} more", *[""] * 5))
+        head = ("partition", "log start", "end", "segments", "records", "size")
+        return titled_html(f"topic {self.name}", table_html(facts), table_html(shown, head))
+
+
+@dataclass(frozen=True)
+class RewriteReport:
+    """What a compaction or a merge did. `units` of work were committed; `skipped` were not, because
+    another job had changed their input. `bytes_in` and `bytes_out` are of the segments that gave
+    way and of those that took their place, `tombstones` are in these; records are counted in all
+    that was looked at."""
+
+    operation: str
+    version: int
+    units: int
+    skipped: int
+    segments_in: int
+    segments_out: int
+    bytes_in: int
+    bytes_out: int
+    records_in: int
+    records_removed: int
+    tombstones: int
+    seconds: float
+
+    @property
+    def megabytes_per_second(self) -> float:
+        return self.bytes_in / 1e6 / max(self.seconds, 1e-9)
+
+
+@dataclass(frozen=True)
+class RetentionReport:
+    """What retention removed: `log_starts` has the partitions it moved, and where to."""
+
+    version: int
+    log_starts: dict[int, int]
+    segments_removed: int
+    records_removed: int
+    bytes_removed: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class VacuumReport:
+    """What a vacuum removed, or would remove if it was a dry run."""
+
+    version: int
+    dry_run: bool
+    files: tuple[str, ...]
+    size_bytes: int
+    data_files: int
+    manifest_files: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class MaintainReport:
+    """What all jobs of a topic did, in the order they ran; None for those its settings do not ask
+    for. `error` says what ended it early."""
+
+    topic: str
+    retention: RetentionReport | None = None
+    compaction: RewriteReport | None = None
+    merge: RewriteReport | None = None
+    vacuum: VacuumReport | None = None
+    seconds: float = 0.0
+    error: str | None = None
+
+    @property
+    def did_something(self) -> bool:
+        """Whether a job ended, if not all."""
+        return any((self.retention, self.compaction, self.merge, self.vacuum))
+
+    def __str__(self) -> str:
+        parts = []
+        if self.retention is not None:
+            parts.append(f"retention removed {self.retention.records_removed:,} records")
+        if self.compaction is not None:
+            parts.append(f"compaction removed {self.compaction.records_removed:,} records")
+        if self.merge is not None:
+            parts.append(f"merged {self.merge.segments_in:,} into {self.merge.segments_out:,}")
+        if self.vacuum is not None:
+            parts.append(f"vacuum removed {len(self.vacuum.files):,} files")
+        if self.error is not None:
+            parts.append(f"FAILED: {self.error}")
+            return f"{self.topic}: {', '.join(parts)}"
+        return f"{self.topic}: {', '.join(parts)}; {self.seconds:.1f} s"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One broken rule of the specification, and where."""
+
+    rule: str
+    path: str
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.path} breaks [{self.rule}]: {self.detail}"
+
+
+@dataclass
+class VerifyReport:
+    """What `verify` looked at and what it found wrong; true if that is nothing."""
+
+    problems: list[Problem] = field(default_factory=list)
+    commits: int = 0
+    leaves: int = 0
+    segments: int = 0
+    records: int = 0
+
+    def __bool__(self) -> bool:
+        return not self.problems
+
+    def __str__(self) -> str:
+        looked = (
+            f"{self.commits} commit(s), {self.leaves} leaf/leaves, {self.segments} segment(s), "
+            f"{self.records} record(s)"
+        )
+        if self:
+            return f"sound: {looked}"
+        return "\n".join(
+            [f"{len(self.problems)} problem(s) in {looked}:", *map(str, self.problems)]
+        )
+
+
+def describe(name: str, url: str, snapshot: Snapshot) -> TopicDescription:
+    """The topic as `snapshot` has it."""
+    return TopicDescription(
+        name=name,
+        url=url,
+        topic_id=snapshot.topic_id,
+        version=snapshot.version,
+        created_at_ms=snapshot.info.created_at_ms,
+        schema=table_schema(snapshot.info.fields),
+        key=snapshot.info.key,
+        config=describe_config(snapshot.info.config),
+        partitions=tuple(
+            PartitionDescription(
+                partition=number,
+                log_start=state.log_start,
+                end=state.end,
+                segments=state.live.segments,
+                records=state.live.records,
+                size_bytes=state.live.size_bytes,
+            )
+            for number, state in enumerate(snapshot.partitions)
+        ),
+    )
+
+
+DESCRIPTION_SCHEMA = pa.schema(
+    [
+        pa.field("name", pa.string(), nullable=False),
+        pa.field("url", pa.string(), nullable=False),
+        pa.field("topic_id", pa.string(), nullable=False),
+        pa.field("version", pa.int64(), nullable=False),
+        pa.field("created_at", pa.timestamp("ms", tz="UTC"), nullable=False),
+        pa.field("key", pa.list_(pa.string()), nullable=False),
+        pa.field("partitions", pa.int32(), nullable=False),
+        pa.field("segments", pa.int64(), nullable=False),
+        pa.field("records", pa.int64(), nullable=False),
+        pa.field("size_bytes", pa.int64(), nullable=False),
+        pa.field("config", pa.map_(pa.string(), pa.string()), nullable=False),
+    ]
+)
+PARTITIONS_SCHEMA = pa.schema(
+    [
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("log_start", pa.int64(), nullable=False),
+        pa.field("end", pa.int64(), nullable=False),
+        pa.field("segments", pa.int64(), nullable=False),
+        pa.field("records", pa.int64(), nullable=False),
+        pa.field("size_bytes", pa.int64(), nullable=False),
+    ]
+)
+
+
+def partitions_table(description: TopicDescription) -> pa.Table:
+    """The partitions as rows."""
+    rows = [asdict(partition) for partition in description.partitions]
+    return pa.Table.from_pylist(rows, schema=PARTITIONS_SCHEMA)
+
+
+HISTORY_SCHEMA = pa.schema(
+    [
+        pa.field("version", pa.int64(), nullable=False),
+        pa.field("committed_at", pa.timestamp("ms", tz="UTC"), nullable=False),
+        pa.field("operation", pa.string(), nullable=False),
+        pa.field("commit_id", pa.string(), nullable=False),
+        pa.field("txn_app_id", pa.string()),
+        pa.field("txn_version", pa.int64()),
+        pa.field("segments_added", pa.int64(), nullable=False),
+        pa.field("records_added", pa.int64(), nullable=False),
+        pa.field("bytes_added", pa.int64(), nullable=False),
+        pa.field("segments_removed", pa.int64(), nullable=False),
+        pa.field("records_removed", pa.int64(), nullable=False),
+        pa.field("end_offsets", pa.map_(pa.int32(), pa.int64()), nullable=False),
+        pa.field("summary", pa.map_(pa.string(), pa.int64()), nullable=False),
+    ]
+)
+
+
+def offsets_of(commit: Commit) -> dict[int, tuple[int, int]]:
+    """The offsets an append was given, by partition."""
+    starts: dict[int, int] = {}
+    for segment in commit.add:
+        starts.setdefault(segment.partition, segment.base_offset)
+    return {number: (start, commit.ends[number]) for number, start in sorted(starts.items())}
+
+
+def history_table(commits: Iterable[Commit], limit: int | None) -> pa.Table:
+    """Commits as rows, in the order given."""
+    rows = []
+    for commit in islice(commits, limit):
+        dropped = [
+            *(move.dropped for move in commit.log_starts),
+            *(swap.dropped for swap in commit.replaced),
+        ]
+        rows.append(
+            {
+                "version": commit.version,
+                "committed_at": commit.committed_at_ms,
+                "operation": commit.operation,
+                "commit_id": commit.commit_id,
+                "txn_app_id": commit.txn.app_id if commit.txn else None,
+                "txn_version": commit.txn.version if commit.txn else None,
+                "segments_added": len(commit.add),
+                "records_added": sum(segment.records for segment in commit.add),
+                "bytes_added": sum(segment.size_bytes for segment in commit.add),
+                "segments_removed": sum(total.segments for total in dropped),
+                "records_removed": sum(total.records for total in dropped),
+                "end_offsets": sorted(commit.ends.items()),
+                "summary": sorted(commit.summary.items()),
+            }
+        )
+    return pa.Table.from_pylist(rows, schema=HISTORY_SCHEMA)

@@ -1,0 +1,1 @@
+"""Parquet data files: the only readers and writers of records."""

@@ -1,0 +1,1 @@
+"""Writing: appends, staged files, and the producer."""

@@ -1,0 +1,340 @@
+"""Appending: write data files, then commit them; what a repeat, a failure and a doubt mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from pylogtable.arguments import check_number
+from pylogtable.errors import (
+    CommitConflictError,
+    CommitUnknownError,
+    InvalidRequestError,
+    LogTableError,
+    SchemaMismatchError,
+    StorageError,
+)
+from pylogtable.format.config import STALE_AFTER_MS
+from pylogtable.format.model import Change, Commit, StagedSegment, Txn, TxnMark
+from pylogtable.format.shaping import Int32s
+from pylogtable.format.snapshot import Snapshot
+from pylogtable.log.head import DOUBT_PAUSE, Head
+from pylogtable.plan.append import Repeated, plan_append, plan_next
+from pylogtable.results.operations import AppendResult, offsets_of
+from pylogtable.storage.base import ObjectStore
+from pylogtable.write.stager import Stager, discard
+
+
+@dataclass(frozen=True)
+class Staged:
+    """Data files that wait for their commit; plain data, fit to travel between processes."""
+
+    files: tuple[StagedSegment, ...]
+    staged_at_ms: int
+    topic_id: str
+
+
+class Staging:
+    """Data files being written for an append whose commit comes later. Leaving the block with an
+    exception removes what was written; `finish()` gives what is to be committed."""
+
+    def __init__(self, stager: Stager, began_ms: int, topic_id: str) -> None:
+        self._stager = stager
+        self._began_ms = began_ms
+        self._topic_id = topic_id
+
+    def __enter__(self) -> Staging:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is not None:
+            self._stager.abandon(error)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """What is held in memory until it is worth writing; `flush()` lets go of it."""
+        return self._stager.waiting_bytes
+
+    def note_placed(self) -> list[Int32s]:
+        """A list that will have the partition of every row, in the order of the rows."""
+        return self._stager.note_placed()
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self._stager.write(batch)
+
+    def flush(self) -> None:
+        self._stager.flush()
+
+    def finish(self) -> Staged:
+        return Staged(self._stager.finish(), self._began_ms, self._topic_id)
+
+
+class Appender:
+    """Appends to the topic of `head`, whose files are in `store`."""
+
+    def __init__(self, store: ObjectStore, head: Head) -> None:
+        self._store = store
+        self._head = head
+        self._runtime = head.runtime
+
+    def append(self, data: Any, txn: tuple[str, int] | None) -> AppendResult:
+        began = self._runtime.monotonic()
+        snapshot = self._head.latest()
+        numbered = parse_txn(txn)
+        known = plan_append(snapshot, (), numbered)
+        if isinstance(known, Repeated):
+            return self._repeat(known, numbered, began)
+        staged = _stage_all(self._begin(snapshot, snapshot.version), data)
+        return commit_or_discard(
+            lambda: self._commit(staged, numbered, began, refresh=False),
+            lambda: self.discard([staged]),
+        )
+
+    def begin(self, first_sticky: int | None, encoders: Executor | None = None) -> Staging:
+        if first_sticky is not None:
+            check_number("first_sticky", first_sticky)
+        snapshot = self._head.latest()
+        first = snapshot.version if first_sticky is None else first_sticky
+        return self._begin(snapshot, first, encoders)
+
+    def stage(self, data: Any, first_sticky: int | None) -> Staged:
+        return _stage_all(self.begin(first_sticky), data)
+
+    def find(self, txn: tuple[str, int], origin: str | None) -> AppendResult | None:
+        began = self._runtime.monotonic()
+        numbered = parse_txn(txn, origin)
+        known = plan_append(self._head.latest(), (), numbered)
+        return self._repeat(known, numbered, began) if isinstance(known, Repeated) else None
+
+    def commit(
+        self, staged: Sequence[Staged], txn: tuple[str, int] | None, origin: str | None
+    ) -> AppendResult:
+        began = self._runtime.monotonic()
+        numbered = parse_txn(txn, origin)
+        for part in _checked_staged(staged):
+            if part.topic_id != self._head.known.topic_id:
+                raise InvalidRequestError(
+                    f"the files were staged for topic {part.topic_id}, and this is topic "
+                    f"{self._head.known.topic_id}: it is another one, or was created anew"
+                )
+        files = tuple(file for part in staged for file in part.files)
+        oldest = min((part.staged_at_ms for part in staged), default=self._runtime.clock())
+        whole = Staged(files, oldest, self._head.known.topic_id)
+        # Who staged may have seen a newer topic than this process has.
+        return self._commit(whole, numbered, began, refresh=True)
+
+    def deliver(self, staged: Staged, txn: Txn | None, last: TxnMark | None) -> Commit:
+        """Commit as the only writer of an app id, and find out what became of it where the store
+        did not tell. A failure removes the files, unless even that stays unknown."""
+
+        def plan(snapshot: Snapshot) -> Change:
+            self._check_age(staged)
+            return plan_next(snapshot, staged.files, txn, last)
+
+        try:
+            while True:
+                try:
+                    return self._head.change(plan, refresh=False)[1]
+                except CommitUnknownError as unknown:
+                    landed = self._resolve(unknown)
+                if landed is not None:
+                    return landed
+        except CommitUnknownError:
+            raise
+        except LogTableError:
+            discard(self._store, staged.files)
+            raise
+
+    def _resolve(self, unknown: CommitUnknownError) -> Commit | None:
+        """The commit if it landed, None if it never will [COMMIT-5]; the error again if that cannot
+        be told for as long as a commit may take."""
+        deadline = self._runtime.monotonic() + self._runtime.patience_seconds
+        attempt = 0
+        while True:
+            try:
+                commit = self._head.manifest.read_commit(unknown.version)
+            except StorageError:
+                commit = None
+            if commit is not None:
+                return commit if commit.commit_id == unknown.commit_id else None
+            if self._runtime.monotonic() > deadline:
+                raise unknown
+            self._runtime.back_off(attempt, longest_seconds=DOUBT_PAUSE)
+            attempt += 1
+
+    def discard(self, staged: Iterable[Staged]) -> None:
+        for part in _checked_staged(staged):
+            discard(self._store, part.files)
+
+    def _begin(
+        self, snapshot: Snapshot, first_sticky: int, encoders: Executor | None = None
+    ) -> Staging:
+        now_ms = self._runtime.clock()
+        stager = Stager(
+            self._store,
+            snapshot.info,
+            snapshot.end_offsets,
+            now_us=now_ms * 1000,
+            first_sticky=first_sticky,
+            new_id=self._runtime.new_id,
+            encoders=encoders,
+        )
+        return Staging(stager, now_ms, snapshot.topic_id)
+
+    def _commit(
+        self, staged: Staged, txn: Txn | None, began: float, *, refresh: bool
+    ) -> AppendResult:
+        if not staged.files and txn is None:
+            seconds = self._runtime.monotonic() - began
+            return AppendResult(self._head.known.version, {}, 0, 0, 0, seconds)
+        _, decided = self._head.change(self._plan(staged, txn), refresh=refresh)
+        if isinstance(decided, Repeated):
+            return self._repeat(decided, txn, began)
+        return self._result(decided, began)
+
+    def _plan(self, staged: Staged, txn: Txn | None) -> Callable[[Snapshot], Change | Repeated]:
+        def plan(snapshot: Snapshot) -> Change | Repeated:
+            self._check_age(staged)
+            return plan_append(snapshot, staged.files, txn)
+
+        return plan
+
+    def _check_age(self, staged: Staged) -> None:
+        age_ms = self._runtime.clock() - staged.staged_at_ms
+        if age_ms > STALE_AFTER_MS:  # [COMMIT-8]
+            raise CommitConflictError(
+                f"the data files were written {age_ms // 1000} s ago, which is too long: "
+                "vacuum may have taken them. Append again."
+            )
+
+    def _repeat(self, repeated: Repeated, txn: Txn | None, began: float) -> AppendResult:
+        assert txn is not None
+        commit = self._first_commit(repeated, txn)
+        first = commit.txn.origin if commit.txn else None
+        if txn.origin is not None and first is not None and first != txn.origin:  # [TXN-4]
+            raise InvalidRequestError(
+                f"txn {txn.version} of app id {txn.app_id!r} was applied by {first!r}, in commit "
+                f"{commit.version} of the topic at {self._store.url}, and {txn.origin!r} has "
+                "something else under the same number: nothing was appended, and nothing was "
+                "skipped. Give it an app id of its own, or go on with the run that has this one."
+            )
+        return self._result(commit, began, repeated=True)
+
+    def _first_commit(self, repeated: Repeated, txn: Txn) -> Commit:
+        """The commit that carried this txn, walking back over later ones of its app id [TXN-3]."""
+        at: int | None = repeated.commit_version
+        while at is not None:
+            commit = self._head.manifest.read_commit(at)
+            if commit is None:
+                raise InvalidRequestError(
+                    f"txn {txn.version} of app id {txn.app_id!r} is not newer than its last one: "
+                    f"nothing was appended, and what it did is not known any more: commit {at} and "
+                    "those before it are older than what is kept"
+                )
+            if commit.txn is None or commit.txn.version < txn.version:
+                break
+            if commit.txn.version == txn.version:
+                return commit
+            at = commit.txn.previous
+        raise InvalidRequestError(
+            f"txn {txn.version} of app id {txn.app_id!r} was never applied, and a later one was: "
+            "versions of an app id must grow. If this is a new run from the start, give it a new "
+            "app id."
+        )
+
+    def _result(self, commit: Commit, began: float, *, repeated: bool = False) -> AppendResult:
+        return AppendResult(
+            version=commit.version,
+            offsets=offsets_of(commit),
+            records=sum(segment.records for segment in commit.add),
+            size_bytes=sum(segment.size_bytes for segment in commit.add),
+            segments=len(commit.add),
+            seconds=self._runtime.monotonic() - began,
+            repeated=repeated,
+            origin=commit.txn.origin if commit.txn else None,
+        )
+
+
+def commit_or_discard(
+    commit: Callable[[], AppendResult], discard_files: Callable[[], None]
+) -> AppendResult:
+    """Remove the files of a commit where it is proven that no commit names them: it failed, or it
+    was a repeat."""
+    try:
+        result = commit()
+    except CommitUnknownError:
+        raise
+    except LogTableError:
+        discard_files()
+        raise
+    if result.repeated:
+        discard_files()
+    return result
+
+
+def _checked_staged(staged: Iterable[Staged]) -> list[Staged]:
+    parts = list(staged) if isinstance(staged, Iterable) else None
+    if parts is None or not all(isinstance(part, Staged) for part in parts):
+        raise InvalidRequestError(
+            f"`staged` must be a list of what topic.stage() gave, not {type(staged).__name__}"
+        )
+    return parts
+
+
+def _stage_all(staging: Staging, data: Any) -> Staged:
+    with staging:
+        for batch in batches_of(data):
+            staging.add(batch)
+        return staging.finish()
+
+
+def parse_txn(txn: tuple[str, int] | None, origin: str | None = None) -> Txn | None:
+    if txn is None:
+        if origin is not None:
+            raise InvalidRequestError(f"origin {origin!r} is of a txn, and there is none")
+        return None
+    if origin == "":
+        raise InvalidRequestError("origin is empty; leave it out, or name who counts the txn")
+    match txn:
+        case (str(app_id), int(version)) if (
+            app_id and not isinstance(version, bool) and 0 <= version < 2**63
+        ):
+            return Txn(app_id=app_id, version=version, origin=origin)
+    raise InvalidRequestError(f"txn must be (app_id, version from 0 to 2**63 - 1), not {txn!r}")
+
+
+def batches_of(data: Any) -> Iterable[pa.RecordBatch]:
+    """Whatever holds rows in Arrow, as batches."""
+    if isinstance(data, pa.RecordBatch):
+        return [data]
+    if isinstance(data, pa.Table):
+        # A table without rows has no batches, and its columns are still to be checked.
+        return data.to_batches() or [pa.RecordBatch.from_pylist([], data.schema)]
+    if isinstance(data, pa.RecordBatchReader):
+        same: Iterable[pa.RecordBatch] = data
+        return same
+    if hasattr(data, "__arrow_c_stream__"):
+        reader: Iterable[pa.RecordBatch] = pa.RecordBatchReader.from_stream(data)
+        return reader
+    if isinstance(data, Iterable) and not isinstance(data, Mapping | str | bytes):
+        return _checked(data)
+    raise SchemaMismatchError(
+        f"cannot append {type(data).__name__}: give an Arrow table, batch, reader or an iterable "
+        "of batches"
+    )
+
+
+def _checked(batches: Iterable[Any]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        if isinstance(batch, pa.Table):
+            yield from batch.to_batches()
+        elif isinstance(batch, pa.RecordBatch):
+            yield batch
+        else:
+            raise SchemaMismatchError(
+                f"cannot append {type(batch).__name__} among batches: give Arrow record batches"
+            )

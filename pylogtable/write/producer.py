@@ -1,0 +1,318 @@
+"""Sending records one by one from many threads; one thread commits what has gathered.
+
+The first record of a batch starts its clock. When `linger_ms` have passed, `batch_bytes` are
+there, or somebody flushes, the batch is committed as one append, and the next one gathers
+meanwhile. Whoever sends waits when that one is full, too: so no more than two are in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Condition, Lock, Thread, current_thread
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+
+from pylogtable.errors import InvalidRequestError, SchemaMismatchError
+from pylogtable.format.shaping import RowShaper
+from pylogtable.format.times import Moment, from_us, to_us
+from pylogtable.log.head import Head
+from pylogtable.write.append import Appender, batches_of
+from pylogtable.write.batch import Batch, Delivered, PendingRecord, PendingRows, Records, Rows
+from pylogtable.write.delivery import Delivery
+from pylogtable.write.records import OVERHEAD_BYTES, RecordShape, Row
+
+MAX_BATCH_BYTES = 1 << 30
+
+_PLAIN = frozenset({bytes, str, type(None)})
+
+
+class Producer:
+    """Made by `topic.producer()`; a context manager, to be used from any number of threads. It is
+    to be closed: what waits in one that is not is lost with the process.
+
+    With an `app_id` it counts its records in the log, and goes on counting after a restart:
+    `sequence` says from which record on a source has to be sent again. So the first record that is
+    refused ends it: what is sent behind that is refused too. There is one producer per app id: of
+    two, the first to commit goes on, and the other is fenced with a `CommitConflictError`, as it is
+    when an earlier life of itself was still writing.
+    """
+
+    def __init__(
+        self,
+        topic_name: str,
+        appender: Appender,
+        head: Head,
+        linger_ms: float,
+        batch_bytes: int,
+        app_id: str | None,
+    ) -> None:
+        if isinstance(linger_ms, bool) or not linger_ms >= 0:
+            raise InvalidRequestError(f"linger_ms must be at least 0, not {linger_ms!r}")
+        if not 1 <= batch_bytes <= MAX_BATCH_BYTES:
+            raise InvalidRequestError(
+                f"batch_bytes must be from 1 to {MAX_BATCH_BYTES}, not {batch_bytes!r}"
+            )
+        self.topic_name = topic_name
+        self.app_id = app_id
+        self._head = head
+        self._linger = linger_ms / 1000
+        self._batch_bytes = batch_bytes
+        self._delivery = Delivery(appender, head, app_id)
+        self._shape = RecordShape(head.latest().info)
+        self._lock = Lock()
+        self._work = Condition(self._lock)
+        self._progress = Condition(self._lock)
+        self._open = Batch(1)
+        self._settled = 0
+        self._urgent = 0
+        self._first_error: BaseException | None = None
+        self._broken: BaseException | None = None
+        self._refused: InvalidRequestError | None = None
+        self._closing = False
+        self._is_shut = False  # closing, broken or ended by a refusal
+        self._thread = Thread(target=self._run, name=f"producer of {topic_name}", daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Producer:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            self.close()
+        except Exception:
+            if error is None:
+                raise
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closing else "open"
+        return f"<Producer of topic {self.topic_name!r}, {state}>"
+
+    @property
+    def sequence(self) -> int | None:
+        """How many records of this app id are in the log, as far as this producer knows: all of
+        them when it was opened, and those it has committed since. None without an app id."""
+        return None if self.app_id is None else self._delivery.sequence
+
+    def send(
+        self,
+        key: Any = None,
+        value: Any = None,
+        headers: Any = None,
+        partition: int | None = None,
+        timestamp: Moment | None = None,
+        **columns: Any,
+    ) -> PendingRecord:
+        """Send one record: `key` and `value` in bytes or text, or the topic's columns by name; what
+        is not named is null. The future gives the partition, the offset and the time.
+
+        Headers are pairs of a name and bytes, or a dict. What can be seen to be wrong is refused
+        here; what turns out to be wrong later fails the record's own future and, unless there is
+        an app id, no other. Waits while two batches are full.
+        """
+        shape = self._shape
+        if (
+            shape.is_kafka
+            and type(key) in _PLAIN
+            and type(value) in _PLAIN
+            and not columns
+            and headers is None
+            and partition is None
+            and timestamp is None
+        ):
+            row: Row = (key, value, None, None, None)
+            size = OVERHEAD_BYTES + (len(key) if key else 0) + (len(value) if value else 0)
+        else:
+            columns.update(key=key, value=value, headers=headers)
+            with self._ending_if_refused():
+                shape, row, size = self._shaped(columns, partition, timestamp)
+        with self._lock:
+            batch = self._open
+            if self._is_shut or batch.size >= self._batch_bytes:
+                batch = self._admit()
+            tail = batch.tail
+            if tail is None or tail.shape is not shape:
+                tail = batch.tail = Records(shape)
+                self._begin(batch, tail)
+            tail.rows.append(row)
+            place = batch.count
+            batch.count = place + 1
+            batch.size += size
+            if batch.size >= self._batch_bytes:
+                self._work.notify()
+        return PendingRecord(batch, place)
+
+    def send_batch(self, data: Any) -> PendingRows:
+        """Send many records at once, in any form that `topic.append` takes. Columns that do not
+        fit are refused here; a bad row fails the future of its table and, unless there is an app
+        id, of nothing else."""
+        with self._ending_if_refused():
+            table = self._table(data)
+        with self._lock:
+            batch = self._admit()
+            batch.tail = None
+            self._begin(batch, Rows(table))
+            place = batch.count
+            batch.count += table.num_rows
+            batch.size += table.nbytes + OVERHEAD_BYTES
+            if batch.size >= self._batch_bytes:
+                self._work.notify()
+        return PendingRows(batch, place, table.num_rows)
+
+    def flush(self) -> None:
+        """Wait until everything that was sent so far is in the log for good. Raises the first
+        error there was since the last flush, if there was one."""
+        self._refuse_in_callback()
+        with self._lock:
+            wanted = self._open.number if self._open.pieces else self._open.number - 1
+            self._urgent = max(self._urgent, wanted)
+            self._work.notify()
+            while self._settled < wanted:
+                self._progress.wait()
+            error, self._first_error = self._first_error, None
+        if error is not None:
+            raise error
+
+    def close(self) -> None:
+        """Flush, and take no more. Raises what `flush` would."""
+        self._refuse_in_callback()
+        with self._lock:
+            self._closing = self._is_shut = True
+            self._work.notify()
+            self._progress.notify_all()
+        self._thread.join()
+        error, self._first_error = self._first_error, None
+        if error is not None:
+            raise error
+
+    def _shaped(
+        self, columns: dict[str, Any], partition: int | None, timestamp: Moment | None
+    ) -> tuple[RecordShape, Row, int]:
+        time_us = None if timestamp is None else _microseconds(timestamp)
+        shape = self._shape
+        try:
+            return (shape, *shape.row(columns, partition, time_us))
+        except InvalidRequestError:
+            # The topic may have got more columns or partitions since.
+            info = self._head.latest().info
+            if info == shape.topic:
+                raise
+            self._shape = shape = RecordShape(info)
+            return (shape, *shape.row(columns, partition, time_us))
+
+    @contextmanager
+    def _ending_if_refused(self) -> Iterator[None]:
+        """With an app id, what is sent behind a refused record would be counted in its place."""
+        try:
+            yield
+        except InvalidRequestError as error:
+            if self.app_id is not None:
+                with self._lock:
+                    self._refused = self._refused or error
+                    self._is_shut = True
+            raise
+
+    def _table(self, data: Any) -> pa.Table:
+        batches = list(batches_of(data))
+        for schema in {batch.schema for batch in batches}:
+            self._check_columns(schema)
+        try:
+            return pa.Table.from_batches(batches)
+        except pa.ArrowInvalid as error:
+            raise SchemaMismatchError(f"the batches differ in their columns: {error}") from None
+
+    def _check_columns(self, schema: pa.Schema) -> None:
+        info = self._head.known.info
+        try:
+            RowShaper(info, 0, 0).check_columns(schema)
+        except SchemaMismatchError:
+            newest = self._head.latest().info
+            if newest == info:
+                raise
+            RowShaper(newest, 0, 0).check_columns(schema)
+
+    def _admit(self) -> Batch:
+        """The batch that takes the next record, as soon as there is room; under the lock."""
+        while True:
+            if (why := self._broken or self._refused) is not None:
+                raise InvalidRequestError(
+                    f"this producer takes no more records, since some are missing: {why}. "
+                    "Open a new one, and go on from its `sequence`"
+                ) from why
+            if self._closing:
+                raise InvalidRequestError(f"the producer of {self.topic_name!r} is closed")
+            if self._open.size < self._batch_bytes or current_thread() is self._thread:
+                return self._open
+            self._progress.wait()
+
+    def _refuse_in_callback(self) -> None:
+        if current_thread() is self._thread:
+            raise InvalidRequestError("a callback that waits for its producer would wait forever")
+
+    def _begin(self, batch: Batch, piece: Records | Rows) -> None:
+        if not batch.pieces:
+            batch.born = self._head.runtime.monotonic()
+            self._work.notify()
+        batch.pieces.append(piece)
+
+    def _run(self) -> None:
+        while (batch := self._next()) is not None:
+            outcome: Delivered | BaseException
+            error: BaseException | None
+            try:
+                if self._broken is not None:
+                    raise self._broken
+                outcome = self._delivery.deliver(batch)
+                error = next(iter(outcome.errors.values()), None)
+                if error is not None and self.app_id is not None:
+                    self._broken = error
+                    self._is_shut = True
+            except BaseException as raised:
+                # Nobody above could be told: the futures and the next flush are.
+                outcome = error = raised
+                is_final = self.app_id is not None or not isinstance(raised, Exception)
+                if is_final and self._broken is None:
+                    self._broken = raised
+                    self._is_shut = True
+            batch.settle(outcome)
+            with self._lock:
+                self._first_error = self._first_error or error
+                self._settled = batch.number
+                self._progress.notify_all()
+
+    def _next(self) -> Batch | None:
+        """The next batch to be committed, at its time; None when there will be none."""
+        lingered = False
+        with self._lock:
+            while True:
+                batch = self._open
+                if batch.pieces:
+                    left = self._linger - (self._head.runtime.monotonic() - batch.born)
+                    is_due = batch.size >= self._batch_bytes or batch.number <= self._urgent
+                    if lingered or left <= 0 or is_due or self._closing:
+                        self._open = Batch(batch.number + 1)
+                        self._progress.notify_all()
+                        return batch
+                    lingered = not self._work.wait(left)
+                elif self._closing:
+                    return None
+                else:
+                    self._work.wait()
+
+
+def _microseconds(timestamp: Moment) -> int:
+    us = to_us(timestamp)
+    try:
+        from_us(us)
+    except OverflowError:
+        raise InvalidRequestError(
+            f"the timestamp {timestamp} is not within the years 1 to 9999; it is in milliseconds"
+        ) from None
+    return us

@@ -1,0 +1,199 @@
+"""Records that come one by one, turned into Arrow in bulk; bad ones are set apart. Pure."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pylogtable.errors import InvalidRequestError, SchemaMismatchError
+from pylogtable.format.model import TopicInfo
+from pylogtable.format.schema import HEADERS, PARTITION, TIMESTAMP, TIMESTAMP_TYPE, file_schema
+from pylogtable.format.shaping import Int32s
+
+#: What a record costs beside its own bytes while it waits, about.
+OVERHEAD_BYTES = 100
+
+Row = tuple[Any, ...]
+
+_TEXT = (bytes, str, type(None))
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record is in the log, and its time."""
+
+    partition: int
+    offset: int
+    timestamp: datetime
+
+
+class BatchMetadata(NamedTuple):
+    """Where the rows of a table are: `(start, end)` by partition, in the order they had."""
+
+    version: int
+    offsets: dict[int, tuple[int, int]]
+    records: int
+
+
+class RecordShape:
+    """How records of one topic look. A row has its columns in order, the partition it asks for
+    and its time in microseconds."""
+
+    def __init__(self, topic: TopicInfo) -> None:
+        self.topic = topic
+        self.fields = list(file_schema(topic.fields))[2:]
+        self.names = [field.name for field in self.fields]
+        self.is_kafka = self.names == ["key", "value", HEADERS] and all(
+            pa.types.is_binary(field.type) for field in self.fields[:2]
+        )
+
+    def row(
+        self, columns: Mapping[str, Any], partition: int | None, time_us: int | None
+    ) -> tuple[Row, int]:
+        """A record and about how many bytes it takes; refuses what can be seen at once to be
+        wrong: columns that there are not, bad headers and partitions."""
+        given = {name: value for name, value in columns.items() if value is not None}
+        self._check_names(given)
+        if self.is_kafka:
+            for name in ("key", "value"):
+                given[name] = as_bytes(name, given.get(name))
+        if HEADERS in given:
+            given[HEADERS] = _headers(given[HEADERS])
+        size = sum(map(_size, given.values())) + OVERHEAD_BYTES
+        self._check_partition(partition)
+        return (*map(given.get, self.names), partition, time_us), size
+
+    def batch(self, rows: Sequence[Row]) -> pa.RecordBatch:
+        """Rows as Arrow; `SchemaMismatchError` if a value among them is not of its type."""
+        *columns, partitions, times = zip(*rows, strict=True)
+        arrays = [_array(field, values) for field, values in zip(self.fields, columns, strict=True)]
+        fields = list(self.fields)
+        if partitions.count(None) < len(rows):
+            fields.append(pa.field(PARTITION, pa.int64()))
+            arrays.append(pa.array(partitions, pa.int64()))
+        if times.count(None) < len(rows):
+            fields.append(pa.field(TIMESTAMP, TIMESTAMP_TYPE))
+            arrays.append(pa.array(times, pa.int64()).cast(TIMESTAMP_TYPE))
+        # A null in a column that may have none is told by what takes the rows, with its place.
+        loose = [field.with_nullable(True) for field in fields]
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(loose))
+
+    def _check_names(self, given: Mapping[str, Any]) -> None:
+        for name in given:
+            if name not in self.names:
+                near = difflib.get_close_matches(name, self.names, n=1)
+                hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(self.names)}"
+                raise SchemaMismatchError(f"the topic has no column {name!r}; {hint}")
+
+    def _check_partition(self, partition: object) -> None:
+        count = self.topic.partitions
+        is_number = isinstance(partition, int) and not isinstance(partition, bool)
+        if partition is not None and not (is_number and 0 <= partition < count):  # type: ignore[operator]
+            raise InvalidRequestError(
+                f"there is no partition {partition!r}; the topic has {count}, 0 to {count - 1}"
+            )
+
+
+def as_bytes(name: str, value: Any) -> Any:
+    """A key or value of the Kafka shape; text is taken as UTF-8."""
+    if isinstance(value, _TEXT):
+        return value
+    if isinstance(value, bytearray | memoryview):
+        return bytes(value)
+    raise SchemaMismatchError(
+        f"{name} is bytes or str, not {type(value).__name__}; serialize it first"
+    )
+
+
+def sift(
+    count: int, check: Callable[[int, int], None]
+) -> tuple[list[tuple[int, int]], dict[int, Exception]]:
+    """Which of `count` things are good and what is wrong with the others, by halving: `check` looks
+    at a range of them and raises if one is bad. Gives the good ones as ranges, in order."""
+    good: list[tuple[int, int]] = []
+    bad: dict[int, Exception] = {}
+    ranges = [(0, count)] if count else []
+    while ranges:
+        start, end = ranges.pop()
+        try:
+            check(start, end)
+        except InvalidRequestError as error:
+            if end - start == 1:
+                bad[start] = error
+            else:
+                middle = (start + end) // 2
+                ranges += [(middle, end), (start, middle)]
+        else:
+            good.append((start, end))
+    return good, bad
+
+
+def offsets_in_order(partitions: Int32s, bases: Mapping[int, int]) -> npt.NDArray[np.int64]:
+    """The offset of each row, from the partition it went to and the first offset that the rows
+    were given there: inside a partition they are in row order [APPEND-4]."""
+    order = np.argsort(partitions, kind="stable")
+    counts = np.bincount(partitions)
+    begins = np.cumsum(counts) - counts
+    first = np.array([bases.get(number, 0) for number in range(len(counts))], dtype=np.int64)
+    offsets = np.empty(len(partitions), dtype=np.int64)
+    placed = partitions[order]
+    offsets[order] = np.arange(len(partitions)) - begins[placed] + first[placed]
+    return offsets
+
+
+def ranges_of(partitions: Int32s, offsets: npt.NDArray[np.int64]) -> dict[int, tuple[int, int]]:
+    """The offsets of rows that follow one another in each of their partitions."""
+    return {
+        int(number): (int(mine[0]), int(mine[-1]) + 1)
+        for number in np.unique(partitions)
+        for mine in [offsets[partitions == number]]
+    }
+
+
+def _headers(headers: Any) -> list[dict[str, Any]]:
+    """Headers as pairs of a name and bytes, or as a dict; a name may occur again."""
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    try:
+        named = [(name, value) for name, value in pairs]
+    except (TypeError, ValueError):
+        named = [(None, None)]
+    for name, value in named:
+        if not isinstance(name, str) or not isinstance(value, _TEXT):
+            raise SchemaMismatchError(
+                f"headers are pairs of a name and bytes, such as [('trace', b'1')], not {headers!r}"
+            )
+    return [{"key": name, "value": value} for name, value in named]
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, bytes | str):
+        return len(value)
+    if isinstance(value, list | tuple):
+        return 16 + sum(map(_size, value))
+    if isinstance(value, dict):
+        return 16 + sum(map(_size, chain(value.keys(), value.values())))
+    return 8
+
+
+def _array(field: pa.Field, values: Sequence[Any]) -> pa.Array:
+    if values.count(None) == len(values):
+        return pa.nulls(len(values), field.type)
+    try:
+        if pa.types.is_integer(field.type):
+            # Told the type, Arrow would cut the fraction of a float.
+            found = pa.array(values)
+            if not pa.types.is_integer(found.type) and not pa.types.is_null(found.type):
+                raise pa.ArrowTypeError(f"got {found.type}")
+            return found.cast(field.type)
+        return pa.array(values, field.type)
+    except (pa.ArrowException, UnicodeError, OverflowError, TypeError, ValueError) as error:
+        shown = f" {values[0]!r:.80}" if len(values) == 1 else ""
+        raise SchemaMismatchError(
+            f"column {field.name!r} is {field.type}, and a value{shown} does not fit: {error}"
+        ) from None

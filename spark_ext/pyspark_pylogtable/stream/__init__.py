@@ -1,0 +1,1 @@
+"""Structured Streaming: the source, the sink, their offsets and limits."""

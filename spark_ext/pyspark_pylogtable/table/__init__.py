@@ -1,0 +1,1 @@
+"""`LogTable`: native reads, clustered appends and maintenance as Spark jobs."""

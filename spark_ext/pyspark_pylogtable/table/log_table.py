@@ -1,0 +1,261 @@
+"""A topic in a Spark session, for notebooks and jobs."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Literal
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+
+import pylogtable
+from pylogtable import (
+    AppendResult,
+    Bound,
+    Done,
+    InvalidRequestError,
+    MaintainReport,
+    RetentionReport,
+    RewriteReport,
+    Topic,
+    VacuumReport,
+    View,
+    Work,
+    split_topic_url,
+)
+from pyspark_pylogtable.columns import default_columns
+from pyspark_pylogtable.source import LogTableSource
+from pyspark_pylogtable.table.append import append_clustered
+from pyspark_pylogtable.table.jobs import on_executors
+from pyspark_pylogtable.table.native import NativeUnavailable, native_df
+
+Version = int | datetime | None
+ViewName = Literal["records", "latest"]
+
+
+class LogTable:
+    """One topic. DataFrames show it as it was when they were made."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        path: str,
+        topic: Topic,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.topic = topic
+        self._spark = spark
+        self._path = path
+        self._storage_options = dict(storage_options or {})
+
+    @classmethod
+    def for_path(
+        cls,
+        spark: SparkSession,
+        path: str | os.PathLike[str],
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> LogTable:
+        """The topic at this path or URL, which Spark's processes must be able to open, too."""
+        if os.fspath(path).lower().startswith("memory:"):
+            raise InvalidRequestError(
+                f"{os.fspath(path)} is in the memory of this process, where Spark's processes "
+                "cannot see it; use a path on a disk, or an object store"
+            )
+        topic = pylogtable.open_topic(path, storage_options=storage_options)
+        return cls(spark, os.fspath(path), topic, storage_options)
+
+    def __repr__(self) -> str:
+        return f"<LogTable {self.topic.name!r} at {self.topic.url}>"
+
+    def _repr_html_(self) -> str:
+        return self.topic.describe()._repr_html_()
+
+    def to_df(
+        self,
+        start: Bound = None,
+        end: Bound = None,
+        columns: Sequence[str] | None = None,
+        version: Version = None,
+        partitions: int | Sequence[int] | None = None,
+        *,
+        view: ViewName = "records",
+    ) -> DataFrame:
+        """The records through Spark's own Parquet reader, with its column pruning and filters.
+
+        Arguments are those of `Topic.read`, columns those of `format("pylogtable")`. Where Spark
+        itself cannot open the store, a warning says why and the Python source is used.
+
+        `view="latest"` shows the newest record of each key, tombstones too: what a compaction of
+        the whole topic would leave. It takes no range, since a key's newest record in a range need
+        not be its newest, and no filter of Spark's may come before it: it is read through Python.
+        """
+        pinned = self.topic.at(version)
+        names = columns if columns is not None else _shown(pinned)
+        pinned.part_reader(names)
+        if view == "latest":
+            _refuse_range(start=start, end=end, partitions=partitions)
+            return self._latest_df(pinned, names)
+        if view != "records":
+            raise InvalidRequestError(f"view must be 'records' or 'latest', not {view!r}")
+        ranges = pinned.ranges(partitions, start, end)
+        try:
+            return native_df(self._spark, pinned, pinned.tasks(ranges), names, url=self._path)
+        except NativeUnavailable as error:
+            warnings.warn(
+                f"Spark cannot read the files of {pinned.url} by itself, so they are read through "
+                f"Python, without column pruning and filters: {error}",
+                stacklevel=2,
+            )
+            return self._python_df(pinned, ranges, names)
+
+    def create_view(
+        self,
+        name: str,
+        start: Bound = None,
+        end: Bound = None,
+        columns: Sequence[str] | None = None,
+        version: Version = None,
+        partitions: int | Sequence[int] | None = None,
+        *,
+        view: ViewName = "records",
+    ) -> None:
+        """Make `to_df(...)` a temporary view for SQL. It shows the topic as it is now: call this
+        again to see what was appended since."""
+        df = self.to_df(start, end, columns, version, partitions, view=view)
+        df.createOrReplaceTempView(name)
+
+    def append(self, df: DataFrame, *, txn: tuple[str, int] | None = None) -> AppendResult:
+        """Append the rows of a DataFrame in one commit.
+
+        Unlike `df.write.format("pylogtable")` this shuffles rows first, so that one task writes all
+        of a partition: few large segments, which other Parquet readers can read as they are. The
+        order of rows is kept. With a `txn` a repeat appends nothing.
+        """
+        return append_clustered(self.topic, df, txn)
+
+    def compact(self, *, force: bool = False) -> RewriteReport:
+        """`Topic.compact` as a Spark job: one partition is one task."""
+        jobs = self.topic.maintenance
+        return jobs.rewrite("compact", jobs.plan_compaction(force=force), self._run_jobs())
+
+    def merge(self) -> RewriteReport:
+        """`Topic.merge` as a Spark job: each group of segments that becomes one is a task."""
+        jobs = self.topic.maintenance
+        return jobs.rewrite("merge", jobs.plan_merge(), self._run_jobs())
+
+    def apply_retention(
+        self, keep_from: Mapping[int, int] | None = None, groups: Sequence[str] | None = None
+    ) -> RetentionReport:
+        """`Topic.apply_retention`; it touches no data, so there is no Spark job in it."""
+        return self.topic.apply_retention(keep_from, groups)
+
+    def vacuum(self, *, dry_run: bool = True, retention_ms: int | None = None) -> VacuumReport:
+        """`Topic.vacuum`, from the driver."""
+        return self.topic.vacuum(dry_run=dry_run, retention_ms=retention_ms)
+
+    def maintain(
+        self, *, vacuum: bool = True, protect_groups: Sequence[str] | None = None
+    ) -> MaintainReport:
+        """All that the topic's settings ask for, with the heavy work as Spark jobs. Nothing expires
+        that one of `protect_groups` has not read."""
+        return self._maintain(vacuum, protect_groups, report_errors=False)
+
+    def try_maintain(
+        self, *, vacuum: bool = True, protect_groups: Sequence[str] | None = None
+    ) -> MaintainReport:
+        """As `maintain`, but what ends it early is not raised: it is in the report, beside what was
+        done before."""
+        return self._maintain(vacuum, protect_groups, report_errors=True)
+
+    def _maintain(
+        self, vacuum: bool, protect_groups: Sequence[str] | None, *, report_errors: bool
+    ) -> MaintainReport:
+        return self.topic.maintenance.maintain(
+            self._run_jobs(),
+            (lambda: self.vacuum(dry_run=False)) if vacuum else None,
+            protect_groups,
+            report_errors=report_errors,
+        )
+
+    def _run_jobs(self) -> Callable[[Sequence[Work]], Iterable[Done]]:
+        return on_executors(self._spark, self.topic.maintenance.worker())
+
+    def history(self, limit: int | None = None) -> DataFrame:
+        """The commits, newest first."""
+        return self._frame(self.topic.history(limit))
+
+    def segments(self, version: Version = None) -> DataFrame:
+        """Every live segment, in partition and offset order."""
+        return self._frame(self.topic.segments(version))
+
+    def partitions(self, version: Version = None) -> DataFrame:
+        """Each partition: its offsets, and what lies in its segments."""
+        return self._frame(self.topic.at(version).partitions())
+
+    def offsets(self, version: Version = None) -> DataFrame:
+        """The first offset that can be read and the next to be written, by partition."""
+        table = self.topic.at(version).partitions().select(["partition", "log_start", "end"])
+        return self._frame(table.rename_columns(["partition", "start_offset", "end_offset"]))
+
+    def groups(self) -> DataFrame:
+        """The consumer groups: position, lag and owner of each partition."""
+        return self._frame(self.topic.describe_groups().to_table())
+
+    def describe(self) -> DataFrame:
+        """The topic in one row."""
+        return self._frame(self.topic.describe().to_table())
+
+    def _frame(self, table: pa.Table) -> DataFrame:
+        return self._spark.createDataFrame(table)
+
+    def _python_df(
+        self, view: View, ranges: Mapping[int, tuple[int, int]], columns: Sequence[str]
+    ) -> DataFrame:
+        store, _ = split_topic_url(self._address(view))
+        starts = {str(number): start for number, (start, _) in ranges.items()}
+        ends = {str(number): end for number, (_, end) in ranges.items()}
+        return (
+            self._python_reader(view, columns)
+            .option("assign", json.dumps({view.name: sorted(ranges)}))
+            .option("startingOffsets", json.dumps({view.name: starts}))
+            .option("endingOffsets", json.dumps({view.name: ends}))
+            .load(store)
+        )
+
+    def _latest_df(self, view: View, columns: Sequence[str]) -> DataFrame:
+        if not view.describe().key:
+            raise InvalidRequestError(
+                f"topic {view.name!r} has no key columns, so no record of it is newer than another"
+            )
+        reader = self._python_reader(view, columns).option("view", "latest")
+        return reader.load(self._address(view))
+
+    def _python_reader(self, view: View, columns: Sequence[str]) -> DataFrameReader:
+        return (
+            self._spark.read.format(LogTableSource.name())
+            .option("storageOptions", json.dumps(self._storage_options))
+            .option("versionAsOf", view.version)
+            .option("columns", json.dumps(list(columns)))
+        )
+
+    def _address(self, view: View) -> str:
+        """A relative path may be another one where Spark runs; an account of Azure is only in
+        the address the user gave."""
+        return view.url if view.url.startswith("file:") else self._path
+
+
+def _shown(view: View) -> list[str]:
+    return default_columns(view, include_headers=False, with_topic=False)
+
+
+def _refuse_range(**given: object) -> None:
+    for name, value in given.items():
+        if value is not None:
+            raise InvalidRequestError(
+                f"{name}={value!r} is of no use with view='latest', the newest record of each key "
+                "in the whole topic; filter the DataFrame instead"
+            )

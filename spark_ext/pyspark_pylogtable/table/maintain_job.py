@@ -1,0 +1,93 @@
+"""Maintenance of a store as a scheduled Spark job: the entry point `pylogtable-maintain-job`.
+
+It is `main` of a Databricks wheel task, the command of an EMR step, and what `spark-submit` runs. A
+topic that fails does not keep the others from their turn; the job raises at the end, which each of
+them takes for a failure. It neither ends the process nor stops the session: both may be another's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+import pylogtable
+from pylogtable import InvalidRequestError, LogTableError, MaintainReport
+from pyspark_pylogtable.table.log_table import LogTable
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    asked = _parser().parse_args(argv)
+    options = _storage_options(asked.storage_options)
+    store = pylogtable.open(asked.store, storage_options=options)
+    names = list(dict.fromkeys(asked.topic or store.topics()))
+    if not names:
+        raise InvalidRequestError(f"there is no topic below {store.url}")
+    protected = store.protected(asked.protect_group, names)
+    spark = SparkSession.builder.getOrCreate()
+    reports = []
+    for name in names:
+        path = f"{asked.store.rstrip('/')}/{name}"
+        how = {"vacuum": asked.vacuum, "protect_groups": protected[name]}
+        reports.append(_maintain(spark, path, name, options, how))
+        if asked.output == "text":
+            print(reports[-1], flush=True)
+    if asked.output == "json":
+        print(json.dumps([asdict(report) for report in reports], indent=2), flush=True)
+    failed = [report.topic for report in reports if report.error is not None]
+    if failed:
+        raise LogTableError(
+            f"maintenance failed for {len(failed)} of {len(names)} topic(s): {', '.join(failed)}"
+        )
+
+
+def _maintain(
+    spark: SparkSession,
+    path: str,
+    name: str,
+    options: dict[str, Any] | None,
+    how: dict[str, Any],
+) -> MaintainReport:
+    try:
+        return LogTable.for_path(spark, path, options).try_maintain(**how)
+    except Exception as error:  # a task may fail with anything, and the other topics have a turn
+        return MaintainReport(topic=name, error=f"{type(error).__name__}: {error}")
+
+
+def _storage_options(text: str | None) -> dict[str, Any] | None:
+    """They may hold secrets, so the message does not repeat them."""
+    try:
+        options = json.loads(text) if text is not None else None
+    except ValueError:
+        raise InvalidRequestError("--storage-options is not JSON") from None
+    if options is not None and not isinstance(options, dict):
+        raise InvalidRequestError("--storage-options must be a JSON object")
+    return options
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="pylogtable-maintain-job",
+        description="Retention, compaction, merge and vacuum, as each topic's settings ask.",
+    )
+    parser.add_argument("store", help="a path or URL, such as s3://bucket/logs")
+    parser.add_argument("--topic", action="append", help="this topic alone; may be repeated")
+    parser.add_argument("--no-vacuum", dest="vacuum", action="store_false", help="remove no files")
+    parser.add_argument(
+        "--protect-group",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="let nothing expire that this consumer group has not read; may be repeated",
+    )
+    parser.add_argument("--storage-options", help="a JSON object for the store's client")
+    parser.add_argument("--output", choices=["text", "json"], default="text")
+    return parser
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What runs in Spark's tasks: reading parts and staging files, for batch and stream."""

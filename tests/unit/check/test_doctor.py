@@ -1,0 +1,149 @@
+"""The doctor finds what is wrong with a store, says what to do, and leaves nothing behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import pylogtable
+from pylogtable.check.doctor import DoctorReport, examine
+from pylogtable.errors import StorageError
+from pylogtable.storage.base import Created, ObjectInfo, ObjectStore
+from pylogtable.storage.local import LocalStore
+from pylogtable.storage.memory import MemoryStore
+from tests.builders import T0, Clock, runtime
+from tests.conftest import S3_BUCKET, S3_KEY, S3_SECRET
+
+
+class _Sick(MemoryStore):
+    """A store with one fault, which it keeps however deep one goes."""
+
+    def below(self, prefix: str) -> MemoryStore:
+        deeper = type(self)(self._name, self._full(prefix.rstrip("/")) + "/")
+        deeper._space = self._space
+        return deeper
+
+
+class Overwriting(_Sick):
+    def create(self, key: str, data: bytes) -> Created:
+        self.write(key, data)
+        return Created.YES
+
+
+class AsksThenWrites(_Sick):
+    """Refuses what is there, and yet lets all win who ask at once."""
+
+    def create(self, key: str, data: bytes) -> Created:
+        if key == "race" or self.read(key) is None:
+            self.write(key, data)
+            return Created.YES
+        return Created.EXISTS
+
+
+class ReadOnly(_Sick):
+    def create(self, key: str, data: bytes) -> Created:
+        raise StorageError(f"cannot create {key}: AccessDenied")
+
+
+class Swallowing(_Sick):
+    def create(self, key: str, data: bytes) -> Created:
+        return Created.UNKNOWN
+
+
+class Unlisted(_Sick):
+    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        return iter(())
+
+
+class NoListRight(_Sick):
+    def list_folders(self) -> list[str]:
+        raise StorageError("cannot list: AccessDenied")
+
+
+class Undeletable(_Sick):
+    def delete(self, key: str) -> None:
+        if key == "probe":
+            raise StorageError(f"cannot delete {key}: AccessDenied")
+        super().delete(key)
+
+
+class Immortal(_Sick):
+    def delete(self, key: str) -> None:
+        """Says nothing and does nothing."""
+
+
+class Stale(_Sick):
+    def write(self, key: str, data: bytes) -> None:
+        if self.read(key) is None:
+            super().write(key, data)
+
+
+def statuses(report: DoctorReport) -> dict[str, str]:
+    return {check.name: check.status for check in report.checks}
+
+
+@pytest.mark.parametrize(
+    ("store", "wrong", "words"),
+    [
+        (Overwriting(), {"put-if-absent", "race"}, "conditional puts"),
+        (AsksThenWrites(), {"race"}, "were told they had won"),
+        (ReadOnly(), {"create"}, "AccessDenied; allow creating objects (s3:PutObject"),
+        (Swallowing(), {"create"}, "there is none"),
+        (Unlisted(), {"listed"}, "vacuum relies on it"),
+        (NoListRight(), {"list"}, "s3:ListBucket"),
+        (Undeletable(), {"delete"}, "s3:DeleteObject"),
+        (Immortal(), {"delete"}, "can still be read"),
+        (Stale(), {"replace"}, "something else than was written last"),
+    ],
+    ids=lambda thing: type(thing).__name__ if isinstance(thing, ObjectStore) else "",
+)
+def test_what_is_wrong_is_found(store: ObjectStore, wrong: set[str], words: str) -> None:
+    report = examine(store, runtime())
+    assert not report
+    assert {name for name, status in statuses(report).items() if status == "failed"} == wrong
+    assert words in str(report)
+    assert str(report).endswith("cannot carry topics")
+
+
+def test_a_sound_store_passes_and_is_left_as_it_was() -> None:
+    store = MemoryStore()
+    store.write("t/x", b"x")
+    report = examine(store, runtime())
+    assert report
+    assert set(statuses(report).values()) == {"ok"}
+    assert [info.key for info in store.list()] == ["t/x"]
+
+
+def test_a_probe_is_removed_where_a_check_fails() -> None:
+    store = Unlisted()
+    examine(store, runtime())
+    assert [info.key for info in MemoryStore.list(store)] == []
+
+
+def test_clocks_that_disagree_are_a_warning(tmp_path: object) -> None:
+    report = examine(LocalStore(str(tmp_path)), runtime(Clock(T0)))
+    assert report
+    (clock,) = (check for check in report.checks if check.name == "clock")
+    assert clock.status == "warning"
+    assert "ahead of this one" in clock.detail
+    assert "NTP" in clock.advice
+
+
+def test_an_address_that_is_none() -> None:
+    report = pylogtable.diagnose("ftp://host/x")
+    assert not report
+    assert statuses(report) == {"address": "failed"}
+
+
+def test_s3(s3_endpoint: str) -> None:
+    options = {"key": S3_KEY, "secret": S3_SECRET, "endpoint_url": s3_endpoint}
+    report = pylogtable.diagnose(f"s3://{S3_BUCKET}/doctor", storage_options=options)
+    assert report, report
+    assert set(statuses(report).values()) == {"ok"}
+    store = pylogtable.open(f"s3://{S3_BUCKET}/doctor", storage_options=options)
+    assert list(store._store.list()) == []
+    missing = pylogtable.diagnose("s3://no-such-bucket/x", storage_options=options)
+    assert not missing
+    assert statuses(missing)["create"] == "failed"
+    assert S3_SECRET not in str(missing)

@@ -1,0 +1,403 @@
+"""Dynamic members of a group: they share, take over, are fenced, and come back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from pylogtable import (
+    CommitConflictError,
+    Consumer,
+    InvalidRequestError,
+    StorageError,
+    Topic,
+    TopicNotFoundError,
+)
+from pylogtable.format.codec import decode_group
+from pylogtable.format.model import GroupState
+from pylogtable.storage.memory import MemoryStore
+from pylogtable.store import Store
+from tests.builders import Clock, contents, make_store, runtime
+from tests.stores import CountingStore, Fault, FaultyStore
+from tests.unit.groups.test_consumer import drain, fill, of_partition
+
+LEASE = 30_000
+
+
+@pytest.fixture
+def topic(store: Store) -> Topic:
+    topic = store.create_topic("t", partitions=4)
+    fill(topic, 5, 5, 5, 5)
+    return topic
+
+
+def states(objects: MemoryStore) -> list[GroupState]:
+    found = []
+    for number, info in enumerate(objects.below("t").list("_groups/g/")):
+        data = objects.below("t").read(info.key)
+        assert data is not None
+        found.append(decode_group(data, "g", number))
+    return found
+
+
+def beat(clock: Clock, *consumers: Consumer) -> None:
+    """All of them look once, a while later."""
+    for consumer in consumers:
+        clock.tick(LEASE // 10)
+        consumer.assignment()
+
+
+def test_opening_joins_nothing_and_the_first_poll_does(topic: Topic, objects: MemoryStore) -> None:
+    consumer = topic.consumer("g", "worker")
+    assert states(objects) == []
+    assert consumer.member is None
+    assert len(drain(consumer)) == 20
+    assert consumer.member is not None
+    assert consumer.member.startswith("worker-")
+    (state,) = states(objects)
+    assert state.members[consumer.member].owned == (0, 1, 2, 3)
+    assert (state.operation, state.generation) == ("join", 1)
+
+
+def test_members_come_to_an_even_share(topic: Topic, clock: Clock) -> None:
+    one = topic.consumer("g", "a")
+    assert one.assignment() == (0, 1, 2, 3)
+    other = topic.consumer("g", "b")
+    assert other.assignment() == ()
+    beat(clock, one, other)
+    assert (one.assignment(), other.assignment()) == ((0, 1), (2, 3))
+    third = topic.consumer("g", "c")
+    beat(clock, third, one, other, third)
+    owned = [one.assignment(), other.assignment(), third.assignment()]
+    assert sorted(len(mine) for mine in owned) == [1, 1, 2]
+    assert sorted(p for mine in owned for p in mine) == [0, 1, 2, 3]
+    other.close()
+    beat(clock, one, third)
+    assert sorted([*one.assignment(), *third.assignment()]) == [0, 1, 2, 3]
+
+
+def test_nothing_committed_is_polled_again_when_partitions_move(topic: Topic, clock: Clock) -> None:
+    one, other = topic.consumer("g", "a"), topic.consumer("g", "b")
+    first = drain(one, 8)
+    one.commit()
+    other.assignment()
+    fill(topic, 2, 2, 2, 2)
+    beat(clock, one, other)
+    rest = drain(one) + drain(other)
+    assert len(first) == 20
+    assert sorted(rest) == sorted(f"{p}:{n}" for p in range(4) for n in (5, 6))
+
+
+def test_what_was_not_committed_is_polled_again_by_the_next_owner(
+    topic: Topic, clock: Clock
+) -> None:
+    one, other = topic.consumer("g", "a"), topic.consumer("g", "b")
+    drain(one)
+    other.assignment()
+    beat(clock, one, other)
+    assert of_partition(drain(other), 2) == list(range(5))
+
+
+def test_a_commit_hands_over_in_one_step(topic: Topic, clock: Clock, objects: MemoryStore) -> None:
+    one, other = topic.consumer("g", "a"), topic.consumer("g", "b")
+    drain(one)
+    other.assignment()
+    one.commit()
+    newest = states(objects)[-1]
+    assert newest.operation == "commit"
+    assert one.member is not None
+    assert newest.members[one.member].owned == (0, 1)
+    assert {p: entry.offset for p, entry in newest.positions.items()} == dict.fromkeys(range(4), 5)
+    assert one.commit() == {}
+    clock.tick(LEASE // 10)
+    assert other.assignment() == (2, 3)
+    assert drain(other) == []
+
+
+def test_who_dies_is_replaced_when_its_lease_has_run_out(topic: Topic, clock: Clock) -> None:
+    dead, alive = topic.consumer("g", "a"), topic.consumer("g", "b")
+    dead.poll(max_records=4)
+    alive.assignment()
+    clock.tick(LEASE - 1)
+    assert alive.assignment() == ()
+    clock.tick(1)
+    beat(clock, alive)
+    assert alive.assignment() == (0, 1, 2, 3)
+    assert len(drain(alive)) == 20
+    alive.commit()
+
+
+def test_who_lost_its_lease_cannot_commit_and_begins_anew(topic: Topic, clock: Clock) -> None:
+    slow, other = topic.consumer("g", "a"), topic.consumer("g", "b")
+    assert slow.poll(max_records=8).num_rows == 8
+    before = slow.member
+    clock.tick(LEASE)
+    other.assignment()
+    assert other.poll(max_records=4).num_rows == 4
+    other.commit()
+    for _ in range(2):
+        with pytest.raises(CommitConflictError):
+            slow.commit()
+    with pytest.raises(CommitConflictError):
+        slow.commit({0: 3})
+    assert topic.group("g").positions() == dict.fromkeys(range(4), 1)
+    assert slow.assignment() == ()  # it is in the group again, and has nothing yet
+    assert slow.member not in (None, before)
+    beat(clock, other, slow)
+    assert slow.assignment() == (2, 3)
+    assert of_partition(drain(slow), 2) == [1, 2, 3, 4]
+    slow.commit()
+
+
+def test_an_expired_member_is_refused_even_if_nobody_has_noticed(
+    topic: Topic, clock: Clock
+) -> None:
+    consumer = topic.consumer("g", "a")
+    consumer.poll(max_records=8)
+    clock.tick(LEASE)
+    with pytest.raises(CommitConflictError, match="ran out 0 ms ago"):
+        consumer.commit()
+    assert len(drain(consumer)) == 20
+    assert consumer.commit() == dict.fromkeys(range(4), 5)
+
+
+def test_polling_too_late_begins_anew_from_what_is_committed(topic: Topic, clock: Clock) -> None:
+    consumer = topic.consumer("g", "a")
+    consumer.poll(max_records=8)
+    consumer.commit()
+    consumer.poll(max_records=8)
+    clock.tick(LEASE)
+    assert len(drain(consumer)) == 12
+
+
+def test_a_member_commits_only_what_it_owns(topic: Topic, clock: Clock) -> None:
+    one, other = topic.consumer("g", "a"), topic.consumer("g", "b")
+    beat(clock, one, other, one, other)
+    assert other.commit({2: 4}) == {2: 4}
+    with pytest.raises(CommitConflictError, match="partition 2 is not owned"):
+        one.commit({2: 5})
+    with pytest.raises(InvalidRequestError, match="no partition 9"):
+        other.commit({9: 5})
+    assert topic.group("g").positions() == {2: 4}
+
+
+def test_a_group_with_members_takes_positions_from_them_alone(topic: Topic, clock: Clock) -> None:
+    member = topic.consumer("g", "a")
+    member.poll()
+    plain = topic.consumer("g")
+    plain.poll()
+    with pytest.raises(InvalidRequestError, match="active member"):
+        plain.commit()
+    with pytest.raises(InvalidRequestError, match="active member"):
+        topic.group("g").reset(to="earliest")
+    member.close()
+    plain.commit()
+    assert topic.group("g").positions() == dict.fromkeys(range(4), 5)
+
+
+def test_closing_leaves_at_once_and_commits_if_asked(
+    topic: Topic, clock: Clock, objects: MemoryStore
+) -> None:
+    one, other = topic.consumer("g", "a"), topic.consumer("g", "b")
+    drain(one)
+    other.assignment()
+    one.close(commit=True)
+    assert states(objects)[-1].operation == "leave"
+    clock.tick(LEASE // 10)
+    assert other.assignment() == (0, 1, 2, 3)
+    assert drain(other) == []
+    with topic.consumer("g", "c") as third:
+        third.assignment()
+    assert third.member is None
+    assert [m.split("-")[0] for m in states(objects)[-1].members] == ["b"]
+
+
+def test_closing_without_having_joined_writes_nothing(topic: Topic, objects: MemoryStore) -> None:
+    topic.consumer("g", "a").close()
+    assert states(objects) == []
+
+
+def test_it_writes_when_a_third_of_the_lease_has_passed_and_looks_more_often(
+    topic: Topic, clock: Clock, objects: MemoryStore
+) -> None:
+    counting = CountingStore(objects)
+    consumer = make_store(counting, clock).topic("t").consumer("g", "a")
+    drain(consumer)
+    counting.reset()
+    for _ in range(60):  # a second each
+        clock.tick(1_000)
+        consumer.poll()
+    assert counting.counts["create"] == 6
+    looks = sum(
+        n for (verb, key), n in counting.by_key.items() if verb == "read" and "_groups" in key
+    )
+    assert looks <= 70
+    clock.tick(LEASE - 1)
+    consumer.poll()
+    assert len(states(objects)[-1].members) == 1
+    assert states(objects)[-1].generation == 1
+
+
+def test_new_partitions_are_shared_too(topic: Topic, clock: Clock) -> None:
+    one, other, third = (topic.consumer("g", name) for name in "abc")
+    beat(clock, *[one, other, third] * 2)
+    topic.alter(partitions=8)
+    fill(topic, 0, 0, 0, 0, 1, 1, 1, 1)
+    found: list[str] = []
+    for _ in range(3):
+        for consumer in (one, other, third):
+            clock.tick(LEASE // 10)
+            found += drain(consumer)
+            consumer.commit()
+    counts = [len(consumer.assignment()) for consumer in (one, other, third)]
+    assert sorted(counts) == [2, 3, 3]
+    assert len(found) == len(set(found)) == 24
+
+
+def test_a_member_without_partitions_sees_new_ones(topic: Topic, clock: Clock) -> None:
+    small = topic.consumer("g", "a")
+    others = [topic.consumer("g", name) for name in "bcde"]
+    beat(clock, small, *others, small, *others)
+    idle = next(c for c in [small, *others] if c.assignment() == ())
+    topic.alter(partitions=5)
+    fill(topic, 0, 0, 0, 0, 3)
+    clock.tick(LEASE // 10)
+    assert drain(idle) == ["4:0", "4:1", "4:2"]
+
+
+def test_iterating_waits_for_its_share(objects: MemoryStore, topic: Topic, clock: Clock) -> None:
+    """One that just joined has nothing yet, which is not the end of the log."""
+    one = topic.consumer("g", "a", max_records=4)
+    one.poll()
+    one.commit()
+
+    def meanwhile(seconds: float) -> None:
+        clock.tick(int(seconds * 1000))
+        one.assignment()
+
+    own = replace(runtime(clock), pause=meanwhile)
+    other = Store(objects, own).topic("t").consumer("g", "b")
+    found = [value for table in other for value in table["value"].to_pylist()]
+    assert sorted(found) == sorted(f"{p}:{n}".encode() for p in (2, 3) for n in range(1, 5))
+
+
+def test_a_lease_that_runs_out_while_reading(
+    topic: Topic, clock: Clock, objects: MemoryStore
+) -> None:
+    """What was read is not handed out: by now it may be another's."""
+    is_slow = True
+
+    def decide(verb: str, key: str) -> Fault | None:
+        nonlocal is_slow
+        if verb == "open_input" and is_slow:
+            is_slow = False
+            clock.tick(LEASE)
+            rival.assignment()
+        return None
+
+    rival = topic.consumer("g", "rival")
+    consumer = make_store(FaultyStore(objects, decide), clock).topic("t").consumer("g", "a")
+    assert consumer.poll().num_rows == 0
+    assert rival.assignment() == (0, 1, 2, 3)
+    assert len(drain(rival)) == 20
+
+
+def test_reading_that_always_takes_longer_than_the_lease_is_an_error(
+    topic: Topic, clock: Clock, objects: MemoryStore
+) -> None:
+    def decide(verb: str, key: str) -> Fault | None:
+        if verb == "open_input":
+            clock.tick(LEASE)
+        return None
+
+    consumer = make_store(FaultyStore(objects, decide), clock).topic("t").consumer("g", "a")
+    with pytest.raises(InvalidRequestError, match="longer than its lease"):
+        consumer.poll()
+    assert consumer.position(0) == 0
+
+
+def test_a_clock_that_jumps_and_comes_back_loses_nothing(
+    topic: Topic, objects: MemoryStore
+) -> None:
+    clock = Clock()
+    jumps, is_first = False, True
+
+    def jumping() -> int:
+        nonlocal jumps
+        jump, jumps = jumps, False
+        return clock() + (LEASE if jump else 0)
+
+    def decide(verb: str, key: str) -> Fault | None:
+        nonlocal jumps, is_first
+        if is_first and verb == "open_input" and "partition=3" in key:
+            jumps, is_first = True, False
+        return None
+
+    consumer = make_store(FaultyStore(objects, decide), jumping).topic("t").consumer("g", "a")
+    assert consumer.assignment() == (0, 1, 2, 3)
+    member = consumer.member
+    found = [consumer.poll(max_records=4).num_rows for _ in range(5)]
+    assert found == [4] * 5
+    assert consumer.member == member
+
+
+@pytest.mark.parametrize("fault", [Fault.LOSE_REPLY, Fault.SELF_RETRY])
+def test_doubts_are_settled(topic: Topic, clock: Clock, objects: MemoryStore, fault: Fault) -> None:
+    def decide(verb: str, key: str) -> Fault | None:
+        return fault if verb == "create" and "_groups" in key else None
+
+    consumer = make_store(FaultyStore(objects, decide), clock).topic("t").consumer("g", "a")
+    assert len(drain(consumer)) == 20
+    consumer.commit()
+    assert len(states(objects)) == 2
+    assert topic.group("g").positions() == dict.fromkeys(range(4), 5)
+
+
+def test_a_store_that_fails_at_a_heartbeat_costs_nothing(
+    topic: Topic, clock: Clock, objects: MemoryStore
+) -> None:
+    fails = False
+
+    def decide(verb: str, key: str) -> Fault | None:
+        return Fault.REFUSE if fails and verb == "read" and "_groups" in key else None
+
+    consumer = make_store(FaultyStore(objects, decide), clock).topic("t").consumer("g", "a")
+    assert consumer.poll(max_records=8).num_rows == 8
+    member = consumer.member
+    fails = True
+    clock.tick(LEASE // 10)
+    with pytest.raises(StorageError):
+        consumer.poll()
+    fails = False
+    assert len(drain(consumer)) == 12
+    assert consumer.member == member
+
+
+def test_nothing_is_written_into_a_topic_that_is_gone(
+    topic: Topic, store: Store, clock: Clock, objects: MemoryStore
+) -> None:
+    consumer, idle = topic.consumer("g", "a"), topic.consumer("g", "b")
+    consumer.poll()
+    store.delete_topic("t")
+    before = contents(objects)
+    clock.tick(LEASE // 2)
+    for call in (consumer.poll, consumer.commit, idle.poll):
+        with pytest.raises(TopicNotFoundError):
+            call()
+    consumer.close()
+    idle.close()
+    assert contents(objects) == before
+
+
+def test_several_groups_and_names_do_not_meet(topic: Topic) -> None:
+    consumers: list[Callable[[], Consumer]] = [
+        lambda: topic.consumer("g", "same"),
+        lambda: topic.consumer("g", "same"),
+        lambda: topic.consumer("h", "same"),
+    ]
+    one, twin, other = (make() for make in consumers)
+    assert one.assignment() == other.assignment() == (0, 1, 2, 3)
+    assert twin.assignment() == ()
+    assert one.member != twin.member
