@@ -1,7 +1,7 @@
 """Kafka's data model as an open table format on object storage, with no broker.
 
-Every public name is here, and is imported when it is first asked for: a look at a topic should not
-wait for what writes one.
+Every public name is here. Each is imported when it is first used, so that a command that only looks
+at a topic starts fast. `pylogtable.engine` has what connects another engine, such as Spark.
 """
 
 from __future__ import annotations
@@ -27,17 +27,12 @@ if TYPE_CHECKING:
     from pylogtable.format.config import TOPIC_CONFIG_KEYS
     from pylogtable.format.leaf import LEAF_SCHEMA as SEGMENTS_SCHEMA
     from pylogtable.format.schema import to_arrow as column_type
-    from pylogtable.format.shaping import Placement, check_log_columns
     from pylogtable.format.times import parse_duration
     from pylogtable.groups.consumer import Consumer
     from pylogtable.groups.group import Group
     from pylogtable.groups.store_group import StoreGroup
-    from pylogtable.maintenance.jobs import Worker
-    from pylogtable.maintenance.work import Done, Work
-    from pylogtable.plan.read import ReadTask
-    from pylogtable.plan.split import ReadPart
-    from pylogtable.read.amount import Extent
-    from pylogtable.read.view import Bound, PartReader, View
+    from pylogtable.read.amount import Amount
+    from pylogtable.read.view import Bound, View
     from pylogtable.report.report_html import report_html
     from pylogtable.results.groups import (
         GROUPS_SCHEMA,
@@ -62,7 +57,6 @@ if TYPE_CHECKING:
     )
     from pylogtable.store import Store, open, open_topic, split_topic_url
     from pylogtable.topic import Topic
-    from pylogtable.write.append import Staged, Staging
     from pylogtable.write.batch import PendingRecord, PendingRows
     from pylogtable.write.producer import Producer
     from pylogtable.write.records import BatchMetadata, RecordMetadata
@@ -75,6 +69,7 @@ __all__ = [
     "PARTITIONS_SCHEMA",
     "SEGMENTS_SCHEMA",
     "TOPIC_CONFIG_KEYS",
+    "Amount",
     "AppendResult",
     "BatchMetadata",
     "Bound",
@@ -84,8 +79,6 @@ __all__ = [
     "CorruptTopicError",
     "DoctorCheck",
     "DoctorReport",
-    "Done",
-    "Extent",
     "Group",
     "GroupDescription",
     "GroupLag",
@@ -95,22 +88,16 @@ __all__ = [
     "LogTableError",
     "MaintainReport",
     "OffsetOutOfRangeError",
-    "PartReader",
     "PartitionDescription",
     "PendingRecord",
     "PendingRows",
-    "Placement",
     "Problem",
     "Producer",
-    "ReadPart",
-    "ReadTask",
     "RecordMetadata",
     "ResetReport",
     "RetentionReport",
     "RewriteReport",
     "SchemaMismatchError",
-    "Staged",
-    "Staging",
     "StorageError",
     "Store",
     "StoreGroup",
@@ -122,9 +109,6 @@ __all__ = [
     "VacuumReport",
     "VerifyReport",
     "View",
-    "Work",
-    "Worker",
-    "check_log_columns",
     "column_type",
     "diagnose",
     "open",
@@ -136,17 +120,6 @@ __all__ = [
 
 # Where each name lives.
 _MODULES = {
-    "write.append": (
-        "Staged",
-        "Staging",
-    ),
-    "maintenance.work": (
-        "Done",
-        "Work",
-    ),
-    "format.config": ("TOPIC_CONFIG_KEYS",),
-    "format.times": ("parse_duration",),
-    "groups.consumer": ("Consumer",),
     "check.doctor": (
         "DoctorCheck",
         "DoctorReport",
@@ -165,8 +138,19 @@ _MODULES = {
         "TopicNotFoundError",
         "UnsupportedFormatError",
     ),
-    "read.amount": ("Extent",),
+    "format.config": ("TOPIC_CONFIG_KEYS",),
+    "format.leaf": ("SEGMENTS_SCHEMA",),
+    "format.schema": ("column_type",),
+    "format.times": ("parse_duration",),
+    "groups.consumer": ("Consumer",),
     "groups.group": ("Group",),
+    "groups.store_group": ("StoreGroup",),
+    "read.amount": ("Amount",),
+    "read.view": (
+        "Bound",
+        "View",
+    ),
+    "report.report_html": ("report_html",),
     "results.groups": (
         "GROUPS_SCHEMA",
         "GroupDescription",
@@ -174,19 +158,6 @@ _MODULES = {
         "GroupRow",
         "Lag",
         "ResetReport",
-    ),
-    "format.leaf": ("SEGMENTS_SCHEMA",),
-    "maintenance.jobs": ("Worker",),
-    "write.batch": (
-        "PendingRecord",
-        "PendingRows",
-    ),
-    "plan.read": ("ReadTask",),
-    "plan.split": ("ReadPart",),
-    "write.producer": ("Producer",),
-    "write.records": (
-        "BatchMetadata",
-        "RecordMetadata",
     ),
     "results.operations": (
         "AppendResult",
@@ -201,24 +172,21 @@ _MODULES = {
         "VacuumReport",
         "VerifyReport",
     ),
-    "report.report_html": ("report_html",),
-    "format.shaping": (
-        "Placement",
-        "check_log_columns",
-    ),
-    "format.schema": ("column_type",),
     "store": (
         "Store",
         "open",
         "open_topic",
         "split_topic_url",
     ),
-    "groups.store_group": ("StoreGroup",),
     "topic": ("Topic",),
-    "read.view": (
-        "Bound",
-        "PartReader",
-        "View",
+    "write.batch": (
+        "PendingRecord",
+        "PendingRows",
+    ),
+    "write.producer": ("Producer",),
+    "write.records": (
+        "BatchMetadata",
+        "RecordMetadata",
     ),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from pylogtable.errors import InvalidRequestError, OffsetOutOfRangeError
 from pylogtable.format.paths import check_group_name, check_member_name
+from pylogtable.format.schema import column_schema
 from pylogtable.groups.fetcher import Fetcher
 from pylogtable.groups.group import Group
 from pylogtable.groups.member import LeasedSeat, PlainSeat, Seat
@@ -71,7 +72,8 @@ class Consumer:
         self._newest = newest
         self._runtime = runtime
         self._view = newest()
-        self._view.part_reader(columns)  # the columns, before anything is joined
+        # An unknown column is an error before the consumer joins its group.
+        column_schema(self._view.snapshot.info.fields, columns)
         self._first_new = self._view.partition_count
         self._fetcher = Fetcher(columns)
         self._paused: set[int] = set()

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
-from pylogtable.format.schema import OFFSET
+from pylogtable.format.schema import OFFSET, column_schema
 from pylogtable.read.view import View
 
 # An open partition holds a batch of a row group; with more to read they take turns.
@@ -94,7 +94,7 @@ class Fetcher:
 
     def _use(self, view: View) -> None:
         """Columns that were added since are read from here on, in all partitions at once."""
-        schema = view.part_reader(self._needed).schema
+        schema = column_schema(view.snapshot.info.fields, self._needed)
         if self._schema is None or not schema.equals(self._schema):
             self._schema = schema
             self._streams.clear()

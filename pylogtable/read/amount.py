@@ -21,14 +21,14 @@ from pylogtable.storage.base import ObjectStore
 _AT_A_TIME = 256
 
 
-class Extent(NamedTuple):
+class Amount(NamedTuple):
     """Records exactly; bytes by their share of the segments they lie in."""
 
     records: int
     bytes: int
 
 
-def measure(store: ObjectStore, snapshot: Snapshot, leaves: LoadLeaf, span: Span) -> Extent:
+def amount_in(store: ObjectStore, snapshot: Snapshot, leaves: LoadLeaf, span: Span) -> Amount:
     """What can be read of the span."""
     state = snapshot.partitions[span.partition]
     is_dense = _is_dense(snapshot, leaves, span.partition)
@@ -52,7 +52,7 @@ def measure(store: ObjectStore, snapshot: Snapshot, leaves: LoadLeaf, span: Span
                 count += part
                 size += segment.size_bytes * part / max(1, segment.records)
         records += count
-    return Extent(records, round(size))
+    return Amount(records, round(size))
 
 
 def offset_after(

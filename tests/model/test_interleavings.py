@@ -10,6 +10,7 @@ import pytest
 
 import pylogtable.log.head
 import pylogtable.write.append
+from pylogtable.engine import TopicWriter
 from pylogtable.errors import CommitUnknownError, LogTableError
 from pylogtable.format.model import Change
 from pylogtable.format.snapshot import Snapshot
@@ -90,7 +91,7 @@ def _repeating(store: ObjectStore, told: list[Told]) -> None:
     topic = Topic("t", store, LocalTime().runtime("a", -1))
     for attempt in ("a", "b"):
         try:
-            topic.commit_staged([Staged(A1.files("a" + attempt), 0, "topic")])
+            TopicWriter(topic).commit([Staged(A1.files("a" + attempt), 0, "topic")])
         except CommitUnknownError as error:
             try:
                 if topic.find_commit(error.commit_id, error.version) is None:

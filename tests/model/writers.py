@@ -1,4 +1,4 @@
-"""Writers for the checker, around the real `Topic.commit_staged`, and what must hold in the end."""
+"""Writers for the checker, around the real `TopicWriter.commit`, and what must hold in the end."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from pylogtable.engine import TopicWriter
 from pylogtable.errors import CommitUnknownError, LogTableError, StorageError
 from pylogtable.format.codec import decode_commit, decode_hint, encode
 from pylogtable.format.model import Commit, Hint, Segment, StagedSegment
@@ -97,7 +98,7 @@ def appending(
             for attempt in ("a", "b", "c") if repeats_doubtful else ("a",):
                 staged = Staged(append.files(name + attempt), time.now_ms, "topic")
                 try:
-                    result = topic.commit_staged([staged], txn=append.txn)
+                    result = TopicWriter(topic).commit([staged], txn=append.txn)
                 except CommitUnknownError:
                     told.append((append.name, "unknown"))
                     continue
