@@ -375,7 +375,7 @@ def test_names_that_spark_cannot_keep_apart_are_read_through_python(
     table = LogTable.for_path(spark, topic.url)
     assert table.to_df().collect() == []
     topic.append(pa.table({name: pa.array(range(9), INT) for name in names}))
-    why = "Spark's own" if names == ["_metadata"] else "differ in case only"
+    why = "Spark reserves" if names == ["_metadata"] else "differ in case only"
     with pytest.warns(UserWarning, match=why) as warned:
         df = table.to_df(end={0: 5}, partitions=0)
     assert warned[0].filename == __file__

@@ -78,7 +78,7 @@ AT_LOAD: dict[str, tuple[str, dict[str, Any], list[str]]] = {
     "missing partition": (
         "",
         {"assign": '{"t":[1,7]}'},
-        ["assign names partition(s) 7 of topic 't', which has 2: 0 to 1"],
+        ["assign names partition(s) 7 of topic 't', which has only 0 to 1"],
     ),
     "unknown option": (
         "t",
@@ -88,7 +88,7 @@ AT_LOAD: dict[str, tuple[str, dict[str, Any], list[str]]] = {
     "option of a broker": (
         "t",
         {"kafka.bootstrap.servers": "host:9092"},
-        ["there is no broker here; path takes its place"],
+        ["there is no broker here; use path instead"],
     ),
     "option of writes": (
         "t",
@@ -102,7 +102,7 @@ AT_LOAD: dict[str, tuple[str, dict[str, Any], list[str]]] = {
     "version of two topics": (
         "",
         {"subscribe": "t,cut", "versionAsOf": 1},
-        ["versionAsOf is a version of one topic, and these are 2"],
+        ["versionAsOf is a version of one topic, and 2 topics are read"],
     ),
 }
 AT_ACTION: dict[str, tuple[str, dict[str, Any], list[str]]] = {
@@ -182,7 +182,7 @@ def test_what_is_lost_may_be_passed_over(spark: SparkSession, store: Store) -> N
         ("offset bigint, valu binary", "topic 't' has no column 'valu'; did you mean 'value'?"),
         (
             "value string",
-            "column 'value' of topic 't' is binary, and was asked for as string; read it as it is",
+            "column 'value' of topic 't' is binary, and was requested as string; read it as it is",
         ),
     ],
 )
@@ -208,7 +208,7 @@ def test_a_schema_that_denies_nulls_there_are(logs: Store) -> None:
         return [row for batch in batches for row in batch.to_pylist()]
 
     with pytest.raises(
-        SchemaMismatchError, match="'value' was asked for as NOT NULL, and has nulls"
+        SchemaMismatchError, match="'value' was requested as NOT NULL, but it has nulls"
     ):
         read(asked)
     assert read(StructType(asked.fields[:1])) == [{"offset": 0}, {"offset": 1}]

@@ -11,7 +11,8 @@ from pyspark.sql import SparkSession
 
 import pylogtable
 from pylogtable import InvalidRequestError
-from pyspark_pylogtable.options import VIEWS, Use, parse_options
+from pyspark_pylogtable.request.options import VIEWS, Use
+from pyspark_pylogtable.request.parsing import parse_options
 from tests.spark.support import inserts_some_columns
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")

@@ -101,7 +101,7 @@ def test_catalog_tables_say_what_to_do_instead(
     try:
         for statement in ("SELECT * FROM listed", "INSERT INTO listed (id) VALUES (1)"):
             said = failure(lambda statement=statement: spark.sql(statement).collect())
-            assert "reaches a Python source with empty options" in said
+            assert "gives a Python source no options" in said
             assert "CREATE TEMPORARY VIEW v USING pylogtable OPTIONS (path '<path>')" in said
             assert 'create_view("v")' in said
         found = spark.sql(f"SELECT count(*) AS n FROM listed WITH (path='{path}')")

@@ -128,8 +128,8 @@ def test_a_new_checkpoint_under_an_old_name_is_reported(
     for words in (
         "[TXN_OF_ANOTHER_QUERY] batch 0 under txnAppId 'etl'",
         f"by the streaming query {first.origin}",
-        "nothing was skipped",
-        "txnAppId of its own, or the checkpoint of the old one",
+        "Nothing was written",
+        "txnAppId of its own, or the checkpoint of the old query",
     ):
         assert words in message
     assert copy.count() == 40

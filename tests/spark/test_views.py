@@ -72,7 +72,7 @@ def test_latest_needs_a_key_and_whole_topics(store: Store, users: Topic) -> None
     keyless.append(pa.table({"n": [1]}))
     for why, path, options in (
         ("'keyless' has no key columns", keyless.url, {}),
-        ("view=latest is of whole topics", store.url, {"assign": '{"users":[0]}'}),
+        ("view=latest reads whole topics", store.url, {"assign": '{"users":[0]}'}),
     ):
         # When it is loaded, and not when it is read.
         source = DefaultSource({"path": path, "view": "latest", **options})
@@ -158,7 +158,7 @@ def test_what_views_refuse(spark: SparkSession, users: Topic) -> None:
     assert "startingOffsets is of no use with view=latest" in refusal(
         view="latest", startingOffsets="earliest"
     )
-    assert "minPartitions is about records, and view=segments shows none" in refusal(
+    assert "minPartitions is about records, and view=segments has none" in refusal(
         view="segments", minPartitions=2
     )
     assert "versionAsOf is of no use with view=history" in refusal(view="history", versionAsOf=1)

@@ -29,8 +29,9 @@ from pylogtable import (
 )
 from pylogtable.engine import Staged, Staging, TopicWriter
 from pylogtable.write.stager import Stager, _Lane
-from pyspark_pylogtable.tasks import writing
-from pyspark_pylogtable.tasks.writing import BatchWriter, Written
+from pyspark_pylogtable.batch.writer import BatchWriter
+from pyspark_pylogtable.tasks import staging
+from pyspark_pylogtable.tasks.staging import Written
 from tests.builders import kafka, rows
 from tests.spark.support import failure
 from tests.spark.writes import data_files, files, plan, save, stage, travelled, write
@@ -159,7 +160,7 @@ def test_what_waits_for_the_encoders_is_bounded_for_all_topics_together(
     names = [f"t{number}" for number in range(20)]
     for name in names:
         logs.create_topic(name)
-    monkeypatch.setattr(writing, "WAITING_BYTES", 1)
+    monkeypatch.setattr(staging, "WAITING_BYTES", 1)
     real = Stager._encode
     handed, most = 0, 0
 
@@ -183,7 +184,7 @@ def test_what_waits_for_the_encoders_is_bounded_for_all_topics_together(
     tables = [kafka([str(n)], topic=pa.array([names[n % 20]])) for n in range(100)]
     writer = plan(tmp_path / "logs", tables[0].schema)
     message = writer.write(batch for table in tables for batch in table.to_batches())
-    assert most <= writing.HANDED_OVER + 1
+    assert most <= staging.MAX_ENCODING + 1
     writer.commit([message])
     assert sum(logs.topic(name).count() for name in names) == 100
 
@@ -337,7 +338,7 @@ import json, os, signal, sys
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 from pyspark_pylogtable import DefaultSource
-from pyspark_pylogtable.tasks.writing import BatchWriter
+from pyspark_pylogtable.batch.writer import BatchWriter
 import pylogtable
 
 path = sys.argv[1]

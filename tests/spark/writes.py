@@ -13,8 +13,9 @@ from pyspark import cloudpickle
 from pyspark.sql import DataFrame
 
 from pyspark_pylogtable import DefaultSource
+from pyspark_pylogtable.batch.writer import BatchWriter
 from pyspark_pylogtable.columns import spark_schema
-from pyspark_pylogtable.tasks.writing import BatchWriter, Written
+from pyspark_pylogtable.tasks.staging import Written
 
 
 def save(df: DataFrame, path: str | os.PathLike[str], mode: str = "append", **options: Any) -> None:

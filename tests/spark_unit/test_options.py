@@ -9,17 +9,10 @@ import pytest
 
 import pylogtable
 from pylogtable import InvalidRequestError
-from pyspark_pylogtable.options import VIEWS, Options, parse_options
-from pyspark_pylogtable.subscription import (
-    ANY_TOPIC,
-    EARLIEST,
-    LATEST,
-    Assign,
-    Position,
-    Subscribe,
-    SubscribePattern,
-    everywhere,
-)
+from pyspark_pylogtable.request.bounds import ANY_TOPIC, EARLIEST, LATEST, Bound, everywhere
+from pyspark_pylogtable.request.options import VIEWS, Options
+from pyspark_pylogtable.request.parsing import parse_options
+from pyspark_pylogtable.request.subscription import Assign, Subscribe, SubscribePattern
 
 EVERY_OPTION = {
     "path": "s3://bucket/logs",
@@ -141,11 +134,11 @@ def test_an_option_like_no_other_gets_the_list(key: str, named: str) -> None:
 @pytest.mark.parametrize(
     ("key", "advice"),
     [
-        ("kafka.bootstrap.servers", "no broker here; path takes its place"),
+        ("kafka.bootstrap.servers", "no broker here; use path instead"),
         ("kafka.group.id", "startingOffsets"),
-        ("groupIdPrefix", "option 'groupIdPrefix': a read belongs to no group"),
+        ("groupIdPrefix", "option 'groupIdPrefix': a read belongs to no consumer group"),
         ("kafka.auto.offset.reset", "startingOffsets"),
-        ("kafka.enable.auto.commit", "remove it"),
+        ("kafka.enable.auto.commit", "a read commits no positions"),
         ("kafka.isolation.level", "only committed records"),
         ("kafka.security.protocol", "storageOptions"),
         ("kafka.sasl.jaas.config", "storageOptions"),
@@ -163,7 +156,7 @@ def test_an_option_like_no_other_gets_the_list(key: str, named: str) -> None:
         ("fetchOffset.numRetries", "manifest"),
         ("fetchOffset.retryIntervalMs", "manifest"),
         ("partition.metadata.cache.ttl.ms", "not cached"),
-        ("paths", "give one"),
+        ("paths", "several paths at once are not supported"),
     ],
 )
 def test_what_has_no_meaning_here_is_refused_with_advice(key: str, advice: str) -> None:
@@ -209,7 +202,7 @@ def test_what_has_no_meaning_here_is_refused_with_advice(key: str, advice: str) 
         ({"maxRecordsPerPartition": "9" * 30}, "must be a whole number"),
         ({"maxRecordsPerPartition": str(2**63)}, "must be a whole number"),
         ({"versionAsOf": "-1"}, "versionAsOf='-1': must be a whole number, 0 or more"),
-        ({"versionAsOf": "1", "timestampAsOf": "1"}, "versionAsOf and timestampAsOf both say"),
+        ({"versionAsOf": "1", "timestampAsOf": "1"}, "versionAsOf and timestampAsOf both choose"),
         ({"columns": ""}, 'must name columns, as a,b or as ["a","b"]'),
         ({"columns": "a,,b"}, "must name columns"),
         ({"columns": '["a",1]'}, "must name columns"),
@@ -226,8 +219,8 @@ def test_what_has_no_meaning_here_is_refused_with_advice(key: str, advice: str) 
         ),
         ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger='0': must be a whole number, 1"),
         ({"maxBytesPerTrigger": "1MB"}, "maxBytesPerTrigger='1MB': must be a whole number, 1"),
-        ({"maxTriggerDelay": "soon"}, "maxTriggerDelay='soon': must be a time such as 500ms"),
-        ({"maxTriggerDelay": "5 parsecs"}, "must be a time such as 500ms"),
+        ({"maxTriggerDelay": "soon"}, "maxTriggerDelay='soon': must be a duration such as 500ms"),
+        ({"maxTriggerDelay": "5 parsecs"}, "must be a duration such as 500ms"),
         ({"group": " "}, "group=' ': is blank"),
         ({"txnAppId": "etl", "txnVersion": "-1"}, "txnVersion='-1'"),
         ({"storageOptions": "[1]"}, "storageOptions must be a JSON object"),
@@ -280,7 +273,7 @@ def test_a_pattern_matches_whole_names(name: str, matches: bool) -> None:
 def test_offsets(text: str, values: object, is_short: bool) -> None:
     for side in ("starting", "ending"):
         position = getattr(parse_options({f"{side}Offsets": text}), side)
-        assert position == Position(f"{side}Offsets", False, values, is_short)  # type: ignore[arg-type]
+        assert position == Bound(f"{side}Offsets", False, values, is_short)  # type: ignore[arg-type]
         assert pickle.loads(pickle.dumps(position)) == position
 
 
@@ -403,7 +396,7 @@ def test_one_time_wins_over_times_and_times_over_offsets(side: str) -> None:
 def test_the_nearest_entry_counts(
     position: dict[str, dict[int | None, int]], expected: dict[str, int | None]
 ) -> None:
-    found = Position("startingOffsets", False, position)
+    found = Bound("startingOffsets", False, position)
     for name, value in expected.items():
         topic, partition = name.split("-")
         assert found.at(topic, int(partition)) == value
@@ -429,7 +422,7 @@ def test_a_missing_path_says_what_to_do(path: str | None) -> None:
         "CREATE TEMPORARY VIEW v USING pylogtable OPTIONS (path '<path>')",
         "SELECT … FROM t WITH (path='<path>')",
         'LogTable.for_path(spark, "<path>").create_view("v")',
-        "empty options",
+        "gives a Python source no options",
     ):
         assert way in str(caught.value)
 

@@ -61,11 +61,11 @@ def test_a_topic_created_anew_was_not_read_yet() -> None:
     "sources",
     [[], [source(READ, None)], [source(None, LATEST)], [source("null", "-")], [source(4, 5)]],
 )
-def test_where_nothing_is_known_there_is_no_answer(sources: list[Any]) -> None:
+def test_without_offsets_of_ours_the_result_is_none(sources: list[Any]) -> None:
     assert offsets_behind({"sources": sources}) is None
 
 
 @pytest.mark.parametrize("progress", [{}, "what", "[]", 7])
-def test_something_else(progress: object) -> None:
-    with pytest.raises(InvalidRequestError, match=r"progress is not JSON|not a Streaming"):
+def test_other_input_is_refused(progress: object) -> None:
+    with pytest.raises(InvalidRequestError, match=r"progress is not JSON|must be a Streaming"):
         offsets_behind(progress)

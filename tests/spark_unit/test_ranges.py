@@ -18,8 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pylogtable import InvalidRequestError
-from pyspark_pylogtable.options import parse_options
-from pyspark_pylogtable.positions import TopicView, check_batch, resolve_batch
+from pyspark_pylogtable.request.parsing import parse_options
+from pyspark_pylogtable.request.ranges import TopicView, check_batch, resolve_batch
 
 
 @dataclass
