@@ -1,9 +1,11 @@
-"""What Spark tests share: reading with options, the rows in the order of the log, failures."""
+"""Shared by Spark tests: reading with options, rows in log order, failures, examples."""
 
 from __future__ import annotations
 
 import os
+import pathlib
 import pickle
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 
+import pylogtable
 from pyspark_pylogtable import DefaultSource
 from pyspark_pylogtable.columns import arrow_schema
 
@@ -23,15 +26,17 @@ inserts_some_columns = pytest.mark.skipif(
     reason="Spark 4.0 wants every column of a source in an INSERT",
 )
 
+_EXAMPLE = re.compile(r"^```python([^\n]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
 
 def load(spark: SparkSession, path: Path, **options: Any) -> DataFrame:
     df = spark.read.format("pylogtable").options(**options).load(os.fspath(path))
-    assert df.columns  # with Spark Connect nothing happens before this
+    assert df.columns  # Spark Connect does nothing before this
     return df
 
 
 def values(df: DataFrame) -> list[int]:
-    """The `value`s, which are numbers in these tests, in ascending order."""
+    """The column `value` as sorted numbers."""
     return sorted(int(row.value) for row in df.select("value").collect())
 
 
@@ -48,7 +53,7 @@ def failure(action: Callable[[], object]) -> str:
 
 
 def without_spark(path: Path, **options: Any) -> pa.Table:
-    """What a DataFrame would show, by the same calls that Spark makes: each process is a pickle."""
+    """The rows of a DataFrame, by the calls that Spark makes; pickling stands for its processes."""
     source = DefaultSource({"path": os.fspath(path), **{k: str(v) for k, v in options.items()}})
     source = pickle.loads(pickle.dumps(source))
     schema = source.schema()
@@ -57,3 +62,21 @@ def without_spark(path: Path, **options: Any) -> pa.Table:
     worker = pickle.loads(pickle.dumps(reader))
     batches = [batch for part in parts for batch in worker.read(pickle.loads(part))]
     return pa.Table.from_batches(batches, arrow_schema(schema))
+
+
+def run_examples(
+    spark: SparkSession, document: str, folder: pathlib.Path
+) -> tuple[pylogtable.Store, dict[str, Any]]:
+    """Run the `python spark` examples of a document in order, in one session. The store that they
+    wrote, and their variables."""
+    text = (pathlib.Path(__file__).parents[2] / document).read_text(encoding="utf-8")
+    examples = [code for note, code in _EXAMPLE.findall(text) if note.strip() == "spark"]
+    assert len(examples) >= 3
+    session: dict[str, Any] = {"spark": spark}
+    for code in examples:
+        # Spark's processes have other working directories, so the examples name absolute paths.
+        exec(compile(code.replace("/tmp/logs", f"{folder}/logs"), document, "exec"), session)
+    for table in spark.catalog.listTables():
+        if table.isTemporary:
+            spark.catalog.dropTempView(table.name)
+    return pylogtable.open(folder / "logs"), session

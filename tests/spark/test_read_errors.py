@@ -74,7 +74,7 @@ AT_LOAD: dict[str, tuple[str, dict[str, Any], list[str]]] = {
     ),
     "missing topic": ("", {"subscribe": "cutt"}, ["there is no topic at", "did you mean 'cut'?"]),
     "missing path": ("nowhere", {}, ["there is no topic at", "create it with"]),
-    "pattern of no topic": ("", {"subscribePattern": "c"}, ["no topic of", "it has cut, t"]),
+    "pattern of no topic": ("", {"subscribePattern": "c"}, ["no topic of", "its topics: cut, t"]),
     "missing partition": (
         "",
         {"assign": '{"t":[1,7]}'},

@@ -383,7 +383,8 @@ LOSSES: dict[str, tuple[Callable[[Store], None], str, dict[int, list[int]]]] = {
     ),
     "recreation": (
         lose_by_recreation,
-        r"\[DATA_LOSS\] topic 't' was deleted and recreated: it was read up to \{0:2, 1:0, 2:0\} as id .*"
+        r"\[DATA_LOSS\] topic 't' was deleted and recreated: it was read up to "
+        r"\{0:2, 1:0, 2:0\} as id .*"
         r"ends at \{0:2\}.*failOnDataLoss=false",
         {0: [0, 1]},
     ),
