@@ -15,10 +15,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 import pylogtable
 from pylogtable import (
     AppendResult,
-    CommitConflictError,
     CommitUnknownError,
     InvalidRequestError,
     SchemaMismatchError,
+    StorageError,
     Store,
     Topic,
     TopicNotFoundError,
@@ -26,6 +26,7 @@ from pylogtable import (
 from pylogtable.engine import TopicWriter
 from pyspark_pylogtable import LogTable
 from tests.builders import kafka, rows
+from tests.spark.faults import is_commit, refused_commit, store_with, unknown_commit
 from tests.spark.support import failure
 from tests.spark.writes import data_files
 
@@ -143,14 +144,21 @@ def test_a_repeated_txn_appends_nothing_and_writes_no_file(
 
 
 def test_a_txn_that_another_committed_meanwhile_leaves_no_file(
-    spark: SparkSession, table: LogTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, topic: Topic, tmp_path: Path
 ) -> None:
-    first = table.append(keyed(spark, 50), txn=("job", 1))
-    before = data_files(tmp_path)
-    monkeypatch.setattr(TopicWriter, "find_txn", lambda *txn: None)
-    again = table.append(keyed(spark, 50), txn=("job", 1))
-    assert (again.repeated, again.offsets) == (True, first.offsets)
-    assert data_files(tmp_path) == before
+    other: list[AppendResult] = []
+    files: list[list[str]] = []
+
+    def commit_first(verb: str, key: str) -> None:
+        if is_commit("t", verb, key) and not other:
+            staged = data_files(tmp_path)
+            other.append(topic.append({"k": ["u0"], "v": [0]}, txn=("job", 1)))
+            files.append([name for name in data_files(tmp_path) if name not in staged])
+
+    table = LogTable(spark, topic.url, store_with(tmp_path / "logs", commit_first).topic("t"))
+    result = table.append(keyed(spark, 50), txn=("job", 1))
+    assert (result.repeated, result.offsets) == (True, other[0].offsets)
+    assert data_files(tmp_path) == files[0]
 
 
 def test_no_rows(spark: SparkSession, table: LogTable) -> None:
@@ -224,28 +232,25 @@ def test_a_task_that_fails_while_it_writes_removes_its_files(
     assert (topic.version, data_files(tmp_path)) == (0, [])
 
 
-@pytest.mark.parametrize(
-    ("error", "files"), [(CommitConflictError("too old"), 0), (CommitUnknownError("0" * 32, 1), 3)]
-)
+@pytest.mark.parametrize("is_known", [True, False])
 def test_files_are_removed_only_if_no_commit_can_name_them(
-    spark: SparkSession,
-    table: LogTable,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    error: Exception,
-    files: int,
+    spark: SparkSession, topic: Topic, tmp_path: Path, is_known: bool
 ) -> None:
     staged: list[int] = []
 
-    def fail(*args: Any, **kwargs: Any) -> None:
+    def count() -> None:
         staged.append(len(data_files(tmp_path)))
-        raise error
 
-    monkeypatch.setattr(TopicWriter, "commit", fail)
-    with pytest.raises(type(error)):
+    fault = (
+        refused_commit(before_put=count)
+        if is_known
+        else unknown_commit(landed=False, before_put=count)
+    )
+    table = LogTable(spark, topic.url, store_with(tmp_path / "logs", fault).topic("t"))
+    with pytest.raises(StorageError if is_known else CommitUnknownError):
         table.append(keyed(spark))
     assert staged == [3]
-    assert len(data_files(tmp_path)) == files
+    assert len(data_files(tmp_path)) == (0 if is_known else 3)
 
 
 def test_a_topic_of_kafkas_shape(spark: SparkSession, logs: Store) -> None:

@@ -20,6 +20,7 @@ from pylogtable import InvalidRequestError, SchemaMismatchError, Store, TopicNot
 from pylogtable.engine import TopicWriter
 from tests.builders import T0, at, ints, kafka, rows, times
 from tests.conftest import S3_BUCKET, S3_KEY, S3_SECRET
+from tests.spark.faults import on_store, store_with
 from tests.spark.support import failure
 from tests.spark.writes import data_files, files, plan, save, write
 
@@ -260,16 +261,14 @@ def test_a_repeated_txn_appends_nothing_and_writes_no_file(
     assert topic.count() == 30
 
 
-def test_a_repeated_txn_opens_no_file_even_while_it_runs(
-    logs: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_repeated_txn_opens_no_file_even_while_it_runs(logs: Store, tmp_path: Path) -> None:
     logs.create_topic("t")
     write(tmp_path / "logs" / "t", [kafka(["a"])], txnAppId="job", txnVersion=1)
     writer = plan(tmp_path / "logs" / "t", kafka(["a"]).schema, txnAppId="job", txnVersion=1)
-    monkeypatch.setattr(
-        "pylogtable.Topic.begin_staging", lambda *_, **__: pytest.fail("it stages again")
-    )
-    assert writer.write(iter(kafka(["a"]).to_batches())).staged == {}
+    used: list[str] = []
+    faulty = store_with(tmp_path / "logs", lambda verb, key: used.append(verb))
+    assert on_store(writer, faulty).write(iter(kafka(["a"]).to_batches())).staged == {}
+    assert used == []
 
 
 def test_a_txn_without_rows_is_remembered(logs: Store, tmp_path: Path) -> None:

@@ -19,22 +19,23 @@ import pytest
 from pyspark.sql import SparkSession
 
 import pylogtable
-from pylogtable import (
-    CommitConflictError,
-    CommitUnknownError,
-    LogTableError,
-    StorageError,
-    Store,
-    Topic,
-)
-from pylogtable.engine import Staged, Staging, TopicWriter
+from pylogtable import CommitUnknownError, LogTableError, StorageError, Store, Topic
 from pylogtable.write.stager import Stager, _Lane
 from pyspark_pylogtable.batch.writer import BatchWriter
 from pyspark_pylogtable.tasks import staging
 from pyspark_pylogtable.tasks.staging import Written
 from tests.builders import kafka, rows
+from tests.spark.faults import (
+    Decide,
+    crash_after_commit,
+    on_store,
+    refused_commit,
+    store_with,
+    unknown_commit,
+)
 from tests.spark.support import failure
 from tests.spark.writes import data_files, files, plan, save, stage, travelled, write
+from tests.stores import Fault, SimulatedCrash
 
 
 @pytest.fixture
@@ -45,21 +46,6 @@ def topic(logs: Store) -> Topic:
 def staged_by_two(tmp_path: Path, **options: Any) -> tuple[BatchWriter, list[Written | None]]:
     writer = plan(tmp_path / "logs" / "t", kafka([]).schema, **options)
     return writer, [stage(writer, kafka(["a", "b"])), stage(writer, kafka(["c"]))]
-
-
-def fail_commits(
-    monkeypatch: pytest.MonkeyPatch, error: Exception, *, landed: bool = False, of: str = "t"
-) -> None:
-    real = TopicWriter.commit
-
-    def commit(self: TopicWriter, *args: Any, **kwargs: Any) -> Any:
-        if self._topic.name != of:
-            return real(self, *args, **kwargs)
-        if landed:
-            real(self, *args, **kwargs)
-        raise error
-
-    monkeypatch.setattr(TopicWriter, "commit", commit)
 
 
 # --- tasks -----------------------------------------------------------------------------------
@@ -132,31 +118,32 @@ def test_a_batch_that_does_not_fit_removes_the_files_of_its_task(
 
 
 def test_a_task_over_several_topics_that_fails_removes_the_files_of_all(
-    logs: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    logs: Store, tmp_path: Path
 ) -> None:
     for name in ("a", "b", "c"):
         logs.create_topic(name)
-    real = pylogtable.Staging.finish
     finished: list[int] = []
 
-    def finish(self: Staging) -> Staged:
-        if len(finished) == 2:
-            raise StorageError("the disk is full")
-        staged = real(self)
+    def fail_on_c(verb: str, key: str) -> Fault | None:
+        if verb != "open_output" or not key.startswith("c/"):
+            return None
         finished.append(len(data_files(tmp_path)))
-        return staged
+        return Fault.REFUSE
 
-    monkeypatch.setattr(Staging, "finish", finish)
     table = kafka(["x", "y", "z"], topic=pa.array(["a", "b", "c"]))
-    with pytest.raises(StorageError, match="the disk is full"):
-        write(tmp_path / "logs", [table])
-    assert finished == [1, 2]
+    writer = on_store(
+        plan(tmp_path / "logs", table.schema), store_with(tmp_path / "logs", fail_on_c)
+    )
+    with pytest.raises(StorageError, match="open_output"):
+        writer.write(iter(table.to_batches()))
+    assert finished == [2]
     assert data_files(tmp_path) == []
 
 
-def test_what_waits_for_the_encoders_is_bounded_for_all_topics_together(
+def test_the_encoding_queue_is_bounded_over_all_topics(
     logs: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Counts inside the library, because what waits in memory shows nowhere else."""
     names = [f"t{number}" for number in range(20)]
     for name in names:
         logs.create_topic(name)
@@ -194,13 +181,14 @@ def test_what_waits_for_the_encoders_is_bounded_for_all_topics_together(
 
 @pytest.mark.parametrize("landed", [True, False])
 def test_after_an_unknown_commit_nothing_is_deleted(
-    topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, landed: bool
+    topic: Topic, tmp_path: Path, landed: bool
 ) -> None:
     writer, messages = staged_by_two(tmp_path)
     before = data_files(tmp_path)
-    fail_commits(monkeypatch, CommitUnknownError("0" * 32, 1), landed=landed)
     with pytest.raises(CommitUnknownError):
-        travelled(writer).commit(messages)
+        on_store(writer, store_with(tmp_path / "logs", unknown_commit(landed=landed))).commit(
+            messages
+        )
     travelled(writer).abort(messages)
     assert data_files(tmp_path) == before
     assert len(before) > 0
@@ -208,25 +196,21 @@ def test_after_an_unknown_commit_nothing_is_deleted(
     assert len(rows(topic.read())) == topic.count()
 
 
-def test_after_a_commit_that_provably_failed_the_files_are_removed(
-    topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_after_a_commit_that_certainly_failed_the_files_are_removed(
+    topic: Topic, tmp_path: Path
 ) -> None:
     writer, messages = staged_by_two(tmp_path)
-    fail_commits(monkeypatch, CommitConflictError("too old"))
-    with pytest.raises(CommitConflictError):
-        travelled(writer).commit(messages)
+    with pytest.raises(StorageError, match="the disk is full"):
+        on_store(writer, store_with(tmp_path / "logs", refused_commit())).commit(messages)
     assert data_files(tmp_path) == []
     travelled(writer).abort(messages)
     assert topic.count() == 0
 
 
-def test_an_error_that_proves_nothing_leaves_the_files(
-    topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_crash_during_the_commit_leaves_the_files(topic: Topic, tmp_path: Path) -> None:
     writer, messages = staged_by_two(tmp_path)
-    fail_commits(monkeypatch, MemoryError(), landed=True)
-    with pytest.raises(MemoryError):
-        travelled(writer).commit(messages)
+    with pytest.raises(SimulatedCrash):
+        on_store(writer, store_with(tmp_path / "logs", crash_after_commit())).commit(messages)
     travelled(writer).abort(messages)
     assert topic.count() == len(rows(topic.read())) == 3
 
@@ -271,26 +255,23 @@ def test_a_commit_in_a_fresh_process_gives_the_same_as_one_here(
 
 
 @pytest.mark.parametrize(
-    ("error", "fate", "left"),
-    [(CommitConflictError("x"), "was not", 0), (CommitUnknownError("0" * 32, 1), "may be", 1)],
+    ("fault", "outcome", "left"),
+    [(refused_commit("c"), "was not", 0), (unknown_commit("c", landed=False), "may be", 1)],
+    ids=["refused", "unknown"],
 )
-def test_when_a_later_topic_fails_the_error_names_those_that_were_written(
-    logs: Store,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    error: LogTableError,
-    fate: str,
-    left: int,
+def test_when_a_later_topic_fails_the_error_names_those_already_written(
+    logs: Store, tmp_path: Path, fault: Decide, outcome: str, left: int
 ) -> None:
     for name in ("a", "b", "c", "d"):
         logs.create_topic(name)
     table = kafka(["1", "2", "3", "4"], topic=pa.array(["d", "c", "b", "a"]))
     options = {"txnAppId": "job", "txnVersion": 1}
-    with monkeypatch.context() as broken:
-        fail_commits(broken, error, of="c")
-        with pytest.raises(LogTableError, match=f"topic 'c' {fate} written, and a, b were") as seen:
-            write(tmp_path / "logs", [table], **options)
-    assert "With txnAppId and txnVersion the write can be repeated" in str(seen.value)
+    writer = plan(tmp_path / "logs", table.schema, **options)
+    messages = [stage(writer, table)]
+    expected = f"topic 'c' {outcome} written; already written: a, b"
+    with pytest.raises(LogTableError, match=expected) as seen:
+        on_store(writer, store_with(tmp_path / "logs", fault)).commit([*messages])
+    assert "With txnAppId and txnVersion the same write can be repeated" in str(seen.value)
     assert [logs.topic(name).count() for name in "abcd"] == [1, 1, 0, 0]
     assert len(data_files(tmp_path / "logs" / "c")) == left
     assert data_files(tmp_path / "logs" / "d") == []

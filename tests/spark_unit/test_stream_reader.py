@@ -15,9 +15,12 @@ import pytest
 
 import pylogtable
 from pylogtable import InvalidRequestError, SchemaMismatchError, Store, Topic, TopicNotFoundError
+from pylogtable.runtime import Runtime
+from pylogtable.storage.locate import open_store
 from pyspark_pylogtable.stream import source as stream_source
 from tests.builders import T0, ints, kafka, times
 from tests.spark_unit.streams import Query, offsets
+from tests.stores import CountingStore
 
 EARLIEST = {"startingOffsets": "earliest"}
 
@@ -582,20 +585,18 @@ def test_topics_that_match_a_pattern_are_found_while_it_runs(logs: Store) -> Non
     assert query.drain() == [1]
 
 
-def test_looking_for_topics_takes_a_small_part_of_the_time(
-    logs: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_between_two_lookups_of_a_pattern_the_store_is_not_listed(logs: Store) -> None:
     logs.create_topic("log-a")
-    asked: list[Store] = []
-    real = Store.topics
-    monkeypatch.setattr(Store, "topics", lambda self: asked.append(self) or real(self))
     query = Query(logs.url, subscribePattern="log-.*", **EARLIEST)
-    asked.clear()
+    counting = CountingStore(open_store(logs.url, None))
+    query.reader._topics._store = Store(counting, Runtime())
     query.drain()
+    assert counting.counts["list_folders"] >= 1
     query.reader._topics._discover_at += 3600
+    counting.reset()
     for _ in range(20):
         query.trigger()
-    assert len(asked) <= 2
+    assert counting.counts["list_folders"] == 0
 
 
 def test_limits_are_shared_by_all_topics(logs: Store) -> None:

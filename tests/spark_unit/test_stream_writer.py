@@ -21,6 +21,7 @@ from pyspark_pylogtable.columns import spark_schema
 from pyspark_pylogtable.stream.sink import StreamWriter, batches_of_rows
 from pyspark_pylogtable.tasks.staging import Written, stage_rows
 from tests.builders import kafka, rows
+from tests.spark.faults import on_store, refused_commit, store_with, unknown_commit
 from tests.spark.writes import data_files, travelled, write
 
 
@@ -182,23 +183,15 @@ def test_a_query_without_an_id_is_refused_unless_it_has_a_name(topic: Topic) -> 
 
 @pytest.mark.parametrize("landed", [True, False])
 def test_after_an_unknown_commit_nothing_is_deleted_and_a_repeat_settles_it(
-    topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, landed: bool
+    topic: Topic, tmp_path: Path, landed: bool
 ) -> None:
     sink, table = Sink(topic.url), kafka(["a", "b"])
     messages = sink.stage(table)
     files = data_files(tmp_path)
-    real = TopicWriter.commit
-
-    def unknown(self: TopicWriter, *args: Any, **kwargs: Any) -> Any:
-        if landed:
-            real(self, *args, **kwargs)
-        raise CommitUnknownError("0" * 32, 1)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(TopicWriter, "commit", unknown)
-        with pytest.raises(CommitUnknownError):
-            sink.writer(table.schema).commit([*messages], 0)
-        sink.writer(table.schema).abort([*messages], 0)
+    faulty = store_with(tmp_path / "logs", unknown_commit(landed=landed))
+    with pytest.raises(CommitUnknownError):
+        on_store(sink.writer(table.schema), faulty).commit([*messages], 0)
+    sink.writer(table.schema).abort([*messages], 0)
     assert data_files(tmp_path) == files
     sink.batch(0, table)
     assert values(topic) == [b"a", b"b"]
@@ -214,23 +207,16 @@ def test_a_batch_of_which_a_task_failed_leaves_no_file(topic: Topic, tmp_path: P
 
 
 def test_a_batch_to_several_topics_that_stops_half_way_is_finished_by_a_repeat(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     store: Store = pylogtable.open(tmp_path / "logs")
     topics = [store.create_topic(name) for name in ("a", "b", "c")]
     table = kafka(["x", "y", "z"], topic=pa.array(["a", "b", "c"]))
     sink = Sink(tmp_path / "logs")
-    real = TopicWriter.commit
-
-    def fail_b(self: TopicWriter, *args: Any, **kwargs: Any) -> Any:
-        if self._topic.name == "b":
-            raise pylogtable.StorageError("the disk is full")
-        return real(self, *args, **kwargs)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(TopicWriter, "commit", fail_b)
-        with pytest.raises(LogTableError, match="topic 'b' was not written; already written: a"):
-            sink.batch(0, table)
+    messages = sink.stage(table)
+    faulty = store_with(tmp_path / "logs", refused_commit("b"))
+    with pytest.raises(LogTableError, match="topic 'b' was not written; already written: a"):
+        on_store(sink.writer(table.schema), faulty).commit([*messages], 0)
     sink.batch(0, table)
     assert [topic.count() for topic in topics] == [1, 1, 1]
 
