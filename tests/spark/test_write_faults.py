@@ -1,4 +1,4 @@
-"""Tasks, commits and drivers that fail: no record is lost, none is doubled, and no file that a
+"""Tasks, commits and drivers that fail: no record is lost or duplicated, and no file that a
 commit may name is removed."""
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ def staged_by_two(tmp_path: Path, **options: Any) -> tuple[BatchWriter, list[Wri
 # --- tasks -----------------------------------------------------------------------------------
 
 
-def test_when_a_task_fails_no_record_is_left_and_no_file_of_those_that_finished(
+def test_failed_task_leaves_no_record_and_no_file_of_finished_tasks(
     spark: SparkSession, logs: Store, tmp_path: Path
 ) -> None:
-    """Of three tasks on two cores the first has finished when the third begins; the second fails
-    then, and not before a segment of it lies there. Spark kills its process, so these may stay, for
-    vacuum to take; nothing of the first does.
+    """Three tasks on two cores. The second one fails once the first has finished, the third has
+    begun, and a segment of its own exists. Spark kills the process of the failed task, so its files
+    may stay until vacuum. The files of the first task must be gone.
 
-    The tasks are processes that only see each other's files: the second looks for two of them, for
-    a minute at most, after which its failure is another one."""
+    The tasks are processes that see only each other's files. The second waits for those files, for
+    a minute at most; after that the test fails with another error."""
     topic = logs.create_topic("t", config={"segment.bytes": 100_000})
     third_began = tmp_path / "third-began"
     data = tmp_path / "logs" / "t"
@@ -103,9 +103,7 @@ def test_when_a_task_fails_no_record_is_left_and_no_file_of_those_that_finished(
     assert topic.count() == 5
 
 
-def test_a_batch_that_does_not_fit_removes_the_files_of_its_task(
-    topic: Topic, tmp_path: Path
-) -> None:
+def test_failing_task_removes_its_files(topic: Topic, tmp_path: Path) -> None:
     writer = plan(tmp_path / "logs" / "t", kafka([]).schema)
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -117,9 +115,7 @@ def test_a_batch_that_does_not_fit_removes_the_files_of_its_task(
     assert data_files(tmp_path) == []
 
 
-def test_a_task_over_several_topics_that_fails_removes_the_files_of_all(
-    logs: Store, tmp_path: Path
-) -> None:
+def test_failing_task_removes_its_files_in_every_topic(logs: Store, tmp_path: Path) -> None:
     for name in ("a", "b", "c"):
         logs.create_topic(name)
     finished: list[int] = []
@@ -180,7 +176,7 @@ def test_the_encoding_queue_is_bounded_over_all_topics(
 
 
 @pytest.mark.parametrize("landed", [True, False])
-def test_after_an_unknown_commit_nothing_is_deleted(
+def test_after_an_unknown_commit_no_file_is_removed(
     topic: Topic, tmp_path: Path, landed: bool
 ) -> None:
     writer, messages = staged_by_two(tmp_path)
@@ -215,9 +211,7 @@ def test_a_crash_during_the_commit_leaves_the_files(topic: Topic, tmp_path: Path
     assert topic.count() == len(rows(topic.read())) == 3
 
 
-def test_abort_with_a_task_missing_removes_what_the_others_staged_and_nothing_else(
-    topic: Topic, tmp_path: Path
-) -> None:
+def test_abort_removes_only_the_staged_files(topic: Topic, tmp_path: Path) -> None:
     topic.append(kafka(["old"]))
     before = files(tmp_path)
     writer, messages = staged_by_two(tmp_path)
@@ -227,7 +221,7 @@ def test_abort_with_a_task_missing_removes_what_the_others_staged_and_nothing_el
     assert rows(topic.read(), "key") == [b"old"]
 
 
-def test_abort_with_no_message_at_all_does_nothing(topic: Topic, tmp_path: Path) -> None:
+def test_abort_without_messages_does_nothing(topic: Topic, tmp_path: Path) -> None:
     writer = plan(tmp_path / "logs" / "t", kafka([]).schema)
     before = files(tmp_path)
     writer.abort([None, None])
@@ -243,7 +237,7 @@ def test_two_drivers_that_commit_the_same_txn_append_once(topic: Topic, tmp_path
     assert len(data_files(tmp_path)) == len(topic.segments())
 
 
-def test_a_commit_in_a_fresh_process_gives_the_same_as_one_here(
+def test_commit_in_another_process_gives_the_same_result(
     topic: Topic, logs: Store, tmp_path: Path
 ) -> None:
     writer, messages = staged_by_two(tmp_path)
@@ -279,7 +273,7 @@ def test_when_a_later_topic_fails_the_error_names_those_already_written(
     assert [logs.topic(name).count() for name in "abcd"] == [1, 1, 1, 1]
 
 
-def test_a_topic_made_anew_under_a_running_job_gets_none_of_its_rows(
+def test_topic_recreated_during_a_job_gets_none_of_its_rows(
     topic: Topic, logs: Store, tmp_path: Path
 ) -> None:
     writer, messages = staged_by_two(tmp_path)
@@ -290,7 +284,7 @@ def test_a_topic_made_anew_under_a_running_job_gets_none_of_its_rows(
     assert (anew.count(), anew.version) == (0, anew.describe().version)
 
 
-def test_a_topic_deleted_under_a_running_job_stays_deleted(logs: Store, tmp_path: Path) -> None:
+def test_topic_deleted_during_a_job_stays_deleted(logs: Store, tmp_path: Path) -> None:
     writer, messages = staged_by_two(tmp_path, partitions=2)
     logs.delete_topic("t")
     with pytest.raises(pylogtable.TopicNotFoundError, match="there is no topic at"):
@@ -300,7 +294,7 @@ def test_a_topic_deleted_under_a_running_job_stays_deleted(logs: Store, tmp_path
     assert logs.topics() == []
 
 
-def test_abort_goes_on_where_one_of_several_topics_was_deleted(logs: Store, tmp_path: Path) -> None:
+def test_abort_continues_if_one_topic_was_deleted(logs: Store, tmp_path: Path) -> None:
     for name in ("a", "b", "c"):
         logs.create_topic(name)
     table = kafka(["x", "y", "z"], topic=pa.array(["a", "b", "c"]))
@@ -312,7 +306,7 @@ def test_abort_goes_on_where_one_of_several_topics_was_deleted(logs: Store, tmp_
     assert logs.topics() == ["b", "c"]
 
 
-# --- a driver with retries, and its death ----------------------------------------------------
+# --- a driver that retries a task and is killed ----------------------------------------------
 
 DRIVER = """
 import json, os, signal, sys
@@ -369,7 +363,7 @@ write.option("txnAppId", "job").option("txnVersion", 1).save(path + "/killed")
 
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, Path]:
-    """What a driver left behind that retried a task and was then killed before a commit."""
+    """The store after a driver retried a task and was killed before a commit."""
     folder = tmp_path_factory.mktemp("driver")
     script = folder / "driver.py"
     script.write_text(DRIVER)
@@ -386,7 +380,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, Path]:
     return pylogtable.open(folder / "logs"), folder / "logs"
 
 
-def test_a_task_that_is_tried_again_brings_each_row_once(driver: tuple[Store, Path]) -> None:
+def test_retried_task_writes_each_row_once(driver: tuple[Store, Path]) -> None:
     store, _ = driver
     topic = store.topic("retried")
     assert sorted(map(int, rows(topic.read(), "value"))) == list(range(30_000))
@@ -394,7 +388,7 @@ def test_a_task_that_is_tried_again_brings_each_row_once(driver: tuple[Store, Pa
     assert topic.verify(data=True)
 
 
-def test_a_driver_killed_before_its_commit_leaves_no_record_and_a_rerun_appends_once(
+def test_rerun_after_a_driver_was_killed_before_its_commit_appends_once(
     driver: tuple[Store, Path],
 ) -> None:
     store, path = driver
