@@ -152,7 +152,7 @@ def test_txn_that_another_writer_committed_first_leaves_no_file(
     def commit_first(verb: str, key: str) -> None:
         if is_commit("t", verb, key) and not other:
             staged = data_files(tmp_path)
-            other.append(topic.append({"k": ["u0"], "v": [0]}, txn=("job", 1)))
+            other.append(topic.append(pa.table({"k": ["u0"], "v": [0]}), txn=("job", 1)))
             files.append([name for name in data_files(tmp_path) if name not in staged])
 
     table = LogTable(spark, topic.url, store_with(tmp_path / "logs", commit_first).topic("t"))
