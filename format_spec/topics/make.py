@@ -27,7 +27,7 @@ from pylogtable.format.lookup import segments_between
 from pylogtable.format.model import GroupChange, GroupMember, Segment
 from pylogtable.format.paths import group_path, segment_path
 from pylogtable.format.schema import file_schema
-from pylogtable.log.group_log import GroupLog
+from pylogtable.log.group_head import GroupHead
 from pylogtable.log.head import Head
 from pylogtable.log.manifest import Manifest
 from pylogtable.plan.swap import plan_rewrite
@@ -399,7 +399,7 @@ def grouped(place: Place) -> None:
     gone = topic.group("gone")
     gone.commit({0: 5})
     gone.delete()
-    shared = GroupLog(topic._store, place.runtime, "shared", topic.topic_id)
+    shared = GroupHead(topic._store, place.runtime, "shared", topic.topic_id)
     shared.change(
         lambda state, now_ms: GroupChange(
             operation="join",

@@ -21,7 +21,7 @@ from pylogtable.format.schema import column_schema
 from pylogtable.groups.fetcher import Fetcher
 from pylogtable.groups.group import Group
 from pylogtable.groups.member import LeasedSeat, PlainSeat, Seat
-from pylogtable.log.group_log import GroupLog
+from pylogtable.log.group_head import GroupHead
 from pylogtable.log.head import Head
 from pylogtable.plan.positions import check_metadata, check_offsets
 from pylogtable.plan.reset_policy import EARLIEST, LATEST, NONE, parse_policy
@@ -355,7 +355,7 @@ def open_consumer(
     longest_pause = LONGEST_PAUSE
     if isinstance(member, str):
         check_member_name(member)
-        log = GroupLog(store, head.runtime, group, head.known.topic_id)
+        log = GroupHead(store, head.runtime, group, head.known.topic_id)
         seat = LeasedSeat(group, member, lease_ms, log, head)
         longest_pause = min(longest_pause, lease_ms / 10_000)
     else:

@@ -28,7 +28,7 @@ from pylogtable.storage.base import ObjectStore
 GroupPlan = Callable[[GroupState | None, int], GroupChange | None]
 
 
-class GroupLog:
+class GroupHead:
     """The states of one group in one topic, which it stays bound to by its id."""
 
     def __init__(self, store: ObjectStore, runtime: Runtime, group: str, topic_id: str) -> None:
