@@ -1,8 +1,8 @@
-"""The newest known state of one consumer group, and the loop that changes it.
+"""The newest known state of a consumer group, and how it is changed: by a state after it.
 
-As for the manifest: a change is planned on the newest state, put as the next number, and planned
-again if another got there first. It is planned on what is known at first, without a look: if that
-is not the newest, the put loses or turns out to stand among numbers that were cleaned up [GRP-6].
+A change is planned on the known state first, without asking the store for a newer one. If there is
+a newer one, the put loses, or it lands among numbers that were cleaned up, which is found out
+afterwards [GRP-6]. Either way the change is planned again.
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ from pylogtable.errors import (
 )
 from pylogtable.format.codec import decode_group, encode
 from pylogtable.format.model import GroupChange, GroupState
+from pylogtable.log.commit_loop import change_until_landed, put_numbered
 from pylogtable.log.group_objects import CLEAN_EVERY, GroupObjects, Tip
-from pylogtable.log.head import DOUBT_PAUSE, LOST_RACE_PAUSE, put
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import ObjectStore
 
-#: Decides on the newest state, None if there is none, and the time; None is "nothing to do".
+#: Plans a change from the newest state, None if there is none, and the time in milliseconds. It
+#: returns None if there is nothing to do.
 GroupPlan = Callable[[GroupState | None, int], GroupChange | None]
 
 
 class GroupHead:
-    """The states of one group in one topic, which it stays bound to by its id."""
+    """The newest known state of one group in one topic, which it is bound to by the topic's id."""
 
     def __init__(self, store: ObjectStore, runtime: Runtime, group: str, topic_id: str) -> None:
         self.runtime = runtime
@@ -43,76 +44,74 @@ class GroupHead:
         return self._refresh().state
 
     def change(self, plan: GroupPlan) -> GroupState | None:
-        """Plan and commit until it lands, and give the state after it. A plan that returns None or
-        raises ends the loop once it has seen the newest state: then nothing was committed. A plan
-        may be asked several times, so it must depend on its arguments alone."""
-        commit_id = self.runtime.new_id()
-        known = self._tip
-        tip = self._refresh() if known is None else known
-        is_fresh = known is None
-        attempt = 0
-        while True:
-            now_ms = self.runtime.clock()
-            decided = None
-            try:
-                decided = plan(tip.state, now_ms)
-            except LogTableError:
-                if is_fresh:
-                    raise
-            if decided is None and is_fresh:
-                return tip.state
-            if decided is not None:
-                state = self._attempt(tip, decided, commit_id, now_ms)
-                if state is not None:
-                    return state
-                self.runtime.back_off(attempt, longest_seconds=LOST_RACE_PAUSE)
-                attempt += 1
-            tip = self._refresh()
-            is_fresh = True
+        """Plan a change and commit it; returns the state after it.
 
-    def _attempt(
-        self, tip: Tip, change: GroupChange, commit_id: str, now_ms: int
-    ) -> GroupState | None:
-        """Put the change as the state after `tip`; None is a lost race. What does not decode is
-        found before it is put."""
+        If `plan` raises or returns None on the newest state, nothing is committed. A plan may be
+        called several times, so it must depend on its arguments alone.
+        """
+        commit_id = self.runtime.new_id()
+        remembered = self._tip
+
+        def attempt(tip: Tip) -> Tip | None:
+            now_ms = self.runtime.clock()
+            may_be_outdated = tip is remembered
+            try:
+                change = plan(tip.state, now_ms)
+            except LogTableError:
+                if may_be_outdated:
+                    return None
+                raise
+            if change is None:
+                return None if may_be_outdated else tip
+            return self._attempt(tip, change, commit_id, now_ms)
+
+        first = self._refresh() if remembered is None else remembered
+        return change_until_landed(first, attempt, self._refresh, self.runtime).state
+
+    def _attempt(self, tip: Tip, change: GroupChange, commit_id: str, now_ms: int) -> Tip | None:
+        """Put the change as the state after `tip`; None is a lost race. The state is decoded before
+        it is put, because a broken one could never be taken back."""
+        number = tip.next_number
         state = GroupState(
             **msgspec.structs.asdict(change),
-            number=tip.next_number,
+            number=number,
             commit_id=commit_id,
             topic_id=self._topic_id,
             committed_at_ms=max(now_ms, tip.newest.committed_at_ms if tip.newest else 0),
         )
-        state = decode_group(encode(state), self._group, state.number)
-        doubt = CommitUnknownError(commit_id, state.number, self._group)
+        data = encode(state)
+        state = decode_group(data, self._group, number)
 
-        def id_found() -> str | None:
-            winner = self._objects.read(state.number)
+        def read_commit_id() -> str | None:
+            winner = self._objects.read(number)
             return None if winner is None else winner.commit_id
 
-        if not put(lambda: self._objects.create(state), id_found, doubt, self.runtime):
+        unknown = CommitUnknownError(commit_id, number, self._group)
+        is_ours = put_numbered(
+            lambda: self._objects.create(number, data), read_commit_id, unknown, self.runtime
+        )
+        if not is_ours:
             return None
-        if not self._is_next(tip, doubt):
+        if not self._is_next(tip, unknown):
             self._objects.discard(state)
             return None
-        self._tip = Tip(state, state)
-        if state.number % CLEAN_EVERY == 0:
-            self._objects.clean(state.number)
-        return state
+        self._tip = after = Tip(state, state)
+        if number % CLEAN_EVERY == 0:
+            self._objects.clean(number)
+        return after
 
-    def _is_next(self, before: Tip, doubt: CommitUnknownError) -> bool:
-        """The state is in the store: not to know whether it counts is not to know the outcome."""
-        deadline = self.runtime.monotonic() + self.runtime.patience_seconds
-        attempt = 0
-        while True:
+    def _is_next(self, before: Tip, unknown: CommitUnknownError) -> bool:
+        """Whether the state that was just put is the next one after `before` [GRP-6]. It is in the
+        store already: if this cannot be found out, the outcome of the commit is unknown."""
+        failure: StorageError | None = None
+        for _ in self.runtime.patient_attempts():
             try:
                 return self._objects.is_next(before)
-            except CorruptTopicError as error:
-                raise doubt from error
+            except CorruptTopicError as error:  # noqa: PERF203 (a retry needs it)
+                raise unknown from error
             except StorageError as error:
-                if self.runtime.monotonic() > deadline:
-                    raise doubt from error
-            self.runtime.back_off(attempt, longest_seconds=DOUBT_PAUSE)
-            attempt += 1
+                failure = error
+        raise unknown from failure
 
     def _refresh(self) -> Tip:
         self._tip = tip = self._objects.newest(self._tip)

@@ -369,7 +369,7 @@ def test_a_topic_that_was_deleted_takes_its_groups_along(
     again = store.create_topic("t", partitions=3)
     assert again.groups() == []
     assert again.group("g").commit({0: 0}) == {0: 0}
-    with pytest.raises(TopicNotFoundError, match="another created in its place"):
+    with pytest.raises(TopicNotFoundError, match="another one was created in its place"):
         group.commit({0: 3})
 
 
