@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     )
     from pylogtable.store import Store, open, open_topic, split_topic_url
     from pylogtable.topic import Topic
-    from pylogtable.write.batch import PendingRecord, PendingRows
+    from pylogtable.write.batch import BatchFuture, RecordFuture
     from pylogtable.write.producer import Producer
     from pylogtable.write.records import BatchMetadata, RecordMetadata
 
@@ -72,6 +72,7 @@ __all__ = [
     "TOPIC_CONFIG_KEYS",
     "Amount",
     "AppendResult",
+    "BatchFuture",
     "BatchMetadata",
     "Bound",
     "CommitConflictError",
@@ -90,10 +91,9 @@ __all__ = [
     "MaintainReport",
     "OffsetOutOfRangeError",
     "PartitionDescription",
-    "PendingRecord",
-    "PendingRows",
     "Problem",
     "Producer",
+    "RecordFuture",
     "RecordMetadata",
     "ResetReport",
     "RetentionReport",
@@ -183,8 +183,8 @@ _MODULES = {
     ),
     "topic": ("Topic",),
     "write.batch": (
-        "PendingRecord",
-        "PendingRows",
+        "RecordFuture",
+        "BatchFuture",
     ),
     "write.producer": ("Producer",),
     "write.records": (
