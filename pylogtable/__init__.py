@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         LogTableError,
         OffsetOutOfRangeError,
         SchemaMismatchError,
+        SegmentGoneError,
         StorageError,
         TopicExistsError,
         TopicNotFoundError,
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
     )
     from pylogtable.store import Store, open, open_topic, split_topic_url
     from pylogtable.topic import Topic
-    from pylogtable.write.batch import PendingRecord, PendingRows
+    from pylogtable.write.batch import BatchFuture, RecordFuture
     from pylogtable.write.producer import Producer
     from pylogtable.write.records import BatchMetadata, RecordMetadata
 
@@ -71,6 +72,7 @@ __all__ = [
     "TOPIC_CONFIG_KEYS",
     "Amount",
     "AppendResult",
+    "BatchFuture",
     "BatchMetadata",
     "Bound",
     "CommitConflictError",
@@ -89,15 +91,15 @@ __all__ = [
     "MaintainReport",
     "OffsetOutOfRangeError",
     "PartitionDescription",
-    "PendingRecord",
-    "PendingRows",
     "Problem",
     "Producer",
+    "RecordFuture",
     "RecordMetadata",
     "ResetReport",
     "RetentionReport",
     "RewriteReport",
     "SchemaMismatchError",
+    "SegmentGoneError",
     "StorageError",
     "Store",
     "StoreGroup",
@@ -133,6 +135,7 @@ _MODULES = {
         "LogTableError",
         "OffsetOutOfRangeError",
         "SchemaMismatchError",
+        "SegmentGoneError",
         "StorageError",
         "TopicExistsError",
         "TopicNotFoundError",
@@ -180,8 +183,8 @@ _MODULES = {
     ),
     "topic": ("Topic",),
     "write.batch": (
-        "PendingRecord",
-        "PendingRows",
+        "RecordFuture",
+        "BatchFuture",
     ),
     "write.producer": ("Producer",),
     "write.records": (
