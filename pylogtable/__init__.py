@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pylogtable.groups.consumer import Consumer
     from pylogtable.groups.group import Group
     from pylogtable.groups.store_group import StoreGroup
-    from pylogtable.read.amount import Amount
+    from pylogtable.read.range_size import RangeSize
     from pylogtable.read.view import Bound, View
     from pylogtable.report.report_html import report_html
     from pylogtable.results.groups import (
@@ -69,7 +69,6 @@ __all__ = [
     "PARTITIONS_SCHEMA",
     "SEGMENTS_SCHEMA",
     "TOPIC_CONFIG_KEYS",
-    "Amount",
     "AppendResult",
     "BatchMetadata",
     "Bound",
@@ -93,6 +92,7 @@ __all__ = [
     "PendingRows",
     "Problem",
     "Producer",
+    "RangeSize",
     "RecordMetadata",
     "ResetReport",
     "RetentionReport",
@@ -145,7 +145,7 @@ _MODULES = {
     "groups.consumer": ("Consumer",),
     "groups.group": ("Group",),
     "groups.store_group": ("StoreGroup",),
-    "read.amount": ("Amount",),
+    "read.range_size": ("RangeSize",),
     "read.view": (
         "Bound",
         "View",

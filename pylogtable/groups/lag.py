@@ -23,7 +23,7 @@ def measure_lag(
             return Lag(None, end)
         position = positions[partition].offset
         start = min(max(position, view.start_offsets[partition]), end)
-        left = view.amounts({partition: (start, end)})[partition]
+        left = view.range_sizes({partition: (start, end)})[partition]
         seconds = 0.0
         if left.records:
             seconds = max(0.0, now_ms / 1000 - _first_time_us(view, partition, start) / 1e6)
