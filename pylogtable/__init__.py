@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pylogtable.groups.consumer import Consumer
     from pylogtable.groups.group import Group
     from pylogtable.groups.store_group import StoreGroup
-    from pylogtable.read.amount import Amount
+    from pylogtable.read.range_size import RangeSize
     from pylogtable.read.view import Bound, View
     from pylogtable.report.report_html import report_html
     from pylogtable.results.groups import (
@@ -70,7 +70,6 @@ __all__ = [
     "PARTITIONS_SCHEMA",
     "SEGMENTS_SCHEMA",
     "TOPIC_CONFIG_KEYS",
-    "Amount",
     "AppendResult",
     "BatchFuture",
     "BatchMetadata",
@@ -93,6 +92,7 @@ __all__ = [
     "PartitionDescription",
     "Problem",
     "Producer",
+    "RangeSize",
     "RecordFuture",
     "RecordMetadata",
     "ResetReport",
@@ -148,7 +148,7 @@ _MODULES = {
     "groups.consumer": ("Consumer",),
     "groups.group": ("Group",),
     "groups.store_group": ("StoreGroup",),
-    "read.amount": ("Amount",),
+    "read.range_size": ("RangeSize",),
     "read.view": (
         "Bound",
         "View",

@@ -51,7 +51,9 @@ def test_every_link_leads_somewhere(path: Path) -> None:
         found = path if not file else (path.parent / file).resolve()
         assert found.exists(), f"{target}: there is no {file}"
         if anchor:
-            assert anchor in anchors(found.read_text(encoding="utf-8")), f"{target}: no such heading"
+            assert anchor in anchors(found.read_text(encoding="utf-8")), (
+                f"{target}: no such heading"
+            )
 
 
 @each_document

@@ -244,7 +244,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             spans = {
                 number: (at, ends[topic][number]) for number, at in base[topic].offsets.items()
             }
-            for number, extent in self._topics.views[topic].amounts(spans).items():
+            for number, extent in self._topics.views[topic].range_sizes(spans).items():
                 records[topic, number], sizes[topic, number] = extent
         if limits.min_records is not None:
             now_ms = time.monotonic_ns() // 1_000_000
@@ -253,7 +253,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for (topic, number), count in take(limits, records, sizes).items():
             # To the very end where all is taken: there may be holes behind the last record.
             if count < records[topic, number]:
-                ends[topic][number] = self._topics.views[topic].offset_after(
+                ends[topic][number] = self._topics.views[topic].offset_after_records(
                     number, base[topic].offsets[number], count, ends[topic][number]
                 )
         return True

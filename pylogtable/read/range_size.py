@@ -21,14 +21,14 @@ from pylogtable.storage.base import ObjectStore
 _AT_A_TIME = 256
 
 
-class Amount(NamedTuple):
+class RangeSize(NamedTuple):
     """Records exactly; bytes by their share of the segments they lie in."""
 
     records: int
     bytes: int
 
 
-def amount_in(store: ObjectStore, snapshot: Snapshot, leaves: LoadLeaf, span: Span) -> Amount:
+def range_size(store: ObjectStore, snapshot: Snapshot, leaves: LoadLeaf, span: Span) -> RangeSize:
     """What can be read of the span."""
     state = snapshot.partitions[span.partition]
     is_dense = _is_dense(snapshot, leaves, span.partition)
@@ -52,10 +52,10 @@ def amount_in(store: ObjectStore, snapshot: Snapshot, leaves: LoadLeaf, span: Sp
                 count += part
                 size += segment.size_bytes * part / max(1, segment.records)
         records += count
-    return Amount(records, round(size))
+    return RangeSize(records, round(size))
 
 
-def offset_after(
+def offset_after_records(
     store: ObjectStore, snapshot: Snapshot, leaves: LoadLeaf, span: Span, records: int
 ) -> int:
     """The offset behind this many records from the start of the span, or its end if there are no
