@@ -37,7 +37,7 @@ def plan_append(
     placed: list[Segment] = []
     for file in staged:
         snapshot.check_partition(file.partition)
-        if file.null_keys and snapshot.config.is_compacted:
+        if file.null_keys and snapshot.config.is_compacted:  # [REC-4]
             raise InvalidRequestError(
                 f"{file.null_keys} record(s) without a key, and the topic became compacted while "
                 "they were being written; nothing was appended"
@@ -53,6 +53,7 @@ def plan_append(
         placed.append(segment)
     if txn and mark:
         txn = msgspec.structs.replace(txn, previous=mark.commit_version)
+    # One commit for all partitions: they become visible together [APPEND-3].
     return Change(operation="append", ends=ends, add=tuple(placed), txn=txn)
 
 
