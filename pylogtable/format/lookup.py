@@ -1,7 +1,7 @@
 """Finding segments in a snapshot: root, then leaf, then entry, each by binary search [LOOK-1].
 
 Pure but for `leaves`, which the caller gives and which loads a leaf by its id. Each function loads
-no leaf that cannot matter to its answer, and no leaf before its turn.
+no leaf that cannot matter to its answer, and no leaf before its turn [LOOK-2].
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def segments_reaching_time(
     """The live segments with a record at or after `timestamp_us`, in offset order, lazily."""
     state = snapshot.partitions[partition]
     for tile in tiles_from(state, state.log_start):
-        if tile.max_timestamp_us < timestamp_us:
+        if tile.max_timestamp_us < timestamp_us:  # [READ-4]
             continue
         if isinstance(tile, Segment):
             yield tile

@@ -46,7 +46,7 @@ def plan_append(
     placed: list[Segment] = []
     for file in staged:
         snapshot.check_partition(file.partition)
-        if file.null_keys and snapshot.config.is_compacted:
+        if file.null_keys and snapshot.config.is_compacted:  # [REC-4]
             raise InvalidRequestError(
                 f"{file.null_keys} record(s) have no key, and the topic became compacted while "
                 "they were being written; nothing was appended"
@@ -63,6 +63,7 @@ def plan_append(
     mark = snapshot.txns.get(txn.app_id) if txn else None
     if txn and mark:
         txn = msgspec.structs.replace(txn, previous=mark.commit_version)
+    # One commit for all partitions: they become visible together [APPEND-3].
     return Change(operation="append", ends=ends, add=tuple(placed), txn=txn)
 
 

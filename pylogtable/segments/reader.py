@@ -233,7 +233,7 @@ def _shape(
             column = pa.array(np.full(batch.num_rows, segment.partition, dtype=np.int32))
         elif field.name == "topic":
             column = pa.repeat(pa.scalar(topic), batch.num_rows)
-        elif field.name == "timestampType":
+        elif field.name == "timestampType":  # [SEG-9]
             column = pa.repeat(pa.scalar(int(segment.append_time), pa.int32()), batch.num_rows)
         elif index < 0:
             column = pa.nulls(batch.num_rows, field.type)

@@ -56,7 +56,7 @@ def check_prefix(prefix: str) -> str:
 
 
 class ObjectStore(ABC):
-    """The contract; `tests/storage/contract.py` is its executable form."""
+    """The contract [STORE-1]; `tests/storage/contract.py` is its executable form."""
 
     #: How many requests are worth having under way at once: 1 where a request costs microseconds.
     concurrency: int = 1
