@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         LogTableError,
         OffsetOutOfRangeError,
         SchemaMismatchError,
+        SegmentGoneError,
         StorageError,
         TopicExistsError,
         TopicNotFoundError,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from pylogtable.groups.consumer import Consumer
     from pylogtable.groups.group import Group
     from pylogtable.groups.store_group import StoreGroup
-    from pylogtable.read.amount import Amount
+    from pylogtable.read.range_size import RangeSize
     from pylogtable.read.view import Bound, View
     from pylogtable.report.report_html import report_html
     from pylogtable.results.groups import (
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
     )
     from pylogtable.store import Store, open, open_topic, split_topic_url
     from pylogtable.topic import Topic
-    from pylogtable.write.batch import PendingRecord, PendingRows
+    from pylogtable.write.batch import BatchFuture, RecordFuture
     from pylogtable.write.producer import Producer
     from pylogtable.write.records import BatchMetadata, RecordMetadata
 
@@ -69,8 +70,8 @@ __all__ = [
     "PARTITIONS_SCHEMA",
     "SEGMENTS_SCHEMA",
     "TOPIC_CONFIG_KEYS",
-    "Amount",
     "AppendResult",
+    "BatchFuture",
     "BatchMetadata",
     "Bound",
     "CommitConflictError",
@@ -89,15 +90,16 @@ __all__ = [
     "MaintainReport",
     "OffsetOutOfRangeError",
     "PartitionDescription",
-    "PendingRecord",
-    "PendingRows",
     "Problem",
     "Producer",
+    "RangeSize",
+    "RecordFuture",
     "RecordMetadata",
     "ResetReport",
     "RetentionReport",
     "RewriteReport",
     "SchemaMismatchError",
+    "SegmentGoneError",
     "StorageError",
     "Store",
     "StoreGroup",
@@ -133,6 +135,7 @@ _MODULES = {
         "LogTableError",
         "OffsetOutOfRangeError",
         "SchemaMismatchError",
+        "SegmentGoneError",
         "StorageError",
         "TopicExistsError",
         "TopicNotFoundError",
@@ -145,7 +148,7 @@ _MODULES = {
     "groups.consumer": ("Consumer",),
     "groups.group": ("Group",),
     "groups.store_group": ("StoreGroup",),
-    "read.amount": ("Amount",),
+    "read.range_size": ("RangeSize",),
     "read.view": (
         "Bound",
         "View",
@@ -180,8 +183,8 @@ _MODULES = {
     ),
     "topic": ("Topic",),
     "write.batch": (
-        "PendingRecord",
-        "PendingRows",
+        "RecordFuture",
+        "BatchFuture",
     ),
     "write.producer": ("Producer",),
     "write.records": (

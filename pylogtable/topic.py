@@ -15,7 +15,7 @@ from pylogtable.format.model import Change
 from pylogtable.format.schema import column_types, from_arrow, make_fields, table_schema
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.format.times import Moment
-from pylogtable.groups.consumer import Consumer, open_consumer
+from pylogtable.groups.consumer import Consumer, ConsumerOptions, open_consumer
 from pylogtable.groups.group import Group, describe_groups, expire_groups
 from pylogtable.log.group_objects import load_groups
 from pylogtable.log.head import Head
@@ -330,19 +330,16 @@ class Topic:
         `auto_offset_reset` says where to begin without a position, or with one that is not in the
         log any more: earliest, latest, none (an error), or by_duration:PT1H.
         """
-        return open_consumer(
-            self.name,
-            self._store,
-            self._head,
-            self.at,
-            group,
-            member,
+        options = ConsumerOptions(
+            group=group,
+            member=member,
             auto_offset_reset=auto_offset_reset,
             columns=columns,
             max_records=max_records,
             lease_ms=lease_ms,
             follow=follow,
         )
+        return open_consumer(self.name, self._store, self._head, self.at, options)
 
     def groups(self) -> list[str]:
         """The names of its consumer groups, sorted."""

@@ -21,14 +21,14 @@ from pylogtable.format.lookup import (
     segments_reaching_time,
 )
 from pylogtable.format.schema import OFFSET, PARTITION, TIMESTAMP, column_schema, table_schema
-from pylogtable.format.snapshot import Snapshot, piece_start
+from pylogtable.format.snapshot import Snapshot, tile_start
 from pylogtable.format.times import Moment, to_us
 from pylogtable.lazy_arrow import pc
 from pylogtable.log.manifest import Manifest
 from pylogtable.plan.read import Ranges, Span, choose_partitions, plan_spans, plan_tasks, spans_of
-from pylogtable.read.amount import Amount, amount_in, offset_after
 from pylogtable.read.latest import latest_of_partition, newest_across_partitions
 from pylogtable.read.latest_of_keys import WantedKeys, newest_of
+from pylogtable.read.range_size import RangeSize, offset_after_records, range_size
 from pylogtable.results.operations import (
     TopicDescription,
     describe,
@@ -181,7 +181,9 @@ class View:
             found[number] = next((offset for offset in answers if offset is not None), None)
         return found
 
-    def youngest_offsets(self, partitions: Sequence[int] | None = None) -> dict[int, int | None]:
+    def max_timestamp_offsets(
+        self, partitions: Sequence[int] | None = None
+    ) -> dict[int, int | None]:
         """The first offset with the greatest timestamp of each partition, None if it is empty."""
         return {number: self._youngest(number) for number in self.ranges(partitions)}
 
@@ -189,28 +191,30 @@ class View:
         total = 0
         for number, state in enumerate(self.snapshot.partitions):
             total += state.live.records
-            if not state.pieces or piece_start(state.pieces[0]) >= state.log_start:
+            if not state.tiles or tile_start(state.tiles[0]) >= state.log_start:
                 continue
             cut = segment_at(self.snapshot, self._leaf, number, state.log_start)
             if cut is not None and cut.base_offset < state.log_start:
                 total -= cut.records - count_from(self._store, cut, state.log_start)
         return total
 
-    def amounts(self, ranges: Ranges | None = None) -> dict[int, Amount]:
+    def range_sizes(self, ranges: Ranges | None = None) -> dict[int, RangeSize]:
         """How many records and bytes these offset ranges hold, or the whole log. Holes are not
         counted."""
         spans = spans_of(self.snapshot, ranges)
         return {
-            span.partition: amount_in(self._store, self.snapshot, self._leaf, span)
+            span.partition: range_size(self._store, self.snapshot, self._leaf, span)
             for span in spans
         }
 
-    def offset_after(self, partition: int, start: int, records: int, end: int | None = None) -> int:
+    def offset_after_records(
+        self, partition: int, start: int, records: int, end: int | None = None
+    ) -> int:
         """The offset behind this many records from `start` on, and at most `end`, the end of the
         log by default."""
         to = self.end_offsets[partition] if end is None else end
         (span,) = spans_of(self.snapshot, {partition: (start, to)})
-        return offset_after(self._store, self.snapshot, self._leaf, span, records)
+        return offset_after_records(self._store, self.snapshot, self._leaf, span, records)
 
     def segments(self) -> pa.Table:
         return all_entries(self.snapshot, self._leaf)

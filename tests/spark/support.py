@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pathlib
 import pickle
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +17,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 import pylogtable
 from pyspark_pylogtable import DefaultSource
 from pyspark_pylogtable.columns import arrow_schema
+from tests.documents import code, read
 
 Path = str | os.PathLike[str]
 
@@ -25,8 +25,6 @@ inserts_some_columns = pytest.mark.skipif(
     pyspark.__version__.startswith("4.0."),
     reason="Spark 4.0 wants every column of a source in an INSERT",
 )
-
-_EXAMPLE = re.compile(r"^```python([^\n]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def load(spark: SparkSession, path: Path, **options: Any) -> DataFrame:
@@ -69,13 +67,13 @@ def run_examples(
 ) -> tuple[pylogtable.Store, dict[str, Any]]:
     """Run the `python spark` examples of a document in order, in one session. The store that they
     wrote, and their variables."""
-    text = (pathlib.Path(__file__).parents[2] / document).read_text(encoding="utf-8")
-    examples = [code for note, code in _EXAMPLE.findall(text) if note.strip() == "spark"]
+    examples = [example for note, example in code(read(document), "python") if note == "spark"]
     assert len(examples) >= 3
     session: dict[str, Any] = {"spark": spark}
-    for code in examples:
+    for example in examples:
         # Spark's processes have other working directories, so the examples name absolute paths.
-        exec(compile(code.replace("/tmp/logs", f"{folder}/logs"), document, "exec"), session)
+        here = example.replace("/tmp/logs", f"{folder}/logs")
+        exec(compile(here, document, "exec"), session)
     for table in spark.catalog.listTables():
         if table.isTemporary:
             spark.catalog.dropTempView(table.name)

@@ -12,10 +12,11 @@ from pyspark.sql import SparkSession
 from pylogtable import InvalidRequestError
 from pyspark_pylogtable.request.options import VIEWS, Use
 from pyspark_pylogtable.request.parsing import parse_options
+from tests.documents import ROOT, code, quoted, read, section
+from tests.documents import table as rows_of
 from tests.spark.support import inserts_some_columns, run_examples
 
-ROOT = Path(__file__).parents[2]
-GUIDE = (ROOT / "spark_ext" / "README.md").read_text(encoding="utf-8")
+GUIDE = read("spark_ext/README.md")
 # The options of Spark's Kafka connector in 4.3 (reading, then writing), and common consumer and
 # producer settings that it forwards.
 KAFKA_OPTIONS = {
@@ -91,15 +92,11 @@ def table(title: str) -> Iterator[list[str]]:
     """The cells of each row of the first table after a title."""
     _, _, rest = GUIDE.partition(f"\n{title}\n")
     assert rest, title
-    lines = rest[rest.index("\n|") + 1 :].splitlines()
-    for line in lines[2:]:
-        if not line.startswith("|"):
-            return
-        yield [cell.strip() for cell in line.strip("|").split(" | ")]
+    return rows_of(rest)
 
 
 def names(cell: str) -> list[str]:
-    return re.findall(r"`([^`*]+)`", cell)
+    return [name for name in quoted(cell) if "*" not in name]
 
 
 def options_of(title: str) -> list[str]:
@@ -133,7 +130,7 @@ def migration() -> list[tuple[str, str, str]]:
 @inserts_some_columns
 @pytest.mark.timeout(900)
 def test_every_spark_example_runs(spark: SparkSession, tmp_path: Path) -> None:
-    assert "```python\n" not in GUIDE, "an example would not run: say `python spark`"
+    assert {note for note, _ in code(GUIDE, "python")} == {"spark"}, "an example does not run"
     store, session = run_examples(spark, "spark_ext/README.md", tmp_path)
     assert store.topics() == ["clicks", "copy", "large", "orders", "views"]
     assert store.topic("copy").count() == 3002
@@ -202,9 +199,7 @@ def test_the_migration_table_matches_the_code(name: str, here: str, note: str) -
 
 def test_the_map_names_every_folder_and_module_of_the_package() -> None:
     package = ROOT / "spark_ext" / "pyspark_pylogtable"
-    _, _, code = GUIDE.partition("## The code")
-    named = set(re.findall(r"^([a-z_]+\.py)(?: |$)|([a-z_]+/) ", code, re.MULTILINE))
-    listed = {first or second for first, second in named} | set(re.findall(r"\w+\.py", code))
+    listed = set(re.findall(r"\w+\.py|\b\w+/", code(section(GUIDE, "## The code"), "")[0][1]))
     folders = {f"{path.parent.name}/" for path in package.glob("*/__init__.py")}
     modules = {path.name for path in package.glob("*.py")} - {"__init__.py"}
     assert listed == folders | modules

@@ -21,6 +21,7 @@ from pylogtable import (
     SEGMENTS_SCHEMA,
     InvalidRequestError,
     SchemaMismatchError,
+    SegmentGoneError,
     StorageError,
     View,
 )
@@ -29,7 +30,7 @@ from pyspark_pylogtable.columns import check_requested, default_columns, spark_s
 from pyspark_pylogtable.request.options import Options
 from pyspark_pylogtable.request.pinned import Pinned
 from pyspark_pylogtable.request.ranges import resolve_batch
-from pyspark_pylogtable.tasks.parts import is_file_missing, plan_parts, read_records
+from pyspark_pylogtable.tasks.parts import plan_parts, read_records
 
 _TOPIC = pa.field("topic", pa.string())
 
@@ -117,9 +118,7 @@ class LatestReader(RecordsReader):
         view = self.pinned.views[part.topic]
         try:
             newest = view.latest(columns=columns.names, partitions=part.share)
-        except StorageError as error:
-            if not is_file_missing(error):
-                raise
+        except SegmentGoneError as error:
             raise StorageError(
                 f"[DATA_LOSS] {part.topic}: a segment was removed after this DataFrame was loaded, "
                 f"and without it older records would look like the newest; load it again ({error})"

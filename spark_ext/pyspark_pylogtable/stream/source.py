@@ -252,8 +252,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             spans = {
                 number: (at, ends[topic][number]) for number, at in base[topic].offsets.items()
             }
-            for number, amount in self._topics.views[topic].amounts(spans).items():
-                records[topic, number], sizes[topic, number] = amount
+            for number, size in self._topics.views[topic].range_sizes(spans).items():
+                records[topic, number], sizes[topic, number] = size
         if limits.min_records is not None:
             now_ms = time.monotonic_ns() // 1_000_000
             if not self._delay.is_due(sum(records.values()), limits.min_records, now_ms):
@@ -261,7 +261,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for (topic, number), count in take(limits, records, sizes).items():
             # If all records are taken, the end stays: there may be holes after the last record.
             if count < records[topic, number]:
-                ends[topic][number] = self._topics.views[topic].offset_after(
+                ends[topic][number] = self._topics.views[topic].offset_after_records(
                     number, base[topic].offsets[number], count, ends[topic][number]
                 )
         return True

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 
-from pylogtable import SchemaMismatchError, StorageError, View
+from pylogtable import SchemaMismatchError, SegmentGoneError, StorageError, View
 from pylogtable.engine import PartReader, ReadPart, ReadTask, Scan
 from pyspark_pylogtable.request.options import Options
 from pyspark_pylogtable.request.ranges import Ranges
@@ -49,19 +49,12 @@ def check_nulls(batch: pa.RecordBatch) -> None:
             )
 
 
-def is_file_missing(error: StorageError) -> bool:
-    """True if a data file was removed, for example by vacuum."""
-    return isinstance(error.__cause__, FileNotFoundError)
-
-
 def _read_segment(
     reader: PartReader, part: ReadPart, task: ReadTask, fail: bool
 ) -> Iterator[pa.RecordBatch]:
     try:
         yield from reader.read(ReadPart((task,)))
-    except StorageError as error:
-        if not is_file_missing(error):
-            raise
+    except SegmentGoneError as error:
         lost = (
             f"[DATA_LOSS] {reader.topic}-{part.partition}: the segment of offsets {task.start} to "
             f"{task.end - 1} was removed after this read was planned; read it again ({error})"
