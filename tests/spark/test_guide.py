@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from pyspark.sql import SparkSession
 from pylogtable import InvalidRequestError
 from pyspark_pylogtable.request.options import VIEWS, Use
 from pyspark_pylogtable.request.parsing import parse_options
-from tests.documents import ROOT, code, quoted, read, section
+from tests.documents import code, quoted, read
 from tests.documents import table as rows_of
 from tests.spark.support import inserts_some_columns, run_examples
 
@@ -195,11 +194,3 @@ def test_the_migration_table_matches_the_code(name: str, here: str, note: str) -
         assert first in why
     else:
         assert here == "refused"
-
-
-def test_the_map_names_every_folder_and_module_of_the_package() -> None:
-    package = ROOT / "spark_ext" / "pyspark_pylogtable"
-    listed = set(re.findall(r"\w+\.py|\b\w+/", code(section(GUIDE, "## The code"), "")[0][1]))
-    folders = {f"{path.parent.name}/" for path in package.glob("*/__init__.py")}
-    modules = {path.name for path in package.glob("*.py")} - {"__init__.py"}
-    assert listed == folders | modules
