@@ -51,7 +51,7 @@ def test_every_link_leads_somewhere(path: Path) -> None:
         found = path if not file else (path.parent / file).resolve()
         assert found.exists(), f"{target}: there is no {file}"
         if anchor:
-            assert anchor in anchors(found.read_text(encoding="utf-8")), f"{target}: no such heading"
+            assert anchor in anchors(found.read_text(encoding="utf-8")), f"{target}: no heading"
 
 
 @each_document
@@ -149,3 +149,10 @@ def test_every_decision_is_in_the_index_and_tells_what_was_rejected() -> None:
         text = path.read_text(encoding="utf-8")
         headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
         assert headings == ["Context", "Decision", "Rejected", "Consequences"], path.name
+
+
+def test_every_benchmark_is_in_the_tables_of_figures() -> None:
+    figures = section(read("benchmarks/README.md"), "## Figures")
+    named = re.findall(r"^\| `(\w+)` \|", figures, re.MULTILINE)
+    modules = {path.stem for path in (ROOT / "benchmarks").glob("*.py")}
+    assert sorted(named) == sorted(modules - {"__init__", "__main__", "generate", "result"})
