@@ -69,5 +69,5 @@ def _offsets(view: View, when: str, partitions: list[int] | None) -> dict[int, i
     if word == "earliest":
         return {number: start for number, (start, _) in ranges.items()}
     if word == "max-timestamp":
-        return view.youngest_offsets(list(ranges))
+        return view.max_timestamp_offsets(list(ranges))
     return view.offsets_for_time(parse_time(when, "--time"), list(ranges))

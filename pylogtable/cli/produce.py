@@ -249,7 +249,10 @@ class _Objects:
         if not all(isinstance(row, dict) for row in rows):
             raise ValueError("it is not a JSON object")
         columns = self._shape(rows, self._schema)
-        self._topic.check_columns(pa.schema([(n, column.type) for n, column in columns.items()]))
+        from pylogtable.engine import TopicWriter
+
+        schema = pa.schema([(n, column.type) for n, column in columns.items()])
+        TopicWriter(self._topic).check_columns(schema)
         return columns
 
     def _first_wrong(self, batch: Batch, error: Exception) -> str:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import pylogtable
+from pylogtable.engine import TopicWriter
 from tests.builders import T0, kafka, rows, times
 from tests.cli.conftest import Run
 
@@ -49,8 +50,10 @@ def test_keys_tombstones_headers_and_a_partition(run: Run, place: Path) -> None:
 def test_the_same_key_goes_where_kafka_puts_it(run: Run, place: Path) -> None:
     topic = pylogtable.open(place).create_topic("t", partitions=4)
     run("produce", "t", "-K", ":", stdin="".join(f"k{n}:{n}\n" for n in range(50)))
-    expected = topic.placement().partitions(
-        pa.record_batch({"key": pa.array([f"k{n}".encode() for n in range(50)])})
+    expected = (
+        TopicWriter(topic)
+        .placement()
+        .partitions(pa.record_batch({"key": pa.array([f"k{n}".encode() for n in range(50)])}))
     )
     got = {row["key"]: row["partition"] for row in rows(topic.read())}
     assert [got[f"k{n}".encode()] for n in range(50)] == expected.to_pylist()
