@@ -163,10 +163,12 @@ def maintain(
 
     A topic that fails does not keep the others from their turn; the status is 1 then.
     """
+    from pylogtable import engine
+
     mine = session(context)
     opened = mine.open_store(store)
     names = list(dict.fromkeys(topic or all_topics(opened)))
-    protected = opened.protected(list(protect_group), names)
+    protected = engine.protected_groups(opened, list(protect_group), names)
     reports: list[MaintainReport] = []
     for number, name in enumerate(names, 1):
         if sys.stderr.isatty():
