@@ -210,6 +210,24 @@ def check_fields(fields: Sequence[Field], key: Sequence[str]) -> None:
         raise InvalidRequestError(f"key columns occur twice: {', '.join(key)}")
 
 
+def is_kafka_shaped(schema: pa.Schema, *, more_columns: bool = False) -> bool:
+    """Whether records have the columns of a Kafka record: `key` and `value`, both binary, and
+    perhaps `headers`. The log's own columns do not count, and any order will do.
+
+    Other columns make it a table, unless `more_columns` allows them: a topic of Kafka's shape may
+    get columns later. Which columns are the topic's key makes no difference.
+
+        >>> is_kafka_shaped(store.create_topic("clicks").schema)
+        True
+        >>> is_kafka_shaped(pa.schema({"key": pa.int64(), "value": pa.float64()}))
+        False
+    """
+    types = {column.name: column.type for column in schema}
+    if types.get("key") != pa.binary() or types.get("value") != pa.binary():
+        return False
+    return more_columns or types.keys() <= {"key", "value", HEADERS, PARTITION, OFFSET, TIMESTAMP}
+
+
 def value_columns(topic: TopicInfo) -> list[str]:
     """The columns that are all null in a tombstone [REC-3]."""
     return [f.name for f in topic.fields if f.name not in topic.key and f.name != HEADERS]
