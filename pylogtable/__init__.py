@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     )
     from pylogtable.format.config import TOPIC_CONFIG_KEYS
     from pylogtable.format.leaf import LEAF_SCHEMA as SEGMENTS_SCHEMA
+    from pylogtable.format.schema import is_kafka_shaped
     from pylogtable.format.schema import to_arrow as column_type
     from pylogtable.format.times import parse_duration
     from pylogtable.groups.consumer import Consumer
@@ -113,6 +114,7 @@ __all__ = [
     "View",
     "column_type",
     "diagnose",
+    "is_kafka_shaped",
     "open",
     "open_topic",
     "parse_duration",
@@ -143,7 +145,10 @@ _MODULES = {
     ),
     "format.config": ("TOPIC_CONFIG_KEYS",),
     "format.leaf": ("SEGMENTS_SCHEMA",),
-    "format.schema": ("column_type",),
+    "format.schema": (
+        "column_type",
+        "is_kafka_shaped",
+    ),
     "format.times": ("parse_duration",),
     "groups.consumer": ("Consumer",),
     "groups.group": ("Group",),

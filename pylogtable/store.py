@@ -35,7 +35,7 @@ from pylogtable.log.manifest import Manifest
 from pylogtable.maintenance.job import MaintainOptions
 from pylogtable.maintenance.maintain import maintain
 from pylogtable.maintenance.units import RunUnits, in_threads
-from pylogtable.plan.topics import new_topic, plan_create, plan_delete_topic
+from pylogtable.plan.topics import new_topic_info, plan_create, plan_delete_topic
 from pylogtable.results.operations import MaintainReport
 from pylogtable.results.overview import overview_html
 from pylogtable.runtime import Runtime
@@ -97,7 +97,7 @@ class Store:
             fields = make_fields(schema)
         keys = [key] if isinstance(key, str) else names_in("key", () if key is None else key)
         settings = {} if config is None else config
-        info = new_topic(fields, keys, partitions, settings, self._runtime.clock())
+        info = new_topic_info(fields, keys, partitions, settings, self._runtime.clock())
         self._refuse_collision(name)
         below = self._store.below(name)
         manifest = Manifest(below)

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import pylogtable
 from pylogtable import InvalidRequestError
 from pylogtable.cli.command import Command
 from pylogtable.cli.output import warn
 from pylogtable.cli.session import Session, complete_groups, complete_topics, session
-from pylogtable.cli.shapes import envelopes, is_kafka_shaped, objects
+from pylogtable.cli.shapes import envelopes, objects
 from pylogtable.cli.template import Template, write_json
 from pylogtable.cli.values import parse_partitions, to_time
 
@@ -221,7 +222,7 @@ class _Reader:
 def _renderer(mine: Session, view: View, template: str) -> Callable[[pa.RecordBatch], Any]:
     if not mine.is_json:
         return Template(template, view.name, view.schema, view.key).render
-    shape = envelopes if is_kafka_shaped(view.schema) else objects
+    shape = envelopes if pylogtable.is_kafka_shaped(view.schema) else objects
     return lambda batch: write_json(batch, lambda part: shape(part, view.name))
 
 

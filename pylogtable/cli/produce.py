@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+import pylogtable
 from pylogtable import CommitUnknownError, InvalidRequestError, LogTableError
 from pylogtable.cli.command import Command
 from pylogtable.cli.lines import Batch, LineReader
 from pylogtable.cli.output import counted, note, print_json, progress
 from pylogtable.cli.session import complete_topics, session
-from pylogtable.cli.shapes import Row, is_kafka_shaped, kafka_columns, table_columns
+from pylogtable.cli.shapes import Row, kafka_columns, table_columns
 from pylogtable.cli.values import unescape
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def produce(
     mine = session(context)
     headers = [_header(pair) for pair in header]
     opened = mine.open_topic(topic)
-    plain = not as_json and is_kafka_shaped(opened.schema)
+    plain = not as_json and pylogtable.is_kafka_shaped(opened.schema)
     if not plain and (key_separator is not None or null_value is not None or header):
         raise click.UsageError(
             "--key-separator, --null-value and --header are for lines; JSON says it itself", context
@@ -234,7 +235,7 @@ class _Objects:
     def __init__(self, topic: Topic) -> None:
         self._topic = topic
         self._schema = topic.schema
-        self._shape = kafka_columns if is_kafka_shaped(self._schema) else table_columns
+        self._shape = kafka_columns if pylogtable.is_kafka_shaped(self._schema) else table_columns
 
     def columns(self, batch: Batch) -> dict[str, pa.Array]:
         try:

@@ -27,16 +27,6 @@ _OLD_PLACE = ("topic", "offset", "tstype", "timestampType", "broker")
 Row = dict[str, Any]
 
 
-def is_kafka_shaped(schema: pa.Schema) -> bool:
-    """Whether records have a key and a value of bytes and nothing else but headers."""
-    import pyarrow as pa
-
-    names = [name for name in schema.names if name not in LOG_COLUMNS]
-    return sorted(set(names) - {"headers"}) == ["key", "value"] and all(
-        schema.field(name).type == pa.binary() for name in ("key", "value")
-    )
-
-
 def envelopes(batch: pa.RecordBatch, topic: str) -> list[Row]:
     """Records of Kafka's shape, in the manner of `kcat -J`."""
     import pyarrow as pa

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from pylogtable.cli.shapes import is_kafka_shaped, objects
+import pylogtable
+from pylogtable.cli.shapes import objects
 from pylogtable.cli.values import unescape
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class Template:
         self._parts = _parse(text)
         self._topic = topic
         self._key = key
-        self._is_kafka = is_kafka_shaped(schema)
+        self._is_kafka = pylogtable.is_kafka_shaped(schema)
 
     def render(self, batch: pa.RecordBatch) -> memoryview:
         """The text of all records, one after the other."""

@@ -84,6 +84,7 @@ _REFUSED = {
     "groupIdPrefix": _NO_GROUP,
     "kafkaConsumer.pollTimeoutMs": "there is no consumer that polls: remove it",
     "fetchOffset.": "offsets come from the topic's manifest, not from a broker: remove it",
+    "file.delete.delay.ms": "vacuum deletes files, and its retention says when: remove it",
     "partition.metadata.cache.": "partitions are not cached, every load sees all: remove it",
     "key.": _NO_SERIALIZERS,
     "value.": _NO_SERIALIZERS,

@@ -247,7 +247,7 @@ READS: list[tuple[type[Exception], str, dict[str, Any]]] = [
     (InvalidRequestError, "no partition 7", {"partition": [0, 7]}),
     (InvalidRequestError, "no partition 7", {"start": {7: 0}}),
     (InvalidRequestError, "no column 'valeu'; the topic has partition,", {"columns": ["valeu"]}),
-    (InvalidRequestError, "asked for twice: key, key", {"columns": ["key", "key"]}),
+    (InvalidRequestError, "named twice in `columns`: key, key", {"columns": ["key", "key"]}),
     (InvalidRequestError, "has no time zone", {"start": datetime(2024, 1, 1)}),
     (InvalidRequestError, "'newest' is not a position", {"start": "newest"}),
     (InvalidRequestError, "True is not a position", {"partition": 0, "end": True}),

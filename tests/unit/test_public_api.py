@@ -19,6 +19,7 @@ SIGNATURES = {
     pylogtable.open: ["url", "*storage_options", "*clock"],
     pylogtable.open_topic: ["url", "*storage_options", "*clock"],
     pylogtable.report_html: ["store", "*now_ms"],
+    pylogtable.is_kafka_shaped: ["schema", "*more_columns"],
     Store.topics: [],
     Store.topic: ["name"],
     Store.create_topic: ["name", "partitions", "schema", "key", "config"],

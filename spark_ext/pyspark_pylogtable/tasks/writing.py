@@ -28,9 +28,10 @@ from pylogtable import (
     LogTableError,
     SchemaMismatchError,
     Topic,
+    is_kafka_shaped,
 )
 from pylogtable.engine import Staged, Stager, TopicWriter
-from pyspark_pylogtable.columns import arrow_schema, default_columns, is_kafka_shaped
+from pyspark_pylogtable.columns import arrow_schema, default_columns
 from pyspark_pylogtable.options import Options
 from pyspark_pylogtable.topics import Destination, check_text, destination
 
@@ -276,14 +277,10 @@ def check_columns(topic: Topic, columns: pa.Schema) -> None:
     given = columns
     if TOPIC in columns.names:
         given = columns.remove(columns.get_field_index(TOPIC))
-    view = topic.at()
-    if is_kafka_shaped(view):
+    if is_kafka_shaped(topic.schema, more_columns=True):
         if "value" not in given.names:
             raise SchemaMismatchError("Required attribute 'value' not found")
-        check_text(
-            given,
-            [name for name in ("key", "value") if pa.types.is_binary(view.schema.field(name).type)],
-        )
+        check_text(given, ("key", "value"))
     TopicWriter(topic).check_columns(given)
 
 
