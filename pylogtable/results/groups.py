@@ -10,11 +10,16 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from pylogtable.format.model import GroupState
-from pylogtable.format.times import from_us
+from pylogtable.format.times import from_us, to_us
 from pylogtable.plan.positions import Move
-from pylogtable.results.text import bytes_text, table_html, titled_html
-
-_NONE = "-"
+from pylogtable.results.text import (
+    ABSENT,
+    bytes_text,
+    number_text,
+    table_html,
+    time_text,
+    titled_html,
+)
 
 
 @dataclass(frozen=True)
@@ -67,7 +72,7 @@ class GroupLag(Mapping[int, Lag]):
 
     def _repr_html_(self) -> str:
         rows = [
-            (str(number), _text(lag.position), _text(lag.end_offset), *_lag_cells(lag))
+            (str(number), number_text(lag.position), number_text(lag.end_offset), *_lag_cells(lag))
             for number, lag in self.items()
         ]
         head = ("partition", "position", "end", "lag", "bytes", "seconds")
@@ -113,12 +118,12 @@ class GroupDescription:
                 row.group,
                 row.topic,
                 str(row.partition),
-                _text(row.current_offset),
-                _text(row.log_end_offset),
+                number_text(row.current_offset),
+                number_text(row.log_end_offset),
                 *_lag_cells(Lag(None, 0, row.lag, row.lag_bytes, row.lag_seconds)),
-                _NONE if row.committed_at is None else f"{row.committed_at:%Y-%m-%d %H:%M:%S}",
-                row.metadata or _NONE,
-                row.member or _NONE,
+                time_text(None if row.committed_at is None else to_us(row.committed_at) // 1000),
+                row.metadata or ABSENT,
+                row.member or ABSENT,
             )
             for row in self.rows
         ]
@@ -146,7 +151,9 @@ class ResetReport:
         return pa.Table.from_pylist([row._asdict() for row in self.rows], schema=RESET_SCHEMA)
 
     def _repr_html_(self) -> str:
-        rows = [(str(r.partition), _text(r.old), _text(r.new), r.note) for r in self.rows]
+        rows = [
+            (str(r.partition), number_text(r.old), number_text(r.new), r.note) for r in self.rows
+        ]
         title = f"{'dry run: ' if self.dry_run else ''}reset of {self.group} in {self.topic}"
         return titled_html(title, table_html(rows, ("partition", "old", "new", "note")))
 
@@ -173,15 +180,11 @@ def group_rows(
         )
 
 
-def _text(number: int | None) -> str:
-    return _NONE if number is None else f"{number:,}"
-
-
 def _lag_cells(lag: Lag) -> tuple[str, str, str]:
     return (
-        _text(lag.records),
-        _NONE if lag.bytes is None else bytes_text(lag.bytes),
-        _NONE if lag.seconds is None else f"{lag.seconds:,.1f}",
+        number_text(lag.records),
+        bytes_text(lag.bytes),
+        ABSENT if lag.seconds is None else f"{lag.seconds:,.1f}",
     )
 
 

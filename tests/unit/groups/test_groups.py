@@ -563,7 +563,7 @@ def test_pieces_show_themselves_in_a_notebook(two: Store) -> None:
     group = topic.group("g")
     group.commit({0: 1}, metadata="<b>")
     assert "&lt;b&gt;" in group._repr_html_()
-    assert "<td>-</td>" in group.lag()._repr_html_()
+    assert "<td>\N{EN DASH}</td>" in group.lag()._repr_html_()
     assert "dry run" in group.reset("earliest", dry_run=True)._repr_html_()
     assert "<table>" in two.group("g")._repr_html_()
     assert repr(group).startswith("<Group 'g' of topic 't'")
