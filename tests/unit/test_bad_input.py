@@ -291,7 +291,7 @@ def test_what_is_no_time_is_refused(kafka_topic: Topic, objects: MemoryStore, wh
         ([(1, 2)], r"must have 1 part\(s\): id"),
         (7, "must be a list of keys"),
         ("abc", "must be a list of keys"),
-        (pa.table({"x": [1]}), r"lacks the key column\(s\) id"),
+        (pa.table({"x": [1]}), r"has no key column\(s\) id"),
     ],
     ids=str,
 )

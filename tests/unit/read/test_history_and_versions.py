@@ -63,7 +63,7 @@ def test_versions_whose_commits_are_gone_are_refused(long: Topic, objects: Memor
         objects.delete(f"t/_manifest/{version:020d}.json")
     assert long.count(64) == 64
     assert long.count(130) == 130
-    with pytest.raises(InvalidRequestError, match="version 40 of topic 't' is not kept any more"):
+    with pytest.raises(InvalidRequestError, match="version 40 of topic 't' is no longer kept"):
         long.count(40)
     assert rows(long.history(), "version") == list(range(COMMITS, 69, -1))
     assert make_store(objects).topic("t").count() == COMMITS
