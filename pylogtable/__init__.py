@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         LogTableError,
         OffsetOutOfRangeError,
         SchemaMismatchError,
+        SegmentGoneError,
         StorageError,
         TopicExistsError,
         TopicNotFoundError,
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
     )
     from pylogtable.store import Store, open, open_topic, split_topic_url
     from pylogtable.topic import Topic
-    from pylogtable.write.batch import PendingRecord, PendingRows
+    from pylogtable.write.batch import BatchFuture, RecordFuture
     from pylogtable.write.producer import Producer
     from pylogtable.write.records import BatchMetadata, RecordMetadata
 
@@ -74,6 +75,7 @@ __all__ = [
     "SEGMENTS_SCHEMA",
     "TOPIC_CONFIG_KEYS",
     "AppendResult",
+    "BatchFuture",
     "BatchMetadata",
     "Bound",
     "CommitConflictError",
@@ -92,16 +94,16 @@ __all__ = [
     "MaintainReport",
     "OffsetOutOfRangeError",
     "PartitionDescription",
-    "PendingRecord",
-    "PendingRows",
     "Problem",
     "Producer",
     "RangeSize",
+    "RecordFuture",
     "RecordMetadata",
     "ResetReport",
     "RetentionReport",
     "RewriteReport",
     "SchemaMismatchError",
+    "SegmentGoneError",
     "StorageError",
     "Store",
     "StoreGroup",
@@ -137,6 +139,7 @@ _MODULES = {
         "LogTableError",
         "OffsetOutOfRangeError",
         "SchemaMismatchError",
+        "SegmentGoneError",
         "StorageError",
         "TopicExistsError",
         "TopicNotFoundError",
@@ -184,8 +187,8 @@ _MODULES = {
     ),
     "topic": ("Topic",),
     "write.batch": (
-        "PendingRecord",
-        "PendingRows",
+        "RecordFuture",
+        "BatchFuture",
     ),
     "write.producer": ("Producer",),
     "write.records": (

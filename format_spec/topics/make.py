@@ -27,10 +27,10 @@ from pylogtable.format.lookup import segments_between
 from pylogtable.format.model import GroupChange, GroupMember, Segment
 from pylogtable.format.paths import group_path, segment_path
 from pylogtable.format.schema import file_schema
-from pylogtable.log.group_log import GroupLog
+from pylogtable.log.group_head import GroupHead
 from pylogtable.log.head import Head
 from pylogtable.log.manifest import Manifest
-from pylogtable.plan.swap import plan_rewrite
+from pylogtable.plan.swap import Swap, plan_swap_commit
 from pylogtable.runtime import Runtime
 from pylogtable.storage.local import LocalStore
 from pylogtable.store import Store
@@ -306,7 +306,8 @@ def holes(place: Place) -> None:
     )
     place.tick()
     head = Head(manifest, place.runtime, snapshot, "the golden topic")
-    head.change(lambda s: plan_rewrite(s, manifest.leaf, "compact", inputs, [output]))
+    swap = Swap(tuple(inputs), (output,))
+    head.change(lambda s: plan_swap_commit(s, manifest.leaf, "compact", [swap]))
     place.tick()
     place.open().delete_records({0: 2})
     full = placed(0, 0, rows)
@@ -399,7 +400,7 @@ def grouped(place: Place) -> None:
     gone = topic.group("gone")
     gone.commit({0: 5})
     gone.delete()
-    shared = GroupLog(topic._store, place.runtime, "shared", topic.topic_id)
+    shared = GroupHead(topic._store, place.runtime, "shared", topic.topic_id)
     shared.change(
         lambda state, now_ms: GroupChange(
             operation="join",

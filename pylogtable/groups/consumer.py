@@ -22,7 +22,7 @@ from pylogtable.format.schema import column_schema
 from pylogtable.groups.fetcher import Fetcher
 from pylogtable.groups.group import Group
 from pylogtable.groups.member import DynamicMember, Member, StaticMember
-from pylogtable.log.group_log import GroupLog
+from pylogtable.log.group_head import GroupHead
 from pylogtable.log.head import Head
 from pylogtable.plan.positions import check_metadata, check_offsets
 from pylogtable.plan.reset_policy import EARLIEST, LATEST, NONE, parse_policy
@@ -368,7 +368,7 @@ def open_consumer(
     member: Member
     if isinstance(options.member, str):
         check_member_name(options.member)
-        log = GroupLog(store, head.runtime, options.group, head.known.topic_id)
+        log = GroupHead(store, head.runtime, options.group, head.known.topic_id)
         member = DynamicMember(options.group, options.member, lease_ms, log, head)
     else:
         index, count = _static(options.member)

@@ -14,7 +14,7 @@ from pylogtable.format.paths import check_group_name
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.format.times import Moment
 from pylogtable.groups.lag import measure_lag
-from pylogtable.log.group_log import GroupLog
+from pylogtable.log.group_head import GroupHead
 from pylogtable.log.group_objects import load_groups
 from pylogtable.log.head import Head
 from pylogtable.plan.positions import (
@@ -55,7 +55,7 @@ class Group:
         self.topic_name = topic_name
         self._store = store
         self._head = head
-        self._log = GroupLog(store, head.runtime, name, head.known.topic_id)
+        self._log = GroupHead(store, head.runtime, name, head.known.topic_id)
         self._seen: GroupState | None = None
         self._has_looked = False
 
@@ -247,7 +247,7 @@ def expire_groups(
     ]
 
     def expire(name: str) -> bool:
-        after = GroupLog(store, head.runtime, name, topic_id).change(
+        after = GroupHead(store, head.runtime, name, topic_id).change(
             lambda state, now_ms: plan_expiry(state, age_ms, now_ms)
         )
         return after is not None and after.deleted

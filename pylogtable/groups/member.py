@@ -22,7 +22,7 @@ from pylogtable.errors import (
 from pylogtable.format.codec import check_writable
 from pylogtable.format.model import GroupChange, GroupState
 from pylogtable.groups.group import Group, committed_offsets
-from pylogtable.log.group_log import GroupLog, GroupPlan
+from pylogtable.log.group_head import GroupHead, GroupPlan
 from pylogtable.log.head import Head
 from pylogtable.plan.membership import assign, heartbeat, join, leave
 
@@ -123,7 +123,7 @@ class DynamicMember:
     passed, or when there are partitions to take or to give up.
     """
 
-    def __init__(self, group: str, name: str, lease_ms: int, log: GroupLog, head: Head) -> None:
+    def __init__(self, group: str, name: str, lease_ms: int, log: GroupHead, head: Head) -> None:
         self._group = group
         self._name = name
         self._lease_ms = lease_ms

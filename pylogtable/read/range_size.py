@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from pylogtable.format.leaf import Leaf
-from pylogtable.format.lookup import LoadLeaf, pieces_from, segment_at
+from pylogtable.format.lookup import LoadLeaf, segment_at, tiles_from
 from pylogtable.format.model import Segment
-from pylogtable.format.snapshot import PartitionState, Piece, Run, Snapshot, piece_end, piece_start
+from pylogtable.format.snapshot import LeafRun, PartitionState, Snapshot, Tile, tile_end, tile_start
 from pylogtable.plan.read import Span
 from pylogtable.segments.reader import count_from, end_of_records
 from pylogtable.storage.base import ObjectStore
@@ -35,15 +35,15 @@ def range_size(store: ObjectStore, snapshot: Snapshot, leaves: LoadLeaf, span: S
     state = snapshot.partitions[span.partition]
     is_dense = _is_dense(snapshot, leaves, span.partition)
     records, size = 0, 0.0
-    for piece, start, end in _pieces(state, span):
-        if isinstance(piece, Segment):
-            count = _count(store, piece, start, end)
-            size += piece.size_bytes * count / max(1, piece.records)
+    for tile, start, end in _tiles(state, span):
+        if isinstance(tile, Segment):
+            count = _count(store, tile, start, end)
+            size += tile.size_bytes * count / max(1, tile.records)
         elif is_dense:
             count = end - start
             size += state.live.size_bytes * count / state.live.records
         else:
-            leaf = leaves(piece.leaf)
+            leaf = leaves(tile.leaf)
             rows = leaf.rows(span.partition, start, end)
             inner, cut = _split_rows(leaf, rows, start, end)
             totals = leaf.totals(inner)
@@ -66,13 +66,13 @@ def offset_after_records(
     left = records
     if left <= 0:
         return span.start
-    for piece, start, end in _pieces(state, span):
-        if isinstance(piece, Run) and is_dense:
+    for tile, start, end in _tiles(state, span):
+        if isinstance(tile, LeafRun) and is_dense:
             if end - start >= left:
                 return start + left
             left -= end - start
             continue
-        for segment in _segments(leaves, span.partition, piece, start, end):
+        for segment in _segments(leaves, span.partition, tile, start, end):
             low, high = max(start, segment.base_offset), min(end, segment.end_offset)
             here = _count(store, segment, low, high)
             if here >= left:
@@ -81,13 +81,13 @@ def offset_after_records(
     return span.end
 
 
-def _pieces(state: PartitionState, span: Span) -> Iterator[tuple[Piece, int, int]]:
-    """The pieces of the span, each with the offsets that are inside the span."""
-    for piece in pieces_from(state, span.start):
-        start, end = max(span.start, piece_start(piece)), min(span.end, piece_end(piece))
+def _tiles(state: PartitionState, span: Span) -> Iterator[tuple[Tile, int, int]]:
+    """The tiles of the span, each with the offsets that are inside the span."""
+    for tile in tiles_from(state, span.start):
+        start, end = max(span.start, tile_start(tile)), min(span.end, tile_end(tile))
         if start >= end:
             return
-        yield piece, start, end
+        yield tile, start, end
 
 
 def _is_dense(snapshot: Snapshot, leaves: LoadLeaf, partition: int) -> bool:
@@ -121,12 +121,12 @@ def _split_rows(leaf: Leaf, rows: range, start: int, end: int) -> tuple[range, l
 
 
 def _segments(
-    leaves: LoadLeaf, partition: int, piece: Piece, start: int, end: int
+    leaves: LoadLeaf, partition: int, tile: Tile, start: int, end: int
 ) -> Iterator[Segment]:
-    if isinstance(piece, Segment):
-        yield piece
+    if isinstance(tile, Segment):
+        yield tile
         return
-    leaf = leaves(piece.leaf)
+    leaf = leaves(tile.leaf)
     rows = leaf.rows(partition, start, end)
     for first in range(rows.start, rows.stop, _ENTRIES_AT_A_TIME):
         yield from leaf.segments(range(first, min(rows.stop, first + _ENTRIES_AT_A_TIME)))

@@ -21,7 +21,7 @@ from pylogtable.format.lookup import (
     segments_reaching_time,
 )
 from pylogtable.format.schema import OFFSET, PARTITION, TIMESTAMP, column_schema, table_schema
-from pylogtable.format.snapshot import Snapshot, piece_start
+from pylogtable.format.snapshot import Snapshot, tile_start
 from pylogtable.format.times import Moment, to_us
 from pylogtable.lazy_arrow import pc
 from pylogtable.log.manifest import Manifest
@@ -212,7 +212,7 @@ class View:
         total = 0
         for number, state in enumerate(self.snapshot.partitions):
             total += state.live.records
-            if not state.pieces or piece_start(state.pieces[0]) >= state.log_start:
+            if not state.tiles or tile_start(state.tiles[0]) >= state.log_start:
                 continue
             cut = segment_at(self.snapshot, self._leaf, number, state.log_start)
             if cut is not None and cut.base_offset < state.log_start:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -109,10 +110,15 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def start(*arguments: object, **options: Any) -> subprocess.Popen[bytes]:
-    """The real program."""
+    """The real program, which a Ctrl-C reaches: a suite that was started as a background job
+    ignores SIGINT, and so would the program."""
     command = [sys.executable, "-m", "pylogtable", *map(str, arguments)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen(command, **{**pipes, "env": environment(), **options})
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return subprocess.Popen(command, **{**pipes, "env": environment(), **options})
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def parse(command: click.Command, words: list[str]) -> None:

@@ -381,7 +381,7 @@ class TestTwoWriters:
                 done[0].append(rows(OTHERS))
             return None
 
-        with pytest.raises(TopicNotFoundError, match="another created in its place"):
+        with pytest.raises(TopicNotFoundError, match="another one was created in its place"):
             faulty(inner, decide).append(rows(MINE))
         assert numbers_of(open_topic(inner)) == sorted(OTHERS)
         assert len(data_files(inner)) == PARTITIONS

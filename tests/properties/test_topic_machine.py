@@ -38,7 +38,7 @@ from pylogtable.format.partitioner import partition_for
 from pylogtable.log import manifest
 from pylogtable.maintenance import rewrite as rewriting
 from pylogtable.plan import index
-from pylogtable.plan.swap import plan_rewrite
+from pylogtable.plan.swap import Swap, plan_swap_commit
 from pylogtable.segments import newest as survivors
 from pylogtable.segments import reader as segment_file
 from pylogtable.storage.memory import MemoryStore
@@ -465,7 +465,9 @@ class TopicMachine(RuleBasedStateMachine):
         )
         leaves = handle._manifest.leaf
         handle._head.change(
-            lambda snapshot: plan_rewrite(snapshot, leaves, "compact", inputs, [output])
+            lambda snapshot: plan_swap_commit(
+                snapshot, leaves, "compact", [Swap(tuple(inputs), (output,))]
+            )
         )
 
     def new_commits(self, handle: Topic) -> list[Any]:

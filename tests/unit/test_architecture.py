@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -84,8 +84,13 @@ def room_of(path: Path) -> str:
     return top.get(first, first)
 
 
-def imports(path: Path) -> Iterator[tuple[str, str | None]]:
+@functools.cache
+def imports(path: Path) -> tuple[tuple[str, str | None], ...]:
     """(module, name) of every import, also inside functions; relative ones are not used here."""
+    return tuple(_imports(path))
+
+
+def _imports(path: Path) -> Iterator[tuple[str, str | None]]:
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -114,7 +119,23 @@ def ids(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("path", [*modules(), *modules(SPARK)], ids=ids)
+def for_each(paths: Iterable[Path]) -> Callable[[Callable[[Path], None]], Callable[[], None]]:
+    """One test for all of these modules: a test of its own for each costs more than it checks."""
+    modules_checked = list(paths)
+
+    def decorate(check: Callable[[Path], None]) -> Callable[[], None]:
+        def test() -> None:
+            assert modules_checked
+            for path in modules_checked:
+                check(path)
+
+        test.__name__, test.__doc__ = check.__name__, check.__doc__
+        return test
+
+    return decorate
+
+
+@for_each([*modules(), *modules(SPARK)])
 def test_a_room_imports_only_the_rooms_it_may(path: Path) -> None:
     rooms = LIBRARY_ROOMS if path.is_relative_to(LIBRARY) else SPARK_ROOMS
     room = room_of(path)
@@ -165,20 +186,20 @@ def test_every_folder_is_a_room_and_says_what_it_is_for() -> None:
             assert ast.get_docstring(ast.parse((folder / "__init__.py").read_text()))
 
 
-@pytest.mark.parametrize("path", [p for p in modules() if room_of(p) in PURE], ids=ids)
+@for_each([p for p in modules() if room_of(p) in PURE])
 def test_the_pure_rooms_read_no_clock_and_draw_no_lots(path: Path) -> None:
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.Attribute):
             assert node.attr not in {"now", "utcnow", "today", "urandom"}, f"line {node.lineno}"
 
 
-@pytest.mark.parametrize("path", modules(), ids=ids)
+@for_each(modules())
 def test_clock_and_chance_come_from_runtime_alone(path: Path) -> None:
     imported = {module.split(".")[0] for module, _ in imports(path)}
     assert not imported & IMPURE or room_of(path) == "runtime"
 
 
-@pytest.mark.parametrize("path", modules(), ids=ids)
+@for_each(modules())
 def test_foreign_libraries_stay_in_their_rooms(path: Path) -> None:
     for module, name in imports(path):
         full = f"{module}.{name}" if name else module
@@ -187,15 +208,15 @@ def test_foreign_libraries_stay_in_their_rooms(path: Path) -> None:
                 assert room_of(path) in rooms, f"{path.name} imports {full}"
 
 
-@pytest.mark.parametrize("path", [*modules(), *modules(SPARK)], ids=ids)
+@for_each([*modules(), *modules(SPARK)])
 def test_modules_stay_small_and_say_what_they_are(path: Path) -> None:
     text = path.read_text()
     assert len(text.splitlines()) <= MAX_LINES
     if text.strip():
-        assert ast.get_docstring(ast.parse(text))
+        assert ast.get_docstring(tree(path))
 
 
-@pytest.mark.parametrize("path", [p for p in modules() if p.name == "__init__.py"], ids=ids)
+@for_each([p for p in modules() if p.name == "__init__.py"])
 def test_init_files_only_export(path: Path) -> None:
     """By imports, or, at the top, by tables of names and the two functions that look into them."""
     is_top = path.parent == LIBRARY
@@ -234,11 +255,7 @@ def test_the_three_lists_of_public_names_agree() -> None:
     assert sorted(pylogtable.__all__) == sorted(shown)
 
 
-@pytest.mark.parametrize(
-    "path",
-    [*(p for p in modules() if room_of(p) in OUTSIDE), *modules(SPARK)],
-    ids=ids,
-)
+@for_each([*(p for p in modules() if room_of(p) in OUTSIDE), *modules(SPARK)])
 def test_what_stands_outside_uses_only_public_names(path: Path) -> None:
     public = {
         "pylogtable": {*pylogtable.__all__, "engine"},

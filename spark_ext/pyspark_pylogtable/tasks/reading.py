@@ -24,6 +24,7 @@ from pylogtable import (
     InvalidRequestError,
     LogTableError,
     SchemaMismatchError,
+    SegmentGoneError,
     StorageError,
     View,
 )
@@ -118,9 +119,7 @@ class Latest(Records):
         view = self.pinned.views[part.topic]
         try:
             newest = view.latest(columns=columns.names, partitions=part.what)
-        except StorageError as error:
-            if not isinstance(error.__cause__, FileNotFoundError):
-                raise
+        except SegmentGoneError as error:
             raise StorageError(
                 f"[DATA_LOSS] {part.topic}: a segment was removed after this DataFrame was loaded, "
                 f"and without it older records would look like the newest; load it again ({error})"
@@ -211,9 +210,7 @@ def _read_segment(
 ) -> Iterator[pa.RecordBatch]:
     try:
         yield from reader.read(ReadPart((task,)))
-    except StorageError as error:
-        if not isinstance(error.__cause__, FileNotFoundError):
-            raise
+    except SegmentGoneError as error:
         lost = (
             f"[DATA_LOSS] {reader.topic}-{part.partition}: the segment of offsets {task.start} to "
             f"{task.end - 1} was removed after this read was planned; read it again ({error})"

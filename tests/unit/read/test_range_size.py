@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pylogtable import OffsetOutOfRangeError, Topic, View
-from pylogtable.format.snapshot import Run
+from pylogtable.format.snapshot import LeafRun
 from pylogtable.log.manifest import Manifest
 from pylogtable.plan import index
 from pylogtable.runtime import Runtime
@@ -108,7 +108,7 @@ def fold(monkeypatch: pytest.MonkeyPatch) -> Callable[[MemoryStore], View]:
         assert snapshot is not None
         manifest.write_root(snapshot, Runtime().new_id)
         view = make_store(objects).topic("t").at()
-        assert all(isinstance(piece, Run) for piece in view.snapshot.partitions[0].pieces)
+        assert all(isinstance(tile, LeafRun) for tile in view.snapshot.partitions[0].tiles)
         return view
 
     return fold
