@@ -1,7 +1,11 @@
 """Kafka's data model as an open table format on object storage, with no broker.
 
-Every public name is here. Each is imported when it is first used, so that a command that only looks
-at a topic starts fast. `pylogtable.engine` has what connects another engine, such as Spark.
+>>> import pylogtable
+>>> store = pylogtable.open("s3://bucket/logs")
+>>> topic = store.create_topic("orders", partitions=6)
+
+Every public name is here. Each is imported at its first use, so that programs start fast.
+`pylogtable.engine` is for those who connect another engine, as `pyspark_pylogtable` does for Spark.
 """
 
 from __future__ import annotations
@@ -122,7 +126,7 @@ __all__ = [
     "split_topic_url",
 ]
 
-# Where each name lives.
+# The module of each name.
 _MODULES = {
     "check.doctor": (
         "DoctorCheck",

@@ -57,6 +57,7 @@ class Placement:
 
     @property
     def key(self) -> tuple[str, ...]:
+        """The names of the key columns."""
         return self.topic.key
 
     @property

@@ -36,14 +36,17 @@ class ReadPart:
 
     @property
     def partition(self) -> int:
+        """The partition of all tasks."""
         return self.tasks[0].segment.partition
 
     @property
     def start(self) -> int:
+        """The first offset of the part."""
         return self.tasks[0].start
 
     @property
     def end(self) -> int:
+        """The offset after the part."""
         return self.tasks[-1].end
 
 
