@@ -1,7 +1,7 @@
 """Kafka's data model as an open table format on object storage, with no broker.
 
-Every public name is here, and is imported when it is first asked for: a look at a topic should not
-wait for what writes one.
+Every public name is here. Each is imported when it is first used, so that a command that only looks
+at a topic starts fast. `pylogtable.engine` has what connects another engine, such as Spark.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         LogTableError,
         OffsetOutOfRangeError,
         SchemaMismatchError,
+        SegmentGoneError,
         StorageError,
         TopicExistsError,
         TopicNotFoundError,
@@ -27,17 +28,12 @@ if TYPE_CHECKING:
     from pylogtable.format.config import TOPIC_CONFIG_KEYS
     from pylogtable.format.leaf import LEAF_SCHEMA as SEGMENTS_SCHEMA
     from pylogtable.format.schema import to_arrow as column_type
-    from pylogtable.format.shaping import Placement, check_log_columns
     from pylogtable.format.times import parse_duration
     from pylogtable.groups.consumer import Consumer
     from pylogtable.groups.group import Group
     from pylogtable.groups.store_group import StoreGroup
-    from pylogtable.maintenance.jobs import Worker
-    from pylogtable.maintenance.work import Done, Work
-    from pylogtable.plan.read import ReadTask
-    from pylogtable.plan.split import ReadPart
-    from pylogtable.read.amount import Extent
-    from pylogtable.read.view import Bound, PartReader, View
+    from pylogtable.read.range_size import RangeSize
+    from pylogtable.read.view import Bound, View
     from pylogtable.report.report_html import report_html
     from pylogtable.results.groups import (
         GROUPS_SCHEMA,
@@ -62,8 +58,7 @@ if TYPE_CHECKING:
     )
     from pylogtable.store import Store, open, open_topic, split_topic_url
     from pylogtable.topic import Topic
-    from pylogtable.write.append import Staged, Staging
-    from pylogtable.write.batch import PendingRecord, PendingRows
+    from pylogtable.write.batch import BatchFuture, RecordFuture
     from pylogtable.write.producer import Producer
     from pylogtable.write.records import BatchMetadata, RecordMetadata
 
@@ -76,6 +71,7 @@ __all__ = [
     "SEGMENTS_SCHEMA",
     "TOPIC_CONFIG_KEYS",
     "AppendResult",
+    "BatchFuture",
     "BatchMetadata",
     "Bound",
     "CommitConflictError",
@@ -84,8 +80,6 @@ __all__ = [
     "CorruptTopicError",
     "DoctorCheck",
     "DoctorReport",
-    "Done",
-    "Extent",
     "Group",
     "GroupDescription",
     "GroupLag",
@@ -95,22 +89,17 @@ __all__ = [
     "LogTableError",
     "MaintainReport",
     "OffsetOutOfRangeError",
-    "PartReader",
     "PartitionDescription",
-    "PendingRecord",
-    "PendingRows",
-    "Placement",
     "Problem",
     "Producer",
-    "ReadPart",
-    "ReadTask",
+    "RangeSize",
+    "RecordFuture",
     "RecordMetadata",
     "ResetReport",
     "RetentionReport",
     "RewriteReport",
     "SchemaMismatchError",
-    "Staged",
-    "Staging",
+    "SegmentGoneError",
     "StorageError",
     "Store",
     "StoreGroup",
@@ -122,9 +111,6 @@ __all__ = [
     "VacuumReport",
     "VerifyReport",
     "View",
-    "Work",
-    "Worker",
-    "check_log_columns",
     "column_type",
     "diagnose",
     "open",
@@ -136,17 +122,6 @@ __all__ = [
 
 # Where each name lives.
 _MODULES = {
-    "write.append": (
-        "Staged",
-        "Staging",
-    ),
-    "maintenance.work": (
-        "Done",
-        "Work",
-    ),
-    "format.config": ("TOPIC_CONFIG_KEYS",),
-    "format.times": ("parse_duration",),
-    "groups.consumer": ("Consumer",),
     "check.doctor": (
         "DoctorCheck",
         "DoctorReport",
@@ -160,13 +135,25 @@ _MODULES = {
         "LogTableError",
         "OffsetOutOfRangeError",
         "SchemaMismatchError",
+        "SegmentGoneError",
         "StorageError",
         "TopicExistsError",
         "TopicNotFoundError",
         "UnsupportedFormatError",
     ),
-    "read.amount": ("Extent",),
+    "format.config": ("TOPIC_CONFIG_KEYS",),
+    "format.leaf": ("SEGMENTS_SCHEMA",),
+    "format.schema": ("column_type",),
+    "format.times": ("parse_duration",),
+    "groups.consumer": ("Consumer",),
     "groups.group": ("Group",),
+    "groups.store_group": ("StoreGroup",),
+    "read.range_size": ("RangeSize",),
+    "read.view": (
+        "Bound",
+        "View",
+    ),
+    "report.report_html": ("report_html",),
     "results.groups": (
         "GROUPS_SCHEMA",
         "GroupDescription",
@@ -174,19 +161,6 @@ _MODULES = {
         "GroupRow",
         "Lag",
         "ResetReport",
-    ),
-    "format.leaf": ("SEGMENTS_SCHEMA",),
-    "maintenance.jobs": ("Worker",),
-    "write.batch": (
-        "PendingRecord",
-        "PendingRows",
-    ),
-    "plan.read": ("ReadTask",),
-    "plan.split": ("ReadPart",),
-    "write.producer": ("Producer",),
-    "write.records": (
-        "BatchMetadata",
-        "RecordMetadata",
     ),
     "results.operations": (
         "AppendResult",
@@ -201,24 +175,21 @@ _MODULES = {
         "VacuumReport",
         "VerifyReport",
     ),
-    "report.report_html": ("report_html",),
-    "format.shaping": (
-        "Placement",
-        "check_log_columns",
-    ),
-    "format.schema": ("column_type",),
     "store": (
         "Store",
         "open",
         "open_topic",
         "split_topic_url",
     ),
-    "groups.store_group": ("StoreGroup",),
     "topic": ("Topic",),
-    "read.view": (
-        "Bound",
-        "PartReader",
-        "View",
+    "write.batch": (
+        "RecordFuture",
+        "BatchFuture",
+    ),
+    "write.producer": ("Producer",),
+    "write.records": (
+        "BatchMetadata",
+        "RecordMetadata",
     ),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}

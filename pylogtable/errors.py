@@ -11,6 +11,7 @@ LogTableError
 ├─ CorruptTopicError         stop and repair          `path`, `rule`
 ├─ UnsupportedFormatError    upgrade this library
 └─ StorageError              try later                cause chained with `from`
+   └─ SegmentGoneError       read a newer version     `path`
 
 Errors cross process boundaries (Spark workers), so every field is positional and stays in `args`.
 """
@@ -113,3 +114,19 @@ class UnsupportedFormatError(LogTableError):
 
 class StorageError(LogTableError):
     """The object store failed; the cause is chained."""
+
+
+class SegmentGoneError(StorageError):
+    """The data file of a segment does not exist any more. Usually a vacuum removed it after a newer
+    version had replaced it: open the topic again and read the newest version."""
+
+    def __init__(self, path: str, detail: str) -> None:
+        super().__init__(path, detail)
+        self.path = path
+        self.detail = detail
+
+    def __str__(self) -> str:
+        return (
+            f"segment {self.path} is gone: {self.detail}. If a vacuum removed it, read the newest "
+            "version; otherwise topic.verify() lists what is missing"
+        )

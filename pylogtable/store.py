@@ -17,6 +17,7 @@ from pylogtable.errors import (
     TopicNotFoundError,
     UnsupportedFormatError,
 )
+from pylogtable.format.codec import encode
 from pylogtable.format.model import Commit, Field
 from pylogtable.format.paths import (
     HINT_PATH,
@@ -28,6 +29,7 @@ from pylogtable.format.paths import (
 from pylogtable.format.schema import KAFKA_FIELDS, make_fields
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.groups.store_group import StoreGroup
+from pylogtable.log.commit_loop import change_until_landed
 from pylogtable.log.head import Head, attempt_commit
 from pylogtable.log.manifest import Manifest
 from pylogtable.plan.topics import new_topic, plan_create, plan_delete_topic
@@ -97,13 +99,14 @@ class Store:
         below = self._store.below(name)
         manifest = Manifest(below)
         topic_id, commit_id = self._runtime.new_id(), self._runtime.new_id()
-        landed = None
-        while landed is None:
-            snapshot = manifest.load()
+
+        def attempt(snapshot: Snapshot | None) -> tuple[Commit, Snapshot] | None:
             change = plan_create(snapshot, info, below.url)
-            landed = attempt_commit(manifest, self._runtime, snapshot, change, commit_id, topic_id)
-        _refuse_overwriting(below, manifest, landed[0])
-        if snapshot is None:
+            return attempt_commit(manifest, self._runtime, snapshot, change, commit_id, topic_id)
+
+        commit, _ = change_until_landed(manifest.load(), attempt, manifest.load, self._runtime)
+        _refuse_overwriting(below, manifest, commit)
+        if commit.version == 0:
             manifest.write_hint(None)
         return self.topic(name)
 
@@ -263,7 +266,7 @@ def split_topic_url(url: str | os.PathLike[str]) -> tuple[str, str]:
 
 def _refuse_overwriting(store: ObjectStore, manifest: Manifest, commit: Commit) -> None:
     """A store that takes the same commit twice does not put only if absent [STORE-2]."""
-    if manifest.try_commit(commit) is Created.YES:
+    if manifest.create_commit(commit.version, encode(commit)) is Created.YES:
         store.delete(commit_path(commit.version))
         raise UnsupportedFormatError(
             f"{store.url} overwrites where it was asked to put only if absent: appends of "

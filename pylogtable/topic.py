@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import Executor
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -11,13 +10,12 @@ import pyarrow as pa
 
 from pylogtable.arguments import check_number, check_text
 from pylogtable.check.verify import verify
-from pylogtable.errors import InvalidRequestError, TopicNotFoundError
+from pylogtable.errors import TopicNotFoundError
 from pylogtable.format.model import Change
 from pylogtable.format.schema import column_types, from_arrow, make_fields, table_schema
-from pylogtable.format.shaping import Placement, RowShaper
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.format.times import Moment
-from pylogtable.groups.consumer import Consumer, open_consumer
+from pylogtable.groups.consumer import Consumer, ConsumerOptions, open_consumer
 from pylogtable.groups.group import Group, describe_groups, expire_groups
 from pylogtable.log.group_objects import load_groups
 from pylogtable.log.head import Head
@@ -41,7 +39,7 @@ from pylogtable.results.operations import (
 from pylogtable.runtime import Runtime
 from pylogtable.segments.newest import BUDGET_BYTES
 from pylogtable.storage.base import ObjectStore
-from pylogtable.write.append import Appender, Staged, Staging, commit_or_discard
+from pylogtable.write.append import Appender
 from pylogtable.write.producer import Producer
 
 
@@ -104,57 +102,6 @@ class Topic:
         """
         return self._appender.append(data, txn)
 
-    def stage(self, data: Any, *, first_sticky: int | None = None) -> Staged:
-        """Write the data files of an append without committing them: the first half of `append`,
-        for jobs that write in many processes and commit in one. Rows without a key begin with
-        partition `first_sticky`, modulo their number, so that tasks can begin apart."""
-        return self._appender.stage(data, first_sticky)
-
-    def begin_staging(
-        self, *, first_sticky: int | None = None, encoders: Executor | None = None
-    ) -> Staging:
-        """As `stage`, for rows that come bit by bit: a context manager with `add` and `finish`.
-        Who stages for many topics at once gives them the same `encoders`, some threads: each
-        keeps memory for itself."""
-        return self._appender.begin(first_sticky, encoders)
-
-    def commit_staged(
-        self,
-        staged: Sequence[Staged],
-        *,
-        txn: tuple[str, int] | None = None,
-        origin: str | None = None,
-    ) -> AppendResult:
-        """Make staged files visible in one commit, in the order given: the second half of
-        `append`. Files are to be committed once: a retry needs a `txn`, which makes it harmless.
-        None is removed here, whatever happens, since an earlier try may have committed it.
-
-        `origin` names the run that counts the txn: a txn that is in the log with another origin is
-        no repeat but an error, for what is to be appended now is something else.
-        """
-        return self._appender.commit(staged, txn, origin)
-
-    def commit_or_discard(
-        self,
-        staged: Sequence[Staged],
-        *,
-        txn: tuple[str, int] | None = None,
-        origin: str | None = None,
-    ) -> AppendResult:
-        """As `commit_staged`, for files that no earlier try can have committed: they are removed if
-        the commit fails or is a repeat, and left alone while its outcome is unknown."""
-        return commit_or_discard(
-            lambda: self.commit_staged(staged, txn=txn, origin=origin),
-            lambda: self.discard_staged(staged),
-        )
-
-    def find_txn(
-        self, app_id: str, version: int, *, origin: str | None = None
-    ) -> AppendResult | None:
-        """What the append with this txn did, or None if there was none; with another `origin` that
-        is an error."""
-        return self._appender.find((app_id, version), origin)
-
     def last_txn(self, app_id: str) -> int | None:
         """The version of the last txn of this app id, or None if there was none."""
         mark = self._head.latest().txns.get(app_id)
@@ -167,21 +114,6 @@ class Topic:
         `linger_ms`, or `batch_bytes` of it, is one append. With an `app_id` the producer knows
         after a restart how many of its records are in the log."""
         return Producer(self.name, self._appender, self._head, linger_ms, batch_bytes, app_id)
-
-    def check_columns(self, schema: pa.Schema) -> None:
-        """Raise `SchemaMismatchError` if rows with these columns could not be appended."""
-        if not isinstance(schema, pa.Schema):
-            raise InvalidRequestError(f"`schema` must be a pyarrow.Schema, not {schema!r}")
-        RowShaper(self._head.latest().info, 0, 0).check_columns(schema)
-
-    def placement(self) -> Placement:
-        """Which partition the topic gives to which row, as it is now."""
-        return Placement(self._head.latest().info)
-
-    def discard_staged(self, staged: Iterable[Staged]) -> None:
-        """Remove staged files. Only for those that no commit can name: never handed to one, or one
-        that failed with any error but `CommitUnknownError`."""
-        self._appender.discard(staged)
 
     def read(
         self,
@@ -307,7 +239,7 @@ class Topic:
         keys of a partition; `threads` partitions are cleaned at a time.
         """
         check_number("budget_bytes", budget_bytes, least=1)
-        jobs = self.maintenance
+        jobs = self._maintenance
         return jobs.rewrite(
             "compact",
             jobs.plan_compaction(force=force),
@@ -317,7 +249,7 @@ class Topic:
     def merge(self, *, threads: int = 2) -> RewriteReport:
         """Join small segments into larger ones, seal shifted ones, and write those that the log
         start cuts without what lies below it; offsets stay as they are."""
-        jobs = self.maintenance
+        jobs = self._maintenance
         return jobs.rewrite("merge", jobs.plan_merge(), in_threads(jobs.worker(), threads))
 
     def apply_retention(
@@ -327,7 +259,7 @@ class Topic:
         `retention.bytes` say, where `cleanup.policy` contains `delete`; nothing at or after the
         offsets of `keep_from`, and nothing that one of these consumer groups has not read. Where a
         group has no position it has read nothing."""
-        return self.maintenance.apply_retention(keep_from, groups)
+        return self._maintenance.apply_retention(keep_from, groups)
 
     def vacuum(self, *, dry_run: bool = True, retention_ms: int | None = None) -> VacuumReport:
         """Remove files that no kept version needs: of appends that failed, of segments that were
@@ -369,8 +301,8 @@ class Topic:
         *,
         report_errors: bool,
     ) -> MaintainReport:
-        return self.maintenance.maintain(
-            in_threads(self.maintenance.worker(), threads),
+        return self._maintenance.maintain(
+            in_threads(self._maintenance.worker(), threads),
             (lambda: self.vacuum(dry_run=False)) if vacuum else None,
             protect_groups,
             report_errors=report_errors,
@@ -398,19 +330,16 @@ class Topic:
         `auto_offset_reset` says where to begin without a position, or with one that is not in the
         log any more: earliest, latest, none (an error), or by_duration:PT1H.
         """
-        return open_consumer(
-            self.name,
-            self._store,
-            self._head,
-            self.at,
-            group,
-            member,
+        options = ConsumerOptions(
+            group=group,
+            member=member,
             auto_offset_reset=auto_offset_reset,
             columns=columns,
             max_records=max_records,
             lease_ms=lease_ms,
             follow=follow,
         )
+        return open_consumer(self.name, self._store, self._head, self.at, options)
 
     def groups(self) -> list[str]:
         """The names of its consumer groups, sorted."""
@@ -427,6 +356,5 @@ class Topic:
         return expire_groups(self._store, self._head, older_than, dry_run=dry_run)
 
     @property
-    def maintenance(self) -> Maintenance:
-        """The jobs of this topic by their parts, to be run elsewhere than in this process."""
+    def _maintenance(self) -> Maintenance:
         return Maintenance(self.name, self._store, self._head)

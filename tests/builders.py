@@ -17,7 +17,7 @@ from pylogtable.format.model import Segment, TopicInfo
 from pylogtable.format.paths import segment_path
 from pylogtable.format.schema import file_schema
 from pylogtable.format.shaping import count_tombstones
-from pylogtable.plan.swap import plan_rewrite
+from pylogtable.plan.swap import Swap, plan_swap_commit
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.memory import MemoryStore
@@ -173,7 +173,7 @@ def make_holes(topic: Topic, kept: Container[int], row_group_rows: int = 4) -> N
             row_group_rows=row_group_rows,
         )
         topic._head.change(
-            lambda s, old=old, new=new: plan_rewrite(
-                s, topic._manifest.leaf, "compact", [old], [new]
+            lambda s, old=old, new=new: plan_swap_commit(
+                s, topic._manifest.leaf, "compact", [Swap((old,), (new,))]
             )
         )

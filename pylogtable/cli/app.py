@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 
 import click
@@ -23,7 +22,7 @@ import click
 import pylogtable
 from pylogtable import LogTableError
 from pylogtable.cli.command import CommandGroup
-from pylogtable.cli.messages import report_error
+from pylogtable.cli.messages import report_error, show_traceback
 from pylogtable.cli.session import Session
 from pylogtable.cli.streams import discard, fill_closed_streams
 
@@ -115,8 +114,7 @@ def _run(session: Session, arguments: Sequence[str] | None) -> int:
         discard(sys.stdout)
         return BROKEN_PIPE
     except (LogTableError, OSError, click.ClickException) as error:
-        if session.verbose:
-            traceback.print_exc()
+        show_traceback(session)
         message = error.format_message() if isinstance(error, click.ClickException) else str(error)
         report_error(session, type(error).__name__, message)
         return FAILED

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from pylogtable.cli.messages import did_you_mean
+from pylogtable.cli.did_you_mean import did_you_mean
 from pylogtable.cli.session import shared_options
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from pylogtable.cli.did_you_mean import did_you_mean
 from pylogtable.cli.shapes import BASE64, LOG_COLUMNS, NON_FINITE, Row
 from pylogtable.cli.values import to_time
 
@@ -47,29 +48,23 @@ def kafka_columns(rows: Sequence[Row], schema: pa.Schema) -> dict[str, pa.Array]
 
 
 def table_columns(rows: Sequence[Row], schema: pa.Schema) -> dict[str, pa.Array]:
-    """Columns of a topic from objects. A column that is in no object is left out; one that the
-    topic does not have is passed on, so that the topic refuses it."""
+    """All columns of a topic from objects; what an object does not have is null."""
     import pyarrow as pa
 
     rows = [_decoded(row, schema) for row in rows]
-    names = dict.fromkeys(name for row in rows for name in row)
+    fields = [field for field in schema if field.name not in LOG_COLUMNS]
+    names = {field.name for field in fields}
+    for row in rows:
+        if unknown := row.keys() - names - {*LOG_COLUMNS, *_OLD_PLACE}:
+            hint = did_you_mean(min(unknown), [field.name for field in fields])
+            raise ValueError(f"the topic has no column {min(unknown)!r}; {hint}")
     columns: dict[str, pa.Array] = {}
-    for name in names:
-        if name in (*LOG_COLUMNS, *_OLD_PLACE):
-            continue
-        values = [row.get(name) for row in rows]
-        if name not in schema.names:
-            columns[name] = pa.nulls(len(rows))
-            continue
-        wanted = schema.field(name).type
+    for field in fields:
+        values = [row.get(field.name) for row in rows]
         try:
-            columns[name] = pa.array(_converted(values, wanted), wanted)
+            columns[field.name] = pa.array(_converted(values, field.type), field.type)
         except (pa.ArrowException, ValueError, TypeError, ArithmeticError) as error:
-            raise ValueError(f"column {name!r} is {wanted}: {error}") from None
-    if not columns:
-        # Objects without any column are records, too.
-        first = next(field for field in schema if field.name not in LOG_COLUMNS)
-        columns[first.name] = pa.nulls(len(rows), first.type)
+            raise ValueError(f"column {field.name!r} is {field.type}: {error}") from None
     return columns | _place(rows, [row.get("timestamp") for row in rows])
 
 

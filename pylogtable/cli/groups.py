@@ -9,8 +9,9 @@ import click
 
 from pylogtable import InvalidRequestError
 from pylogtable.cli.command import CommandGroup
+from pylogtable.cli.did_you_mean import did_you_mean
 from pylogtable.cli.group_topics import topics_by_group
-from pylogtable.cli.messages import confirm, continue_on_error, did_you_mean
+from pylogtable.cli.messages import confirm, continue_on_error
 from pylogtable.cli.options import (
     dry_run_option,
     only_topics_option,

@@ -10,13 +10,13 @@ import msgspec
 from pylogtable import InvalidRequestError
 from pylogtable.cli.from_json import kafka_columns, table_columns
 from pylogtable.cli.lines import LineBatch
-from pylogtable.cli.shapes import is_kafka_shaped
+from pylogtable.cli.shapes import LOG_COLUMNS, is_kafka_shaped
 from pylogtable.cli.values import unescape
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pylogtable import Topic, View
+    from pylogtable import View
 
 Columns = dict[str, "pa.Array"]
 
@@ -84,10 +84,9 @@ class TextLines:
 class JsonLines:
     """Each line is a JSON object. Blank lines are skipped."""
 
-    def __init__(self, topic: Topic) -> None:
-        self._topic = topic
-        self._schema = topic.schema
-        self._to_columns = kafka_columns if is_kafka_shaped(self._schema) else table_columns
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._to_columns = kafka_columns if is_kafka_shaped(schema) else table_columns
 
     def columns(self, batch: LineBatch) -> Columns:
         """See `LineParser`."""
@@ -105,13 +104,9 @@ class JsonLines:
         return [number for number, line in numbered if line.strip()][row]
 
     def _columns_of(self, rows: list[Any]) -> Columns:
-        import pyarrow as pa
-
         if not all(isinstance(row, dict) for row in rows):
             raise ValueError("it is not a JSON object")
-        columns = self._to_columns(rows, self._schema)
-        self._topic.check_columns(pa.schema([(n, column.type) for n, column in columns.items()]))
-        return columns
+        return self._to_columns(rows, self._schema)
 
     def _first_wrong(self, batch: LineBatch, error: Exception) -> str:
         """Parse again one line at a time, to find the wrong one."""
@@ -145,7 +140,8 @@ def find_wrong_row(columns: Columns, view: View) -> tuple[int, str] | None:
             found.append((row, problem))
 
     for field in view.schema:
-        if field.name in columns and not field.nullable:
+        is_given = field.name in columns and field.name not in LOG_COLUMNS
+        if is_given and not field.nullable:
             look(pc.is_null(columns[field.name]), f"column {field.name!r} may not be null")
     if "partition" in columns:
         numbers, count = columns["partition"], view.partition_count

@@ -6,10 +6,10 @@ left out.
 
 from __future__ import annotations
 
-import difflib
 import json
 import sys
-from collections.abc import Callable, Collection, Iterator
+import traceback
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -22,8 +22,6 @@ from pylogtable.cli.streams import is_terminal, write_error
 if TYPE_CHECKING:
     from pylogtable.cli.session import Session
 
-_MOST_NAMES = 20
-
 
 def report_error(session: Session, kind: str, message: str, **more: object) -> None:
     """Print an error in one line and make the exit status non-zero."""
@@ -33,6 +31,12 @@ def report_error(session: Session, kind: str, message: str, **more: object) -> N
         write_error(json.dumps({"error": kind, "message": line, **more}, ensure_ascii=False))
     else:
         write_error(f"pylogtable: {line}")
+
+
+def show_traceback(session: Session) -> None:
+    """With `--verbose`, print the traceback of the error that is being handled."""
+    if session.verbose:
+        write_error(traceback.format_exc().rstrip())
 
 
 @dataclass
@@ -50,21 +54,10 @@ def continue_on_error(session: Session, topic: str) -> Iterator[Attempt]:
         yield attempt
     except LogTableError as error:
         attempt.error = str(error)
+        show_traceback(session)
         is_named = isinstance(error, TopicNotFoundError)
         message = str(error) if is_named else f"{topic}: {error}"
         report_error(session, type(error).__name__, message, topic=topic)
-
-
-def did_you_mean(name: str, known: Collection[str]) -> str:
-    """A hint for a name that does not exist: a similar one, or those there are."""
-    similar = difflib.get_close_matches(name, known, n=1)
-    if similar:
-        return f"did you mean {similar[0]!r}?"
-    if not known:
-        return "there is none"
-    more = len(known) - _MOST_NAMES
-    shown = ", ".join(list(known)[:_MOST_NAMES])
-    return f"available: {shown}" + (f" and {more} more" if more > 0 else "")
 
 
 def note(session: Session, message: str) -> None:

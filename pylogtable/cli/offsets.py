@@ -78,6 +78,6 @@ def _finder(when: str) -> Callable[[View, Sequence[int]], Offsets]:
     if word == "earliest":
         return lambda view, numbers: {number: view.start_offsets[number] for number in numbers}
     if word == "max-timestamp":
-        return lambda view, numbers: view.youngest_offsets(numbers)
+        return lambda view, numbers: view.max_timestamp_offsets(numbers)
     time = parse_time(when, "--time")
     return lambda view, numbers: view.offsets_for_time(time, numbers)

@@ -18,7 +18,7 @@ import click
 
 import pylogtable
 from pylogtable import InvalidRequestError, LogTableError, TopicNotFoundError
-from pylogtable.cli.messages import did_you_mean
+from pylogtable.cli.did_you_mean import did_you_mean
 
 if TYPE_CHECKING:
     from pylogtable import Store, Topic

@@ -79,7 +79,7 @@ class Leaf:
     def segments(self, rows: range) -> list[Segment]:
         """The entries as nouns, with their paths checked: a leaf is data from outside."""
         segments = segments_of(self.entries(rows))
-        for segment in segments:
+        for segment in segments:  # [LEAF-2]
             check_segment_path(segment.path, segment.partition, source=leaf_path(self.id))
         return segments
 

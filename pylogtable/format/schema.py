@@ -192,7 +192,7 @@ def check_fields(fields: Sequence[Field], key: Sequence[str]) -> None:
     for field in fields:
         to_arrow(field.type)
     headers = by_name.get(HEADERS)
-    if headers and to_arrow(headers.type) != to_arrow(HEADERS_TYPE):
+    if headers and to_arrow(headers.type) != to_arrow(HEADERS_TYPE):  # [REC-2]
         raise InvalidRequestError(
             "column 'headers' is for record headers: it must be a list of "
             "struct<key: string, value: binary>, or have another name"

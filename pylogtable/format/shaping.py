@@ -182,7 +182,7 @@ class RowShaper:
                 column = pa.nulls(batch.num_rows, field.type)
             else:
                 column = _cast(field.name, given, field.type)
-            if not field.nullable and column.null_count:
+            if not field.nullable and column.null_count:  # [APPEND-2]
                 row = self._rows_seen + _first(pc.is_null(column))
                 raise SchemaMismatchError(
                     f"column {field.name!r} may not be null, and is in row {row}"
@@ -191,7 +191,7 @@ class RowShaper:
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def _timestamps(self, given: pa.Array | None, rows: int) -> pa.Array:
-        if given is None or self.config.uses_append_time:
+        if given is None or self.config.uses_append_time:  # [REC-1]
             return pa.repeat(self._now, rows)
         times = _microseconds(given)
         return pc.fill_null(times, self._now) if times.null_count else times
@@ -216,7 +216,7 @@ class RowShaper:
         return chosen, hashed
 
     def _check_keys(self, keys: pa.BinaryArray) -> None:
-        if self.config.is_compacted and keys.null_count:
+        if self.config.is_compacted and keys.null_count:  # [REC-4]
             rows = self._rows_seen + np.flatnonzero(_mask(pc.is_null(keys)))
             shown = ", ".join(str(row) for row in rows[:5])
             raise InvalidRequestError(

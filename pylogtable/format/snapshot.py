@@ -6,7 +6,7 @@ and drops what lies below; a replaced range swaps the segments that tile it for 
 it; a new `topic` object takes the old one's place; `delete_topic` leaves a tombstone, over which
 a later `create` starts again from nothing, with another topic id.
 
-A snapshot does not hold every segment. A partition's segments are a sequence of *pieces* in offset
+A snapshot does not hold every segment. A partition's segments are a sequence of *tiles* in offset
 order: segments themselves, and *runs*, which say that a leaf of the index has them.
 """
 
@@ -38,7 +38,7 @@ from pylogtable.format.paths import commit_path
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class LeafRun:
     """`[start, end)` is tiled by the leaf's entries of this partition in that range [ROOT-3]."""
 
     leaf: str
@@ -47,15 +47,16 @@ class Run:
     max_timestamp_us: int
 
 
-Piece = Run | Segment
+#: What a partition is made of, in offset order and without gaps.
+Tile = Segment | LeafRun
 
 
-def piece_start(piece: Piece) -> int:
-    return piece.start if isinstance(piece, Run) else piece.base_offset
+def tile_start(tile: Tile) -> int:
+    return tile.start if isinstance(tile, LeafRun) else tile.base_offset
 
 
-def piece_end(piece: Piece) -> int:
-    return piece.end if isinstance(piece, Run) else piece.end_offset
+def tile_end(tile: Tile) -> int:
+    return tile.end if isinstance(tile, LeafRun) else tile.end_offset
 
 
 _NOTHING = Totals()
@@ -63,14 +64,14 @@ _NOTHING = Totals()
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """One partition. `pieces` tile a range that starts at or below `log_start` and ends at `end`
-    [LOG-4]; `end` is remembered, not derived: there may be no piece at all [LOG-5]. Below
+    """One partition. `tiles` tile a range that starts at or below `log_start` and ends at `end`
+    [LOG-4]; `end` is remembered, not derived: there may be no tile at all [LOG-5]. Below
     `clean_end` compaction has left no two records of a key [LOG-9]."""
 
     log_start: int = 0
     end: int = 0
     live: Totals = _NOTHING
-    pieces: tuple[Piece, ...] = ()
+    tiles: tuple[Tile, ...] = ()
     clean_end: int = 0
 
 
@@ -180,15 +181,16 @@ def from_root(root: Root) -> Snapshot:
     ids = [leaf.id for leaf in root.leaves]
 
     def state(partition: RootPartition) -> PartitionState:
-        runs: list[Piece] = [
-            Run(ids[run.leaf], run.start, run.end, run.max_timestamp_us) for run in partition.runs
+        runs: list[Tile] = [
+            LeafRun(ids[run.leaf], run.start, run.end, run.max_timestamp_us)
+            for run in partition.runs
         ]
-        pieces = sorted([*runs, *partition.tail], key=piece_start)
+        tiles = sorted([*runs, *partition.tail], key=tile_start)
         return PartitionState(
             partition.log_start,
             partition.end,
             partition.live,
-            tuple(pieces),
+            tuple(tiles),
             partition.clean_end,
         )
 
@@ -210,10 +212,10 @@ def from_root(root: Root) -> Snapshot:
 def to_root(snapshot: Snapshot) -> Root:
     """`from_root(to_root(s))` is `s`, but for the root's version."""
     used = {
-        piece.leaf
+        tile.leaf
         for state in snapshot.partitions
-        for piece in state.pieces
-        if isinstance(piece, Run)
+        for tile in state.tiles
+        if isinstance(tile, LeafRun)
     }
     ids = sorted(used)
     number = {leaf: index for index, leaf in enumerate(ids)}
@@ -225,11 +227,11 @@ def to_root(snapshot: Snapshot) -> Root:
             clean_end=state.clean_end,
             live=state.live,
             runs=tuple(
-                RootRun(number[piece.leaf], piece.start, piece.end, piece.max_timestamp_us)
-                for piece in state.pieces
-                if isinstance(piece, Run)
+                RootRun(number[tile.leaf], tile.start, tile.end, tile.max_timestamp_us)
+                for tile in state.tiles
+                if isinstance(tile, LeafRun)
             ),
-            tail=tuple(piece for piece in state.pieces if isinstance(piece, Segment)),
+            tail=tuple(tile for tile in state.tiles if isinstance(tile, Segment)),
         )
 
     return Root(
@@ -331,33 +333,33 @@ def _append(
     if fault is not None:
         raise _broken(commit, "LOG-2", f"partition {segments[0].partition}: {fault}")
     live = state.live.plus(totals_of(segments))
-    return replace(state, end=end, live=live, pieces=(*state.pieces, *segments))
+    return replace(state, end=end, live=live, tiles=(*state.tiles, *segments))
 
 
 def _replace(
     commit: Commit, state: PartitionState, swap: Replaced, outputs: list[Segment]
 ) -> PartitionState:
     fault = tiling_fault(outputs, swap.start, swap.end)
-    if fault is None and (not state.pieces or swap.start < piece_start(state.pieces[0])):
+    if fault is None and (not state.tiles or swap.start < tile_start(state.tiles[0])):
         fault = f"nothing live begins at {swap.start}"
     if fault is None and not state.log_start < swap.end <= state.end:
         fault = f"[{swap.start}, {swap.end}) is not inside [{state.log_start}, {state.end})"
     if fault is not None:
         raise _broken(commit, "LOG-7", f"partition {swap.partition}: {fault}")
-    pieces: list[Piece] = []
-    for piece in state.pieces:
-        if piece_end(piece) <= swap.start or piece_start(piece) >= swap.end:
-            pieces.append(piece)
-        elif isinstance(piece, Run):
-            if piece.start < swap.start:
-                pieces.append(replace(piece, end=swap.start))
-            if swap.end < piece.end:
-                pieces.append(replace(piece, start=swap.end))
-        elif piece.base_offset < swap.start or swap.end < piece.end_offset:
-            raise _broken(commit, "LOG-7", f"{piece.path} is replaced in part")
-    pieces.extend(outputs)
+    tiles: list[Tile] = []
+    for tile in state.tiles:
+        if tile_end(tile) <= swap.start or tile_start(tile) >= swap.end:
+            tiles.append(tile)
+        elif isinstance(tile, LeafRun):
+            if tile.start < swap.start:
+                tiles.append(replace(tile, end=swap.start))
+            if swap.end < tile.end:
+                tiles.append(replace(tile, start=swap.end))
+        elif tile.base_offset < swap.start or swap.end < tile.end_offset:
+            raise _broken(commit, "LOG-7", f"{tile.path} is replaced in part")
+    tiles.extend(outputs)
     live = state.live.minus(swap.dropped).plus(totals_of(outputs))
-    return replace(state, live=live, pieces=tuple(sorted(pieces, key=piece_start)))
+    return replace(state, live=live, tiles=tuple(sorted(tiles, key=tile_start)))
 
 
 def _move_log_start(commit: Commit, state: PartitionState, move: LogStart) -> PartitionState:
@@ -368,8 +370,8 @@ def _move_log_start(commit: Commit, state: PartitionState, move: LogStart) -> Pa
             f"log start of partition {move.partition} goes from {state.log_start} to "
             f"{move.offset}, with end {state.end}",
         )
-    pieces = tuple(piece for piece in state.pieces if piece_end(piece) > move.offset)
-    return replace(state, log_start=move.offset, live=state.live.minus(move.dropped), pieces=pieces)
+    tiles = tuple(tile for tile in state.tiles if tile_end(tile) > move.offset)
+    return replace(state, log_start=move.offset, live=state.live.minus(move.dropped), tiles=tiles)
 
 
 def _clean(commit: Commit, state: PartitionState, number: int, offset: int) -> PartitionState:

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from pylogtable.errors import StorageError
-from pylogtable.format.codec import decode_group, encode
+from pylogtable.format.codec import decode_group
 from pylogtable.format.model import GroupState
 from pylogtable.format.paths import GROUPS_DIR, group_path, group_prefix, parse_group_path
 from pylogtable.storage.base import Created, ObjectStore
@@ -53,8 +53,9 @@ class GroupObjects:
         data = self._objects.read(number)
         return None if data is None else decode_group(data, self._group, number)
 
-    def create(self, state: GroupState) -> Created:
-        return self._objects.create(state.number, encode(state))
+    def create(self, number: int, data: bytes) -> Created:
+        """Put an encoded state if its number is still free."""
+        return self._objects.create(number, data)
 
     def newest(self, known: Tip | None = None) -> Tip:
         """The newest state, from nothing or from an earlier one."""

@@ -173,8 +173,9 @@ class Manifest:
         found = self.read_commit(low) if low >= 0 else None
         return None if found is None else low
 
-    def try_commit(self, commit: Commit) -> Created:
-        return self._commits.create(commit.version, encode(commit))
+    def create_commit(self, version: int, data: bytes) -> Created:
+        """Put an encoded commit if its version is still free."""
+        return self._commits.create(version, data)
 
     def leaf(self, leaf_id: str) -> Leaf:
         """A leaf of the index, from memory if it was used lately."""

@@ -26,11 +26,11 @@ from pylogtable.format.snapshot import Snapshot
 from pylogtable.log.group_objects import load_groups
 from pylogtable.log.head import Head
 from pylogtable.maintenance.work import Done, Work, discard, run
-from pylogtable.plan.compaction import plan_clean
+from pylogtable.plan.compaction import plan_compaction
 from pylogtable.plan.merge import plan_merge
 from pylogtable.plan.positions import unread_from
 from pylogtable.plan.retention import plan_retention
-from pylogtable.plan.swap import plan_swaps
+from pylogtable.plan.swap import plan_swap_commit
 from pylogtable.results.operations import (
     MaintainReport,
     RetentionReport,
@@ -83,7 +83,9 @@ class Maintenance:
         leaves = self._head.manifest.leaf
         unread = self._unread(protect_groups, snapshot)
         planned = (
-            plan_clean(snapshot, leaves, number, now_ms, force=force, keep_from=unread.get(number))
+            plan_compaction(
+                snapshot, leaves, number, now_ms, force=force, keep_from=unread.get(number)
+            )
             for number in range(len(snapshot.partitions))
         )
         return [work for work in planned if work is not None]
@@ -161,7 +163,7 @@ class Maintenance:
                 raise CommitConflictError(f"{operation} took so long that its files are too old")
             if operation == "compact" and not snapshot.config.is_compacted:
                 raise CommitConflictError("the topic is not compacted any more")
-            return plan_swaps(
+            return plan_swap_commit(
                 snapshot,
                 leaves,
                 operation,

@@ -16,13 +16,13 @@ from pylogtable.errors import StorageError
 from pylogtable.format.config import parse_config
 from pylogtable.format.model import Segment
 from pylogtable.maintenance.rewrite import rewrite
-from pylogtable.plan.compaction import CleanWork, plan_groups
-from pylogtable.plan.merge import MergeWork
+from pylogtable.plan.compaction import CompactionUnit, plan_swaps
+from pylogtable.plan.merge import MergeUnit
 from pylogtable.plan.swap import Swap
-from pylogtable.segments.newest import BUDGET_BYTES, find_survivors
+from pylogtable.segments.newest import BUDGET_BYTES, find_kept
 from pylogtable.storage.base import ObjectStore
 
-Work = CleanWork | MergeWork
+Work = CompactionUnit | MergeUnit
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def run(
     budget_bytes: int = BUDGET_BYTES,
 ) -> Done:
     """Do the work; if it fails, no file is left behind."""
-    if isinstance(work, MergeWork):
+    if isinstance(work, MergeUnit):
         outputs = rewrite(
             store, work.topic, work.inputs, work.log_start, new_id, delete_horizon_ms=_time(work)
         )
@@ -75,16 +75,16 @@ def discard(store: ObjectStore, done: Done) -> None:
 
 def _clean(
     store: ObjectStore,
-    work: CleanWork,
+    work: CompactionUnit,
     new_id: Callable[[], str],
     budget_bytes: int,
 ) -> Done:
     config = parse_config(work.topic.config)
-    masks = find_survivors(store, work, budget_bytes)
+    masks = find_kept(store, work, budget_bytes)
     alive = [int(mask.sum()) for mask in masks]
     by_path = {s.path: mask for s, mask in zip(work.inputs, masks, strict=True)}
     swaps: list[Swap] = []
-    groups = plan_groups(work, alive, config.delete_retention_ms, config.segment_bytes)
+    groups = plan_swaps(work, alive, config.delete_retention_ms, config.segment_bytes)
     try:
         for group in groups:
             outputs: tuple[Segment, ...]
@@ -109,11 +109,11 @@ def _clean(
     return _done(work, swaps, alive)
 
 
-def _done(work: CleanWork, swaps: list[Swap], alive: list[int]) -> Done:
+def _done(work: CompactionUnit, swaps: list[Swap], alive: list[int]) -> Done:
     records = sum(segment.records for segment in work.inputs)
     return Done("compact", work.partition, tuple(swaps), work.clean_end, records, sum(alive))
 
 
-def _time(work: MergeWork) -> int | None:
+def _time(work: MergeUnit) -> int | None:
     """Inputs with tombstones have the same time for them, by plan."""
     return next((s.delete_horizon_ms for s in work.inputs if s.tombstones), None)

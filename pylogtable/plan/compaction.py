@@ -18,7 +18,7 @@ from pylogtable.format.snapshot import Snapshot
 
 
 @dataclass(frozen=True)
-class CleanWork:
+class CompactionUnit:
     """One partition to be compacted. Plain data: a worker needs nothing else but the store.
 
     `inputs` begin at the log start and end where cleaning ends; from `dirty_from` on they are
@@ -50,7 +50,7 @@ class CleanWork:
 
 
 @dataclass(frozen=True)
-class CleanGroup:
+class PlannedSwap:
     """Neighbours that become one sequence of new segments, or one that only gets a new entry."""
 
     inputs: tuple[Segment, ...]
@@ -58,7 +58,7 @@ class CleanGroup:
     rewrites: bool
 
 
-def plan_clean(
+def plan_compaction(
     snapshot: Snapshot,
     leaves: LoadLeaf,
     partition: int,
@@ -66,7 +66,7 @@ def plan_clean(
     *,
     force: bool,
     keep_from: int | None = None,
-) -> CleanWork | None:
+) -> CompactionUnit | None:
     """The work there is, if enough of the partition is dirty, or has been for too long, or holds
     tombstones whose time has come [CLEAN-1], [CLEAN-2]. No record is dropped for its age if that
     may be one at or after `keep_from`."""
@@ -87,7 +87,7 @@ def plan_clean(
     is_kept = keep_from is not None and inputs[-1].end_offset > keep_from
     if config.deletes and config.retention_ms is not None and not is_kept:
         expire_before_us = (now_ms - config.retention_ms) * 1000
-    work = CleanWork(
+    work = CompactionUnit(
         topic=snapshot.info,
         partition=partition,
         log_start=state.log_start,
@@ -99,7 +99,7 @@ def plan_clean(
     return work if _is_worth_it(snapshot, work, force=force) else None
 
 
-def _is_worth_it(snapshot: Snapshot, work: CleanWork, *, force: bool) -> bool:
+def _is_worth_it(snapshot: Snapshot, work: CompactionUnit, *, force: bool) -> bool:
     config = snapshot.config
     dirty = [segment for segment in work.inputs if segment.end_offset > work.dirty_from]
     if any(map(work.tombstones_expired, work.inputs)):
@@ -116,9 +116,9 @@ def _is_worth_it(snapshot: Snapshot, work: CleanWork, *, force: bool) -> bool:
     return dirty_bytes > config.min_cleanable_dirty_ratio * total_bytes
 
 
-def plan_groups(
-    work: CleanWork, survivors: Sequence[int], delete_retention_ms: int, segment_bytes: int
-) -> Iterator[CleanGroup]:
+def plan_swaps(
+    work: CompactionUnit, survivors: Sequence[int], delete_retention_ms: int, segment_bytes: int
+) -> Iterator[PlannedSwap]:
     """Which inputs are written anew, and together, given how many records survive in each.
 
     A segment in which nothing died stays as it is, but that its tombstones' time begins to run.
@@ -138,7 +138,7 @@ def plan_groups(
         if not rewrites:
             for segment, _, horizon in run:
                 if segment.delete_horizon_ms != horizon:
-                    yield CleanGroup((segment,), horizon, rewrites=False)
+                    yield PlannedSwap((segment,), horizon, rewrites=False)
             continue
         gathered: list[Segment] = []
         size = 0
@@ -147,15 +147,15 @@ def plan_groups(
             left = segment.size_bytes * alive // max(1, segment.records)
             differs = horizon is not None and common is not None and horizon != common
             if gathered and (size + left > segment_bytes or differs):
-                yield CleanGroup(tuple(gathered), common, rewrites=True)
+                yield PlannedSwap(tuple(gathered), common, rewrites=True)
                 gathered, size, common = [], 0, None
             gathered.append(segment)
             size += left
             common = horizon if common is None else common
-        yield CleanGroup(tuple(gathered), common, rewrites=True)
+        yield PlannedSwap(tuple(gathered), common, rewrites=True)
 
 
-def _horizon(work: CleanWork, segment: Segment, delete_retention_ms: int) -> int | None:
+def _horizon(work: CompactionUnit, segment: Segment, delete_retention_ms: int) -> int | None:
     """Until when the tombstones that are left here are to be kept: set once [CLEAN-4]."""
     if not segment.tombstones or work.tombstones_expired(segment):
         return None

@@ -20,7 +20,7 @@ import pyarrow as pa
 from pylogtable.format.leaf import Leaf, entries_of, sort_entries
 from pylogtable.format.lookup import LoadLeaf
 from pylogtable.format.model import Segment
-from pylogtable.format.snapshot import PartitionState, Piece, Run, Snapshot, piece_start
+from pylogtable.format.snapshot import LeafRun, PartitionState, Snapshot, Tile, tile_start
 
 ROOT_INTERVAL = 64
 # A writer that dies after commit 64k leaves the root to the others: they wait this much longer.
@@ -46,10 +46,10 @@ def root_is_overdue(snapshot: Snapshot) -> bool:
 def leaves_to_merge(snapshot: Snapshot) -> frozenset[str]:
     """The leaves that the next root should do without."""
     runs = Counter(
-        piece.leaf
+        tile.leaf
         for state in snapshot.partitions
-        for piece in state.pieces
-        if isinstance(piece, Run)
+        for tile in state.tiles
+        if isinstance(tile, LeafRun)
     )
     chosen: set[str] = set()
     classes: dict[int, list[str]] = {}
@@ -79,10 +79,10 @@ def sparse_leaves(snapshot: Snapshot, leaves: LoadLeaf) -> frozenset[str]:
     """The leaves most of whose entries are no longer live."""
     live: Counter[str] = Counter()
     for number, state in enumerate(snapshot.partitions):
-        for piece in state.pieces:
-            if isinstance(piece, Run):
-                low = max(piece.start, state.log_start)
-                live[piece.leaf] += len(leaves(piece.leaf).rows(number, low, piece.end))
+        for tile in state.tiles:
+            if isinstance(tile, LeafRun):
+                low = max(tile.start, state.log_start)
+                live[tile.leaf] += len(leaves(tile.leaf).rows(number, low, tile.end))
     return frozenset(leaf for leaf, count in live.items() if 2 * count < snapshot.leaves[leaf])
 
 
@@ -91,13 +91,13 @@ def entries_to_fold(snapshot: Snapshot, leaves: LoadLeaf, merged: frozenset[str]
     tails: list[Segment] = []
     parts: list[pa.Table] = []
     for number, state in enumerate(snapshot.partitions):
-        for piece in state.pieces:
-            if isinstance(piece, Segment):
-                tails.append(piece)
-            elif piece.leaf in merged:
-                leaf = leaves(piece.leaf)
-                low = max(piece.start, state.log_start)
-                parts.append(leaf.entries(leaf.rows(number, low, piece.end)))
+        for tile in state.tiles:
+            if isinstance(tile, Segment):
+                tails.append(tile)
+            elif tile.leaf in merged:
+                leaf = leaves(tile.leaf)
+                low = max(tile.start, state.log_start)
+                parts.append(leaf.entries(leaf.rows(number, low, tile.end)))
     if len(tails) > TAIL_MAX or merged:
         parts.append(entries_of(tails))
     return sort_entries(parts)
@@ -116,7 +116,7 @@ def with_leaves(snapshot: Snapshot, merged: frozenset[str], new: Sequence[Leaf])
     """The same state with the entries of `new` found in `new`, and `merged` no longer used."""
     if not new:
         return snapshot
-    runs: dict[int, list[Run]] = {}
+    runs: dict[int, list[LeafRun]] = {}
     for leaf in new:
         for number, run in _runs_of(leaf):
             runs.setdefault(number, []).append(run)
@@ -129,14 +129,16 @@ def with_leaves(snapshot: Snapshot, merged: frozenset[str], new: Sequence[Leaf])
     return replace(snapshot, partitions=states, leaves=leaves)
 
 
-def _refer(state: PartitionState, merged: frozenset[str], runs: Sequence[Run]) -> PartitionState:
-    kept: list[Piece] = [
-        piece for piece in state.pieces if isinstance(piece, Run) and piece.leaf not in merged
+def _refer(
+    state: PartitionState, merged: frozenset[str], runs: Sequence[LeafRun]
+) -> PartitionState:
+    kept: list[Tile] = [
+        tile for tile in state.tiles if isinstance(tile, LeafRun) and tile.leaf not in merged
     ]
-    return replace(state, pieces=tuple(sorted([*kept, *runs], key=piece_start)))
+    return replace(state, tiles=tuple(sorted([*kept, *runs], key=tile_start)))
 
 
-def _runs_of(leaf: Leaf) -> Iterator[tuple[int, Run]]:
+def _runs_of(leaf: Leaf) -> Iterator[tuple[int, LeafRun]]:
     """The maximal stretches of a leaf in which one partition's entries follow on another."""
     partitions = leaf.table["partition"].to_numpy()
     breaks = np.flatnonzero(
@@ -147,4 +149,4 @@ def _runs_of(leaf: Leaf) -> Iterator[tuple[int, Run]]:
     highest = np.maximum.reduceat(leaf.max_timestamps, starts)
     for first, last, top in zip(starts, ends, highest, strict=True):
         start, end = int(leaf.base_offsets[first]), int(leaf.end_offsets[last])
-        yield int(partitions[first]), Run(leaf.id, start, end, int(top))
+        yield int(partitions[first]), LeafRun(leaf.id, start, end, int(top))

@@ -12,7 +12,7 @@ from pylogtable.format.snapshot import Snapshot
 
 
 @dataclass(frozen=True)
-class MergeWork:
+class MergeUnit:
     """Neighbours in one partition to be written anew as sealed segments, without what lies below
     the log start. Plain data."""
 
@@ -25,7 +25,7 @@ class MergeWork:
         return self.inputs[0].partition
 
 
-def plan_merge(snapshot: Snapshot, leaves: LoadLeaf, partition: int) -> Iterator[MergeWork]:
+def plan_merge(snapshot: Snapshot, leaves: LoadLeaf, partition: int) -> Iterator[MergeUnit]:
     """Small segments are joined up to `segment.bytes`, shifted ones sealed, and of one that the log
     start cuts only what is above it stays; what is large and sealed is left alone, and so is a
     small one with no small neighbour. Only like is joined with like [MERGE-1]; clean with dirty
@@ -43,7 +43,7 @@ def plan_merge(snapshot: Snapshot, leaves: LoadLeaf, partition: int) -> Iterator
         if wanted:
             for inputs in _pack(list(run), limit, state.log_start):
                 if len(inputs) > 1 or _must_go(inputs[0], state.log_start):
-                    yield MergeWork(snapshot.info, state.log_start, inputs)
+                    yield MergeUnit(snapshot.info, state.log_start, inputs)
 
 
 def _must_go(segment: Segment, log_start: int) -> bool:

@@ -6,10 +6,14 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from pylogtable.arguments import check_mapping
 from pylogtable.errors import InvalidRequestError, OffsetOutOfRangeError
 from pylogtable.format.lookup import LoadLeaf, segments_between
 from pylogtable.format.model import Segment
 from pylogtable.format.snapshot import Snapshot
+
+#: Offsets `(start, end)` by partition.
+Ranges = Mapping[int, tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,21 @@ def plan_spans(
             )
         spans.append(Span(number, start, end))
     return spans
+
+
+def spans_of(snapshot: Snapshot, ranges: Ranges | None) -> list[Span]:
+    """The checked spans of these ranges, or of all partitions."""
+    if ranges is None:
+        return plan_spans(snapshot, choose_partitions(snapshot, None), {}, {})
+    check_mapping("ranges", ranges, "{0: (0, 100)}, offsets by partition")
+    for number, pair in ranges.items():
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise InvalidRequestError(
+                f"{pair!r} is not a range of partition {number}: give (start, end), as in (0, 100)"
+            )
+    starts = {number: start for number, (start, _) in ranges.items()}
+    ends = {number: end for number, (_, end) in ranges.items()}
+    return plan_spans(snapshot, choose_partitions(snapshot, list(ranges)), starts, ends)
 
 
 def plan_tasks(snapshot: Snapshot, leaves: LoadLeaf, spans: Sequence[Span]) -> Iterator[ReadTask]:

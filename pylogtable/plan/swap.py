@@ -22,7 +22,7 @@ class Swap:
     outputs: tuple[Segment, ...]
 
 
-def plan_swaps(
+def plan_swap_commit(
     snapshot: Snapshot,
     leaves: LoadLeaf,
     operation: str,
@@ -60,14 +60,3 @@ def plan_swaps(
         cleaned=news,
         summary=dict(summary or {}),
     )
-
-
-def plan_rewrite(
-    snapshot: Snapshot,
-    leaves: LoadLeaf,
-    operation: str,
-    inputs: Sequence[Segment],
-    outputs: Sequence[Segment],
-) -> Change:
-    """One swap as a commit."""
-    return plan_swaps(snapshot, leaves, operation, [Swap(tuple(inputs), tuple(outputs))])

@@ -77,7 +77,7 @@ def plan_vacuum(listing: Iterable[Listed], needed: Needed, old_before_ms: int) -
                 first_root = min(root, first_root or root)
         elif not is_old:
             continue
-        elif commit is not None:
+        elif commit is not None:  # [COMMIT-7]
             if commit not in needed.txn_commits:
                 commits.append(entry)
         elif leaf is not None:

@@ -32,6 +32,6 @@ def snapshot_at(name: str, head: Head, version: int | datetime | None) -> Snapsh
             f"topic {name!r} has no version {version}; the newest is {newest.version}"
         )
     snapshot = head.manifest.load_at(version)
-    if snapshot is None or snapshot.topic_id != newest.topic_id:
+    if snapshot is None or snapshot.topic_id != newest.topic_id:  # [READ-5]
         raise InvalidRequestError(f"version {version} of topic {name!r} is not kept any more")
     return snapshot

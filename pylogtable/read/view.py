@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from numbers import Integral
@@ -12,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pylogtable.arguments import check_mapping, check_number
+from pylogtable.arguments import check_number
 from pylogtable.errors import InvalidRequestError
 from pylogtable.format.lookup import (
     all_entries,
@@ -22,15 +21,14 @@ from pylogtable.format.lookup import (
     segments_reaching_time,
 )
 from pylogtable.format.schema import OFFSET, PARTITION, TIMESTAMP, column_schema, table_schema
-from pylogtable.format.snapshot import Snapshot, piece_start
+from pylogtable.format.snapshot import Snapshot, tile_start
 from pylogtable.format.times import Moment, to_us
 from pylogtable.lazy_arrow import pc
 from pylogtable.log.manifest import Manifest
-from pylogtable.plan.read import ReadTask, Span, choose_partitions, plan_spans, plan_tasks
-from pylogtable.plan.split import ReadPart, pack, split_spans
-from pylogtable.read.amount import Extent, measure, offset_after
+from pylogtable.plan.read import Ranges, Span, choose_partitions, plan_spans, plan_tasks, spans_of
 from pylogtable.read.latest import latest_of_partition, newest_across_partitions
 from pylogtable.read.latest_of_keys import WantedKeys, newest_of
+from pylogtable.read.range_size import RangeSize, offset_after_records, range_size
 from pylogtable.results.operations import (
     TopicDescription,
     describe,
@@ -41,21 +39,6 @@ from pylogtable.segments.reader import count_from, first_offset_at_time, read_ta
 from pylogtable.storage.base import ObjectStore
 
 Bound = int | str | datetime | Mapping[int, int] | None
-Ranges = Mapping[int, tuple[int, int]]
-
-
-@dataclass(frozen=True)
-class PartReader:
-    """Reads parts of a view, in whichever process; plain data, fit to travel to workers."""
-
-    store: ObjectStore
-    topic: str
-    schema: pa.Schema
-
-    def read(self, part: ReadPart) -> Iterator[pa.RecordBatch]:
-        """The records of a part, in offset order."""
-        for task in part.tasks:
-            yield from read_task(self.store, task, self.schema, self.topic)
 
 
 class View:
@@ -134,42 +117,8 @@ class View:
         end: Bound = None,
     ) -> dict[int, tuple[int, int]]:
         """The offsets `[start, end)` that a read means, by partition."""
-        partitions = choose_partitions(self.snapshot, partition)
-        starts, ends = self._bounds(partitions, start), self._bounds(partitions, end)
-        spans = plan_spans(self.snapshot, partitions, starts, ends)
+        spans = self._asked(partition, start, end)
         return {span.partition: (span.start, span.end) for span in spans}
-
-    def tasks(self, ranges: Ranges | None = None) -> Iterator[ReadTask]:
-        """What a read of these offsets, all by default, touches of which segments, in partition and
-        offset order, lazily."""
-        return plan_tasks(self.snapshot, self._leaf, self._spans(ranges))
-
-    def parts(
-        self,
-        ranges: Ranges | None = None,
-        *,
-        max_records: int | None = None,
-        min_parts: int | None = None,
-    ) -> list[ReadPart]:
-        """A read of these offsets, all by default, cut into parts that can be read side by side: of
-        no more than `max_records` offsets each, and about `min_parts` or more in number where
-        asked for, else by the size of what there is to read."""
-        for name, number in (("max_records", max_records), ("min_parts", min_parts)):
-            if number is not None:
-                check_number(name, number, least=1)
-        return [
-            part
-            for span in split_spans(self._spans(ranges), max_records, min_parts)
-            for part in pack(plan_tasks(self.snapshot, self._leaf, [span]))
-        ]
-
-    def part_reader(self, columns: Sequence[str] | pa.Schema | None = None) -> PartReader:
-        """What reads the parts of this view, with these columns; a schema is taken as it is."""
-        if isinstance(columns, pa.Schema):
-            schema = columns
-        else:
-            schema = column_schema(self.snapshot.info.fields, columns)
-        return PartReader(self._store, self.name, schema)
 
     def read(
         self,
@@ -178,7 +127,8 @@ class View:
         end: Bound = None,
         columns: Sequence[str] | None = None,
     ) -> pa.RecordBatchReader:
-        tasks = self.tasks(self.ranges(partition, start, end))
+        spans = self._asked(partition, start, end)
+        tasks = plan_tasks(self.snapshot, self._leaf, spans)
         schema = column_schema(self.snapshot.info.fields, columns)
         batches = (
             batch for task in tasks for batch in read_task(self._store, task, schema, self.name)
@@ -219,14 +169,6 @@ class View:
             found = newest_across_partitions(found, info)
         return found.select(asked.names)
 
-    def key_groups(self) -> list[list[int]]:
-        """The partitions in groups such that no key has records in two of them: each alone, if the
-        keys decided over every record's place as they would now [SEG-7]; else all in one."""
-        numbers = list(range(len(self.snapshot.partitions)))
-        hashed_over = self.segments()["hashed_over"]
-        settled = pc.all(pc.equal(pc.fill_null(hashed_over, 0), len(numbers)))
-        return [[number] for number in numbers] if settled.as_py() is not False else [numbers]
-
     def offsets_for_time(
         self, when: Moment, partitions: Sequence[int] | None = None
     ) -> dict[int, int | None]:
@@ -239,7 +181,9 @@ class View:
             found[number] = next((offset for offset in answers if offset is not None), None)
         return found
 
-    def youngest_offsets(self, partitions: Sequence[int] | None = None) -> dict[int, int | None]:
+    def max_timestamp_offsets(
+        self, partitions: Sequence[int] | None = None
+    ) -> dict[int, int | None]:
         """The first offset with the greatest timestamp of each partition, None if it is empty."""
         return {number: self._youngest(number) for number in self.ranges(partitions)}
 
@@ -247,26 +191,30 @@ class View:
         total = 0
         for number, state in enumerate(self.snapshot.partitions):
             total += state.live.records
-            if not state.pieces or piece_start(state.pieces[0]) >= state.log_start:
+            if not state.tiles or tile_start(state.tiles[0]) >= state.log_start:
                 continue
             cut = segment_at(self.snapshot, self._leaf, number, state.log_start)
             if cut is not None and cut.base_offset < state.log_start:
                 total -= cut.records - count_from(self._store, cut, state.log_start)
         return total
 
-    def measure(self, ranges: Ranges | None = None) -> dict[int, Extent]:
-        """The records and bytes in these offsets, all by default; holes are not records."""
-        spans = self._spans(ranges)
+    def range_sizes(self, ranges: Ranges | None = None) -> dict[int, RangeSize]:
+        """How many records and bytes these offset ranges hold, or the whole log. Holes are not
+        counted."""
+        spans = spans_of(self.snapshot, ranges)
         return {
-            span.partition: measure(self._store, self.snapshot, self._leaf, span) for span in spans
+            span.partition: range_size(self._store, self.snapshot, self._leaf, span)
+            for span in spans
         }
 
-    def offset_after(self, partition: int, start: int, records: int, end: int | None = None) -> int:
+    def offset_after_records(
+        self, partition: int, start: int, records: int, end: int | None = None
+    ) -> int:
         """The offset behind this many records from `start` on, and at most `end`, the end of the
         log by default."""
         to = self.end_offsets[partition] if end is None else end
-        (span,) = self._spans({partition: (start, to)})
-        return offset_after(self._store, self.snapshot, self._leaf, span, records)
+        (span,) = spans_of(self.snapshot, {partition: (start, to)})
+        return offset_after_records(self._store, self.snapshot, self._leaf, span, records)
 
     def segments(self) -> pa.Table:
         return all_entries(self.snapshot, self._leaf)
@@ -306,18 +254,9 @@ class View:
                 break
         return None if best is None else -best[1]
 
-    def _spans(self, ranges: Ranges | None) -> list[Span]:
-        if ranges is None:
-            return plan_spans(self.snapshot, choose_partitions(self.snapshot, None), {}, {})
-        check_mapping("ranges", ranges, "{0: (0, 100)}, offsets by partition")
-        for number, pair in ranges.items():
-            if not isinstance(pair, tuple | list) or len(pair) != 2:
-                raise InvalidRequestError(
-                    f"{pair!r} is no range of partition {number}: (0, 100) is"
-                )
-        starts = {number: start for number, (start, _) in ranges.items()}
-        ends = {number: end for number, (_, end) in ranges.items()}
-        partitions = choose_partitions(self.snapshot, list(ranges))
+    def _asked(self, partition: int | Sequence[int] | None, start: Bound, end: Bound) -> list[Span]:
+        partitions = choose_partitions(self.snapshot, partition)
+        starts, ends = self._bounds(partitions, start), self._bounds(partitions, end)
         return plan_spans(self.snapshot, partitions, starts, ends)
 
     def _bounds(self, partitions: Sequence[int], bound: Bound) -> dict[int, int]:

@@ -18,7 +18,7 @@ from pylogtable.format.partitioner import key_bytes, murmur2
 from pylogtable.format.schema import TIMESTAMP, value_columns
 from pylogtable.format.shaping import tombstone_mask
 from pylogtable.lazy_arrow import pc
-from pylogtable.plan.compaction import CleanWork
+from pylogtable.plan.compaction import CompactionUnit
 from pylogtable.segments.reader import SegmentReader
 from pylogtable.storage.base import ObjectStore
 
@@ -35,7 +35,7 @@ Mask = npt.NDArray[np.bool_]
 Places = npt.NDArray[np.int64]
 
 
-def find_survivors(store: ObjectStore, work: CleanWork, budget_bytes: int) -> list[Mask]:
+def find_kept(store: ObjectStore, work: CompactionUnit, budget_bytes: int) -> list[Mask]:
     """For each input of `work` which of its records survive."""
     masks = find_newest(store, work.topic, work.inputs, work.dirty_from, budget_bytes)
     for segment, mask in zip(work.inputs, masks, strict=True):
@@ -173,7 +173,7 @@ def _look_up(shelf: _Shelf, newest: Mapping[int, pa.Array], alive: Mask) -> None
 
 
 def _mark_expired(
-    store: ObjectStore, topic: TopicInfo, work: CleanWork, segment: Segment, mask: Mask
+    store: ObjectStore, topic: TopicInfo, work: CompactionUnit, segment: Segment, mask: Mask
 ) -> None:
     """Mark what the log start, retention and the tombstones' time take, whatever its key."""
     drops_tombstones = work.tombstones_expired(segment)

@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pylogtable.errors import CorruptTopicError, SchemaMismatchError
+from pylogtable.errors import CorruptTopicError, SchemaMismatchError, SegmentGoneError
 from pylogtable.format.model import Segment
 from pylogtable.format.schema import OFFSET, PARTITION, TIMESTAMP
 from pylogtable.lazy_arrow import pc, pq
 from pylogtable.plan.read import ReadTask, task_for
-from pylogtable.storage.base import ObjectStore
+from pylogtable.storage.base import ObjectMissingError, ObjectStore
 
 BATCH_ROWS = 131_072
 
@@ -28,8 +28,8 @@ class SegmentReader:
 
     def __init__(self, store: ObjectStore, segment: Segment) -> None:
         self.segment = segment
-        self._input = store.open_input(segment.path, segment.size_bytes)
-        with _naming(segment.path):
+        with _errors_naming(segment.path):
+            self._input = store.open_input(segment.path, segment.size_bytes)
             self._file = pq.ParquetFile(self._input, pre_buffer=True)
         self.metadata = self._file.metadata
         if self.metadata.num_rows != segment.records:
@@ -59,8 +59,9 @@ class SegmentReader:
         return None
 
     def read_bytes(self, offset: int, length: int) -> bytes:
-        self._input.seek(offset)
-        data: bytes = self._input.read(length)
+        with _errors_naming(self.segment.path):
+            self._input.seek(offset)
+            data: bytes = self._input.read(length)
         return data
 
     def batches(
@@ -68,7 +69,7 @@ class SegmentReader:
     ) -> Iterator[pa.RecordBatch]:
         """The columns of these row groups, as they are stored; one row group is in memory at a
         time, fetched in as few requests as its columns lie apart."""
-        with _naming(self.segment.path):
+        with _errors_naming(self.segment.path):
             for group in row_groups:
                 yield from self._file.iter_batches(
                     batch_size=BATCH_ROWS, row_groups=[group], columns=list(columns)
@@ -232,7 +233,7 @@ def _shape(
             column = pa.array(np.full(batch.num_rows, segment.partition, dtype=np.int32))
         elif field.name == "topic":
             column = pa.repeat(pa.scalar(topic), batch.num_rows)
-        elif field.name == "timestampType":
+        elif field.name == "timestampType":  # [SEG-9]
             column = pa.repeat(pa.scalar(int(segment.append_time), pa.int32()), batch.num_rows)
         elif index < 0:
             column = pa.nulls(batch.num_rows, field.type)
@@ -257,10 +258,12 @@ def _cast(column: pa.Array, field: pa.Field, topic: str) -> pa.Array:
 
 
 @contextmanager
-def _naming(path: str) -> Iterator[None]:
-    """Parquet's own complaints, as a complaint about this file."""
+def _errors_naming(path: str) -> Iterator[None]:
+    """Raise errors of Parquet and of the store as errors about this file."""
     try:
         yield
+    except ObjectMissingError as error:
+        raise SegmentGoneError(path, str(error)) from error
     except pa.ArrowInvalid as error:
         raise CorruptTopicError(path, "SEG-2", str(error)) from error
     except OSError as error:

@@ -16,7 +16,7 @@ from enum import Enum
 
 import pyarrow as pa
 
-from pylogtable.errors import InvalidRequestError
+from pylogtable.errors import InvalidRequestError, StorageError
 
 
 class Created(Enum):
@@ -26,6 +26,10 @@ class Created(Enum):
     YES = "yes"
     EXISTS = "exists"
     UNKNOWN = "unknown"
+
+
+class ObjectMissingError(StorageError):
+    """`open_input`, or a read of what it returned, found no such object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +56,7 @@ def check_prefix(prefix: str) -> str:
 
 
 class ObjectStore(ABC):
-    """The contract; `tests/storage/contract.py` is its executable form."""
+    """The contract [STORE-1]; `tests/storage/contract.py` is its executable form."""
 
     #: How many requests are worth having under way at once: 1 where a request costs microseconds.
     concurrency: int = 1
@@ -108,4 +112,4 @@ class ObjectStore(ABC):
     @abstractmethod
     def open_input(self, key: str, size_bytes: int) -> pa.NativeFile:
         """Random access to an object of a known size. If it is not there, this or the first read
-        raises StorageError: a store that would have to ask first does not ask."""
+        raises ObjectMissingError: a store that would have to ask first does not ask."""

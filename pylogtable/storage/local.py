@@ -15,7 +15,14 @@ from typing import BinaryIO
 import pyarrow as pa
 
 from pylogtable.errors import InvalidRequestError, LogTableError, StorageError
-from pylogtable.storage.base import Created, ObjectInfo, ObjectStore, check_key, check_prefix
+from pylogtable.storage.base import (
+    Created,
+    ObjectInfo,
+    ObjectMissingError,
+    ObjectStore,
+    check_key,
+    check_prefix,
+)
 
 _TEMPORARY = ".tmp-"
 _ABSENT = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
@@ -330,4 +337,5 @@ def _is_device_failure(error: BaseException) -> bool:
 
 def _failure(verb: str, path: str, error: BaseException) -> StorageError:
     reason = getattr(error, "strerror", None) or error
-    return StorageError(f"cannot {verb} {path}: {reason}")
+    kind = ObjectMissingError if isinstance(error, FileNotFoundError) else StorageError
+    return kind(f"cannot {verb} {path}: {reason}")

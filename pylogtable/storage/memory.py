@@ -12,8 +12,14 @@ from weakref import WeakValueDictionary
 
 import pyarrow as pa
 
-from pylogtable.errors import StorageError
-from pylogtable.storage.base import Created, ObjectInfo, ObjectStore, check_key, check_prefix
+from pylogtable.storage.base import (
+    Created,
+    ObjectInfo,
+    ObjectMissingError,
+    ObjectStore,
+    check_key,
+    check_prefix,
+)
 
 
 class _Space:
@@ -114,7 +120,7 @@ class MemoryStore(ObjectStore):
     def open_input(self, key: str, size_bytes: int) -> pa.NativeFile:
         data = self.read(key)
         if data is None:
-            raise StorageError(f"cannot read {self.url}/{key}: there is no such object")
+            raise ObjectMissingError(f"cannot read {self.url}/{key}: there is no such object")
         return pa.BufferReader(data)
 
     def _full(self, key: str) -> str:

@@ -22,7 +22,14 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from pylogtable.errors import LogTableError, StorageError
-from pylogtable.storage.base import Created, ObjectInfo, ObjectStore, check_key, check_prefix
+from pylogtable.storage.base import (
+    Created,
+    ObjectInfo,
+    ObjectMissingError,
+    ObjectStore,
+    check_key,
+    check_prefix,
+)
 from pylogtable.storage.client import CONCURRENCY, Client
 
 _T = TypeVar("_T")
@@ -141,7 +148,9 @@ class RemoteStore(ObjectStore):
         """One ranged GET: exactly the bytes `[start, end)`."""
         try:
             data = self._ask("read", path, lambda fs: fs.cat_file(path, start=start, end=end))
-        except (FileNotFoundError, _EmptyObject) as error:
+        except FileNotFoundError as error:
+            raise ObjectMissingError(str(self._failure("read", path, error))) from error
+        except _EmptyObject as error:
             raise self._failure("read", path, error) from error
         if len(data) != end - start:
             raise StorageError(

@@ -22,8 +22,8 @@ from pylogtable.format.config import STALE_AFTER_MS
 from pylogtable.format.model import Change, Commit, StagedSegment, Txn, TxnMark
 from pylogtable.format.shaping import Int32s
 from pylogtable.format.snapshot import Snapshot
-from pylogtable.log.head import DOUBT_PAUSE, Head
-from pylogtable.plan.append import Repeated, plan_append, plan_next
+from pylogtable.log.head import Head
+from pylogtable.plan.append import Repeated, find_txn, plan_append, plan_fenced_append
 from pylogtable.results.operations import AppendResult, offsets_of
 from pylogtable.storage.base import ObjectStore
 from pylogtable.write.stager import Stager, discard
@@ -85,8 +85,8 @@ class Appender:
         began = self._runtime.monotonic()
         snapshot = self._head.latest()
         numbered = parse_txn(txn)
-        known = plan_append(snapshot, (), numbered)
-        if isinstance(known, Repeated):
+        known = find_txn(snapshot, numbered)
+        if known is not None:
             return self._repeat(known, numbered, began)
         staged = _stage_all(self._begin(snapshot, snapshot.version), data)
         return commit_or_discard(
@@ -107,8 +107,8 @@ class Appender:
     def find(self, txn: tuple[str, int], origin: str | None) -> AppendResult | None:
         began = self._runtime.monotonic()
         numbered = parse_txn(txn, origin)
-        known = plan_append(self._head.latest(), (), numbered)
-        return self._repeat(known, numbered, began) if isinstance(known, Repeated) else None
+        known = find_txn(self._head.latest(), numbered)
+        return None if known is None else self._repeat(known, numbered, began)
 
     def commit(
         self, staged: Sequence[Staged], txn: tuple[str, int] | None, origin: str | None
@@ -133,7 +133,7 @@ class Appender:
 
         def plan(snapshot: Snapshot) -> Change:
             self._check_age(staged)
-            return plan_next(snapshot, staged.files, txn, last)
+            return plan_fenced_append(snapshot, staged.files, txn, last)
 
         try:
             while True:
@@ -150,21 +150,16 @@ class Appender:
             raise
 
     def _resolve(self, unknown: CommitUnknownError) -> Commit | None:
-        """The commit if it landed, None if it never will [COMMIT-5]; the error again if that cannot
-        be told for as long as a commit may take."""
-        deadline = self._runtime.monotonic() + self._runtime.patience_seconds
-        attempt = 0
-        while True:
+        """The commit if it landed, None if it never will [COMMIT-5]. Raises the error again if that
+        cannot be found out in time."""
+        for _ in self._runtime.patient_attempts():
             try:
                 commit = self._head.manifest.read_commit(unknown.version)
             except StorageError:
-                commit = None
+                continue
             if commit is not None:
                 return commit if commit.commit_id == unknown.commit_id else None
-            if self._runtime.monotonic() > deadline:
-                raise unknown
-            self._runtime.back_off(attempt, longest_seconds=DOUBT_PAUSE)
-            attempt += 1
+        raise unknown
 
     def discard(self, staged: Iterable[Staged]) -> None:
         for part in _checked_staged(staged):

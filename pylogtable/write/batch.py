@@ -1,4 +1,4 @@
-"""Records that wait for their commit: the batch they are in, and their futures.
+"""SentRecords that wait for their commit: the batch they are in, and their futures.
 
 A batch has one event for all of its records, and a future is just a place in it: one object per
 record is all that a producer can afford.
@@ -24,7 +24,7 @@ from pylogtable.write.records import (
     BatchMetadata,
     RecordMetadata,
     RecordShape,
-    Row,
+    RecordTuple,
     offsets_in_order,
     ranges_of,
 )
@@ -35,11 +35,11 @@ Value = TypeVar("Value")
 
 
 @dataclass(slots=True)
-class Records:
-    """Records of one shape that were sent one after the other."""
+class SentRecords:
+    """SentRecords of one shape that were sent one after the other."""
 
     shape: RecordShape
-    rows: list[Row] = field(default_factory=list)
+    rows: list[RecordTuple] = field(default_factory=list)
 
     @property
     def count(self) -> int:
@@ -55,7 +55,7 @@ class Records:
 
 
 @dataclass(slots=True)
-class Rows:
+class SentTable:
     """A table that was sent as it is, and fails as a whole."""
 
     table: pa.Table
@@ -105,24 +105,24 @@ class Delivered:
         return row if self.kept is None else int(np.searchsorted(self.kept, row))
 
 
-class Batch:
+class ProducerBatch:
     """What goes into one commit, in the order it was sent."""
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.pieces: list[Records | Rows] = []
-        self.tail: Records | None = None  # the last piece, if it takes more records
+        self.sent: list[SentRecords | SentTable] = []
+        self.tail: SentRecords | None = None  # the last piece, if it takes more records
         self.count = 0
         self.size = 0
         self.born = 0.0
         self._settled = Event()
         self._lock = Lock()
-        self._callbacks: list[tuple[Pending[Any], Callable[[Pending[Any]], object]]] = []
+        self._callbacks: list[tuple[SendFuture[Any], Callable[[SendFuture[Any]], object]]] = []
         self._outcome: Delivered | BaseException | None = None
 
     def settle(self, outcome: Delivered | BaseException) -> None:
         """Tell everybody who waits what became of the records, and let go of these."""
-        self.pieces = []
+        self.sent = []
         self.tail = None
         with self._lock:
             self._outcome = outcome
@@ -132,7 +132,7 @@ class Batch:
             _call(callback, pending)
 
     def when_settled(
-        self, pending: Pending[Any], callback: Callable[[Pending[Any]], object]
+        self, pending: SendFuture[Any], callback: Callable[[SendFuture[Any]], object]
     ) -> None:
         with self._lock:
             if self._outcome is None:
@@ -151,13 +151,13 @@ class Batch:
         return self._outcome
 
 
-class Pending(Generic[Value]):
+class SendFuture(Generic[Value]):
     """The future of something that was sent: like `concurrent.futures.Future`, as far as something
     that is not to be cancelled can be."""
 
     __slots__ = ("_batch", "_row")
 
-    def __init__(self, batch: Batch, row: int) -> None:
+    def __init__(self, batch: ProducerBatch, row: int) -> None:
         self._batch = batch
         self._row = row
 
@@ -179,7 +179,7 @@ class Pending(Generic[Value]):
         assert isinstance(outcome, Delivered)
         return self._value(outcome)
 
-    def add_done_callback(self, callback: Callable[[Pending[Value]], object]) -> None:
+    def add_done_callback(self, callback: Callable[[SendFuture[Value]], object]) -> None:
         """Call `callback(self)` when it is done, in the producer's thread, or now if it is."""
         self._batch.when_settled(self, callback)
 
@@ -195,17 +195,17 @@ class Pending(Generic[Value]):
         return f"<{type(self).__name__} {self.exception() or self.result()}>"
 
 
-class PendingRecord(Pending[RecordMetadata]):
+class RecordFuture(SendFuture[RecordMetadata]):
     __slots__ = ()
 
     def _value(self, delivered: Delivered) -> RecordMetadata:
         return delivered.record(self._row)
 
 
-class PendingRows(Pending[BatchMetadata]):
+class BatchFuture(SendFuture[BatchMetadata]):
     __slots__ = ("_count",)
 
-    def __init__(self, batch: Batch, row: int, count: int) -> None:
+    def __init__(self, batch: ProducerBatch, row: int, count: int) -> None:
         super().__init__(batch, row)
         self._count = count
 
@@ -217,7 +217,7 @@ class PendingRows(Pending[BatchMetadata]):
         return delivered.rows(self._row, self._count)
 
 
-def _call(callback: Callable[[Pending[Any]], object], pending: Pending[Any]) -> None:
+def _call(callback: Callable[[SendFuture[Any]], object], pending: SendFuture[Any]) -> None:
     try:
         callback(pending)
     except Exception:

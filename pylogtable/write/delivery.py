@@ -18,10 +18,10 @@ from pylogtable.format.shaping import Int32s, RowShaper
 from pylogtable.log.head import Head
 from pylogtable.results.operations import offsets_of
 from pylogtable.write.append import Appender, parse_txn
-from pylogtable.write.batch import Batch, Delivered, Records, Rows
+from pylogtable.write.batch import Delivered, ProducerBatch, SentRecords, SentTable
 from pylogtable.write.records import sift
 
-Part = tuple[Records | Rows, int, int]
+Part = tuple[SentRecords | SentTable, int, int]
 Int64s = npt.NDArray[np.int64]
 
 
@@ -48,10 +48,10 @@ class Delivery:
         """How many records of the app id are in the log, as far as is known here."""
         return self._last.txn_version if self._last is not None else 0
 
-    def deliver(self, batch: Batch) -> Delivered:
+    def deliver(self, batch: ProducerBatch) -> Delivered:
         """One append of all that is good in the batch; what is not gets its error. With an app id
         of all before the first that is not: what came behind it would be counted in its place."""
-        whole = [(piece, 0, piece.parts) for piece in batch.pieces]
+        whole = [(piece, 0, piece.parts) for piece in batch.sent]
         try:
             return self._commit(whole, None, {})
         except InvalidRequestError:
@@ -96,7 +96,7 @@ class Delivery:
         times_us = None if by_append else _times(times, now_us)
         return Delivered(commit.version, partitions, bases, now_us, times_us, kept, errors)
 
-    def _sift(self, batch: Batch) -> tuple[list[Part], list[Int64s], dict[int, Exception]]:
+    def _sift(self, batch: ProducerBatch) -> tuple[list[Part], list[Int64s], dict[int, Exception]]:
         """What of a batch can be appended, as parts and their rows, and what is wrong with the
         rest. The rules are asked, as an append does, over ever smaller parts."""
         info = self._head.latest().info
@@ -104,9 +104,9 @@ class Delivery:
         kept: list[Int64s] = []
         errors: dict[int, Exception] = {}
         first = 0
-        for piece in batch.pieces:
+        for piece in batch.sent:
 
-            def check(start: int, end: int, piece: Records | Rows = piece) -> None:
+            def check(start: int, end: int, piece: SentRecords | SentTable = piece) -> None:
                 for rows in piece.take(start, end):
                     shaper = RowShaper(info, 0, 0)
                     shaper.check_columns(rows.schema)
@@ -114,25 +114,25 @@ class Delivery:
 
             for start, end in _sifted(piece, check, first, errors):
                 good.append((piece, start, end))
-                rows = (start, end) if isinstance(piece, Records) else (0, piece.count)
+                rows = (start, end) if isinstance(piece, SentRecords) else (0, piece.count)
                 kept.append(np.arange(first + rows[0], first + rows[1]))
             first += piece.count
         return good, kept, errors
 
 
 def _sifted(
-    piece: Records | Rows, check: Any, first: int, errors: dict[int, Exception]
+    piece: SentRecords | SentTable, check: Any, first: int, errors: dict[int, Exception]
 ) -> Iterator[tuple[int, int]]:
     good, bad = sift(piece.parts, check)
     errors.update({first + part: error for part, error in bad.items()})
     yield from good
 
 
-def _given_times(piece: Records | Rows, rows: pa.RecordBatch) -> pa.Array | int:
+def _given_times(piece: SentRecords | SentTable, rows: pa.RecordBatch) -> pa.Array | int:
     """The times that records were sent with; how many there are if it was without, or if nobody
     can ask for them."""
     index = rows.schema.get_field_index(TIMESTAMP)
-    return rows.column(index) if index >= 0 and isinstance(piece, Records) else rows.num_rows
+    return rows.column(index) if index >= 0 and isinstance(piece, SentRecords) else rows.num_rows
 
 
 def _times(times: list[pa.Array | int], now_us: int) -> Int64s | None:

@@ -20,9 +20,16 @@ from pylogtable.format.shaping import RowShaper
 from pylogtable.format.times import Moment, from_us, to_us
 from pylogtable.log.head import Head
 from pylogtable.write.append import Appender, batches_of
-from pylogtable.write.batch import Batch, Delivered, PendingRecord, PendingRows, Records, Rows
+from pylogtable.write.batch import (
+    BatchFuture,
+    Delivered,
+    ProducerBatch,
+    RecordFuture,
+    SentRecords,
+    SentTable,
+)
 from pylogtable.write.delivery import Delivery
-from pylogtable.write.records import OVERHEAD_BYTES, RecordShape, Row
+from pylogtable.write.records import OVERHEAD_BYTES, RecordShape, RecordTuple
 
 MAX_BATCH_BYTES = 1 << 30
 
@@ -65,7 +72,7 @@ class Producer:
         self._lock = Lock()
         self._work = Condition(self._lock)
         self._progress = Condition(self._lock)
-        self._open = Batch(1)
+        self._open = ProducerBatch(1)
         self._settled = 0
         self._urgent = 0
         self._first_error: BaseException | None = None
@@ -109,7 +116,7 @@ class Producer:
         partition: int | None = None,
         timestamp: Moment | None = None,
         **columns: Any,
-    ) -> PendingRecord:
+    ) -> RecordFuture:
         """Send one record: `key` and `value` in bytes or text, or the topic's columns by name; what
         is not named is null. The future gives the partition, the offset and the time.
 
@@ -127,7 +134,7 @@ class Producer:
             and partition is None
             and timestamp is None
         ):
-            row: Row = (key, value, None, None, None)
+            row: RecordTuple = (key, value, None, None, None)
             size = OVERHEAD_BYTES + (len(key) if key else 0) + (len(value) if value else 0)
         else:
             columns.update(key=key, value=value, headers=headers)
@@ -139,7 +146,7 @@ class Producer:
                 batch = self._admit()
             tail = batch.tail
             if tail is None or tail.shape is not shape:
-                tail = batch.tail = Records(shape)
+                tail = batch.tail = SentRecords(shape)
                 self._begin(batch, tail)
             tail.rows.append(row)
             place = batch.count
@@ -147,9 +154,9 @@ class Producer:
             batch.size += size
             if batch.size >= self._batch_bytes:
                 self._work.notify()
-        return PendingRecord(batch, place)
+        return RecordFuture(batch, place)
 
-    def send_batch(self, data: Any) -> PendingRows:
+    def send_batch(self, data: Any) -> BatchFuture:
         """Send many records at once, in any form that `topic.append` takes. Columns that do not
         fit are refused here; a bad row fails the future of its table and, unless there is an app
         id, of nothing else."""
@@ -158,20 +165,20 @@ class Producer:
         with self._lock:
             batch = self._admit()
             batch.tail = None
-            self._begin(batch, Rows(table))
+            self._begin(batch, SentTable(table))
             place = batch.count
             batch.count += table.num_rows
             batch.size += table.nbytes + OVERHEAD_BYTES
             if batch.size >= self._batch_bytes:
                 self._work.notify()
-        return PendingRows(batch, place, table.num_rows)
+        return BatchFuture(batch, place, table.num_rows)
 
     def flush(self) -> None:
         """Wait until everything that was sent so far is in the log for good. Raises the first
         error there was since the last flush, if there was one."""
         self._refuse_in_callback()
         with self._lock:
-            wanted = self._open.number if self._open.pieces else self._open.number - 1
+            wanted = self._open.number if self._open.sent else self._open.number - 1
             self._urgent = max(self._urgent, wanted)
             self._work.notify()
             while self._settled < wanted:
@@ -194,7 +201,7 @@ class Producer:
 
     def _shaped(
         self, columns: dict[str, Any], partition: int | None, timestamp: Moment | None
-    ) -> tuple[RecordShape, Row, int]:
+    ) -> tuple[RecordShape, RecordTuple, int]:
         time_us = None if timestamp is None else _microseconds(timestamp)
         shape = self._shape
         try:
@@ -238,7 +245,7 @@ class Producer:
                 raise
             RowShaper(newest, 0, 0).check_columns(schema)
 
-    def _admit(self) -> Batch:
+    def _admit(self) -> ProducerBatch:
         """The batch that takes the next record, as soon as there is room; under the lock."""
         while True:
             if (why := self._broken or self._refused) is not None:
@@ -256,11 +263,11 @@ class Producer:
         if current_thread() is self._thread:
             raise InvalidRequestError("a callback that waits for its producer would wait forever")
 
-    def _begin(self, batch: Batch, piece: Records | Rows) -> None:
-        if not batch.pieces:
+    def _begin(self, batch: ProducerBatch, piece: SentRecords | SentTable) -> None:
+        if not batch.sent:
             batch.born = self._head.runtime.monotonic()
             self._work.notify()
-        batch.pieces.append(piece)
+        batch.sent.append(piece)
 
     def _run(self) -> None:
         while (batch := self._next()) is not None:
@@ -287,17 +294,17 @@ class Producer:
                 self._settled = batch.number
                 self._progress.notify_all()
 
-    def _next(self) -> Batch | None:
+    def _next(self) -> ProducerBatch | None:
         """The next batch to be committed, at its time; None when there will be none."""
         lingered = False
         with self._lock:
             while True:
                 batch = self._open
-                if batch.pieces:
+                if batch.sent:
                     left = self._linger - (self._head.runtime.monotonic() - batch.born)
                     is_due = batch.size >= self._batch_bytes or batch.number <= self._urgent
                     if lingered or left <= 0 or is_due or self._closing:
-                        self._open = Batch(batch.number + 1)
+                        self._open = ProducerBatch(batch.number + 1)
                         self._progress.notify_all()
                         return batch
                     lingered = not self._work.wait(left)

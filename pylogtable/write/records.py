@@ -20,7 +20,7 @@ from pylogtable.format.shaping import Int32s
 #: What a record costs beside its own bytes while it waits, about.
 OVERHEAD_BYTES = 100
 
-Row = tuple[Any, ...]
+RecordTuple = tuple[Any, ...]
 
 _TEXT = (bytes, str, type(None))
 
@@ -55,7 +55,7 @@ class RecordShape:
 
     def row(
         self, columns: Mapping[str, Any], partition: int | None, time_us: int | None
-    ) -> tuple[Row, int]:
+    ) -> tuple[RecordTuple, int]:
         """A record and about how many bytes it takes; refuses what can be seen at once to be
         wrong: columns that there are not, bad headers and partitions."""
         given = {name: value for name, value in columns.items() if value is not None}
@@ -69,7 +69,7 @@ class RecordShape:
         self._check_partition(partition)
         return (*map(given.get, self.names), partition, time_us), size
 
-    def batch(self, rows: Sequence[Row]) -> pa.RecordBatch:
+    def batch(self, rows: Sequence[RecordTuple]) -> pa.RecordBatch:
         """Rows as Arrow; `SchemaMismatchError` if a value among them is not of its type."""
         *columns, partitions, times = zip(*rows, strict=True)
         arrays = [_array(field, values) for field, values in zip(self.fields, columns, strict=True)]

@@ -11,6 +11,7 @@ from pyspark.sql.pandas import types as spark_arrow
 from pyspark.sql.types import StructField, StructType
 
 from pylogtable import SchemaMismatchError, View
+from pylogtable.engine import Scan
 
 _KAFKA_ORDER = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 _HEADERS = "headers"
@@ -61,7 +62,7 @@ def check_asked(asked: StructType, views: Mapping[str, View]) -> None:
                 near = difflib.get_close_matches(field.name, names, n=1)
                 hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(names)}"
                 raise SchemaMismatchError(f"topic {topic!r} has no column {field.name!r}; {hint}")
-        has = spark_schema(view.part_reader(asked.names).schema)
+        has = spark_schema(Scan(view).reader(asked.names).schema)
         for field, own in zip(asked, has, strict=True):
             if _bare(field) != _bare(own):
                 raise SchemaMismatchError(

@@ -20,8 +20,9 @@ from pylogtable import (
     TopicExistsError,
     TopicNotFoundError,
     View,
-    check_log_columns,
+    split_topic_url,
 )
+from pylogtable.engine import check_log_columns
 from pyspark_pylogtable.options import Options
 from pyspark_pylogtable.subscription import Assign, Subscribe, Subscription
 
@@ -174,7 +175,7 @@ def destination(options: Options, columns: pa.Schema) -> Destination:
     if options.topic is not None:
         return Destination(opened(path), options.topic, creation)
     if (found := _find_topic(path, options)) is not None:
-        parent, name = pylogtable.split_topic_url(path)
+        parent, name = split_topic_url(path)
         return Destination(opened(parent), name, creation, found)
     if "topic" in columns.names:
         return Destination(opened(path), None, creation)
@@ -184,7 +185,7 @@ def destination(options: Options, columns: pa.Schema) -> Destination:
             f"{path} is a store with the topic(s) {', '.join(topics[:10])}. Use the option "
             "'topic', add a 'topic' column, or give the path of a topic."
         )
-    parent, name = pylogtable.split_topic_url(path)
+    parent, name = split_topic_url(path)
     return Destination(opened(parent), name, creation)
 
 

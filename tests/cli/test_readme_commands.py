@@ -21,8 +21,8 @@ def section() -> str:
     return README.split("\n## Command line\n")[1].split("\n## ")[0]
 
 
-def test_the_table_beside_kafkas(
-    run: Run, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_commands_of_the_kafka_table(
+    run: Run, store_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In order, on one store, as somebody would try them out."""
     rows = ROW.findall(section())
@@ -47,10 +47,10 @@ def test_the_table_beside_kafkas(
     assert sorted(said["pylogtable consume orders --count 10"].split()) == ["a", "b", "c"]
     assert said["pylogtable topics list"] == "orders\n"
     assert said["pylogtable groups list"] == "billing\n"
-    assert pylogtable.open(place).topics() == []
+    assert pylogtable.open(store_dir).topics() == []
 
 
-def test_the_first_example(run: Run, place: Path) -> None:
+def test_first_example_of_the_readme(run: Run, store_dir: Path) -> None:
     """Line by line, on a store that is here."""
     (script,) = re.findall(r"^```sh\n(export PYLOGTABLE_STORE.*?)^```", section(), re.M | re.S)
     _, *lines = script.splitlines()
@@ -67,4 +67,4 @@ def test_the_first_example(run: Run, place: Path) -> None:
     assert said[1].startswith("clicks: 2 records in 1 commit; ")
     assert sorted(said[3].split()) == ["a", "b"]
     assert said[-1].endswith(" can carry topics\n")
-    assert pylogtable.open(place).groups() == {"billing": ["clicks"]}
+    assert pylogtable.open(store_dir).groups() == {"billing": ["clicks"]}

@@ -84,8 +84,24 @@ def test_no_code_cites_an_unknown_rule() -> None:
     assert unknown == set()
 
 
+def test_every_rule_is_cited_in_the_library() -> None:
+    """`grep -rn "LOG-3" pylogtable` finds where a rule is enforced, as the README promises."""
+    cited = {rule for where, rule in _cited_by_code() if where.startswith("pylogtable/")}
+    assert set(DEFINED) - cited == set()
+
+
+def test_every_test_named_by_the_specification_exists() -> None:
+    named = [
+        name
+        for path in SPEC_FOLDER.glob("*.md")
+        for name in re.findall(r"`(tests/[\w./]+)`", path.read_text(encoding="utf-8"))
+    ]
+    assert named
+    assert [name for name in named if not (REPOSITORY / name).exists()] == []
+
+
 def test_the_specification_refers_to_defined_rules_only() -> None:
-    for path in SPEC_FOLDER.glob("*.md"):
+    for path in SPEC_FOLDER.rglob("*.md"):
         assert set(RULE.findall(path.read_text(encoding="utf-8"))) <= set(DEFINED)
 
 
@@ -166,7 +182,7 @@ def test_the_numbers_in_the_rules_are_those_of_the_library() -> None:
     assert f"`format` is {model.FORMAT_VERSION}." in rules["PROTO-1"]
 
 
-def test_the_listings_in_the_readme_are_of_the_real_topics() -> None:
+def test_the_listings_in_the_readme_show_the_real_topics() -> None:
     text = (SPEC_FOLDER / "README.md").read_text(encoding="utf-8")
     listed = re.findall(r"^ +(\d+)  (\S+\.(?:json|parquet))\b", text, re.MULTILINE)
     assert len(listed) >= 15

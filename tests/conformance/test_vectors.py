@@ -25,7 +25,7 @@ from pylogtable.format.model import (
 from pylogtable.format.schema import check_fields, fits, to_arrow, widens
 from pylogtable.format.snapshot import Snapshot, from_root, replay
 from pylogtable.plan.append import Repeated, plan_append
-from pylogtable.plan.compaction import plan_clean, plan_groups
+from pylogtable.plan.compaction import plan_compaction, plan_swaps
 from pylogtable.plan.merge import plan_merge
 from pylogtable.plan.positions import (
     Target,
@@ -165,7 +165,7 @@ def run_plan_retention(given: Vector) -> object:
 
 def run_plan_clean(given: Vector) -> object:
     state = _live(given)
-    work = plan_clean(
+    work = plan_compaction(
         state,
         _no_leaf,
         given["partition"],
@@ -184,7 +184,7 @@ def run_plan_clean(given: Vector) -> object:
         }
     assert work is not None
     config = state.config
-    groups = plan_groups(work, given["survivors"], config.delete_retention_ms, config.segment_bytes)
+    groups = plan_swaps(work, given["survivors"], config.delete_retention_ms, config.segment_bytes)
     return [
         {
             "inputs": [segment.path for segment in group.inputs],

@@ -211,7 +211,7 @@ def test_no_commit_is_lost_and_no_read_goes_back_whatever_the_order(
     """All states but the newest two are cleaned up every now and then, so that stale writers and
     readers meet numbers that are gone, or about to go, at every step."""
     monkeypatch.setattr(groups, "KEPT", 2)
-    monkeypatch.setattr("pylogtable.log.group_log.CLEAN_EVERY", 4)
+    monkeypatch.setattr("pylogtable.log.group_head.CLEAN_EVERY", 4)
     seed = new_seed()
     for run in range(60):
         commit_and_read(seed + run)

@@ -14,6 +14,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
+from pylogtable.engine import TopicWriter, maintenance
 from pylogtable.errors import (
     CommitUnknownError,
     LogTableError,
@@ -107,8 +108,11 @@ def base(small_index: None) -> MemoryStore:
     topic.compact(force=True)
     put(topic, "cd", "56", 0)
     put(topic, "yy", "4 ", 1)
-    parts = [topic.stage(kafka(list("ae"), list("78"), partition=ints(0, 0))) for _ in range(2)]
-    topic.commit_staged(parts)
+    parts = [
+        TopicWriter(topic).stage(kafka(list("ae"), list("78"), partition=ints(0, 0)))
+        for _ in range(2)
+    ]
+    TopicWriter(topic).commit(parts)
     put(topic, "x", " ", 1)
     topic.delete_records({1: 1})
     return inner
@@ -350,11 +354,11 @@ def test_a_column_added_meanwhile_is_not_lost(base: MemoryStore) -> None:
     """A unit of work is done as the topic was when it was planned, whenever its worker was made."""
     inner = copy_of(base)
     topic = open_at(inner, WEEKS)
-    worker = topic.maintenance.worker()
+    worker = maintenance(topic).worker()
     topic.alter(add_columns={"n": pa.int32()})
     table = kafka(["z"], ["1"], partition=ints(0)).append_column("n", ints(7))
     topic.append(table)
-    *_, newest = (work for work in topic.maintenance.plan_merge() if work.partition == 0)
+    *_, newest = (work for work in maintenance(topic).plan_merge() if work.partition == 0)
     topic.maintenance.rewrite("merge", [newest], lambda works: [worker(work) for work in works])
     assert topic.read(0, columns=["n"]).read_all()["n"].to_pylist()[-1] == 7
 
@@ -362,7 +366,7 @@ def test_a_column_added_meanwhile_is_not_lost(base: MemoryStore) -> None:
 def test_a_policy_that_changed_meanwhile_ends_a_compaction(base: MemoryStore) -> None:
     inner = copy_of(base)
     topic = open_at(inner, WEEKS)
-    jobs = topic.maintenance
+    jobs = maintenance(topic)
     works = jobs.plan_compaction(force=True)
     done = [jobs.worker()(work) for work in works]
     open_at(inner, WEEKS).alter(config={"cleanup.policy": "delete"})
@@ -378,7 +382,7 @@ def test_a_compactor_that_others_overtook_has_done_nothing(base: MemoryStore) ->
     store = Store(inner, FakeTime().runtime())
     topic = store.create_topic(NAME, 1, config={"cleanup.policy": "compact"})
     put(topic, "a", "1", 0)
-    jobs = topic.maintenance
+    jobs = maintenance(topic)
     works = jobs.plan_compaction(force=True)
     done = [jobs.worker()(work) for work in works]
     put(topic, "b", "1", 0)
@@ -423,10 +427,10 @@ def test_many_threads_keep_one_topic(base: MemoryStore) -> None:
 def test_a_file_staged_before_a_vacuum_can_be_committed_after_it(base: MemoryStore) -> None:
     inner = copy_of(prepared(base, vacuum))
     topic = open_at(inner, WEEKS)
-    staged = topic.stage(kafka(["z"], ["1"], partition=ints(0)))
+    staged = TopicWriter(topic).stage(kafka(["z"], ["1"], partition=ints(0)))
     vacuum(topic)
     vacuum_at_once(topic)
-    topic.commit_staged([staged])
+    TopicWriter(topic).commit([staged])
     assert records(topic)[0][-1][1:] == (b"z", b"1")
     assert topic.verify(data=True)
 
@@ -489,7 +493,7 @@ def test_a_vacuum_that_cannot_write_its_index_keeps_what_the_old_one_needs(fails
 def test_a_job_on_a_deleted_topic_says_so_and_leaves_no_file(base: MemoryStore) -> None:
     inner = copy_of(base)
     topic = open_at(inner, WEEKS)
-    jobs = topic.maintenance
+    jobs = maintenance(topic)
     works = jobs.plan_compaction(force=True)
     done = [jobs.worker()(work) for work in works]
     Store(inner, FakeTime(WEEKS).runtime()).delete_topic(NAME)

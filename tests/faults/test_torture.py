@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 import pylogtable
 from pylogtable import Topic
+from pylogtable.engine import TopicWriter
 from tests.builders import kafka
 from tests.faults.support import new_seed
 
@@ -97,7 +98,7 @@ def read(topic: Topic, seed: int, reader: int) -> None:
 
 def is_written_to(topic: Topic) -> bool:
     last = APPENDS - 1
-    return not all(topic.find_txn(f"writer {number}", last) for number in (0, 1))
+    return not all(TopicWriter(topic).find_txn(f"writer {number}", last) for number in (0, 1))
 
 
 def again(topic: Topic, job: Callable[[], object]) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from pylogtable import CommitConflictError, Consumer
-from pylogtable.groups.member import LeasedSeat
+from pylogtable.groups.member import DynamicMember
 from pylogtable.storage.memory import MemoryStore
 from tests.builders import Clock, ints, kafka, make_store
 
@@ -27,11 +27,11 @@ class Worker:
 
     def owned(self) -> set[int]:
         """What it would hand out records of now, without a look."""
-        seat = self.consumer._seat
-        assert isinstance(seat, LeasedSeat)
-        if seat.member is None or seat._state is None or not seat.is_held():
+        member = self.consumer._member
+        assert isinstance(member, DynamicMember)
+        if member.member_id is None or member._state is None or not member.is_lease_valid():
             return set()
-        return set(seat._state.members[seat.member].owned)
+        return set(member._state.members[member.member_id].owned)
 
 
 class Consumers(RuleBasedStateMachine):
@@ -64,10 +64,10 @@ class Consumers(RuleBasedStateMachine):
     @rule(data=st.data(), count=st.integers(1, 9))
     def poll(self, data: st.DataObject, count: int) -> None:
         worker = self.pick(data)
-        term = worker.consumer._seat.term
+        session = worker.consumer._member.session
         table = worker.consumer.poll(count)
         owned = worker.consumer._assigned
-        if worker.consumer._seat.term != term:
+        if worker.consumer._member.session != session:
             worker.polled = []
         worker.polled = [place for place in worker.polled if place[0] in owned]
         places = zip(table["partition"].to_pylist(), table["offset"].to_pylist(), strict=True)
@@ -78,7 +78,7 @@ class Consumers(RuleBasedStateMachine):
     @rule(data=st.data())
     def commit(self, data: st.DataObject) -> None:
         worker = self.pick(data)
-        was_held = worker.consumer._seat.is_held()
+        was_held = worker.consumer._member.is_lease_valid()
         try:
             worker.consumer.commit()
         except CommitConflictError:

@@ -25,6 +25,7 @@ from hypothesis.stateful import (
     rule,
 )
 
+from pylogtable.engine import TopicWriter, maintenance
 from pylogtable.errors import (
     CommitConflictError,
     InvalidRequestError,
@@ -37,7 +38,7 @@ from pylogtable.format.partitioner import partition_for
 from pylogtable.log import manifest
 from pylogtable.maintenance import rewrite as rewriting
 from pylogtable.plan import index
-from pylogtable.plan.swap import plan_rewrite
+from pylogtable.plan.swap import Swap, plan_swap_commit
 from pylogtable.segments import newest as survivors
 from pylogtable.segments import reader as segment_file
 from pylogtable.storage.memory import MemoryStore
@@ -324,7 +325,7 @@ class TopicMachine(RuleBasedStateMachine):
         has_null = any(row["key"] is None for row in rows)
         if self.compacted and has_null:
             return
-        staged = self.handles[which].stage(table)
+        staged = TopicWriter(self.handles[which]).stage(table)
         self.pending.append(Pending(rows, staged, self.clock.now_ms, has_null))
 
     @precondition(lambda self: self.pending)
@@ -335,15 +336,15 @@ class TopicMachine(RuleBasedStateMachine):
         staged = [part.staged for part in parts]
         rows = [row for part in parts for row in part.rows]
         if not rows:
-            assert handle.commit_staged(staged).records == 0
+            assert TopicWriter(handle).commit(staged).records == 0
         elif self.clock.now_ms - min(part.at_ms for part in parts) > 7 * DAY_MS // 2:
             with pytest.raises(CommitConflictError, match="too long"):
-                handle.commit_staged(staged)
+                TopicWriter(handle).commit(staged)
         elif self.compacted and any(part.null_keys for part in parts):
             with pytest.raises(InvalidRequestError, match="became compacted"):
-                handle.commit_staged(staged)
+                TopicWriter(handle).commit(staged)
         else:
-            self.place(rows, handle.commit_staged(staged).offsets)
+            self.place(rows, TopicWriter(handle).commit(staged).offsets)
 
     @rule(which=st.integers(0, 1), more=st.integers(0, 2))
     def more_partitions(self, which: int, more: int) -> None:
@@ -464,7 +465,9 @@ class TopicMachine(RuleBasedStateMachine):
         )
         leaves = handle._manifest.leaf
         handle._head.change(
-            lambda snapshot: plan_rewrite(snapshot, leaves, "compact", inputs, [output])
+            lambda snapshot: plan_swap_commit(
+                snapshot, leaves, "compact", [Swap(tuple(inputs), (output,))]
+            )
         )
 
     def new_commits(self, handle: Topic) -> list[Any]:
@@ -544,7 +547,7 @@ class TopicMachine(RuleBasedStateMachine):
             self.commit("merge")
         left: dict[int, int] = {}
         if "compact" in self.config["cleanup.policy"]:
-            due = handle.maintenance.plan_compaction(force=False)
+            due = maintenance(handle).plan_compaction(force=False)
             left = {work.partition: work.inputs[-1].end_offset for work in due}
         starts = handle.start_offsets()
         for segment in segments_of(handle.segments()):

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 import pylogtable
 from pylogtable import Topic
+from pylogtable.engine import TopicWriter
 from tests.builders import kafka, rows, times
 
 COLUMNS = ("partition", "offset", "key", "value", "timestamp")
@@ -25,10 +26,12 @@ def shifted(topic: Topic) -> None:
     keys = [f"k{n}" for n in range(20)]
     topic.append(kafka(keys, timestamp=times(*range(20))))
     staged = [
-        topic.stage(kafka(keys, [f"{n}-{k}" for k in keys], timestamp=times(*range(20))))
+        TopicWriter(topic).stage(
+            kafka(keys, [f"{n}-{k}" for k in keys], timestamp=times(*range(20)))
+        )
         for n in "xyz"
     ]
-    topic.commit_staged(staged)
+    TopicWriter(topic).commit(staged)
     assert any(topic.segments()["shift"].to_pylist())
 
 

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import pylogtable
-from pylogtable import Placement
+from pylogtable.engine import Placement, TopicWriter
 from pyspark_pylogtable.table.clustering import cluster_by_partition
 
 COUNT = 5
@@ -20,7 +20,7 @@ COUNT = 5
 def placement() -> Placement:
     store = pylogtable.open("memory://clustering")
     schema = {"user.id": pa.string(), "n": pa.int64(), "Partition": pa.int64()}
-    return store.create_topic("t", COUNT, schema, key="user.id").placement()
+    return TopicWriter(store.create_topic("t", COUNT, schema, key="user.id")).placement()
 
 
 @pytest.fixture

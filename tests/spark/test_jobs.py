@@ -13,6 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from pylogtable import InvalidRequestError, LogTableError, Store, Topic
+from pylogtable.engine import TopicWriter, maintenance
 from pyspark_pylogtable import LogTable
 from pyspark_pylogtable.table.jobs import on_executors
 from pyspark_pylogtable.table.maintain_job import main
@@ -29,8 +30,11 @@ def filled(logs: Store, name: str, config: dict[str, Any] | None = None) -> Topi
     keys = [f"k{n}" for n in range(30)]
     stamps = times(*range(30))
     topic.append(kafka(keys, timestamp=stamps))
-    staged = [topic.stage(kafka(keys, [f"{n}-{k}" for k in keys], timestamp=stamps)) for n in "xy"]
-    topic.commit_staged(staged)
+    staged = [
+        TopicWriter(topic).stage(kafka(keys, [f"{n}-{k}" for k in keys], timestamp=stamps))
+        for n in "xy"
+    ]
+    TopicWriter(topic).commit(staged)
     topic.append(kafka(keys[:4], [None, "z", None, "z"], timestamp=times(1, 2, 3, 4)))
     assert any(topic.segments()["shift"].to_pylist())
     return topic
@@ -132,7 +136,7 @@ def test_retention_and_vacuum(spark: SparkSession, logs: Store) -> None:
 
 def test_a_unit_of_work_is_a_task(spark: SparkSession, logs: Store) -> None:
     topic = filled(logs, "t", COMPACT)
-    works = topic.maintenance.plan_compaction(force=True)
+    works = maintenance(topic).plan_compaction(force=True)
 
     def where(work: Any) -> tuple[int, int]:
         return work.partition, TaskContext.get().partitionId()

@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import pylogtable
 from pylogtable import OffsetOutOfRangeError, Store, Topic
+from pylogtable.engine import TopicWriter
 from pyspark_pylogtable import LogTable
 from pyspark_pylogtable.columns import spark_schema
 from pyspark_pylogtable.table import native
@@ -46,7 +47,9 @@ def people(count: int, seed: int = 0, at_ms: int = 0) -> pa.Table:
 
 def stage_thrice(topic: Topic, table: pa.Table) -> None:
     """One commit of three writers, so that all but the first segment of a partition are shifted."""
-    topic.commit_staged([topic.stage(table.slice(part, table.num_rows - 2)) for part in range(3)])
+    TopicWriter(topic).commit(
+        [TopicWriter(topic).stage(table.slice(part, table.num_rows - 2)) for part in range(3)]
+    )
 
 
 @pytest.fixture(scope="module")
@@ -179,7 +182,7 @@ def test_more_cut_segments_than_scans_are_worth(spark: SparkSession, shared: Sto
     topic = shared.create_topic("wide", partitions, {"v": INT})
     table = pa.table({"v": pa.array(range(3 * partitions), INT)})
     spread = table.append_column("partition", pa.array([*range(partitions)] * 3, INT))
-    topic.commit_staged([topic.stage(spread) for _ in range(2)])
+    TopicWriter(topic).commit([TopicWriter(topic).stage(spread) for _ in range(2)])
     expected = without_spark(topic.url, startingOffsets='{"*":4}')
     assert expected.num_rows == 2 * partitions
     check_same(natively(spark, topic, start=4), expected)
@@ -316,7 +319,7 @@ def typed(shared: Store) -> Topic:
     table = pa.Table.from_pylist(
         [FULL, {"id": 2}, {**FULL, "id": 3, "list": [], "map": []}], schema=TYPES
     )
-    topic.commit_staged([topic.stage(table) for _ in range(2)])
+    TopicWriter(topic).commit([TopicWriter(topic).stage(table) for _ in range(2)])
     return topic
 
 

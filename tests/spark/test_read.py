@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 import pylogtable
 from pylogtable import Store, Topic
+from pylogtable.engine import TopicWriter
 from tests.builders import T0, at, ints, kafka, make_holes, rows, times
 from tests.spark.conftest import CONNECT
 from tests.spark.support import failure, in_order, load, values
@@ -180,13 +181,13 @@ def test_case_12_what_delete_records_removed_is_not_read(spark: SparkSession, lo
 def test_case_13_only_committed_records_are_seen(spark: SparkSession, logs: Store) -> None:
     topic = logs.create_topic("t")
     topic.append(numbers(0, 0, 1))
-    given_up = topic.stage(numbers(0, 100, 101))
-    staged = topic.stage(numbers(0, 2, 3))
-    topic.discard_staged([given_up])
+    given_up = TopicWriter(topic).stage(numbers(0, 100, 101))
+    staged = TopicWriter(topic).stage(numbers(0, 2, 3))
+    TopicWriter(topic).discard([given_up])
     assert values(load(spark, topic.url)) == [0, 1]
     # Another append takes the offsets that the staged file was made for: it is shifted.
     topic.append(numbers(0, 4))
-    topic.commit_staged([staged])
+    TopicWriter(topic).commit([staged])
     assert topic.segments()["shift"].to_pylist() == [0, 0, 1]
     found = [(row.offset, int(row.value)) for row in in_order(load(spark, topic.url))]
     assert found == [(0, 0), (1, 1), (2, 4), (3, 2), (4, 3)]

@@ -12,6 +12,7 @@ from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 import pylogtable
 from pylogtable import SchemaMismatchError, StorageError, Store
+from pylogtable.engine import Scan
 from pyspark_pylogtable import DefaultSource
 from tests.builders import T0, ints, kafka, rows, times
 from tests.spark.support import failure, in_order, load, without_spark
@@ -224,7 +225,7 @@ def test_a_lost_segment_costs_its_own_records_only(logs: Store) -> None:
     topic = logs.create_topic("t")
     for value in "abc":
         topic.append(kafka([None], [value]))
-    part = topic.at().parts()[0]
+    part = Scan(topic.at()).parts()[0]
     assert len(part.tasks) == 3
     _path(topic.url, part.tasks[1].segment.path).unlink()
     with pytest.raises(

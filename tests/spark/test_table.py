@@ -23,6 +23,7 @@ from pylogtable import (
     Topic,
     TopicNotFoundError,
 )
+from pylogtable.engine import TopicWriter
 from pyspark_pylogtable import LogTable
 from tests.builders import kafka, rows
 from tests.spark.support import failure
@@ -146,7 +147,7 @@ def test_a_txn_that_another_committed_meanwhile_leaves_no_file(
 ) -> None:
     first = table.append(keyed(spark, 50), txn=("job", 1))
     before = data_files(tmp_path)
-    monkeypatch.setattr(Topic, "find_txn", lambda *txn: None)
+    monkeypatch.setattr(TopicWriter, "find_txn", lambda *txn: None)
     again = table.append(keyed(spark, 50), txn=("job", 1))
     assert (again.repeated, again.offsets) == (True, first.offsets)
     assert data_files(tmp_path) == before
@@ -240,7 +241,7 @@ def test_files_are_removed_only_if_no_commit_can_name_them(
         staged.append(len(data_files(tmp_path)))
         raise error
 
-    monkeypatch.setattr(Topic, "commit_staged", fail)
+    monkeypatch.setattr(TopicWriter, "commit", fail)
     with pytest.raises(type(error)):
         table.append(keyed(spark))
     assert staged == [3]
@@ -267,7 +268,9 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Topic:
     store = pylogtable.open(tmp_path_factory.mktemp("known"))
     topic = store.create_topic("known", 3)
     topic.append(kafka([f"u{n}" for n in range(30)]))
-    topic.commit_staged([topic.stage(kafka(["a", "b", "c"])) for _ in range(2)], txn=("job", 7))
+    TopicWriter(topic).commit(
+        [TopicWriter(topic).stage(kafka(["a", "b", "c"])) for _ in range(2)], txn=("job", 7)
+    )
     topic.delete_records({0: 2})
     topic.alter(config={"retention.ms": 1000})
     return topic

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 import pylogtable
 from pylogtable import InvalidRequestError, SchemaMismatchError, Store, TopicNotFoundError
+from pylogtable.engine import TopicWriter
 from tests.builders import T0, at, ints, kafka, rows, times
 from tests.conftest import S3_BUCKET, S3_KEY, S3_SECRET
 from tests.spark.support import failure
@@ -274,7 +275,7 @@ def test_a_repeated_txn_opens_no_file_even_while_it_runs(
 def test_a_txn_without_rows_is_remembered(logs: Store, tmp_path: Path) -> None:
     topic = logs.create_topic("t")
     write(tmp_path / "logs" / "t", [kafka([])], txnAppId="job", txnVersion=7)
-    found = topic.find_txn("job", 7)
+    found = TopicWriter(topic).find_txn("job", 7)
     assert found is not None
     assert found.records == 0
     write(tmp_path / "logs" / "t", [kafka(["a"])], txnAppId="job", txnVersion=7)

@@ -27,6 +27,7 @@ from pylogtable import (
     Store,
     Topic,
 )
+from pylogtable.engine import Staged, Staging, TopicWriter
 from pylogtable.write.stager import Stager, _Lane
 from pyspark_pylogtable.tasks import writing
 from pyspark_pylogtable.tasks.writing import BatchWriter, Written
@@ -48,16 +49,16 @@ def staged_by_two(tmp_path: Path, **options: Any) -> tuple[BatchWriter, list[Wri
 def fail_commits(
     monkeypatch: pytest.MonkeyPatch, error: Exception, *, landed: bool = False, of: str = "t"
 ) -> None:
-    real = Topic.commit_staged
+    real = TopicWriter.commit
 
-    def commit_staged(self: Topic, *args: Any, **kwargs: Any) -> Any:
-        if self.name != of:
+    def commit(self: TopicWriter, *args: Any, **kwargs: Any) -> Any:
+        if self._topic.name != of:
             return real(self, *args, **kwargs)
         if landed:
             real(self, *args, **kwargs)
         raise error
 
-    monkeypatch.setattr(Topic, "commit_staged", commit_staged)
+    monkeypatch.setattr(TopicWriter, "commit", commit)
 
 
 # --- tasks -----------------------------------------------------------------------------------
@@ -137,14 +138,14 @@ def test_a_task_over_several_topics_that_fails_removes_the_files_of_all(
     real = pylogtable.Staging.finish
     finished: list[int] = []
 
-    def finish(self: pylogtable.Staging) -> pylogtable.Staged:
+    def finish(self: Staging) -> Staged:
         if len(finished) == 2:
             raise StorageError("the disk is full")
         staged = real(self)
         finished.append(len(data_files(tmp_path)))
         return staged
 
-    monkeypatch.setattr(pylogtable.Staging, "finish", finish)
+    monkeypatch.setattr(Staging, "finish", finish)
     table = kafka(["x", "y", "z"], topic=pa.array(["a", "b", "c"]))
     with pytest.raises(StorageError, match="the disk is full"):
         write(tmp_path / "logs", [table])

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from pylogtable import ReadTask
+from pylogtable.engine import ReadTask
 from pylogtable.format.model import Segment
 from pyspark_pylogtable.table.native import MAX_CUT_SCANS, FileGroup, FilePart, plan_groups, roots
 

@@ -210,7 +210,7 @@ def test_limits_count_records_and_not_the_holes_of_compaction(logs: Store) -> No
 
 def test_bytes_are_a_soft_limit(topic: Topic) -> None:
     fill(topic, 300, 100)
-    size = sum(extent.bytes for extent in topic.at().measure().values())
+    size = sum(extent.bytes for extent in topic.at().range_sizes().values())
     counts = Query(topic.url, **EARLIEST, maxBytesPerTrigger=size // 4).drain()
     assert sum(counts) == 400
     assert 4 <= len(counts) <= 6
@@ -531,7 +531,7 @@ def _run_beside_maintenance(chance: random.Random, logs: Store) -> None:
         view = topic.at()
         read = offsets(query.run())
         assert {p: len(read.get(p, [])) for p in spans} == {
-            p: extent.records for p, extent in view.measure(spans).items()
+            p: extent.records for p, extent in view.range_sizes(spans).items()
         }
         for partition, found in read.items():
             low, high = spans[partition]

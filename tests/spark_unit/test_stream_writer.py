@@ -15,6 +15,7 @@ from pyspark.sql import Row
 
 import pylogtable
 from pylogtable import CommitUnknownError, InvalidRequestError, LogTableError, Store, Topic
+from pylogtable.engine import TopicWriter
 from pyspark_pylogtable import DefaultSource
 from pyspark_pylogtable.columns import spark_schema
 from pyspark_pylogtable.stream.sink import StreamWriter, batches_of_rows
@@ -75,7 +76,7 @@ def test_a_batch_is_one_commit_with_the_query_and_its_number(topic: Topic) -> No
     Sink(topic.url).batch(7, kafka(["a", "b"]), kafka(["c"]))
     assert values(topic) == [b"a", b"b", b"c"]
     assert topic.version == 1
-    found = topic.find_txn("q1", 7)
+    found = TopicWriter(topic).find_txn("q1", 7)
     assert found is not None
     assert found.origin == "q1"
 
@@ -186,15 +187,15 @@ def test_after_an_unknown_commit_nothing_is_deleted_and_a_repeat_settles_it(
     sink, table = Sink(topic.url), kafka(["a", "b"])
     messages = sink.stage(table)
     files = data_files(tmp_path)
-    real = Topic.commit_staged
+    real = TopicWriter.commit
 
-    def unknown(self: Topic, *args: Any, **kwargs: Any) -> Any:
+    def unknown(self: TopicWriter, *args: Any, **kwargs: Any) -> Any:
         if landed:
             real(self, *args, **kwargs)
         raise CommitUnknownError("0" * 32, 1)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Topic, "commit_staged", unknown)
+        patch.setattr(TopicWriter, "commit", unknown)
         with pytest.raises(CommitUnknownError):
             sink.writer(table.schema).commit([*messages], 0)
         sink.writer(table.schema).abort([*messages], 0)
@@ -219,15 +220,15 @@ def test_a_batch_to_several_topics_that_stops_half_way_is_finished_by_a_repeat(
     topics = [store.create_topic(name) for name in ("a", "b", "c")]
     table = kafka(["x", "y", "z"], topic=pa.array(["a", "b", "c"]))
     sink = Sink(tmp_path / "logs")
-    real = Topic.commit_staged
+    real = TopicWriter.commit
 
-    def fail_b(self: Topic, *args: Any, **kwargs: Any) -> Any:
-        if self.name == "b":
+    def fail_b(self: TopicWriter, *args: Any, **kwargs: Any) -> Any:
+        if self._topic.name == "b":
             raise pylogtable.StorageError("the disk is full")
         return real(self, *args, **kwargs)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Topic, "commit_staged", fail_b)
+        patch.setattr(TopicWriter, "commit", fail_b)
         with pytest.raises(LogTableError, match="topic 'b' was not written, and a were"):
             sink.batch(0, table)
     sink.batch(0, table)

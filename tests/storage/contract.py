@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pylogtable.errors import InvalidRequestError, StorageError
-from pylogtable.storage.base import Created, ObjectStore
+from pylogtable.errors import InvalidRequestError
+from pylogtable.storage.base import Created, ObjectMissingError, ObjectStore
 
 COMMIT = "_manifest/00000000000000000007.json"
 SEGMENT = "partition=3/00000000000000000042-abc.parquet"
@@ -141,9 +141,9 @@ class StoreContract:
             assert file.read() == b""
 
     def test_input_that_is_not_there(self, store: ObjectStore) -> None:
-        with pytest.raises(StorageError):
+        with pytest.raises(ObjectMissingError):
             store.open_input(SEGMENT, 5).read()
-        with pytest.raises(StorageError):
+        with pytest.raises(ObjectMissingError):
             pq.ParquetFile(store.open_input(SEGMENT, 10_000_000), pre_buffer=True)
 
     def test_parquet_goes_out_and_comes_back(self, store: ObjectStore) -> None:

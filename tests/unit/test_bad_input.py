@@ -20,6 +20,7 @@ from pylogtable import (
     TopicExistsError,
     TopicNotFoundError,
 )
+from pylogtable.engine import Scan, TopicWriter
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
 from tests.builders import contents, ints, kafka
@@ -466,13 +467,13 @@ def test_a_topic_that_never_had_a_record_gets_its_first_value_column(
     store: Store, objects: MemoryStore
 ) -> None:
     topic = store.create_topic("t", schema={"id": pa.int32()}, key="id")
-    written_before = topic.stage(pa.table({"id": ints(1)}))
+    written_before = TopicWriter(topic).stage(pa.table({"id": ints(1)}))
     topic.alter(add_columns={"note": pa.string()})
     refused(
         objects,
         InvalidRequestError,
         "written before the topic had value columns",
-        lambda: topic.commit_staged([written_before]),
+        lambda: TopicWriter(topic).commit([written_before]),
     )
     topic.append(pa.table({"id": ints(1, 2), "note": ["x", None]}))
     assert topic.segments()["tombstones"].to_pylist() == [1]
@@ -522,13 +523,15 @@ ASKED: dict[str, Callable[[Store, Topic, Any], object]] = {
     "find_commit": lambda _, topic, odd: topic.find_commit((odd,)),
     "find_commit version": lambda _, topic, odd: topic.find_commit("id", (odd,)),
     "history": lambda _, topic, odd: topic.history((odd,)),
-    "check_columns": lambda _, topic, odd: topic.check_columns(odd),
-    "commit_staged": lambda _, topic, odd: topic.commit_staged([odd]),
-    "discard_staged": lambda _, topic, odd: topic.discard_staged([odd]),
-    "first_sticky": lambda _, topic, odd: topic.stage(kafka(["a"]), first_sticky=(odd,)),
+    "check_columns": lambda _, topic, odd: TopicWriter(topic).check_columns(odd),
+    "commit_staged": lambda _, topic, odd: TopicWriter(topic).commit([odd]),
+    "discard_staged": lambda _, topic, odd: TopicWriter(topic).discard([odd]),
+    "first_sticky": lambda _, topic, odd: TopicWriter(topic).stage(
+        kafka(["a"]), first_sticky=(odd,)
+    ),
     "threads": lambda _, topic, odd: topic.merge(threads=(odd,)),
-    "ranges": lambda _, topic, odd: topic.at().parts(odd),
-    "max_records": lambda _, topic, odd: topic.at().parts(max_records=(odd,)),
+    "ranges": lambda _, topic, odd: Scan(topic.at()).parts(odd),
+    "max_records": lambda _, topic, odd: Scan(topic.at()).parts(max_records=(odd,)),
     "address": lambda _, __, odd: pylogtable.open((odd,)),
     "topic's address": lambda _, __, odd: pylogtable.open_topic((odd,)),
     "storage_options": lambda _, __, odd: pylogtable.open("/x", storage_options=(odd,)),

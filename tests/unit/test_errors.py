@@ -30,6 +30,10 @@ SAMPLES: list[tuple[errors.LogTableError, list[str]]] = [
     ),
     (errors.UnsupportedFormatError("m"), ["m"]),
     (errors.StorageError("m"), ["m"]),
+    (
+        errors.SegmentGoneError("partition=0/x.parquet", "no such file"),
+        ["partition=0/x.parquet", "no such file", "newest version", "verify()"],
+    ),
 ]
 
 

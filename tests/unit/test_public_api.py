@@ -11,6 +11,7 @@ import pytest
 
 import pylogtable
 from pylogtable import Consumer, Group, Producer, Store, Topic
+from pylogtable.engine import TopicWriter
 from pylogtable.store import Store as StoreClass
 from tests.builders import kafka
 
@@ -119,7 +120,7 @@ def test_public_things_are_documented_or_say_it_by_their_name(thing: object) -> 
 def test_what_travels_between_processes_pickles(store: StoreClass) -> None:
     topic = store.create_topic("t")
     result = topic.append(kafka(["a"]))
-    staged = topic.stage(kafka(["b"]))
+    staged = TopicWriter(topic).stage(kafka(["b"]))
     for thing in (result, staged, topic.describe(), topic.verify()):
         assert pickle.loads(pickle.dumps(thing)) == thing
 

@@ -140,7 +140,7 @@ def test_a_topic_in_a_deleted_ones_place_starts_at_zero_with_another_id(
     assert not new.append(kafka(["b"]), txn=("app", 1)).repeated
     assert new.count() == 1
     assert new.verify(data=True)
-    with pytest.raises(TopicNotFoundError, match="another created in its place; open it anew"):
+    with pytest.raises(TopicNotFoundError, match="was created in its place; open the topic again"):
         old.append(kafka(["c"]))
     with pytest.raises(InvalidRequestError, match="not kept any more"):
         new.count(version=1)

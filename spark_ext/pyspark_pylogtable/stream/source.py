@@ -17,13 +17,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from pylogtable import (
-    InvalidRequestError,
-    LogTableError,
-    PartReader,
-    ReadPart,
-    TopicNotFoundError,
-)
+from pylogtable import InvalidRequestError, LogTableError, TopicNotFoundError
+from pylogtable.engine import PartReader, ReadPart, Scan
 from pyspark_pylogtable.columns import arrow_schema, check_asked
 from pyspark_pylogtable.options import Options
 from pyspark_pylogtable.positions import report_losses, resolve_start
@@ -155,7 +150,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         losses: list[str] = []
         ranges = plan_ranges(first, last, logs, losses)
         self._report(losses)
-        readers = {topic: self._topics.views[topic].part_reader(self._columns) for topic in ranges}
+        readers = {topic: Scan(self._topics.views[topic]).reader(self._columns) for topic in ranges}
         return [
             InputPartition(StreamPart(readers[topic], part))
             for topic, part in plan_parts(self._options, self._topics.views, ranges)
@@ -249,7 +244,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             spans = {
                 number: (at, ends[topic][number]) for number, at in base[topic].offsets.items()
             }
-            for number, extent in self._topics.views[topic].measure(spans).items():
+            for number, extent in self._topics.views[topic].range_sizes(spans).items():
                 records[topic, number], sizes[topic, number] = extent
         if limits.min_records is not None:
             now_ms = time.monotonic_ns() // 1_000_000
@@ -258,7 +253,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for (topic, number), count in take(limits, records, sizes).items():
             # To the very end where all is taken: there may be holes behind the last record.
             if count < records[topic, number]:
-                ends[topic][number] = self._topics.views[topic].offset_after(
+                ends[topic][number] = self._topics.views[topic].offset_after_records(
                     number, base[topic].offsets[number], count, ends[topic][number]
                 )
         return True

@@ -13,7 +13,8 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
-from pylogtable import AppendResult, Staged, Topic
+from pylogtable import AppendResult, Topic
+from pylogtable.engine import Staged, TopicWriter
 from pyspark_pylogtable.table.clustering import MapBatches, cluster_by_partition, map_in_arrow
 from pyspark_pylogtable.tasks.writing import (
     TOPIC,
@@ -30,11 +31,11 @@ def append_clustered(topic: Topic, df: DataFrame, txn: tuple[str, int] | None) -
     check_columns(topic, spark_columns(df.schema))
     if TOPIC in df.columns:
         df = df.drop(TOPIC)
-    if txn is not None and (first := topic.find_txn(*txn)) is not None:
+    if txn is not None and (first := TopicWriter(topic).find_txn(*txn)) is not None:
         if first.origin is not None:
             find_written(topic, txn, _query_of(df.sparkSession))
         return first
-    clustered = cluster_by_partition(df, topic.placement(), first_free=topic.version)
+    clustered = cluster_by_partition(df, TopicWriter(topic).placement(), first_free=topic.version)
     staging = map_in_arrow(clustered, _stage_with(topic), "task int, query string, staged binary")
     messages = sorted(staging.collect(), key=lambda row: row.task)
     staged: list[Staged] = [pickle.loads(row.staged) for row in messages]
@@ -51,7 +52,7 @@ def _stage_with(topic: Topic) -> MapBatches:
     def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         task = context.partitionId() if context else 0
-        staged = topic.stage(batches, first_sticky=task)
+        staged = TopicWriter(topic).stage(batches, first_sticky=task)
         if staged.files:
             message = {"task": task, "query": query_id(), "staged": pickle.dumps(staged)}
             yield pa.RecordBatch.from_pylist([message], schema)

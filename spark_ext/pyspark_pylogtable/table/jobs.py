@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from pylogtable import Done, Work, Worker
+from pylogtable.engine import Done, Work, Worker
 
 
 def on_executors(spark: SparkSession, worker: Worker) -> Callable[[Sequence[Work]], Iterable[Done]]:

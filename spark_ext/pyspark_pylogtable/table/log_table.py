@@ -16,7 +16,6 @@ import pylogtable
 from pylogtable import (
     AppendResult,
     Bound,
-    Done,
     InvalidRequestError,
     MaintainReport,
     RetentionReport,
@@ -24,9 +23,9 @@ from pylogtable import (
     Topic,
     VacuumReport,
     View,
-    Work,
     split_topic_url,
 )
+from pylogtable.engine import Done, Scan, Work, maintenance
 from pyspark_pylogtable.columns import default_columns
 from pyspark_pylogtable.source import LogTableSource
 from pyspark_pylogtable.table.append import append_clustered
@@ -95,7 +94,7 @@ class LogTable:
         """
         pinned = self.topic.at(version)
         names = columns if columns is not None else _shown(pinned)
-        pinned.part_reader(names)
+        Scan(pinned).reader(names)
         if view == "latest":
             _refuse_range(start=start, end=end, partitions=partitions)
             return self._latest_df(pinned, names)
@@ -103,7 +102,7 @@ class LogTable:
             raise InvalidRequestError(f"view must be 'records' or 'latest', not {view!r}")
         ranges = pinned.ranges(partitions, start, end)
         try:
-            return native_df(self._spark, pinned, pinned.tasks(ranges), names, url=self._path)
+            return native_df(self._spark, pinned, Scan(pinned).tasks(ranges), names, url=self._path)
         except NativeUnavailable as error:
             warnings.warn(
                 f"Spark cannot read the files of {pinned.url} by itself, so they are read through "
@@ -139,12 +138,12 @@ class LogTable:
 
     def compact(self, *, force: bool = False) -> RewriteReport:
         """`Topic.compact` as a Spark job: one partition is one task."""
-        jobs = self.topic.maintenance
+        jobs = maintenance(self.topic)
         return jobs.rewrite("compact", jobs.plan_compaction(force=force), self._run_jobs())
 
     def merge(self) -> RewriteReport:
         """`Topic.merge` as a Spark job: each group of segments that becomes one is a task."""
-        jobs = self.topic.maintenance
+        jobs = maintenance(self.topic)
         return jobs.rewrite("merge", jobs.plan_merge(), self._run_jobs())
 
     def apply_retention(
@@ -174,7 +173,7 @@ class LogTable:
     def _maintain(
         self, vacuum: bool, protect_groups: Sequence[str] | None, *, report_errors: bool
     ) -> MaintainReport:
-        return self.topic.maintenance.maintain(
+        return maintenance(self.topic).maintain(
             self._run_jobs(),
             (lambda: self.vacuum(dry_run=False)) if vacuum else None,
             protect_groups,
@@ -182,7 +181,7 @@ class LogTable:
         )
 
     def _run_jobs(self) -> Callable[[Sequence[Work]], Iterable[Done]]:
-        return on_executors(self._spark, self.topic.maintenance.worker())
+        return on_executors(self._spark, maintenance(self.topic).worker())
 
     def history(self, limit: int | None = None) -> DataFrame:
         """The commits, newest first."""

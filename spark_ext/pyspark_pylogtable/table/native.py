@@ -19,7 +19,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pylogtable import ReadTask, View
+from pylogtable import View
+from pylogtable.engine import ReadTask, Scan
 from pyspark_pylogtable.columns import spark_schema
 
 try:
@@ -113,7 +114,7 @@ def native_df(
     """
     groups = plan_groups(tasks, by_time_type="timestampType" in columns)
     if not groups:
-        return spark.createDataFrame([], spark_schema(view.part_reader(columns).schema))
+        return spark.createDataFrame([], spark_schema(Scan(view).reader(columns).schema))
     _check_names(view.schema.names)
     reasons = []
     for root in roots(view.url, url):

@@ -23,13 +23,12 @@ from pylogtable import (
     SEGMENTS_SCHEMA,
     InvalidRequestError,
     LogTableError,
-    PartReader,
-    ReadPart,
-    ReadTask,
     SchemaMismatchError,
+    SegmentGoneError,
     StorageError,
     View,
 )
+from pylogtable.engine import PartReader, ReadPart, ReadTask, Scan
 from pyspark_pylogtable.columns import arrow_schema, check_asked, default_columns, spark_schema
 from pyspark_pylogtable.options import Options
 from pyspark_pylogtable.positions import Ranges, check_batch, check_bounds, resolve_batch
@@ -94,7 +93,7 @@ class Records(Content):
         return [Part(topic, part) for topic, part in planned]
 
     def read(self, part: Part, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
-        reader = self.pinned.views[part.topic].part_reader(columns)
+        reader = Scan(self.pinned.views[part.topic]).reader(columns)
         return read_records(reader, part.what, fail_on_data_loss=self.options.fail_on_data_loss)
 
     def _columns(self, view: View) -> StructType:
@@ -103,7 +102,7 @@ class Records(Content):
             include_headers=self.options.include_headers,
             with_topic=self.pinned.subscribed,
         )
-        return spark_schema(view.part_reader(list(names)).schema)
+        return spark_schema(Scan(view).reader(list(names)).schema)
 
 
 class Latest(Records):
@@ -113,16 +112,14 @@ class Latest(Records):
         return [
             Part(topic, group)
             for topic, view in self.pinned.views.items()
-            for group in view.key_groups()
+            for group in Scan(view).key_groups()
         ]
 
     def read(self, part: Part, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
         view = self.pinned.views[part.topic]
         try:
             newest = view.latest(columns=columns.names, partitions=part.what)
-        except StorageError as error:
-            if not isinstance(error.__cause__, FileNotFoundError):
-                raise
+        except SegmentGoneError as error:
             raise StorageError(
                 f"[DATA_LOSS] {part.topic}: a segment was removed after this DataFrame was loaded, "
                 f"and without it older records would look like the newest; load it again ({error})"
@@ -191,7 +188,7 @@ def plan_parts(
     return [
         (topic, part)
         for topic, spans in ranges.items()
-        for part in views[topic].parts(
+        for part in Scan(views[topic]).parts(
             spans,
             max_records=options.max_records_per_partition,
             min_parts=_share(options.min_partitions, _offsets_in(spans), total),
@@ -213,9 +210,7 @@ def _read_segment(
 ) -> Iterator[pa.RecordBatch]:
     try:
         yield from reader.read(ReadPart((task,)))
-    except StorageError as error:
-        if not isinstance(error.__cause__, FileNotFoundError):
-            raise
+    except SegmentGoneError as error:
         lost = (
             f"[DATA_LOSS] {reader.topic}-{part.partition}: the segment of offsets {task.start} to "
             f"{task.end - 1} was removed after this read was planned; read it again ({error})"

@@ -27,10 +27,9 @@ from pylogtable import (
     InvalidRequestError,
     LogTableError,
     SchemaMismatchError,
-    Staged,
-    Staging,
     Topic,
 )
+from pylogtable.engine import Staged, Staging, TopicWriter
 from pyspark_pylogtable.columns import arrow_schema, default_columns, is_kafka_shaped
 from pyspark_pylogtable.options import Options
 from pyspark_pylogtable.topics import Destination, check_text, destination
@@ -64,7 +63,7 @@ def plan_write(options: Options, schema: StructType, *, overwrite: bool) -> Batc
             "topic.delete_records or retention"
         )
     where, topic = plan_destination(options, schema)
-    repeated = bool(topic and options.txn and topic.find_txn(*options.txn))
+    repeated = bool(topic and options.txn and TopicWriter(topic).find_txn(*options.txn))
     return BatchWriter(where, options.txn, repeated=repeated)
 
 
@@ -155,7 +154,7 @@ def commit_staged(
             for untried in staged:
                 if untried > name:
                     with suppress(LogTableError):
-                        where.existing(untried).discard_staged(staged[untried])
+                        TopicWriter(where.existing(untried)).discard(staged[untried])
             if not done:
                 raise
             fate = "may be" if isinstance(error, CommitUnknownError) else "was not"
@@ -173,13 +172,13 @@ def commit_topic(
     """A batch that another query wrote under this txn is an error."""
     origin = query if txn is not None else None
     with _naming_queries(topic, txn, origin):
-        return topic.commit_or_discard(staged, txn=txn, origin=origin)
+        return TopicWriter(topic).commit_or_discard(staged, txn=txn, origin=origin)
 
 
 def find_written(topic: Topic, txn: tuple[str, int], query: str | None) -> AppendResult | None:
     """What was written under this txn; that another query did is an error."""
     with _naming_queries(topic, txn, query):
-        return topic.find_txn(*txn, origin=query)
+        return TopicWriter(topic).find_txn(*txn, origin=query)
 
 
 @contextmanager
@@ -189,7 +188,9 @@ def _naming_queries(
     try:
         yield
     except InvalidRequestError as error:
-        first = topic.find_txn(*txn) if txn is not None and origin is not None else None
+        first = (
+            TopicWriter(topic).find_txn(*txn) if txn is not None and origin is not None else None
+        )
         if first is None or first.origin in (None, origin) or txn is None:
             raise
         raise InvalidRequestError(
@@ -207,7 +208,7 @@ def discard_aborted(where: Destination, messages: list[WriterCommitMessage | Non
         return
     for name, staged in staged_by_topic(messages).items():
         with suppress(LogTableError):
-            where.existing(name).discard_staged(staged)
+            TopicWriter(where.existing(name)).discard(staged)
 
 
 class _Topics:
@@ -244,7 +245,9 @@ class _Topics:
         if name not in self._open:
             topic = self._where.open(name)
             check_columns(topic, rows.schema)
-            staging = topic.begin_staging(first_sticky=self._task, encoders=self._encoders)
+            staging = TopicWriter(topic).begin_staging(
+                first_sticky=self._task, encoders=self._encoders
+            )
             self._open[name] = self._stack.enter_context(staging)
         return self._open[name]
 
@@ -281,7 +284,7 @@ def check_columns(topic: Topic, columns: pa.Schema) -> None:
             given,
             [name for name in ("key", "value") if pa.types.is_binary(view.schema.field(name).type)],
         )
-    topic.check_columns(given)
+    TopicWriter(topic).check_columns(given)
 
 
 def spark_columns(schema: StructType) -> pa.Schema:

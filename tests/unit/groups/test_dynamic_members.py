@@ -267,6 +267,17 @@ def test_a_member_without_partitions_sees_new_ones(topic: Topic, clock: Clock) -
     assert drain(idle) == ["4:0", "4:1", "4:2"]
 
 
+def test_new_partitions_are_taken_at_once_when_the_clock_starts_at_zero() -> None:
+    """A time of 0 is a time: it must not be taken for "never looked"."""
+    clock = Clock(now_ms=0)
+    topic = make_store(MemoryStore(), clock).create_topic("t", partitions=1)
+    consumer = topic.consumer("g", "a")
+    assert consumer.assignment() == (0,)
+    topic.alter(partitions=2)
+    consumer.poll()
+    assert consumer.assignment() == (0, 1)
+
+
 def test_iterating_waits_for_its_share(objects: MemoryStore, topic: Topic, clock: Clock) -> None:
     """One that just joined has nothing yet, which is not the end of the log."""
     one = topic.consumer("g", "a", max_records=4)

@@ -21,7 +21,7 @@ from pylogtable import (
 from pylogtable.format.codec import decode_group, encode
 from pylogtable.format.model import GroupChange, GroupMember, GroupState
 from pylogtable.format.paths import group_path, parse_group_path
-from pylogtable.log.group_log import GroupLog
+from pylogtable.log.group_head import GroupHead
 from pylogtable.log.group_objects import KEPT
 from pylogtable.storage.memory import MemoryStore
 from tests.builders import Clock, ints, kafka, make_store
@@ -325,7 +325,7 @@ def test_a_group_that_there_is_not_cannot_be_deleted_or_described(topic: Topic) 
     topic.group("other").commit({0: 0})
     with pytest.raises(InvalidRequestError, match="there is no group 'g'"):
         topic.group("g").delete()
-    with pytest.raises(InvalidRequestError, match="no group 'g' in topic 't'; it has other"):
+    with pytest.raises(InvalidRequestError, match="no group 'g' in topic 't'; its groups: other"):
         topic.group("g").describe()
 
 
@@ -369,7 +369,7 @@ def test_a_topic_that_was_deleted_takes_its_groups_along(
     again = store.create_topic("t", partitions=3)
     assert again.groups() == []
     assert again.group("g").commit({0: 0}) == {0: 0}
-    with pytest.raises(TopicNotFoundError, match="another created in its place"):
+    with pytest.raises(TopicNotFoundError, match="another one was created in its place"):
         group.commit({0: 3})
 
 
@@ -441,8 +441,8 @@ def test_a_plain_commit_drops_members_whose_lease_ran_out(
 # --- the loop that changes a group: what consumers build on ---------------------------------------
 
 
-def log_of(topic: Topic, group: str = "g") -> GroupLog:
-    return GroupLog(topic._store, topic._head.runtime, group, topic.topic_id)
+def log_of(topic: Topic, group: str = "g") -> GroupHead:
+    return GroupHead(topic._store, topic._head.runtime, group, topic.topic_id)
 
 
 def test_a_plan_that_decides_for_nothing_has_seen_the_newest_state(topic: Topic) -> None:
@@ -546,7 +546,7 @@ def test_a_reset_that_one_topic_refuses_changes_none(two: Store) -> None:
 def test_a_group_of_a_store_is_deleted_in_all_topics(two: Store) -> None:
     two.group("g").delete()
     assert two.groups() == {"h": ["u"]}
-    with pytest.raises(InvalidRequestError, match="there is no group 'g' in any topic"):
+    with pytest.raises(InvalidRequestError, match="no topic of this store has a group 'g'"):
         two.group("g").describe()
 
 

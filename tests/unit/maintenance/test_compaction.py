@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from pylogtable import InvalidRequestError, Store, Topic
+from pylogtable.engine import TopicWriter, maintenance
 from pylogtable.errors import CommitConflictError
 from pylogtable.format.model import Change
 from pylogtable.storage.memory import MemoryStore
@@ -233,7 +234,7 @@ def test_two_compactors_at_once_do_no_harm(store: Store) -> None:
     topic, other = store.create_topic("t", config=COMPACT), None
     topic.append(kafka(["a", "a", "b"]))
     other = store.topic("t")
-    jobs = other.maintenance
+    jobs = maintenance(other)
     works = jobs.plan_compaction(force=False)
     done = [jobs.worker()(work) for work in works]
     topic.compact()
@@ -246,7 +247,7 @@ def test_two_compactors_at_once_do_no_harm(store: Store) -> None:
 def test_an_append_meanwhile_does_not_disturb_a_compaction(store: Store) -> None:
     topic = store.create_topic("t", config=COMPACT)
     topic.append(kafka(["a", "a", "b"]))
-    jobs = topic.maintenance
+    jobs = maintenance(topic)
     works = jobs.plan_compaction(force=False)
 
     def run_all(_: object) -> list[Any]:
@@ -261,7 +262,7 @@ def test_an_append_meanwhile_does_not_disturb_a_compaction(store: Store) -> None
 def test_a_lost_compaction_leaves_no_file_behind(store: Store, objects: MemoryStore) -> None:
     topic = store.create_topic("t", config=COMPACT)
     topic.append(kafka(["a", "a"]))
-    jobs = topic.maintenance
+    jobs = maintenance(topic)
     works = jobs.plan_compaction(force=False)
     store.topic("t").compact()
     before = data_files(objects)
@@ -311,8 +312,11 @@ def test_a_segment_that_reaches_beyond_the_clean_end_decides_over_older_ones(
 
 def test_the_newest_record_wins_over_shifted_segments(store: Store) -> None:
     topic = store.create_topic("t", config=COMPACT)
-    one, two = topic.stage(kafka(["a"], ["1"])), topic.stage(kafka(["a"], ["2"]))
-    topic.commit_staged([one, two])
+    one, two = (
+        TopicWriter(topic).stage(kafka(["a"], ["1"])),
+        TopicWriter(topic).stage(kafka(["a"], ["2"])),
+    )
+    TopicWriter(topic).commit([one, two])
     topic.compact()
     assert records(topic) == [("a", "2", 1)]
     assert topic.verify(data=True)
@@ -337,7 +341,7 @@ def test_time_travel_sees_what_compaction_removed(topic: Topic) -> None:
 def test_a_conflict_is_what_a_stale_plan_gets(store: Store, clock: Clock) -> None:
     topic = make_store(MemoryStore(), clock).create_topic("t", config=COMPACT)
     topic.append(kafka(["a", "a"]))
-    jobs = topic.maintenance
+    jobs = maintenance(topic)
     works = jobs.plan_compaction(force=False)
     done = [jobs.worker()(work) for work in works]
     clock.tick(4 * 86_400_000)

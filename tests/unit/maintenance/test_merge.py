@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pylogtable import Store, Topic
+from pylogtable.engine import TopicWriter, maintenance
 from pylogtable.storage.memory import MemoryStore
 from tests.builders import data_files, ints, kafka
 
@@ -31,8 +32,8 @@ def test_small_segments_become_one(store: Store) -> None:
 
 def test_a_shifted_segment_is_sealed(store: Store) -> None:
     topic = store.create_topic("t")
-    parts = [topic.stage(kafka(["a"] * 3)) for _ in range(2)]
-    topic.commit_staged(parts)
+    parts = [TopicWriter(topic).stage(kafka(["a"] * 3)) for _ in range(2)]
+    TopicWriter(topic).commit(parts)
     assert topic.segments()["shift"].to_pylist() == [0, 3]
     before = all_rows(topic)
     topic.merge()
@@ -55,7 +56,7 @@ def test_groups_keep_to_the_size_of_a_segment(store: Store) -> None:  # case 17
         topic.append(kafka(["k"] * 5))
     size = topic.segments()["size_bytes"].to_pylist()[0]
     topic.alter(config={"segment.bytes": 3 * size})
-    works = topic.maintenance.plan_merge()
+    works = maintenance(topic).plan_merge()
     assert [len(work.inputs) for work in works] == [3, 3, 3]
     topic.merge()
     assert topic.verify(data=True)
@@ -155,7 +156,7 @@ def test_a_log_start_that_moves_while_a_merge_runs(
         topic.append(kafka([f"{n:0100d}" for n in range(4)]))
     topic.alter(config={"segment.bytes": 1000})
     topic.delete_records({0: 1})
-    jobs = topic.maintenance
+    jobs = maintenance(topic)
     works = jobs.plan_merge()
     done = [jobs.worker()(work) for work in works]
     store.topic("t").delete_records({0: further})

@@ -16,7 +16,7 @@ from pylogtable.format.lookup import all_entries, segment_at, segments_between
 from pylogtable.format.model import Commit, Protocol, Segment, TopicInfo
 from pylogtable.format.paths import segment_path
 from pylogtable.format.schema import KAFKA_FIELDS
-from pylogtable.format.snapshot import Run, Snapshot, apply, from_root, to_root
+from pylogtable.format.snapshot import LeafRun, Snapshot, apply, from_root, to_root
 from pylogtable.log.manifest import Manifest
 from pylogtable.plan import index
 from pylogtable.plan.index import cut_leaves, entries_to_fold, leaves_to_merge, with_leaves
@@ -112,10 +112,10 @@ def test_folding_and_merging_keep_every_entry_and_the_root_round_trips(partition
             leaves = {k: v for k, v in grower.snapshot.leaves.items() if k in used}
             assert rebuilt == replace(grower.snapshot, leaves=leaves)
     used = {
-        piece.leaf
+        tile.leaf
         for state in grower.snapshot.partitions
-        for piece in state.pieces
-        if isinstance(piece, Run)
+        for tile in state.tiles
+        if isinstance(tile, LeafRun)
     }
     assert len(used) < len(grower.leaves)
     entries = sum(grower.snapshot.leaves[leaf] for leaf in used)
@@ -281,7 +281,7 @@ def test_a_reader_that_lives_long_rests_on_newer_roots(store: Store) -> None:
     assert reader.count() == 400
     known = reader._head.known
     assert (known.root_version or 0) >= 256
-    assert len(known.partitions[0].pieces) < 200
+    assert len(known.partitions[0].tiles) < 200
     assert len(rows(reader.read())) == 400
 
 

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pylogtable import ReadPart, ReadTask, Store
+from pylogtable import Store
+from pylogtable.engine import ReadPart, ReadTask, Scan
 from pylogtable.format.model import Segment
 from pylogtable.plan import split
 from pylogtable.plan.read import Span, task_for
@@ -229,15 +230,15 @@ def test_the_parts_of_a_topic_read_what_the_topic_reads(
     topic.append(kafka([None] * 100, partition=ints(*[0] * 90, *[1] * 10)))
     view = topic.at()
     assert len(view.segments()["row_groups"][0]) == 9
-    parts = view.parts()
+    parts = Scan(view).parts()
     assert len([part for part in parts if part.partition == 0]) > 1
-    assert _read(view.parts(), view) == rows(topic.read(), "partition", "offset", "value")
-    some = view.parts({0: (15, 35), 1: (3, 3)}, min_parts=4)
+    assert _read(Scan(view).parts(), view) == rows(topic.read(), "partition", "offset", "value")
+    some = Scan(view).parts({0: (15, 35), 1: (3, 3)}, min_parts=4)
     assert [(part.start, part.end) for part in some] == [(15, 20), (20, 25), (25, 30), (30, 35)]
     assert [offset for _, offset, _ in _read(some, view)] == [*range(15, 35)]
 
 
 def _read(parts: list[ReadPart], view: object) -> list[tuple[int, int, bytes]]:
-    reader = pickle.loads(pickle.dumps(view.part_reader(["partition", "offset", "value"])))  # type: ignore[attr-defined]
+    reader = pickle.loads(pickle.dumps(Scan(view).reader(["partition", "offset", "value"])))  # type: ignore[attr-defined]
     batches = [batch for part in parts for batch in reader.read(part)]
     return rows(pa.Table.from_batches(batches, reader.schema), "partition", "offset", "value")

@@ -16,7 +16,7 @@ from pylogtable.format.lookup import all_entries
 from pylogtable.format.model import Protocol, Segment, TopicInfo
 from pylogtable.format.schema import KAFKA_FIELDS
 from pylogtable.format.snapshot import PartitionState, Snapshot, totals_of
-from pylogtable.plan.compaction import plan_clean
+from pylogtable.plan.compaction import plan_compaction
 from pylogtable.plan.merge import plan_merge
 from pylogtable.plan.retention import plan_retention
 from pylogtable.report.growth import BINS, FEWEST_BINS, measure_growth
@@ -140,7 +140,7 @@ def test_what_is_measured_is_what_maintenance_would_do(seed: int) -> None:
             assert expired == (
                 (dropped.segments, dropped.records, dropped.size_bytes) if dropped else (0, 0, 0)
             ), where
-            clean = plan_clean(of, no_leaf, number, NOW, force=False)
+            clean = plan_compaction(of, no_leaf, number, NOW, force=False)
             wanted = of.config.is_compacted and clean is not None
             assert part.cleanable == wanted, where
             seen["merge"] += bool(works)

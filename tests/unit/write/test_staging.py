@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pylogtable.engine import TopicWriter
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
 from tests.builders import data_files, ints, kafka, rows
@@ -45,7 +46,9 @@ def test_bloom_filters_count_before_they_are_written(
     monkeypatch.setattr("pylogtable.maintenance.rewrite.ROW_GROUP_ROWS", 2000)
     limit = 150_000
     topic = store.create_topic("t", config={"segment.bytes": limit})
-    topic.commit_staged([topic.stage(kafka(noise(20_000, 8), [b""] * 20_000)) for _ in range(2)])
+    TopicWriter(topic).commit(
+        [TopicWriter(topic).stage(kafka(noise(20_000, 8), [b""] * 20_000)) for _ in range(2)]
+    )
     for _ in range(2):
         sizes = rows(topic.segments(), "size_bytes")
         assert max(sizes) <= limit

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from pylogtable.format.leaf import Leaf
-from pylogtable.format.lookup import LoadLeaf, pieces_from, segment_at
+from pylogtable.format.lookup import LoadLeaf, segment_at, tiles_from
 from pylogtable.format.model import Segment
-from pylogtable.format.snapshot import PartitionState, Piece, Run, Snapshot, piece_end, piece_start
+from pylogtable.format.snapshot import LeafRun, PartitionState, Snapshot, Tile, tile_end, tile_start
 from pylogtable.plan.read import Span
 from pylogtable.segments.reader import count_from, end_of_records
 from pylogtable.storage.base import ObjectStore
@@ -21,27 +21,27 @@ from pylogtable.storage.base import ObjectStore
 _AT_A_TIME = 256
 
 
-class Extent(NamedTuple):
+class RangeSize(NamedTuple):
     """Records exactly; bytes by their share of the segments they lie in."""
 
     records: int
     bytes: int
 
 
-def measure(store: ObjectStore, snapshot: Snapshot, leaves: LoadLeaf, span: Span) -> Extent:
+def range_size(store: ObjectStore, snapshot: Snapshot, leaves: LoadLeaf, span: Span) -> RangeSize:
     """What can be read of the span."""
     state = snapshot.partitions[span.partition]
     is_dense = _is_dense(snapshot, leaves, span.partition)
     records, size = 0, 0.0
-    for piece, start, end in _pieces(state, span):
-        if isinstance(piece, Segment):
-            count = _count(store, piece, start, end)
-            size += piece.size_bytes * count / max(1, piece.records)
+    for tile, start, end in _tiles(state, span):
+        if isinstance(tile, Segment):
+            count = _count(store, tile, start, end)
+            size += tile.size_bytes * count / max(1, tile.records)
         elif is_dense:
             count = end - start
             size += state.live.size_bytes * count / state.live.records
         else:
-            leaf = leaves(piece.leaf)
+            leaf = leaves(tile.leaf)
             rows = leaf.rows(span.partition, start, end)
             inner, cut = _split_rows(leaf, rows, start, end)
             totals = leaf.totals(inner)
@@ -52,10 +52,10 @@ def measure(store: ObjectStore, snapshot: Snapshot, leaves: LoadLeaf, span: Span
                 count += part
                 size += segment.size_bytes * part / max(1, segment.records)
         records += count
-    return Extent(records, round(size))
+    return RangeSize(records, round(size))
 
 
-def offset_after(
+def offset_after_records(
     store: ObjectStore, snapshot: Snapshot, leaves: LoadLeaf, span: Span, records: int
 ) -> int:
     """The offset behind this many records from the start of the span, or its end if there are no
@@ -65,13 +65,13 @@ def offset_after(
     left = records
     if left <= 0:
         return span.start
-    for piece, start, end in _pieces(state, span):
-        if isinstance(piece, Run) and is_dense:
+    for tile, start, end in _tiles(state, span):
+        if isinstance(tile, LeafRun) and is_dense:
             if end - start >= left:
                 return start + left
             left -= end - start
             continue
-        for segment in _segments(leaves, span.partition, piece, start, end):
+        for segment in _segments(leaves, span.partition, tile, start, end):
             low, high = max(start, segment.base_offset), min(end, segment.end_offset)
             here = _count(store, segment, low, high)
             if here >= left:
@@ -80,13 +80,13 @@ def offset_after(
     return span.end
 
 
-def _pieces(state: PartitionState, span: Span) -> Iterator[tuple[Piece, int, int]]:
-    """The pieces of the span, each with what of it is in the span."""
-    for piece in pieces_from(state, span.start):
-        start, end = max(span.start, piece_start(piece)), min(span.end, piece_end(piece))
+def _tiles(state: PartitionState, span: Span) -> Iterator[tuple[Tile, int, int]]:
+    """The tiles of the span, each with what of it is in the span."""
+    for tile in tiles_from(state, span.start):
+        start, end = max(span.start, tile_start(tile)), min(span.end, tile_end(tile))
         if start >= end:
             return
-        yield piece, start, end
+        yield tile, start, end
 
 
 def _is_dense(snapshot: Snapshot, leaves: LoadLeaf, partition: int) -> bool:
@@ -119,12 +119,12 @@ def _split_rows(leaf: Leaf, rows: range, start: int, end: int) -> tuple[range, l
 
 
 def _segments(
-    leaves: LoadLeaf, partition: int, piece: Piece, start: int, end: int
+    leaves: LoadLeaf, partition: int, tile: Tile, start: int, end: int
 ) -> Iterator[Segment]:
-    if isinstance(piece, Segment):
-        yield piece
+    if isinstance(tile, Segment):
+        yield tile
         return
-    leaf = leaves(piece.leaf)
+    leaf = leaves(tile.leaf)
     rows = leaf.rows(partition, start, end)
     for first in range(rows.start, rows.stop, _AT_A_TIME):
         yield from leaf.segments(range(first, min(rows.stop, first + _AT_A_TIME)))

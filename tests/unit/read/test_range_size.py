@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pylogtable import OffsetOutOfRangeError, Topic, View
-from pylogtable.format.snapshot import Run
+from pylogtable.format.snapshot import LeafRun
 from pylogtable.log.manifest import Manifest
 from pylogtable.plan import index
 from pylogtable.runtime import Runtime
@@ -48,10 +48,10 @@ def test_measure_and_offset_after_count_what_a_read_gives(in_leaves: bool, fold:
     for start in range(0, end, 7):
         for stop in range(start, end + 1, 11):
             expected = int(np.sum((there >= start) & (there < stop)))
-            assert view.measure({0: (start, stop)})[0].records == expected
+            assert view.range_sizes({0: (start, stop)})[0].records == expected
         later = there[there >= start]
         for wanted in (0, 1, 2, 5, 30, len(later), len(later) + 1):
-            reached = view.offset_after(0, start, wanted)
+            reached = view.offset_after_records(0, start, wanted)
             if wanted == 0:
                 assert reached == start
             elif wanted <= len(later):
@@ -67,32 +67,32 @@ def test_a_dense_partition_is_measured_by_arithmetic(fold: Fold) -> None:
         topic.append(kafka([b"k"] * 10, [b"v"] * 10))
     topic.delete_records({0: 15})
     view = fold(objects)
-    assert view.measure() == {0: (185, view.measure()[0].bytes)}
+    assert view.range_sizes() == {0: (185, view.range_sizes()[0].bytes)}
     total = sum(view.segments()["size_bytes"].to_pylist())
-    assert 0.8 * total < view.measure()[0].bytes < total
-    assert view.offset_after(0, 15, 100) == 115
-    assert view.offset_after(0, 100, 1000) == 200
-    assert view.offset_after(0, 100, 1000, end=150) == 150
+    assert 0.8 * total < view.range_sizes()[0].bytes < total
+    assert view.offset_after_records(0, 15, 100) == 115
+    assert view.offset_after_records(0, 100, 1000) == 200
+    assert view.offset_after_records(0, 100, 1000, end=150) == 150
 
 
 def test_bytes_are_shared_by_records() -> None:
     topic = make_store().create_topic("t")
     topic.append(kafka([b"k"] * 10, [b"v"] * 10))
     size = topic.segments()["size_bytes"][0].as_py()
-    assert topic.at().measure({0: (0, 10)})[0] == (10, size)
-    assert topic.at().measure({0: (5, 10)})[0] == (5, round(size / 2))
+    assert topic.at().range_sizes({0: (0, 10)})[0] == (10, size)
+    assert topic.at().range_sizes({0: (5, 10)})[0] == (5, round(size / 2))
 
 
 def test_an_empty_partition_has_nothing_in_it() -> None:
     view = make_store().create_topic("t").at()
-    assert view.measure() == {0: (0, 0)}
-    assert view.offset_after(0, 0, 10) == 0
+    assert view.range_sizes() == {0: (0, 0)}
+    assert view.offset_after_records(0, 0, 10) == 0
 
 
 def test_offsets_outside_of_the_log_are_refused() -> None:
     view = make_store().create_topic("t").at()
     with pytest.raises(OffsetOutOfRangeError):
-        view.measure({0: (0, 1)})
+        view.range_sizes({0: (0, 1)})
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ def fold(monkeypatch: pytest.MonkeyPatch) -> Callable[[MemoryStore], View]:
         assert snapshot is not None
         manifest.write_root(snapshot, Runtime().new_id)
         view = make_store(objects).topic("t").at()
-        assert all(isinstance(piece, Run) for piece in view.snapshot.partitions[0].pieces)
+        assert all(isinstance(tile, LeafRun) for tile in view.snapshot.partitions[0].tiles)
         return view
 
     return fold
