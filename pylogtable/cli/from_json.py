@@ -209,7 +209,7 @@ def _float(value: Any) -> Any:
 def _single_float(value: Any) -> Any:
     number = _float(value)
     # Raises OverflowError where Arrow would make the number infinite.
-    struct.pack("f", number)
+    struct.pack("<f", number)
     return number
 
 

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import click
 import pytest
@@ -54,18 +53,6 @@ def test_help_imports_no_arrow() -> None:
 def test_metadata_commands_import_nothing_heavy(clicks: pylogtable.Topic) -> None:
     looks = [["topics", "list"], ["topics", "describe", "clicks"], ["offsets"]]
     assert not imported_by(*looks) & NOT_FOR_METADATA
-
-
-def test_a_closed_pipe_ends_it_quietly(store_dir: Path) -> None:
-    topic = pylogtable.open(store_dir).create_topic("t")
-    topic.append(kafka([None] * 50_000, [b"x" * 50] * 50_000))
-    running = start("consume", "t")
-    assert running.stdout is not None
-    assert running.stdout.readline() == b"x" * 50 + b"\n"
-    running.stdout.close()
-    assert running.stderr is not None
-    assert running.stderr.read() == b""
-    assert running.wait(60) == 141
 
 
 def test_consume_follow_sees_new_records_and_ends_on_ctrl_c(clicks: pylogtable.Topic) -> None:
