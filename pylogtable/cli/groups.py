@@ -38,9 +38,6 @@ def groups() -> None:
     """List, describe, reset and delete consumer groups."""
 
 
-groups.add_command(reset)
-
-
 @groups.command(
     "list",
     short_help="List the names of all groups.",
@@ -173,3 +170,6 @@ def _pairs(
             f"{', '.join(groups)}: no position in {', '.join(topics)}; available: {has}"
         )
     return chosen
+
+
+groups.add_command(reset)

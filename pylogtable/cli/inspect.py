@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 @topic_argument
 @partitions_option
 @click.option("--limit", type=COUNT, help="Show only the first so many.")
-@click.option("--version", "at_version", type=int, help="Show the segments of this version.")
+@click.option(
+    "--version", "at_version", type=int, metavar="N", help="Show the segments of this version."
+)
 @click.pass_context
 def segments(
     context: click.Context,

@@ -11,6 +11,7 @@ import click
 from pylogtable.cli.command import Command
 from pylogtable.cli.messages import progress, report_error
 from pylogtable.cli.options import (
+    POSITIVE,
     only_topics_option,
     protect_group_option,
     store_argument,
@@ -51,9 +52,7 @@ def merge(context: click.Context, topic: str, threads: int) -> None:
 )
 @topic_argument
 @click.option("--force", is_flag=True, help="Ignore min.cleanable.dirty.ratio.")
-@click.option(
-    "--budget-bytes", type=click.IntRange(1), help="Memory for the keys of one partition."
-)
+@click.option("--budget-bytes", type=POSITIVE, help="Memory for the keys of one partition.")
 @threads_option
 @click.pass_context
 def compact(
@@ -105,9 +104,7 @@ def retain(context: click.Context, topic: str, protect_groups: tuple[str, ...]) 
     """,
 )
 @topic_argument
-@click.option(
-    "--yes", "-y", is_flag=True, help="Delete them. Without this option nothing is deleted."
-)
+@click.option("--yes", "-y", is_flag=True, help="Delete the files; the default is to list them.")
 @click.option(
     "--keep",
     metavar="DURATION",

@@ -2,12 +2,35 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from pylogtable.cli.session import complete_topics
 
-#: How many things to show. Arrow cannot count further.
-COUNT = click.IntRange(0, 2**63 - 1)
+
+class WholeNumber(click.types.IntParamType):
+    """A whole number from `least` to `most`. Unlike click's IntRange it leaves the bounds out of
+    the help."""
+
+    def __init__(self, least: int, most: int = 2**63 - 1) -> None:
+        self._least = least
+        self._most = most
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        """What the help shows behind the option."""
+        return "N"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number; wrong usage if it is outside of the bounds."""
+        number = super().convert(value, param, ctx)
+        if not self._least <= number <= self._most:
+            bound = f"at least {self._least}" if number < self._least else f"at most {self._most}"
+            self.fail(f"{value} must be {bound}", param, ctx)
+        return number
+
+
+COUNT, POSITIVE = WholeNumber(0), WholeNumber(1)
 
 topic_argument = click.argument("topic", shell_complete=complete_topics)
 topics_argument = click.argument(
@@ -25,12 +48,13 @@ only_topics_option = click.option(
     "--topic",
     "topics",
     multiple=True,
+    metavar="TOPIC",
     help="Only this topic. May be repeated.",
     shell_complete=complete_topics,
 )
 threads_option = click.option(
     "--threads",
-    type=click.IntRange(1),
+    type=POSITIVE,
     default=2,
     show_default=True,
     help="Units of work at a time.",

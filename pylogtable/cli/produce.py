@@ -13,7 +13,7 @@ from pylogtable.cli.command import Command
 from pylogtable.cli.line_parsers import Columns, JsonLines, LineParser, TextLines, find_wrong_row
 from pylogtable.cli.lines import LineBatch, LineReader
 from pylogtable.cli.messages import note, progress
-from pylogtable.cli.options import topic_argument
+from pylogtable.cli.options import POSITIVE, WholeNumber, topic_argument
 from pylogtable.cli.output import counted, print_json
 from pylogtable.cli.session import Session, current_session
 from pylogtable.cli.shapes import Row, is_kafka_shaped
@@ -81,11 +81,11 @@ class ProduceOptions:
     help="Header for every record. May be repeated.",
 )
 @click.option(
-    "--partition", type=click.IntRange(0, 2**31 - 1), help="Append everything to this partition."
+    "--partition", type=WholeNumber(0, 2**31 - 1), help="Append everything to this partition."
 )
 @click.option(
     "--batch-bytes",
-    type=click.IntRange(1),
+    type=POSITIVE,
     default=16 << 20,
     show_default=True,
     help="Append when so many bytes have been read.",

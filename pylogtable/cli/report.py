@@ -29,6 +29,7 @@ from pylogtable.cli.streams import write_bytes
     "-o",
     "--out",
     "path",
+    metavar="FILE",
     default="report.html",
     show_default=True,
     help="File to write, or - for standard output.",

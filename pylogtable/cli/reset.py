@@ -18,6 +18,7 @@ from pylogtable import InvalidRequestError
 from pylogtable.cli.command import Command
 from pylogtable.cli.group_topics import topics_of_group
 from pylogtable.cli.messages import continue_on_error, note
+from pylogtable.cli.options import COUNT
 from pylogtable.cli.output import print_json, print_table
 from pylogtable.cli.session import (
     Session,
@@ -97,13 +98,13 @@ class Target:
     is_flag=True,
     help="Keep the positions; move to the end where the group has none.",
 )
-@click.option("--to-offset", type=click.IntRange(0), help="Move to this offset.")
-@click.option("--shift-by", type=int, help="Move by so many offsets; back if negative.")
+@click.option("--to-offset", type=COUNT, help="Move to this offset.")
+@click.option("--shift-by", type=int, metavar="N", help="Move by N offsets; back if N is negative.")
 @click.option("--to-datetime", metavar="TIME", help="Move to the first record at or after a time.")
 @click.option(
     "--by-duration",
     metavar="DURATION",
-    help="Move to the first record of the last P1DT2H, 12h or 7d.",
+    help="Move back by a duration, such as 12h, 7d or P1DT2H: to the first record since then.",
 )
 @click.option(
     "--from-file", metavar="FILE", help="Move to the topic,partition,offset lines of a file."

@@ -44,7 +44,15 @@ def topics() -> None:
     """
 )
 @click.argument("topic")
-@click.option("--partitions", "-p", type=int, default=1, show_default=True)
+@click.option(
+    "--partitions",
+    "-p",
+    type=int,
+    metavar="N",
+    default=1,
+    show_default=True,
+    help="Number of partitions.",
+)
 @click.option(
     "--config",
     "-c",
@@ -122,7 +130,7 @@ def list_topics(context: click.Context, store: str | None) -> None:
 def describe(context: click.Context, topics: tuple[str, ...]) -> None:
     """Show the columns, settings and partitions of each TOPIC, or of all topics.
 
-    A topic that cannot be read does not keep the others from being shown; the exit status is 1.
+    If a topic cannot be read, the others are still shown, and the exit status is 1.
     """
     session = current_session(context)
     rows: list[dict[str, Any]] = []
@@ -178,7 +186,9 @@ class AlterOptions:
     """
 )
 @topic_argument
-@click.option("--partitions", "-p", type=int, help="New number of partitions; it can only grow.")
+@click.option(
+    "--partitions", "-p", type=int, metavar="N", help="New number of partitions; it can only grow."
+)
 @click.option("--config", "-c", multiple=True, metavar="NAME=VALUE", help="Change a setting.")
 @click.option("--unset", multiple=True, metavar="NAME", help="Reset a setting to its default.")
 @click.option(
