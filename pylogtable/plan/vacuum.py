@@ -75,7 +75,7 @@ def plan_vacuum(listing: Iterable[Listed], needed: Needed, old_before_ms: int) -
                 roots.append(entry)
             else:
                 # A reader that begins at this root needs the commits after it.
-                first_root = min(root, first_root or root)
+                first_root = root if first_root is None else min(root, first_root)
         elif not is_old:
             continue
         elif commit is not None:  # [COMMIT-7]
