@@ -26,9 +26,11 @@ def measure_growth(history: pa.Table, now_ms: int) -> Growth:
         sums = [int(column[mine].sum()) for column in (added, records, size_bytes, removed)]
         operations.append(OperationTotals(name, int(mine.sum()), *sums))
     vacuums = at_ms[names == "vacuum"]
-    # The last vacuum removed what was replaced more than the manifest's retention before it.
-    since_ms = int(vacuums[0]) - MANIFEST_RETENTION_MS if len(vacuums) else -1
-    is_removable = at_ms < now_ms - MANIFEST_RETENTION_MS
+    is_old = at_ms < now_ms - MANIFEST_RETENTION_MS
+    is_removable = is_old
+    if len(vacuums):
+        # The last vacuum removed what was replaced more than the manifest's retention before it.
+        is_removable = is_old & (at_ms >= int(vacuums[0]) - MANIFEST_RETENTION_MS)
     appends = names == "append"
     return Growth(
         commits=history.num_rows,
@@ -37,6 +39,6 @@ def measure_growth(history: pa.Table, now_ms: int) -> Growth:
             at_ms[appends], added[appends], records[appends], size_bytes[appends]
         ),
         operations=tuple(operations),
-        removable_files=int(removed[is_removable & (at_ms >= since_ms)].sum()),
-        waiting_files=int(removed[~is_removable].sum()),
+        removable_files=int(removed[is_removable].sum()),
+        waiting_files=int(removed[~is_old].sum()),
     )

@@ -1,4 +1,4 @@
-"""What is refused: with which class, with a message that names the thing, and nothing written."""
+"""Invalid calls raise the right error class with a clear message, and write nothing."""
 
 from __future__ import annotations
 
@@ -539,7 +539,7 @@ ASKED: dict[str, Callable[[Store, Topic, Any], object]] = {
 def test_invalid_arguments_are_refused(
     store: Store, kafka_topic: Topic, objects: MemoryStore, name: str
 ) -> None:
-    """And not with whatever Python says where it first stumbles over them."""
+    """With our own error, not with whatever Python raises deeper inside."""
     before = contents(objects)
     for odd in ODD:
         with pytest.raises(LogTableError) as raised:

@@ -1,4 +1,4 @@
-"""Moving the log start: what is below it is gone at once, and offsets go on."""
+"""`delete_records` moves the log start. Records below are gone at once; offsets continue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors cross processes whole, and say what to do."""
+"""Errors can be pickled with all fields, and say what to do."""
 
 from __future__ import annotations
 

@@ -201,7 +201,7 @@ def test_commit_that_cannot_be_applied_stops_every_reader(
 
 @pytest.fixture
 def indexed(store: Store, monkeypatch: pytest.MonkeyPatch) -> Topic:
-    """A topic whose root is at 64 and has leaves."""
+    """A topic with a root at version 64 and leaves."""
     monkeypatch.setattr("pylogtable.plan.index.TAIL_MAX", 10)
     topic = store.create_topic("t")
     for _ in range(66):

@@ -28,7 +28,7 @@ from tests.stores import CountingStore, Fault, FaultyStore
 
 
 def fill(topic: Topic, *counts: int) -> None:
-    """So many records into each partition; the value says where it is."""
+    """Append so many records to each partition. Each value is "partition:number"."""
     ends = topic.end_offsets()
     places = [(p, ends[p] + n) for p, count in enumerate(counts) for n in range(count)]
     values = [f"{partition}:{offset}" for partition, offset in places]
@@ -281,7 +281,7 @@ class TestBeginning:
         assert drain(strict) == ["0:9", "0:10"]
 
     def test_new_partitions_are_read_from_their_beginning(self, topic: Topic) -> None:
-        """Also with `latest`: nothing in them is older than the consumer."""
+        """Also with `latest`: all their records are newer than the consumer."""
         consumer = topic.consumer("g", auto_offset_reset="latest")
         static = topic.consumer("h", (1, 2), auto_offset_reset="latest")
         assert drain(consumer) == drain(static) == []
@@ -340,7 +340,7 @@ class TestMoving:
         consumer.seek(0, 11)
 
     @pytest.mark.parametrize("target", [-1, 11, "middle", 1.5, None, True])
-    def test_seek_outside_the_log_is_refused(self, topic: Topic, target: Any) -> None:
+    def test_invalid_seek_is_refused(self, topic: Topic, target: Any) -> None:
         consumer = topic.consumer("g")
         with pytest.raises(InvalidRequestError):
             consumer.seek(0, target)
@@ -374,7 +374,7 @@ class TestMoving:
         assert len(drain(consumer)) == 30
 
     def test_holes_are_skipped(self, store: Store, clock: Clock) -> None:
-        """Also at the end of the log, where a tombstone has gone."""
+        """Also at the end of the log, where compaction removed a tombstone."""
         config = {"cleanup.policy": "compact", "delete.retention.ms": 0}
         topic = store.create_topic("t", config=config)
         for round_ in range(4):
@@ -424,7 +424,7 @@ class TestFollowing:
     def follower(
         self, objects: MemoryStore, meanwhile: Callable[[float], None], **how: Any
     ) -> Consumer:
-        """Waiting is what `meanwhile` does; time passes by it alone."""
+        """A consumer that calls `meanwhile` instead of waiting. Only that moves its clock."""
         self.seconds = 0.0
 
         def pause(seconds: float) -> None:
@@ -451,7 +451,9 @@ class TestFollowing:
         assert rows(consumer.poll(), "value") == [b"0:10"]
         assert waits[:4] == [0.01, 0.02, 0.04, 0.08]
         assert max(waits) == 1.0
-        assert counting.counts["read"] == len(waits) + 2  # the last look finds one, and looks on
+        assert (
+            counting.counts["read"] == len(waits) + 2
+        )  # the last look finds a record, and looks once more
         assert not counting.counts["list"]
         waits.clear()
         assert consumer.poll(timeout=0).num_rows == 0
@@ -523,7 +525,7 @@ def test_consumer_of_a_deleted_topic(topic: Topic, store: Store) -> None:
         consumer.poll()
 
 
-def test_repr(topic: Topic) -> None:
+def test_repr_and_calls_after_close(topic: Topic) -> None:
     consumer = topic.consumer("g")
     consumer.poll()
     assert repr(consumer) == "<Consumer of topic 't' in group 'g', partitions [0, 1, 2]>"

@@ -1,4 +1,4 @@
-"""Dynamic members of a group: they share, take over, are fenced, and come back."""
+"""Dynamic members of a group share partitions, take over, are fenced, and join again."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def states(objects: MemoryStore) -> list[GroupState]:
 
 
 def beat(clock: Clock, *consumers: Consumer) -> None:
-    """All of them look once, a while later."""
+    """Let each consumer look at the group once, a tenth of the lease apart."""
     for consumer in consumers:
         clock.tick(LEASE // 10)
         consumer.assignment()
@@ -283,7 +283,7 @@ def test_new_partitions_are_taken_at_once_when_the_clock_starts_at_zero() -> Non
 
 
 def test_iteration_waits_for_its_share(objects: MemoryStore, topic: Topic, clock: Clock) -> None:
-    """One that just joined has nothing yet, which is not the end of the log."""
+    """A member that just joined has no partitions yet. That is not the end of the log."""
     one = topic.consumer("g", "a", max_records=4)
     one.poll()
     one.commit()
@@ -301,7 +301,7 @@ def test_iteration_waits_for_its_share(objects: MemoryStore, topic: Topic, clock
 def test_lease_that_runs_out_while_reading(
     topic: Topic, clock: Clock, objects: MemoryStore
 ) -> None:
-    """What was read is not handed out: by now it may be another's."""
+    """The records are not returned, because another member may own the partitions now."""
     is_slow = True
 
     def decide(verb: str, key: str) -> Fault | None:

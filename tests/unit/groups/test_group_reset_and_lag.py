@@ -1,4 +1,4 @@
-"""Where a reset puts a group, and how far a group is behind (kafka.md §6)."""
+"""Resetting a group's positions, and its lag (kafka.md §6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Consumer groups: positions, fencing, cleaning up, several topics (kafka.md §6)."""
+"""Consumer groups: positions, fencing, removal of old states, several topics (kafka.md §6)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def topic(store: Store) -> Topic:
 
 
 def states(objects: MemoryStore, group: str = "g", topic: str = "t") -> list[GroupState]:
-    """What lies in the store, in order."""
+    """The states in the store, in order."""
     found = []
     below = objects.below(topic)
     for entry in below.list(f"_groups/{group}/"):
@@ -51,7 +51,7 @@ def states(objects: MemoryStore, group: str = "g", topic: str = "t") -> list[Gro
 
 
 def with_member(topic: Topic, lease_until_ms: int, group: str = "g") -> None:
-    """What a member's join leaves behind."""
+    """The state after a member joined."""
     log = log_of(topic, group)
 
     def join(state: GroupState | None, now_ms: int) -> GroupChange:
@@ -143,7 +143,7 @@ def test_group_of_a_pickled_topic(tmp_path: object) -> None:
 
 
 def test_commit_costs_few_requests(clock: Clock) -> None:
-    """A put, a look at the state before it, and one whether the topic is still there."""
+    """A put, a read of the state before it, and a check that the topic still exists."""
     counting = CountingStore(MemoryStore())
     topic = make_store(counting, clock).create_topic("t")
     group = topic.group("g")
@@ -269,7 +269,7 @@ def test_stale_first_commit_cannot_reuse_number_0(topic: Topic, objects: MemoryS
 
 
 def test_stray_state_below_the_newest_is_ignored(topic: Topic, objects: MemoryStore) -> None:
-    """What a stale writer leaves that dies between its put and its second look."""
+    """A stale writer leaves such a state if it dies between its put and its check."""
     stale, busy = topic.group("g"), topic.group("g")
     stale.commit({0: 1})
     before = states(objects)[0]
@@ -289,7 +289,7 @@ def test_stray_state_below_the_newest_is_ignored(topic: Topic, objects: MemorySt
 
 
 def test_state_that_cannot_be_deleted_keeps_later_ones(objects: MemoryStore, clock: Clock) -> None:
-    """Else a writer that holds it would take its number's successor for the next."""
+    """Otherwise a writer that knows this state would take the next number for a free one."""
     stuck = group_path("g", 3)
     faulty = FaultyStore(
         objects,
@@ -383,7 +383,7 @@ def test_states_of_an_earlier_topic_are_ignored(
     assert group.positions() == {}
     assert group.commit({1: 1}) == {1: 1}
     assert [state.number for state in states(objects)] == [0, 1]
-    # One that lands late, after states of the new topic, hides them from nobody.
+    # A late state of the old topic does not hide states of the new one.
     late = msgspec.structs.replace(left, number=2)
     below.write(group_path("g", 2), encode(late))
     assert again.group("g").positions() == group.positions() == {1: 1}

@@ -1,4 +1,4 @@
-"""The history, finding commits, and the topic as it was."""
+"""The history, finding commits, and time travel."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_commit_is_found_by_its_id(long: Topic) -> None:
 
 
 def test_find_commit_raises_while_the_version_is_still_free(long: Topic) -> None:
-    """A put that was given up may land there yet."""
+    """A put that timed out may still succeed."""
     with pytest.raises(CommitUnknownError):
         long.find_commit("mine", long.version + 1)
 

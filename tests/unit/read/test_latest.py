@@ -1,4 +1,4 @@
-"""The newest record of each key, and how little is read for a few of them."""
+"""The newest record of each key, and how little is read to find some keys."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.stores import CountingStore
 
 
 def test_the_greatest_offset_of_a_key_is_its_newest_record(store: Store) -> None:
-    """Case 1's survivors: keys 0,1,0,1,0 leave 1@3 and 0@4."""
+    """Case 1: keys 0,1,0,1,0 leave 1@3 and 0@4."""
     topic = store.create_topic("t")
     topic.append(kafka(["0", "1", "0", "1", "0"], timestamp=times(9, 8, 7, 6, 5)))
     assert rows(topic.latest(), "offset", "key") == [(3, b"1"), (4, b"0")]
@@ -45,7 +45,7 @@ def test_searching_and_scanning_agree_with_a_dictionary(
 def test_memory_for_keys_is_bounded_and_changes_nothing(
     store: Store, monkeypatch: pytest.MonkeyPatch, budget: int
 ) -> None:
-    """Beside what a compaction left, above a log start, with and without keys."""
+    """After a compaction, above a log start, with and without keys."""
     monkeypatch.setattr("pylogtable.read.latest.BUDGET_BYTES", budget)
     chance = random.Random(budget)
     topic = store.create_topic("t", config={"cleanup.policy": "compact,delete"})
@@ -105,7 +105,7 @@ def test_records_below_the_log_start_are_not_found(store: Store) -> None:
 def test_across_partitions_the_latest_timestamp_wins(
     store: Store, first: int, second: int, winner: bytes
 ) -> None:
-    """Of equal ones, the one in the key's own partition: 0 for `a`."""
+    """Of equal timestamps, the record in the key's own partition wins: 0 for `a`."""
     topic = store.create_topic("t", partitions=2)
     topic.append(kafka(["a"], ["1"], timestamp=times(first), partition=ints(0)))
     topic.append(kafka(["a"], ["2"], timestamp=times(second), partition=ints(1)))
