@@ -10,17 +10,11 @@ import pyarrow as pa
 from pyspark.sql.pandas import types as spark_arrow
 from pyspark.sql.types import StructField, StructType
 
-from pylogtable import SchemaMismatchError, View
+from pylogtable import SchemaMismatchError, View, is_kafka_shaped
 from pylogtable.engine import Scan
 
 _KAFKA_ORDER = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 _HEADERS = "headers"
-
-
-def is_kafka_shaped(view: View) -> bool:
-    """True if the topic has Kafka's columns, so that code for `format("kafka")` can read it."""
-    names = view.schema.names
-    return view.key == ("key",) and "value" in names
 
 
 def default_columns(view: View, *, include_headers: bool, with_topic: bool) -> list[str]:
@@ -31,7 +25,7 @@ def default_columns(view: View, *, include_headers: bool, with_topic: bool) -> l
     reads of several topics.
     """
     own = view.schema.names
-    if is_kafka_shaped(view):
+    if is_kafka_shaped(view.schema, more_columns=True):
         added = [name for name in own if name not in (*_KAFKA_ORDER, _HEADERS)]
         headers = [_HEADERS] if include_headers and _HEADERS in own else []
         return [*_KAFKA_ORDER, *added, *headers]

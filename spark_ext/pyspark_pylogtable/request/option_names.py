@@ -52,6 +52,7 @@ _UNSUPPORTED = {
     "groupIdPrefix": _NO_GROUP,
     "kafkaConsumer.pollTimeoutMs": "there is no consumer that polls. Remove it",
     "fetchOffset.": "offsets come from the topic's manifest, not from a broker. Remove it",
+    "file.delete.delay.ms": "vacuum deletes files, and its retention says when. Remove it",
     "partition.metadata.cache.": "partitions are not cached, every load sees all. Remove it",
     "key.": _NO_SERIALIZERS,
     "value.": _NO_SERIALIZERS,

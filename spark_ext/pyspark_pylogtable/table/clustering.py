@@ -54,7 +54,7 @@ def cluster_by_partition(df: DataFrame, placement: Placement, first_free: int = 
             if has_own
             else placed.select("*", given.alias(_PARTITION))
         )
-    shuffled = _shuffle(placed, placement.count)
+    shuffled = send_to_tasks(placed, _TARGET, placement.count)
     return shuffled.sortWithinPartitions(_ROW).drop(_PLACED, _TARGET, _ROW)
 
 
@@ -106,16 +106,16 @@ def _place_batches(placement: Placement) -> MapBatches:
     return place
 
 
-def _shuffle(df: DataFrame, count: int) -> DataFrame:
-    """Send each row to task `_TARGET`. The number of tasks is given, so that adaptive execution
-    merges none."""
+def send_to_tasks(df: DataFrame, target: str, count: int) -> DataFrame:
+    """`df` in `count` tasks. The column `target` has the task of each row, from 0. The number of
+    tasks is given, so that adaptive execution merges none."""
     if hasattr(df, "repartitionById"):
-        return df.repartitionById(count, _TARGET)
-    return df.repartition(count, _hashing_to(df, count))
+        return df.repartitionById(count, target)
+    return df.repartition(count, _hashing_to(df, target, count))
 
 
-def _hashing_to(df: DataFrame, count: int) -> Column:
-    """For each task `_TARGET` the smallest number that Spark's hash sends to it.
+def _hashing_to(df: DataFrame, target: str, count: int) -> Column:
+    """For each task `target` the smallest number that Spark's hash sends to it.
 
     The chance that no number tried goes to some task is about `count` in e^64.
     """
@@ -124,7 +124,7 @@ def _hashing_to(df: DataFrame, count: int) -> Column:
     found = numbers.groupBy(task).agg(F.min("id").alias("id")).collect()
     smallest = {row["task"]: row["id"] for row in found}
     listed = ",".join(str(smallest[number]) for number in range(count))
-    return F.get(F.split(F.lit(listed), ",").cast("array<bigint>"), _TARGET)
+    return F.get(F.split(F.lit(listed), ",").cast("array<bigint>"), target)
 
 
 def _quoted(name: str) -> str:

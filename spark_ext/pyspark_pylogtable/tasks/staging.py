@@ -15,7 +15,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
 from pylogtable import InvalidRequestError
-from pylogtable.engine import Staged, Staging, TopicWriter
+from pylogtable.engine import Staged, Stager, TopicWriter
 from pyspark_pylogtable.request.destination import Destination
 from pyspark_pylogtable.tasks.write_columns import TOPIC, check_columns, without_log_columns
 
@@ -57,7 +57,7 @@ class _TopicStagings:
     def __init__(self, where: Destination, task: int) -> None:
         self._where = where
         self._task = task
-        self._open: dict[str, Staging] = {}
+        self._open: dict[str, Stager] = {}
         self._stack = ExitStack()
         # All topics share one thread pool, because every thread holds memory.
         self._encoders = self._stack.enter_context(_Encoders(ENCODERS))
@@ -81,7 +81,7 @@ class _TopicStagings:
     def finish(self) -> dict[str, Staged]:
         return {name: staging.finish() for name, staging in self._open.items()}
 
-    def _staging(self, name: str, rows: pa.RecordBatch) -> Staging:
+    def _staging(self, name: str, rows: pa.RecordBatch) -> Stager:
         if name not in self._open:
             topic = self._where.open(name)
             check_columns(topic, rows.schema)

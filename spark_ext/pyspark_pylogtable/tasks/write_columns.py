@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from pylogtable import LogTableError, SchemaMismatchError, Topic
+from pylogtable import LogTableError, SchemaMismatchError, Topic, is_kafka_shaped
 from pylogtable.engine import TopicWriter
-from pyspark_pylogtable.columns import arrow_schema, default_columns, is_kafka_shaped
+from pyspark_pylogtable.columns import arrow_schema, default_columns
 from pyspark_pylogtable.request.destination import Destination, check_text, destination
 from pyspark_pylogtable.request.options import Options
 
@@ -39,14 +39,10 @@ def check_columns(topic: Topic, columns: pa.Schema) -> None:
     given = columns
     if TOPIC in columns.names:
         given = columns.remove(columns.get_field_index(TOPIC))
-    view = topic.at()
-    if is_kafka_shaped(view):
+    if is_kafka_shaped(topic.schema, more_columns=True):
         if "value" not in given.names:
             raise SchemaMismatchError("Required attribute 'value' not found")
-        check_text(
-            given,
-            [name for name in ("key", "value") if pa.types.is_binary(view.schema.field(name).type)],
-        )
+        check_text(given, ("key", "value"))
     TopicWriter(topic).check_columns(given)
 
 

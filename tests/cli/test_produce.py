@@ -1,4 +1,4 @@
-"""`pylogtable produce` and `consume`."""
+"""`pylogtable produce`, and reading back what it appended."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.builders import T0, kafka, rows, times
 from tests.cli.conftest import Run
 
 
-def test_lines_in_and_out(run: Run, place: Path) -> None:
-    topic = pylogtable.open(place).create_topic("t", partitions=3)
+def test_lines_in_and_out(run: Run, store_dir: Path) -> None:
+    topic = pylogtable.open(store_dir).create_topic("t", partitions=3)
     made = run("produce", "t", stdin="a\n\nc")
     assert (made.status, made.err) == (0, "")
     assert made.out == "t: 3 records in 1 commit; 0:[0,3)\n"
@@ -25,8 +25,8 @@ def test_lines_in_and_out(run: Run, place: Path) -> None:
     assert (nothing.status, nothing.out) == (0, "t: 0 records in 0 commits\n")
 
 
-def test_keys_tombstones_headers_and_a_partition(run: Run, place: Path) -> None:
-    topic = pylogtable.open(place).create_topic("t", partitions=3)
+def test_keys_tombstones_headers_and_a_partition(run: Run, store_dir: Path) -> None:
+    topic = pylogtable.open(store_dir).create_topic("t", partitions=3)
     made = run("produce", "t", "-K", r"\t", "-Z", "NULL", "-H", "from=test", "--partition", 2,
                "--output", "json", stdin="k1\ta\tb\nk2\tNULL\n")  # fmt: skip
     assert made.json == {
@@ -47,8 +47,8 @@ def test_keys_tombstones_headers_and_a_partition(run: Run, place: Path) -> None:
     ]
 
 
-def test_the_same_key_goes_where_kafka_puts_it(run: Run, place: Path) -> None:
-    topic = pylogtable.open(place).create_topic("t", partitions=4)
+def test_keys_go_to_the_partitions_that_kafka_chooses(run: Run, store_dir: Path) -> None:
+    topic = pylogtable.open(store_dir).create_topic("t", partitions=4)
     run("produce", "t", "-K", ":", stdin="".join(f"k{n}:{n}\n" for n in range(50)))
     expected = (
         TopicWriter(topic)
@@ -59,8 +59,8 @@ def test_the_same_key_goes_where_kafka_puts_it(run: Run, place: Path) -> None:
     assert [got[f"k{n}".encode()] for n in range(50)] == expected.to_pylist()
 
 
-def test_json_is_kcats_envelope_and_comes_back(run: Run, place: Path) -> None:
-    store = pylogtable.open(place)
+def test_json_envelopes_are_those_of_kcat_and_can_be_read_back(run: Run, store_dir: Path) -> None:
+    store = pylogtable.open(store_dir)
     first, copy = store.create_topic("a"), store.create_topic("b")
     table = kafka(["k", None, b"\xff"], ["é", None, b"\x00\xfe"], timestamp=times(1, 2, 3.5))
     headers = [[{"key": "h", "value": b"1"}, {"key": "i", "value": b"2"}], None, []]
@@ -91,7 +91,7 @@ def test_json_values_may_be_objects(run: Run, clicks: pylogtable.Topic) -> None:
     )
 
 
-def test_table_shaped_topics_take_and_give_objects(run: Run, orders: pylogtable.Topic) -> None:
+def test_topics_with_columns_take_and_print_objects(run: Run, orders: pylogtable.Topic) -> None:
     line = (
         '{"id": 1, "amount": 9.5, "at": "2024-05-01T12:00:00.25Z", "raw_base64": "/w==", '
         '"day": "2024-05-01", "price": "12.50", "timestamp": "2024-05-01T12:00:00Z"}'
@@ -118,10 +118,10 @@ def test_table_shaped_topics_take_and_give_objects(run: Run, orders: pylogtable.
     assert rows(orders.read(), "at", "raw")[:2] == rows(orders.read(), "at", "raw")[2:]
 
 
-def test_nested_columns(run: Run, place: Path) -> None:
+def test_nested_columns(run: Run, store_dir: Path) -> None:
     inner = pa.struct({"n": pa.int32(), "d": pa.map_(pa.string(), pa.date32())})
     schema = {"l": pa.list_(pa.int64()), "s": inner, "m": pa.map_(pa.string(), pa.float64())}
-    topic = pylogtable.open(place).create_topic("t", 1, schema)
+    topic = pylogtable.open(store_dir).create_topic("t", 1, schema)
     line = '{"l":[1,null],"s":{"n":2,"d":{"x":"2024-05-01"}},"m":{"a":1.5,"b":null}}'
     assert run("produce", "t", stdin=f"{line}\n{{}}\n").status == 0
     assert run("consume", "t").out == f'{line}\n{{"l":null,"s":null,"m":null}}\n'
@@ -144,14 +144,13 @@ def test_nested_columns(run: Run, place: Path) -> None:
         ('{"id": 3, "day": 5}', ["line 3: column 'day'"]),
         ('{"id": 3, "raw_base64": "?"}', ["line 3: "]),
         ('{"id": 3, "at": "noon"}', ["line 3: column 'at'", "'noon' is not a time"]),
-        ('{"id": 3, "partition": 9}', ["partition 9"]),
+        ('{"id": 3, "partition": 9}', ["line 3: there is no partition 9"]),
     ],
 )
-def test_a_wrong_line_in_the_middle(
+def test_a_wrong_line_is_named_and_its_batch_not_appended(
     run: Run, orders: pylogtable.Topic, line: str, words: list[str]
 ) -> None:
-    """What was appended before stays, the batch with the wrong line is not there at all, and both
-    are said, so that one can go on with the right line."""
+    """Batches before it stay appended. The message says where to continue."""
     good = '{"id": 1}\n{"id": 2}\n'
     ran = run("produce", "orders", stdin=f"{good}{line}\n{good}")
     ran.failed(*words, "no line is appended, none from line 1 on")
@@ -161,8 +160,8 @@ def test_a_wrong_line_in_the_middle(
     ran.failed(*words)
 
 
-def test_what_was_appended_before_a_wrong_line_is_said(run: Run, orders: pylogtable.Topic) -> None:
-    """Input that comes in several reads makes several batches."""
+def test_the_message_says_which_lines_are_appended(run: Run, orders: pylogtable.Topic) -> None:
+    """The input is so long that it makes several batches."""
     big = '{"id": 1, "raw": "' + "x" * 2000 + '"}\n'
     ran = run("produce", "orders", "--batch-bytes", 1000, stdin=big * 600 + "{\n")
     ran.failed("line 601: ", "lines 1 to ", " are appended, none from line ")
@@ -172,90 +171,13 @@ def test_what_was_appended_before_a_wrong_line_is_said(run: Run, orders: pylogta
     assert ran.out == f"orders: {appended} records in 1 commit; 0:[0,{appended})\n"
 
 
-def test_lines_that_make_no_sense(run: Run, clicks: pylogtable.Topic, orders: object) -> None:
+def test_wrong_lines_are_refused(run: Run, clicks: pylogtable.Topic, orders: object) -> None:
     run("produce", "clicks", "-K", ":", stdin="a:b\nc\n").failed("line 2 has no ':'")
     run("produce", "clicks", "--json", stdin='{"vlaue": 1}\n').failed("line 1: ", "'vlaue'")
-    run("produce", "clicks", "--partition", 5, stdin="a\n").failed("partition 5", "no line")
+    run("produce", "clicks", "--partition", 5, stdin="a\n").failed("no partition 5", "0 to 1")
     run("produce", "clicks", "-K", "", stdin="a\n").failed("--key-separator", status=2)
     run("produce", "clicks", "-H", "x", stdin="a\n").failed("name=value", status=2)
-    run("produce", "orders", "-K", ":", stdin="a\n").failed("JSON says it itself", status=2)
+    run("produce", "orders", "-K", ":", stdin="a\n").failed("in JSON", status=2)
     run("produce", "orders", stdin="plain\n").failed("line 1: ")
     run("produce", "clickz", stdin="a\n").failed("did you mean 'clicks'?")
     assert clicks.count() == 4
-
-
-def test_positions(run: Run, clicks: pylogtable.Topic) -> None:
-    def got(*options: object) -> str:
-        return run("consume", "clicks", "--format", "%s", *options).out
-
-    assert got() == got("--from", "earliest") == "abcd"
-    assert got("--from", "latest") == ""
-    assert got("--from", 1, "--partition", 0) == "bc"
-    assert got("--from", -1) == "cd"
-    assert got("--from", -99) == "abcd"
-    assert got("--from", "0:2") == "cd"
-    assert got("--to", "0:2,1:0") == "ab"
-    assert got("--from", 1, "--to", 2, "--partition", "0") == "b"
-    assert got("--count", 2) == "ab"
-    assert got("--count", 0) == ""
-    assert got("--from", "2000-01-01", "--to", "2100-01-01") == "abcd"
-    assert got("--from", "@0", "--to", "e@1") == ""
-    assert got("--from", "2100-01-01T00:00:00+02:00") == ""
-    assert got("--follow", "--count", 4) == "abcd"
-    assert got("--follow", "--to", "latest") == "abcd"
-
-
-def test_positions_that_make_no_sense(run: Run, clicks: pylogtable.Topic) -> None:
-    for position in ("first", "1:x", "0x10", "--", "1.5", ""):
-        run("consume", "clicks", "--from", position).failed("--from", status=2)
-    run("consume", "clicks", "--to", "stored").failed("--to", status=2)
-    run("consume", "clicks", "--from", "stored").failed("needs --group", status=2)
-    run("consume", "clicks", "--from", 4, "--partition", 0).failed("offset 4", "[0, 3)")
-    run("consume", "clicks", "--from", 2).failed("partition 1", "[0, 1)", "--partition")
-    run("consume", "clicks", "--from", "9:0").failed("no partition 9")
-    run("consume", "clicks", "--count", -1).failed("--count", status=2)
-    run("consume", "clicks", "--format", "%q").failed("%q has no meaning", "%s", status=2)
-    run("consume", "clicks", "--format", "%s", "--output", "json").failed("--format", status=2)
-    run("consume", "clickz").failed("did you mean 'clicks'?")
-
-
-def test_a_group_goes_on_where_it_was(run: Run, clicks: pylogtable.Topic) -> None:
-    def got(*options: object) -> str:
-        return run("consume", "clicks", "-g", "g", "--format", "%s", *options).out
-
-    assert got("--count", 2) == "ab"
-    assert clicks.group("g").positions() == {0: 2}
-    assert got() == "cd"
-    assert clicks.group("g").positions() == {0: 3, 1: 1}
-    assert got() == ""
-    assert got("--from", "earliest", "--partition", 0, "--count", 1) == "a"
-    assert clicks.group("g").positions() == {0: 1, 1: 1}
-    clicks.delete_records({0: 2})
-    told = run("consume", "clicks", "-g", "g", "--count", 0, "--output", "json")
-    assert "offset 1 of partition 0" in json.loads(told.err)["warning"]
-    passed = run("consume", "clicks", "-g", "g", "--from", "stored")
-    assert passed.out == "c\n"
-    assert "offset 1 of partition 0 is not there any more; going on at 2" in passed.err
-    assert clicks.group("g").positions() == {0: 3, 1: 1}
-
-
-def test_an_empty_partition_gets_a_position_too(run: Run, place: Path) -> None:
-    topic = pylogtable.open(place).create_topic("t", partitions=2)
-    assert run("consume", "t", "--group", "g").status == 0
-    assert topic.group("g").positions() == {0: 0, 1: 0}
-
-
-def test_holes_at_the_end_count_as_read(run: Run, place: Path) -> None:
-    topic = pylogtable.open(place).create_topic("t", config={"cleanup.policy": "compact"})
-    topic.append(kafka(["a", "b", "a"], ["1", "2", None]))
-    topic.compact(force=True)
-    assert run("consume", "t", "--group", "g", "--format", "%o:%s ").out == "1:2 2: "
-    assert topic.group("g").positions() == {0: 3}
-
-
-def test_large_batches_are_printed_whole(run: Run, place: Path) -> None:
-    topic = pylogtable.open(place).create_topic("t")
-    many = 40_000
-    topic.append(kafka([None] * many, [b"%d" % n for n in range(many)]))
-    assert run("consume", "t").lines == [str(n) for n in range(many)]
-    assert run("consume", "t", "--count", 20_000, "--from", 7).lines[-1] == "20006"
