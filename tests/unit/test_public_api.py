@@ -10,7 +10,7 @@ import sys
 import pytest
 
 import pylogtable
-from pylogtable import Consumer, Group, Producer, Store, Topic
+from pylogtable import BatchFuture, Consumer, Group, Producer, RecordFuture, Store, Topic, engine
 from pylogtable.engine import TopicWriter
 from pylogtable.store import Store as StoreClass
 from tests.builders import kafka
@@ -63,6 +63,10 @@ SIGNATURES = {
     Producer.send_batch: ["data"],
     Producer.flush: [],
     Producer.close: [],
+    RecordFuture.result: ["timeout"],
+    RecordFuture.exception: ["timeout"],
+    RecordFuture.done: [],
+    BatchFuture.add_done_callback: ["callback"],
     Topic.consumer: [
         "group",
         "member",
@@ -81,6 +85,42 @@ SIGNATURES = {
     Consumer.assignment: [],
     Consumer.close: ["*commit"],
 }
+ENGINE_SIGNATURES = {
+    engine.TopicWriter: ["topic"],
+    engine.TopicWriter.check_columns: ["schema"],
+    engine.TopicWriter.placement: [],
+    engine.TopicWriter.stage: ["data", "*first_sticky"],
+    engine.TopicWriter.begin_staging: ["*first_sticky", "*encoders"],
+    engine.TopicWriter.commit: ["staged", "*txn", "*origin"],
+    engine.TopicWriter.commit_or_discard: ["staged", "*txn", "*origin"],
+    engine.TopicWriter.discard: ["staged"],
+    engine.TopicWriter.find_txn: ["app_id", "version", "*origin"],
+    engine.Stager.add: ["batch"],
+    engine.Stager.flush: [],
+    engine.Stager.finish: [],
+    engine.Staged: ["files", "staged_at_ms", "topic_id"],
+    engine.Placement.partitions: ["batch"],
+    engine.check_log_columns: ["given"],
+    engine.Scan: ["view"],
+    engine.Scan.tasks: ["ranges"],
+    engine.Scan.parts: ["ranges", "*max_records", "*min_parts"],
+    engine.Scan.reader: ["columns"],
+    engine.Scan.key_groups: [],
+    engine.PartReader.read: ["part"],
+    engine.ReadPart: ["tasks"],
+    engine.ReadTask: ["segment", "start", "end", "row_groups"],
+    engine.run_job: ["topic", "job", "run_units"],
+    engine.maintain: ["topic", "run_units", "*vacuum", "*protect_groups", "*report_errors"],
+    engine.protected_groups: ["store", "groups", "topics"],
+    engine.Job.run: ["topic", "run_units"],
+    engine.Compaction: ["force", "budget_bytes", "protect_groups"],
+    engine.Merge: [],
+    engine.Retention: ["keep_from", "groups"],
+    engine.Vacuum: ["dry_run", "retention_ms"],
+    engine.Worker.__call__: ["unit"],
+    engine.Rewritten: ["partition", "swaps", "records_in", "records_out", "clean_end"],
+}
+SIGNATURES |= ENGINE_SIGNATURES
 
 
 def test_every_public_name_can_be_had_and_is_shown() -> None:
@@ -99,6 +139,16 @@ def test_nothing_else_is_public() -> None:
         if not name.startswith("_") and not inspect.ismodule(thing)
     }
     assert public - set(pylogtable.__all__) <= {"TYPE_CHECKING", "annotations"}
+
+
+def test_every_name_for_engines_is_pinned() -> None:
+    pinned = {call.__qualname__.split(".")[0] for call in ENGINE_SIGNATURES}
+    assert {name for name in engine.__all__ if name != "RunUnits"} == pinned
+
+
+def test_jobs_that_only_engines_need_are_not_methods_of_users() -> None:
+    assert not hasattr(Topic, "try_maintain")
+    assert not hasattr(Store, "protected")
 
 
 @pytest.mark.parametrize("call", SIGNATURES, ids=lambda call: call.__qualname__)
