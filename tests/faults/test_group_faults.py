@@ -19,7 +19,8 @@ from pylogtable.log import group_objects as groups
 from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.local import LocalStore
 from pylogtable.storage.memory import MemoryStore
-from tests.faults.support import NAME, Plan, copy_of, faulty, new_seed, new_topic, open_topic
+from tests.depth import new_seed, rounds, sample
+from tests.faults.support import NAME, Plan, copy_of, faulty, new_topic, open_topic
 from tests.faults.worker import PARTITIONS, SCHEMA, crew
 from tests.stores import CountingStore, Fault, FaultyStore, SimulatedCrash
 
@@ -44,20 +45,28 @@ def filled() -> MemoryStore:
 FAULTS = [fault for fault in Fault if fault is not Fault.TRUNCATE]
 
 
+def opened(filled: MemoryStore, plan: Plan) -> tuple[MemoryStore, FaultyStore, Group]:
+    """A copy, its group behind the faults of the plan, and the group's state read without them."""
+    inner = copy_of(filled)
+    plan.armed = False
+    store = FaultyStore(inner, plan, late_after=3)
+    group = open_topic(store).group(GROUP)
+    group.positions()
+    plan.armed = True
+    return inner, store, group
+
+
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_whatever_fails_the_group_stands_where_it_was_told(
     filled: MemoryStore, fault: Fault
 ) -> None:
-    at = 0
-    met = True
-    while met:
-        inner = copy_of(filled)
+    plan = Plan(None, None)
+    opened(filled, plan)[2].commit({0: 64})
+    operations = range(len(plan.seen))
+    assert len(operations) > 30
+    for at in sample(operations, 3, first=FAULTS.index(fault)):
         plan = Plan(at, fault)
-        plan.armed = False
-        store = FaultyStore(inner, plan, late_after=3)
-        group = open_topic(store).group(GROUP)
-        group.positions()
-        plan.armed = True
+        inner, store, group = opened(filled, plan)
         allowed = {64}
         try:
             assert group.commit({0: 64}) == {0: 64}
@@ -65,7 +74,7 @@ def test_whatever_fails_the_group_stands_where_it_was_told(
             allowed = {63, 64}
         except StorageError:
             allowed = {63}
-        met = plan.hit
+        assert plan.hit
         plan.armed = False
         store.land()
         after = open_topic(inner).group(GROUP)
@@ -78,8 +87,6 @@ def test_whatever_fails_the_group_stands_where_it_was_told(
         assert open_topic(inner).group(GROUP).positions() == {0: 169}
         assert len(numbers(inner)) <= 2 * groups.KEPT + 1
         assert open_topic(inner).verify()
-        at += 1
-    assert at > 30
 
 
 def test_a_group_commit_whose_fate_stays_unknown_says_so(filled: MemoryStore) -> None:
@@ -213,7 +220,7 @@ def test_no_commit_is_lost_and_no_read_goes_back_whatever_the_order(
     monkeypatch.setattr(groups, "KEPT", 2)
     monkeypatch.setattr("pylogtable.log.group_head.CLEAN_EVERY", 4)
     seed = new_seed()
-    for run in range(60):
+    for run in range(rounds(15, deep=300)):
         commit_and_read(seed + run)
 
 
