@@ -4,47 +4,63 @@ Users of a topic need none of this. An engine does in many processes what a `Top
 
 - `TopicWriter` splits an append: tasks stage files, the driver commits all of them at once.
 - `Scan` splits a read: the driver plans parts, tasks read them with a `PartReader`.
-- `Maintenance` splits compaction and merge: the driver plans, tasks run a `Worker`, the driver
-  commits.
+- `run_job` and `maintain` split maintenance: the driver plans units of work, a function of yours
+  runs them anywhere with a `Worker`, the driver commits.
 
-What travels between processes (`Staged`, `ReadPart`, `PartReader`, `Worker`, …) can be pickled.
+What travels between processes (`Staged`, `ReadPart`, `PartReader`, `Worker`, units, `Rewritten`)
+can be pickled.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from pylogtable.errors import InvalidRequestError
 from pylogtable.format.shaping import Placement, RowShaper, check_log_columns
-from pylogtable.maintenance.jobs import Maintenance, Worker
-from pylogtable.maintenance.work import Done, Work
+from pylogtable.maintenance import maintain as jobs
+from pylogtable.maintenance.compaction import Compaction
+from pylogtable.maintenance.job import Job, MaintainOptions
+from pylogtable.maintenance.merge import Merge
+from pylogtable.maintenance.retention import Retention
+from pylogtable.maintenance.units import Rewritten, RunUnits, Worker
+from pylogtable.maintenance.vacuum import Vacuum
 from pylogtable.plan.read import ReadTask
 from pylogtable.plan.split import ReadPart
 from pylogtable.read.scan import PartReader, Scan
-from pylogtable.results.operations import AppendResult
+from pylogtable.results.operations import AppendResult, MaintainReport
+from pylogtable.store import Store
 from pylogtable.topic import Topic
-from pylogtable.write.append import Staged, Staging, commit_or_discard
+from pylogtable.write.append import commit_or_discard
+from pylogtable.write.stager import Staged, Stager
 
 __all__ = [
-    "Done",
-    "Maintenance",
+    "Compaction",
+    "Job",
+    "Merge",
     "PartReader",
     "Placement",
     "ReadPart",
     "ReadTask",
+    "Retention",
+    "Rewritten",
+    "RunUnits",
     "Scan",
     "Staged",
-    "Staging",
+    "Stager",
     "TopicWriter",
-    "Work",
+    "Vacuum",
     "Worker",
     "check_log_columns",
-    "maintenance",
+    "maintain",
+    "protected_groups",
+    "run_job",
 ]
+
+Report = TypeVar("Report")
 
 
 class TopicWriter:
@@ -81,7 +97,7 @@ class TopicWriter:
 
     def begin_staging(
         self, *, first_sticky: int | None = None, encoders: Executor | None = None
-    ) -> Staging:
+    ) -> Stager:
         """Like `stage`, for rows that arrive batch by batch: a context manager with `add` and
         `finish`. A task that stages for several topics passes the same `encoders` (a thread pool)
         to each, since every pool holds memory."""
@@ -131,6 +147,32 @@ class TopicWriter:
         return self._appender.find((app_id, version), origin)
 
 
-def maintenance(topic: Topic) -> Maintenance:
-    """The maintenance jobs of a topic, split into plan, work and commit."""
-    return topic._maintenance
+def run_job(topic: Topic, job: Job[Report], run_units: RunUnits) -> Report:
+    """Run one maintenance job on a topic. `run_units(worker, units)` calls `worker(unit)` for each
+    unit, wherever that is, and returns the results.
+
+    >>> run_job(topic, Compaction(force=True), lambda worker, units: map(worker, units))
+    """
+    return job.run(topic._maintained, run_units)
+
+
+def maintain(
+    topic: Topic,
+    run_units: RunUnits,
+    *,
+    vacuum: bool = True,
+    protect_groups: Sequence[str] | None = None,
+    report_errors: bool = False,
+) -> MaintainReport:
+    """`Topic.maintain` with a `run_units` as in `run_job`. With `report_errors`, an error that ends
+    it early is not raised: the report has it, beside the reports of the jobs before."""
+    options = MaintainOptions(vacuum, protect_groups)
+    return jobs.maintain(topic._maintained, run_units, options, report_errors=report_errors)
+
+
+def protected_groups(
+    store: Store, groups: Sequence[str], topics: Sequence[str]
+) -> dict[str, list[str]]:
+    """Which of these consumer groups each of these topics has, to be passed as its
+    `protect_groups`. A group that no topic has is an error."""
+    return store._protected(groups, topics)

@@ -32,6 +32,9 @@ from pylogtable.groups.store_group import StoreGroup
 from pylogtable.log.commit_loop import change_until_landed
 from pylogtable.log.head import Head, attempt_commit
 from pylogtable.log.manifest import Manifest
+from pylogtable.maintenance.job import MaintainOptions
+from pylogtable.maintenance.maintain import maintain
+from pylogtable.maintenance.units import RunUnits, in_threads
 from pylogtable.plan.topics import new_topic, plan_create, plan_delete_topic
 from pylogtable.results.operations import MaintainReport
 from pylogtable.results.overview import overview_html
@@ -152,19 +155,19 @@ class Store:
         threads: int = 2,
         protect_groups: Sequence[str] = (),
     ) -> list[MaintainReport]:
-        """`Topic.maintain` for these topics, or all: one that fails does not keep the others from
-        their turn, and its report says why. Of `protect_groups` each topic heeds those it has; one
-        that no topic has is an error, before anything is done."""
+        """`Topic.maintain` for these topics, or for all. If one fails, its report has the error and
+        the others go on. Each topic protects those of `protect_groups` that it has. A group that no
+        topic has is an error before anything is changed."""
         names = self.topics() if topics is None else names_in("topics", topics)
-        protected = self.protected(protect_groups, names)
+        protected = self._protected(protect_groups, names)
+        run_units = in_threads(threads)
         return [
-            self._maintain(name, vacuum=vacuum, threads=threads, protect_groups=protected[name])
+            self._maintain(name, run_units, MaintainOptions(vacuum, protected[name]))
             for name in names
         ]
 
-    def protected(self, groups: Sequence[str], topics: Sequence[str]) -> dict[str, list[str]]:
-        """Which of these groups each of these topics has, for maintenance that is to spare what
-        they have not read; one that no topic has is an error."""
+    def _protected(self, groups: Sequence[str], topics: Sequence[str]) -> dict[str, list[str]]:
+        """Which of these groups each of these topics has; see `engine.protected_groups`."""
         groups = names_in("groups", groups)
         known = self._groups_in(topics) if groups else {}
         missing = [group for group in groups if group not in known]
@@ -175,9 +178,10 @@ class Store:
             )
         return {name: [group for group in groups if name in known[group]] for name in topics}
 
-    def _maintain(self, name: str, **how: Any) -> MaintainReport:
+    def _maintain(self, name: str, run_units: RunUnits, options: MaintainOptions) -> MaintainReport:
         try:
-            return self.topic(name).try_maintain(**how)
+            topic = self.topic(name)._maintained
+            return maintain(topic, run_units, options, report_errors=True)
         except LogTableError as error:
             return MaintainReport(topic=name, error=f"{type(error).__name__}: {error}")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -20,8 +20,13 @@ from pylogtable.groups.group import Group, describe_groups, expire_groups
 from pylogtable.log.group_objects import load_groups
 from pylogtable.log.head import Head
 from pylogtable.log.manifest import Manifest
-from pylogtable.maintenance.jobs import Maintenance, in_threads
-from pylogtable.maintenance.vacuum import vacuum
+from pylogtable.maintenance.compaction import Compaction
+from pylogtable.maintenance.job import Job, MaintainedTopic, MaintainOptions
+from pylogtable.maintenance.maintain import maintain
+from pylogtable.maintenance.merge import Merge
+from pylogtable.maintenance.retention import Retention
+from pylogtable.maintenance.units import in_threads
+from pylogtable.maintenance.vacuum import Vacuum
 from pylogtable.plan.topics import plan_alter, plan_delete_records
 from pylogtable.read.versions import snapshot_at, version_at
 from pylogtable.read.view import Bound, View
@@ -41,6 +46,8 @@ from pylogtable.segments.newest import BUDGET_BYTES
 from pylogtable.storage.base import ObjectStore
 from pylogtable.write.append import Appender
 from pylogtable.write.producer import Producer
+
+Report = TypeVar("Report")
 
 
 class Topic:
@@ -232,43 +239,40 @@ class Topic:
     def compact(
         self, *, force: bool = False, threads: int = 2, budget_bytes: int = BUDGET_BYTES
     ) -> RewriteReport:
-        """Keep the newest record of each key, at its offset, and let older ones go.
+        """Keep the newest record of each key, at its offset, and remove older ones.
 
-        Only partitions that are dirty enough, or for too long, are cleaned, as the topic's settings
-        say; `force` cleans all that have something dirty. `budget_bytes` bounds the memory for the
-        keys of a partition; `threads` partitions are cleaned at a time.
+        Only partitions that are dirty enough, or dirty for too long, are compacted, as the topic's
+        settings say. With `force`, all partitions with something dirty are. `budget_bytes` bounds
+        the memory for the keys of a partition; `threads` partitions are compacted at a time.
         """
         check_number("budget_bytes", budget_bytes, least=1)
-        jobs = self._maintenance
-        return jobs.rewrite(
-            "compact",
-            jobs.plan_compaction(force=force),
-            in_threads(jobs.worker(budget_bytes), threads),
-        )
+        return self._run(Compaction(force=force, budget_bytes=budget_bytes), threads)
 
     def merge(self, *, threads: int = 2) -> RewriteReport:
-        """Join small segments into larger ones, seal shifted ones, and write those that the log
-        start cuts without what lies below it; offsets stay as they are."""
-        jobs = self._maintenance
-        return jobs.rewrite("merge", jobs.plan_merge(), in_threads(jobs.worker(), threads))
+        """Join small segments into larger ones, seal shifted ones, and drop records below the log
+        start from files that it cuts. Offsets stay as they are."""
+        return self._run(Merge(), threads)
 
     def apply_retention(
         self, keep_from: Mapping[int, int] | None = None, groups: Sequence[str] | None = None
     ) -> RetentionReport:
-        """Remove whole segments from the beginning of each partition as `retention.ms` and
-        `retention.bytes` say, where `cleanup.policy` contains `delete`; nothing at or after the
-        offsets of `keep_from`, and nothing that one of these consumer groups has not read. Where a
-        group has no position it has read nothing."""
-        return self._maintenance.apply_retention(keep_from, groups)
+        """Remove whole segments from the beginning of each partition, as `retention.ms` and
+        `retention.bytes` say, if `cleanup.policy` contains `delete`.
+
+        Nothing goes at or after the offsets of `keep_from`, and nothing that one of these consumer
+        groups has not read. A group without a position in a partition has read nothing of it.
+        """
+        return self._run(Retention(keep_from, groups))
 
     def vacuum(self, *, dry_run: bool = True, retention_ms: int | None = None) -> VacuumReport:
-        """Remove files that no kept version needs: of appends that failed, of segments that were
-        replaced or let go, and the commits and index of versions that are not kept.
+        """Remove files that no kept version needs: those of failed appends, of segments that were
+        replaced or expired, and the commits and index of versions that are not kept.
 
-        Versions of the last 7 days are kept, or of `retention_ms`; with less, replaced files go
-        earlier, and whoever still reads them fails. A dry run, the default, removes nothing.
+        Versions of the last 7 days are kept, or of the last `retention_ms`. With less than 7 days,
+        replaced files go earlier, and reads that still need them fail. A dry run, the default,
+        removes nothing.
         """
-        return vacuum(self._store, self._head, dry_run=dry_run, retention_ms=retention_ms)
+        return self._run(Vacuum(dry_run=dry_run, retention_ms=retention_ms))
 
     def maintain(
         self,
@@ -277,35 +281,11 @@ class Topic:
         threads: int = 2,
         protect_groups: Sequence[str] | None = None,
     ) -> MaintainReport:
-        """Do all that the topic's settings ask for: retention, compaction, merge, vacuum. Safe to
-        run at any time, twice, and from two places at once. Nothing expires that one of
+        """Run all jobs that the topic's settings ask for: retention, compaction, merge, vacuum. It
+        is safe at any time, also twice, and from two places at once. Nothing expires that one of
         `protect_groups` has not read."""
-        return self._maintain(vacuum, threads, protect_groups, report_errors=False)
-
-    def try_maintain(
-        self,
-        *,
-        vacuum: bool = True,
-        threads: int = 2,
-        protect_groups: Sequence[str] | None = None,
-    ) -> MaintainReport:
-        """As `maintain`, but what ends it early is not raised: it is in the report, beside what was
-        done before."""
-        return self._maintain(vacuum, threads, protect_groups, report_errors=True)
-
-    def _maintain(
-        self,
-        vacuum: bool,
-        threads: int,
-        protect_groups: Sequence[str] | None,
-        *,
-        report_errors: bool,
-    ) -> MaintainReport:
-        return self._maintenance.maintain(
-            in_threads(self._maintenance.worker(), threads),
-            (lambda: self.vacuum(dry_run=False)) if vacuum else None,
-            protect_groups,
-            report_errors=report_errors,
+        return maintain(
+            self._maintained, in_threads(threads), MaintainOptions(vacuum, protect_groups)
         )
 
     def group(self, name: str) -> Group:
@@ -356,5 +336,8 @@ class Topic:
         return expire_groups(self._store, self._head, older_than, dry_run=dry_run)
 
     @property
-    def _maintenance(self) -> Maintenance:
-        return Maintenance(self.name, self._store, self._head)
+    def _maintained(self) -> MaintainedTopic:
+        return MaintainedTopic(self.name, self._store, self._head)
+
+    def _run(self, job: Job[Report], threads: int = 1) -> Report:
+        return job.run(self._maintained, in_threads(threads))

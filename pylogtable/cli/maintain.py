@@ -158,10 +158,12 @@ def maintain(
 
     For schedulers. A topic that fails does not stop the others; the exit status is 1.
     """
+    from pylogtable import engine
+
     session = current_session(context)
     opened = session.open_store(store)
     names = list(dict.fromkeys(topics or topic_names(opened)))
-    protected = opened.protected(list(protect_groups), names)
+    protected = engine.protected_groups(opened, list(protect_groups), names)
     reports: list[MaintainReport] = []
     for number, name in enumerate(names, 1):
         if is_terminal(sys.stderr):

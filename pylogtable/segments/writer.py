@@ -25,7 +25,6 @@ from pylogtable.lazy_arrow import pc, pq
 from pylogtable.segments.bloom import filter_bytes
 from pylogtable.storage.base import ObjectStore
 
-ROW_GROUP_ROWS = 131_072
 BLOOM_FPP = 0.01
 SAMPLE_ROWS = 4096
 
@@ -37,17 +36,29 @@ def _can_write_bloom() -> bool:
 
 @dataclass(frozen=True)
 class WrittenFile:
-    """What was written, for the entry that will name it; `firsts` has the stored offset that each
-    row group begins with."""
+    """A finished file. `row_group_offsets` has the first stored offset of each row group."""
 
     path: str
     records: int
     size_bytes: int
     min_timestamp_us: int
     max_timestamp_us: int
-    firsts: tuple[int, ...]
+    row_group_offsets: tuple[int, ...]
     tombstones: int
     null_keys: int
+
+    def fields_from(self, first_offset: int) -> dict[str, Any]:
+        """The fields that `Segment` and `StagedSegment` share, for a file that begins at
+        `first_offset`."""
+        return {
+            "records": self.records,
+            "size_bytes": self.size_bytes,
+            "min_timestamp_us": self.min_timestamp_us,
+            "max_timestamp_us": self.max_timestamp_us,
+            "path": self.path,
+            "row_groups": tuple(offset - first_offset for offset in self.row_group_offsets),
+            "tombstones": self.tombstones,
+        }
 
 
 class SegmentWriter:
@@ -73,7 +84,7 @@ class SegmentWriter:
         self._tombstones = 0
         self._null_keys = 0
         self._schema = schema
-        self._firsts: list[int] = []
+        self._row_group_offsets: list[int] = []
         self._timestamps: list[int] = []
         repetitive = _repetitive_columns(like)
         blooms = _bloom_options(schema, topic.key, like.num_rows)
@@ -98,7 +109,7 @@ class SegmentWriter:
     def size_bytes(self) -> int:
         """What the file would have if it was closed now, but for the footer. Bloom filters come
         with that, and are a sixth of a file of short records."""
-        return int(self._sink.tell()) + len(self._firsts) * self._bloom_bytes
+        return int(self._sink.tell()) + len(self._row_group_offsets) * self._bloom_bytes
 
     def write_row_group(self, rows: pa.Table, offsets: npt.NDArray[np.int64] | None = None) -> None:
         """Add rows (`timestamp` and the topic's columns) as one row group, at these offsets, which
@@ -109,7 +120,7 @@ class SegmentWriter:
         self._timestamps += [times["min"].as_py(), times["max"].as_py()]
         self._tombstones += count_tombstones(rows, self._topic)
         self._null_keys += count_keyless(rows, self._topic)
-        self._firsts.append(int(offsets[0]))
+        self._row_group_offsets.append(int(offsets[0]))
         self._next = int(offsets[-1]) + 1
         self.records += rows.num_rows
         table = pa.Table.from_arrays([pa.array(offsets), *rows.columns], schema=self._schema)
@@ -126,7 +137,7 @@ class SegmentWriter:
             size_bytes=size,
             min_timestamp_us=min(self._timestamps, default=0),
             max_timestamp_us=max(self._timestamps, default=0),
-            firsts=tuple(self._firsts),
+            row_group_offsets=tuple(self._row_group_offsets),
             tombstones=self._tombstones,
             null_keys=self._null_keys,
         )

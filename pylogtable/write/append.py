@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -19,58 +18,13 @@ from pylogtable.errors import (
     StorageError,
 )
 from pylogtable.format.config import STALE_AFTER_MS
-from pylogtable.format.model import Change, Commit, StagedSegment, Txn, TxnMark
-from pylogtable.format.shaping import Int32s
+from pylogtable.format.model import Change, Commit, Txn, TxnMark
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.log.head import Head
 from pylogtable.plan.append import Repeated, find_txn, plan_append, plan_fenced_append
 from pylogtable.results.operations import AppendResult, offsets_of
 from pylogtable.storage.base import ObjectStore
-from pylogtable.write.stager import Stager, discard
-
-
-@dataclass(frozen=True)
-class Staged:
-    """Data files that wait for their commit; plain data, fit to travel between processes."""
-
-    files: tuple[StagedSegment, ...]
-    staged_at_ms: int
-    topic_id: str
-
-
-class Staging:
-    """Data files being written for an append whose commit comes later. Leaving the block with an
-    exception removes what was written; `finish()` gives what is to be committed."""
-
-    def __init__(self, stager: Stager, began_ms: int, topic_id: str) -> None:
-        self._stager = stager
-        self._began_ms = began_ms
-        self._topic_id = topic_id
-
-    def __enter__(self) -> Staging:
-        return self
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if error is not None:
-            self._stager.abandon(error)
-
-    @property
-    def waiting_bytes(self) -> int:
-        """What is held in memory until it is worth writing; `flush()` lets go of it."""
-        return self._stager.waiting_bytes
-
-    def note_placed(self) -> list[Int32s]:
-        """A list that will have the partition of every row, in the order of the rows."""
-        return self._stager.note_placed()
-
-    def add(self, batch: pa.RecordBatch) -> None:
-        self._stager.write(batch)
-
-    def flush(self) -> None:
-        self._stager.flush()
-
-    def finish(self) -> Staged:
-        return Staged(self._stager.finish(), self._began_ms, self._topic_id)
+from pylogtable.write.stager import Staged, Stager, discard
 
 
 class Appender:
@@ -88,18 +42,31 @@ class Appender:
         known = find_txn(snapshot, numbered)
         if known is not None:
             return self._repeat(known, numbered, began)
-        staged = _stage_all(self._begin(snapshot, snapshot.version), data)
+        stager = Stager(self._store, snapshot, self._runtime, first_sticky=snapshot.version)
+        staged = _stage_all(stager, data)
         return commit_or_discard(
             lambda: self._commit(staged, numbered, began, refresh=False),
             lambda: self.discard([staged]),
         )
 
-    def begin(self, first_sticky: int | None, encoders: Executor | None = None) -> Staging:
+    def begin(
+        self,
+        first_sticky: int | None,
+        encoders: Executor | None = None,
+        *,
+        remember_partitions: bool = False,
+    ) -> Stager:
         if first_sticky is not None:
             check_number("first_sticky", first_sticky)
         snapshot = self._head.latest()
-        first = snapshot.version if first_sticky is None else first_sticky
-        return self._begin(snapshot, first, encoders)
+        return Stager(
+            self._store,
+            snapshot,
+            self._runtime,
+            first_sticky=snapshot.version if first_sticky is None else first_sticky,
+            encoders=encoders,
+            remember_partitions=remember_partitions,
+        )
 
     def stage(self, data: Any, first_sticky: int | None) -> Staged:
         return _stage_all(self.begin(first_sticky), data)
@@ -164,21 +131,6 @@ class Appender:
     def discard(self, staged: Iterable[Staged]) -> None:
         for part in _checked_staged(staged):
             discard(self._store, part.files)
-
-    def _begin(
-        self, snapshot: Snapshot, first_sticky: int, encoders: Executor | None = None
-    ) -> Staging:
-        now_ms = self._runtime.clock()
-        stager = Stager(
-            self._store,
-            snapshot.info,
-            snapshot.end_offsets,
-            now_us=now_ms * 1000,
-            first_sticky=first_sticky,
-            new_id=self._runtime.new_id,
-            encoders=encoders,
-        )
-        return Staging(stager, now_ms, snapshot.topic_id)
 
     def _commit(
         self, staged: Staged, txn: Txn | None, began: float, *, refresh: bool
@@ -280,11 +232,11 @@ def _checked_staged(staged: Iterable[Staged]) -> list[Staged]:
     return parts
 
 
-def _stage_all(staging: Staging, data: Any) -> Staged:
-    with staging:
+def _stage_all(stager: Stager, data: Any) -> Staged:
+    with stager:
         for batch in batches_of(data):
-            staging.add(batch)
-        return staging.finish()
+            stager.add(batch)
+        return stager.finish()
 
 
 def parse_txn(txn: tuple[str, int] | None, origin: str | None = None) -> Txn | None:

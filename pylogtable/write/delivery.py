@@ -14,7 +14,7 @@ import pyarrow as pa
 from pylogtable.errors import InvalidRequestError
 from pylogtable.format.model import Txn, TxnMark
 from pylogtable.format.schema import TIMESTAMP
-from pylogtable.format.shaping import Int32s, RowShaper
+from pylogtable.format.shaping import RowShaper
 from pylogtable.log.head import Head
 from pylogtable.results.operations import offsets_of
 from pylogtable.write.append import Appender, parse_txn
@@ -73,15 +73,13 @@ class Delivery:
         errors: dict[int, Exception],
     ) -> Delivered:
         times: list[pa.Array | int] = []
-        staging = self._appender.begin(None)
-        with staging:
-            placed = staging.note_placed()
+        with self._appender.begin(None, remember_partitions=True) as stager:
             for piece, start, end in parts:
                 for rows in piece.take(start, end):
                     times.append(_given_times(piece, rows))
-                    staging.add(rows)
-            staged = staging.finish()
-        partitions: Int32s = np.concatenate(placed) if placed else np.empty(0, np.int32)
+                    stager.add(rows)
+            staged = stager.finish()
+        partitions = stager.row_partitions()
         now_us = staged.staged_at_ms * 1000
         if not len(partitions):
             return Delivered(self._head.known.version, partitions, {}, now_us, None, kept, errors)

@@ -25,7 +25,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from pylogtable.engine import TopicWriter, maintenance
+from pylogtable.engine import Compaction, TopicWriter
 from pylogtable.errors import (
     CommitConflictError,
     InvalidRequestError,
@@ -36,10 +36,9 @@ from pylogtable.format.leaf import segments_of
 from pylogtable.format.model import Segment
 from pylogtable.format.partitioner import partition_for
 from pylogtable.log import manifest
-from pylogtable.maintenance import rewrite as rewriting
 from pylogtable.plan import index
 from pylogtable.plan.swap import Swap, plan_swap_commit
-from pylogtable.segments import newest as survivors
+from pylogtable.segments import newest, rolling_writer
 from pylogtable.segments import reader as segment_file
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.topic import Topic
@@ -150,11 +149,10 @@ class TopicMachine(RuleBasedStateMachine):
         self.patch.setattr(manifest, "ROOT_INTERVAL", SMALL_INDEX["ROOT_INTERVAL"])
         self.patch.setattr(manifest, "LEAVES_CACHED", cached)
         if tiny_files:
-            self.patch.setattr(staging, "ROW_GROUP_ROWS", 3)
+            self.patch.setattr(rolling_writer, "ROW_GROUP_ROWS", 3)
             self.patch.setattr(staging, "CHUNK_ROWS", 5)
             self.patch.setattr(segment_file, "BATCH_ROWS", 2)
-            self.patch.setattr(rewriting, "ROW_GROUP_ROWS", 3)
-            self.patch.setattr(survivors, "LOOKUP_ROWS", 2)
+            self.patch.setattr(newest, "LOOKUP_ROWS", 2)
         self.clock = Clock()
         self.objects = MemoryStore()
         self.store = make_store(self.objects, self.clock)
@@ -547,8 +545,8 @@ class TopicMachine(RuleBasedStateMachine):
             self.commit("merge")
         left: dict[int, int] = {}
         if "compact" in self.config["cleanup.policy"]:
-            due = maintenance(handle).plan_compaction(force=False)
-            left = {work.partition: work.inputs[-1].end_offset for work in due}
+            due = Compaction().plan(handle._maintained)
+            left = {unit.partition: unit.inputs[-1].end_offset for unit in due}
         starts = handle.start_offsets()
         for segment in segments_of(handle.segments()):
             if segment.base_offset >= left.get(segment.partition, 0):

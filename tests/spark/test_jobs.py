@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from pylogtable import InvalidRequestError, LogTableError, Store, Topic
-from pylogtable.engine import TopicWriter, maintenance
+from pylogtable.engine import Compaction, TopicWriter
 from pyspark_pylogtable import LogTable
 from pyspark_pylogtable.table.jobs import on_executors
 from pyspark_pylogtable.table.maintain_job import main
@@ -136,14 +136,14 @@ def test_retention_and_vacuum(spark: SparkSession, logs: Store) -> None:
 
 def test_a_unit_of_work_is_a_task(spark: SparkSession, logs: Store) -> None:
     topic = filled(logs, "t", COMPACT)
-    works = maintenance(topic).plan_compaction(force=True)
+    units = Compaction(force=True).plan(topic._maintained)
 
-    def where(work: Any) -> tuple[int, int]:
-        return work.partition, TaskContext.get().partitionId()
+    def where(unit: Any) -> tuple[int, int]:
+        return unit.partition, TaskContext.get().partitionId()
 
-    run_all: Any = on_executors(spark, where)  # type: ignore[arg-type]
-    assert run_all(works) == [(0, 0), (1, 1), (2, 2)]
-    assert run_all([]) == []
+    run_units: Any = on_executors(spark)
+    assert run_units(where, units) == [(0, 0), (1, 1), (2, 2)]
+    assert run_units(where, []) == []
 
 
 def test_a_task_that_fails_leaves_the_topic_as_it_was(spark: SparkSession, logs: Store) -> None:

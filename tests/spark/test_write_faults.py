@@ -27,8 +27,8 @@ from pylogtable import (
     Store,
     Topic,
 )
-from pylogtable.engine import Staged, Staging, TopicWriter
-from pylogtable.write.stager import Stager, _Lane
+from pylogtable.engine import Staged, Stager, TopicWriter
+from pylogtable.segments.rolling_writer import RollingWriter
 from pyspark_pylogtable.tasks import writing
 from pyspark_pylogtable.tasks.writing import BatchWriter, Written
 from tests.builders import kafka, rows
@@ -135,17 +135,17 @@ def test_a_task_over_several_topics_that_fails_removes_the_files_of_all(
 ) -> None:
     for name in ("a", "b", "c"):
         logs.create_topic(name)
-    real = pylogtable.Staging.finish
+    real = Stager.finish
     finished: list[int] = []
 
-    def finish(self: Staging) -> Staged:
+    def finish(self: Stager) -> Staged:
         if len(finished) == 2:
             raise StorageError("the disk is full")
         staged = real(self)
         finished.append(len(data_files(tmp_path)))
         return staged
 
-    monkeypatch.setattr(Staging, "finish", finish)
+    monkeypatch.setattr(Stager, "finish", finish)
     table = kafka(["x", "y", "z"], topic=pa.array(["a", "b", "c"]))
     with pytest.raises(StorageError, match="the disk is full"):
         write(tmp_path / "logs", [table])
@@ -160,26 +160,26 @@ def test_what_waits_for_the_encoders_is_bounded_for_all_topics_together(
     for name in names:
         logs.create_topic(name)
     monkeypatch.setattr(writing, "WAITING_BYTES", 1)
-    real = Stager._encode
+    real = RollingWriter._encode
     handed, most = 0, 0
 
-    def take(self: _Lane, whole_of: int | None) -> Any:
+    def take(self: RollingWriter[Any], keep_rest: bool) -> Any:
         nonlocal handed, most
         with lock:
             handed += 1
             most = max(most, handed)
-        return take_really(self, whole_of)
+        return take_really(self, keep_rest)
 
-    def encode(self: Stager, *args: Any) -> None:
+    def encode(self: RollingWriter[Any], *args: Any) -> None:
         nonlocal handed
         time.sleep(0.005)
         real(self, *args)
         with lock:
             handed -= 1
 
-    take_really, lock = _Lane.take, Lock()
-    monkeypatch.setattr(_Lane, "take", take)
-    monkeypatch.setattr(Stager, "_encode", encode)
+    take_really, lock = RollingWriter._take, Lock()
+    monkeypatch.setattr(RollingWriter, "_take", take)
+    monkeypatch.setattr(RollingWriter, "_encode", encode)
     tables = [kafka([str(n)], topic=pa.array([names[n % 20]])) for n in range(100)]
     writer = plan(tmp_path / "logs", tables[0].schema)
     message = writer.write(batch for table in tables for batch in table.to_batches())

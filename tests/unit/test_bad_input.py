@@ -174,7 +174,7 @@ def test_a_null_key_in_a_later_batch_is_named_by_its_row_and_leaves_nothing_behi
     chunk_rows: int,
 ) -> None:
     monkeypatch.setattr("pylogtable.write.stager.CHUNK_ROWS", chunk_rows)
-    monkeypatch.setattr("pylogtable.write.stager.ROW_GROUP_ROWS", 1)
+    monkeypatch.setattr("pylogtable.segments.rolling_writer.ROW_GROUP_ROWS", 1)
     late = pa.record_batch({"key": pa.array([b"x", None], pa.binary()), "value": [b"", b""]})
     reader = pa.RecordBatchReader.from_batches(late.schema, batches_then(lambda: late))
     refused(
@@ -190,7 +190,7 @@ def test_an_iterable_that_raises_midway_leaves_nothing_behind(
     store: Store, objects: MemoryStore, monkeypatch: pytest.MonkeyPatch, roll: int
 ) -> None:
     monkeypatch.setattr("pylogtable.write.stager.CHUNK_ROWS", 1)
-    monkeypatch.setattr("pylogtable.write.stager.ROW_GROUP_ROWS", 1)
+    monkeypatch.setattr("pylogtable.segments.rolling_writer.ROW_GROUP_ROWS", 1)
     topic = store.create_topic("t", partitions=2, config={"segment.bytes": roll})
     refused(
         objects,

@@ -51,16 +51,15 @@ def test_every_link_leads_somewhere(path: Path) -> None:
         found = path if not file else (path.parent / file).resolve()
         assert found.exists(), f"{target}: there is no {file}"
         if anchor:
-            assert anchor in anchors(found.read_text(encoding="utf-8")), (
-                f"{target}: no such heading"
-            )
+            assert anchor in anchors(found.read_text(encoding="utf-8")), f"{target}: no heading"
 
 
 @each_document
 def test_every_file_that_is_named_is_there(path: Path) -> None:
     for name in quoted(prose(path.read_text(encoding="utf-8"))):
-        if name.startswith(SOURCES) and not re.search(r"[<… ]", name):
-            assert list(ROOT.glob(name)), f"there is no {name}"
+        is_module = re.fullmatch(r"\w+/[\w/]+\.py", name) is not None
+        if (is_module or name.startswith(SOURCES)) and not re.search(r"[<… ]", name):
+            assert list(ROOT.glob(name)) or (path.parent / name).exists(), f"there is no {name}"
 
 
 @each_document
@@ -95,7 +94,7 @@ def test_the_map_says_what_a_room_may_import(heading: str) -> None:
     assert shown == rooms
 
 
-def test_what_a_change_touches_are_rooms() -> None:
+def test_every_change_names_rooms_that_exist() -> None:
     rows = list(table(section(GUIDE, "### What a change touches")))
     assert len(rows) >= 7
     for change, library, spark in rows:
@@ -151,3 +150,10 @@ def test_every_decision_is_in_the_index_and_tells_what_was_rejected() -> None:
         text = path.read_text(encoding="utf-8")
         headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
         assert headings == ["Context", "Decision", "Rejected", "Consequences"], path.name
+
+
+def test_every_benchmark_is_in_the_tables_of_figures() -> None:
+    figures = section(read("benchmarks/README.md"), "## Figures")
+    named = re.findall(r"^\| `(\w+)` \|", figures, re.MULTILINE)
+    modules = {path.stem for path in (ROOT / "benchmarks").glob("*.py")}
+    assert sorted(named) == sorted(modules - {"__init__", "__main__", "generate", "result"})

@@ -50,7 +50,7 @@ def cluster_by_partition(df: DataFrame, placement: Placement, first_free: int = 
             if has_own
             else placed.select("*", given.alias(_PARTITION))
         )
-    shuffled = _shuffle(placed, placement.count)
+    shuffled = send_to_tasks(placed, _TARGET, placement.count)
     return shuffled.sortWithinPartitions(_ROW).drop(_PLACED, _TARGET, _ROW)
 
 
@@ -103,15 +103,16 @@ def _place_batches(placement: Placement) -> MapBatches:
     return place
 
 
-def _shuffle(df: DataFrame, count: int) -> DataFrame:
-    """Row to task `_TARGET`. The number of tasks is given, so adaptive execution joins none."""
+def send_to_tasks(df: DataFrame, target: str, count: int) -> DataFrame:
+    """`df` in `count` tasks; the column `target` has the task of each row, from 0. Since the number
+    of tasks is given, adaptive execution joins none."""
     if hasattr(df, "repartitionById"):
-        return df.repartitionById(count, _TARGET)
-    return df.repartition(count, _hashing_to(df, count))
+        return df.repartitionById(count, target)
+    return df.repartition(count, _hashing_to(df, target, count))
 
 
-def _hashing_to(df: DataFrame, count: int) -> Column:
-    """A number that Spark's hash sends to the task `_TARGET`: the smallest such for each task.
+def _hashing_to(df: DataFrame, target: str, count: int) -> Column:
+    """A number that Spark's hash sends to the task `target`: the smallest such for each task.
 
     That a task is missed by all of the numbers tried has a chance of `count` in e^64.
     """
@@ -120,7 +121,7 @@ def _hashing_to(df: DataFrame, count: int) -> Column:
     found = numbers.groupBy(task).agg(F.min("id").alias("id")).collect()
     smallest = {row["task"]: row["id"] for row in found}
     listed = ",".join(str(smallest[number]) for number in range(count))
-    return F.get(F.split(F.lit(listed), ",").cast("array<bigint>"), _TARGET)
+    return F.get(F.split(F.lit(listed), ",").cast("array<bigint>"), target)
 
 
 def _quoted(name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
@@ -25,7 +25,7 @@ from pylogtable import (
     View,
     split_topic_url,
 )
-from pylogtable.engine import Done, Scan, Work, maintenance
+from pylogtable.engine import Compaction, Merge, Scan, maintain, run_job
 from pyspark_pylogtable.columns import default_columns
 from pyspark_pylogtable.source import LogTableSource
 from pyspark_pylogtable.table.append import append_clustered
@@ -138,18 +138,16 @@ class LogTable:
 
     def compact(self, *, force: bool = False) -> RewriteReport:
         """`Topic.compact` as a Spark job: one partition is one task."""
-        jobs = maintenance(self.topic)
-        return jobs.rewrite("compact", jobs.plan_compaction(force=force), self._run_jobs())
+        return run_job(self.topic, Compaction(force=force), on_executors(self._spark))
 
     def merge(self) -> RewriteReport:
-        """`Topic.merge` as a Spark job: each group of segments that becomes one is a task."""
-        jobs = maintenance(self.topic)
-        return jobs.rewrite("merge", jobs.plan_merge(), self._run_jobs())
+        """`Topic.merge` as a Spark job: the segments that are joined into one are one task."""
+        return run_job(self.topic, Merge(), on_executors(self._spark))
 
     def apply_retention(
         self, keep_from: Mapping[int, int] | None = None, groups: Sequence[str] | None = None
     ) -> RetentionReport:
-        """`Topic.apply_retention`; it touches no data, so there is no Spark job in it."""
+        """`Topic.apply_retention`. It touches no data, so it starts no Spark job."""
         return self.topic.apply_retention(keep_from, groups)
 
     def vacuum(self, *, dry_run: bool = True, retention_ms: int | None = None) -> VacuumReport:
@@ -159,29 +157,10 @@ class LogTable:
     def maintain(
         self, *, vacuum: bool = True, protect_groups: Sequence[str] | None = None
     ) -> MaintainReport:
-        """All that the topic's settings ask for, with the heavy work as Spark jobs. Nothing expires
-        that one of `protect_groups` has not read."""
-        return self._maintain(vacuum, protect_groups, report_errors=False)
-
-    def try_maintain(
-        self, *, vacuum: bool = True, protect_groups: Sequence[str] | None = None
-    ) -> MaintainReport:
-        """As `maintain`, but what ends it early is not raised: it is in the report, beside what was
-        done before."""
-        return self._maintain(vacuum, protect_groups, report_errors=True)
-
-    def _maintain(
-        self, vacuum: bool, protect_groups: Sequence[str] | None, *, report_errors: bool
-    ) -> MaintainReport:
-        return maintenance(self.topic).maintain(
-            self._run_jobs(),
-            (lambda: self.vacuum(dry_run=False)) if vacuum else None,
-            protect_groups,
-            report_errors=report_errors,
-        )
-
-    def _run_jobs(self) -> Callable[[Sequence[Work]], Iterable[Done]]:
-        return on_executors(self._spark, maintenance(self.topic).worker())
+        """`Topic.maintain` with compaction and merge as Spark jobs. Nothing expires that one of
+        `protect_groups` has not read."""
+        run_units = on_executors(self._spark)
+        return maintain(self.topic, run_units, vacuum=vacuum, protect_groups=protect_groups)
 
     def history(self, limit: int | None = None) -> DataFrame:
         """The commits, newest first."""

@@ -29,7 +29,7 @@ from pylogtable import (
     SchemaMismatchError,
     Topic,
 )
-from pylogtable.engine import Staged, Staging, TopicWriter
+from pylogtable.engine import Staged, Stager, TopicWriter
 from pyspark_pylogtable.columns import arrow_schema, default_columns, is_kafka_shaped
 from pyspark_pylogtable.options import Options
 from pyspark_pylogtable.topics import Destination, check_text, destination
@@ -217,7 +217,7 @@ class _Topics:
     def __init__(self, where: Destination, task: int) -> None:
         self._where = where
         self._task = task
-        self._open: dict[str, Staging] = {}
+        self._open: dict[str, Stager] = {}
         self._stack = ExitStack()
         # One set of threads for all topics: each thread keeps memory for itself.
         self._encoders = self._stack.enter_context(_Encoders(ENCODERS))
@@ -241,7 +241,7 @@ class _Topics:
     def finish(self) -> dict[str, Staged]:
         return {name: staging.finish() for name, staging in self._open.items()}
 
-    def _staging(self, name: str, rows: pa.RecordBatch) -> Staging:
+    def _staging(self, name: str, rows: pa.RecordBatch) -> Stager:
         if name not in self._open:
             topic = self._where.open(name)
             check_columns(topic, rows.schema)

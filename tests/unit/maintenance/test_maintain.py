@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import pylogtable
-from pylogtable import StorageError, Store, Topic
+from pylogtable import SegmentGoneError, Store, Topic
 from pylogtable.__main__ import main
 from pylogtable.storage.local import LocalStore
 from tests.builders import Clock, kafka, make_store, rows, times
@@ -247,7 +247,7 @@ def test_a_missing_segment_fails_its_topic_and_changes_nothing(
     files = sorted((tmp_path / "t").rglob("*"))
     (report,) = store.maintain()
     assert report.error is not None
-    assert report.error.startswith("StorageError: ")
+    assert report.error.startswith("SegmentGoneError: ")
     assert topic.version == 4
     assert sorted((tmp_path / "t").rglob("*")) == files
 
@@ -265,8 +265,8 @@ def test_what_was_done_before_a_failure_is_reported(tmp_path: Path, clock: Clock
     assert report.retention is not None
     assert report.retention.records_removed == 2
     assert (report.merge, report.vacuum) == (None, None)
-    assert str(report).startswith("t: retention removed 2 records, FAILED: StorageError: ")
-    with pytest.raises(StorageError):
+    assert str(report).startswith("t: retention removed 2 records, FAILED: SegmentGoneError: ")
+    with pytest.raises(SegmentGoneError):
         topic.maintain()
 
 

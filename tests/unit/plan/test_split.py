@@ -222,8 +222,8 @@ def _bytes(task: ReadTask) -> float:
 def test_the_parts_of_a_topic_read_what_the_topic_reads(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pylogtable.write.stager.ROW_GROUP_ROWS", 10, raising=False)
-    monkeypatch.setattr("pylogtable.segments.writer.ROW_GROUP_ROWS", 10)
+    monkeypatch.setattr("pylogtable.segments.rolling_writer.ROW_GROUP_ROWS", 10, raising=False)
+    monkeypatch.setattr("pylogtable.segments.rolling_writer.ROW_GROUP_ROWS", 10)
     monkeypatch.setattr(split, "PART_BYTES", 2000)
     monkeypatch.setattr(split, "OPEN_BYTES", 100)
     topic = store.create_topic("t", partitions=2)

@@ -30,7 +30,7 @@ def test_the_greatest_offset_of_a_key_is_its_newest_record(store: Store) -> None
 def test_searching_and_scanning_agree_with_a_dictionary(
     store: Store, monkeypatch: pytest.MonkeyPatch, group_rows: int
 ) -> None:
-    monkeypatch.setattr("pylogtable.write.stager.ROW_GROUP_ROWS", group_rows)
+    monkeypatch.setattr("pylogtable.segments.rolling_writer.ROW_GROUP_ROWS", group_rows)
     chance = random.Random(2)
     keys = [f"k{chance.randrange(12)}" for _ in range(60)]
     topic = store.create_topic("t")
@@ -234,7 +234,7 @@ def test_the_search_ends_with_the_newest_segment_that_has_the_key() -> None:
 def test_statistics_and_bloom_filters_spare_the_rest_of_a_file(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("pylogtable.write.stager.ROW_GROUP_ROWS", 2000)
+    monkeypatch.setattr("pylogtable.segments.rolling_writer.ROW_GROUP_ROWS", 2000)
     measured = CountingStore(MemoryStore())
     topic = make_store(measured).create_topic("t")
     chance = random.Random(5)

@@ -48,7 +48,7 @@ def test_a_match_below_the_log_start_is_passed_over_for_a_later_segment(store: S
 def test_time_lookups_agree_with_a_scan(
     store: Store, monkeypatch: pytest.MonkeyPatch, group_rows: int
 ) -> None:
-    monkeypatch.setattr("pylogtable.write.stager.ROW_GROUP_ROWS", group_rows)
+    monkeypatch.setattr("pylogtable.segments.rolling_writer.ROW_GROUP_ROWS", group_rows)
     chance = random.Random(3)
     topic = store.create_topic("t")
     stamps: list[int] = []
@@ -65,7 +65,7 @@ def test_time_lookups_agree_with_a_scan(
 def test_a_time_lookup_opens_one_file_and_reads_one_row_group(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("pylogtable.write.stager.ROW_GROUP_ROWS", 20_000)
+    monkeypatch.setattr("pylogtable.segments.rolling_writer.ROW_GROUP_ROWS", 20_000)
     measured = CountingStore(MemoryStore())
     topic = make_store(measured).create_topic("t")
     chance = random.Random(1)

@@ -37,7 +37,7 @@ def measured() -> CountingStore:
 @pytest.fixture
 def wide(measured: CountingStore, monkeypatch: pytest.MonkeyPatch) -> Topic:
     """One segment of eight row groups, about 1.6 MB that do not compress."""
-    monkeypatch.setattr("pylogtable.write.stager.ROW_GROUP_ROWS", 1000)
+    monkeypatch.setattr("pylogtable.segments.rolling_writer.ROW_GROUP_ROWS", 1000)
     topic = make_store(measured).create_topic("t")
     chance = random.Random(7)
     values = [chance.randbytes(200) for _ in range(8000)]
