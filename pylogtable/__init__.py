@@ -1,7 +1,11 @@
 """Kafka's data model as an open table format on object storage, with no broker.
 
-Every public name is here. Each is imported when it is first used, so that a command that only looks
-at a topic starts fast. `pylogtable.engine` has what connects another engine, such as Spark.
+>>> import pylogtable
+>>> store = pylogtable.open("s3://bucket/logs")
+>>> topic = store.create_topic("orders", partitions=6)
+
+Every public name is here. Each is imported at its first use, so that programs start fast.
+`pylogtable.engine` is for those who connect another engine, as `pyspark_pylogtable` does for Spark.
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
     )
     from pylogtable.format.config import TOPIC_CONFIG_KEYS
     from pylogtable.format.leaf import LEAF_SCHEMA as SEGMENTS_SCHEMA
+    from pylogtable.format.schema import is_kafka_shaped
     from pylogtable.format.schema import to_arrow as column_type
     from pylogtable.format.times import parse_duration
     from pylogtable.groups.consumer import Consumer
@@ -113,6 +118,7 @@ __all__ = [
     "View",
     "column_type",
     "diagnose",
+    "is_kafka_shaped",
     "open",
     "open_topic",
     "parse_duration",
@@ -120,7 +126,7 @@ __all__ = [
     "split_topic_url",
 ]
 
-# Where each name lives.
+# The module of each name.
 _MODULES = {
     "check.doctor": (
         "DoctorCheck",
@@ -143,7 +149,10 @@ _MODULES = {
     ),
     "format.config": ("TOPIC_CONFIG_KEYS",),
     "format.leaf": ("SEGMENTS_SCHEMA",),
-    "format.schema": ("column_type",),
+    "format.schema": (
+        "column_type",
+        "is_kafka_shaped",
+    ),
     "format.times": ("parse_duration",),
     "groups.consumer": ("Consumer",),
     "groups.group": ("Group",),

@@ -1,4 +1,4 @@
-"""A topic as its users see it. Every method is a few lines over the rooms below."""
+"""`Topic`: what users call. Every method is a few lines over the rooms below."""
 
 from __future__ import annotations
 
@@ -51,8 +51,15 @@ Report = TypeVar("Report")
 
 
 class Topic:
-    """One topic. Each call sees the newest commit, unless it is given a `version`: a number, or a
-    time, which means the newest version of then."""
+    """One topic. `Store.topic`, `Store.create_topic` and `pylogtable.open_topic` make one.
+
+    >>> topic.append(pa.table({"key": [b"k"], "value": [b"v"]}))
+    >>> topic.read(partition=0, start=0).read_all()
+
+    Each call sees the newest commit. Methods with a `version` argument can see an older one: give
+    its number, or a datetime for the newest version at that time. Use `at` for several reads that
+    must see the same version.
+    """
 
     def __init__(self, name: str, store: ObjectStore, runtime: Runtime) -> None:
         self.name = name
@@ -79,47 +86,54 @@ class Topic:
 
     @property
     def url(self) -> str:
+        """Where the topic is, for `pylogtable.open_topic`."""
         return self._store.url
 
     @property
     def topic_id(self) -> str:
+        """The topic's id. A topic that is deleted and created again has another one."""
         return self._head.known.topic_id
 
     @property
     def version(self) -> int:
-        """The newest version."""
+        """The newest version. Every commit adds one."""
         return self._head.latest().version
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of a read."""
+        """The Arrow schema of `read`: the topic's columns and the log's own."""
         return table_schema(self._head.latest().info.fields)
 
     def at(self, version: int | datetime | None = None) -> View:
-        """The topic pinned to a version, the newest by default: what it answers never changes."""
+        """The topic at one version, the newest by default. Use it for several reads that must see
+        the same data."""
         snapshot = snapshot_at(self.name, self._head, version)
         return View(self.name, self._store, snapshot, self._manifest)
 
     def append(self, data: Any, *, txn: tuple[str, int] | None = None) -> AppendResult:
-        """Append rows: an Arrow table, batch or reader, an iterable of batches, or anything that
-        exports an Arrow stream. All of it becomes visible in one commit, or nothing does.
+        """Append records: an Arrow table, batch or reader, an iterable of batches, or anything that
+        exports an Arrow stream. All of them become visible in one commit, or none.
 
-        With `txn=(app_id, version)` a repeat appends nothing and returns the offsets that were
-        given the first time.
+        With `txn=(app_id, version)` the append can be repeated safely: a repeat appends nothing and
+        returns the offsets of the first time.
+
+        >>> topic.append(table, txn=("nightly-load", 7)).offsets
+        {0: (100, 150)}
         """
         return self._appender.append(data, txn)
 
     def last_txn(self, app_id: str) -> int | None:
-        """The version of the last txn of this app id, or None if there was none."""
+        """The version of the last txn of this app id, or None. Use it after a restart to find out
+        what was already appended."""
         mark = self._head.latest().txns.get(app_id)
         return None if mark is None else mark.txn_version
 
     def producer(
         self, *, linger_ms: float = 50, batch_bytes: int = 16 << 20, app_id: str | None = None
     ) -> Producer:
-        """For records that come one by one, from any number of threads: what is sent within
-        `linger_ms`, or `batch_bytes` of it, is one append. With an `app_id` the producer knows
-        after a restart how many of its records are in the log."""
+        """A producer, for records that come one by one, from any number of threads. Records that
+        are sent within `linger_ms`, up to `batch_bytes`, become one append. With an `app_id` the
+        producer knows after a restart how many of its records are in the log."""
         return Producer(self.name, self._appender, self._head, linger_ms, batch_bytes, app_id)
 
     def read(
@@ -132,9 +146,12 @@ class Topic:
     ) -> pa.RecordBatchReader:
         """Stream records in offset order, one partition after the other.
 
-        `start` (included) and `end` (excluded) are an offset, a dict of offsets by partition, a
-        time (the first record at or after it), "earliest" or "latest". An offset outside of the
-        log is an `OffsetOutOfRangeError`; one that compaction removed means the next there is.
+        `start` (included) and `end` (excluded) are each an offset, a dict of offsets by partition,
+        a datetime (the first record at or after it), "earliest" or "latest". An offset outside the
+        log raises `OffsetOutOfRangeError`. If compaction removed the record at an offset, the read
+        starts at the next record.
+
+        >>> topic.read(partition=0, start=100, columns=["offset", "value"]).read_all()
         """
         return self.at(version).read(partition, start, end, columns)
 
@@ -144,48 +161,55 @@ class Topic:
         columns: Sequence[str] | None = None,
         version: int | datetime | None = None,
     ) -> pa.Table:
-        """The newest record of each key, of all keys or of those given; a tombstone is a record.
+        """The newest record of each key, for all keys or for `keys`. Use it to read a topic as a
+        table. Tombstones are returned like other records.
 
-        Inside a partition the greatest offset is the newest. Where a key has records in several
-        (the partition count grew, or partitions were given explicitly) the latest timestamp is.
+        >>> topic.latest(keys=[b"user-1", b"user-2"])
+
+        Inside a partition, the record with the greatest offset is the newest. A key may have
+        records in several partitions if the partition count grew or writers chose partitions. Then
+        the latest timestamp decides.
         """
         return self.at(version).latest(keys, columns)
 
     def start_offsets(self) -> dict[int, int]:
-        """The first offset of each partition that can be read."""
+        """The first readable offset of each partition."""
         return self._head.latest().start_offsets
 
     def end_offsets(self) -> dict[int, int]:
-        """The next offset of each partition to be written."""
+        """The next offset of each partition to be written, one after the last record."""
         return self._head.latest().end_offsets
 
     def offsets_for_time(
         self, when: Moment, version: int | datetime | None = None
     ) -> dict[int, int | None]:
-        """For each partition the first offset whose timestamp is at or after `when` (an aware
-        datetime, or milliseconds since the epoch); None where there is none."""
+        """The first offset of each partition whose timestamp is at or after `when`, or None. `when`
+        is a datetime with a time zone, or milliseconds since the epoch."""
         return self.at(version).offsets_for_time(when)
 
     def count(self, version: int | datetime | None = None) -> int:
-        """How many records can be read; from the manifest alone, unless a log start cuts a
-        segment with holes."""
+        """The number of records that can be read. It needs only the manifest, except if
+        `delete_records` cut a compacted segment."""
         return self.at(version).count()
 
     def describe(self) -> TopicDescription:
+        """Schema, settings, and the size of each partition."""
         return self.at().describe()
 
     def segments(self, version: int | datetime | None = None) -> pa.Table:
-        """Every live segment, in partition and offset order."""
+        """All live segments, in partition and offset order. Use it to see which file has which
+        offsets."""
         return self.at(version).segments()
 
     def history(self, limit: int | None = None) -> pa.Table:
-        """The commits, newest first."""
+        """The commits, newest first, at most `limit`. Use it to see who changed what, and which
+        versions can be read."""
         return self.at().history(limit)
 
     def find_commit(self, commit_id: str, version: int | None = None) -> int | None:
-        """The version of a commit, or None if it is not in the log. Given the version that a
-        `CommitUnknownError` names, None means that it never will be, and the error is raised again
-        while it may."""
+        """The version of a commit, or None if it is not in the log. Use it after a
+        `CommitUnknownError`, with the commit id and the version of the error. Then None means that
+        the commit will never be in the log. While that is undecided, the error is raised again."""
         check_text("commit_id", commit_id)
         if version is not None:
             check_number("version", version)
@@ -193,13 +217,17 @@ class Topic:
         return self._manifest.find_commit(commit_id, self._head.latest())
 
     def version_at(self, when: Moment) -> int:
-        """The newest version that was committed at or before `when`."""
+        """The newest version that was committed at or before `when`, for time travel."""
         return version_at(self.name, self._head, when)
 
     def verify(self, *, data: bool = False) -> VerifyReport:
-        """Check the topic as it lies in the store against the specification: names, the index,
-        tiling and totals, that the commits give the same state, that each file is there with its
-        size; with `data` also columns, offsets, times and tombstones of every record."""
+        """Check the topic in the store against the specification. The report is true if nothing is
+        wrong.
+
+        It checks the index, the tiling and totals of partitions, that commits and index agree, and
+        that each file exists with its size. With `data=True` it also reads all records, and checks
+        their columns, offsets, timestamps and tombstones.
+        """
         return verify(self._store, data=data)
 
     def alter(
@@ -209,8 +237,14 @@ class Topic:
         add_columns: pa.Schema | Mapping[str, pa.DataType] | None = None,
         widen_columns: Mapping[str, pa.DataType] | None = None,
     ) -> TopicDescription:
-        """More partitions (old records stay where they are, so keys may change theirs), other
-        settings (None goes back to the default), new nullable columns, wider types."""
+        """Change the topic: add partitions, change settings (None restores the default), add
+        nullable columns, or widen types.
+
+        >>> topic.alter(config={"retention.ms": 86_400_000}, add_columns={"country": pa.string()})
+
+        Records stay in their partitions when partitions are added, so newer records of a key may go
+        to another partition than its older ones.
+        """
         added = make_fields(add_columns) if add_columns is not None else ()
         given = column_types("widen_columns", {} if widen_columns is None else widen_columns)
         wider = {name: from_arrow(arrow) for name, arrow in given.items()}
@@ -226,8 +260,11 @@ class Topic:
         return describe(self.name, self.url, altered)
 
     def delete_records(self, offsets: Mapping[int, int | None]) -> dict[int, int]:
-        """Make everything below these offsets unreadable, None meaning the end; gives the new
-        start offset of each partition named. The space is freed by vacuum."""
+        """Remove all records below these offsets. None means the end: all records. Returns the new
+        start offset of each of these partitions. `vacuum` frees the space later.
+
+        >>> topic.delete_records({0: 100, 1: None})
+        """
 
         def plan(snapshot: Snapshot) -> Change | None:
             change = plan_delete_records(snapshot, self._manifest.leaf, offsets)
@@ -289,7 +326,8 @@ class Topic:
         )
 
     def group(self, name: str) -> Group:
-        """A consumer group of this topic. Opening it writes nothing."""
+        """A consumer group of this topic, to commit, inspect or reset positions. Opening it writes
+        nothing."""
         return Group(name, self.name, self._store, self._head)
 
     def consumer(
@@ -303,12 +341,19 @@ class Topic:
         lease_ms: int = 30_000,
         follow: bool = False,
     ) -> Consumer:
-        """Read as a consumer group: alone, as static `member=(i, n)` with every n-th partition, or
-        as a dynamic member by name, which shares the partitions with the others that there are,
-        under a lease that it renews by polling.
+        """A consumer that reads this topic for a group and can commit its positions.
 
-        `auto_offset_reset` says where to begin without a position, or with one that is not in the
-        log any more: earliest, latest, none (an error), or by_duration:PT1H.
+        `member` says how the partitions are shared:
+        - None: this consumer reads all partitions.
+        - `(index, count)`: a static member. It reads every `count`-th partition from `index` on.
+        - a name: a dynamic member. It shares the partitions with the other dynamic members, under a
+          lease of `lease_ms` that `poll` and `commit` renew.
+
+        `auto_offset_reset` says where to start without a committed position, or if that position is
+        no longer in the log: "earliest", "latest", "none" (raise an error) or "by_duration:PT1H".
+
+        `poll` returns at most `max_records`. With `follow=True`, iteration waits for new records
+        instead of ending.
         """
         options = ConsumerOptions(
             group=group,
@@ -322,17 +367,18 @@ class Topic:
         return open_consumer(self.name, self._store, self._head, self.at, options)
 
     def groups(self) -> list[str]:
-        """The names of its consumer groups, sorted."""
+        """The names of the consumer groups of this topic, sorted."""
         return sorted(load_groups(self._store, self._head.latest().topic_id))
 
     def describe_groups(self) -> GroupDescription:
-        """All of its consumer groups, partition by partition."""
+        """Position, lag and owner of every partition, for all consumer groups of this topic."""
         states = load_groups(self._store, self._head.latest().topic_id)
         return describe_groups(self._store, self.at(), states, self._head)
 
     def expire_groups(self, older_than: timedelta | int, *, dry_run: bool = False) -> list[str]:
-        """Delete the groups that have had no member and no commit for this long, a timedelta or
-        milliseconds; gives their names."""
+        """Delete the groups that have had no member and no commit for this long: a timedelta, or
+        milliseconds. Returns their names. Run it from time to time to forget groups that nobody
+        uses any more; `dry_run=True` only lists them."""
         return expire_groups(self._store, self._head, older_than, dry_run=dry_run)
 
     @property

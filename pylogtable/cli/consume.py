@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import pylogtable
 from pylogtable.cli.command import Command
 from pylogtable.cli.messages import warn
 from pylogtable.cli.options import COUNT, partitions_option, topic_argument
 from pylogtable.cli.positions import Positions, end_positions, start_positions
 from pylogtable.cli.session import Session, complete_groups, current_session
-from pylogtable.cli.shapes import is_kafka_shaped
 from pylogtable.cli.streams import write_bytes
 from pylogtable.cli.template import Template
 from pylogtable.cli.to_json import encode_lines, envelopes, objects
@@ -206,7 +206,7 @@ class _Printer:
 def _renderer(session: Session, view: View, text_format: str) -> Render:
     if not session.is_json:
         return Template(text_format, view.name, view.schema, view.key).render
-    to_rows = envelopes if is_kafka_shaped(view.schema) else objects
+    to_rows = envelopes if pylogtable.is_kafka_shaped(view.schema) else objects
     return lambda batch: encode_lines(to_rows(batch, view.name))
 
 

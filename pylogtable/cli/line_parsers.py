@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+import pylogtable
 from pylogtable import InvalidRequestError
 from pylogtable.cli.from_json import kafka_columns, table_columns
 from pylogtable.cli.lines import LineBatch
-from pylogtable.cli.shapes import LOG_COLUMNS, is_kafka_shaped
+from pylogtable.cli.shapes import LOG_COLUMNS
 from pylogtable.cli.values import unescape
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class JsonLines:
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
-        self._to_columns = kafka_columns if is_kafka_shaped(schema) else table_columns
+        self._to_columns = kafka_columns if pylogtable.is_kafka_shaped(schema) else table_columns
 
     def columns(self, batch: LineBatch) -> Columns:
         """See `LineParser`."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import pylogtable
 from pylogtable import CommitUnknownError, InvalidRequestError, LogTableError
 from pylogtable.cli.command import Command
 from pylogtable.cli.line_parsers import Columns, JsonLines, LineParser, TextLines, find_wrong_row
@@ -16,7 +17,7 @@ from pylogtable.cli.messages import note, progress
 from pylogtable.cli.options import POSITIVE, WholeNumber, topic_argument
 from pylogtable.cli.output import counted, print_json
 from pylogtable.cli.session import Session, current_session
-from pylogtable.cli.shapes import Row, is_kafka_shaped
+from pylogtable.cli.shapes import Row
 from pylogtable.cli.streams import is_terminal, standard_input
 from pylogtable.cli.values import parse_pair
 
@@ -110,7 +111,7 @@ def produce(context: click.Context, /, topic: str, **given: Any) -> None:
     headers = [parse_pair(pair, "--header") for pair in options.headers]
     source = standard_input()
     opened = session.open_topic(topic)
-    is_text = not options.as_json and is_kafka_shaped(opened.schema)
+    is_text = not options.as_json and pylogtable.is_kafka_shaped(opened.schema)
     options.check(is_text=is_text)
     if options.partition is not None:
         # Raises if there is no such partition.

@@ -11,23 +11,10 @@ Whatever `consume --output json` writes, `produce` reads back to the same record
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from typing import Any
 
 LOG_COLUMNS = ("partition", "offset", "timestamp")
 BASE64 = "_base64"
 NON_FINITE = ("NaN", "Infinity", "-Infinity")
 
 Row = dict[str, Any]
-
-
-def is_kafka_shaped(schema: pa.Schema) -> bool:
-    """True if records have a binary key and value, and nothing else but headers."""
-    import pyarrow as pa
-
-    names = [name for name in schema.names if name not in LOG_COLUMNS]
-    return sorted(set(names) - {"headers"}) == ["key", "value"] and all(
-        schema.field(name).type == pa.binary() for name in ("key", "value")
-    )

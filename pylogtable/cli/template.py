@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from pylogtable.cli.shapes import is_kafka_shaped
+import pylogtable
 from pylogtable.cli.to_json import objects
 from pylogtable.cli.values import unescape
 
@@ -36,7 +36,7 @@ class Template:
         self._parts = _parse(text)
         self._topic = topic
         self._key = key
-        self._is_kafka = is_kafka_shaped(schema)
+        self._is_kafka = pylogtable.is_kafka_shaped(schema)
 
     def render(self, batch: pa.RecordBatch) -> memoryview:
         """The text of all records of the batch, one after the other."""

@@ -1,7 +1,7 @@
 """Finding segments in a snapshot: root, then leaf, then entry, each by binary search [LOOK-1].
 
-Pure but for `leaves`, which the caller gives and which loads a leaf by its id. Each function loads
-no leaf that cannot matter to its answer, and no leaf before its turn [LOOK-2].
+Pure except for `leaves`, a function of the caller that loads a leaf by its id. A leaf is loaded
+only if the answer may depend on it, and only when its turn comes [LOOK-2].
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LoadLeaf = Callable[[str], Leaf]
 def segments_between(
     snapshot: Snapshot, leaves: LoadLeaf, partition: int, start: int, end: int
 ) -> Iterator[Segment]:
-    """The live segments that claim something of `[start, end)`, in offset order, lazily."""
+    """The live segments that overlap `[start, end)`, in offset order, lazily."""
     state = snapshot.partitions[partition]
     start = max(start, state.log_start)
     if start >= end:
@@ -47,7 +47,7 @@ def segments_between(
 
 
 def segment_at(snapshot: Snapshot, leaves: LoadLeaf, partition: int, offset: int) -> Segment | None:
-    """The live segment that claims `offset`."""
+    """The live segment that covers `offset`."""
     return next(segments_between(snapshot, leaves, partition, offset, offset + 1), None)
 
 
@@ -83,7 +83,7 @@ def segments_reaching_time(
 
 
 def totals_below(snapshot: Snapshot, leaves: LoadLeaf, partition: int, offset: int) -> Totals:
-    """What lies in live segments that end at or below `offset`."""
+    """The totals of the live segments that end at or below `offset`."""
     state = snapshot.partitions[partition]
     total = Totals()
     for tile in tiles_from(state, state.log_start):
@@ -106,7 +106,7 @@ def all_entries(snapshot: Snapshot, leaves: LoadLeaf) -> pa.Table:
     """Every live segment as one table in (partition, offset) order."""
     parts: list[pa.Table] = []
     loose: list[Segment] = []
-    # A leaf has runs of several partitions, and there may be more leaves than `leaves` remembers.
+    # Partitions share leaves, and the cache behind `leaves` may be smaller than their number.
     load = cache(leaves)
     for number, state in enumerate(snapshot.partitions):
         for tile in tiles_from(state, state.log_start):
@@ -120,7 +120,7 @@ def all_entries(snapshot: Snapshot, leaves: LoadLeaf) -> pa.Table:
 
 
 def tiles_from(state: PartitionState, offset: int) -> Iterator[Tile]:
-    """The tiles that reach beyond `offset`, in offset order."""
+    """The tiles that end after `offset`, in offset order."""
     first = bisect_right(state.tiles, offset, key=tile_end)
     for index in range(first, len(state.tiles)):
         yield state.tiles[index]

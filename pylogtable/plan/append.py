@@ -1,4 +1,4 @@
-"""Placing staged segments after the end of their partitions. Pure."""
+"""Plans to append: staged files are placed at the end of their partitions. Pure."""
 
 from __future__ import annotations
 

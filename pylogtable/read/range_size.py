@@ -1,7 +1,8 @@
-"""How much lies in a range of offsets, and where a number of records ends. Holes do not count.
+"""How many records and bytes a range of offsets has, and where a number of records ends.
 
-Where a partition has no holes this is arithmetic. Otherwise the entries of the segments tell, and
-only of a segment that the range cuts the offsets are read.
+Compaction leaves holes: offsets without a record. In a partition without holes the answer is
+arithmetic. Otherwise it comes from the segments' entries, and the offset column is read only for
+segments that the range cuts.
 """
 
 from __future__ import annotations
@@ -17,19 +18,20 @@ from pylogtable.plan.read import Span
 from pylogtable.segments.reader import count_from, end_of_records
 from pylogtable.storage.base import ObjectStore
 
-# A leaf may have many more entries than are wanted of it.
-_AT_A_TIME = 256
+# A leaf may have many more entries than are needed, so they are decoded in steps.
+_ENTRIES_AT_A_TIME = 256
 
 
 class RangeSize(NamedTuple):
-    """Records exactly; bytes by their share of the segments they lie in."""
+    """How much a range of offsets has, from `View.range_sizes`. `records` is exact. `bytes` is
+    estimated from the size of the segments."""
 
     records: int
     bytes: int
 
 
 def range_size(store: ObjectStore, snapshot: Snapshot, leaves: LoadLeaf, span: Span) -> RangeSize:
-    """What can be read of the span."""
+    """The records and bytes that can be read in the span."""
     state = snapshot.partitions[span.partition]
     is_dense = _is_dense(snapshot, leaves, span.partition)
     records, size = 0, 0.0
@@ -58,8 +60,7 @@ def range_size(store: ObjectStore, snapshot: Snapshot, leaves: LoadLeaf, span: S
 def offset_after_records(
     store: ObjectStore, snapshot: Snapshot, leaves: LoadLeaf, span: Span, records: int
 ) -> int:
-    """The offset behind this many records from the start of the span, or its end if there are no
-    more than that."""
+    """The offset after the first `records` records of the span. Its end if there are fewer."""
     state = snapshot.partitions[span.partition]
     is_dense = _is_dense(snapshot, leaves, span.partition)
     left = records
@@ -81,7 +82,7 @@ def offset_after_records(
 
 
 def _tiles(state: PartitionState, span: Span) -> Iterator[tuple[Tile, int, int]]:
-    """The tiles of the span, each with what of it is in the span."""
+    """The tiles of the span, each with the offsets that are inside the span."""
     for tile in tiles_from(state, span.start):
         start, end = max(span.start, tile_start(tile)), min(span.end, tile_end(tile))
         if start >= end:
@@ -90,7 +91,8 @@ def _tiles(state: PartitionState, span: Span) -> Iterator[tuple[Tile, int, int]]
 
 
 def _is_dense(snapshot: Snapshot, leaves: LoadLeaf, partition: int) -> bool:
-    """Whether no segment has holes; totals count the segment that the log start cuts whole."""
+    """True if no segment has holes. The totals include all of the first segment, also what is
+    below the log start."""
     state = snapshot.partitions[partition]
     first = segment_at(snapshot, leaves, partition, state.log_start)
     return first is not None and state.live.records == state.end - first.base_offset
@@ -106,7 +108,7 @@ def _count(store: ObjectStore, segment: Segment, start: int, end: int) -> int:
 
 
 def _split_rows(leaf: Leaf, rows: range, start: int, end: int) -> tuple[range, list[Segment]]:
-    """The entries that lie in `[start, end)` whole, and those that do not."""
+    """The entries that are completely inside `[start, end)`, and those that are cut."""
     low, high = rows.start, rows.stop
     cut: list[Segment] = []
     if low < high and leaf.base_offsets[low] < start:
@@ -126,5 +128,5 @@ def _segments(
         return
     leaf = leaves(tile.leaf)
     rows = leaf.rows(partition, start, end)
-    for first in range(rows.start, rows.stop, _AT_A_TIME):
-        yield from leaf.segments(range(first, min(rows.stop, first + _AT_A_TIME)))
+    for first in range(rows.start, rows.stop, _ENTRIES_AT_A_TIME):
+        yield from leaf.segments(range(first, min(rows.stop, first + _ENTRIES_AT_A_TIME)))

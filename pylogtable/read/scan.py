@@ -1,4 +1,4 @@
-"""A read cut into parts that can be read side by side, in this process or in others."""
+"""Splits a read into parts that can be read in parallel, in this process or in others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pylogtable.storage.base import ObjectStore
 
 @dataclass(frozen=True)
 class PartReader:
-    """Reads parts of a scan in any process. It can be pickled."""
+    """Reads the parts of a `Scan`, in any process. It can be pickled. `Scan.reader` makes one."""
 
     store: ObjectStore
     topic: str
@@ -56,8 +56,8 @@ class Scan:
         max_records: int | None = None,
         min_parts: int | None = None,
     ) -> list[ReadPart]:
-        """The read of these offsets, or of everything, cut into parts for tasks. A part has at most
-        `max_records` offsets. There are about `min_parts` parts or more. Without these limits,
+        """Split the read of these offsets, or of everything, into parts for tasks. A part covers at
+        most `max_records` offsets. There are about `min_parts` parts or more. Without these limits
         parts are cut by size."""
         for name, number in (("max_records", max_records), ("min_parts", min_parts)):
             if number is not None:
@@ -70,7 +70,8 @@ class Scan:
         ]
 
     def reader(self, columns: Sequence[str] | pa.Schema | None = None) -> PartReader:
-        """What reads the parts, with these columns. A schema is used as it is."""
+        """A reader of the parts, with these columns. A `pyarrow.Schema` is used as it is. Send it
+        to the tasks together with their parts."""
         if isinstance(columns, pa.Schema):
             schema = columns
         else:

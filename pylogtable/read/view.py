@@ -1,4 +1,4 @@
-"""A topic at one version: reads, lookups and counts. What it answers never changes."""
+"""A topic at one version: reads, lookups and counts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,13 @@ Bound = int | str | datetime | Mapping[int, int] | None
 
 
 class View:
-    """The topic `name` as `snapshot` has it."""
+    """A topic at one version. `topic.at(version)` makes one. Its answers never change, so use it
+    for several reads that must see the same data.
+
+    >>> view = topic.at()
+    >>> view.count() == view.read().read_all().num_rows
+    True
+    """
 
     def __init__(
         self,
@@ -51,7 +57,7 @@ class View:
         snapshot: Snapshot | bytes,
         manifest: Manifest | None = None,
     ) -> None:
-        """A snapshot in bytes is a pickled one."""
+        """`snapshot` may be pickled bytes."""
         self.name = name
         self._given = snapshot
         self._store = store
@@ -64,8 +70,8 @@ class View:
 
     @cached_property
     def snapshot(self) -> Snapshot:
-        """Unpacked at its first use: a worker gets a view with each task, and needs just its part
-        of the plan, where this may hold tens of thousands of segments."""
+        """The state behind this view, for the library itself. It is unpickled at its first use: a
+        snapshot may have tens of thousands of segments, and many tasks never need it."""
         if isinstance(self._given, bytes):
             snapshot: Snapshot = pickle.loads(self._given)
             return snapshot
@@ -76,38 +82,46 @@ class View:
 
     @property
     def url(self) -> str:
+        """Where the topic is."""
         return self._store.url
 
     @property
     def topic_id(self) -> str:
+        """The topic's id. A topic that is deleted and created again has another one."""
         return self.snapshot.topic_id
 
     @property
     def version(self) -> int:
+        """The version of this view. Pass it to `Topic.at` to see the same data again."""
         return self.snapshot.version
 
     @property
     def key(self) -> tuple[str, ...]:
+        """The names of the key columns. Empty if the topic has no key."""
         return self.snapshot.info.key
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of a read."""
+        """The Arrow schema of `read`: the topic's columns and the log's own."""
         return table_schema(self.snapshot.info.fields)
 
     @property
     def partition_count(self) -> int:
+        """The number of partitions."""
         return len(self.snapshot.partitions)
 
     @property
     def start_offsets(self) -> dict[int, int]:
+        """The first readable offset of each partition."""
         return self.snapshot.start_offsets
 
     @property
     def end_offsets(self) -> dict[int, int]:
+        """The next offset of each partition to be written."""
         return self.snapshot.end_offsets
 
     def describe(self) -> TopicDescription:
+        """Schema, settings, and the size of each partition."""
         return describe(self.name, self.url, self.snapshot)
 
     def ranges(
@@ -116,7 +130,8 @@ class View:
         start: Bound = None,
         end: Bound = None,
     ) -> dict[int, tuple[int, int]]:
-        """The offsets `[start, end)` that a read means, by partition."""
+        """The offsets `[start, end)` that `read` would cover with these arguments, by partition.
+        Use it to turn times, "earliest" and "latest" into offsets."""
         spans = self._asked(partition, start, end)
         return {span.partition: (span.start, span.end) for span in spans}
 
@@ -127,6 +142,7 @@ class View:
         end: Bound = None,
         columns: Sequence[str] | None = None,
     ) -> pa.RecordBatchReader:
+        """Stream records in offset order, one partition after the other; see `Topic.read`."""
         spans = self._asked(partition, start, end)
         tasks = plan_tasks(self.snapshot, self._leaf, spans)
         schema = column_schema(self.snapshot.info.fields, columns)
@@ -141,6 +157,8 @@ class View:
         columns: Sequence[str] | None = None,
         partitions: Sequence[int] | None = None,
     ) -> pa.Table:
+        """The newest record of each key; see `Topic.latest`. With `partitions`, only these are
+        searched."""
         info = self.snapshot.info
         if not info.key:
             raise InvalidRequestError(f"topic {self.name!r} has no key columns")
@@ -172,6 +190,7 @@ class View:
     def offsets_for_time(
         self, when: Moment, partitions: Sequence[int] | None = None
     ) -> dict[int, int | None]:
+        """The first offset at or after a time, by partition; see `Topic.offsets_for_time`."""
         wanted = to_us(when)
         found: dict[int, int | None] = {}
         for number in choose_partitions(self.snapshot, partitions):
@@ -184,10 +203,12 @@ class View:
     def max_timestamp_offsets(
         self, partitions: Sequence[int] | None = None
     ) -> dict[int, int | None]:
-        """The first offset with the greatest timestamp of each partition, None if it is empty."""
-        return {number: self._youngest(number) for number in self.ranges(partitions)}
+        """The offset of the record with the greatest timestamp, by partition; the first of several.
+        None for an empty partition."""
+        return {number: self._max_timestamp_offset(number) for number in self.ranges(partitions)}
 
     def count(self) -> int:
+        """The number of records that can be read; see `Topic.count`."""
         total = 0
         for number, state in enumerate(self.snapshot.partitions):
             total += state.live.records
@@ -199,8 +220,9 @@ class View:
         return total
 
     def range_sizes(self, ranges: Ranges | None = None) -> dict[int, RangeSize]:
-        """How many records and bytes these offset ranges hold, or the whole log. Holes are not
-        counted."""
+        """How many records and bytes these ranges `{partition: (start, end)}` have, or the whole
+        log. Offsets that compaction removed do not count. Use it to compute lag or to limit how
+        much is read at once."""
         spans = spans_of(self.snapshot, ranges)
         return {
             span.partition: range_size(self._store, self.snapshot, self._leaf, span)
@@ -210,32 +232,36 @@ class View:
     def offset_after_records(
         self, partition: int, start: int, records: int, end: int | None = None
     ) -> int:
-        """The offset behind this many records from `start` on, and at most `end`, the end of the
-        log by default."""
+        """The offset after `records` records from `start` on, at most `end` (default: the end of
+        the log). Use it to cut a range into batches of so many records: with compaction, offsets
+        alone do not tell."""
         to = self.end_offsets[partition] if end is None else end
         (span,) = spans_of(self.snapshot, {partition: (start, to)})
         return offset_after_records(self._store, self.snapshot, self._leaf, span, records)
 
     def segments(self) -> pa.Table:
+        """All live segments in partition and offset order; see `Topic.segments`."""
         return all_entries(self.snapshot, self._leaf)
 
     def partitions(self) -> pa.Table:
-        """Each partition: its offsets, and what lies in its live segments."""
+        """A row for each partition: its offsets, segments, records and bytes."""
         return partitions_table(self.describe())
 
     def history(self, limit: int | None = None) -> pa.Table:
+        """The commits up to this version, newest first; see `Topic.history`."""
         if limit is not None:
             check_number("limit", limit)
         return history_table(self._manifest.commits_backwards(self.snapshot), limit)
 
-    def _youngest(self, partition: int) -> int | None:
-        """Segments are looked at from the youngest on, until none can hold a younger record: a log
-        start may have cut the one that claims to."""
+    def _max_timestamp_offset(self, partition: int) -> int | None:
+        """Search segments by falling greatest timestamp until no other can have a greater one. One
+        is not enough: the log start may have cut off the record that a segment's bound stems
+        from."""
         start, end = self.ranges(partition)[partition]
         segments = self.segments()
         segments = segments.filter(pc.equal(segments["partition"], partition))
-        by_age = [("max_timestamp_us", "descending"), ("base_offset", "ascending")]
-        segments = segments.sort_by(by_age)
+        newest_first = [("max_timestamp_us", "descending"), ("base_offset", "ascending")]
+        segments = segments.sort_by(newest_first)
         best: tuple[int, int] | None = None
         for row in range(segments.num_rows):
             claimed = segments["max_timestamp_us"][row].as_py()

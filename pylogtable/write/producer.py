@@ -126,7 +126,7 @@ class Producer:
         """
         shape = self._shape
         if (
-            shape.is_kafka
+            shape.is_kafka_row
             and type(key) in _PLAIN
             and type(value) in _PLAIN
             and not columns

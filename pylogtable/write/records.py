@@ -14,7 +14,14 @@ import pyarrow as pa
 
 from pylogtable.errors import InvalidRequestError, SchemaMismatchError
 from pylogtable.format.model import TopicInfo
-from pylogtable.format.schema import HEADERS, PARTITION, TIMESTAMP, TIMESTAMP_TYPE, file_schema
+from pylogtable.format.schema import (
+    HEADERS,
+    PARTITION,
+    TIMESTAMP,
+    TIMESTAMP_TYPE,
+    file_schema,
+    is_kafka_shaped,
+)
 from pylogtable.format.shaping import Int32s
 
 #: What a record costs beside its own bytes while it waits, about.
@@ -49,9 +56,9 @@ class RecordShape:
         self.topic = topic
         self.fields = list(file_schema(topic.fields))[2:]
         self.names = [field.name for field in self.fields]
-        self.is_kafka = self.names == ["key", "value", HEADERS] and all(
-            pa.types.is_binary(field.type) for field in self.fields[:2]
-        )
+        self.is_kafka_shaped = is_kafka_shaped(pa.schema(self.fields))
+        #: Whether a row of a key and a value is `(key, value, None, None, None)`.
+        self.is_kafka_row = self.is_kafka_shaped and self.names == ["key", "value", HEADERS]
 
     def row(
         self, columns: Mapping[str, Any], partition: int | None, time_us: int | None
@@ -60,7 +67,7 @@ class RecordShape:
         wrong: columns that there are not, bad headers and partitions."""
         given = {name: value for name, value in columns.items() if value is not None}
         self._check_names(given)
-        if self.is_kafka:
+        if self.is_kafka_shaped:
             for name in ("key", "value"):
                 given[name] = as_bytes(name, given.get(name))
         if HEADERS in given:

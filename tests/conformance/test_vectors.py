@@ -40,7 +40,7 @@ from pylogtable.plan.positions import (
 )
 from pylogtable.plan.read import choose_partitions, plan_spans, plan_tasks
 from pylogtable.plan.retention import plan_retention
-from pylogtable.plan.topics import new_topic, plan_alter, plan_create, plan_delete_records
+from pylogtable.plan.topics import new_topic_info, plan_alter, plan_create, plan_delete_records
 from pylogtable.plan.vacuum import Listed, Needed, plan_vacuum
 from pylogtable.storage.base import check_key
 from tests.conformance.corpus import Vector, int_keys, segments_of, vector_files, vectors
@@ -139,7 +139,7 @@ def run_plan_read(given: Vector) -> object:
 def run_administer(given: Vector) -> object:
     if given["do"] == "create":
         fields = msgspec.convert(given["fields"], list[Field])
-        topic = new_topic(
+        topic = new_topic_info(
             fields, given["key"], given["partitions"], given["config"], given["now_ms"]
         )
         return _change(plan_create(_replayed(given), topic, "here"), "create")

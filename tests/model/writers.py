@@ -20,7 +20,7 @@ from pylogtable.format.paths import HINT_PATH, commit_path, parse_commit_path, s
 from pylogtable.format.schema import make_fields
 from pylogtable.log.head import seal
 from pylogtable.log.manifest import Manifest
-from pylogtable.plan.topics import new_topic, plan_create
+from pylogtable.plan.topics import new_topic_info, plan_create
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import ObjectStore
 from pylogtable.topic import Topic
@@ -146,7 +146,7 @@ def hasty_cleaning(store: ObjectStore, told: list[Told]) -> None:
 
 def start(appends: Sequence[Append], incarnations: Sequence[str]) -> dict[str, bytes]:
     """A new topic, and the data files of all appends of all incarnations, written already."""
-    info = new_topic(make_fields({"n": pa.int64()}), [], PARTITIONS, {}, 0)
+    info = new_topic_info(make_fields({"n": pa.int64()}), [], PARTITIONS, {}, 0)
     created = seal(plan_create(None, info, "here"), None, "create", "topic", 0)
     objects = {commit_path(0): encode(created), HINT_PATH: encode(Hint(root_version=None))}
     for append in appends:

@@ -1,5 +1,5 @@
-"""Dynamic members of one group: any of them polls, commits, dies or is late, in any
-order. No record is committed by two, and in the end all have been."""
+"""Dynamic members of one group poll, commit, die or are late, in any order. No record is committed
+twice, and in the end every record is committed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Worker:
     polled: list[Place] = field(default_factory=list)  # and not committed
 
     def owned(self) -> set[int]:
-        """What it would hand out records of now, without a look."""
+        """The partitions whose records it would return now, without reading the group's state."""
         member = self.consumer._member
         assert isinstance(member, DynamicMember)
         if member.member_id is None or member._state is None or not member.is_lease_valid():
@@ -124,7 +124,7 @@ class Consumers(RuleBasedStateMachine):
         assert done == self.committed
 
     def teardown(self) -> None:
-        """Whoever comes last reads the rest."""
+        """A last member reads the rest."""
         self.clock.tick(LEASE_MS)
         last = Worker(self.topic.consumer("g", "last", lease_ms=LEASE_MS))
         for table in last.consumer:

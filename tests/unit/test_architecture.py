@@ -44,16 +44,15 @@ LIBRARY_TOP = {
     **dict.fromkeys(("topic", "store", "engine"), "facade"),
 }
 SPARK_ROOMS: dict[str, set[str]] = {
+    "columns": set(),
     "request": set(),
-    "tasks": {"request"},
-    "stream": {"request", "tasks"},
-    "source": {"request", "tasks", "stream"},
-    "table": {"request", "tasks", "source"},
+    "tasks": {"columns", "request"},
+    "batch": {"columns", "request", "tasks"},
+    "stream": {"columns", "request", "tasks"},
+    "source": {"request", "batch", "stream"},
+    "table": {"columns", "tasks", "source"},
 }
-SPARK_TOP = {
-    **dict.fromkeys(("options", "subscription", "columns", "topics", "positions"), "request"),
-    **dict.fromkeys(("source", "registration"), "source"),
-}
+SPARK_TOP = dict.fromkeys(("source", "registration"), "source")
 PURE = {"words", "format", "plan", "results"}
 IMPURE = {"time", "uuid", "random", "secrets"}
 ONLY_IN = {

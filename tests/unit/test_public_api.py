@@ -1,17 +1,20 @@
-"""The names that users rely on, and how they are called."""
+"""The names that users rely on: that they exist, how they are called, that they are documented."""
 
 from __future__ import annotations
 
+import functools
 import inspect
 import pickle
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 
 import pylogtable
-from pylogtable import Consumer, Group, Producer, Store, Topic
-from pylogtable.engine import TopicWriter
+import pylogtable.engine
+from pylogtable import Consumer, Group, Producer, Store, StoreGroup, Topic, View
+from pylogtable.engine import Scan, TopicWriter
 from pylogtable.store import Store as StoreClass
 from tests.builders import kafka
 
@@ -19,6 +22,7 @@ SIGNATURES = {
     pylogtable.open: ["url", "*storage_options", "*clock"],
     pylogtable.open_topic: ["url", "*storage_options", "*clock"],
     pylogtable.report_html: ["store", "*now_ms"],
+    pylogtable.is_kafka_shaped: ["schema", "*more_columns"],
     Store.topics: [],
     Store.topic: ["name"],
     Store.create_topic: ["name", "partitions", "schema", "key", "config"],
@@ -80,10 +84,67 @@ SIGNATURES = {
     Consumer.resume: ["partitions"],
     Consumer.assignment: [],
     Consumer.close: ["*commit"],
+    StoreGroup.topics: [],
+    StoreGroup.describe: [],
+    StoreGroup.lag: [],
+    StoreGroup.reset: ["to", "*shift_by", "*topics", "*dry_run"],
+    StoreGroup.delete: [],
+    View.describe: [],
+    View.ranges: ["partition", "start", "end"],
+    View.read: ["partition", "start", "end", "columns"],
+    View.latest: ["keys", "columns", "partitions"],
+    View.offsets_for_time: ["when", "partitions"],
+    View.max_timestamp_offsets: ["partitions"],
+    View.count: [],
+    View.range_sizes: ["ranges"],
+    View.offset_after_records: ["partition", "start", "records", "end"],
+    View.segments: [],
+    View.partitions: [],
+    View.history: ["limit"],
+    TopicWriter.check_columns: ["schema"],
+    TopicWriter.placement: [],
+    TopicWriter.stage: ["data", "*first_sticky"],
+    TopicWriter.begin_staging: ["*first_sticky", "*encoders"],
+    TopicWriter.commit: ["staged", "*txn", "*origin"],
+    TopicWriter.commit_or_discard: ["staged", "*txn", "*origin"],
+    TopicWriter.discard: ["staged"],
+    TopicWriter.find_txn: ["app_id", "version", "*origin"],
+    Scan.tasks: ["ranges"],
+    Scan.parts: ["ranges", "*max_records", "*min_parts"],
+    Scan.reader: ["columns"],
+    Scan.key_groups: [],
 }
+# A method of these is pinned above, or it is not public.
+PINNED = (Consumer, Group, Producer, Scan, Store, StoreGroup, Topic, TopicWriter, View)
+UNPINNED = {"Topic.try_maintain", "Store.protected"}
+
+UNDOCUMENTED = {"BatchFuture", "Maintenance", "RecordFuture", "Staging"}
 
 
-def test_every_public_name_can_be_had_and_is_shown() -> None:
+def public_classes() -> Iterator[type]:
+    for module in (pylogtable, pylogtable.engine):
+        for name in module.__all__:
+            thing = getattr(module, name)
+            if inspect.isclass(thing):
+                yield thing
+
+
+def own_members(of: type) -> dict[str, object]:
+    """Public methods and properties that this library defines, inherited ones included."""
+    classes = [base for base in of.__mro__ if base.__module__.startswith("pylogtable.")]
+    return {
+        name: thing
+        for base in reversed(classes)
+        for name, thing in vars(base).items()
+        if not name.startswith("_") and (inspect.isfunction(thing) or _is_property(thing))
+    }
+
+
+def _is_property(thing: object) -> bool:
+    return isinstance(thing, property | functools.cached_property)
+
+
+def test_every_public_name_can_be_imported_and_is_listed() -> None:
     for name in pylogtable.__all__:
         assert getattr(pylogtable, name) is not None
         assert name in dir(pylogtable)
@@ -102,7 +163,7 @@ def test_nothing_else_is_public() -> None:
 
 
 @pytest.mark.parametrize("call", SIGNATURES, ids=lambda call: call.__qualname__)
-def test_public_calls_have_the_signatures_of_the_design(call: object) -> None:
+def test_public_methods_have_the_pinned_signature(call: object) -> None:
     parameters = inspect.signature(call).parameters.values()  # type: ignore[arg-type]
     names = [
         f"*{p.name}" if p.kind is inspect.Parameter.KEYWORD_ONLY else p.name
@@ -112,12 +173,30 @@ def test_public_calls_have_the_signatures_of_the_design(call: object) -> None:
     assert names == SIGNATURES[call]
 
 
-@pytest.mark.parametrize("thing", [Store, Topic, *SIGNATURES], ids=lambda t: t.__qualname__)
-def test_public_things_are_documented_or_say_it_by_their_name(thing: object) -> None:
-    assert thing.__doc__ or thing is Topic.describe
+@pytest.mark.parametrize("of", PINNED, ids=lambda of: of.__name__)
+def test_every_public_method_has_a_pinned_signature(of: type) -> None:
+    methods = {thing for thing in own_members(of).values() if inspect.isfunction(thing)}
+    assert {m.__qualname__ for m in methods - SIGNATURES.keys()} <= UNPINNED
 
 
-def test_what_travels_between_processes_pickles(store: StoreClass) -> None:
+@pytest.mark.parametrize("of", sorted(set(public_classes()), key=str), ids=lambda of: of.__name__)
+def test_public_classes_and_their_methods_have_docstrings(of: type) -> None:
+    if of.__name__ in UNDOCUMENTED:
+        pytest.xfail("its docstrings are being written")
+    # A dataclass or named tuple without a docstring gets its signature as one.
+    assert of.__doc__
+    assert not of.__doc__.startswith(f"{of.__name__}(")
+    assert [name for name, thing in own_members(of).items() if not thing.__doc__] == []
+
+
+def test_public_functions_have_docstrings() -> None:
+    for module in (pylogtable, pylogtable.engine):
+        for name in module.__all__:
+            thing = getattr(module, name)
+            assert not inspect.isfunction(thing) or thing.__doc__, name
+
+
+def test_results_and_staged_files_can_be_pickled(store: StoreClass) -> None:
     topic = store.create_topic("t")
     result = topic.append(kafka(["a"]))
     staged = TopicWriter(topic).stage(kafka(["b"]))
@@ -125,7 +204,7 @@ def test_what_travels_between_processes_pickles(store: StoreClass) -> None:
         assert pickle.loads(pickle.dumps(thing)) == thing
 
 
-def test_importing_brings_neither_spark_nor_cloud_clients() -> None:
+def test_import_loads_neither_spark_nor_cloud_clients() -> None:
     code = (
         "import sys, pylogtable;"
         "heavy = {'pyspark', 's3fs', 'boto3', 'botocore', 'aiohttp', 'pandas'} & set(sys.modules);"

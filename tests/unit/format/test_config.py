@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import ast
+import json
+from dataclasses import fields
+from pathlib import Path
+
 import pytest
 
+import pylogtable
+from pylogtable import TOPIC_CONFIG_KEYS, InvalidRequestError, Store, Topic
+from pylogtable.format import config
 from pylogtable.format.config import TopicConfig, describe_config, normalize, parse_config
+from pylogtable.format.paths import commit_path
+from pylogtable.storage.memory import MemoryStore
 
 KAFKAS_DEFAULTS = {
     "cleanup.policy": "delete",
@@ -27,9 +37,69 @@ def test_the_defaults_are_kafkas() -> None:
     assert parse_config({}) == TopicConfig()
 
 
-@pytest.mark.parametrize(("key", "text"), KAFKAS_DEFAULTS.items())
-def test_every_default_may_be_set_explicitly(key: str, text: str) -> None:
-    assert parse_config(normalize({key: text})) == TopicConfig()
+@pytest.mark.parametrize("key", TOPIC_CONFIG_KEYS)
+def test_every_default_may_be_set_explicitly(key: str) -> None:
+    assert parse_config(normalize({key: KAFKAS_DEFAULTS[key]})) == TopicConfig()
+
+
+def attributes_read(path: Path) -> set[str]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
+    }
+
+
+@pytest.mark.parametrize("key", TOPIC_CONFIG_KEYS)
+def test_every_key_that_can_be_set_is_used_by_the_library(key: str) -> None:
+    """Read outside of format/config.py: as the field itself, or as a property made of it."""
+    assert config.__file__ is not None
+    home, library = Path(config.__file__), Path(pylogtable.__file__).parent
+    # What merely shows a setting does not use it.
+    showing = {library / "report", library / "results", library / "cli"}
+    used: set[str] = set()
+    for path in library.rglob("*.py"):
+        if path != home and not showing & set(path.parents):
+            used |= attributes_read(path)
+    field = key.replace(".", "_")
+    assert field in {f.name for f in fields(TopicConfig)}
+    made_of_it = {
+        name
+        for name, made in vars(TopicConfig).items()
+        if isinstance(made, property) and made.fget and field in made.fget.__code__.co_names
+    }
+    assert used & {field, *made_of_it}
+
+
+class TestFileDeleteDelay:
+    """`file.delete.delay.ms` could be set once, and never had an effect [CONF-2]."""
+
+    KEY = "file.delete.delay.ms"
+
+    @pytest.fixture
+    def old(self, store: Store, objects: MemoryStore) -> Topic:
+        """A topic made by a version that still took the key."""
+        store.create_topic("old")
+        first = f"old/{commit_path(0)}"
+        commit = json.loads(objects.read(first) or b"")
+        commit["topic"]["config"] = {self.KEY: "5"}
+        objects.write(first, json.dumps(commit).encode())
+        return store.topic("old")
+
+    def test_it_cannot_be_set(self, store: Store) -> None:
+        with pytest.raises(InvalidRequestError, match="vacuum, and its retention_ms"):
+            store.create_topic("t", config={self.KEY: "5"})
+        topic = store.create_topic("t")
+        with pytest.raises(InvalidRequestError, match="has no effect here and cannot be set"):
+            topic.alter(config={self.KEY: "60000"})
+
+    def test_a_topic_that_has_it_opens_keeps_it_and_can_drop_it(self, old: Topic) -> None:
+        assert old.describe().config[self.KEY] == "5"
+        old.alter(config={"retention.ms": "1000"})
+        assert old.describe().config[self.KEY] == "5"
+        old.alter(config={self.KEY: None})
+        assert old.describe().config[self.KEY] == "60000"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,14 @@ import pyarrow as pa
 import pytest
 
 from pylogtable.errors import InvalidRequestError, SchemaMismatchError
-from pylogtable.format.schema import fits, from_arrow, make_fields, to_arrow, widens
+from pylogtable.format.schema import (
+    fits,
+    from_arrow,
+    is_kafka_shaped,
+    make_fields,
+    to_arrow,
+    widens,
+)
 from pylogtable.store import Store
 from tests.builders import at, rows
 
@@ -116,3 +123,49 @@ def test_values_of_every_type_are_read_as_they_were_written(store: Store) -> Non
     assert rows(topic.read(columns=list(schema))) == given.to_pylist()
     assert topic.verify(data=True)
     assert store.topic("t").schema == topic.read().schema
+
+
+BYTES = pa.binary()
+HEADERS_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", BYTES)]))
+
+
+def test_a_topic_created_without_a_schema_is_kafka_shaped(store: Store) -> None:
+    topic = store.create_topic("t")
+    assert is_kafka_shaped(topic.schema)
+    assert is_kafka_shaped(topic.schema, more_columns=True)
+    topic.alter(add_columns={"region": pa.string()})
+    assert not is_kafka_shaped(topic.schema)
+    assert is_kafka_shaped(topic.schema, more_columns=True)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"key": BYTES, "value": BYTES},
+        {"key": BYTES, "value": BYTES, "headers": HEADERS_TYPE},
+        {"headers": HEADERS_TYPE, "value": BYTES, "key": BYTES},
+        {"partition": pa.int32(), "offset": pa.int64(), "key": BYTES, "value": BYTES},
+    ],
+    ids=lambda columns: ",".join(columns),
+)
+def test_headers_are_optional_and_order_is_free_in_kafkas_shape(
+    columns: dict[str, pa.DataType],
+) -> None:
+    assert is_kafka_shaped(pa.schema(columns))
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"key": pa.int64(), "value": pa.float64()},
+        {"key": pa.string(), "value": BYTES},
+        {"key": BYTES, "value": pa.string()},
+        {"value": BYTES},
+        {"key": BYTES},
+        {"id": pa.int64(), "amount": pa.float64()},
+    ],
+    ids=lambda columns: ",".join(f"{name}:{kind}" for name, kind in columns.items()),
+)
+def test_other_columns_or_types_are_not_kafkas_shape(columns: dict[str, pa.DataType]) -> None:
+    assert not is_kafka_shaped(pa.schema(columns))
+    assert not is_kafka_shaped(pa.schema(columns), more_columns=True)

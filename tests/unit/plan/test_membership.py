@@ -75,7 +75,7 @@ def test_who_comes_back_too_late_cannot_commit() -> None:
     with pytest.raises(CommitConflictError, match="ran out"):
         leave(state, "a", LEASE, {0: 1})
     other = after(state, join(state, "b", LEASE, LEASE, 2))
-    with pytest.raises(CommitConflictError, match="not in the group any more"):
+    with pytest.raises(CommitConflictError, match="no longer in the group"):
         heartbeat(other, "a", LEASE, LEASE, 2)
     assert leave(other, "a", LEASE) is None
 

@@ -1,4 +1,4 @@
-"""How much lies between two offsets, holes not counted: what rate limits and lags are made of."""
+"""How many records and bytes a range of offsets has. Holes do not count."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ def offsets_of(topic: Topic) -> list[int]:
 
 
 @pytest.mark.parametrize("in_leaves", [False, True], ids=["in the tail", "in leaves"])
-def test_measure_and_offset_after_count_what_a_read_gives(in_leaves: bool, fold: Fold) -> None:
+def test_range_sizes_and_offset_after_records_agree_with_a_read(
+    in_leaves: bool, fold: Fold
+) -> None:
     objects = MemoryStore()
     topic = compacted(objects)
     view = fold(objects) if in_leaves else topic.at()
@@ -60,7 +62,7 @@ def test_measure_and_offset_after_count_what_a_read_gives(in_leaves: bool, fold:
                 assert reached == end
 
 
-def test_a_dense_partition_is_measured_by_arithmetic(fold: Fold) -> None:
+def test_partition_without_holes(fold: Fold) -> None:
     objects = MemoryStore()
     topic = make_store(objects).create_topic("t")
     for _ in range(20):
@@ -75,7 +77,7 @@ def test_a_dense_partition_is_measured_by_arithmetic(fold: Fold) -> None:
     assert view.offset_after_records(0, 100, 1000, end=150) == 150
 
 
-def test_bytes_are_shared_by_records() -> None:
+def test_bytes_are_split_evenly_over_records() -> None:
     topic = make_store().create_topic("t")
     topic.append(kafka([b"k"] * 10, [b"v"] * 10))
     size = topic.segments()["size_bytes"][0].as_py()
@@ -83,13 +85,13 @@ def test_bytes_are_shared_by_records() -> None:
     assert topic.at().range_sizes({0: (5, 10)})[0] == (5, round(size / 2))
 
 
-def test_an_empty_partition_has_nothing_in_it() -> None:
+def test_empty_partition() -> None:
     view = make_store().create_topic("t").at()
     assert view.range_sizes() == {0: (0, 0)}
     assert view.offset_after_records(0, 0, 10) == 0
 
 
-def test_offsets_outside_of_the_log_are_refused() -> None:
+def test_offsets_outside_the_log_are_refused() -> None:
     view = make_store().create_topic("t").at()
     with pytest.raises(OffsetOutOfRangeError):
         view.range_sizes({0: (0, 1)})
@@ -97,7 +99,7 @@ def test_offsets_outside_of_the_log_are_refused() -> None:
 
 @pytest.fixture
 def fold(monkeypatch: pytest.MonkeyPatch) -> Callable[[MemoryStore], View]:
-    """Give the topic anew, with every entry in a leaf."""
+    """Reopens the topic with every entry in a leaf."""
 
     def fold(objects: MemoryStore) -> View:
         monkeypatch.setattr(index, "TAIL_MAX", 0)

@@ -18,13 +18,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pylogtable import InvalidRequestError
-from pyspark_pylogtable.options import parse_options
-from pyspark_pylogtable.positions import TopicView, check_batch, resolve_batch
+from pyspark_pylogtable.request.parsing import parse_options
+from pyspark_pylogtable.request.ranges import TopicView, check_batch, resolve_batch
 
 
 @dataclass
 class FakeView:
-    """Per partition the log start and the times of its records, in milliseconds."""
+    """For each partition its log start and the times of its records in milliseconds."""
 
     logs: dict[int, tuple[int, list[int]]]
 
@@ -133,7 +133,7 @@ def test_ranges(options: dict[str, object], expected: object) -> None:
     assert resolve(**options) == expected
 
 
-def test_case_3_earliest_and_latest_move_and_offsets_do_not() -> None:
+def test_case_3_earliest_and_latest_follow_a_growing_topic() -> None:
     options = {
         "startingOffsets": {"t": {"0": -2, "1": -2, "2": 0}},
         "endingOffsets": {"t": {"0": -1, "1": -1, "2": 1}},
@@ -198,7 +198,9 @@ MISMATCHED = "[MISMATCHED_TOPIC_PARTITIONS_BETWEEN_START_OFFSET_AND_END_OFFSET]"
         ({"t": {"0": 0}}, {"u": {"0": 1}}),
     ],
 )
-def test_case_15_start_and_end_name_different_partitions(start: object, end: object) -> None:
+def test_case_15_start_and_end_that_name_different_partitions_are_refused(
+    start: object, end: object
+) -> None:
     message = refusal(startingOffsets=start, endingOffsets=end)
     assert message.startswith(f"{MISMATCHED} startingOffsets names [")
     assert "'*' entry" in message
@@ -216,7 +218,7 @@ def test_case_15_start_and_end_name_different_partitions(start: object, end: obj
         ({"*": {"*": 1}}, {"*": {"*": 0}}, "t-0"),
     ],
 )
-def test_case_16_a_start_after_the_end_as_written(start: object, end: object, name: str) -> None:
+def test_case_16_start_after_end_as_given_is_refused(start: object, end: object, name: str) -> None:
     message = refusal(startingOffsets=start, endingOffsets=end)
     assert message.startswith(
         f"[UNRESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET] {name}: start 1 (startingOffsets) is "
@@ -224,7 +226,7 @@ def test_case_16_a_start_after_the_end_as_written(start: object, end: object, na
     )
 
 
-def test_a_start_time_after_the_end_time_as_written() -> None:
+def test_start_time_after_end_time_is_refused() -> None:
     message = refusal(startingTimestamp="1050", endingTimestamp="1040")
     assert message.startswith(
         "[UNRESOLVED_START_TIMESTAMP_GREATER_THAN_END_TIMESTAMP] t-0: start 1050"
@@ -232,7 +234,7 @@ def test_a_start_time_after_the_end_time_as_written() -> None:
     assert "end 1040 (1970-01-01T00:00:01.040000+00:00) (endingTimestamp)" in message
 
 
-def test_case_17_a_start_after_the_end_as_resolved() -> None:
+def test_case_17_start_after_end_as_resolved_is_refused() -> None:
     message = refusal(startingOffsets={"0": 3, "*": -2}, endingTimestamp="1010")
     assert message.startswith(
         "[RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET] t-0: resolved start 3 (startingOffsets) "
@@ -264,14 +266,16 @@ def test_case_17_a_start_after_the_end_as_resolved() -> None:
         ),
     ],
 )
-def test_what_needs_no_snapshot_is_found_without_one(options: dict[str, str], message: str) -> None:
+def test_bounds_are_checked_before_any_topic_is_opened(
+    options: dict[str, str], message: str
+) -> None:
     for check in (check_batch, lambda parsed: resolve_batch(parsed, {}, {})):
         with pytest.raises(InvalidRequestError) as caught:
             check(parse_options(options))
         assert str(caught.value).startswith(message)
 
 
-def test_what_is_overruled_breaks_no_rule_of_batches() -> None:
+def test_overruled_options_break_no_rule() -> None:
     assert resolve(startingOffsets="latest", startingTimestamp="1000") == WHOLE
 
 
@@ -296,7 +300,7 @@ def test_what_is_overruled_breaks_no_rule_of_batches() -> None:
         ("endingOffsetsByTimestamp", "END"),
     ],
 )
-def test_positions_that_do_not_fit_what_is_assigned(
+def test_bounds_must_cover_exactly_the_assigned_partitions(
     option: str, side: str, value: object, specified: str
 ) -> None:
     message = refusal(**{option: value})
@@ -328,7 +332,7 @@ def test_several_topics() -> None:
         resolve_batch(parse_options({"startingOffsets": '{"a":{"*":-2}}'}), views, assigned)
 
 
-def test_no_topic_is_no_range() -> None:
+def test_no_topic_gives_no_range() -> None:
     assert resolve_batch(parse_options({"startingOffsets": '{"t":{"0":1}}'}), {}, {}) == {}
 
 
@@ -347,7 +351,7 @@ def test_no_topic_is_no_range() -> None:
         ),
     ],
 )
-def test_offsets_that_are_gone(
+def test_offsets_that_are_gone_are_an_error_or_a_warning(
     options: dict[str, object], asked: str, clamped: tuple[int, int]
 ) -> None:
     begins = f"[DATA_LOSS] {next(iter(options))} asks for {asked}"
@@ -361,8 +365,8 @@ def test_offsets_that_are_gone(
     assert warned[0].filename == __file__
 
 
-def test_what_retention_removed_is_no_loss_for_those_who_ask_for_earliest() -> None:
-    """Case 12, and the edges of the log are within it."""
+def test_earliest_is_no_loss_after_retention() -> None:
+    """Case 12; the start and the end of the log are valid offsets."""
     assert resolve(REMOVED) == {0: (10, 20)}
     assert resolve(REMOVED, startingOffsets={"0": 10}, endingOffsets={"0": 20}) == {0: (10, 20)}
 
@@ -385,14 +389,14 @@ ends = st.one_of(
 
 
 @given(logs, starts, ends, st.sampled_from(["true", "false"]), st.sampled_from(["error", "latest"]))
-def test_a_range_lies_within_its_log_or_is_refused(
+def test_resolved_ranges_lie_within_the_log(
     log: dict[int, tuple[int, list[int]]],
     start: dict[str, str],
     end: dict[str, str],
     fail: str,
     strategy: str,
 ) -> None:
-    """With failOnDataLoss=false a loss is never what it is refused for."""
+    """With failOnDataLoss=false a loss is never the reason for an error."""
     view = FakeView(log)
     texts = {"failOnDataLoss": fail, "startingOffsetsByTimestampStrategy": strategy, **start, **end}
     ranges, refused = {}, ""

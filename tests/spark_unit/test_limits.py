@@ -1,4 +1,4 @@
-"""The arithmetic of rate limits: the cases of the Kafka connector, and what must always hold."""
+"""The limits of a batch: the cases of the Kafka connector, and what holds for any input."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from pyspark_pylogtable.stream.rate import NO_LIMITS, Holdback, Limits, share, take
+from pyspark_pylogtable.stream.limits import NO_LIMITS, BatchDelay, Limits, share, take
 
 LONG_MAX = 2**63 - 1
 
@@ -17,7 +17,7 @@ LONG_MAX = 2**63 - 1
         (20, [21, 11, 1], [12, 6, 1]),  # case 26
         (15, [15], [15]),
         (5, [15], [5]),
-        (3, [1, 1, 1, 1], [1, 1, 1, 1]),  # nobody starves, also if that is one too many
+        (3, [1, 1, 1, 1], [1, 1, 1, 1]),  # no partition starves, even if the sum exceeds the limit
         (10, [0, 20], [0, 10]),
         (LONG_MAX, [21, 11, 1], [21, 11, 1]),  # case 33
         (LONG_MAX - 1, [LONG_MAX, LONG_MAX], [LONG_MAX // 2, LONG_MAX // 2]),
@@ -28,11 +28,11 @@ def test_shares(limit: int, sizes: list[int], expected: list[int]) -> None:
     assert share(limit, dict(enumerate(sizes))) == dict(enumerate(expected))
 
 
-def test_a_share_of_what_is_empty_is_empty() -> None:
+def test_an_empty_partition_gets_no_share() -> None:
     assert share(1, {"a": 0, "b": 5, "c": 5}) == {"a": 0, "b": 1, "c": 1}
 
 
-def test_shares_hold_for_any_sizes() -> None:
+def test_shares_stay_within_limit_and_size() -> None:
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     chance = random.Random(seed)
@@ -48,23 +48,23 @@ def test_shares_hold_for_any_sizes() -> None:
             assert shares == sizes
 
 
-def test_both_limits_hold_and_bytes_are_taken_in_whole_records() -> None:
+def test_record_and_byte_limits_apply_together() -> None:
     records, sizes = {"a": 100, "b": 100}, {"a": 1000, "b": 9000}
     assert take(NO_LIMITS, records, sizes) == records
     assert take(Limits(max_records=50), records, sizes) == {"a": 25, "b": 25}
     assert take(Limits(max_bytes=1000), records, sizes) == {"a": 10, "b": 10}
     assert take(Limits(max_records=50, max_bytes=1000), records, sizes) == {"a": 10, "b": 10}
     assert take(Limits(max_records=10, max_bytes=1000), records, sizes) == {"a": 5, "b": 5}
-    # One record is larger than the limit: it is read all the same.
+    # A single record that is larger than the limit is still read.
     assert take(Limits(max_bytes=1), {"a": 1}, {"a": 10**9}) == {"a": 1}
 
 
-def test_a_batch_waits_for_records_or_for_time_and_the_first_for_none() -> None:
-    """Case 26: at least 15, at most 5 seconds."""
-    holdback = Holdback(5000)
-    assert holdback.lets_go(1, 15, now_ms=100_000)
-    assert not holdback.lets_go(14, 15, now_ms=100_001)
-    assert not holdback.lets_go(14, 15, now_ms=104_999)
-    assert holdback.lets_go(14, 15, now_ms=105_000)
-    assert not holdback.lets_go(14, 15, now_ms=105_001)
-    assert holdback.lets_go(15, 15, now_ms=105_002)
+def test_a_batch_waits_for_enough_records_or_the_maximum_delay() -> None:
+    """Case 26: at least 15 records, or 5 seconds. The first batch does not wait."""
+    delay = BatchDelay(5000)
+    assert delay.is_due(1, 15, now_ms=100_000)
+    assert not delay.is_due(14, 15, now_ms=100_001)
+    assert not delay.is_due(14, 15, now_ms=104_999)
+    assert delay.is_due(14, 15, now_ms=105_000)
+    assert not delay.is_due(14, 15, now_ms=105_001)
+    assert delay.is_due(15, 15, now_ms=105_002)

@@ -1,7 +1,7 @@
-"""From what a read asks for to offsets: Kafka's rules, over the snapshots read.
+"""Resolves the start and end of a read to offsets, by Kafka's rules.
 
-A start is inclusive and an end exclusive. A condition in brackets begins the message of each error
-that Spark's Kafka connector has a condition for: of a Python exception Spark shows just the text.
+A start is inclusive, an end is exclusive. Where Spark's Kafka connector has an error condition for
+a mistake, the message begins with it in brackets: of a Python exception Spark shows only the text.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from pylogtable import InvalidRequestError
-from pyspark_pylogtable.options import Options
-from pyspark_pylogtable.subscription import (
+from pyspark_pylogtable.request.bounds import (
     ANY_TOPIC,
     EARLIEST,
     EPOCH,
     LATEST,
-    Position,
+    Bound,
     everywhere,
 )
+from pyspark_pylogtable.request.options import Options
 
 Ranges = dict[str, dict[int, tuple[int, int]]]
 Assigned = Mapping[str, Sequence[int]]
@@ -33,7 +33,7 @@ _SHOWN = 20
 
 
 class TopicView(Protocol):
-    """The offsets and times of one snapshot; `pylogtable.View` is one."""
+    """The part of `pylogtable.View` that resolving needs: offsets and times of one version."""
 
     @property
     def start_offsets(self) -> dict[int, int]: ...
@@ -47,15 +47,15 @@ class TopicView(Protocol):
 
 
 def check_batch(options: Options) -> None:
-    """The rules of batch reads that need no snapshot."""
+    """Raise if the bounds are wrong for a batch read, as far as that shows without a topic."""
     start, _ = _bounds(options)
     _refuse(start, LATEST, "starting offset{} can't be latest for batch queries", "earliest")
     check_bounds(options)
 
 
 def check_bounds(options: Options) -> None:
-    """Those of them that hold before it is known that this is no stream: one may start at
-    latest."""
+    """Like `check_batch`, but a start at latest is allowed: the read may turn out to be a
+    stream."""
     start, end = _bounds(options)
     _refuse(end, EARLIEST, "ending offset{} can't be earliest for batch queries", "latest")
     _check_same_partitions(start, end)
@@ -63,11 +63,11 @@ def check_bounds(options: Options) -> None:
 
 
 def resolve_batch(options: Options, views: Mapping[str, TopicView], assigned: Assigned) -> Ranges:
-    """The range to read of every assigned partition; each must exist in the view of its topic."""
+    """The range to read of every assigned partition. The caller has checked that they exist."""
     check_batch(options)
     if not assigned:
         return {}
-    start, end = (_with_topic(position, assigned) for position in _bounds(options))
+    start, end = (_with_topic(bound, assigned) for bound in _bounds(options))
     _check_same_partitions(start, end)
     _check_cover(start, assigned, "START")
     _check_cover(end, assigned, "END")
@@ -75,9 +75,9 @@ def resolve_batch(options: Options, views: Mapping[str, TopicView], assigned: As
     losses: list[str] = []
     ranges: Ranges = {}
     for topic, partitions in assigned.items():
-        log = _Log(topic, views[topic], partitions, losses)
-        starts = log.resolve(start, must_match=options.starting_strategy == "error")
-        ends = log.resolve(end, must_match=False)
+        resolver = _Resolver(topic, views[topic], partitions, losses)
+        starts = resolver.resolve(start, must_match=options.starting_strategy == "error")
+        ends = resolver.resolve(end, must_match=False)
         ranges[topic] = {p: (starts[p], ends[p]) for p in partitions}
     report_losses(losses, options.fail_on_data_loss, "Change the offset")
     for topic, partition in _pairs(assigned):
@@ -88,7 +88,7 @@ def resolve_batch(options: Options, views: Mapping[str, TopicView], assigned: As
 def resolve_start(
     options: Options, views: Mapping[str, TopicView], assigned: Assigned
 ) -> dict[str, dict[int, int]]:
-    """Where a stream begins, for every assigned partition: at latest, unless told otherwise."""
+    """Where a new stream starts in every assigned partition: at latest by default."""
     if not assigned:
         return {}
     start = _with_topic(options.starting or _FROM_LATEST, assigned)
@@ -96,15 +96,15 @@ def resolve_start(
     losses: list[str] = []
     must_match = options.starting_strategy == "error"
     starts = {
-        topic: _Log(topic, views[topic], partitions, losses).resolve(start, must_match)
+        topic: _Resolver(topic, views[topic], partitions, losses).resolve(start, must_match)
         for topic, partitions in assigned.items()
     }
     report_losses(losses, options.fail_on_data_loss, "Change the offset")
     return starts
 
 
-class _Log:
-    """One topic's partitions, against which positions are resolved; what is gone is noted."""
+class _Resolver:
+    """Resolves bounds for the partitions of one topic; offsets that are gone go to `losses`."""
 
     def __init__(
         self, topic: str, view: TopicView, partitions: Sequence[int], losses: list[str]
@@ -116,11 +116,12 @@ class _Log:
         self.starts = view.start_offsets
         self.ends = view.end_offsets
 
-    def resolve(self, position: Position, must_match: bool) -> dict[int, int]:
-        """An offset within the log for each partition: its end, where no record is that late."""
-        wanted = {p: v for p in self.partitions if (v := position.at(self.topic, p)) is not None}
-        if not position.is_time:
-            return {p: self._offset(position.option, p, value) for p, value in wanted.items()}
+    def resolve(self, bound: Bound, must_match: bool) -> dict[int, int]:
+        """An offset for each partition. If no record is that late, it is the end of the partition,
+        or an error with `must_match`."""
+        wanted = {p: v for p in self.partitions if (v := bound.at(self.topic, p)) is not None}
+        if not bound.is_time:
+            return {p: self._offset(bound.option, p, value) for p, value in wanted.items()}
         by_time: dict[int, list[int]] = {}
         for partition, time in wanted.items():
             by_time.setdefault(time, []).append(partition)
@@ -128,7 +129,7 @@ class _Log:
         for time, asked in by_time.items():
             for partition, offset in self.view.offsets_for_time(_moment(time), asked).items():
                 if offset is None and must_match:
-                    raise self._no_match(position.option, partition, time)
+                    raise self._no_match(bound.option, partition, time)
                 resolved[partition] = self.ends[partition] if offset is None else offset
         return resolved
 
@@ -142,52 +143,50 @@ class _Log:
         if value < low:
             self.losses.append(f"{asks}, whose log starts at {low}: older records were removed")
         elif value > high:
-            why = "the topic was created anew, or an older version is read"
+            why = "the topic was recreated, or an older version is read"
             self.losses.append(f"{asks}, whose log ends at {high}: {why}")
         return min(max(value, low), high)
 
     def _no_match(self, option: str, partition: int, time: int) -> InvalidRequestError:
         return InvalidRequestError(
             f"No offset matched from request of topic-partition {self.topic}-{partition} and "
-            f"timestamp {_shown_time(time)} ({option}): it has no record that late, its end offset "
+            f"timestamp {_shown_time(time)} ({option}): it has no record that late; its end offset "
             f"is {self.ends[partition]}. Ask for an earlier time, or set "
             "startingOffsetsByTimestampStrategy=latest to start such partitions at their end"
         )
 
 
-def _bounds(options: Options) -> tuple[Position, Position]:
+def _bounds(options: Options) -> tuple[Bound, Bound]:
     return options.starting or _FROM_EARLIEST, options.ending or _TO_LATEST
 
 
-def _with_topic(position: Position, assigned: Assigned) -> Position:
-    """The short form, with the name of the only topic it can mean."""
-    if not position.is_short:
-        return position
+def _with_topic(bound: Bound, assigned: Assigned) -> Bound:
+    """A bound in the short form with the topic's name added; raises if there are several topics."""
+    if not bound.is_short:
+        return bound
     if len(assigned) > 1:
         raise InvalidRequestError(
-            f"{position.option} names no topic, and {len(assigned)} are read "
+            f"{bound.option} names no topic, and {len(assigned)} are read "
             f"({', '.join(sorted(assigned)[:_SHOWN])}): put the partitions under their topic's "
             'name, or under "*" for every topic, such as {"*":{"*":-2}}'
         )
-    return replace(
-        position, values=dict.fromkeys(assigned, position.values[ANY_TOPIC]), is_short=False
-    )
+    return replace(bound, values=dict.fromkeys(assigned, bound.values[ANY_TOPIC]), is_short=False)
 
 
-def _refuse(position: Position, banned: int, text: str, instead: str) -> None:
-    if position.is_time:
+def _refuse(bound: Bound, banned: int, text: str, instead: str) -> None:
+    if bound.is_time:
         return
-    for topic, row in position.values.items():
+    for topic, row in bound.values.items():
         for partition, value in row.items():
             if value == banned:
                 is_all = topic == ANY_TOPIC and partition is None
                 where = "" if is_all else f" for {_label(topic, partition)}"
                 raise InvalidRequestError(
-                    f"{text.format(where)}: set {position.option} to {instead} or to an offset"
+                    f"{text.format(where)}: set {bound.option} to {instead} or to an offset"
                 )
 
 
-def _check_same_partitions(start: Position, end: Position) -> None:
+def _check_same_partitions(start: Bound, end: Bound) -> None:
     is_comparable = start.is_short == end.is_short and start.names_all and end.names_all
     if is_comparable and set(start.entries()) != set(end.entries()):
         raise InvalidRequestError(
@@ -197,8 +196,8 @@ def _check_same_partitions(start: Position, end: Position) -> None:
         )
 
 
-def _check_order(start: Position, end: Position, pairs: Iterable[tuple[str, int | None]]) -> None:
-    """Compares what was written down: offsets with offsets, times with times."""
+def _check_order(start: Bound, end: Bound, pairs: Iterable[tuple[str, int | None]]) -> None:
+    """Compare the bounds as given: offsets with offsets, times with times."""
     if start.is_time != end.is_time:
         return
     for topic, partition in pairs:
@@ -218,30 +217,31 @@ def _check_order(start: Position, end: Position, pairs: Iterable[tuple[str, int 
         )
 
 
-def _check_resolved(start: Position, end: Position, name: str, first: int, last: int) -> None:
+def _check_resolved(start: Bound, end: Bound, name: str, first: int, last: int) -> None:
     if first > last:
         raise InvalidRequestError(
             f"[RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET] {name}: resolved start {first} "
             f"({start.option}) is greater than resolved end {last} ({end.option}). Possible "
-            "causes: the end time is before the start; the offsets are those of another topic, or "
-            "of this one before it was created anew; retention removed all up to the end"
+            "causes: the end time is before the start; the offsets belong to another topic, or to "
+            "this one before it was recreated; retention removed everything up to the end"
         )
 
 
-def _check_cover(position: Position, assigned: Assigned, side: str) -> None:
+def _check_cover(bound: Bound, assigned: Assigned, side: str) -> None:
     everywhere_known = {(ANY_TOPIC, partition) for _, partition in _pairs(assigned)}
     known = {*_pairs(assigned), *everywhere_known, *((t, None) for t in (*assigned, ANY_TOPIC))}
-    covers = all(position.at(topic, number) is not None for topic, number in _pairs(assigned))
-    if not covers or not known.issuperset(position.entries()):
+    covers = all(bound.at(topic, number) is not None for topic, number in _pairs(assigned))
+    if not covers or not known.issuperset(bound.entries()):
         raise InvalidRequestError(
-            f"[{side}_OFFSET_DOES_NOT_MATCH_ASSIGNED] {position.option} must name every partition "
-            f"that is read and no other. Specified: {_listed(position.entries())}. Assigned: "
+            f"[{side}_OFFSET_DOES_NOT_MATCH_ASSIGNED] {bound.option} must name every partition "
+            f"that is read and no other. Specified: {_listed(bound.entries())}. Assigned: "
             f"{_listed(_pairs(assigned))}. A '*' entry stands for partitions not named, such as "
             '{"topicA":{"0":23,"*":-2}}'
         )
 
 
 def report_losses(losses: Sequence[str], fail: bool, advice: str) -> None:
+    """Raise for records that are gone, or only warn."""
     if not losses:
         return
     more = f" (and {len(losses) - 1} more like it)" if len(losses) > 1 else ""
@@ -270,7 +270,7 @@ def _listed(pairs: Iterable[tuple[str, int | None]]) -> str:
 
 
 def _moment(time_us: int) -> int | datetime:
-    """Milliseconds, or a datetime for text that was finer; only milliseconds go past year 9999."""
+    """Milliseconds, or a datetime if the time is finer; only milliseconds can pass year 9999."""
     if time_us % 1000 == 0:
         return time_us // 1000
     return EPOCH + timedelta(microseconds=time_us)
