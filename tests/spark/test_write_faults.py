@@ -7,10 +7,10 @@ import json
 import signal
 import subprocess
 import sys
-import time
+import threading
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Lock
+from threading import Event, Thread
 from typing import Any
 
 import pyarrow as pa
@@ -20,7 +20,6 @@ from pyspark.sql import SparkSession
 
 import pylogtable
 from pylogtable import CommitUnknownError, LogTableError, StorageError, Store, Topic
-from pylogtable.segments.rolling_writer import RollingWriter
 from pyspark_pylogtable.batch.writer import BatchWriter
 from pyspark_pylogtable.tasks import staging
 from pyspark_pylogtable.tasks.staging import Written
@@ -136,38 +135,41 @@ def test_failing_task_removes_its_files_in_every_topic(logs: Store, tmp_path: Pa
     assert data_files(tmp_path) == []
 
 
-def test_the_encoding_queue_is_bounded_over_all_topics(
+def test_the_encoders_accept_a_bounded_number_of_row_groups() -> None:
+    release = Event()
+    with staging._Encoders(staging.ENCODERS) as encoders:
+        accepted = [encoders.submit(release.wait) for _ in range(staging.MAX_ENCODING)]
+        one_more = Thread(target=lambda: accepted.append(encoders.submit(release.wait)))
+        one_more.start()
+        one_more.join(0.2)
+        assert one_more.is_alive()
+        assert len(accepted) == staging.MAX_ENCODING
+        release.set()
+        one_more.join(60)
+    assert all(future.result() for future in accepted)
+    assert len(accepted) == staging.MAX_ENCODING + 1
+
+
+def test_all_topics_of_a_task_share_its_encoders(
     logs: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Counts inside the library, because what waits in memory shows nowhere else."""
     names = [f"t{number}" for number in range(20)]
     for name in names:
         logs.create_topic(name)
     monkeypatch.setattr(staging, "WAITING_BYTES", 1)
-    real = RollingWriter._encode
-    handed, most = 0, 0
+    threads: list[int] = []
 
-    def take(self: RollingWriter[Any], keep_rest: bool) -> Any:
-        nonlocal handed, most
-        with lock:
-            handed += 1
-            most = max(most, handed)
-        return take_really(self, keep_rest)
+    def count_threads(verb: str, key: str) -> None:
+        if verb == "open_output":
+            threads.append(threading.active_count())
 
-    def encode(self: RollingWriter[Any], *args: Any) -> None:
-        nonlocal handed
-        time.sleep(0.005)
-        real(self, *args)
-        with lock:
-            handed -= 1
-
-    take_really, lock = RollingWriter._take, Lock()
-    monkeypatch.setattr(RollingWriter, "_take", take)
-    monkeypatch.setattr(RollingWriter, "_encode", encode)
     tables = [kafka([str(n)], topic=pa.array([names[n % 20]])) for n in range(100)]
     writer = plan(tmp_path / "logs", tables[0].schema)
-    message = writer.write(batch for table in tables for batch in table.to_batches())
-    assert most <= staging.MAX_ENCODING + 1
+    counting = on_store(writer, store_with(tmp_path / "logs", count_threads))
+    before = threading.active_count()
+    message = counting.write(batch for table in tables for batch in table.to_batches())
+    assert len(threads) >= len(names)
+    assert max(threads) <= before + staging.ENCODERS
     writer.commit([message])
     assert sum(logs.topic(name).count() for name in names) == 100
 

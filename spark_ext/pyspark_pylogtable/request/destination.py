@@ -57,6 +57,7 @@ class Creation:
         check_log_columns(self.columns)
         own = [column for column in self.columns if column.name not in _LOG_COLUMNS]
         names = {column.name for column in own}
+        # Decided by names alone, as the Kafka sink does: text is accepted for key and value.
         if "value" in names <= _KAFKA_COLUMNS and self.key in (None, ("key",)):
             check_text(self.columns, ("key", "value"))
             return store.create_topic(name, partitions, config=self.config)

@@ -25,7 +25,7 @@ _UNITS_MS = {
 
 
 def parse_options(options: Mapping[str, str]) -> Options:
-    """Raise for an option that is unknown or malformed, or that contradicts another."""
+    """The options as one object. Raises if one is unknown, malformed or contradicts another."""
     given = with_documented_names(options)
     if "versionAsOf" in given and "timestampAsOf" in given:
         raise InvalidRequestError(

@@ -16,7 +16,7 @@ from typing import Any
 from pylogtable import InvalidRequestError
 from pyspark_pylogtable.request.ranges import Ranges
 
-#: An offset as Spark passes it: JSON, of which Spark knows nothing.
+#: An offset as Spark stores and passes it: a JSON object whose contents are ours.
 RawOffset = Mapping[str, Any]
 
 INITIAL: dict[str, Any] = {"initial": True}

@@ -23,12 +23,12 @@ _PLACED = "__pylogtable_placed"
 _TARGET = "__pylogtable_target"
 _ROW = "__pylogtable_row"
 
-#: Rows without a key go to the partitions in turn, this many at a time, so neighbours stay
+#: Rows without a key go to the partitions in turn, in blocks of this size, so that neighbours stay
 #: together.
 _BLOCK_ROWS = 1024
 
-#: `monotonically_increasing_id` has the row within the task in its lower bits, so many, and the
-#: task above them.
+#: The lower 33 bits of `monotonically_increasing_id` are the row within its task, the bits above
+#: are the task.
 _ROW_BITS = 33
 
 

@@ -1,4 +1,4 @@
-"""A topic in a Spark session, for notebooks and jobs."""
+"""`LogTable`: a topic in a Spark session, for notebooks and jobs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,11 @@ ViewName = Literal["records", "latest"]
 
 
 class LogTable:
-    """One topic. DataFrames show it as it was when they were made."""
+    """One topic. Its DataFrames show it as it was when they were created.
+
+    >>> table = LogTable.for_path(spark, "s3://bucket/logs/orders")
+    >>> table.to_df(columns=["offset", "amount"]).where("offset < 10").show()
+    """
 
     def __init__(
         self,
@@ -58,11 +62,11 @@ class LogTable:
         path: str | os.PathLike[str],
         storage_options: Mapping[str, Any] | None = None,
     ) -> LogTable:
-        """The topic at this path or URL, which Spark's processes must be able to open, too."""
+        """The topic at this path or URL. Spark's processes must be able to open it too."""
         if os.fspath(path).lower().startswith("memory:"):
             raise InvalidRequestError(
                 f"{os.fspath(path)} is in the memory of this process, where Spark's processes "
-                "cannot see it; use a path on a disk, or an object store"
+                "cannot see it. Use a local path or an object store"
             )
         topic = pylogtable.open_topic(path, storage_options=storage_options)
         return cls(spark, os.fspath(path), topic, storage_options)
@@ -83,14 +87,14 @@ class LogTable:
         *,
         view: ViewName = "records",
     ) -> DataFrame:
-        """The records through Spark's own Parquet reader, with its column pruning and filters.
+        """The records, read by Spark's own Parquet reader, with its column pruning and filters.
 
-        Arguments are those of `Topic.read`, columns those of `format("pylogtable")`. Where Spark
-        itself cannot open the store, a warning says why and the Python source is used.
+        The arguments are those of `Topic.read`, the columns those of `format("pylogtable")`. If
+        Spark itself cannot open the store, a warning says why and Python reads the files.
 
-        `view="latest"` shows the newest record of each key, tombstones too: what a compaction of
-        the whole topic would leave. It takes no range, since a key's newest record in a range need
-        not be its newest, and no filter of Spark's may come before it: it is read through Python.
+        `view="latest"` has the newest record of each key, tombstones included: what a compaction of
+        the whole topic would leave. It takes no range, because the newest record of a key in a
+        range may not be its newest. Python reads it, because no filter may be applied before.
         """
         pinned = self.topic.at(version)
         names = columns if columns is not None else _shown(pinned)
@@ -105,8 +109,8 @@ class LogTable:
             return native_df(self._spark, pinned, Scan(pinned).tasks(ranges), names, url=self._path)
         except NativeUnavailable as error:
             warnings.warn(
-                f"Spark cannot read the files of {pinned.url} by itself, so they are read through "
-                f"Python, without column pruning and filters: {error}",
+                f"Spark cannot read the files of {pinned.url} itself, so Python reads them, "
+                f"without column pruning and filters: {error}",
                 stacklevel=2,
             )
             return self._python_df(pinned, ranges, names)
@@ -122,17 +126,17 @@ class LogTable:
         *,
         view: ViewName = "records",
     ) -> None:
-        """Make `to_df(...)` a temporary view for SQL. It shows the topic as it is now: call this
-        again to see what was appended since."""
+        """Make `to_df(...)` a temporary view for SQL. The view shows the topic as it is now. Call
+        this again to see later appends."""
         df = self.to_df(start, end, columns, version, partitions, view=view)
         df.createOrReplaceTempView(name)
 
     def append(self, df: DataFrame, *, txn: tuple[str, int] | None = None) -> AppendResult:
         """Append the rows of a DataFrame in one commit.
 
-        Unlike `df.write.format("pylogtable")` this shuffles rows first, so that one task writes all
-        of a partition: few large segments, which other Parquet readers can read as they are. The
-        order of rows is kept. With a `txn` a repeat appends nothing.
+        Use it for large appends. Unlike `df.write.format("pylogtable")` it shuffles rows first, so
+        that one task writes all of a partition: few large segments, which other Parquet readers can
+        read as they are. The order of rows is kept. With a `txn` a repeat appends nothing.
         """
         return append_clustered(self.topic, df, txn)
 
@@ -171,16 +175,16 @@ class LogTable:
         return self._frame(self.topic.segments(version))
 
     def partitions(self, version: Version = None) -> DataFrame:
-        """Each partition: its offsets, and what lies in its segments."""
+        """Each partition with its offsets, and the totals of its segments."""
         return self._frame(self.topic.at(version).partitions())
 
     def offsets(self, version: Version = None) -> DataFrame:
-        """The first offset that can be read and the next to be written, by partition."""
+        """The start offset and the end offset of each partition."""
         table = self.topic.at(version).partitions().select(["partition", "log_start", "end"])
         return self._frame(table.rename_columns(["partition", "start_offset", "end_offset"]))
 
     def groups(self) -> DataFrame:
-        """The consumer groups: position, lag and owner of each partition."""
+        """The consumer groups, with position, lag and owner of each partition."""
         return self._frame(self.topic.describe_groups().to_table())
 
     def describe(self) -> DataFrame:
@@ -207,7 +211,7 @@ class LogTable:
     def _latest_df(self, view: View, columns: Sequence[str]) -> DataFrame:
         if not view.describe().key:
             raise InvalidRequestError(
-                f"topic {view.name!r} has no key columns, so no record of it is newer than another"
+                f"topic {view.name!r} has no key columns, so there is no newest record of a key"
             )
         reader = self._python_reader(view, columns).option("view", "latest")
         return reader.load(self._address(view))
@@ -221,8 +225,8 @@ class LogTable:
         )
 
     def _address(self, view: View) -> str:
-        """A relative path may be another one where Spark runs; an account of Azure is only in
-        the address the user gave."""
+        """Absolute for a local path, because Spark may have another working directory. Otherwise
+        the address that the user gave: only it has the account of an Azure store."""
         return view.url if view.url.startswith("file:") else self._path
 
 
