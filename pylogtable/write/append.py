@@ -122,7 +122,7 @@ class Appender:
 
     def _resolve(self, unknown: CommitUnknownError) -> Commit | None:
         """The commit if it landed, None if it never will [COMMIT-5]. Raises the error again if that
-        cannot be found out in time."""
+        stays unknown for too long."""
         for _ in self._runtime.patient_attempts():
             try:
                 commit = self._head.manifest.read_commit(unknown.version)
