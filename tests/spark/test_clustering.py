@@ -119,7 +119,7 @@ def test_each_partition_has_its_own_task(
 ) -> None:
     store = pylogtable.open("memory://clustering")
     name = f"many{len(missing)}"
-    many = store.create_topic(name, 37, {"n": pa.int64()}).placement()
+    many = TopicWriter(store.create_topic(name, 37, {"n": pa.int64()})).placement()
     df = spark.range(200).selectExpr("id AS n", "CAST(id % 37 AS int) AS partition")
     without(monkeypatch, df, *missing)
     by_task = check(df, many)

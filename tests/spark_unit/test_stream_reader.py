@@ -380,7 +380,7 @@ def lose_by_deletion(logs: Store) -> None:
 LOSSES: dict[str, tuple[Callable[[Store], None], str, dict[int, list[int]]]] = {
     "retention": (
         lose_by_retention,
-        r"\[DATA_LOSS\] the next offset of t-0 is 2, but its log starts at 4.*"
+        r"\[DATA_LOSS\] t-0: this query continues at offset 2, but its log starts at 4.*"
         "failOnDataLoss=false",
         {0: [4, 5]},
     ),

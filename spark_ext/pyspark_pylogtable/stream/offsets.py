@@ -193,7 +193,7 @@ def _clamp(topic: str, partition: int, at: int, has: Available, losses: list[str
     low, high = has.starts[partition], has.ends[partition]
     if at < low:
         losses.append(
-            f"the next offset of {topic}-{partition} is {at}, but its log starts at {low}: "
+            f"{topic}-{partition}: this query continues at offset {at}, but its log starts at {low}: "
             "retention or delete_records removed the records in between"
         )
     elif at > high:
