@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -177,3 +178,13 @@ def make_holes(topic: Topic, kept: Container[int], row_group_rows: int = 4) -> N
                 s, topic._manifest.leaf, "compact", [Swap((old,), (new,))]
             )
         )
+
+
+def fill(topic: Topic, appends: int = 4, **columns: Any) -> None:
+    for number in range(appends):
+        topic.append(kafka(["a", "b", f"c{number}"], [f"{number}"] * 3, **columns))
+
+
+def damage(folder: Path) -> None:
+    """Of all the damage there can be: a commit that is not JSON."""
+    max((folder / "_manifest").glob("0*.json")).write_bytes(b"{")

@@ -1,16 +1,21 @@
-"""Fixtures that several folders share, and how tests run side by side."""
+"""Fixtures that several folders share, how tests run side by side, and which may be skipped."""
 
 from __future__ import annotations
 
 import os
+import re
+from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import pylogtable
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
-from tests.builders import Clock, make_store
+from tests.builders import Clock, damage, fill, make_store
+from tests.depth import DEEP, load_hypothesis_profile
 from tests.side_by_side import rank_of, unit_of
 from tests.spark_home import spark_home
 
@@ -23,6 +28,62 @@ if "SPARK_HOME" not in os.environ and (_home := spark_home()) is not None:
     os.environ["SPARK_HOME"] = _home.name
 
 S3_KEY, S3_SECRET, S3_BUCKET = "AKIAKEYKEYKEY", "sEcReTsEcReT", "bucket"
+
+
+load_hypothesis_profile()
+
+#: Why a test may be skipped. A skip for any other reason fails the run: nobody would see that a
+#: promise is not tested any more.
+KNOWN_SKIPS = (
+    r"no Chromium here",
+    r"root may write",
+    r"needs fork",  # Windows
+    r"this pyarrow (cannot write|writes no) Bloom filters",
+    r"Spark 4\.0 wants every column of a source in an INSERT",
+    r"Spark 4\.2 and newer",
+    r"Connect may plan anew for each action",
+    r"registers a class of this module's",
+    r"runs sessions of its own",
+    r"these tests run with Connect already",
+)
+_skips: Counter[tuple[str, str]] = Counter()
+
+
+def pytest_report_header() -> str:
+    return f"depth: {'deep' if DEEP else 'usual (make test-deep does more)'}"
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    _count_skip(report)
+
+
+def pytest_collectreport(report: pytest.CollectReport) -> None:
+    _count_skip(report)
+
+
+def _count_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
+    if report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        _skips[str(reason).removeprefix("Skipped: "), report.nodeid.partition("::")[0]] += 1
+
+
+def _unknown_skips() -> list[tuple[str, str]]:
+    known = re.compile("|".join(KNOWN_SKIPS))
+    return [skip for skip in _skips if not known.match(skip[0])]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    is_worker = hasattr(session.config, "workerinput")
+    if not is_worker and exitstatus == pytest.ExitCode.OK and _unknown_skips():
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    if unknown := _unknown_skips():
+        terminalreporter.section("skips that tests/conftest.py does not know", red=True)
+        for reason, file in unknown:
+            terminalreporter.line(f"{file}: {_skips[reason, file]} skipped: {reason}")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -76,3 +137,16 @@ def s3_endpoint() -> Iterator[str]:
     ).create_bucket(Bucket=S3_BUCKET)
     yield url
     server.stop()
+
+
+@pytest.fixture
+def broken_store(tmp_path: Path) -> Path:
+    """A store with three topics, of which the first is damaged."""
+    store = pylogtable.open(tmp_path / "logs")
+    for name in ("broken", "orders", "users"):
+        topic = store.create_topic(
+            name, config={"cleanup.policy": "compact"} if name == "users" else None
+        )
+        fill(topic)
+    damage(tmp_path / "logs" / "broken")
+    return tmp_path / "logs"

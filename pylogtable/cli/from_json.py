@@ -36,9 +36,10 @@ def kafka_columns(rows: Sequence[Row], schema: pa.Schema) -> dict[str, pa.Array]
         "key": pa.array([_bytes_of(row, "key") for row in rows], pa.binary()),
         "value": pa.array([_bytes_of(row, "payload", "value") for row in rows], pa.binary()),
     }
-    known = {*_ENVELOPE, *(name + BASE64 for name in _ENVELOPE), "ts", "timestamp", "partition"}
+    known = {*_ENVELOPE, *(name + BASE64 for name in _ENVELOPE), *_OLD_PLACE}
+    known |= {"ts", "timestamp", "partition"}
     for row in rows:
-        if unknown := row.keys() - known - set(_OLD_PLACE):
+        if unknown := row.keys() - known:
             raise ValueError(f"a record has no {min(unknown)!r}; it has key, value, headers")
     headers = [_headers_of(row) for row in rows]
     if any(headers):
@@ -53,9 +54,9 @@ def table_columns(rows: Sequence[Row], schema: pa.Schema) -> dict[str, pa.Array]
 
     rows = [_decoded(row, schema) for row in rows]
     fields = [field for field in schema if field.name not in LOG_COLUMNS]
-    names = {field.name for field in fields}
+    known = {*LOG_COLUMNS, *_OLD_PLACE, *(field.name for field in fields)}
     for row in rows:
-        if unknown := row.keys() - names - {*LOG_COLUMNS, *_OLD_PLACE}:
+        if unknown := row.keys() - known:
             hint = did_you_mean(min(unknown), [field.name for field in fields])
             raise ValueError(f"the topic has no column {min(unknown)!r}; {hint}")
     columns: dict[str, pa.Array] = {}

@@ -74,7 +74,9 @@ def _values(name: str, column: pa.Array) -> list[Any]:
         values: list[Any] = column.to_pylist()
     except (OverflowError, ValueError):
         return _times_out_of_range(name, column)
-    if types.is_floating(column.type) or types.is_nested(column.type):
+    if types.is_floating(column.type):
+        return [value if value is None else _number(value) for value in values]
+    if types.is_nested(column.type):
         return [_shown(value, column.type) for value in values]
     return values
 
@@ -144,7 +146,7 @@ def _shown(value: Any, kind: pa.DataType) -> Any:
     if value is None:
         return None
     if types.is_floating(kind):
-        return value if math.isfinite(value) else _non_finite(value)
+        return _number(value)
     if types.is_map(kind):
         return {
             _map_key(_shown(key, kind.key_type)): _shown(item, kind.item_type)
@@ -157,7 +159,9 @@ def _shown(value: Any, kind: pa.DataType) -> Any:
     return value
 
 
-def _non_finite(value: float) -> str:
+def _number(value: float) -> float | str:
+    if math.isfinite(value):
+        return value
     if math.isnan(value):
         return "NaN"
     return "Infinity" if value > 0 else "-Infinity"

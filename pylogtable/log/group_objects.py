@@ -64,11 +64,15 @@ class GroupObjects:
         return found or self.newest_of(self._numbers())
 
     def newest_of(self, numbers: Sequence[int]) -> Tip:
-        """The newest of the listed states. If it is gone by now, they are listed again [GRP-5]."""
-        found = self._listed(numbers)
-        while found is None:
-            found = self._listed(self._numbers())
-        return found
+        """The newest of the listed states. They are listed once more after it was read, and again
+        from the start if it is gone, or may have been put where a state was removed [GRP-5]."""
+        while True:
+            found = self.listed(numbers)
+            if not numbers:
+                return Tip()
+            numbers = self._numbers()
+            if found is not None and not _may_be_stray(found, numbers):
+                return found
 
     def is_next(self, before: Tip) -> bool:
         """True if an object that was just put after `before` is the next state. False if its number
@@ -106,7 +110,7 @@ class GroupObjects:
             state = newest if newest.topic_id == self._topic_id else state
         return Tip(newest, state) if self._is_there(known.newest) else None
 
-    def _listed(self, numbers: Sequence[int]) -> Tip | None:
+    def listed(self, numbers: Sequence[int]) -> Tip | None:
         """The newest of the listed states; None if it is gone by now."""
         newest = None
         for number in reversed(numbers):
@@ -128,18 +132,38 @@ class GroupObjects:
         return sorted(path[1] for path in parsed if path is not None)
 
 
-def load_groups(store: ObjectStore, topic_id: str) -> dict[str, GroupState]:
-    """The newest state of every group that is not deleted, by name, with a single listing."""
+def _may_be_stray(found: Tip, numbers_after: Sequence[int]) -> bool:
+    """True if the number of the newest state may have been removed and put again before it was
+    read. A state is removed only when there are more than `KEPT` after it [GRP-7], and the greatest
+    number is always listed."""
+    return found.newest is not None and max(numbers_after, default=0) > found.newest.number + KEPT
+
+
+def _listed_numbers(store: ObjectStore) -> dict[str, list[int]]:
+    """The numbers of each group's objects, ascending, with a single listing."""
     numbers: dict[str, list[int]] = {}
     for entry in store.list(GROUPS_DIR):
         parsed = parse_group_path(entry.key)
         if parsed is not None:
             numbers.setdefault(parsed[0], []).append(parsed[1])
+    return {name: sorted(numbers[name]) for name in sorted(numbers)}
 
-    def load(name: str) -> GroupState | None:
-        return GroupObjects(store, name, topic_id).newest_of(numbers[name]).state
 
-    names = sorted(numbers)
-    with ThreadPoolExecutor(max(1, min(store.concurrency, len(names)))) as pool:
-        states = dict(zip(names, pool.map(load, names), strict=True))
-    return {name: s for name, s in states.items() if s is not None and not s.deleted}
+def load_groups(store: ObjectStore, topic_id: str) -> dict[str, GroupState]:
+    """The newest state of every group that is not deleted, by name, with two listings."""
+    before = _listed_numbers(store)
+    if not before:
+        return {}
+    objects = {name: GroupObjects(store, name, topic_id) for name in before}
+    with ThreadPoolExecutor(min(store.concurrency, len(before))) as pool:
+        found = dict(
+            zip(before, pool.map(lambda n: objects[n].listed(before[n]), before), strict=True)
+        )
+    after = _listed_numbers(store)
+    states: dict[str, GroupState] = {}
+    for name, tip in found.items():
+        if tip is None or _may_be_stray(tip, after.get(name, ())):
+            tip = objects[name].newest()
+        if tip.state is not None and not tip.state.deleted:
+            states[name] = tip.state
+    return states

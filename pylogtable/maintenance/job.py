@@ -71,7 +71,8 @@ class Job(Protocol[Report]):
     """
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The job's name, such as "compaction"."""
 
     def run(self, topic: MaintainedTopic, run_units: RunUnits) -> Report:
         """Do the job. A job with much to read or write splits it into units for `run_units`."""

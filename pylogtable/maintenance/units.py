@@ -61,6 +61,7 @@ class Worker:
     rewrite: Callable[[ObjectStore, Any, Callable[[], str]], Rewritten]
 
     def __call__(self, unit: Any) -> Rewritten:
+        """Do one unit of work; nothing is committed."""
         return self.rewrite(self.store, unit, self.new_id)
 
 

@@ -38,7 +38,7 @@ def test_maintain_protects_groups(run: Run, store_dir: Path) -> None:
     for name in ("a", "b"):
         store.create_topic(name, config={"retention.ms": 1000}).append(kafka(["x"]))
     store.topic("a").group("g").commit({0: 0})
-    run("maintain", "--protect-group", "nope").failed("'nope'", "there is g")
+    run("maintain", "--protect-group", "nope").failed("'nope'", "existing groups: g")
     done = run("maintain", "--protect-group", "g", "--output", "json")
     assert done.status == 0
     assert [r["retention"]["records_removed"] for r in done.json] == [0, 1]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
-import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -28,13 +26,6 @@ NAME = "t"
 Decide = Callable[[str, str], Fault | None]
 
 _ids = itertools.count(1)
-
-
-def new_seed() -> int:
-    """Another one each time, printed; PYLOGTABLE_SEED gives the same again."""
-    seed = int(os.environ.get("PYLOGTABLE_SEED") or random.randrange(2**32))
-    print(f"PYLOGTABLE_SEED={seed}")
-    return seed
 
 
 def new_id() -> str:

@@ -13,6 +13,7 @@ import pytest
 
 import pylogtable
 from pylogtable.topic import Topic
+from tests.depth import rounds
 from tests.faults.worker import PARTITIONS, SCHEMA, batch_rows, crew
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs fork")
@@ -50,19 +51,20 @@ def check_acks(topic: Topic, acks: list[dict[str, Any]], starts: dict[int, int])
 def test_eight_processes_append_at_once(tmp_path: Path) -> None:
     url = str(tmp_path)
     pylogtable.open(url).create_topic("t", PARTITIONS, SCHEMA)
+    each = rounds(10, deep=100)
     with crew() as workers:
-        workers.order(*(("append_many", [url, 1000 * n, 25]) for n in range(8)))
+        workers.order(*(("append_many", [url, 1000 * n, each]) for n in range(8)))
         acks, statuses = workers.until_end()
     assert statuses == [0] * 8
-    assert len(acks) == 8 * 25
     topic = pylogtable.open(url).topic("t")
-    assert topic.version == 200
+    assert topic.version == len(acks) == 8 * each
     check_acks(topic, acks, {})
     expected = sorted(n for ack in acks for n in batch_rows(ack["batch"])["n"].to_pylist())
     assert sorted(topic.read(columns=["n"]).read_all()["n"].to_pylist()) == expected
 
 
 def test_threads_share_one_topic_object(tmp_path: Path) -> None:
+    count = rounds(40, deep=400)
     topic = pylogtable.open(tmp_path).create_topic("t", PARTITIONS, SCHEMA)
 
     def append(batch: int) -> dict[str, Any]:
@@ -70,17 +72,17 @@ def test_threads_share_one_topic_object(tmp_path: Path) -> None:
         return {"batch": batch, "version": result.version, "offsets": result.offsets}
 
     def work(first: int) -> list[dict[str, Any]]:
-        return [append(batch) for batch in range(first, first + 100, 4)]
+        return [append(batch) for batch in range(first, first + count, 4)]
 
     with ThreadPoolExecutor(4) as pool:
         acks = [ack for done in pool.map(work, range(4)) for ack in done]
-    assert topic.version == len(acks) == 100
+    assert topic.version == len(acks) == count
     check_acks(topic, acks, {})
     check_acks(pylogtable.open(tmp_path).topic("t"), acks, {})
 
 
 def test_two_processes_create_the_same_topics(tmp_path: Path) -> None:
-    url, count = str(tmp_path), 40
+    url, count = str(tmp_path), rounds(20, deep=200)
     with crew() as workers:
         workers.order(*(("create_many", [url, me, count]) for me in (2, 3)))
         wins, statuses = workers.until_end()
@@ -96,13 +98,11 @@ def test_two_processes_create_the_same_topics(tmp_path: Path) -> None:
 
 
 def test_appends_race_with_more_partitions_and_moving_log_starts(tmp_path: Path) -> None:
-    url, up_to = str(tmp_path), PARTITIONS + 12
+    url, each, up_to = str(tmp_path), rounds(15, deep=90), PARTITIONS + 12
     pylogtable.open(url).create_topic("t", PARTITIONS, SCHEMA)
     with crew() as workers:
         workers.order(
-            ("append_many", [url, 0, 30]),
-            ("append_many", [url, 1000, 30]),
-            ("append_many", [url, 2000, 30]),
+            *(("append_many", [url, first, each]) for first in (0, 1000, 2000)),
             ("administer", [url, up_to]),
             ("administer", [url, up_to]),
         )
@@ -110,7 +110,7 @@ def test_appends_race_with_more_partitions_and_moving_log_starts(tmp_path: Path)
     assert statuses == [0] * 5
     acks = [answer for answer in answers if "batch" in answer]
     moves = [answer for answer in answers if "starts" in answer]
-    assert len(acks) == 90
+    assert len(acks) == 3 * each
     assert len(moves) == 24
     topic = pylogtable.open(url).topic("t")
     assert len(topic.end_offsets()) == up_to
@@ -119,6 +119,6 @@ def test_appends_race_with_more_partitions_and_moving_log_starts(tmp_path: Path)
         for number, (wanted, told) in enumerate(zip(move["wanted"], move["starts"], strict=True)):
             assert wanted <= told <= starts[number]
     operations = Counter(topic.history()["operation"].to_pylist())
-    assert operations["append"] == 90
+    assert operations["append"] == 3 * each
     assert operations["alter"] <= 12
     check_acks(topic, acks, starts)

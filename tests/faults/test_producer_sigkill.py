@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 import pylogtable
-from tests.faults.support import new_seed
+from tests.depth import new_seed, rounds
 from tests.faults.worker import PARTITIONS, SCHEMA, crew
 
-KILLS = 4
+KILLS = rounds(3, deep=40)
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs fork and SIGKILL")
 
@@ -29,7 +29,7 @@ def test_nothing_flushed_is_lost(tmp_path: Path, app_id: str | None) -> None:
         for _ in range(KILLS):
             every = chance.choice([1, 7, 100, 500])
             (pid,) = workers.order(("produce_until_killed", [url, app_id, every]))
-            answers = [workers.answer() for _ in range(chance.randrange(4))]
+            answers = [workers.answer() for _ in range(chance.randrange(1, 4))]
             for _ in range(chance.randrange(400_000)):
                 pass  # somewhere in the middle of the next batch
             os.kill(pid, signal.SIGKILL)
@@ -43,7 +43,6 @@ def test_nothing_flushed_is_lost(tmp_path: Path, app_id: str | None) -> None:
     read = topic.read(columns=["partition", "offset", "n"]).read_all().to_pylist()
     there = {(row["partition"], row["offset"]): row["n"] for row in read}
     print(f"{len(flushed)} of {len(there)} records had been flushed")
-    assert flushed
     assert flushed.items() <= there.items()
     if app_id is not None:
         # Each life went on where the log was: no number is missing, none is twice.

@@ -172,6 +172,13 @@ def commit_positions(url: str, me: int, count: int) -> None:
         tell(shared=wanted)
 
 
+def torture(role: str, url: str, seed: int) -> None:
+    from tests.faults.test_torture import play
+
+    _wait_for_start()
+    play(role, url, seed)
+
+
 def _wait_for_start() -> None:
     """Everybody is here when the parent's end of this pipe is closed."""
     os.read(_gate, 1)
@@ -187,6 +194,7 @@ _ORDERS = {
     "create_many": create_many,
     "administer": administer,
     "commit_positions": commit_positions,
+    "torture": torture,
 }
 
 

@@ -13,6 +13,7 @@ from pylogtable import CommitConflictError, Consumer
 from pylogtable.groups.member import DynamicMember
 from pylogtable.storage.memory import MemoryStore
 from tests.builders import Clock, ints, kafka, make_store
+from tests.depth import rounds
 
 LEASE_MS = 1_000
 PARTITIONS = 3
@@ -138,4 +139,4 @@ class Consumers(RuleBasedStateMachine):
 
 
 TestConsumers = Consumers.TestCase
-TestConsumers.settings = settings(max_examples=20, stateful_step_count=30, deadline=None)
+TestConsumers.settings = settings(max_examples=rounds(15, deep=500), stateful_step_count=30)

@@ -15,6 +15,7 @@ from pylogtable.errors import CommitConflictError
 from pylogtable.format.codec import decode_group, encode
 from pylogtable.format.model import GroupChange, GroupState
 from pylogtable.plan.membership import assign, heartbeat, join, leave
+from tests.depth import rounds
 
 NAMES = ["a", "b", "c", "d"]
 LEASE_MS = 30
@@ -178,7 +179,7 @@ class Membership(RuleBasedStateMachine):
 
 
 TestMembership = Membership.TestCase
-TestMembership.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestMembership.settings = settings(max_examples=rounds(40, deep=2000), stateful_step_count=40)
 
 
 @st.composite
@@ -190,7 +191,6 @@ def ownerships(draw: st.DrawFn) -> tuple[dict[str, list[int]], int]:
     return owned, partitions
 
 
-@settings(max_examples=200, deadline=None)
 @given(ownerships())
 def test_shares_are_even_whole_sticky_and_final(given: tuple[dict[str, list[int]], int]) -> None:
     owned, partitions = given

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -45,6 +45,7 @@ from pylogtable.topic import Topic
 from pylogtable.write import stager as staging
 from pylogtable.write.append import Staged
 from tests.builders import EPOCH, T0, UTC_US, Clock, Row, make_store, write_sparse_segment
+from tests.depth import rounds
 
 DAY_MS = 86_400_000
 KEYS = [b"a", b"b", b"c", b"dd", b"", b"\xff\x00"]
@@ -781,10 +782,6 @@ class TopicMachine(RuleBasedStateMachine):
 
 
 TopicMachine.TestCase.settings = settings(
-    max_examples=70,
-    stateful_step_count=40,
-    deadline=None,
-    print_blob=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    max_examples=rounds(30, deep=1000), stateful_step_count=40
 )
 TestTopicMachine = TopicMachine.TestCase

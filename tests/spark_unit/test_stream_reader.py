@@ -680,7 +680,7 @@ def test_a_widened_column_is_read_as_it_was_until_a_value_does_not_fit(logs: Sto
     assert (read.schema.field("n").type, read["n"].to_pylist()) == (pa.int32(), [1])
     topic.append(pa.table({"n": [2**40]}))
     assert query.plan()
-    with pytest.raises(SchemaMismatchError, match=r"'n' of topic 't' was int32 .* is int64 since"):
+    with pytest.raises(SchemaMismatchError, match=r"'n' of topic 't' was int32 .* is int64 now"):
         query.run()
     # The batch failed, so it is repeated, now with the new type of the column.
     query.start()

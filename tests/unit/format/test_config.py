@@ -1,4 +1,4 @@
-"""Kafka's settings: defaults, what is parsed, and how they are shown."""
+"""Topic settings: defaults, parsing, and how they are shown."""
 
 from __future__ import annotations
 
@@ -31,14 +31,13 @@ KAFKAS_DEFAULTS = {
 }
 
 
-def test_the_defaults_are_kafkas() -> None:
-    """kafka.md §0."""
+def test_defaults_are_those_of_kafka() -> None:
     assert describe_config({}) == KAFKAS_DEFAULTS
     assert parse_config({}) == TopicConfig()
 
 
 @pytest.mark.parametrize("key", TOPIC_CONFIG_KEYS)
-def test_every_default_may_be_set_explicitly(key: str) -> None:
+def test_every_default_can_be_set_explicitly(key: str) -> None:
     assert parse_config(normalize({key: KAFKAS_DEFAULTS[key]})) == TopicConfig()
 
 
@@ -111,7 +110,7 @@ class TestFileDeleteDelay:
         ("delete, compact", "delete, compact"),
     ],
 )
-def test_policies_may_be_lists(given: object, text: str) -> None:
+def test_a_policy_can_be_given_as_a_list(given: object, text: str) -> None:
     assert normalize({"cleanup.policy": given}) == {"cleanup.policy": text}
 
 
@@ -124,7 +123,7 @@ def test_a_policy_compacts_deletes_or_both(policy: str, compacts: bool, deletes:
     assert (config.is_compacted, config.deletes) == (compacts, deletes)
 
 
-def test_no_limit_is_none_where_kafka_writes_minus_one() -> None:
+def test_minus_one_means_no_limit_and_is_parsed_as_none() -> None:
     config = parse_config({"retention.ms": "-1", "retention.bytes": "-1"})
     assert (config.retention_ms, config.retention_bytes) == (None, None)
     assert describe_config({"retention.ms": "-1"})["retention.ms"] == "-1"
@@ -138,5 +137,5 @@ def test_compression_types_have_their_codec(name: str, codec: str) -> None:
     assert parse_config({"compression.type": name}).parquet_codec == codec
 
 
-def test_a_key_of_a_newer_writer_is_passed_over() -> None:
+def test_a_key_set_by_a_newer_writer_is_ignored() -> None:
     assert parse_config({"retention.ms": "5", "from.the.future": "x"}).retention_ms == 5

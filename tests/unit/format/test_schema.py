@@ -1,4 +1,4 @@
-"""Wire types and Arrow types, and which fit into which."""
+"""Stored types, Arrow types, and which fit into which."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ TYPES = [
 
 
 @pytest.mark.parametrize("arrow", TYPES, ids=str)
-def test_arrow_types_come_back_from_the_wire(arrow: pa.DataType) -> None:
+def test_arrow_types_survive_a_round_trip_through_stored_types(arrow: pa.DataType) -> None:
     wire = from_arrow(arrow)
     assert from_arrow(to_arrow(wire)) == wire
     if not pa.types.is_nested(arrow):
@@ -61,14 +61,16 @@ def test_arrow_types_come_back_from_the_wire(arrow: pa.DataType) -> None:
     ],
     ids=str,
 )
-def test_other_layouts_have_the_wire_type_of_their_values(arrow: pa.DataType, wire: str) -> None:
+def test_other_arrow_layouts_map_to_the_stored_type_of_their_values(
+    arrow: pa.DataType, wire: str
+) -> None:
     assert from_arrow(arrow) == wire
 
 
 @pytest.mark.parametrize(
     "arrow", [pa.time32("s"), pa.duration("s"), pa.uint64(), pa.float16(), pa.null()], ids=str
 )
-def test_types_that_spark_does_not_have_are_refused_with_the_columns_name(
+def test_unsupported_types_are_refused_with_the_name_of_the_column(
     arrow: pa.DataType,
 ) -> None:
     with pytest.raises(SchemaMismatchError, match="column 'c': a topic cannot have"):
@@ -76,7 +78,7 @@ def test_types_that_spark_does_not_have_are_refused_with_the_columns_name(
 
 
 @pytest.mark.parametrize("wire", ["int", "decimal(39,2)", "decimal(0,0)", {"type": "set"}], ids=str)
-def test_unknown_wire_types_are_refused(wire: Any) -> None:
+def test_unknown_stored_types_are_refused(wire: Any) -> None:
     with pytest.raises(InvalidRequestError, match="unknown column type"):
         to_arrow(wire)
 

@@ -157,7 +157,7 @@ def test_old_commits_roots_and_leaves_go(disk: Store, tmp_path: Path, clock: Clo
         lambda: TopicWriter(fresh).find_txn("old", 0),
     ):
         with pytest.raises(
-            InvalidRequestError, match=r"txn 0 of app id 'old'.*commit 4 .*older than"
+            InvalidRequestError, match=r"txn 0 of app id 'old'.*commit 4 .*removed by vacuum"
         ):
             repeat()
     assert fresh.append(kafka(["y"])).offsets == {0: (200, 201)}

@@ -41,10 +41,10 @@ def test_a_driver_with_an_old_handle_commits_what_newer_ones_staged(store: Store
 def test_files_staged_for_another_topic_are_refused(store: Store) -> None:
     one, other = store.create_topic("one"), store.create_topic("other")
     staged = TopicWriter(one).stage(kafka(["a"]))
-    with pytest.raises(InvalidRequestError, match=f"staged for topic {one.topic_id}"):
+    with pytest.raises(InvalidRequestError, match=f"staged for topic id {one.topic_id}"):
         TopicWriter(other).commit([staged])
     store.delete_topic("one")
-    with pytest.raises(InvalidRequestError, match="created anew"):
+    with pytest.raises(InvalidRequestError, match="created again"):
         TopicWriter(store.create_topic("one")).commit([staged])
 
 
@@ -236,7 +236,7 @@ def test_versions_that_go_back_to_one_that_was_never_applied_are_an_error(store:
 
 def test_an_origin_belongs_to_a_txn(store: Store) -> None:
     topic = store.create_topic("t")
-    with pytest.raises(InvalidRequestError, match="is of a txn, and there is none"):
+    with pytest.raises(InvalidRequestError, match="needs a txn, and there is none"):
         TopicWriter(topic).commit([], origin="run 1")
     with pytest.raises(InvalidRequestError, match="origin is empty"):
         TopicWriter(topic).commit([], txn=("job", 1), origin="")
