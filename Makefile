@@ -11,11 +11,12 @@ export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 # Each of them would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test lint bench test-matrix clean java
+.PHONY: help demo test test-deep lint bench test-matrix clean java
 
 help:
 	@echo "make demo         set up and run the tour of pylogtable on the local disk"
 	@echo "make test         set up and run lint, types and all tests"
+	@echo "make test-deep    the same tests with far more examples and kills, from a new seed; takes long"
 	@echo "make lint         ruff and mypy only"
 	@echo "make bench        the benchmarks, as a table of ratios (BENCH='throughput --quick' for a part)"
 	@echo "make test-matrix  the Spark tests on PySpark $(MATRIX) (MATRIX='4.0' for one of them)"
@@ -26,6 +27,9 @@ demo: java $(VENV)/.installed
 
 test: java lint
 	$(BIN)/python -m pytest -n 3
+
+test-deep: export PYLOGTABLE_DEEP := 1
+test-deep: test
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
