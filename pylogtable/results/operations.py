@@ -218,7 +218,7 @@ class VerifyReport:
     def __str__(self) -> str:
         looked = (
             f"{self.commits} commit(s), {self.leaves} leaf/leaves, {self.segments} segment(s), "
-            f"{self.records} record(s)"
+            f"{self.records} record(s) read"
         )
         if self:
             return f"sound: {looked}"

@@ -92,6 +92,11 @@ def test_a_segment_exactly_at_the_lag_is_cleaned(store: Store, clock: Clock) -> 
     assert topic.compact().records_removed == 1
 
 
+def test_without_a_lag_a_timestamp_in_the_future_is_cleaned_too(topic: Topic) -> None:
+    put(topic, ("a", "1"), ("a", "2"), timestamp=times(HOUR, HOUR))
+    assert topic.compact().records_removed == 1
+
+
 def test_a_tombstone_lives_from_the_first_clean_that_saw_it(topic: Topic, clock: Clock) -> None:
     put(topic, ("0", "0"), timestamp=times(10**9))  # case 8: record time must not matter
     topic.compact()
