@@ -303,7 +303,7 @@ def test_a_topic_made_anew_under_a_running_job_gets_none_of_its_rows(
     writer, messages = staged_by_two(tmp_path)
     logs.delete_topic("t")
     anew = logs.create_topic("t", 2)
-    with pytest.raises(pylogtable.InvalidRequestError, match="created anew"):
+    with pytest.raises(pylogtable.InvalidRequestError, match="created again"):
         travelled(writer).commit(messages)
     assert (anew.count(), anew.version) == (0, anew.describe().version)
 
