@@ -20,7 +20,7 @@ from pylogtable.write.batch import Delivered, ProducerBatch, SentRecords, SentTa
 from pylogtable.write.records import separate_bad
 
 Sent = SentRecords | SentTable
-#: The items from a first to a last (excluded) of something that was sent.
+#: Something that was sent, and a range of its items: the first, and the one after the last.
 ItemRange = tuple[Sent, int, int]
 Int64s = npt.NDArray[np.int64]
 

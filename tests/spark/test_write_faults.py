@@ -281,7 +281,7 @@ def test_topic_recreated_during_a_job_gets_none_of_its_rows(
     writer, messages = staged_by_two(tmp_path)
     logs.delete_topic("t")
     anew = logs.create_topic("t", 2)
-    with pytest.raises(pylogtable.InvalidRequestError, match="created anew"):
+    with pytest.raises(pylogtable.InvalidRequestError, match="created again"):
         travelled(writer).commit(messages)
     assert (anew.count(), anew.version) == (0, anew.describe().version)
 
