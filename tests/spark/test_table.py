@@ -15,16 +15,17 @@ from pyspark.sql.pandas.types import from_arrow_schema
 import pylogtable
 from pylogtable import (
     AppendResult,
-    CommitConflictError,
     CommitUnknownError,
     InvalidRequestError,
     SchemaMismatchError,
+    StorageError,
     Store,
     Topic,
     TopicNotFoundError,
 )
 from pyspark_pylogtable import LogTable
 from tests.builders import kafka, rows
+from tests.disk import REFUSED, UNKNOWN, fail_commits
 from tests.spark.support import failure
 from tests.spark.writes import data_files
 
@@ -142,14 +143,20 @@ def test_a_repeated_txn_appends_nothing_and_writes_no_file(
 
 
 def test_a_txn_that_another_committed_meanwhile_leaves_no_file(
-    spark: SparkSession, table: LogTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, table: LogTable, tmp_path: Path
 ) -> None:
-    first = table.append(keyed(spark, 50), txn=("job", 1))
-    before = data_files(tmp_path)
-    monkeypatch.setattr(Topic, "find_txn", lambda *txn: None)
-    again = table.append(keyed(spark, 50), txn=("job", 1))
-    assert (again.repeated, again.offsets) == (True, first.offsets)
-    assert data_files(tmp_path) == before
+    """The rows are looked at after the txn was looked for; who makes them commits the same txn."""
+    url = table.topic.url
+
+    def commit_it_first(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows = list(batches)
+        pylogtable.open_topic(url).append(pa.Table.from_batches(rows), txn=("job", 1))
+        yield from rows
+
+    df = keyed(spark, 50).coalesce(1)
+    again = table.append(df.mapInArrow(commit_it_first, df.schema), txn=("job", 1))
+    assert (again.repeated, again.version, again.records) == (True, 1, 50)
+    assert len(data_files(tmp_path)) == table.topic.segments().num_rows
 
 
 def test_no_rows(spark: SparkSession, table: LogTable) -> None:
@@ -224,26 +231,22 @@ def test_a_task_that_fails_while_it_writes_removes_its_files(
 
 
 @pytest.mark.parametrize(
-    ("error", "files"), [(CommitConflictError("too old"), 0), (CommitUnknownError("0" * 32, 1), 3)]
+    ("fault", "error", "files"),
+    [(REFUSED, StorageError, 0), (UNKNOWN, CommitUnknownError, 3)],
+    ids=["refused", "unknown"],
 )
 def test_files_are_removed_only_if_no_commit_can_name_them(
     spark: SparkSession,
     table: LogTable,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    error: Exception,
+    fault: OSError,
+    error: type[Exception],
     files: int,
 ) -> None:
-    staged: list[int] = []
-
-    def fail(*args: Any, **kwargs: Any) -> None:
-        staged.append(len(data_files(tmp_path)))
-        raise error
-
-    monkeypatch.setattr(Topic, "commit_staged", fail)
-    with pytest.raises(type(error)):
+    fail_commits(monkeypatch, Path(table.topic.url.removeprefix("file://")), fault)
+    with pytest.raises(error):
         table.append(keyed(spark))
-    assert staged == [3]
     assert len(data_files(tmp_path)) == files
 
 

@@ -4,6 +4,7 @@ commit may name is removed."""
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -20,7 +21,6 @@ from pyspark.sql import SparkSession
 
 import pylogtable
 from pylogtable import (
-    CommitConflictError,
     CommitUnknownError,
     LogTableError,
     StorageError,
@@ -31,6 +31,7 @@ from pylogtable.write.stager import Stager, _Lane
 from pyspark_pylogtable.tasks import writing
 from pyspark_pylogtable.tasks.writing import BatchWriter, Written
 from tests.builders import kafka, rows
+from tests.disk import REFUSED, UNKNOWN, fail_commits
 from tests.spark.support import failure
 from tests.spark.writes import data_files, files, plan, save, stage, travelled, write
 
@@ -43,21 +44,6 @@ def topic(logs: Store) -> Topic:
 def staged_by_two(tmp_path: Path, **options: Any) -> tuple[BatchWriter, list[Written | None]]:
     writer = plan(tmp_path / "logs" / "t", kafka([]).schema, **options)
     return writer, [stage(writer, kafka(["a", "b"])), stage(writer, kafka(["c"]))]
-
-
-def fail_commits(
-    monkeypatch: pytest.MonkeyPatch, error: Exception, *, landed: bool = False, of: str = "t"
-) -> None:
-    real = Topic.commit_staged
-
-    def commit_staged(self: Topic, *args: Any, **kwargs: Any) -> Any:
-        if self.name != of:
-            return real(self, *args, **kwargs)
-        if landed:
-            real(self, *args, **kwargs)
-        raise error
-
-    monkeypatch.setattr(Topic, "commit_staged", commit_staged)
 
 
 # --- tasks -----------------------------------------------------------------------------------
@@ -134,21 +120,21 @@ def test_a_task_over_several_topics_that_fails_removes_the_files_of_all(
 ) -> None:
     for name in ("a", "b", "c"):
         logs.create_topic(name)
-    real = pylogtable.Staging.finish
-    finished: list[int] = []
+    real = os.replace
+    published: list[int] = []
 
-    def finish(self: pylogtable.Staging) -> pylogtable.Staged:
-        if len(finished) == 2:
-            raise StorageError("the disk is full")
-        staged = real(self)
-        finished.append(len(data_files(tmp_path)))
-        return staged
+    def replace(source: str, target: str) -> None:
+        if str(target).endswith(".parquet"):
+            published.append(len(data_files(tmp_path)))
+            if len(published) == 3:
+                raise REFUSED
+        real(source, target)
 
-    monkeypatch.setattr(pylogtable.Staging, "finish", finish)
+    monkeypatch.setattr(os, "replace", replace)
     table = kafka(["x", "y", "z"], topic=pa.array(["a", "b", "c"]))
-    with pytest.raises(StorageError, match="the disk is full"):
+    with pytest.raises(StorageError, match="No space left"):
         write(tmp_path / "logs", [table])
-    assert finished == [1, 2]
+    assert published == [0, 1, 2]
     assert data_files(tmp_path) == []
 
 
@@ -196,10 +182,11 @@ def test_after_an_unknown_commit_nothing_is_deleted(
 ) -> None:
     writer, messages = staged_by_two(tmp_path)
     before = data_files(tmp_path)
-    fail_commits(monkeypatch, CommitUnknownError("0" * 32, 1), landed=landed)
-    with pytest.raises(CommitUnknownError):
-        travelled(writer).commit(messages)
-    travelled(writer).abort(messages)
+    with monkeypatch.context() as patch:
+        fail_commits(patch, tmp_path / "logs" / "t", UNKNOWN, lands=landed)
+        with pytest.raises(CommitUnknownError):
+            travelled(writer).commit(messages)
+        travelled(writer).abort(messages)
     assert data_files(tmp_path) == before
     assert len(before) > 0
     assert topic.count() == (3 if landed else 0)
@@ -210,8 +197,8 @@ def test_after_a_commit_that_provably_failed_the_files_are_removed(
     topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer, messages = staged_by_two(tmp_path)
-    fail_commits(monkeypatch, CommitConflictError("too old"))
-    with pytest.raises(CommitConflictError):
+    fail_commits(monkeypatch, tmp_path / "logs" / "t", REFUSED)
+    with pytest.raises(StorageError, match="No space left"):
         travelled(writer).commit(messages)
     assert data_files(tmp_path) == []
     travelled(writer).abort(messages)
@@ -222,7 +209,7 @@ def test_an_error_that_proves_nothing_leaves_the_files(
     topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer, messages = staged_by_two(tmp_path)
-    fail_commits(monkeypatch, MemoryError(), landed=True)
+    fail_commits(monkeypatch, tmp_path / "logs" / "t", MemoryError(), lands=True)
     with pytest.raises(MemoryError):
         travelled(writer).commit(messages)
     travelled(writer).abort(messages)
@@ -269,14 +256,13 @@ def test_a_commit_in_a_fresh_process_gives_the_same_as_one_here(
 
 
 @pytest.mark.parametrize(
-    ("error", "fate", "left"),
-    [(CommitConflictError("x"), "was not", 0), (CommitUnknownError("0" * 32, 1), "may be", 1)],
+    ("error", "fate", "left"), [(REFUSED, "was not", 0), (UNKNOWN, "may be", 1)]
 )
 def test_when_a_later_topic_fails_the_error_names_those_that_were_written(
     logs: Store,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    error: LogTableError,
+    error: OSError,
     fate: str,
     left: int,
 ) -> None:
@@ -285,7 +271,7 @@ def test_when_a_later_topic_fails_the_error_names_those_that_were_written(
     table = kafka(["1", "2", "3", "4"], topic=pa.array(["d", "c", "b", "a"]))
     options = {"txnAppId": "job", "txnVersion": 1}
     with monkeypatch.context() as broken:
-        fail_commits(broken, error, of="c")
+        fail_commits(broken, tmp_path / "logs" / "c", error)
         with pytest.raises(LogTableError, match=f"topic 'c' {fate} written, and a, b were") as seen:
             write(tmp_path / "logs", [table], **options)
     assert "With txnAppId and txnVersion the write can be repeated" in str(seen.value)

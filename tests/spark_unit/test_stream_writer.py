@@ -20,6 +20,7 @@ from pyspark_pylogtable.columns import spark_schema
 from pyspark_pylogtable.stream.sink import StreamWriter, batches_of_rows
 from pyspark_pylogtable.tasks.writing import Written, stage_rows
 from tests.builders import kafka, rows
+from tests.disk import REFUSED, UNKNOWN, fail_commits
 from tests.spark.writes import data_files, travelled, write
 
 
@@ -186,18 +187,11 @@ def test_after_an_unknown_commit_nothing_is_deleted_and_a_repeat_settles_it(
     sink, table = Sink(topic.url), kafka(["a", "b"])
     messages = sink.stage(table)
     files = data_files(tmp_path)
-    real = Topic.commit_staged
-
-    def unknown(self: Topic, *args: Any, **kwargs: Any) -> Any:
-        if landed:
-            real(self, *args, **kwargs)
-        raise CommitUnknownError("0" * 32, 1)
-
     with monkeypatch.context() as patch:
-        patch.setattr(Topic, "commit_staged", unknown)
+        fail_commits(patch, Path(topic.url.removeprefix("file://")), UNKNOWN, lands=landed)
         with pytest.raises(CommitUnknownError):
             sink.writer(table.schema).commit([*messages], 0)
-        sink.writer(table.schema).abort([*messages], 0)
+    sink.writer(table.schema).abort([*messages], 0)
     assert data_files(tmp_path) == files
     sink.batch(0, table)
     assert values(topic) == [b"a", b"b"]
@@ -219,15 +213,8 @@ def test_a_batch_to_several_topics_that_stops_half_way_is_finished_by_a_repeat(
     topics = [store.create_topic(name) for name in ("a", "b", "c")]
     table = kafka(["x", "y", "z"], topic=pa.array(["a", "b", "c"]))
     sink = Sink(tmp_path / "logs")
-    real = Topic.commit_staged
-
-    def fail_b(self: Topic, *args: Any, **kwargs: Any) -> Any:
-        if self.name == "b":
-            raise pylogtable.StorageError("the disk is full")
-        return real(self, *args, **kwargs)
-
     with monkeypatch.context() as patch:
-        patch.setattr(Topic, "commit_staged", fail_b)
+        fail_commits(patch, tmp_path / "logs" / "b", REFUSED)
         with pytest.raises(LogTableError, match="topic 'b' was not written, and a were"):
             sink.batch(0, table)
     sink.batch(0, table)

@@ -14,6 +14,8 @@ from pylogtable import InvalidRequestError
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
 from tests.builders import data_files, ints, kafka, make_store, rows
+from tests.faults.support import store_over
+from tests.stores import Fault, FaultyStore
 
 
 def test_a_repeated_commit_of_staged_files_leaves_them_alone(store: Store) -> None:
@@ -226,15 +228,12 @@ def test_an_origin_belongs_to_a_txn(store: Store) -> None:
 
 
 def test_files_of_a_commit_with_an_unknown_outcome_are_left_alone(
-    store: Store, objects: MemoryStore, monkeypatch: pytest.MonkeyPatch
+    store: Store, objects: MemoryStore
 ) -> None:
-    topic = store.create_topic("t")
+    store.create_topic("t")
+    refusing = FaultyStore(objects, lambda verb, _: Fault.REFUSE if verb == "create" else None)
+    topic = store_over(refusing).topic("t")
     staged = topic.stage(kafka(["a"]))
-
-    def unknown(*args: object, **kwargs: object) -> None:
-        raise pylogtable.CommitUnknownError("0" * 32, 1)
-
-    monkeypatch.setattr(type(topic), "commit_staged", unknown)
     with pytest.raises(pylogtable.CommitUnknownError):
         topic.commit_or_discard([staged])
     assert len(data_files(objects)) == 1
