@@ -1,7 +1,7 @@
 """The command line as a process of its own: how long until it has answered.
 
-The wall time is the best of several runs, since a busy machine makes it longer and nothing makes it
-shorter; bytecode is warm, as it is after an installation.
+Times are the best of several runs, since other work on the machine only makes a run longer.
+Bytecode is warm, as it is after an installation.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pylogtable.engine import TopicWriter
 from pylogtable.format.model import StagedSegment
 from pylogtable.format.paths import segment_path
 from pylogtable.topic import Topic
@@ -36,4 +37,4 @@ def grow(topic: Topic, commits: int, segments_per_commit: int) -> None:
             ends[partition] += RECORDS
             serial += 1
         now_ms = topic._head.runtime.clock()
-        topic.commit_staged([Staged(tuple(files), now_ms, topic.topic_id)])
+        TopicWriter(topic).commit([Staged(tuple(files), now_ms, topic.topic_id)])

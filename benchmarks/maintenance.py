@@ -1,4 +1,4 @@
-"""Compaction, merge and retention, each against what one would do without them, in one run."""
+"""Compaction, merge and retention, each beside what one would do without it, in one run."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _compact_by_sql(spark: Any, table: Any, path: str) -> None:
 
 
 def _memory(folder: Path, distinct: int) -> Result:
-    """In a process of its own, so that the peak is that of the compaction."""
+    """Run the compaction in a process of its own, so that the peak memory is its own."""
     config = {"cleanup.policy": "compact"}
     topic = pylogtable.open(folder).create_topic("wide", 1, SCHEMA, "user_id", config)
     for first in range(0, distinct, BATCH):

@@ -1,4 +1,4 @@
-"""Eight processes appending to one topic at once: all land, none twice, at a decent rate."""
+"""Eight processes append to one topic at once: every append lands exactly once."""
 
 from __future__ import annotations
 

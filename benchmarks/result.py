@@ -1,4 +1,4 @@
-"""What a benchmark found: a measurement, its yardstick in the same run, what must be reached."""
+"""One row of a benchmark: a measurement, its yardstick from the same run, and the bar."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Result:
-    """`ratio` (or a rate, where the name says so) has to be at least `wanted`, or at most."""
+    """`ratio` has to be at least `wanted`, or at most `wanted` if `at_most` is true. Where the name
+    states a unit, such as commits per second, `ratio` is that number instead."""
 
     name: str
     measured: str

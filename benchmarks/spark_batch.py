@@ -1,7 +1,7 @@
 """Batch writes and reads from Spark, against Spark's own Parquet writer and reader in one session.
 
-Ratios are of the best of several rounds, ours and theirs taken in turn: the machine is noisy, and
-what disturbs a run only ever makes it slower.
+Each ratio compares the best of several rounds, ours and theirs in turn, since other work on the
+machine only makes a round slower.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def _reads(spark: Any, source: Any, folder: Path, records: int) -> list[Result]:
 
 
 def _planning(folder: Path, segments: int) -> Result:
-    """Through the source itself, as Spark's planner does, without a data file on disk."""
+    """Plan through the source itself, as Spark does. The topic has no data files."""
     from pyspark_pylogtable import DefaultSource
 
     topic = pylogtable.open(folder).create_topic("grown", partitions=12)

@@ -1,5 +1,5 @@
-"""Streams: what a trigger costs on a large topic, throughput against batch reads, and how long it
-takes from an append to a commit downstream, beside Spark's own Parquet stream in the same run."""
+"""Streams: the cost of a trigger on a large topic, throughput beside batch reads, and the time from
+an append to the commit downstream, beside Spark's own Parquet stream in the same run."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _session() -> Any:
 
 
 def _triggers(folder: Path, commits: int) -> Result:
-    """`latestOffset` and `partitions` after each of some appends, in a reader that is warm."""
+    """`latestOffset` and `partitions` of a warm reader, after each of several appends."""
     small_commits = ROOT_INTERVAL + commits % ROOT_INTERVAL
     streams = []
     for name, count in (("small", small_commits), ("large", commits)):
@@ -110,8 +110,8 @@ def _rows(count: int) -> pa.Table:
 
 
 def _register_small_source(spark: Any) -> None:
-    """A source in Python of one row, within a function so that no process has to import this
-    module for it: what its queries take is what Spark takes."""
+    """Register a Python source of one row: its queries show what Spark itself takes. The classes
+    are inside of a function, so that no worker has to import this module."""
     from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
     class SmallReader(DataSourceStreamReader):
@@ -142,8 +142,8 @@ def _register_small_source(spark: Any) -> None:
 
 
 def _throughput(spark: Any, folder: Path, records: int) -> list[Result]:
-    """All of a topic by `Trigger.AvailableNow`, against a batch read of the same; and what of it
-    is the start of a query, whatever it reads."""
+    """A whole topic by `Trigger.AvailableNow`, beside a batch read of it; and how much of that is
+    the start of a query, whatever it reads."""
     _register_small_source(spark)
     one = pylogtable.open(f"{folder}/logs").create_topic("one")
     one.append(_rows(1))
@@ -219,8 +219,8 @@ def _throughput(spark: Any, folder: Path, records: int) -> list[Result]:
 
 
 def _latency(spark: Any, folder: Path, seconds: float) -> Result:
-    """From the end of an append to the end of the commit that has it downstream: p50 and p99 of
-    both pipelines, one after the other; they report, nothing has to be reached but a number."""
+    """From the end of an append to the end of the commit downstream that has it: p50 and p99 of
+    both pipelines, one after the other."""
     topic = pylogtable.open(f"{folder}/live").create_topic("in")
     pylogtable.open(f"{folder}/live").create_topic("out")
     ours = _measure(
@@ -244,7 +244,7 @@ def _latency(spark: Any, folder: Path, seconds: float) -> Result:
         seconds,
     )
     return Result(
-        f"append to sink commit, {APPENDS_PER_SECOND} appends/s (p50, in parts of parquet's)",
+        f"append to sink commit, {APPENDS_PER_SECOND} appends/s (p50, relative to parquet's)",
         f"p50 {ours[0]:.0f} ms, p99 {ours[1]:.0f} ms",
         f"parquet p50 {theirs[0]:.0f} ms, p99 {theirs[1]:.0f} ms",
         ours[0] / theirs[0],
@@ -262,7 +262,7 @@ def _measure(
     seen: Callable[[], dict[int, float]],
     seconds: float,
 ) -> tuple[float, float]:
-    """p50 and p99 in milliseconds of appends made while a query runs that has warmed up."""
+    """p50 and p99 in milliseconds, of appends made while a warmed-up query runs."""
     writer = frame.select("key", "value").writeStream.format(sink)
     query = writer.option("checkpointLocation", checkpoint).start(path)
     appended: dict[int, float] = {}
@@ -287,13 +287,13 @@ def _numbered(number: int) -> pa.Table:
 
 
 def _write_file(folder: Path, number: int) -> None:
-    """Under a name that the source does not see before the file is whole."""
+    """Write under a name that the source ignores, and rename the file when it is complete."""
     pq.write_table(_numbered(number), folder / f"_{number}.tmp")
     (folder / f"_{number}.tmp").rename(folder / f"{number}.parquet")
 
 
 def _seen_in_topic(url: str) -> dict[int, float]:
-    """When the commit that brought each append was made, by the time of its object."""
+    """The time of the commit that has each append, by its object."""
     topic = pylogtable.open_topic(url)
     arrived: dict[int, float] = {}
     for row in topic.history().to_pylist():
@@ -311,7 +311,7 @@ def _added(topic: pylogtable.Topic, version: int) -> set[int]:
 
 
 def _seen_in_files(folder: Path) -> dict[int, float]:
-    """When the entry of the sink's log was made that names the file with each append."""
+    """The time of the entry in the sink's log that names the file with each append."""
     arrived: dict[int, float] = {}
     for entry in sorted((folder / "_spark_metadata").iterdir()):
         if entry.name.startswith(".") or not entry.name.split(".")[0].isdigit():

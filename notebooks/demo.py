@@ -1,4 +1,4 @@
-"""A tour on the local disk: `make demo`. Everything it makes is below `.demo/`."""
+"""A tour on the local disk: `make demo`. Everything it writes is below `.demo/`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def title(text: str) -> None:
 
 
 def show(rows: DataFrame | pa.Table) -> None:
-    """Rows as aligned text; what a terminal is for."""
+    """Print rows as aligned text."""
     table = rows if isinstance(rows, pa.Table) else rows.toArrow()
     lines = [table.column_names, *([_cell(v) for v in row.values()] for row in table.to_pylist())]
     widths = [max(len(line[i]) for line in lines) for i in range(table.num_columns)]
@@ -82,7 +82,7 @@ def main() -> None:
     table = LogTable.for_path(spark, ORDERS)
     show(table.offsets())
 
-    title("3. The same job again, as a scheduler would after a failure: nothing is added")
+    title("3. Run the same job again, as a scheduler would after a failure: nothing is added")
     job.option("txnAppId", "demo").option("txnVersion", 1).save(ORDERS)
     print(f"  records: {topic.count():,}")
 
@@ -145,31 +145,31 @@ def main() -> None:
         print(f"  {run}: batches of {batches or 'nothing'}; ", end="")
         print(f"large orders: {store.topic('large').count():,}")
 
-    title("9. A consumer group: read, commit, look how far behind it is")
+    title("9. A consumer group: read, commit, and see how far behind it is")
     with topic.consumer("billing", max_records=6000) as consumer:
         print(f"  polled {consumer.poll().num_rows:,} records, committed {consumer.commit()}")
     show(topic.group("billing").describe().to_table().select(GROUP_COLUMNS))
 
-    title("10. Time travel: the topic at version 1; and the newest record of two keys, now")
+    title("10. Time travel to version 1; then the newest record of two keys, as of now")
     reader = spark.read.format("pylogtable").option("versionAsOf", 1)
     print(f"  records at version 1: {reader.load(ORDERS).count():,}")
     show(topic.latest(keys=["o-0007", "o-0042"]))
 
-    title("11. Delete records below an offset; what is left keeps its offsets")
+    title("11. Delete records below an offset; the others keep their offsets")
     print(f"  new start offsets: {topic.delete_records({0: 500})}")
     try:
         topic.read(0, 499)
     except pylogtable.OffsetOutOfRangeError as error:
         print(f"  reading offset 499: {error}")
 
-    title("12. Compact: the newest record of each order stays, at its offset; as a Spark job")
+    title("12. Compact, as a Spark job: the newest record of each order stays, at its offset")
     topic.alter(config={"cleanup.policy": "compact"})
     done = table.compact()
     left = done.records_in - done.records_removed
     print(f"  {done.records_in:,} records in {done.segments_in} segments became", end=" ")
     print(f"{left:,} in {done.segments_out}; it took {done.seconds:.1f} s")
     show(topic.read(0, topic.end_offsets()[0] - 3).read_all())
-    print(f"  what vacuum would remove: {len(table.vacuum().files)} files; all are too young")
+    print(f"  vacuum would remove {len(table.vacuum().files)} files; all are too young")
 
     title("13. Look inside: segments, commits, and a check of every record")
     columns = ["partition", "base_offset", "end_offset", "shift", "records", "size_bytes"]

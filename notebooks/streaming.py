@@ -1,7 +1,7 @@
-"""A stream from a compacted topic to another, killed in the middle and started again.
+"""A stream from one topic to another that is killed in the middle and started again.
 
-`python notebooks/streaming.py [folder]`; everything it makes is below `.demo/streaming`, or the
-folder. The job is a process of its own, so that it can be killed as a machine would be lost.
+Run `python notebooks/streaming.py [folder]`. It writes only below the folder, by default
+`.demo/streaming`. The job is a process of its own, so that it can be killed with SIGKILL.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ORDERS = 2_000
 
 
 def job(folder: str, how: str) -> None:
-    """What runs on a cluster: the orders that are paid, as invoices, each of them once."""
+    """The part that would run on a cluster: one invoice for each paid order, exactly once."""
     from pyspark.sql import SparkSession
 
     spark = (
@@ -72,15 +72,15 @@ def start(folder: Path, how: str) -> subprocess.Popen[bytes]:
 
 
 def version_of(store: Store, name: str) -> int:
-    """The newest version of a topic, -1 before there is one."""
+    """The newest version of a topic, or 0 if the topic does not exist yet."""
     try:
         return store.topic(name).version
     except TopicNotFoundError:
-        return -1
+        return 0
 
 
 def ingest(topic: Topic, first: int, status: str) -> None:
-    """What a shop writes: orders, and later what became of them."""
+    """Append orders with a status, as a shop would."""
     numbers = range(first, first + ORDERS)
     topic.append(
         pa.table(
@@ -109,7 +109,7 @@ def main(folder: Path) -> None:
         ingest(orders, 0, status)
     done = orders.compact(force=True)
     print(f"1. ingested {orders.end_offsets()} offsets; compaction left {orders.count():,} records")
-    print(f"   and {done.records_removed:,} holes, which no batch counts")
+    print(f"   and {done.records_removed:,} holes, which rate limits do not count")
 
     running = start(folder, "run")
     try:
@@ -135,7 +135,7 @@ def main(folder: Path) -> None:
     print(f"4. started again, it finished with {invoices.count():,} invoices:")
     print(f"   missing: {len(paid - found)}, twice: {sum(n > 1 for n in found.values())}")
     lag = orders.group("billing").lag()
-    print(f"   group 'billing' of the orders, without the last batch: {lag.records:,} behind")
+    print(f"   group 'billing', which does not know of the last batch: {lag.records:,} behind")
     print(f"   verify: {invoices.verify(data=True)}")
 
 

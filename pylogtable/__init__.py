@@ -1,7 +1,11 @@
 """Kafka's data model as an open table format on object storage, with no broker.
 
-Every public name is here, and is imported when it is first asked for: a look at a topic should not
-wait for what writes one.
+>>> import pylogtable
+>>> store = pylogtable.open("s3://bucket/logs")
+>>> topic = store.create_topic("orders", partitions=6)
+
+Every public name is here. Each is imported at its first use, so that programs start fast.
+`pylogtable.engine` is for those who connect another engine, as `pyspark_pylogtable` does for Spark.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ if TYPE_CHECKING:
         LogTableError,
         OffsetOutOfRangeError,
         SchemaMismatchError,
+        SegmentGoneError,
         StorageError,
         TopicExistsError,
         TopicNotFoundError,
@@ -26,18 +31,14 @@ if TYPE_CHECKING:
     )
     from pylogtable.format.config import TOPIC_CONFIG_KEYS
     from pylogtable.format.leaf import LEAF_SCHEMA as SEGMENTS_SCHEMA
+    from pylogtable.format.schema import is_kafka_shaped
     from pylogtable.format.schema import to_arrow as column_type
-    from pylogtable.format.shaping import Placement, check_log_columns
     from pylogtable.format.times import parse_duration
     from pylogtable.groups.consumer import Consumer
     from pylogtable.groups.group import Group
     from pylogtable.groups.store_group import StoreGroup
-    from pylogtable.maintenance.jobs import Worker
-    from pylogtable.maintenance.work import Done, Work
-    from pylogtable.plan.read import ReadTask
-    from pylogtable.plan.split import ReadPart
-    from pylogtable.read.amount import Extent
-    from pylogtable.read.view import Bound, PartReader, View
+    from pylogtable.read.range_size import RangeSize
+    from pylogtable.read.view import Bound, View
     from pylogtable.report.report_html import report_html
     from pylogtable.results.groups import (
         GROUPS_SCHEMA,
@@ -62,8 +63,7 @@ if TYPE_CHECKING:
     )
     from pylogtable.store import Store, open, open_topic, split_topic_url
     from pylogtable.topic import Topic
-    from pylogtable.write.append import Staged, Staging
-    from pylogtable.write.batch import PendingRecord, PendingRows
+    from pylogtable.write.batch import BatchFuture, RecordFuture
     from pylogtable.write.producer import Producer
     from pylogtable.write.records import BatchMetadata, RecordMetadata
 
@@ -76,6 +76,7 @@ __all__ = [
     "SEGMENTS_SCHEMA",
     "TOPIC_CONFIG_KEYS",
     "AppendResult",
+    "BatchFuture",
     "BatchMetadata",
     "Bound",
     "CommitConflictError",
@@ -84,8 +85,6 @@ __all__ = [
     "CorruptTopicError",
     "DoctorCheck",
     "DoctorReport",
-    "Done",
-    "Extent",
     "Group",
     "GroupDescription",
     "GroupLag",
@@ -95,22 +94,17 @@ __all__ = [
     "LogTableError",
     "MaintainReport",
     "OffsetOutOfRangeError",
-    "PartReader",
     "PartitionDescription",
-    "PendingRecord",
-    "PendingRows",
-    "Placement",
     "Problem",
     "Producer",
-    "ReadPart",
-    "ReadTask",
+    "RangeSize",
+    "RecordFuture",
     "RecordMetadata",
     "ResetReport",
     "RetentionReport",
     "RewriteReport",
     "SchemaMismatchError",
-    "Staged",
-    "Staging",
+    "SegmentGoneError",
     "StorageError",
     "Store",
     "StoreGroup",
@@ -122,11 +116,9 @@ __all__ = [
     "VacuumReport",
     "VerifyReport",
     "View",
-    "Work",
-    "Worker",
-    "check_log_columns",
     "column_type",
     "diagnose",
+    "is_kafka_shaped",
     "open",
     "open_topic",
     "parse_duration",
@@ -134,19 +126,8 @@ __all__ = [
     "split_topic_url",
 ]
 
-# Where each name lives.
+# The module of each name.
 _MODULES = {
-    "write.append": (
-        "Staged",
-        "Staging",
-    ),
-    "maintenance.work": (
-        "Done",
-        "Work",
-    ),
-    "format.config": ("TOPIC_CONFIG_KEYS",),
-    "format.times": ("parse_duration",),
-    "groups.consumer": ("Consumer",),
     "check.doctor": (
         "DoctorCheck",
         "DoctorReport",
@@ -160,13 +141,28 @@ _MODULES = {
         "LogTableError",
         "OffsetOutOfRangeError",
         "SchemaMismatchError",
+        "SegmentGoneError",
         "StorageError",
         "TopicExistsError",
         "TopicNotFoundError",
         "UnsupportedFormatError",
     ),
-    "read.amount": ("Extent",),
+    "format.config": ("TOPIC_CONFIG_KEYS",),
+    "format.leaf": ("SEGMENTS_SCHEMA",),
+    "format.schema": (
+        "column_type",
+        "is_kafka_shaped",
+    ),
+    "format.times": ("parse_duration",),
+    "groups.consumer": ("Consumer",),
     "groups.group": ("Group",),
+    "groups.store_group": ("StoreGroup",),
+    "read.range_size": ("RangeSize",),
+    "read.view": (
+        "Bound",
+        "View",
+    ),
+    "report.report_html": ("report_html",),
     "results.groups": (
         "GROUPS_SCHEMA",
         "GroupDescription",
@@ -174,19 +170,6 @@ _MODULES = {
         "GroupRow",
         "Lag",
         "ResetReport",
-    ),
-    "format.leaf": ("SEGMENTS_SCHEMA",),
-    "maintenance.jobs": ("Worker",),
-    "write.batch": (
-        "PendingRecord",
-        "PendingRows",
-    ),
-    "plan.read": ("ReadTask",),
-    "plan.split": ("ReadPart",),
-    "write.producer": ("Producer",),
-    "write.records": (
-        "BatchMetadata",
-        "RecordMetadata",
     ),
     "results.operations": (
         "AppendResult",
@@ -201,24 +184,21 @@ _MODULES = {
         "VacuumReport",
         "VerifyReport",
     ),
-    "report.report_html": ("report_html",),
-    "format.shaping": (
-        "Placement",
-        "check_log_columns",
-    ),
-    "format.schema": ("column_type",),
     "store": (
         "Store",
         "open",
         "open_topic",
         "split_topic_url",
     ),
-    "groups.store_group": ("StoreGroup",),
     "topic": ("Topic",),
-    "read.view": (
-        "Bound",
-        "PartReader",
-        "View",
+    "write.batch": (
+        "RecordFuture",
+        "BatchFuture",
+    ),
+    "write.producer": ("Producer",),
+    "write.records": (
+        "BatchMetadata",
+        "RecordMetadata",
     ),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}

@@ -1,4 +1,4 @@
-"""Refusing arguments that cannot be meant, with their name and value, before anything is done."""
+"""Checks of arguments. Each raises an error with the name and the value of the argument."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from pylogtable.errors import InvalidRequestError
 
 
 def check_mapping(name: str, value: object, example: str) -> None:
+    """Raise if the value is not a dict or another mapping."""
     if not isinstance(value, Mapping):
         raise InvalidRequestError(f"`{name}` must be a dict such as {example}, not {_shown(value)}")
 
 
 def check_number(name: str, value: object, least: int = 0) -> None:
+    """Raise if the value is not a whole number of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise InvalidRequestError(
             f"`{name}` must be a whole number from {least} on, not {_shown(value)}"
@@ -21,12 +23,13 @@ def check_number(name: str, value: object, least: int = 0) -> None:
 
 
 def check_text(name: str, value: object) -> None:
+    """Raise if the value is not a string."""
     if not isinstance(value, str):
         raise InvalidRequestError(f"`{name}` must be a string, not {_shown(value)}")
 
 
 def names_in(name: str, value: object) -> list[str]:
-    """The names in a list of them; a string is one name and no list."""
+    """The value as a list of names. Raises for a string, which is easily given by mistake."""
     if isinstance(value, str):
         raise InvalidRequestError(f"`{name}` is a list of names: [{value!r}]")
     listed = list(value) if isinstance(value, Iterable) else None
@@ -36,17 +39,17 @@ def names_in(name: str, value: object) -> list[str]:
 
 
 def address(url: object) -> str:
-    """The text of a path or a URL."""
+    """A path or a URL as text."""
     text = os.fspath(url) if isinstance(url, str | os.PathLike) else None
     if not isinstance(text, str) or not text:
         raise InvalidRequestError(
-            f"an address must be a path or a URL, and not empty; it is {_shown(url)}"
+            f"an address must be a path or a URL and not empty, not {_shown(url)}"
         )
     return text
 
 
 def _shown(value: object) -> str:
-    """The value itself where it is short, else what it is: never a page of data."""
+    """The value if it is short, otherwise its beginning and its type."""
     text = repr(value)
     is_short = len(text) <= 60 and "\n" not in text
     return text if is_short else f"{text[:40].splitlines()[0]}... ({type(value).__name__})"

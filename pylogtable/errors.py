@@ -1,4 +1,4 @@
-"""What can go wrong, split by what the caller should do about it.
+"""All errors of this library, by what the caller should do about them.
 
 LogTableError
 ├─ InvalidRequestError       fix the call             (also a ValueError)
@@ -6,28 +6,29 @@ LogTableError
 │  ├─ TopicNotFoundError     create it                (also a FileNotFoundError)
 │  ├─ TopicExistsError       open it                  (also a FileExistsError)
 │  └─ SchemaMismatchError    change the data or alter the topic
-├─ CommitConflictError       load, decide, try anew
+├─ CommitConflictError       read again, decide, try again
 ├─ CommitUnknownError        look for `commit_id` before trying again
 ├─ CorruptTopicError         stop and repair          `path`, `rule`
 ├─ UnsupportedFormatError    upgrade this library
 └─ StorageError              try later                cause chained with `from`
+   └─ SegmentGoneError       read a newer version     `path`
 
-Errors cross process boundaries (Spark workers), so every field is positional and stays in `args`.
+Errors travel between processes (Spark workers), so every field is positional and kept in `args`.
 """
 
 from __future__ import annotations
 
 
 class LogTableError(Exception):
-    """Base of everything this library raises on purpose."""
+    """Base class of all errors this library raises on purpose."""
 
 
 class InvalidRequestError(LogTableError, ValueError):
-    """The call cannot be served as it was made; nothing was written."""
+    """The call is wrong: an argument, a name or a value. Nothing was written."""
 
 
 class OffsetOutOfRangeError(InvalidRequestError):
-    """An offset outside `[log start, end]` of its partition."""
+    """The offset is outside `[log start, end]` of its partition."""
 
     def __init__(self, partition: int, requested: int, log_start: int, end: int) -> None:
         super().__init__(partition, requested, log_start, end)
@@ -45,32 +46,32 @@ class OffsetOutOfRangeError(InvalidRequestError):
 
 
 class TopicNotFoundError(InvalidRequestError, FileNotFoundError):
-    """There is no topic at this place."""
+    """There is no topic at this address."""
 
     __str__ = Exception.__str__
 
 
 class TopicExistsError(InvalidRequestError, FileExistsError):
-    """There is a topic at this place already."""
+    """There already is a topic at this address."""
 
     __str__ = Exception.__str__
 
 
 class SchemaMismatchError(InvalidRequestError):
-    """The columns given do not fit the topic's schema."""
+    """The columns of the data do not fit the topic's schema."""
 
 
 class CommitConflictError(LogTableError):
-    """What the change was planned on is no longer there; nothing was changed."""
+    """Somebody else changed what this change was based on. Nothing was changed."""
 
 
 class CommitUnknownError(LogTableError):
-    """The store did not tell whether the commit landed; nothing was deleted.
+    """The store did not say whether the commit landed. No file was deleted.
 
-    It can only ever land as `version`: `topic.find_commit(commit_id, version)` gives the version
-    if it did, None if another commit has taken the place, and this error while both may happen.
-    For a commit of a consumer `group` it is the number of a state of the group, whose positions
-    tell what holds.
+    The commit can only land as `version`. `topic.find_commit(commit_id, version)` returns the
+    version if it did, None if another commit took that version, and raises this error while both
+    are still possible. For a commit of a consumer `group`, `version` is the number of the group's
+    state, and `group.positions()` shows what holds.
     """
 
     def __init__(self, commit_id: str, version: int, group: str | None = None) -> None:
@@ -83,8 +84,8 @@ class CommitUnknownError(LogTableError):
         if self.group is not None:
             return (
                 f"the outcome of commit {self.commit_id} as number {self.version} of group "
-                f"{self.group!r} is unknown. positions() tells what holds now; if the commit is "
-                "not in it, it may yet land as long as that number is free: commit again."
+                f"{self.group!r} is unknown. positions() shows what holds now. If the commit "
+                "is missing there, commit again; until then it may still land."
             )
         return (
             f"the outcome of commit {self.commit_id} as version {self.version} is unknown. "
@@ -95,7 +96,7 @@ class CommitUnknownError(LogTableError):
 
 
 class CorruptTopicError(LogTableError):
-    """An object of the topic breaks a rule of the specification."""
+    """An object of the topic breaks the rule `[rule]` of the specification."""
 
     def __init__(self, path: str, rule: str, detail: str) -> None:
         super().__init__(path, rule, detail)
@@ -108,8 +109,24 @@ class CorruptTopicError(LogTableError):
 
 
 class UnsupportedFormatError(LogTableError):
-    """The topic, or the store, needs something this version does not have."""
+    """The topic or the store needs something that this version does not support."""
 
 
 class StorageError(LogTableError):
-    """The object store failed; the cause is chained."""
+    """The object store failed; `__cause__` is the original error."""
+
+
+class SegmentGoneError(StorageError):
+    """The data file of a segment does not exist any more. Usually a vacuum removed it after a newer
+    version had replaced it: open the topic again and read the newest version."""
+
+    def __init__(self, path: str, detail: str) -> None:
+        super().__init__(path, detail)
+        self.path = path
+        self.detail = detail
+
+    def __str__(self) -> str:
+        return (
+            f"segment {self.path} is gone: {self.detail}. If a vacuum removed it, read the newest "
+            "version; otherwise topic.verify() lists what is missing"
+        )

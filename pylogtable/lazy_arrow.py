@@ -1,7 +1,7 @@
-"""Parts of pyarrow that a look at metadata never needs, imported when they are first used.
+"""`pyarrow.compute` and `pyarrow.parquet`, imported when they are first used.
 
-Importing `pyarrow.compute` and `pyarrow.parquet` takes about as long as opening a topic twenty
-times, and a command that describes a topic touches neither.
+Importing them takes about twenty times as long as opening a topic, and a command that only looks
+at metadata needs neither.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 __all__ = ["pc", "pq"]
 
 
-class _Deferred:
-    """Stands for a module until one of its names is asked for."""
+class _LazyModule:
+    """A module that is imported when one of its names is first used."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._module: ModuleType | None = None
 
     def __repr__(self) -> str:
-        return f"<deferred module {self._name!r}>"
+        return f"<lazy module {self._name!r}>"
 
     def __getattr__(self, name: str) -> Any:
         if self._module is None:
@@ -33,5 +33,5 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 else:
-    pc = _Deferred("pyarrow.compute")
-    pq = _Deferred("pyarrow.parquet")
+    pc = _LazyModule("pyarrow.compute")
+    pq = _LazyModule("pyarrow.parquet")

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+
+# After a lost race somebody else made progress, so the next try may follow soon. After an unclear
+# reply the store is in trouble, so it gets more time.
+LONGEST_PAUSE_AFTER_LOST_RACE = 0.02
+LONGEST_PAUSE_IN_DOUBT = 2.0
 
 
 def _wall_clock_ms() -> int:
@@ -19,16 +25,37 @@ def _fresh_id() -> str:
 
 @dataclass(frozen=True)
 class Runtime:
-    """Handed down from `pylogtable.open`; tests hand in their own."""
+    """The outside world as the library sees it; `pylogtable.open` makes one and hands it down.
+
+    Tests pass their own: a clock that stands still, ids that count up, pauses that take no time.
+    """
 
     clock: Callable[[], int] = _wall_clock_ms
     new_id: Callable[[], str] = _fresh_id
     monotonic: Callable[[], float] = time.monotonic
     pause: Callable[[float], None] = time.sleep
     chance: Callable[[], float] = random.random
-    #: How long the outcome of a commit may stay unknown before the caller is told so.
+    #: How long the outcome of a commit may stay unknown before `CommitUnknownError` is raised.
     patience_seconds: float = 120.0
 
     def back_off(self, attempt: int, *, longest_seconds: float) -> None:
-        """Wait a random while that doubles with each attempt, beginning with a millisecond."""
+        """Wait for a random time. Its limit starts at a millisecond and doubles per attempt."""
         self.pause(self.chance() * min(longest_seconds, 0.001 * 2 ** min(attempt, 16)))
+
+    def patient_attempts(self) -> Iterator[None]:
+        """Yield once per attempt until patience runs out, with a growing pause in between.
+
+        The loop body returns as soon as it has an answer. The code after the loop reports that
+        there was none:
+
+            for _ in runtime.patient_attempts():
+                if (answer := ask()) is not None:
+                    return answer
+            raise CommitUnknownError(...)
+        """
+        deadline = self.monotonic() + self.patience_seconds
+        for attempt in itertools.count():
+            yield
+            if self.monotonic() > deadline:
+                return
+            self.back_off(attempt, longest_seconds=LONGEST_PAUSE_IN_DOUBT)

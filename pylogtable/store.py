@@ -17,6 +17,7 @@ from pylogtable.errors import (
     TopicNotFoundError,
     UnsupportedFormatError,
 )
+from pylogtable.format.codec import encode
 from pylogtable.format.model import Commit, Field
 from pylogtable.format.paths import (
     HINT_PATH,
@@ -28,9 +29,13 @@ from pylogtable.format.paths import (
 from pylogtable.format.schema import KAFKA_FIELDS, make_fields
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.groups.store_group import StoreGroup
+from pylogtable.log.commit_loop import change_until_landed
 from pylogtable.log.head import Head, attempt_commit
 from pylogtable.log.manifest import Manifest
-from pylogtable.plan.topics import new_topic, plan_create, plan_delete_topic
+from pylogtable.maintenance.job import MaintainOptions
+from pylogtable.maintenance.maintain import maintain
+from pylogtable.maintenance.units import RunUnits, in_threads
+from pylogtable.plan.topics import new_topic_info, plan_create, plan_delete_topic
 from pylogtable.results.operations import MaintainReport
 from pylogtable.results.overview import overview_html
 from pylogtable.runtime import Runtime
@@ -38,12 +43,16 @@ from pylogtable.storage.base import Created, ObjectStore
 from pylogtable.storage.locate import open_store
 from pylogtable.topic import Topic
 
-#: What is there and cannot be read is a topic all the same.
+#: A topic with one of these errors exists, but cannot be read.
 _DAMAGED = (CorruptTopicError, UnsupportedFormatError)
 
 
 class Store:
-    """Topics side by side below one URL."""
+    """A store of topics below one URL. `pylogtable.open` makes one.
+
+    >>> store = pylogtable.open("s3://bucket/logs")
+    >>> topic = store.create_topic("orders", partitions=6)
+    """
 
     def __init__(self, store: ObjectStore, runtime: Runtime) -> None:
         self._store = store
@@ -54,13 +63,14 @@ class Store:
 
     @property
     def url(self) -> str:
+        """Where the store is, for `pylogtable.open`."""
         return self._store.url
 
     def _repr_html_(self) -> str:
         return overview_html(self.url, self._load_all())
 
     def topics(self) -> list[str]:
-        """The names of all topics, sorted; one that is damaged is a topic too."""
+        """The names of all topics, sorted. Damaged topics are included."""
         found = self._load_all()
         for error in found.values():
             if isinstance(error, LogTableError) and not isinstance(error, _DAMAGED):
@@ -68,7 +78,7 @@ class Store:
         return list(found)
 
     def topic(self, name: str) -> Topic:
-        """Open a topic."""
+        """Open a topic. Raises `TopicNotFoundError` if it does not exist."""
         check_topic_name(name)
         return Topic(name, self._store.below(name), self._runtime)
 
@@ -80,9 +90,19 @@ class Store:
         key: str | Sequence[str] | None = None,
         config: Mapping[str, object] | None = None,
     ) -> Topic:
-        """Create a topic, once: of two that try at the same time one gets `TopicExistsError`.
+        """Create a topic. Raises `TopicExistsError` if it exists, also if two callers create it at
+        the same time.
 
-        Without a schema it has Kafka's shape: `key` and `value` binary, and `headers`.
+        `schema` has the topic's own columns, and `key` names those that make up the key. Without a
+        schema the topic is Kafka-shaped: binary `key` and `value`, and `headers`.
+
+        >>> store.create_topic(
+        ...     "users",
+        ...     partitions=6,
+        ...     schema={"user_id": pa.int64(), "name": pa.string()},
+        ...     key="user_id",
+        ...     config={"cleanup.policy": "compact"},
+        ... )
         """
         check_topic_name(name)
         if schema is None:
@@ -92,31 +112,33 @@ class Store:
             fields = make_fields(schema)
         keys = [key] if isinstance(key, str) else names_in("key", () if key is None else key)
         settings = {} if config is None else config
-        info = new_topic(fields, keys, partitions, settings, self._runtime.clock())
+        info = new_topic_info(fields, keys, partitions, settings, self._runtime.clock())
         self._refuse_collision(name)
         below = self._store.below(name)
         manifest = Manifest(below)
         topic_id, commit_id = self._runtime.new_id(), self._runtime.new_id()
-        landed = None
-        while landed is None:
-            snapshot = manifest.load()
+
+        def attempt(snapshot: Snapshot | None) -> tuple[Commit, Snapshot] | None:
             change = plan_create(snapshot, info, below.url)
-            landed = attempt_commit(manifest, self._runtime, snapshot, change, commit_id, topic_id)
-        _refuse_overwriting(below, manifest, landed[0])
-        if snapshot is None:
+            return attempt_commit(manifest, self._runtime, snapshot, change, commit_id, topic_id)
+
+        commit, _ = change_until_landed(manifest.load(), attempt, manifest.load, self._runtime)
+        _refuse_overwriting(below, manifest, commit)
+        if commit.version == 0:
             manifest.write_hint(None)
         return self.topic(name)
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic and its data. Its commits stay, so that no version number is ever given
-        twice; a topic created in its place has another id and starts at offset 0 [META-5]."""
+        """Delete a topic and its data. Its commits stay, so that no version number is used twice. A
+        topic that is later created under this name has another id and starts at offset 0
+        [META-5]."""
         check_topic_name(name)
         below = self._store.below(name)
         manifest = Manifest(below)
         snapshot = manifest.load()
         if snapshot is None or snapshot.topic is None:
             raise TopicNotFoundError(f"there is no topic at {below.url}")
-        # Listed before the topic is gone: whatever a successor writes is not in the list.
+        # Listed before the deletion, so that files of a successor are not in the list.
         doomed = [
             entry.key
             for entry in below.list()
@@ -129,12 +151,13 @@ class Store:
             list(pool.map(below.delete, doomed))
 
     def groups(self) -> dict[str, list[str]]:
-        """The consumer groups of all topics, and the topics of each. A topic that cannot be opened
-        is left out."""
+        """The consumer groups of all topics, each with the names of its topics. Topics that cannot
+        be opened are left out."""
         return self._groups_in(self.topics())
 
     def group(self, name: str) -> StoreGroup:
-        """A consumer group over all topics. Opening it writes nothing."""
+        """A consumer group over all topics, to inspect, reset or delete it. Opening it writes
+        nothing."""
         return StoreGroup(
             name,
             lambda: self.groups().get(name, []),
@@ -149,32 +172,36 @@ class Store:
         threads: int = 2,
         protect_groups: Sequence[str] = (),
     ) -> list[MaintainReport]:
-        """`Topic.maintain` for these topics, or all: one that fails does not keep the others from
-        their turn, and its report says why. Of `protect_groups` each topic heeds those it has; one
-        that no topic has is an error, before anything is done."""
+        """Run `Topic.maintain` on these topics, or on all. Schedule this, for example once an hour.
+
+        If a topic fails, its report has the error, and the others are still maintained. Each topic
+        protects those of `protect_groups` that it has. A group that no topic has raises an error
+        before any work starts.
+        """
         names = self.topics() if topics is None else names_in("topics", topics)
-        protected = self.protected(protect_groups, names)
+        protected = self._protected(protect_groups, names)
+        run_units = in_threads(threads)
         return [
-            self._maintain(name, vacuum=vacuum, threads=threads, protect_groups=protected[name])
+            self._maintain(name, run_units, MaintainOptions(vacuum, protected[name]))
             for name in names
         ]
 
-    def protected(self, groups: Sequence[str], topics: Sequence[str]) -> dict[str, list[str]]:
-        """Which of these groups each of these topics has, for maintenance that is to spare what
-        they have not read; one that no topic has is an error."""
+    def _protected(self, groups: Sequence[str], topics: Sequence[str]) -> dict[str, list[str]]:
+        """Which of these groups each of these topics has; see `engine.protected_groups`."""
         groups = names_in("groups", groups)
         known = self._groups_in(topics) if groups else {}
         missing = [group for group in groups if group not in known]
         if missing:
             raise InvalidRequestError(
-                f"no topic has a group {', '.join(map(repr, missing))} to keep records for; there "
-                f"is {', '.join(sorted(known)) or 'none'}"
+                f"no topic has a group {', '.join(map(repr, missing))} to protect; existing "
+                f"groups: {', '.join(sorted(known)) or 'none'}"
             )
         return {name: [group for group in groups if name in known[group]] for name in topics}
 
-    def _maintain(self, name: str, **how: Any) -> MaintainReport:
+    def _maintain(self, name: str, run_units: RunUnits, options: MaintainOptions) -> MaintainReport:
         try:
-            return self.topic(name).try_maintain(**how)
+            topic = self.topic(name)._maintained
+            return maintain(topic, run_units, options, report_errors=True)
         except LogTableError as error:
             return MaintainReport(topic=name, error=f"{type(error).__name__}: {error}")
 
@@ -192,7 +219,7 @@ class Store:
         return {name: [topic for topic, has in found.items() if name in has] for name in names}
 
     def _load_all(self) -> dict[str, Snapshot | LogTableError]:
-        """All topics by name, each loaded once, or what is wrong with it."""
+        """Every topic by name: its state, or the error if it cannot be loaded. Loads each once."""
         folders = [name for name in self._store.list_folders() if _is_topic_name(name)]
         with ThreadPoolExecutor(max(1, min(8, len(folders)))) as pool:
             loaded = list(pool.map(self._load, folders))
@@ -220,8 +247,8 @@ class Store:
         for other in self._store.list_folders():
             if collide(name, other) and _is_topic_name(other) and self._is_live(other):
                 raise InvalidRequestError(
-                    f"topic name {name!r} collides with existing topic {other!r}: names that "
-                    "differ only in '.' and '_' are the same to metrics"
+                    f"topic name {name!r} collides with existing topic {other!r}: names must "
+                    "differ in more than '.' and '_', as in Kafka"
                 )
 
 
@@ -231,8 +258,13 @@ def open(
     storage_options: Mapping[str, Any] | None = None,
     clock: Callable[[], int] | None = None,
 ) -> Store:
-    """The store at a local path, `s3://bucket/prefix`, or another URL of the allow-list. `clock`
-    gives milliseconds since the epoch, for tests."""
+    """Open the store at a local path, `s3://bucket/prefix`, `gs://…`, `abfs://…` or `memory://`.
+
+    >>> store = pylogtable.open("s3://bucket/logs", storage_options={"anon": False})
+
+    `storage_options` go to the fsspec file system, for credentials and endpoints. `clock` returns
+    milliseconds since the epoch and replaces the system's clock, for tests. This writes nothing.
+    """
     if storage_options is not None:
         check_mapping("storage_options", storage_options, "{'region_name': 'eu-west-1'}")
     if clock is not None and not callable(clock):
@@ -247,27 +279,34 @@ def open_topic(
     storage_options: Mapping[str, Any] | None = None,
     clock: Callable[[], int] | None = None,
 ) -> Topic:
-    """The topic at this URL."""
+    """Open the topic at this URL, when you have no `Store` yet. Options are those of `open`.
+
+    >>> topic = pylogtable.open_topic("s3://bucket/logs/orders")
+    """
     parent, name = split_topic_url(url)
     return open(parent, storage_options=storage_options, clock=clock).topic(name)
 
 
 def split_topic_url(url: str | os.PathLike[str]) -> tuple[str, str]:
-    """The store and the name in a topic's URL."""
+    """Split a topic's URL into the store's URL and the topic's name.
+
+    >>> pylogtable.split_topic_url("s3://bucket/logs/orders")
+    ('s3://bucket/logs', 'orders')
+    """
     text = address(url)
     parent, _, name = text.rstrip("/").rpartition("/")
     if not name or parent.endswith((":", ":/")):
-        raise InvalidRequestError(f"{text!r} is a store, not a topic in one")
+        raise InvalidRequestError(f"{text!r} is a store, not a topic: add the topic's name")
     return parent or ("/" if text.startswith("/") else "."), name
 
 
 def _refuse_overwriting(store: ObjectStore, manifest: Manifest, commit: Commit) -> None:
-    """A store that takes the same commit twice does not put only if absent [STORE-2]."""
-    if manifest.try_commit(commit) is Created.YES:
+    """Raise if the store overwrites: it must refuse to create the same commit twice [STORE-2]."""
+    if manifest.create_commit(commit.version, encode(commit)) is Created.YES:
         store.delete(commit_path(commit.version))
         raise UnsupportedFormatError(
-            f"{store.url} overwrites where it was asked to put only if absent: appends of "
-            "several writers would be lost there. Use a store that honours conditional puts."
+            f"{store.url} does not support put-if-absent: it overwrote an object. Appends of "
+            "concurrent writers would be lost. Use a store that honours conditional puts."
         )
 
 

@@ -1,29 +1,32 @@
-"""A topic as its users see it. Every method is a few lines over the rooms below."""
+"""`Topic`: what users call. Every method is a few lines over the rooms below."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import Executor
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from pylogtable.arguments import check_number, check_text
 from pylogtable.check.verify import verify
-from pylogtable.errors import InvalidRequestError, TopicNotFoundError
+from pylogtable.errors import TopicNotFoundError
 from pylogtable.format.model import Change
 from pylogtable.format.schema import column_types, from_arrow, make_fields, table_schema
-from pylogtable.format.shaping import Placement, RowShaper
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.format.times import Moment
-from pylogtable.groups.consumer import Consumer, open_consumer
+from pylogtable.groups.consumer import Consumer, ConsumerOptions, open_consumer
 from pylogtable.groups.group import Group, describe_groups, expire_groups
 from pylogtable.log.group_objects import load_groups
 from pylogtable.log.head import Head
 from pylogtable.log.manifest import Manifest
-from pylogtable.maintenance.jobs import Maintenance, in_threads
-from pylogtable.maintenance.vacuum import vacuum
+from pylogtable.maintenance.compaction import Compaction
+from pylogtable.maintenance.job import Job, MaintainedTopic, MaintainOptions
+from pylogtable.maintenance.maintain import maintain
+from pylogtable.maintenance.merge import Merge
+from pylogtable.maintenance.retention import Retention
+from pylogtable.maintenance.units import in_threads
+from pylogtable.maintenance.vacuum import Vacuum
 from pylogtable.plan.topics import plan_alter, plan_delete_records
 from pylogtable.read.versions import snapshot_at, version_at
 from pylogtable.read.view import Bound, View
@@ -41,13 +44,22 @@ from pylogtable.results.operations import (
 from pylogtable.runtime import Runtime
 from pylogtable.segments.newest import BUDGET_BYTES
 from pylogtable.storage.base import ObjectStore
-from pylogtable.write.append import Appender, Staged, Staging, commit_or_discard
+from pylogtable.write.append import Appender
 from pylogtable.write.producer import Producer
+
+Report = TypeVar("Report")
 
 
 class Topic:
-    """One topic. Each call sees the newest commit, unless it is given a `version`: a number, or a
-    time, which means the newest version of then."""
+    """One topic. `Store.topic`, `Store.create_topic` and `pylogtable.open_topic` make one.
+
+    >>> topic.append(pa.table({"key": [b"k"], "value": [b"v"]}))
+    >>> topic.read(partition=0, start=0).read_all()
+
+    Each call sees the newest commit. Methods with a `version` argument can see an older one: give
+    its number, or a datetime for the newest version at that time. Use `at` for several reads that
+    must see the same version.
+    """
 
     def __init__(self, name: str, store: ObjectStore, runtime: Runtime) -> None:
         self.name = name
@@ -74,114 +86,55 @@ class Topic:
 
     @property
     def url(self) -> str:
+        """Where the topic is, for `pylogtable.open_topic`."""
         return self._store.url
 
     @property
     def topic_id(self) -> str:
+        """The topic's id. A topic that is deleted and created again has another one."""
         return self._head.known.topic_id
 
     @property
     def version(self) -> int:
-        """The newest version."""
+        """The newest version. Every commit adds one."""
         return self._head.latest().version
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of a read."""
+        """The Arrow schema of `read`: the topic's columns and the log's own."""
         return table_schema(self._head.latest().info.fields)
 
     def at(self, version: int | datetime | None = None) -> View:
-        """The topic pinned to a version, the newest by default: what it answers never changes."""
+        """The topic at one version, the newest by default. Use it for several reads that must see
+        the same data."""
         snapshot = snapshot_at(self.name, self._head, version)
         return View(self.name, self._store, snapshot, self._manifest)
 
     def append(self, data: Any, *, txn: tuple[str, int] | None = None) -> AppendResult:
-        """Append rows: an Arrow table, batch or reader, an iterable of batches, or anything that
-        exports an Arrow stream. All of it becomes visible in one commit, or nothing does.
+        """Append records: an Arrow table, batch or reader, an iterable of batches, or anything that
+        exports an Arrow stream. All of them become visible in one commit, or none.
 
-        With `txn=(app_id, version)` a repeat appends nothing and returns the offsets that were
-        given the first time.
+        With `txn=(app_id, version)` the append can be repeated safely: a repeat appends nothing and
+        returns the offsets of the first time.
+
+        >>> topic.append(table, txn=("nightly-load", 7)).offsets
+        {0: (100, 150)}
         """
         return self._appender.append(data, txn)
 
-    def stage(self, data: Any, *, first_sticky: int | None = None) -> Staged:
-        """Write the data files of an append without committing them: the first half of `append`,
-        for jobs that write in many processes and commit in one. Rows without a key begin with
-        partition `first_sticky`, modulo their number, so that tasks can begin apart."""
-        return self._appender.stage(data, first_sticky)
-
-    def begin_staging(
-        self, *, first_sticky: int | None = None, encoders: Executor | None = None
-    ) -> Staging:
-        """As `stage`, for rows that come bit by bit: a context manager with `add` and `finish`.
-        Who stages for many topics at once gives them the same `encoders`, some threads: each
-        keeps memory for itself."""
-        return self._appender.begin(first_sticky, encoders)
-
-    def commit_staged(
-        self,
-        staged: Sequence[Staged],
-        *,
-        txn: tuple[str, int] | None = None,
-        origin: str | None = None,
-    ) -> AppendResult:
-        """Make staged files visible in one commit, in the order given: the second half of
-        `append`. Files are to be committed once: a retry needs a `txn`, which makes it harmless.
-        None is removed here, whatever happens, since an earlier try may have committed it.
-
-        `origin` names the run that counts the txn: a txn that is in the log with another origin is
-        no repeat but an error, for what is to be appended now is something else.
-        """
-        return self._appender.commit(staged, txn, origin)
-
-    def commit_or_discard(
-        self,
-        staged: Sequence[Staged],
-        *,
-        txn: tuple[str, int] | None = None,
-        origin: str | None = None,
-    ) -> AppendResult:
-        """As `commit_staged`, for files that no earlier try can have committed: they are removed if
-        the commit fails or is a repeat, and left alone while its outcome is unknown."""
-        return commit_or_discard(
-            lambda: self.commit_staged(staged, txn=txn, origin=origin),
-            lambda: self.discard_staged(staged),
-        )
-
-    def find_txn(
-        self, app_id: str, version: int, *, origin: str | None = None
-    ) -> AppendResult | None:
-        """What the append with this txn did, or None if there was none; with another `origin` that
-        is an error."""
-        return self._appender.find((app_id, version), origin)
-
     def last_txn(self, app_id: str) -> int | None:
-        """The version of the last txn of this app id, or None if there was none."""
+        """The version of the last txn of this app id, or None. Use it after a restart to find out
+        what was already appended."""
         mark = self._head.latest().txns.get(app_id)
         return None if mark is None else mark.txn_version
 
     def producer(
         self, *, linger_ms: float = 50, batch_bytes: int = 16 << 20, app_id: str | None = None
     ) -> Producer:
-        """For records that come one by one, from any number of threads: what is sent within
-        `linger_ms`, or `batch_bytes` of it, is one append. With an `app_id` the producer knows
-        after a restart how many of its records are in the log."""
+        """A producer, for records that come one by one, from any number of threads. Records that
+        are sent within `linger_ms`, up to `batch_bytes`, become one append. With an `app_id` the
+        producer knows after a restart how many of its records are in the log."""
         return Producer(self.name, self._appender, self._head, linger_ms, batch_bytes, app_id)
-
-    def check_columns(self, schema: pa.Schema) -> None:
-        """Raise `SchemaMismatchError` if rows with these columns could not be appended."""
-        if not isinstance(schema, pa.Schema):
-            raise InvalidRequestError(f"`schema` must be a pyarrow.Schema, not {schema!r}")
-        RowShaper(self._head.latest().info, 0, 0).check_columns(schema)
-
-    def placement(self) -> Placement:
-        """Which partition the topic gives to which row, as it is now."""
-        return Placement(self._head.latest().info)
-
-    def discard_staged(self, staged: Iterable[Staged]) -> None:
-        """Remove staged files. Only for those that no commit can name: never handed to one, or one
-        that failed with any error but `CommitUnknownError`."""
-        self._appender.discard(staged)
 
     def read(
         self,
@@ -193,9 +146,12 @@ class Topic:
     ) -> pa.RecordBatchReader:
         """Stream records in offset order, one partition after the other.
 
-        `start` (included) and `end` (excluded) are an offset, a dict of offsets by partition, a
-        time (the first record at or after it), "earliest" or "latest". An offset outside of the
-        log is an `OffsetOutOfRangeError`; one that compaction removed means the next there is.
+        `start` (included) and `end` (excluded) are each an offset, a dict of offsets by partition,
+        a datetime (the first record at or after it), "earliest" or "latest". An offset outside the
+        log raises `OffsetOutOfRangeError`. If compaction removed the record at an offset, the read
+        starts at the next record.
+
+        >>> topic.read(partition=0, start=100, columns=["offset", "value"]).read_all()
         """
         return self.at(version).read(partition, start, end, columns)
 
@@ -205,48 +161,55 @@ class Topic:
         columns: Sequence[str] | None = None,
         version: int | datetime | None = None,
     ) -> pa.Table:
-        """The newest record of each key, of all keys or of those given; a tombstone is a record.
+        """The newest record of each key, for all keys or for `keys`. Use it to read a topic as a
+        table. Tombstones are returned like other records.
 
-        Inside a partition the greatest offset is the newest. Where a key has records in several
-        (the partition count grew, or partitions were given explicitly) the latest timestamp is.
+        >>> topic.latest(keys=[b"user-1", b"user-2"])
+
+        Inside a partition, the record with the greatest offset is the newest. A key may have
+        records in several partitions if the partition count grew or writers chose partitions. Then
+        the latest timestamp decides.
         """
         return self.at(version).latest(keys, columns)
 
     def start_offsets(self) -> dict[int, int]:
-        """The first offset of each partition that can be read."""
+        """The first readable offset of each partition."""
         return self._head.latest().start_offsets
 
     def end_offsets(self) -> dict[int, int]:
-        """The next offset of each partition to be written."""
+        """The next offset of each partition to be written, one after the last record."""
         return self._head.latest().end_offsets
 
     def offsets_for_time(
         self, when: Moment, version: int | datetime | None = None
     ) -> dict[int, int | None]:
-        """For each partition the first offset whose timestamp is at or after `when` (an aware
-        datetime, or milliseconds since the epoch); None where there is none."""
+        """The first offset of each partition whose timestamp is at or after `when`, or None. `when`
+        is a datetime with a time zone, or milliseconds since the epoch."""
         return self.at(version).offsets_for_time(when)
 
     def count(self, version: int | datetime | None = None) -> int:
-        """How many records can be read; from the manifest alone, unless a log start cuts a
-        segment with holes."""
+        """The number of records that can be read. It needs only the manifest, except if
+        `delete_records` cut a compacted segment."""
         return self.at(version).count()
 
     def describe(self) -> TopicDescription:
+        """Schema, settings, and the size of each partition."""
         return self.at().describe()
 
     def segments(self, version: int | datetime | None = None) -> pa.Table:
-        """Every live segment, in partition and offset order."""
+        """All live segments, in partition and offset order. Use it to see which file has which
+        offsets."""
         return self.at(version).segments()
 
     def history(self, limit: int | None = None) -> pa.Table:
-        """The commits, newest first."""
+        """The commits, newest first, at most `limit`. Use it to see who changed what, and which
+        versions can be read."""
         return self.at().history(limit)
 
     def find_commit(self, commit_id: str, version: int | None = None) -> int | None:
-        """The version of a commit, or None if it is not in the log. Given the version that a
-        `CommitUnknownError` names, None means that it never will be, and the error is raised again
-        while it may."""
+        """The version of a commit, or None if it is not in the log. Use it after a
+        `CommitUnknownError`, with the commit id and the version of the error. Then None means that
+        the commit will never be in the log. While that is undecided, the error is raised again."""
         check_text("commit_id", commit_id)
         if version is not None:
             check_number("version", version)
@@ -254,13 +217,17 @@ class Topic:
         return self._manifest.find_commit(commit_id, self._head.latest())
 
     def version_at(self, when: Moment) -> int:
-        """The newest version that was committed at or before `when`."""
+        """The newest version that was committed at or before `when`, for time travel."""
         return version_at(self.name, self._head, when)
 
     def verify(self, *, data: bool = False) -> VerifyReport:
-        """Check the topic as it lies in the store against the specification: names, the index,
-        tiling and totals, that the commits give the same state, that each file is there with its
-        size; with `data` also columns, offsets, times and tombstones of every record."""
+        """Check the topic in the store against the specification. The report is true if nothing is
+        wrong.
+
+        It checks the index, the tiling and totals of partitions, that commits and index agree, and
+        that each file exists with its size. With `data=True` it also reads all records, and checks
+        their columns, offsets, timestamps and tombstones.
+        """
         return verify(self._store, data=data)
 
     def alter(
@@ -270,8 +237,14 @@ class Topic:
         add_columns: pa.Schema | Mapping[str, pa.DataType] | None = None,
         widen_columns: Mapping[str, pa.DataType] | None = None,
     ) -> TopicDescription:
-        """More partitions (old records stay where they are, so keys may change theirs), other
-        settings (None goes back to the default), new nullable columns, wider types."""
+        """Change the topic: add partitions, change settings (None restores the default), add
+        nullable columns, or widen types.
+
+        >>> topic.alter(config={"retention.ms": 86_400_000}, add_columns={"country": pa.string()})
+
+        Records stay in their partitions when partitions are added, so newer records of a key may go
+        to another partition than its older ones.
+        """
         added = make_fields(add_columns) if add_columns is not None else ()
         given = column_types("widen_columns", {} if widen_columns is None else widen_columns)
         wider = {name: from_arrow(arrow) for name, arrow in given.items()}
@@ -287,8 +260,11 @@ class Topic:
         return describe(self.name, self.url, altered)
 
     def delete_records(self, offsets: Mapping[int, int | None]) -> dict[int, int]:
-        """Make everything below these offsets unreadable, None meaning the end; gives the new
-        start offset of each partition named. The space is freed by vacuum."""
+        """Remove all records below these offsets. None means the end: all records. Returns the new
+        start offset of each of these partitions. `vacuum` frees the space later.
+
+        >>> topic.delete_records({0: 100, 1: None})
+        """
 
         def plan(snapshot: Snapshot) -> Change | None:
             change = plan_delete_records(snapshot, self._manifest.leaf, offsets)
@@ -300,43 +276,40 @@ class Topic:
     def compact(
         self, *, force: bool = False, threads: int = 2, budget_bytes: int = BUDGET_BYTES
     ) -> RewriteReport:
-        """Keep the newest record of each key, at its offset, and let older ones go.
+        """Keep the newest record of each key, at its offset, and remove older ones.
 
-        Only partitions that are dirty enough, or for too long, are cleaned, as the topic's settings
-        say; `force` cleans all that have something dirty. `budget_bytes` bounds the memory for the
-        keys of a partition; `threads` partitions are cleaned at a time.
+        Only partitions that are dirty enough, or dirty for too long, are compacted, as the topic's
+        settings say. With `force`, all partitions with something dirty are. `budget_bytes` bounds
+        the memory for the keys of a partition; `threads` partitions are compacted at a time.
         """
         check_number("budget_bytes", budget_bytes, least=1)
-        jobs = self.maintenance
-        return jobs.rewrite(
-            "compact",
-            jobs.plan_compaction(force=force),
-            in_threads(jobs.worker(budget_bytes), threads),
-        )
+        return self._run(Compaction(force=force, budget_bytes=budget_bytes), threads)
 
     def merge(self, *, threads: int = 2) -> RewriteReport:
-        """Join small segments into larger ones, seal shifted ones, and write those that the log
-        start cuts without what lies below it; offsets stay as they are."""
-        jobs = self.maintenance
-        return jobs.rewrite("merge", jobs.plan_merge(), in_threads(jobs.worker(), threads))
+        """Join small segments into larger ones, seal shifted ones, and drop records below the log
+        start from files that it cuts. Offsets stay as they are."""
+        return self._run(Merge(), threads)
 
     def apply_retention(
         self, keep_from: Mapping[int, int] | None = None, groups: Sequence[str] | None = None
     ) -> RetentionReport:
-        """Remove whole segments from the beginning of each partition as `retention.ms` and
-        `retention.bytes` say, where `cleanup.policy` contains `delete`; nothing at or after the
-        offsets of `keep_from`, and nothing that one of these consumer groups has not read. Where a
-        group has no position it has read nothing."""
-        return self.maintenance.apply_retention(keep_from, groups)
+        """Remove whole segments from the beginning of each partition, as `retention.ms` and
+        `retention.bytes` say, if `cleanup.policy` contains `delete`.
+
+        Nothing goes at or after the offsets of `keep_from`, and nothing that one of these consumer
+        groups has not read. A group without a position in a partition has read nothing of it.
+        """
+        return self._run(Retention(keep_from, groups))
 
     def vacuum(self, *, dry_run: bool = True, retention_ms: int | None = None) -> VacuumReport:
-        """Remove files that no kept version needs: of appends that failed, of segments that were
-        replaced or let go, and the commits and index of versions that are not kept.
+        """Remove files that no kept version needs: those of failed appends, of segments that were
+        replaced or expired, and the commits and index of versions that are not kept.
 
-        Versions of the last 7 days are kept, or of `retention_ms`; with less, replaced files go
-        earlier, and whoever still reads them fails. A dry run, the default, removes nothing.
+        Versions of the last 7 days are kept, or of the last `retention_ms`. With less than 7 days,
+        replaced files go earlier, and reads that still need them fail. A dry run, the default,
+        removes nothing.
         """
-        return vacuum(self._store, self._head, dry_run=dry_run, retention_ms=retention_ms)
+        return self._run(Vacuum(dry_run=dry_run, retention_ms=retention_ms))
 
     def maintain(
         self,
@@ -345,39 +318,16 @@ class Topic:
         threads: int = 2,
         protect_groups: Sequence[str] | None = None,
     ) -> MaintainReport:
-        """Do all that the topic's settings ask for: retention, compaction, merge, vacuum. Safe to
-        run at any time, twice, and from two places at once. Nothing expires that one of
+        """Run all jobs that the topic's settings ask for: retention, compaction, merge, vacuum. It
+        is safe at any time, also twice, and from two places at once. Nothing expires that one of
         `protect_groups` has not read."""
-        return self._maintain(vacuum, threads, protect_groups, report_errors=False)
-
-    def try_maintain(
-        self,
-        *,
-        vacuum: bool = True,
-        threads: int = 2,
-        protect_groups: Sequence[str] | None = None,
-    ) -> MaintainReport:
-        """As `maintain`, but what ends it early is not raised: it is in the report, beside what was
-        done before."""
-        return self._maintain(vacuum, threads, protect_groups, report_errors=True)
-
-    def _maintain(
-        self,
-        vacuum: bool,
-        threads: int,
-        protect_groups: Sequence[str] | None,
-        *,
-        report_errors: bool,
-    ) -> MaintainReport:
-        return self.maintenance.maintain(
-            in_threads(self.maintenance.worker(), threads),
-            (lambda: self.vacuum(dry_run=False)) if vacuum else None,
-            protect_groups,
-            report_errors=report_errors,
+        return maintain(
+            self._maintained, in_threads(threads), MaintainOptions(vacuum, protect_groups)
         )
 
     def group(self, name: str) -> Group:
-        """A consumer group of this topic. Opening it writes nothing."""
+        """A consumer group of this topic, to commit, inspect or reset positions. Opening it writes
+        nothing."""
         return Group(name, self.name, self._store, self._head)
 
     def consumer(
@@ -391,42 +341,49 @@ class Topic:
         lease_ms: int = 30_000,
         follow: bool = False,
     ) -> Consumer:
-        """Read as a consumer group: alone, as static `member=(i, n)` with every n-th partition, or
-        as a dynamic member by name, which shares the partitions with the others that there are,
-        under a lease that it renews by polling.
+        """A consumer that reads this topic for a group and can commit its positions.
 
-        `auto_offset_reset` says where to begin without a position, or with one that is not in the
-        log any more: earliest, latest, none (an error), or by_duration:PT1H.
+        `member` says how the partitions are shared:
+        - None: this consumer reads all partitions.
+        - `(index, count)`: a static member. It reads every `count`-th partition from `index` on.
+        - a name: a dynamic member. It shares the partitions with the other dynamic members, under a
+          lease of `lease_ms` that `poll` and `commit` renew.
+
+        `auto_offset_reset` says where to start without a committed position, or if that position is
+        no longer in the log: "earliest", "latest", "none" (raise an error) or "by_duration:PT1H".
+
+        `poll` returns at most `max_records`. With `follow=True`, iteration waits for new records
+        instead of ending.
         """
-        return open_consumer(
-            self.name,
-            self._store,
-            self._head,
-            self.at,
-            group,
-            member,
+        options = ConsumerOptions(
+            group=group,
+            member=member,
             auto_offset_reset=auto_offset_reset,
             columns=columns,
             max_records=max_records,
             lease_ms=lease_ms,
             follow=follow,
         )
+        return open_consumer(self.name, self._store, self._head, self.at, options)
 
     def groups(self) -> list[str]:
-        """The names of its consumer groups, sorted."""
+        """The names of the consumer groups of this topic, sorted."""
         return sorted(load_groups(self._store, self._head.latest().topic_id))
 
     def describe_groups(self) -> GroupDescription:
-        """All of its consumer groups, partition by partition."""
+        """Position, lag and owner of every partition, for all consumer groups of this topic."""
         states = load_groups(self._store, self._head.latest().topic_id)
         return describe_groups(self._store, self.at(), states, self._head)
 
     def expire_groups(self, older_than: timedelta | int, *, dry_run: bool = False) -> list[str]:
-        """Delete the groups that have had no member and no commit for this long, a timedelta or
-        milliseconds; gives their names."""
+        """Delete the groups that have had no member and no commit for this long: a timedelta, or
+        milliseconds. Returns their names. Run it from time to time to forget groups that nobody
+        uses any more; `dry_run=True` only lists them."""
         return expire_groups(self._store, self._head, older_than, dry_run=dry_run)
 
     @property
-    def maintenance(self) -> Maintenance:
-        """The jobs of this topic by their parts, to be run elsewhere than in this process."""
-        return Maintenance(self.name, self._store, self._head)
+    def _maintained(self) -> MaintainedTopic:
+        return MaintainedTopic(self.name, self._store, self._head)
+
+    def _run(self, job: Job[Report], threads: int = 1) -> Report:
+        return job.run(self._maintained, in_threads(threads))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from pylogtable.format.model import Segment, TopicInfo
 from pylogtable.format.paths import segment_path
 from pylogtable.format.schema import file_schema
 from pylogtable.format.shaping import count_tombstones
-from pylogtable.plan.swap import plan_rewrite
+from pylogtable.plan.swap import Swap, plan_swap_commit
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.memory import MemoryStore
@@ -173,7 +174,17 @@ def make_holes(topic: Topic, kept: Container[int], row_group_rows: int = 4) -> N
             row_group_rows=row_group_rows,
         )
         topic._head.change(
-            lambda s, old=old, new=new: plan_rewrite(
-                s, topic._manifest.leaf, "compact", [old], [new]
+            lambda s, old=old, new=new: plan_swap_commit(
+                s, topic._manifest.leaf, "compact", [Swap((old,), (new,))]
             )
         )
+
+
+def fill(topic: Topic, appends: int = 4, **columns: Any) -> None:
+    for number in range(appends):
+        topic.append(kafka(["a", "b", f"c{number}"], [f"{number}"] * 3, **columns))
+
+
+def damage(folder: Path) -> None:
+    """Of all the damage there can be: a commit that is not JSON."""
+    max((folder / "_manifest").glob("0*.json")).write_bytes(b"{")

@@ -6,13 +6,15 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import pylogtable
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
-from tests.builders import Clock, make_store
+from tests.builders import Clock, damage, fill, make_store
 from tests.depth import DEEP, load_hypothesis_profile
 from tests.side_by_side import rank_of, unit_of
 from tests.spark_home import spark_home
@@ -135,3 +137,16 @@ def s3_endpoint() -> Iterator[str]:
     ).create_bucket(Bucket=S3_BUCKET)
     yield url
     server.stop()
+
+
+@pytest.fixture
+def broken_store(tmp_path: Path) -> Path:
+    """A store with three topics, of which the first is damaged."""
+    store = pylogtable.open(tmp_path / "logs")
+    for name in ("broken", "orders", "users"):
+        topic = store.create_topic(
+            name, config={"cleanup.policy": "compact"} if name == "users" else None
+        )
+        fill(topic)
+    damage(tmp_path / "logs" / "broken")
+    return tmp_path / "logs"

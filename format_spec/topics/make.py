@@ -22,14 +22,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pylogtable.engine import TopicWriter
 from pylogtable.format.lookup import segments_between
 from pylogtable.format.model import GroupChange, GroupMember, Segment
 from pylogtable.format.paths import group_path, segment_path
 from pylogtable.format.schema import file_schema
-from pylogtable.log.group_log import GroupLog
+from pylogtable.log.group_head import GroupHead
 from pylogtable.log.head import Head
 from pylogtable.log.manifest import Manifest
-from pylogtable.plan.swap import plan_rewrite
+from pylogtable.plan.swap import Swap, plan_swap_commit
 from pylogtable.runtime import Runtime
 from pylogtable.storage.local import LocalStore
 from pylogtable.store import Store
@@ -245,10 +246,10 @@ def shifted(place: Place) -> None:
     late = [record(1, b"k", b"slow 0"), record(2, b"k", b"slow 1")]
     early = [record(3, b"k", b"fast 0"), record(4, b"k", b"fast 1"), record(5, b"k", b"fast 2")]
     place.tick()
-    staged = slow.stage(kafka(late))
+    staged = TopicWriter(slow).stage(kafka(late))
     fast.append(kafka(early))
     place.tick()
-    slow.commit_staged([staged])
+    TopicWriter(slow).commit([staged])
     both = [*placed(0, 0, early), *placed(0, 3, late)]
     place.expect(
         versions={"1": at({0: 0}, {0: 3}, both[:3]), "2": at({0: 0}, {0: 5}, both)},
@@ -305,7 +306,8 @@ def holes(place: Place) -> None:
     )
     place.tick()
     head = Head(manifest, place.runtime, snapshot, "the golden topic")
-    head.change(lambda s: plan_rewrite(s, manifest.leaf, "compact", inputs, [output]))
+    swap = Swap(tuple(inputs), (output,))
+    head.change(lambda s: plan_swap_commit(s, manifest.leaf, "compact", [swap]))
     place.tick()
     place.open().delete_records({0: 2})
     full = placed(0, 0, rows)
@@ -398,7 +400,7 @@ def grouped(place: Place) -> None:
     gone = topic.group("gone")
     gone.commit({0: 5})
     gone.delete()
-    shared = GroupLog(topic._store, place.runtime, "shared", topic.topic_id)
+    shared = GroupHead(topic._store, place.runtime, "shared", topic.topic_id)
     shared.change(
         lambda state, now_ms: GroupChange(
             operation="join",
@@ -505,8 +507,8 @@ def _make_indexed(place: Place, *, appends: int, rows_each: int) -> tuple[list[R
     for number in range(appends):
         place.tick()
         part = rows[number * rows_each : (number + 1) * rows_each]
-        staged = [topic.stage(_table([row], types, None)) for row in part]
-        topic.commit_staged(staged, txn=("indexed", number))
+        staged = [TopicWriter(topic).stage(_table([row], types, None)) for row in part]
+        TopicWriter(topic).commit(staged, txn=("indexed", number))
     place.tick()
     topic.append(_table(rows[appends * rows_each :], types, None))
     place.tick()

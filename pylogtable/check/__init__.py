@@ -1,1 +1,1 @@
-"""Checks: `verify` for a topic, `diagnose` for an installation."""
+"""Checks: `verify` a topic against the specification, `diagnose` a store before use."""

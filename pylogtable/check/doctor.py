@@ -1,8 +1,8 @@
-"""Prove that a store can carry topics, with a probe object, and say what is wrong where it cannot.
+"""Tests whether a store can hold topics, with probe objects, and says what to do if it cannot.
 
-Everything a commit relies on is tried for real: an object is put only if it is absent, also by
-several at once; what was written is read and listed at once; what was deleted is gone. The probe
-lies in a folder of its own, which is no topic, and is removed at the end.
+It tries what commits and maintenance rely on: put-if-absent, also by several writers at once;
+reading and listing right after a write; overwriting and deleting. The probes are in a folder of
+their own, which is not a topic. They are removed at the end.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pylogtable.errors import LogTableError
 from pylogtable.runtime import Runtime
@@ -24,27 +24,17 @@ from pylogtable.storage.memory import MemoryStore
 OK, WARNING, FAILED = "ok", "warning", "failed"
 
 _RACERS = 4
-_SKEW_MS = 60_000
-
-_ADVICE = {
-    "list": "allow listing below the store (s3:ListBucket on S3), and check the address",
-    "create": "allow creating objects (s3:PutObject on S3, write permission on a disk)",
-    "put-if-absent": "use a store that honours conditional puts: here writers would overwrite "
-    "each other's commits",
-    "race": "use a store that honours conditional puts: here writers would overwrite each other's "
-    "commits",
-    "read": "allow reading objects (s3:GetObject on S3), and use a store with strong consistency",
-    "listed": "use a store whose listing shows what was just written: vacuum relies on it",
-    "replace": "allow overwriting objects, and use a store that reads its own writes",
-    "stream": "allow writing and reading larger objects (multipart uploads on S3)",
-    "clock": "set the clock of this machine (NTP): ages of files and commits are told by it",
-    "delete": "allow deleting objects (s3:DeleteObject on S3): vacuum and delete_topic need it",
-}
+_MAX_SKEW_MS = 60_000
+_NO_CONDITIONAL_PUT = (
+    "use a store that honours conditional puts: on this one, writers would overwrite each other's "
+    "commits"
+)
 
 
 @dataclass(frozen=True)
 class DoctorCheck:
-    """One thing that was tried; `status` is ok, warning or failed, and `advice` says what to do."""
+    """One check of `diagnose`. `status` is "ok", "warning" or "failed"; `advice` says what to do
+    about it."""
 
     name: str
     status: str
@@ -58,7 +48,8 @@ class DoctorCheck:
 
 @dataclass(frozen=True)
 class DoctorReport:
-    """What was tried on a store, in order; true if nothing failed."""
+    """The result of `diagnose`: all checks in order. It is true if none failed, and prints as a
+    list of checks."""
 
     url: str
     checks: tuple[DoctorCheck, ...]
@@ -77,8 +68,13 @@ def diagnose(
     storage_options: Mapping[str, Any] | None = None,
     clock: Callable[[], int] | None = None,
 ) -> DoctorReport:
-    """Try everything that topics need of the store at this address. It raises nothing: what is
-    wrong is in the report. A directory that does not exist is not made."""
+    """Test whether the store at this address can hold topics. Call it before the first use of a
+    store, or when commits fail.
+
+    >>> print(pylogtable.diagnose("s3://bucket/logs"))
+
+    It raises no errors: they are in the report. It does not create a missing directory.
+    """
     runtime = Runtime(clock=clock) if clock else Runtime()
     try:
         store = open_store(url, storage_options)
@@ -88,7 +84,7 @@ def diagnose(
 
 
 def examine(store: ObjectStore, runtime: Runtime) -> DoctorReport:
-    """The same for a store that is open."""
+    """`diagnose` for an open store."""
     probe = _Probe(store, runtime)
     try:
         checks = tuple(probe.checks())
@@ -98,11 +94,26 @@ def examine(store: ObjectStore, runtime: Runtime) -> DoctorReport:
 
 
 class _Failure(Exception):
-    """A check did not hold."""
+    """A check failed."""
 
 
 class _Warning(Exception):
-    """A check held, and yet."""
+    """A check passed, but something needs attention."""
+
+
+class _Step(NamedTuple):
+    name: str
+    run: Callable[[], str]
+    advice: str
+    others_need_it: bool = False
+
+    def check(self) -> DoctorCheck:
+        try:
+            return DoctorCheck(self.name, OK, self.run())
+        except _Warning as warning:
+            return DoctorCheck(self.name, WARNING, str(warning), self.advice)
+        except (_Failure, LogTableError) as error:
+            return DoctorCheck(self.name, FAILED, str(error), self.advice)
 
 
 class _Probe:
@@ -115,38 +126,71 @@ class _Probe:
         self._made: list[str] = []
 
     def checks(self) -> Iterator[DoctorCheck]:
-        """One after the other; what builds on a check that failed is not tried."""
-        steps: list[tuple[str, Callable[[], str], bool]] = [
-            ("place", self._place, True),
-            ("list", self._list, False),
-            ("create", self._create, True),
-            ("read", self._read, True),
-            ("put-if-absent", self._put_if_absent, False),
-            ("race", self._race, False),
-            ("listed", self._listed, False),
-            ("replace", self._replace, False),
-            ("stream", self._stream, False),
-            ("clock", self._clock, False),
-            ("delete", self._delete, False),
+        """Run all steps in order. A step that others build on ends the run if it fails."""
+        for step in self._steps():
+            check = step.check()
+            yield check
+            if check.status == FAILED and step.others_need_it:
+                return
+
+    def _steps(self) -> list[_Step]:
+        """To add a check, write a method that returns what it found, and name it here."""
+        return [
+            _Step("place", self._place, "", others_need_it=True),
+            _Step(
+                "list",
+                self._list,
+                "allow listing below the store (s3:ListBucket on S3), and check the address",
+            ),
+            _Step(
+                "create",
+                self._create,
+                "allow creating objects (s3:PutObject on S3, write permission on a disk)",
+                others_need_it=True,
+            ),
+            _Step(
+                "read",
+                self._read,
+                "allow reading objects (s3:GetObject on S3), and use a store with strong "
+                "consistency",
+                others_need_it=True,
+            ),
+            _Step("put-if-absent", self._put_if_absent, _NO_CONDITIONAL_PUT),
+            _Step("race", self._race, _NO_CONDITIONAL_PUT),
+            _Step(
+                "listed",
+                self._listed,
+                "use a store whose listing shows what was just written: vacuum relies on it",
+            ),
+            _Step(
+                "replace",
+                self._replace,
+                "allow overwriting objects, and use a store that reads its own writes",
+            ),
+            _Step(
+                "stream",
+                self._stream,
+                "allow writing and reading larger objects (multipart uploads on S3)",
+            ),
+            _Step(
+                "clock",
+                self._clock,
+                "set the clock of this machine (NTP): the ages of files and commits depend on it",
+            ),
+            _Step(
+                "delete",
+                self._delete,
+                "allow deleting objects (s3:DeleteObject on S3): vacuum and delete_topic need it",
+            ),
         ]
-        for name, step, is_base in steps:
-            advice = _ADVICE.get(name, "")
-            try:
-                yield DoctorCheck(name, OK, step())
-            except _Warning as warning:
-                yield DoctorCheck(name, WARNING, str(warning), advice)
-            except (_Failure, LogTableError) as error:
-                yield DoctorCheck(name, FAILED, str(error), advice)
-                if is_base:
-                    return
 
     def clean(self) -> None:
-        """Whatever happened, as far as the store lets us."""
+        """Remove all probes, as far as the store allows it."""
         for key in self._made:
             with suppress(LogTableError):
                 self._store.delete(key)
         if isinstance(self._root, LocalStore):
-            # An object store has no folders; a disk keeps the empty one.
+            # Object stores have no folders. A disk keeps the empty one.
             with suppress(OSError):
                 os.rmdir(self._store.url.removeprefix("file://"))
 
@@ -154,8 +198,8 @@ class _Probe:
         url = self._root.url
         if isinstance(self._root, LocalStore) and not os.path.isdir(url.removeprefix("file://")):
             raise _Failure(
-                f"there is no directory {url.removeprefix('file://')}: make it, check the address, "
-                "or create a topic there, which makes it"
+                f"there is no directory {url.removeprefix('file://')}: check the address, make the "
+                "directory, or create a topic, which makes it"
             )
         return url
 
@@ -165,21 +209,23 @@ class _Probe:
     def _create(self) -> str:
         outcome = self._put("probe", self._first)
         if outcome is Created.EXISTS:
-            raise _Failure("an object with a fresh name is said to exist already")
+            raise _Failure("the store says that an object with a new name exists already")
         if outcome is Created.UNKNOWN and self._store.read("probe") != self._first:
-            raise _Failure("the store did not say whether it created an object, and there is none")
+            raise _Failure(
+                "the store did not say whether it created the object, and the object is not there"
+            )
         return "an object was created"
 
     def _read(self) -> str:
         self._expect("probe", self._first)
-        return "it is read back as it was written"
+        return "the object was read back unchanged"
 
     def _put_if_absent(self) -> str:
         second = self._put("probe", b"second\n")
         if second is Created.YES:
-            raise _Failure("it overwrites where it was asked to put only if absent")
+            raise _Failure("a put-if-absent overwrote an existing object")
         self._expect("probe", self._first)
-        return "a second put was refused, and changed nothing"
+        return "a second put-if-absent was refused and changed nothing"
 
     def _race(self) -> str:
         bodies = [f"racer {number}\n".encode() for number in range(_RACERS)]
@@ -188,13 +234,15 @@ class _Probe:
         winners = [body for body, how in zip(bodies, outcomes, strict=True) if how is Created.YES]
         found = self._store.read("race")
         if len(winners) > 1 or found not in (winners or bodies):
-            raise _Failure(f"{len(winners)} of {_RACERS} writers at once were told they had won")
-        return f"of {_RACERS} writers at once one won"
+            raise _Failure(
+                f"{len(winners)} of {_RACERS} concurrent writers were told that they had won"
+            )
+        return f"one of {_RACERS} concurrent writers won"
 
     def _listed(self) -> str:
         if "probe" not in {info.key for info in self._entries()}:
-            raise _Failure("an object that can be read is not listed")
-        return "what was written is listed"
+            raise _Failure("an object that can be read is not in the listing")
+        return "a new object is in the listing"
 
     def _replace(self) -> str:
         newer = b"newer\n"
@@ -202,7 +250,7 @@ class _Probe:
         self._store.write("hint", b"older\n")
         self._store.write("hint", newer)
         self._expect("hint", newer)
-        return "an object was replaced, and the new one is read"
+        return "an object was overwritten, and the new content was read"
 
     def _stream(self) -> str:
         data = bytes(range(256)) * 256
@@ -213,29 +261,31 @@ class _Probe:
             source.seek(1000)
             part = source.read(500)
         if part != data[1000:1500]:
-            raise _Failure("a part of an object is not what was written there")
-        return "a data file was written, and a part of it read"
+            raise _Failure("a part of an object differs from what was written")
+        return "a data file was written, and a part of it was read"
 
     def _clock(self) -> str:
         now_ms = self._runtime.clock()
         if isinstance(self._root, MemoryStore):
-            return "a store in memory has none"
+            return "a store in memory has no clock of its own"
         times = [info.modified_ms for info in self._entries() if info.key == "stream"]
         if not times:
-            raise _Warning("the probe is not listed, so its time is not known")
+            raise _Warning("the probe is not in the listing, so the store's time is unknown")
         skew_ms = times[0] - now_ms
-        if abs(skew_ms) > _SKEW_MS:
+        if abs(skew_ms) > _MAX_SKEW_MS:
             ahead = "ahead of" if skew_ms > 0 else "behind"
-            raise _Warning(f"the store's clock is {abs(skew_ms) / 1000:.0f} s {ahead} this one")
-        return f"{abs(skew_ms) / 1000:.1f} s between the store's and this one"
+            raise _Warning(
+                f"the store's clock is {abs(skew_ms) / 1000:.0f} s {ahead} this machine's"
+            )
+        return f"the store's clock and this machine's differ by {abs(skew_ms) / 1000:.1f} s"
 
     def _delete(self) -> str:
         self._store.delete("probe")
         if self._store.read("probe") is not None:
             raise _Failure("an object that was deleted can still be read")
         if "probe" in {info.key for info in self._entries()}:
-            raise _Failure("an object that was deleted is still listed")
-        return "what was deleted is gone"
+            raise _Failure("an object that was deleted is still in the listing")
+        return "a deleted object is gone"
 
     def _put(self, key: str, data: bytes) -> Created:
         self._made.append(key)
@@ -244,9 +294,9 @@ class _Probe:
     def _expect(self, key: str, data: bytes) -> None:
         found = self._store.read(key)
         if found is None:
-            raise _Failure("an object that was just written is not there")
+            raise _Failure("an object that was just written cannot be found")
         if found != data:
-            raise _Failure("an object holds something else than was written last")
+            raise _Failure("an object does not have the content that was written last")
 
     def _entries(self) -> list[ObjectInfo]:
         return list(self._store.list())

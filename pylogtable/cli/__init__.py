@@ -1,1 +1,1 @@
-"""The command line. It stands outside of the library and uses only its public names."""
+"""The command line program. It uses only the public names of `pylogtable`."""

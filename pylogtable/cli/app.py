@@ -1,28 +1,34 @@
-"""The program: its commands, and how it ends.
+"""The program: its commands and its exit status.
 
-The exit status is 0 if all went well, 1 if something failed, 2 if the command makes no sense, 130
-after Ctrl-C, 141 if whoever read the output went away. What failed is told in one line on standard
-error, so that JSON on standard output stays JSON whatever happens.
+| status | meaning                                                                 |
+|--------|-------------------------------------------------------------------------|
+| 0      | all went well                                                           |
+| 1      | something failed; each failure is one line on standard error            |
+| 2      | wrong usage                                                             |
+| 130    | Ctrl-C                                                                  |
+| 141    | the reader of standard output went away, as in `consume t | head -n 1`  |
+
+Nothing but the answer goes to standard output, so that JSON stays JSON if something fails.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 
 import click
 
 import pylogtable
 from pylogtable import LogTableError
-from pylogtable.cli.command import Group
-from pylogtable.cli.output import complain
+from pylogtable.cli.command import CommandGroup
+from pylogtable.cli.messages import report_error, show_traceback
 from pylogtable.cli.session import Session
+from pylogtable.cli.streams import discard, fill_closed_streams
 
 PROGRAM = "pylogtable"
 COMPLETE_VARIABLE = "_PYLOGTABLE_COMPLETE"
-INTERRUPTED, CLOSED_PIPE = 130, 141
+FAILED, WRONG_USAGE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
 
 _COMMANDS = {
     "topics": "topics:topics",
@@ -46,7 +52,7 @@ _COMMANDS = {
 
 
 @click.group(
-    cls=Group,
+    cls=CommandGroup,
     lazy={name: f"pylogtable.cli.{place}" for name, place in _COMMANDS.items()},
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     examples="""
@@ -60,52 +66,64 @@ _COMMANDS = {
 def app() -> None:
     """Topics without a broker: Kafka's data model on object storage.
 
-    TOPIC is a topic's name in the store that --store or PYLOGTABLE_STORE names, or, with a slash in
-    it, a topic's own path or URL, such as ./logs/orders.
+    TOPIC is the name of a topic in the store given by --store or PYLOGTABLE_STORE. With a slash in
+    it, TOPIC is the topic's own path or URL, such as ./logs/orders.
     """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the program; gives its exit status, but raises SystemExit for wrong usage."""
-    instruction = os.environ.get(COMPLETE_VARIABLE)
-    if arguments is None and instruction:
-        from click.shell_completion import shell_complete
-
-        return shell_complete(app, {}, PROGRAM, COMPLETE_VARIABLE, instruction)
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    """Run the program and return its exit status."""
+    fill_closed_streams()
     session = Session()
+    if sys.stdout is None:
+        # Refused before anything is done: a command that failed at its end would be repeated.
+        report_error(
+            session, "ClosedOutput", "standard output is closed; use > /dev/null to discard it"
+        )
+        return FAILED
+    status = _run(session, arguments)
     try:
-        with app.make_context(PROGRAM, given, obj=session) as context:
-            status = app.invoke(context)
         sys.stdout.flush()
-        return int(status or 0)
+    except OSError as error:
+        discard(sys.stdout)
+        if isinstance(error, BrokenPipeError):
+            return BROKEN_PIPE
+        if status == 0:
+            report_error(session, type(error).__name__, f"cannot write the output: {error}")
+    return status or int(session.has_failed)
+
+
+def _run(session: Session, arguments: Sequence[str] | None) -> int:
+    instruction = os.environ.get(COMPLETE_VARIABLE)
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        if arguments is None and instruction:
+            from click.shell_completion import shell_complete
+
+            return shell_complete(app, {}, PROGRAM, COMPLETE_VARIABLE, instruction)
+        with app.make_context(PROGRAM, given, obj=session) as context:
+            return int(app.invoke(context) or 0)
     except click.exceptions.Exit as ended:
         return ended.exit_code
     except click.UsageError as error:
-        complain(session, "UsageError", _usage(error))
-        sys.exit(2)
+        report_error(session, "UsageError", _usage_message(error))
+        return WRONG_USAGE
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
     except BrokenPipeError:
-        _leave_stdout()
-        return CLOSED_PIPE
+        discard(sys.stdout)
+        return BROKEN_PIPE
     except (LogTableError, OSError, click.ClickException) as error:
-        if session.verbose:
-            traceback.print_exc()
+        show_traceback(session)
         message = error.format_message() if isinstance(error, click.ClickException) else str(error)
-        complain(session, type(error).__name__, message)
-        return 1
+        report_error(session, type(error).__name__, message)
+        return FAILED
 
 
-def _usage(error: click.UsageError) -> str:
-    """What is wrong, and how it is said right, in one line."""
+def _usage_message(error: click.UsageError) -> str:
+    """What is wrong, and the usage line of the command."""
     message = error.format_message().rstrip(".")
     if error.ctx is None:
         return message
     usage = " ".join(error.ctx.command.collect_usage_pieces(error.ctx))
     return f"{message} (usage: {error.ctx.command_path} {usage})"
-
-
-def _leave_stdout() -> None:
-    """So that Python does not fail once more when it flushes at its end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

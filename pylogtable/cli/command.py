@@ -1,19 +1,19 @@
-"""Commands and groups of them: the shared options, examples in the help, and did-you-mean."""
+"""Commands and command groups: shared options, examples in the help, and did-you-mean."""
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections.abc import Mapping
 from typing import Any
 
 import click
 
+from pylogtable.cli.did_you_mean import did_you_mean
 from pylogtable.cli.session import shared_options
 
 
-class Command(click.Command):
-    """A command with the shared options, and examples in its help."""
+class _WithExamples(click.Command):
+    """Adds the shared options, and examples at the end of the help."""
 
     def __init__(
         self,
@@ -22,40 +22,49 @@ class Command(click.Command):
         params: list[click.Parameter] | None = None,
         **attributes: Any,
     ) -> None:
-        super().__init__(name, params=[*(params or []), *shared_options()], **attributes)
+        given = [] if params is None else params
+        super().__init__(name, params=[*given, *shared_options()], **attributes)
         self.examples = [line.strip() for line in examples.strip().splitlines()]
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        _write_examples(formatter, self.examples)
+        """Write the examples."""
+        if self.examples:
+            with formatter.section("Examples"):
+                for example in self.examples:
+                    formatter.write(f"{'':>{formatter.current_indent}}{example}\n")
 
 
-class Group(click.Group):
-    """Commands below one noun, or all of them; those in `lazy` are imported when asked for."""
+class Command(_WithExamples):
+    """One command, such as `consume`."""
+
+
+class CommandGroup(_WithExamples, click.Group):
+    """Commands under one name, such as `topics`. Those in `lazy` are imported when they are used,
+    so that the program starts fast."""
 
     command_class = Command
 
     def __init__(
-        self,
-        name: str | None = None,
-        examples: str = "",
-        lazy: Mapping[str, str] | None = None,
-        params: list[click.Parameter] | None = None,
-        **attributes: Any,
+        self, name: str | None = None, lazy: Mapping[str, str] | None = None, **attributes: Any
     ) -> None:
         attributes.setdefault("no_args_is_help", False)
-        super().__init__(name, params=[*(params or []), *shared_options()], **attributes)
-        self.examples = [line.strip() for line in examples.strip().splitlines()]
-        self._lazy = dict(lazy or {})
+        super().__init__(name, **attributes)
+        self._lazy = {} if lazy is None else dict(lazy)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Without a command, raise a usage error that lists the commands."""
         if not args and not ctx.resilient_parsing:
-            raise click.UsageError(f"say what to do: {', '.join(self.list_commands(ctx))}", ctx)
+            raise click.UsageError(
+                f"a command is missing: {', '.join(self.list_commands(ctx))}", ctx
+            )
         return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names of all commands, in the order of the help."""
         return [*self._lazy, *self.commands]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of this name, imported now if it is lazy."""
         if cmd_name not in self._lazy:
             return super().get_command(ctx, cmd_name)
         module, _, attribute = self._lazy[cmd_name].partition(":")
@@ -65,19 +74,10 @@ class Group(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Suggest a similar name if there is no such command."""
         if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
             names = self.list_commands(ctx)
-            near = difflib.get_close_matches(args[0], names, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there is {', '.join(names)}"
-            raise click.UsageError(f"there is no command {args[0]!r}; {hint}", ctx)
+            raise click.UsageError(
+                f"there is no command {args[0]!r}; {did_you_mean(args[0], names)}", ctx
+            )
         return super().resolve_command(ctx, args)
-
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        _write_examples(formatter, self.examples)
-
-
-def _write_examples(formatter: click.HelpFormatter, examples: list[str]) -> None:
-    if examples:
-        with formatter.section("Examples"):
-            for example in examples:
-                formatter.write(f"{'':>{formatter.current_indent}}{example}\n")

@@ -1,4 +1,4 @@
-"""`pylogtable completion`: the script that teaches a shell our commands and topics."""
+"""`pylogtable completion`: a script that lets a shell complete commands, options and names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from pylogtable.cli.command import Command
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print the completion script for SHELL: commands, options, and topics of PYLOGTABLE_STORE."""
+    """Print the completion script for SHELL.
+
+    It completes commands, options, and the topics and groups in the store of PYLOGTABLE_STORE.
+    """
     from click.shell_completion import get_completion_class
 
     script = get_completion_class(shell)

@@ -1,38 +1,77 @@
-"""`pylogtable consume`: records on standard output, in the manner of kcat."""
+"""`pylogtable consume`: print records, as kcat does."""
 
 from __future__ import annotations
 
-import re
-import sys
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from pylogtable import InvalidRequestError
+import pylogtable
 from pylogtable.cli.command import Command
-from pylogtable.cli.output import warn
-from pylogtable.cli.session import Session, complete_groups, complete_topics, session
-from pylogtable.cli.shapes import envelopes, is_kafka_shaped, objects
-from pylogtable.cli.template import Template, write_json
-from pylogtable.cli.values import parse_partitions, to_time
+from pylogtable.cli.messages import warn
+from pylogtable.cli.options import COUNT, partitions_option, topic_argument
+from pylogtable.cli.positions import Positions, end_positions, start_positions
+from pylogtable.cli.session import Session, complete_groups, current_session
+from pylogtable.cli.streams import write_bytes
+from pylogtable.cli.template import Template
+from pylogtable.cli.to_json import encode_lines, envelopes, objects
+from pylogtable.cli.values import parse_partitions
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pylogtable import Topic, View
+    from pylogtable import Group, Topic, View
 
-# Printed at a time: what a slice of this many records needs in memory is bounded.
+# Records are printed in slices of this many, to bound the memory that their text needs.
 _SLICE_ROWS = 16_384
 _SHORTEST_WAIT, _LONGEST_WAIT = 0.02, 1.0
 
-Positions = dict[int, int]
+
+@dataclass(frozen=True)
+class ConsumeOptions:
+    """The options of `consume`."""
+
+    start: str | None
+    end: str | None
+    count: int | None
+    partitions: str | None
+    follow: bool
+    template: str | None
+    key_separator: str | None
+    group: str | None
+
+    def check(self, *, is_json: bool) -> None:
+        """Raise for options that contradict each other."""
+        if self.template is not None and (self.key_separator is not None or is_json):
+            raise click.UsageError(
+                "--format cannot be combined with --key-separator or --output json"
+            )
+        if self.start == "stored" and self.group is None:
+            raise click.UsageError("--from stored needs --group")
+
+    @property
+    def text_format(self) -> str:
+        """The format of a record as text."""
+        if self.template is not None:
+            return self.template
+        if self.key_separator is not None:
+            return f"%k{self.key_separator.replace('%', '%%')}%s\\n"
+        return "%s\n"
+
+    @property
+    def start_or_default(self) -> str:
+        """`--from`, or where reading starts without it."""
+        if self.start is not None:
+            return self.start
+        return "earliest" if self.group is None else "stored"
 
 
 @click.command(
     cls=Command,
-    short_help="Print records, in the manner of kcat.",
+    short_help="Print records, as kcat does.",
     examples="""
         pylogtable consume orders --count 10
         pylogtable consume orders --from -5 --partition 0
@@ -41,124 +80,108 @@ Positions = dict[int, int]
         pylogtable consume orders --group billing --output json
     """,
 )
-@click.argument("topic", shell_complete=complete_topics)
+@topic_argument
 @click.option(
     "--from",
     "start",
     metavar="POSITION",
-    help="earliest, latest, an offset, -N (the last N offsets of each partition), a time (ISO-8601 "
-    "or @ and milliseconds), 0:100,1:200 (by partition), or stored (with --group: where the group "
-    "is, earliest where it has no position).  [default: earliest, or stored with --group]",
+    help="earliest; latest; an offset; -N for the last N offsets of each partition; a time in ISO "
+    "8601, or @ and milliseconds; 0:100,1:200 for an offset per partition; or stored, the group's "
+    "position (earliest where it has none).  [default: earliest, or stored with --group]",
 )
-@click.option("--to", "end", metavar="POSITION", help="Up to there, and without it; as --from.")
-@click.option("--count", "-n", type=click.IntRange(0), help="End after so many records.")
-@click.option("--partition", metavar="LIST", help="These partitions: 0,2-4.")
-@click.option("--follow", "-f", is_flag=True, help="Wait for more at the end; Ctrl-C ends.")
+@click.option(
+    "--to", "end", metavar="POSITION", help="Stop before this position; written as for --from."
+)
+@click.option("--count", "-n", type=COUNT, help="Stop after so many records.")
+@partitions_option
+@click.option("--follow", "-f", is_flag=True, help="Wait for new records; Ctrl-C ends.")
 @click.option(
     "--format",
     "template",
     metavar="FORMAT",
     help="%s value, %k key, %t topic, %p partition, %o offset, %T timestamp in ms, %h headers, %S "
-    "and %K lengths, %%; \\n, \\t, \\r, \\xHH.  [default: %s\\n]",
+    "and %K lengths of value and key, %%; \\n, \\t, \\r, \\xHH.  [default: %s\\n]",
 )
-@click.option("--key-separator", "-K", metavar="TEXT", help="Print the key and this first.")
+@click.option(
+    "--key-separator", "-K", metavar="TEXT", help="Print the key and this text before the value."
+)
 @click.option(
     "--group",
     "-g",
     metavar="GROUP",
-    help="Go on where this consumer group is, and commit its positions. Two at once do not share "
-    "the partitions: the second to commit is refused.",
+    help="Start at the positions of this consumer group, and commit its positions. Two consumers "
+    "at once do not share the partitions: the second one to commit fails.",
     shell_complete=complete_groups,
 )
 @click.pass_context
-def consume(
-    context: click.Context,
-    topic: str,
-    start: str | None,
-    end: str | None,
-    count: int | None,
-    partition: str | None,
-    follow: bool,
-    template: str | None,
-    key_separator: str | None,
-    group: str | None,
-) -> None:
+def consume(context: click.Context, /, topic: str, **given: Any) -> None:
     """Print the records of TOPIC, one partition after the other, in offset order.
 
-    A record is a line with its value; a topic with other columns than Kafka's prints JSON objects.
-    --output json prints an object with all there is to know on every line. Bytes that are not UTF-8
-    are in base64 then, under a name that ends in _base64; as text they are printed as they are.
+    Each record is a line with its value. A topic with other columns than Kafka's prints JSON
+    objects. --output json prints one object per line with everything there is to know. Bytes that
+    are not UTF-8 are then in base64, under a name that ends in _base64.
     """
-    mine = session(context)
-    if template is not None and (key_separator is not None or mine.is_json):
-        raise click.UsageError("--format says it all: leave out --key-separator, --output", context)
-    if start == "stored" and group is None:
-        raise click.UsageError("--from stored needs --group", context)
-    chosen = parse_partitions(partition)
-    opened = mine.open_topic(topic)
+    session = current_session(context)
+    options = ConsumeOptions(**given)
+    options.check(is_json=session.is_json)
+    partitions = parse_partitions(options.partitions)
+    opened = session.open_topic(topic)
     view = opened.at()
-    if template is None:
-        template = "%s\n" if key_separator is None else f"%k{key_separator.replace('%', '%%')}%s\\n"
-    reader = _Reader(mine, opened, chosen, count, follow)
-    reader.render = _renderer(mine, view, template)
-    stored: Positions | None = None
-    if group is not None:
-        joined = opened.group(group)
-        stored = joined.positions()
-        reader.commit = joined.commit
-    if start is None:
-        start = "earliest" if group is None else "stored"
-    reader.run(view, start, end, stored)
+    group = None if options.group is None else opened.group(options.group)
+    printer = _Printer(_renderer(session, view, options.text_format), options.count, group)
+    start = options.start_or_default
+    printer.positions = start_positions(view, start, partitions, printer.committed)
+    if start == "stored":
+        _move_into_log(session, printer.positions, view)
+    ends = None if options.end is None else end_positions(view, options.end, partitions)
+    printer.print_view(view, ends)
+    while options.follow and not printer.is_done(ends):
+        view = _next_version(opened, view)
+        if partitions is None:
+            for number, first in view.start_offsets.items():
+                printer.positions.setdefault(number, first)
+        _move_into_log(session, printer.positions, view)
+        printer.print_view(view, ends)
 
 
-class _Reader:
-    """Reads from positions on, and keeps them."""
+Render = Callable[["pa.RecordBatch"], Any]
 
-    def __init__(
-        self,
-        mine: Session,
-        topic: Topic,
-        partitions: list[int] | None,
-        count: int | None,
-        follow: bool,
-    ) -> None:
-        self._mine = mine
-        self._topic = topic
-        self._partitions = partitions
+
+class _Printer:
+    """Prints records from `positions` on and moves them. With a group it commits them, too."""
+
+    def __init__(self, render: Render, count: int | None, group: Group | None) -> None:
+        self._render = render
         self._left = count
-        self._follow = follow
-        self.render: Callable[[pa.RecordBatch], Any]
-        self.commit: Callable[[Positions], object] | None = None
-        self._positions: Positions = {}
-        self._committed: Positions = {}
+        self._group = group
+        self.positions: Positions = {}
+        self.committed: Positions | None = None if group is None else group.positions()
 
-    def run(self, view: View, start: str, end: str | None, stored: Positions | None) -> None:
-        self._positions = _resolve(view, start, self._partitions, "--from", stored)
-        self._committed = dict(stored or {})
-        self._clamp(view, is_stored=start == "stored")
-        ends = None if end is None else _resolve(view, end, self._partitions, "--to")
-        self._read(view, ends)
-        while self._follow and not self._is_done(ends):
-            view = self._await(view)
-            self._clamp(view, is_stored=True)
-            self._read(view, ends)
-
-    def _read(self, view: View, ends: Positions | None) -> None:
-        """All there is in this view, up to `ends`."""
-        for number, last in view.end_offsets.items():
-            if number not in self._positions:
+    def print_view(self, view: View, ends: Positions | None) -> None:
+        """Print everything in this version of the topic, up to `ends`."""
+        for number, end in view.end_offsets.items():
+            if number not in self.positions:
                 continue
-            upto = last if ends is None else min(last, ends.get(number, last))
-            position = self._positions[number]
             if self._left == 0:
                 return
-            if position < upto:
-                for batch in view.read(number, position, upto):
+            position = self.positions[number]
+            stop = end if ends is None else min(end, ends.get(number, end))
+            if position < stop:
+                for batch in view.read(number, position, stop):
                     self._print(number, batch)
                     if self._left == 0:
                         return
-            # Also behind holes at the end, and where there was nothing to read at all.
-            self._move(number, max(position, upto))
+            # Offsets removed by compaction at the end count as read; so does an empty partition.
+            self._move(number, max(position, stop))
+
+    def is_done(self, ends: Positions | None) -> bool:
+        """True if `--count` or `--to` is reached."""
+        if self._left == 0:
+            return True
+        return ends is not None and all(
+            position >= ends.get(number, position + 1)
+            for number, position in self.positions.items()
+        )
 
     def _print(self, number: int, batch: pa.RecordBatch) -> None:
         for first in range(0, batch.num_rows, _SLICE_ROWS):
@@ -167,108 +190,47 @@ class _Reader:
                 part = part.slice(0, self._left)
                 self._left -= part.num_rows
             if part.num_rows:
-                sys.stdout.flush()
-                sys.stdout.buffer.write(self.render(part))
-                sys.stdout.buffer.flush()
+                write_bytes(self._render(part))
                 self._move(number, part.column("offset")[-1].as_py() + 1)
 
     def _move(self, number: int, position: int) -> None:
-        """What has been printed counts as read, and not before."""
-        self._positions[number] = position
-        if self.commit is not None and self._committed.get(number) != position:
-            self.commit({number: position})
-            self._committed[number] = position
-
-    def _is_done(self, ends: Positions | None) -> bool:
-        if self._left == 0:
-            return True
-        return ends is not None and all(
-            position >= ends.get(number, position + 1)
-            for number, position in self._positions.items()
-        )
-
-    def _await(self, view: View) -> View:
-        """The next version, asked for less and less often while nothing happens."""
-        never, wait = threading.Event(), _SHORTEST_WAIT
-        while True:
-            newer = self._topic.at()
-            if newer.version != view.version:
-                break
-            never.wait(wait)
-            wait = min(wait * 1.5, _LONGEST_WAIT)
-        if self._partitions is None:
-            for number, first in newer.start_offsets.items():
-                self._positions.setdefault(number, first)
-        return newer
-
-    def _clamp(self, view: View, *, is_stored: bool) -> None:
-        """A position that retention has passed, or that lies behind the end, goes to the nearest
-        there is; one that was asked for by its number is refused instead."""
-        if not is_stored:
+        """Only what has been printed counts as read."""
+        self.positions[number] = position
+        if self._group is None or self.committed is None:
             return
-        for number, position in self._positions.items():
-            first, last = view.start_offsets[number], view.end_offsets[number]
-            nearest = min(max(position, first), last)
-            if nearest != position:
-                warn(
-                    self._mine,
-                    f"offset {position} of partition {number} is not there any more; "
-                    f"going on at {nearest}",
-                )
-                self._positions[number] = nearest
+        if self.committed.get(number) != position:
+            self._group.commit({number: position})
+            self.committed[number] = position
 
 
-def _renderer(mine: Session, view: View, template: str) -> Callable[[pa.RecordBatch], Any]:
-    if not mine.is_json:
-        return Template(template, view.name, view.schema, view.key).render
-    shape = envelopes if is_kafka_shaped(view.schema) else objects
-    return lambda batch: write_json(batch, lambda part: shape(part, view.name))
+def _renderer(session: Session, view: View, text_format: str) -> Render:
+    if not session.is_json:
+        return Template(text_format, view.name, view.schema, view.key).render
+    to_rows = envelopes if pylogtable.is_kafka_shaped(view.schema) else objects
+    return lambda batch: encode_lines(to_rows(batch, view.name))
 
 
-def _resolve(
-    view: View,
-    text: str,
-    partitions: list[int] | None,
-    option: str,
-    stored: Positions | None = None,
-) -> Positions:
-    """The offset that a position means, by partition."""
-    firsts = {number: start for number, (start, _) in view.ranges(partitions).items()}
-    lasts = {number: view.end_offsets[number] for number in firsts}
-    if text == "earliest":
-        return firsts
-    if text == "latest":
-        return lasts
-    if text == "stored" and option == "--from":
-        return {number: (stored or {}).get(number, first) for number, first in firsts.items()}
-    if re.fullmatch(r"\d+", text):
-        return _checked(view, dict.fromkeys(firsts, int(text)))
-    if re.fullmatch(r"-\d+", text):
-        return {number: max(firsts[number], lasts[number] + int(text)) for number in firsts}
-    if re.fullmatch(r"\d+:\d+(,\d+:\d+)*", text):
-        pairs = (pair.split(":") for pair in text.split(","))
-        given = {int(number): int(offset) for number, offset in pairs}
-        view.ranges(list(given))
-        base = firsts if option == "--from" else lasts
-        return _checked(view, {number: given.get(number, base[number]) for number in firsts})
-    try:
-        when = to_time(re.sub(r"^[se]@", "@", text))
-    except ValueError:
-        raise click.BadParameter(
-            f"{text!r} is no position: write earliest, latest, an offset, -N, 0:100,1:200, a time "
-            "such as 2024-05-01T12:00:00Z, or @ and milliseconds",
-            param_hint=option,
-        ) from None
-    found = view.offsets_for_time(when, list(firsts))
-    return {number: lasts[number] if at is None else at for number, at in found.items()}
+def _next_version(topic: Topic, view: View) -> View:
+    """Wait for the next version, with longer pauses while nothing happens."""
+    never, wait = threading.Event(), _SHORTEST_WAIT
+    while True:
+        newer = topic.at()
+        if newer.version != view.version:
+            return newer
+        never.wait(wait)
+        wait = min(wait * 1.5, _LONGEST_WAIT)
 
 
-def _checked(view: View, positions: Positions) -> Positions:
+def _move_into_log(session: Session, positions: Positions, view: View) -> None:
+    """Move positions that retention has removed, or that are behind the end, to the nearest offset
+    there is, with a warning."""
     for number, position in positions.items():
-        first, last = view.start_offsets[number], view.end_offsets[number]
-        if not first <= position <= last:
-            raise InvalidRequestError(
-                f"offset {position} of partition {number} is out of range: there is [{first}, "
-                f"{last}); name one of these, earliest or latest, or choose by --partition"
+        first, end = view.start_offsets[number], view.end_offsets[number]
+        nearest = min(max(position, first), end)
+        if nearest != position:
+            warn(
+                session,
+                f"offset {position} of partition {number} does not exist any more; continuing at "
+                f"{nearest}",
             )
-    return positions
+            positions[number] = nearest

@@ -1,4 +1,4 @@
-"""`pylogtable delete-records`: make the beginning of partitions unreadable."""
+"""`pylogtable delete-records`: delete the oldest records of partitions."""
 
 from __future__ import annotations
 
@@ -11,18 +11,21 @@ import click
 
 from pylogtable import InvalidRequestError
 from pylogtable.cli.command import Command
-from pylogtable.cli.output import confirm, counted, print_json
-from pylogtable.cli.session import complete_topics, session
+from pylogtable.cli.messages import confirm, continue_on_error
+from pylogtable.cli.options import dry_run_option, yes_option
+from pylogtable.cli.output import counted, print_json
+from pylogtable.cli.session import complete_topics, current_session
 
 if TYPE_CHECKING:
     from pylogtable import Topic
 
-Wanted = dict[int, int | None]
+#: The new log start of each partition; None is its end.
+LogStarts = dict[int, int | None]
 
 
 @click.command(
     cls=Command,
-    short_help="Move the log start of partitions.",
+    short_help="Delete the oldest records of partitions.",
     examples="""
         pylogtable delete-records orders --offset 0:1000 --offset 1:latest --dry-run
         pylogtable delete-records --offset-json-file delete.json --yes
@@ -34,16 +37,17 @@ Wanted = dict[int, int | None]
     "offsets",
     multiple=True,
     metavar="PARTITION:OFFSET",
-    help="Everything below this offset goes; latest or -1 is the end.",
+    help="Delete the records before this offset; latest or -1 deletes all. May be repeated.",
 )
 @click.option(
     "--offset-json-file",
     "file",
     metavar="FILE",
-    help='As Kafka takes it: {"partitions": [{"topic": "orders", "partition": 0, "offset": 3}]}.',
+    help="File of the form that Kafka's tool takes: "
+    '{"partitions": [{"topic": "orders", "partition": 0, "offset": 3}]}.',
 )
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
-@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@yes_option
+@dry_run_option
 @click.pass_context
 def delete_records(
     context: click.Context,
@@ -53,24 +57,31 @@ def delete_records(
     yes: bool,
     dry_run: bool,
 ) -> None:
-    """Move the log start of TOPIC, or of the topics in a file; vacuum frees the space later."""
-    mine = session(context)
+    """Delete the oldest records of TOPIC, or of the topics in a file, by moving their log start.
+
+    The records become unreadable at once. The space is freed by a later vacuum.
+    """
+    session = current_session(context)
     if (file is None) == (not offsets) or (file is None) != (topic is not None):
-        raise click.UsageError("give TOPIC and --offset, or --offset-json-file alone", context)
+        raise click.UsageError("give TOPIC and --offset, or --offset-json-file alone")
     wanted = {str(topic): _from_options(offsets)} if file is None else _from_file(Path(file))
-    opened = [(mine.open_topic(name), places) for name, places in wanted.items()]
-    plans = [_checked(topic, places) for topic, places in opened]
+    opened = [(session.open_topic(name), starts) for name, starts in wanted.items()]
+    # Everything is checked before the first record is deleted.
+    plans = [_plan(one, starts) for one, starts in opened]
     if not dry_run:
-        records = sum(max(0, new - old) for plan in plans for old, new in plan.values())
-        confirm(f"make up to {counted(records, 'record')} unreadable for ever", yes)
-    rows = []
-    for (one, places), plan in zip(opened, plans, strict=True):
-        starts = {n: new for n, (_, new) in plan.items()} if dry_run else one.delete_records(places)
-        rows += [
-            {"topic": one.name, "partition": number, "low_watermark": start}
-            for number, start in starts.items()
-        ]
-    if mine.is_json:
+        records = sum(max(0, new - old) for moves in plans for old, new in moves.values())
+        confirm(f"make up to {counted(records, 'record')} unreadable forever", yes)
+    rows: list[dict[str, str | int]] = []
+    for (one, starts), moves in zip(opened, plans, strict=True):
+        with continue_on_error(session, one.name):
+            done = (
+                {n: new for n, (_, new) in moves.items()} if dry_run else one.delete_records(starts)
+            )
+            rows += [
+                {"topic": one.name, "partition": number, "low_watermark": start}
+                for number, start in done.items()
+            ]
+    if session.is_json:
         print_json({"dry_run": dry_run, "partitions": rows})
         return
     for row in rows:
@@ -78,25 +89,25 @@ def delete_records(
         print(f"{place}\tlow_watermark: {row['low_watermark']}{' (dry run)' if dry_run else ''}")
 
 
-def _checked(topic: Topic, places: Wanted) -> dict[int, tuple[int, int]]:
-    """The log start of each partition, now and then; all is checked before anything is done."""
+def _plan(topic: Topic, starts: LogStarts) -> dict[int, tuple[int, int]]:
+    """The old and new log start of each partition; raises if one cannot be moved there."""
     view = topic.at()
-    view.ranges(list(places))
-    plan = {}
-    for number, place in sorted(places.items()):
+    view.ranges(list(starts))
+    moves = {}
+    for number, wanted in sorted(starts.items()):
         start, end = view.start_offsets[number], view.end_offsets[number]
-        offset = end if place is None else place
+        offset = end if wanted is None else wanted
         if offset > end:
             raise InvalidRequestError(
                 f"offset {offset} of partition {number} of topic {topic.name!r} is out of range: "
                 f"its end is {end}"
             )
-        plan[number] = (start, max(start, offset))
-    return plan
+        moves[number] = (start, max(start, offset))
+    return moves
 
 
-def _from_options(offsets: tuple[str, ...]) -> Wanted:
-    wanted: Wanted = {}
+def _from_options(offsets: tuple[str, ...]) -> LogStarts:
+    wanted: LogStarts = {}
     for text in offsets:
         match = re.fullmatch(r"(\d+):(\d+|-1|latest)", text)
         if match is None:
@@ -105,22 +116,24 @@ def _from_options(offsets: tuple[str, ...]) -> Wanted:
                 param_hint="--offset",
             )
         if int(match[1]) in wanted:
-            raise click.BadParameter(f"partition {match[1]} is named twice", param_hint="--offset")
+            raise click.BadParameter(f"partition {match[1]} is given twice", param_hint="--offset")
         wanted[int(match[1])] = None if match[2] in {"-1", "latest"} else int(match[2])
     return wanted
 
 
-def _from_file(path: Path) -> dict[str, Wanted]:
-    wanted: dict[str, Wanted] = {}
+def _from_file(path: Path) -> dict[str, LogStarts]:
+    wanted: dict[str, LogStarts] = {}
     try:
         for entry in json.loads(path.read_text(encoding="utf-8"))["partitions"]:
             name, number, offset = entry["topic"], entry["partition"], entry["offset"]
             if not (isinstance(name, str) and type(number) is int and type(offset) is int):
                 raise TypeError(f"{entry} has a value of a wrong type")
             if number in wanted.setdefault(name, {}):
-                raise ValueError(f"partition {number} of topic {name!r} is named twice")
+                raise ValueError(f"partition {number} of topic {name!r} is given twice")
             wanted[name][number] = None if offset == -1 else offset
     except (ValueError, KeyError, TypeError) as error:
         detail = f"{error} is missing" if isinstance(error, KeyError) else str(error)
-        raise InvalidRequestError(f"{path} is not Kafka's file of offsets: {detail}") from error
+        raise InvalidRequestError(
+            f"{path} is not an offset file as Kafka's tool takes it: {detail}"
+        ) from error
     return wanted

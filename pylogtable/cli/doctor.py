@@ -1,4 +1,4 @@
-"""`pylogtable doctor`: can this store carry topics?"""
+"""`pylogtable doctor`: test whether a store can hold topics."""
 
 from __future__ import annotations
 
@@ -8,31 +8,34 @@ import click
 
 import pylogtable
 from pylogtable.cli.command import Command
-from pylogtable.cli.output import print_json, progress
-from pylogtable.cli.session import session
+from pylogtable.cli.messages import progress
+from pylogtable.cli.options import store_argument
+from pylogtable.cli.output import print_json
+from pylogtable.cli.session import current_session
 
 
 @click.command(
     cls=Command,
-    short_help="Prove that a store can carry topics.",
+    short_help="Test whether a store can hold topics.",
     examples="""
         pylogtable doctor ./logs
         pylogtable doctor s3://bucket/logs --storage-options '{"endpoint_url": "http://localhost:9000"}'
     """,
 )
-@click.argument("store", required=False)
+@store_argument
 @click.pass_context
 def doctor(context: click.Context, store: str | None) -> int:
-    """Try on STORE all that topics need, with a probe object that is removed again.
+    """Test on STORE everything that topics need, with a small object that is deleted again.
 
-    Creating only if absent, also by several at once; reading and listing what was written;
-    deleting; and the clock. The status is 1 if something failed; the answer says what to do.
+    The checks: create an object only if it is absent, also from several writers at once; read and
+    list what was written; delete; compare clocks. The exit status is 1 if a check failed; its line
+    says what to do.
     """
-    mine = session(context)
-    url, options = mine.store_url(store), mine.options()
+    session = current_session(context)
+    url, options = session.store_url(store), session.parsed_storage_options()
     with progress(f"examining {url}"):
         report = pylogtable.diagnose(url, storage_options=options)
-    if mine.is_json:
+    if session.is_json:
         print_json({"url": report.url, "sound": bool(report), **asdict(report)})
     else:
         print(report)

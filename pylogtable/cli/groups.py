@@ -1,24 +1,33 @@
-"""`pylogtable groups`: list, describe, delete; `reset` has a module of its own."""
+"""`pylogtable groups`: list, describe and delete; `reset` has its own module."""
 
 from __future__ import annotations
 
-import difflib
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from pylogtable import InvalidRequestError
-from pylogtable.cli.command import Group
-from pylogtable.cli.output import bytes_text, confirm, note, print_json, print_table
+from pylogtable.cli.command import CommandGroup
+from pylogtable.cli.did_you_mean import did_you_mean
+from pylogtable.cli.group_topics import topics_by_group
+from pylogtable.cli.messages import confirm, continue_on_error
+from pylogtable.cli.options import (
+    dry_run_option,
+    only_topics_option,
+    store_argument,
+    yes_option,
+)
+from pylogtable.cli.output import bytes_text, print_json, print_names, print_table
 from pylogtable.cli.reset import reset
-from pylogtable.cli.session import complete_groups, complete_topics, session
+from pylogtable.cli.session import complete_groups, current_session
 
 if TYPE_CHECKING:
     from pylogtable import GroupRow, Store
 
 
 @click.group(
-    cls=Group,
+    cls=CommandGroup,
     examples="""
         pylogtable groups list ./logs
         pylogtable groups describe billing
@@ -29,58 +38,49 @@ def groups() -> None:
     """List, describe, reset and delete consumer groups."""
 
 
-groups.add_command(reset)
-
-
 @groups.command(
     "list",
-    short_help="The names of all groups.",
+    short_help="List the names of all groups.",
     examples="pylogtable groups list s3://bucket/logs --output json",
 )
-@click.argument("store", required=False)
+@store_argument
 @click.pass_context
 def list_groups(context: click.Context, store: str | None) -> None:
-    """The names of all consumer groups in STORE, sorted; in JSON with their topics."""
-    mine = session(context)
-    opened = mine.open_store(store)
-    found = opened.groups()
-    if mine.is_json:
+    """List the names of all consumer groups in STORE, sorted; in JSON with their topics."""
+    session = current_session(context)
+    opened = session.open_store(store)
+    found = topics_by_group(session, opened)
+    if session.is_json:
         print_json([{"group": name, "topics": topics} for name, topics in found.items()])
-        return
-    for name in found:
-        print(name)
-    if not found:
-        note(mine, f"there is no consumer group below {opened.url}")
+    else:
+        print_names(session, found, f"there is no consumer group in {opened.url}")
 
 
 @groups.command(
-    short_help="Positions and lag.",
+    short_help="Show positions and lag.",
     examples="""
         pylogtable groups describe billing
         pylogtable groups describe --store ./logs --output json
     """,
 )
-@click.argument("group", nargs=-1, shell_complete=complete_groups)
-@click.option("--topic", multiple=True, help="In this topic alone.", shell_complete=complete_topics)
+@click.argument("groups", metavar="[GROUP]...", nargs=-1, shell_complete=complete_groups)
+@only_topics_option
 @click.pass_context
-def describe(context: click.Context, group: tuple[str, ...], topic: tuple[str, ...]) -> None:
-    """Positions and lag of each GROUP, or of all, partition by partition.
+def describe(context: click.Context, groups: tuple[str, ...], topics: tuple[str, ...]) -> None:
+    """Show the positions and the lag of each GROUP, or of all groups, partition by partition.
 
-    LAG counts records, exactly: what compaction removed is not behind anybody. LAG-SECONDS is the
-    age of the first record that is yet to be read.
+    LAG is an exact count of records; offsets that compaction has removed do not count. LAG-SECONDS
+    is the age of the first unread record.
     """
-    mine = session(context)
-    store = mine.open_store()
-    known = store.groups()
-    _check_known(store, known, group)
-    rows = [
-        row
-        for name in group or known
-        for where in known[name]
-        if not topic or where in topic
-        for row in store.topic(where).group(name).describe()
-    ]
-    if mine.is_json:
+    session = current_session(context)
+    store = session.open_store()
+    known = topics_by_group(session, store)
+    _check_exist(store, known, groups)
+    rows: list[GroupRow] = []
+    for name, topic in _pairs(known, groups or list(known), topics):
+        with continue_on_error(session, topic):
+            rows += store.topic(topic).group(name).describe()
+    if session.is_json:
         print_json([row._asdict() for row in rows])
     else:
         _print_rows(rows)
@@ -110,55 +110,66 @@ def _print_rows(rows: list[GroupRow]) -> None:
 
 
 @groups.command(
-    short_help="Forget positions.",
+    short_help="Delete positions.",
     examples="""
         pylogtable groups delete billing --dry-run
         pylogtable groups delete billing --topic orders --yes
     """,
 )
-@click.argument("group", nargs=-1, required=True, shell_complete=complete_groups)
-@click.option("--topic", multiple=True, help="In this topic alone.", shell_complete=complete_topics)
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
-@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@click.argument("groups", metavar="GROUP...", nargs=-1, required=True,
+                shell_complete=complete_groups)  # fmt: skip
+@only_topics_option
+@yes_option
+@dry_run_option
 @click.pass_context
 def delete(
     context: click.Context,
-    group: tuple[str, ...],
-    topic: tuple[str, ...],
+    groups: tuple[str, ...],
+    topics: tuple[str, ...],
     yes: bool,
     dry_run: bool,
 ) -> None:
-    """Forget the positions of each GROUP, in all topics or some."""
-    mine = session(context)
-    store = mine.open_store()
-    known = store.groups()
-    _check_known(store, known, group)
-    doomed = [
-        (name, where) for name in group for where in known[name] if not topic or where in topic
-    ]
-    if not doomed:
-        raise InvalidRequestError(
-            f"{', '.join(group)}: no position in {', '.join(topic)}; there is one in "
-            f"{', '.join(sorted({where for name in group for where in known[name]}))}"
-        )
+    """Delete the positions of each GROUP, in all topics or only in some."""
+    session = current_session(context)
+    store = session.open_store()
+    known = topics_by_group(session, store)
+    _check_exist(store, known, groups)
+    chosen = _pairs(known, groups, topics)
     if not dry_run:
-        named = ", ".join(f"group {name} in topic {where}" for name, where in doomed)
+        named = ", ".join(f"group {name} in topic {topic}" for name, topic in chosen)
         confirm(f"delete {named}", yes)
-    for name, where in doomed:
-        if not dry_run:
-            store.topic(where).group(name).delete()
-        if not mine.is_json:
-            print(f"{'Would delete' if dry_run else 'Deleted'} group {name} in topic {where}.")
-    if mine.is_json:
-        gone = [{"group": name, "topic": where} for name, where in doomed]
-        print_json({"dry_run": dry_run, "deleted": gone})
+    deleted = []
+    for name, topic in chosen:
+        with continue_on_error(session, topic):
+            if not dry_run:
+                store.topic(topic).group(name).delete()
+            deleted.append({"group": name, "topic": topic})
+            if not session.is_json:
+                print(f"{'Would delete' if dry_run else 'Deleted'} group {name} in topic {topic}.")
+    if session.is_json:
+        print_json({"dry_run": dry_run, "deleted": deleted})
 
 
-def _check_known(store: Store, known: dict[str, list[str]], names: tuple[str, ...]) -> None:
-    for name in names:
+def _check_exist(store: Store, known: Collection[str], groups: Sequence[str]) -> None:
+    for name in groups:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = (
-                f"did you mean {near[0]!r}?" if near else f"there is {', '.join(known) or 'none'}"
+            raise InvalidRequestError(
+                f"there is no group {name!r} in {store.url}; {did_you_mean(name, known)}"
             )
-            raise InvalidRequestError(f"there is no group {name!r} below {store.url}; {hint}")
+
+
+def _pairs(
+    known: Mapping[str, Sequence[str]], groups: Sequence[str], topics: Sequence[str]
+) -> list[tuple[str, str]]:
+    """Each group with each of its topics, or with those of them that are in `topics`."""
+    pairs = [(name, topic) for name in groups for topic in known[name]]
+    chosen = [(name, topic) for name, topic in pairs if not topics or topic in topics]
+    if pairs and not chosen:
+        has = ", ".join(sorted({topic for _, topic in pairs}))
+        raise InvalidRequestError(
+            f"{', '.join(groups)}: no position in {', '.join(topics)}; available: {has}"
+        )
+    return chosen
+
+
+groups.add_command(reset)

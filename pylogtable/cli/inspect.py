@@ -1,4 +1,4 @@
-"""`pylogtable segments`, `history` and `verify`: what lies in a topic, how it came, is it sound."""
+"""`pylogtable segments`, `history` and `verify`: the files of a topic, its commits, its health."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pylogtable import LogTableError
 from pylogtable.cli.command import Command
-from pylogtable.cli.output import bytes_text, complain, print_json, print_table, progress
-from pylogtable.cli.session import complete_topics, session
-from pylogtable.cli.values import from_microseconds, parse_partitions
+from pylogtable.cli.messages import continue_on_error, progress
+from pylogtable.cli.options import COUNT, partitions_option, topic_argument, topics_argument
+from pylogtable.cli.output import bytes_text, print_json, print_table
+from pylogtable.cli.session import current_session
+from pylogtable.cli.values import parse_partitions, time_from_microseconds
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,32 +20,34 @@ if TYPE_CHECKING:
 
 @click.command(
     cls=Command,
-    short_help="The live segments of a topic.",
+    short_help="List the live segments of a topic.",
     examples="""
         pylogtable segments orders
         pylogtable segments orders --partition 0 --limit 20 --output json
     """,
 )
-@click.argument("topic", shell_complete=complete_topics)
-@click.option("--partition", metavar="LIST", help="These partitions: 0,2-4.")
-@click.option("--limit", type=click.IntRange(0), help="The first so many.")
-@click.option("--version", "at_version", type=int, help="As of this version.")
+@topic_argument
+@partitions_option
+@click.option("--limit", type=COUNT, help="Show only the first so many.")
+@click.option(
+    "--version", "at_version", type=int, metavar="N", help="Show the segments of this version."
+)
 @click.pass_context
 def segments(
     context: click.Context,
     topic: str,
-    partition: str | None,
+    partitions: str | None,
     limit: int | None,
     at_version: int | None,
 ) -> None:
-    """The live segments of TOPIC, in partition and offset order, as kafka-dump-log shows batches.
+    """List the live segments of TOPIC, by partition and offset.
 
-    A segment with SHIFT 0 is sealed: any Parquet reader sees its true offsets. TIMES are those of
-    its oldest and youngest record.
+    A segment with SHIFT 0 is sealed: any Parquet reader sees its true offsets. MIN-TIME and
+    MAX-TIME are the earliest and the latest timestamp of its records.
     """
-    mine = session(context)
-    chosen = parse_partitions(partition)
-    view = mine.open_topic(topic).at(at_version)
+    session = current_session(context)
+    chosen = parse_partitions(partitions)
+    view = session.open_topic(topic).at(at_version)
     view.ranges(chosen)
     table = view.segments()
     if chosen is not None:
@@ -54,7 +57,7 @@ def segments(
         wanted = pa.array(chosen, table["partition"].type)
         table = table.filter(pc.is_in(table["partition"], wanted))
     rows = table.slice(0, limit).to_pylist() if limit is not None else table.to_pylist()
-    if mine.is_json:
+    if session.is_json:
         print_json([_segment_json(row) for row in rows])
         return
     print_table(
@@ -67,8 +70,8 @@ def segments(
                 row["end_offset"] - 1,
                 row["records"],
                 bytes_text(row["size_bytes"]),
-                from_microseconds(row["min_timestamp_us"]),
-                from_microseconds(row["max_timestamp_us"]),
+                time_from_microseconds(row["min_timestamp_us"]),
+                time_from_microseconds(row["max_timestamp_us"]),
                 row["shift"],
                 row["tombstones"],
                 row["path"],
@@ -86,8 +89,8 @@ def _segment_json(row: dict[str, Any]) -> dict[str, Any]:
         "end_offset": row["end_offset"],
         "records": row["records"],
         "size_bytes": row["size_bytes"],
-        "min_timestamp": from_microseconds(row["min_timestamp_us"]),
-        "max_timestamp": from_microseconds(row["max_timestamp_us"]),
+        "min_timestamp": time_from_microseconds(row["min_timestamp_us"]),
+        "max_timestamp": time_from_microseconds(row["max_timestamp_us"]),
         "sealed": row["shift"] == 0,
         "shift": row["shift"],
         "tombstones": row["tombstones"],
@@ -99,23 +102,23 @@ def _segment_json(row: dict[str, Any]) -> dict[str, Any]:
 
 @click.command(
     cls=Command,
-    short_help="The commits of a topic, newest first.",
+    short_help="List the commits of a topic, newest first.",
     examples="pylogtable history orders --limit 5",
 )
-@click.argument("topic", shell_complete=complete_topics)
+@topic_argument
 @click.option(
     "--limit",
-    type=click.IntRange(0),
+    type=COUNT,
     default=20,
     show_default=True,
-    help="The newest so many; each is a request to the store.",
+    help="Show only the newest so many; each one is a request to the store.",
 )
 @click.pass_context
 def history(context: click.Context, topic: str, limit: int) -> None:
-    """The commits of TOPIC, newest first."""
-    mine = session(context)
-    rows = _history_rows(mine.open_topic(topic).history(limit))
-    if mine.is_json:
+    """List the commits of TOPIC, newest first."""
+    session = current_session(context)
+    rows = _history_rows(session.open_topic(topic).history(limit))
+    if session.is_json:
         print_json(rows)
         return
     print_table(
@@ -153,27 +156,24 @@ def _history_rows(table: pa.Table) -> list[dict[str, Any]]:
         pylogtable verify --data --store s3://bucket/logs
     """,
 )
-@click.argument("topic", nargs=-1, shell_complete=complete_topics)
-@click.option("--data", is_flag=True, help="Read every record, too.")
+@topics_argument
+@click.option("--data", is_flag=True, help="Also read every record.")
 @click.pass_context
-def verify(context: click.Context, topic: tuple[str, ...], data: bool) -> int:
-    """Check each TOPIC, or all, against the specification; status 1 if something is wrong."""
-    mine = session(context)
-    is_sound = True
-    reports: list[dict[str, Any]] = []
-    for name, check in mine.each_topic(topic, lambda opened: opened.verify(data=data)):
-        try:
-            with progress(f"verifying {name}"):
-                report = check()
-        except LogTableError as error:
-            is_sound = False
-            reports.append({"topic": name, "sound": False, "error": str(error)})
-            complain(mine, type(error).__name__, f"{name}: {error}", topic=name)
-            continue
-        is_sound &= bool(report)
-        reports.append({"topic": name, "sound": bool(report), **asdict(report)})
-        if not mine.is_json:
-            print(f"{name}: {report}")
-    if mine.is_json:
-        print_json(reports)
-    return 0 if is_sound else 1
+def verify(context: click.Context, topics: tuple[str, ...], data: bool) -> int:
+    """Check each TOPIC, or all topics, against the specification.
+
+    The exit status is 1 if something is wrong.
+    """
+    session = current_session(context)
+    rows: list[dict[str, Any]] = []
+    for argument in session.topic_arguments(topics):
+        with continue_on_error(session, argument) as attempt, progress(f"verifying {argument}"):
+            report = session.open_topic(argument).verify(data=data)
+            rows.append({"topic": argument, "sound": bool(report), **asdict(report)})
+            if not session.is_json:
+                print(f"{argument}: {report}")
+        if attempt.error is not None:
+            rows.append({"topic": argument, "sound": False, "error": attempt.error})
+    if session.is_json:
+        print_json(rows)
+    return 0 if all(row["sound"] for row in rows) else 1

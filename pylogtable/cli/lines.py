@@ -1,4 +1,4 @@
-"""Lines from standard input in batches: by size, or when the oldest has waited long enough."""
+"""Lines of standard input in batches: by size, or when the oldest line has waited long enough."""
 
 from __future__ import annotations
 
@@ -10,42 +10,45 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, Any
 
+import click
+
 _CHUNK_BYTES = 1 << 20
 _CHUNKS_AHEAD = 8
 
 
 @dataclass(frozen=True)
-class Batch:
-    """Whole lines without their ends; `first` is the number of the first, counted from 1."""
+class LineBatch:
+    """Consecutive lines without their line ends. Lines are numbered from 1, as in editors."""
 
     first: int
     lines: list[bytes]
 
     @property
     def last(self) -> int:
+        """The number of the last line."""
         return self.first + len(self.lines) - 1
 
 
 @dataclass(frozen=True)
-class _Waited:
-    """The lines from this one on have waited long enough."""
+class _LingerOver:
+    """The lines from `first` on have waited long enough."""
 
     first: int
 
 
 class _Stop:
-    """Nothing more is wanted."""
+    """No more lines are wanted."""
 
 
 class LineReader:
-    """Reads in a thread of its own, so that waiting for input does not keep lines waiting."""
+    """Reads in a thread of its own, so that a slow input does not hold back lines already read."""
 
     def __init__(self, source: IO[bytes], batch_bytes: int, linger_seconds: float) -> None:
         self._source = source
         self._batch_bytes = batch_bytes
-        self._linger = linger_seconds
-        # Bytes, None at the end, an error of reading, or what came in between.
-        self._inbox: queue.SimpleQueue[bytes | _Waited | _Stop | Exception | None] = (
+        self._linger = min(linger_seconds, threading.TIMEOUT_MAX)
+        # Bytes, None at the end of the input, the error of a read, or one of the events above.
+        self._inbox: queue.SimpleQueue[bytes | _LingerOver | _Stop | Exception | None] = (
             queue.SimpleQueue()
         )
         self._room = threading.Semaphore(_CHUNKS_AHEAD)
@@ -55,33 +58,31 @@ class LineReader:
         self._timer: threading.Timer | None = None
         self.is_stopped = False
 
-    def batches(self) -> Iterator[Batch]:
-        """The batches; the last line need not have an end."""
+    def batches(self) -> Iterator[LineBatch]:
+        """All lines in batches. The last line may lack its line end."""
         threading.Thread(target=self._pump, daemon=True).start()
         rest = b""
         while True:
-            came = self._inbox.get()
-            if isinstance(came, Exception):
-                raise came
-            if isinstance(came, bytes):
+            event = self._inbox.get()
+            if isinstance(event, Exception):
+                raise click.ClickException(f"standard input cannot be read: {event}") from event
+            if isinstance(event, bytes):
                 self._room.release()
-                *whole, rest = (rest + came).split(b"\n")
+                *whole, rest = (rest + event).split(b"\n")
                 self._add(whole)
-            elif came is None and rest:
+            elif event is None and rest:
                 self._add([rest])
-            if (
-                came is None
-                or isinstance(came, _Stop)
-                or (isinstance(came, _Waited) and came.first == self._next)
-                or self._size >= self._batch_bytes
-            ):
+            is_end = event is None or isinstance(event, _Stop)
+            is_due = isinstance(event, _LingerOver) and event.first == self._next
+            if is_end or is_due or self._size >= self._batch_bytes:
                 yield from self._take()
-            if came is None or isinstance(came, _Stop):
+            if is_end:
                 return
 
     @contextmanager
     def stopped_by_ctrl_c(self) -> Iterator[None]:
-        """Within this Ctrl-C ends the input, not what is being done with it; a second one does."""
+        """The first Ctrl-C ends the input, so that the lines read so far are still appended. The
+        second interrupts as usual."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -97,25 +98,26 @@ class LineReader:
         finally:
             signal.signal(signal.SIGINT, before)
 
-    def _take(self) -> Iterator[Batch]:
+    def _take(self) -> Iterator[LineBatch]:
         if self._timer is not None:
             self._timer.cancel()
         if self._lines:
-            batch = Batch(self._next, self._lines)
+            batch = LineBatch(self._next, self._lines)
             self._next += len(self._lines)
             self._lines, self._size = [], 0
             yield batch
 
     def _add(self, lines: list[bytes]) -> None:
         if lines and not self._lines:
-            self._timer = threading.Timer(self._linger, self._inbox.put, [_Waited(self._next)])
+            over = _LingerOver(self._next)
+            self._timer = threading.Timer(self._linger, self._inbox.put, [over])
             self._timer.daemon = True
             self._timer.start()
         self._lines += lines
         self._size += sum(map(len, lines))
 
     def _pump(self) -> None:
-        # Without a buffer a read gives what there is, and holds no lock at the program's end.
+        # An unbuffered read returns what is there, and holds no lock when the program ends.
         source = getattr(self._source, "raw", self._source)
         try:
             while chunk := source.read(_CHUNK_BYTES):

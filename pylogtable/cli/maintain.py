@@ -9,41 +9,37 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pylogtable.cli.command import Command
-from pylogtable.cli.output import bytes_text, complain, counted, print_json, progress
-from pylogtable.cli.session import Session, all_topics, complete_topics, session
+from pylogtable.cli.messages import progress, report_error
+from pylogtable.cli.options import (
+    POSITIVE,
+    only_topics_option,
+    protect_group_option,
+    store_argument,
+    threads_option,
+    topic_argument,
+)
+from pylogtable.cli.output import bytes_text, counted, print_json
+from pylogtable.cli.session import Session, current_session, topic_names
+from pylogtable.cli.streams import is_terminal, write_error
 from pylogtable.cli.values import parse_duration
 
 if TYPE_CHECKING:
     from pylogtable import MaintainReport, RewriteReport
 
-_threads = click.option(
-    "--threads",
-    type=click.IntRange(1),
-    default=2,
-    show_default=True,
-    help="Units at a time.",
-)
-_protect = click.option(
-    "--protect-group",
-    multiple=True,
-    metavar="GROUP",
-    help="Keep what this consumer group has not read; may be repeated.",
-)
-
 
 @click.command(
     cls=Command, short_help="Join small segments.", examples="pylogtable merge orders --threads 4"
 )
-@click.argument("topic", shell_complete=complete_topics)
-@_threads
+@topic_argument
+@threads_option
 @click.pass_context
 def merge(context: click.Context, topic: str, threads: int) -> None:
-    """Join small segments of TOPIC and seal shifted ones; offsets stay as they are."""
-    mine = session(context)
-    opened = mine.open_topic(topic)
+    """Join small segments of TOPIC and seal shifted ones. Offsets do not change."""
+    session = current_session(context)
+    opened = session.open_topic(topic)
     with progress(f"merging {opened.name}"):
         report = opened.merge(threads=threads)
-    _tell(mine, opened.name, report, _rewritten(report))
+    _print_report(session, opened.name, report, _rewrite_text(report))
 
 
 @click.command(
@@ -54,21 +50,21 @@ def merge(context: click.Context, topic: str, threads: int) -> None:
         pylogtable compact users --force --budget-bytes 1073741824
     """,
 )
-@click.argument("topic", shell_complete=complete_topics)
-@click.option("--force", is_flag=True, help="Whatever min.cleanable.dirty.ratio says.")
-@click.option("--budget-bytes", type=click.IntRange(1), help="Memory for the keys of a partition.")
-@_threads
+@topic_argument
+@click.option("--force", is_flag=True, help="Ignore min.cleanable.dirty.ratio.")
+@click.option("--budget-bytes", type=POSITIVE, help="Memory for the keys of one partition.")
+@threads_option
 @click.pass_context
 def compact(
     context: click.Context, topic: str, force: bool, budget_bytes: int | None, threads: int
 ) -> None:
-    """Keep the newest record of each key of TOPIC; its cleanup.policy has to contain compact."""
-    mine = session(context)
-    opened = mine.open_topic(topic)
+    """Keep the newest record of each key of TOPIC. Its cleanup.policy must contain compact."""
+    session = current_session(context)
+    opened = session.open_topic(topic)
     budget = {} if budget_bytes is None else {"budget_bytes": budget_bytes}
     with progress(f"compacting {opened.name}"):
         report = opened.compact(force=force, threads=threads, **budget)
-    _tell(mine, opened.name, report, _rewritten(report))
+    _print_report(session, opened.name, report, _rewrite_text(report))
 
 
 @click.command(
@@ -79,17 +75,17 @@ def compact(
         pylogtable retain orders --protect-group billing
     """,
 )
-@click.argument("topic", shell_complete=complete_topics)
-@_protect
+@topic_argument
+@protect_group_option
 @click.pass_context
-def retain(context: click.Context, topic: str, protect_group: tuple[str, ...]) -> None:
-    """Let go of what is older or more than retention.ms and retention.bytes of TOPIC allow."""
-    mine = session(context)
-    opened = mine.open_topic(topic)
-    report = opened.apply_retention(groups=list(protect_group) or None)
+def retain(context: click.Context, topic: str, protect_groups: tuple[str, ...]) -> None:
+    """Remove the oldest records of TOPIC, as its retention.ms and retention.bytes say."""
+    session = current_session(context)
+    opened = session.open_topic(topic)
+    report = opened.apply_retention(groups=list(protect_groups) or None)
     moved = " ".join(f"{number}:{start}" for number, start in sorted(report.log_starts.items()))
-    _tell(
-        mine,
+    _print_report(
+        session,
         opened.name,
         report,
         f"removed {counted(report.records_removed, 'record')} in "
@@ -100,98 +96,98 @@ def retain(context: click.Context, topic: str, protect_group: tuple[str, ...]) -
 
 @click.command(
     cls=Command,
-    short_help="Remove files that no kept version needs.",
+    short_help="Delete files that are no longer needed.",
     examples="""
         pylogtable vacuum orders
         pylogtable vacuum orders --yes
         pylogtable vacuum orders --keep 14d --yes
     """,
 )
-@click.argument("topic", shell_complete=complete_topics)
-@click.option("--yes", "-y", is_flag=True, help="Really remove them.")
+@topic_argument
+@click.option("--yes", "-y", is_flag=True, help="Delete the files; the default is to list them.")
 @click.option(
     "--keep",
     metavar="DURATION",
-    help="Versions of this time stay readable, 7d by default; with less, who reads a version that "
-    "was replaced meanwhile fails.",
+    help="Keep the versions of the last so long readable, such as 14d.  [default: 7d]",
 )
 @click.pass_context
 def vacuum(context: click.Context, topic: str, yes: bool, keep: str | None) -> None:
-    """Show which files of TOPIC no version needs that is kept, and remove them with --yes."""
-    mine = session(context)
+    """List the files of TOPIC that no kept version needs, and delete them with --yes.
+
+    A short --keep can make running readers of older versions fail.
+    """
+    session = current_session(context)
     kept = None if keep is None else parse_duration(keep, "--keep")
-    opened = mine.open_topic(topic)
+    opened = session.open_topic(topic)
     kept_ms = None if kept is None else round(kept.total_seconds() * 1000)
     with progress(f"vacuuming {opened.name}"):
         report = opened.vacuum(dry_run=not yes, retention_ms=kept_ms)
-    if not mine.is_json:
+    if not session.is_json:
         for file in report.files:
             print(file)
-    verb, hint = ("would remove", "; say --yes to do it") if report.dry_run else ("removed", "")
-    said = f"{verb} {counted(len(report.files), 'file')}, {bytes_text(report.size_bytes)}"
-    _tell(mine, opened.name, report, said + (hint if report.files else ""))
+    verb, hint = (
+        ("would remove", "; add --yes to delete them") if report.dry_run else ("removed", "")
+    )
+    text = f"{verb} {counted(len(report.files), 'file')}, {bytes_text(report.size_bytes)}"
+    _print_report(session, opened.name, report, text + (hint if report.files else ""))
 
 
 @click.command(
     cls=Command,
-    short_help="All of these, as the topics' settings ask.",
+    short_help="Retain, compact, merge and vacuum all topics.",
     examples="""
         pylogtable maintain s3://bucket/logs --output json
         pylogtable maintain ./logs --topic orders --no-vacuum
     """,
 )
-@click.argument("store", required=False)
-@click.option(
-    "--topic",
-    multiple=True,
-    help="This topic alone; may be repeated.",
-    shell_complete=complete_topics,
-)
-@click.option("--no-vacuum", is_flag=True, help="Remove no files.")
-@_protect
-@_threads
+@store_argument
+@only_topics_option
+@click.option("--no-vacuum", is_flag=True, help="Skip the vacuum.")
+@protect_group_option
+@threads_option
 @click.pass_context
 def maintain(
     context: click.Context,
     store: str | None,
-    topic: tuple[str, ...],
+    topics: tuple[str, ...],
     no_vacuum: bool,
-    protect_group: tuple[str, ...],
+    protect_groups: tuple[str, ...],
     threads: int,
-) -> int:
-    """Retention, compaction, merge and vacuum, as each topic's settings ask; for schedulers.
+) -> None:
+    """Apply retention, compaction, merge and vacuum to all topics of STORE, as their settings say.
 
-    A topic that fails does not keep the others from their turn; the status is 1 then.
+    For schedulers. A topic that fails does not stop the others; the exit status is 1.
     """
-    mine = session(context)
-    opened = mine.open_store(store)
-    names = list(dict.fromkeys(topic or all_topics(opened)))
-    protected = opened.protected(list(protect_group), names)
+    from pylogtable import engine
+
+    session = current_session(context)
+    opened = session.open_store(store)
+    names = list(dict.fromkeys(topics or topic_names(opened)))
+    protected = engine.protected_groups(opened, list(protect_groups), names)
     reports: list[MaintainReport] = []
     for number, name in enumerate(names, 1):
-        if sys.stderr.isatty():
-            print(f"[{number}/{len(names)}] {name} …", file=sys.stderr, flush=True)
+        if is_terminal(sys.stderr):
+            write_error(f"[{number}/{len(names)}] {name} …")
         for report in opened.maintain(
             [name], vacuum=not no_vacuum, threads=threads, protect_groups=protected[name]
         ):
             reports.append(report)
             if report.error is not None:
-                complain(mine, "MaintainError", f"{report.topic}: {report.error}", topic=name)
-            if not mine.is_json and (report.error is None or report.did_something):
+                report_error(session, "MaintainError", f"{name}: {report.error}", topic=name)
+            if not session.is_json and (report.error is None or report.did_something):
                 print(report, flush=True)
-    if mine.is_json:
+    if session.is_json:
         print_json([asdict(report) for report in reports])
-    return 1 if any(report.error is not None for report in reports) else 0
 
 
-def _tell(mine: Session, topic: str, report: Any, text: str) -> None:
-    if mine.is_json:
+def _print_report(session: Session, topic: str, report: Any, text: str) -> None:
+    if session.is_json:
         print_json({"topic": topic, **asdict(report)})
     else:
         print(f"{topic}: {text}; {report.seconds:.1f} s")
 
 
-def _rewritten(report: RewriteReport) -> str:
+def _rewrite_text(report: RewriteReport) -> str:
     text = f"{counted(report.segments_in, 'segment')} became {report.segments_out}"
     if report.records_removed:
         text += f", {report.records_removed} of {report.records_in} records removed"

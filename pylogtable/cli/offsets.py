@@ -2,57 +2,67 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from pylogtable.cli.command import Command
+from pylogtable.cli.messages import continue_on_error
+from pylogtable.cli.options import partitions_option, topics_argument
 from pylogtable.cli.output import print_json
-from pylogtable.cli.session import complete_topics, session
+from pylogtable.cli.session import current_session
 from pylogtable.cli.values import parse_partitions, parse_time
 
 if TYPE_CHECKING:
     from pylogtable import View
 
+Offsets = dict[int, int | None]
+
 
 @click.command(
     cls=Command,
-    short_help="Offsets as topic:partition:offset lines.",
+    short_help="Print offsets as topic:partition:offset lines.",
     examples="""
         pylogtable offsets orders
         pylogtable offsets orders --time earliest --partition 0,2
         pylogtable offsets --time 2024-05-01T12:00:00Z --store ./logs
     """,
 )
-@click.argument("topic", nargs=-1, shell_complete=complete_topics)
+@topics_argument
 @click.option(
     "--time",
     "when",
     default="latest",
     show_default=True,
     metavar="TIME",
-    help="latest (the next offset to be written), earliest, max-timestamp (that of the youngest "
-    "record), or the first record at or after a time: milliseconds or ISO-8601. -1, -2 and -3 are "
-    "the first three, as in Kafka.",
+    help="latest (the next offset to be written), earliest, max-timestamp (the record with the "
+    "latest timestamp), or a time in milliseconds or ISO 8601 (the first record at or after it). "
+    "-1, -2 and -3 mean the first three, as in Kafka.",
 )
-@click.option("--partition", metavar="LIST", help="These partitions: 0,2-4.")
+@partitions_option
 @click.pass_context
 def offsets(
-    context: click.Context, topic: tuple[str, ...], when: str, partition: str | None
+    context: click.Context, topics: tuple[str, ...], when: str, partitions: str | None
 ) -> None:
-    """Offsets of each TOPIC, or of all, as topic:partition:offset lines.
+    """Print offsets of each TOPIC, or of all topics, as topic:partition:offset lines.
 
-    A partition without an answer, because it is empty or has no record that late, has no line; in
-    JSON its offset is null.
+    A partition that is empty, or has no record that late, has no line; in JSON its offset is null.
     """
-    mine = session(context)
-    chosen = parse_partitions(partition)
-    rows = [
-        {"topic": opened.name, "partition": number, "offset": offset}
-        for opened in mine.open_topics(topic)
-        for number, offset in sorted(_offsets(opened.at(), when, chosen).items())
-    ]
-    if mine.is_json:
+    session = current_session(context)
+    chosen = parse_partitions(partitions)
+    find = _finder(when)
+    rows = []
+    for argument in session.topic_arguments(topics):
+        with continue_on_error(session, argument):
+            view = session.open_topic(argument).at()
+            # Raises if a partition does not exist.
+            numbers = list(view.ranges(chosen))
+            rows += [
+                {"topic": view.name, "partition": number, "offset": offset}
+                for number, offset in sorted(find(view, numbers).items())
+            ]
+    if session.is_json:
         print_json(rows)
         return
     for row in rows:
@@ -60,14 +70,14 @@ def offsets(
             print(f"{row['topic']}:{row['partition']}:{row['offset']}")
 
 
-def _offsets(view: View, when: str, partitions: list[int] | None) -> dict[int, int | None]:
-    # Through `ranges`, which refuses a partition that there is not.
-    ranges = view.ranges(partitions)
+def _finder(when: str) -> Callable[[View, Sequence[int]], Offsets]:
+    """The function that finds what `--time` asks for."""
     word = {"-1": "latest", "-2": "earliest", "-3": "max-timestamp"}.get(when, when)
     if word == "latest":
-        return {number: end for number, (_, end) in ranges.items()}
+        return lambda view, numbers: {number: view.end_offsets[number] for number in numbers}
     if word == "earliest":
-        return {number: start for number, (start, _) in ranges.items()}
+        return lambda view, numbers: {number: view.start_offsets[number] for number in numbers}
     if word == "max-timestamp":
-        return view.youngest_offsets(list(ranges))
-    return view.offsets_for_time(parse_time(when, "--time"), list(ranges))
+        return lambda view, numbers: view.max_timestamp_offsets(numbers)
+    time = parse_time(when, "--time")
+    return lambda view, numbers: view.offsets_for_time(time, numbers)

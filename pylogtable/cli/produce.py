@@ -1,4 +1,4 @@
-"""`pylogtable produce`: lines or JSON from standard input become records."""
+"""`pylogtable produce`: append lines or JSON from standard input."""
 
 from __future__ import annotations
 
@@ -7,23 +7,48 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
+import pylogtable
 from pylogtable import CommitUnknownError, InvalidRequestError, LogTableError
 from pylogtable.cli.command import Command
-from pylogtable.cli.lines import Batch, LineReader
-from pylogtable.cli.output import counted, note, print_json, progress
-from pylogtable.cli.session import complete_topics, session
-from pylogtable.cli.shapes import Row, is_kafka_shaped, kafka_columns, table_columns
-from pylogtable.cli.values import unescape
+from pylogtable.cli.line_parsers import Columns, JsonLines, LineParser, TextLines, find_wrong_row
+from pylogtable.cli.lines import LineBatch, LineReader
+from pylogtable.cli.messages import note, progress
+from pylogtable.cli.options import POSITIVE, WholeNumber, topic_argument
+from pylogtable.cli.output import counted, print_json
+from pylogtable.cli.session import Session, current_session
+from pylogtable.cli.shapes import Row
+from pylogtable.cli.streams import is_terminal, standard_input
+from pylogtable.cli.values import parse_pair
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from pylogtable import AppendResult, Topic
 
-# What a line that makes no sense may raise on its way to a record.
-_WRONG = (ValueError, TypeError, ArithmeticError, msgspec.MsgspecError)
+
+@dataclass(frozen=True)
+class ProduceOptions:
+    """The options of `produce`."""
+
+    as_json: bool
+    key_separator: str | None
+    null_value: str | None
+    headers: tuple[str, ...]
+    partition: int | None
+    batch_bytes: int
+    linger: float
+
+    def check(self, *, is_text: bool) -> None:
+        """Raise for options that contradict each other or the topic's shape."""
+        for_text = (self.key_separator, self.null_value)
+        if not is_text and (self.headers or any(given is not None for given in for_text)):
+            raise click.UsageError(
+                "--key-separator, --null-value and --header are for lines of text; in JSON, put "
+                "key, value and headers into the objects"
+            )
+        if self.key_separator == "":
+            raise click.BadParameter("it is empty", param_hint="--key-separator")
+        if not self.linger >= 0:
+            raise click.BadParameter("it is not a number", param_hint="--linger")
 
 
 @click.command(
@@ -37,24 +62,34 @@ _WRONG = (ValueError, TypeError, ArithmeticError, msgspec.MsgspecError)
         pylogtable consume clicks --output json | pylogtable produce copy --json
     """,
 )
-@click.argument("topic", shell_complete=complete_topics)
+@topic_argument
 @click.option(
     "--json",
     "as_json",
     is_flag=True,
-    help="Every line is a JSON object: key, value (or payload), headers, ts, partition, as consume "
-    "--output json prints them. Topics with other columns take objects of these columns anyway.",
+    help="Each line is a JSON object with key, value (or payload), headers, ts and partition, as "
+    "consume --output json writes it. A topic with other columns always takes JSON objects of its "
+    "columns.",
 )
-@click.option("--key-separator", "-K", metavar="TEXT", help="A line is a key, this, and a value.")
-@click.option("--null-value", "-Z", metavar="TEXT", help="A value that means null: a tombstone.")
-@click.option("--header", "-H", multiple=True, metavar="NAME=VALUE", help="On every record.")
-@click.option("--partition", type=int, help="All to this partition.")
+@click.option("--key-separator", "-K", metavar="TEXT", help="Text between key and value.")
+@click.option("--null-value", "-Z", metavar="TEXT", help="Value that stands for null: a tombstone.")
+@click.option(
+    "--header",
+    "-H",
+    "headers",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Header for every record. May be repeated.",
+)
+@click.option(
+    "--partition", type=WholeNumber(0, 2**31 - 1), help="Append everything to this partition."
+)
 @click.option(
     "--batch-bytes",
-    type=click.IntRange(1),
+    type=POSITIVE,
     default=16 << 20,
     show_default=True,
-    help="Append when so much has been read.",
+    help="Append when so many bytes have been read.",
 )
 @click.option(
     "--linger",
@@ -62,63 +97,49 @@ _WRONG = (ValueError, TypeError, ArithmeticError, msgspec.MsgspecError)
     default=1.0,
     show_default=True,
     metavar="SECONDS",
-    help="Append what has been read after this time, if input comes slowly.",
+    help="Append what has been read after this time, if the input is slow.",
 )
 @click.pass_context
-def produce(
-    context: click.Context,
-    topic: str,
-    as_json: bool,
-    key_separator: str | None,
-    null_value: str | None,
-    header: tuple[str, ...],
-    partition: int | None,
-    batch_bytes: int,
-    linger: float,
-) -> None:
-    """Append lines of standard input to TOPIC, a commit for each batch.
+def produce(context: click.Context, /, topic: str, **given: Any) -> None:
+    """Append the lines of standard input to TOPIC, with one commit per batch.
 
-    A batch with a line that is wrong is not appended at all; the message says which line it is, and
-    which are appended. Ctrl-C appends what has been read.
+    If a line is wrong, its batch is not appended. The message names the line and says which lines
+    are appended. Ctrl-C appends what has been read, and ends.
     """
-    mine = session(context)
-    headers = [_header(pair) for pair in header]
-    opened = mine.open_topic(topic)
-    plain = not as_json and is_kafka_shaped(opened.schema)
-    if not plain and (key_separator is not None or null_value is not None or header):
-        raise click.UsageError(
-            "--key-separator, --null-value and --header are for lines; JSON says it itself", context
-        )
-    if key_separator == "":
-        raise click.BadParameter("it is empty", param_hint="--key-separator")
-    if plain:
-        parser: _Lines | _Objects = _Lines(opened.schema, key_separator, null_value, headers)
-    else:
-        parser = _Objects(opened)
-    is_typed = sys.stdin.isatty()
+    session = current_session(context)
+    options = ProduceOptions(**given)
+    headers = [parse_pair(pair, "--header") for pair in options.headers]
+    source = standard_input()
+    opened = session.open_topic(topic)
+    is_text = not options.as_json and pylogtable.is_kafka_shaped(opened.schema)
+    options.check(is_text=is_text)
+    if options.partition is not None:
+        # Raises if there is no such partition.
+        opened.at().ranges([options.partition])
+    parser: LineParser = JsonLines(opened.schema)
+    if is_text:
+        parser = TextLines(opened.schema, options.key_separator, options.null_value, headers)
+    is_typed = is_terminal(sys.stdin)
     if is_typed:
-        note(mine, "every line is a record; Ctrl-D ends")
-    reader = LineReader(sys.stdin.buffer, batch_bytes, linger)
-    done = _Done(opened.name)
+        note(session, "each line is a record; Ctrl-D ends the input")
+    reader = LineReader(source, options.batch_bytes, options.linger)
+    appender = _Appender(opened, parser, options.partition)
     try:
-        shown = progress(f"appending to {opened.name}", show=not is_typed)
-        with shown as told, reader.stopped_by_ctrl_c():
+        spinner = progress(f"appending to {opened.name}", show=not is_typed)
+        with spinner as show_detail, reader.stopped_by_ctrl_c():
             for batch in reader.batches():
-                _append(opened, parser, batch, partition, done)
-                told(counted(done.records, "record"))
+                appender.append(batch)
+                show_detail(counted(appender.done.records, "record"))
         if reader.is_stopped:
             raise KeyboardInterrupt
     finally:
-        if done.commits or sys.exc_info()[0] is None:
-            if mine.is_json:
-                print_json(done.as_json())
-            else:
-                print(done)
+        if appender.done.commits or sys.exc_info()[0] is None:
+            _print_done(session, appender.done)
 
 
 @dataclass
 class _Done:
-    """What has been appended; ranges of offsets that touch are one."""
+    """What has been appended. Adjacent ranges of offsets are joined."""
 
     topic: str
     records: int = 0
@@ -127,7 +148,7 @@ class _Done:
     version: int | None = None
     offsets: dict[int, list[list[int]]] = field(default_factory=dict)
 
-    def add(self, batch: Batch, result: AppendResult) -> None:
+    def add(self, batch: LineBatch, result: AppendResult) -> None:
         self.lines = batch.last
         self.records += result.records
         self.commits += 1
@@ -154,123 +175,59 @@ class _Done:
             for number, ranges in sorted(self.offsets.items())
             for start, end in ranges
         )
-        said = (
+        summary = (
             f"{self.topic}: {counted(self.records, 'record')} in {counted(self.commits, 'commit')}"
         )
-        return f"{said}; {places}" if places else said
+        return f"{summary}; {places}" if places else summary
 
     def so_far(self) -> str:
-        """After which it goes on with the first line that is not appended."""
+        """Which lines are appended, for those who continue after an error."""
         return f"lines 1 to {self.lines} are appended" if self.lines else "no line is appended"
 
 
-def _append(
-    topic: Topic, parser: _Lines | _Objects, batch: Batch, partition: int | None, done: _Done
-) -> None:
-    import pyarrow as pa
+class _Appender:
+    """Appends batches of lines, and remembers what it did."""
 
-    try:
-        columns = parser.columns(batch)
-        rows = next((len(column) for column in columns.values()), 0)
-        if not rows:
-            return
-        if partition is not None:
-            columns["partition"] = pa.array([partition] * rows, pa.int32())
-        done.add(batch, topic.append(pa.table(columns)))
-    except CommitUnknownError as error:
-        raise InvalidRequestError(
-            f"{error} {done.so_far()}; lines {batch.first} to {batch.last} may be"
-        ) from error
-    except LogTableError as error:
-        raise InvalidRequestError(
-            f"{error}; {done.so_far()}, none from line {batch.first} on"
-        ) from error
-
-
-class _Lines:
-    """Lines as values, or as keys and values."""
-
-    def __init__(
-        self,
-        schema: pa.Schema,
-        separator: str | None,
-        null_value: str | None,
-        headers: list[tuple[str, str]],
-    ) -> None:
-        self._schema = schema
-        self._separator = None if separator is None else unescape(separator)
-        self._null = None if null_value is None else null_value.encode()
-        self._headers = [{"key": name, "value": value.encode()} for name, value in headers]
-
-    def columns(self, batch: Batch) -> dict[str, pa.Array]:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        values = pa.array(batch.lines, pa.binary())
-        columns: dict[str, pa.Array] = {}
-        if self._separator is not None:
-            parts = pc.split_pattern(values, self._separator, max_splits=1)
-            whole = pc.equal(pc.list_value_length(parts), 2)
-            if not pc.all(whole).as_py():
-                at = batch.first + pc.index(whole, False).as_py()
-                raise InvalidRequestError(
-                    f"line {at} has no {self._separator.decode(errors='replace')!r} in it"
-                )
-            columns["key"] = pc.list_element(parts, 0)
-            values = pc.list_element(parts, 1)
-        if self._null is not None:
-            is_null = pc.equal(values, self._null)
-            values = pc.if_else(is_null, pa.scalar(None, pa.binary()), values)
-        columns["value"] = values
-        if self._headers:
-            every = [self._headers] * len(values)
-            columns["headers"] = pa.array(every, self._schema.field("headers").type)
-        return columns
-
-
-class _Objects:
-    """A JSON object on every line; lines that are blank are passed over."""
-
-    def __init__(self, topic: Topic) -> None:
+    def __init__(self, topic: Topic, parser: LineParser, partition: int | None) -> None:
         self._topic = topic
-        self._schema = topic.schema
-        self._shape = kafka_columns if is_kafka_shaped(self._schema) else table_columns
+        self._parser = parser
+        self._partition = partition
+        self.done = _Done(topic.name)
 
-    def columns(self, batch: Batch) -> dict[str, pa.Array]:
+    def append(self, batch: LineBatch) -> None:
+        """Append the lines in one commit; the error says which lines are appended."""
         try:
-            rows: list[Any] = msgspec.json.Decoder().decode_lines(b"\n".join(batch.lines))
-            return self._shaped(rows) if rows else {}
-        except _WRONG as error:
-            raise InvalidRequestError(self._first_wrong(batch, error)) from None
+            columns = self._parser.columns(batch)
+            if columns:
+                self.done.add(batch, self._append_columns(batch, columns))
+        except CommitUnknownError as error:
+            raise InvalidRequestError(
+                f"{error} {self.done.so_far()}; lines {batch.first} to {batch.last} may be"
+            ) from error
+        except LogTableError as error:
+            raise InvalidRequestError(
+                f"{error}; {self.done.so_far()}, none from line {batch.first} on"
+            ) from error
 
-    def _shaped(self, rows: list[Any]) -> dict[str, pa.Array]:
+    def _append_columns(self, batch: LineBatch, columns: Columns) -> AppendResult:
         import pyarrow as pa
 
-        if not all(isinstance(row, dict) for row in rows):
-            raise ValueError("it is not a JSON object")
-        columns = self._shape(rows, self._schema)
-        self._topic.check_columns(pa.schema([(n, column.type) for n, column in columns.items()]))
-        return columns
-
-    def _first_wrong(self, batch: Batch, error: Exception) -> str:
-        """The same line by line, to say which it is."""
-        for number, line in enumerate(batch.lines, batch.first):
-            wrong = self._fault(line)
-            if wrong is not None:
-                return f"line {number}: {wrong}"
-        return f"lines {batch.first} to {batch.last}: {error}"
-
-    def _fault(self, line: bytes) -> Exception | None:
+        if self._partition is not None:
+            rows = len(next(iter(columns.values())))
+            columns["partition"] = pa.array([self._partition] * rows, pa.int32())
         try:
-            if line.strip():
-                self._shaped([msgspec.json.decode(line)])
-        except _WRONG as wrong:
-            return wrong
-        return None
+            return self._topic.append(pa.table(columns))
+        except InvalidRequestError as error:
+            wrong = find_wrong_row(columns, self._topic.at())
+            if wrong is None:
+                raise
+            row, problem = wrong
+            line = self._parser.line_of(batch, row)
+            raise InvalidRequestError(f"line {line}: {problem}") from error
 
 
-def _header(pair: str) -> tuple[str, str]:
-    name, equals, value = pair.partition("=")
-    if not equals or not name:
-        raise click.BadParameter(f"{pair!r} is not name=value", param_hint="--header")
-    return name, value
+def _print_done(session: Session, done: _Done) -> None:
+    if session.is_json:
+        print_json(done.as_json())
+    else:
+        print(done)

@@ -1,8 +1,7 @@
-"""`pylogtable report`: a store as one page of HTML, to look at."""
+"""`pylogtable report`: a store as one HTML page."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
@@ -10,47 +9,51 @@ import click
 import pylogtable
 from pylogtable import StorageError
 from pylogtable.cli.command import Command
-from pylogtable.cli.output import bytes_text, print_json, progress
-from pylogtable.cli.session import all_topics, session
+from pylogtable.cli.messages import progress
+from pylogtable.cli.options import store_argument
+from pylogtable.cli.output import bytes_text, print_json
+from pylogtable.cli.session import current_session, topic_names
+from pylogtable.cli.streams import write_bytes
 
 
 @click.command(
     cls=Command,
-    short_help="Draw a store as one page of HTML.",
+    short_help="Write an HTML page about a store.",
     examples="""
         pylogtable report ./logs -o report.html
         pylogtable report s3://bucket/logs -o - > report.html
     """,
 )
-@click.argument("store", required=False)
+@store_argument
 @click.option(
     "-o",
     "--out",
-    "place",
+    "path",
+    metavar="FILE",
     default="report.html",
     show_default=True,
-    help="A file, or - for standard output.",
+    help="File to write, or - for standard output.",
 )
 @click.pass_context
-def report(context: click.Context, store: str | None, place: str) -> None:
-    """Write a page about STORE: sizes, segments, growth, lags, and what to run.
+def report(context: click.Context, store: str | None, path: str) -> None:
+    """Write an HTML page about STORE: sizes, segments, growth, lag, and which commands to run.
 
-    It needs no network and no script; a browser opens it as it is.
+    The page needs neither network nor scripts.
     """
-    mine = session(context)
-    opened = mine.open_store(store)
-    all_topics(opened)
+    session = current_session(context)
+    opened = session.open_store(store)
+    # Raises if there are none.
+    topic_names(opened)
     with progress(f"measuring {opened.url}"):
-        page = pylogtable.report_html(opened)
-    if place == "-":
-        sys.stdout.write(page)
+        page = pylogtable.report_html(opened).encode()
+    if path == "-":
+        write_bytes(page)
         return
     try:
-        Path(place).write_text(page, encoding="utf-8")
+        Path(path).write_bytes(page)
     except OSError as error:
-        raise StorageError(f"the report cannot be written to {place}: {error.strerror}") from error
-    size = Path(place).stat().st_size
-    if mine.is_json:
-        print_json({"path": place, "size_bytes": size})
+        raise StorageError(f"the report cannot be written to {path}: {error.strerror}") from error
+    if session.is_json:
+        print_json({"path": path, "size_bytes": len(page)})
     else:
-        print(f"wrote {place} ({bytes_text(size)})")
+        print(f"wrote {path} ({bytes_text(len(page))})")

@@ -6,7 +6,8 @@ import csv
 import io
 import sys
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,21 +16,63 @@ import click
 
 from pylogtable import InvalidRequestError
 from pylogtable.cli.command import Command
-from pylogtable.cli.output import note, print_json, print_table
-from pylogtable.cli.session import Session, complete_groups, complete_topics, session, suggesting
+from pylogtable.cli.group_topics import topics_of_group
+from pylogtable.cli.messages import continue_on_error, note
+from pylogtable.cli.options import COUNT
+from pylogtable.cli.output import print_json, print_table
+from pylogtable.cli.session import (
+    Session,
+    complete_groups,
+    complete_topics,
+    current_session,
+    suggest_topics,
+)
 from pylogtable.cli.values import parse_duration, parse_partitions, parse_time
 
 if TYPE_CHECKING:
     from pylogtable import Group, ResetReport, Store
 
-# Topics with the partitions to reset, None for all.
+#: The partitions to reset by topic; None means all of them.
 Scope = dict[str, list[int] | None]
 To = str | int | datetime | timedelta | dict[int, int] | None
 
 
+@dataclass(frozen=True)
+class Target:
+    """The options of which exactly one says where the group goes."""
+
+    to_earliest: bool
+    to_latest: bool
+    to_current: bool
+    to_offset: int | None
+    shift_by: int | None
+    to_datetime: str | None
+    by_duration: str | None
+    from_file: str | None
+
+    def check(self) -> None:
+        """Raise unless exactly one of the options was given. 0 is a value, too."""
+        given = [getattr(self, option.name) for option in fields(self)]
+        if sum(value is not None and value is not False for value in given) != 1:
+            names = ", ".join(f"--{field.name.replace('_', '-')}" for field in fields(self))
+            raise click.UsageError(f"give one target, one of {names}")
+
+    @property
+    def to(self) -> To:
+        """The position as `Group.reset` takes it; None for a shift."""
+        if self.to_datetime is not None:
+            return parse_time(self.to_datetime, "--to-datetime")
+        if self.by_duration is not None:
+            return parse_duration(self.by_duration, "--by-duration")
+        if self.to_offset is not None:
+            return self.to_offset
+        words = {"earliest": self.to_earliest, "latest": self.to_latest, "current": self.to_current}
+        return next((word for word, is_given in words.items() if is_given), None)
+
+
 @click.command(
     cls=Command,
-    short_help="Put a group elsewhere.",
+    short_help="Move a group to other positions.",
     examples="""
         pylogtable groups reset billing --topic orders --to-earliest
         pylogtable groups reset billing --topic orders:0,1 --to-offset 100 --execute
@@ -44,20 +87,30 @@ To = str | int | datetime | timedelta | dict[int, int] | None
     "topics",
     multiple=True,
     metavar="TOPIC[:LIST]",
-    help="This topic, or these partitions of it: orders:0,2-4. May be repeated.",
+    help="This topic, or these partitions of it, such as orders:0,2-4. May be repeated.",
     shell_complete=complete_topics,
 )
-@click.option("--all-topics", is_flag=True, help="Every topic where the group has a position.")
-@click.option("--to-earliest", is_flag=True, help="To the beginning.")
-@click.option("--to-latest", is_flag=True, help="To the end.")
-@click.option("--to-current", is_flag=True, help="To where it is; the end, where it is nowhere.")
-@click.option("--to-offset", type=click.IntRange(0), help="To this offset.")
-@click.option("--shift-by", type=int, help="So many offsets forward, or back if negative.")
-@click.option("--to-datetime", metavar="TIME", help="To the first record at or after a time.")
-@click.option("--by-duration", metavar="DURATION", help="To so long ago: P1DT2H, 12h, 7d.")
-@click.option("--from-file", metavar="FILE", help="To the lines topic,partition,offset of a file.")
-@click.option("--execute", is_flag=True, help="Really do it.")
-@click.option("--dry-run", is_flag=True, help="Only show it: the default.")
+@click.option("--all-topics", is_flag=True, help="Every topic in which the group has a position.")
+@click.option("--to-earliest", is_flag=True, help="Move to the start of the log.")
+@click.option("--to-latest", is_flag=True, help="Move to the end of the log.")
+@click.option(
+    "--to-current",
+    is_flag=True,
+    help="Keep the positions; move to the end where the group has none.",
+)
+@click.option("--to-offset", type=COUNT, help="Move to this offset.")
+@click.option("--shift-by", type=int, metavar="N", help="Move by N offsets; back if N is negative.")
+@click.option("--to-datetime", metavar="TIME", help="Move to the first record at or after a time.")
+@click.option(
+    "--by-duration",
+    metavar="DURATION",
+    help="Move back by a duration, such as 12h, 7d or P1DT2H: to the first record since then.",
+)
+@click.option(
+    "--from-file", metavar="FILE", help="Move to the topic,partition,offset lines of a file."
+)
+@click.option("--execute", is_flag=True, help="Do it. Without this option nothing is changed.")
+@click.option("--dry-run", is_flag=True, help="Only show the new positions; the default.")
 @click.option("--export", is_flag=True, help="Print topic,partition,offset lines for --from-file.")
 @click.pass_context
 def reset(
@@ -69,111 +122,89 @@ def reset(
     execute: bool,
     dry_run: bool,
     export: bool,
-    **where: Any,
+    **given: Any,
 ) -> None:
-    """Put GROUP elsewhere. Without --execute it only shows what would happen.
+    """Move GROUP to other positions. Without --execute, only show them.
 
-    What lies outside of the log becomes its beginning or its end, and is remarked on. A group with
-    live members is refused.
+    A position outside of the log becomes its start or its end, with a note. A group that has live
+    members is not moved.
     """
-    mine = session(context)
+    session = current_session(context)
     if execute and dry_run:
-        raise click.UsageError("--execute and --dry-run exclude each other", context)
-    chosen = [name for name, value in where.items() if value not in (None, False)]
-    if len(chosen) != 1:
-        names = ", ".join(f"--{name.replace('_', '-')}" for name in where)
-        raise click.UsageError(f"say where to, by one of {names}", context)
-    store = mine.open_store()
-    if where["from_file"] is not None:
+        raise click.UsageError("give --execute or --dry-run, not both")
+    target = Target(**given)
+    target.check()
+    to = target.to
+    store = session.open_store()
+    if target.from_file is not None:
         if topics or all_topics:
-            raise click.UsageError(
-                "a file names its topics: leave out --topic, --all-topics", context
-            )
-        plans = _from_file(Path(where["from_file"]), group)
-        jobs = [_Job(_group_in(store, name, group), to=to) for name, to in plans.items()]
+            raise click.UsageError("the file names its topics: leave out --topic and --all-topics")
+        file = _read_file(Path(target.from_file), group)
+        jobs = [_Job(_open_group(store, name, group), offsets) for name, offsets in file.items()]
     else:
         if bool(topics) == all_topics:
-            raise click.UsageError("say where: --topic, or --all-topics", context)
-        scope = _scope(topics) if topics else _everywhere(store, group)
-        to, shift_by = _target(chosen[0], where[chosen[0]])
+            raise click.UsageError("give --topic or --all-topics")
+        scope: Scope = (
+            _parse_scope(topics) if topics else dict.fromkeys(topics_of_group(store, group))
+        )
         jobs = [
-            _Job(_group_in(store, name, group), to=to, shift_by=shift_by, partitions=partitions)
+            _Job(_open_group(store, name, group), to, target.shift_by, partitions)
             for name, partitions in scope.items()
         ]
-    # All are tried before the first is changed.
+    # All topics are tried before the first is changed.
     reports = [job.run(dry_run=True) for job in jobs]
     if execute:
-        reports = [job.run(dry_run=False) for job in jobs]
-    _tell(mine, group, reports, execute=execute, export=export)
+        reports = []
+        for job in jobs:
+            with continue_on_error(session, job.group.topic_name):
+                reports.append(job.run(dry_run=False))
+    if export:
+        _export(reports)
+    else:
+        _print_reports(session, group, reports, execute=execute)
 
 
+@dataclass(frozen=True)
 class _Job:
-    """What is to be done in one topic."""
+    """The reset of a group in one topic."""
 
-    def __init__(
-        self,
-        group: Group,
-        *,
-        to: To,
-        shift_by: int | None = None,
-        partitions: Sequence[int] | None = None,
-    ) -> None:
-        self._group = group
-        self._to = to
-        self._shift_by = shift_by
-        self._partitions = partitions
+    group: Group
+    to: To
+    shift_by: int | None = None
+    partitions: list[int] | None = None
 
     def run(self, *, dry_run: bool) -> ResetReport:
         with warnings.catch_warnings():
-            # The report says the same.
+            # The report contains the warnings as notes.
             warnings.simplefilter("ignore")
-            return self._group.reset(
-                self._to, shift_by=self._shift_by, partitions=self._partitions, dry_run=dry_run
+            return self.group.reset(
+                self.to, shift_by=self.shift_by, partitions=self.partitions, dry_run=dry_run
             )
 
 
-def _group_in(store: Store, topic: str, group: str) -> Group:
-    with suggesting(store, topic):
+def _open_group(store: Store, topic: str, group: str) -> Group:
+    with suggest_topics(store, topic):
         return store.topic(topic).group(group)
 
 
-def _target(option: str, value: Any) -> tuple[To, int | None]:
-    if option == "shift_by":
-        return None, value
-    if option == "to_datetime":
-        return parse_time(value, "--to-datetime"), None
-    if option == "by_duration":
-        return parse_duration(value, "--by-duration"), None
-    return (value if option == "to_offset" else option.removeprefix("to_")), None
-
-
-def _scope(topics: tuple[str, ...]) -> Scope:
+def _parse_scope(topics: Iterable[str]) -> Scope:
     scope: Scope = {}
     for text in topics:
         name, colon, numbers = text.partition(":")
         if name in scope:
-            raise click.BadParameter(f"{name!r} is named twice", param_hint="--topic")
+            raise click.BadParameter(f"{name!r} is given twice", param_hint="--topic")
         scope[name] = parse_partitions(numbers) if colon else None
     return scope
 
 
-def _everywhere(store: Store, group: str) -> Scope:
-    topics = store.groups().get(group)
-    if not topics:
-        raise InvalidRequestError(
-            f"there is no group {group!r} below {store.url}; name a topic to begin with"
-        )
-    return dict.fromkeys(topics)
-
-
-def _from_file(path: Path, group: str) -> dict[str, dict[int, int]]:
-    """Positions by topic, from lines with or without the group in front."""
-    plans: dict[str, dict[int, int]] = {}
+def _read_file(path: Path, group: str) -> Mapping[str, dict[int, int]]:
+    """Positions by topic, from topic,partition,offset lines; each may begin with the group."""
+    found: dict[str, dict[int, int]] = {}
     try:
-        # With the mark that some editors put in front.
+        # utf-8-sig skips the byte order mark that some editors write.
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InvalidRequestError(f"{path} is not text in UTF-8: {error}") from None
+        raise InvalidRequestError(f"{path} is not UTF-8 text: {error}") from None
     with io.StringIO(text, newline="") as file:
         for number, row in enumerate(csv.reader(file), 1):
             if not row:
@@ -183,25 +214,26 @@ def _from_file(path: Path, group: str) -> dict[str, dict[int, int]]:
                 raise InvalidRequestError(
                     f"{path}, line {number}: {','.join(row)!r} is not topic,partition,offset"
                 )
-            if int(partition) in plans.setdefault(topic, {}):
+            if int(partition) in found.setdefault(topic, {}):
                 raise InvalidRequestError(
-                    f"{path}, line {number}: partition {partition} of {topic} is named twice"
+                    f"{path}, line {number}: partition {partition} of {topic} is given twice"
                 )
-            plans[topic][int(partition)] = int(offset)
-    if not plans:
-        raise InvalidRequestError(f"{path} holds no position")
-    return plans
+            found[topic][int(partition)] = int(offset)
+    if not found:
+        raise InvalidRequestError(f"{path} contains no position")
+    return found
 
 
-def _tell(
-    mine: Session, group: str, reports: Iterable[ResetReport], *, execute: bool, export: bool
+def _export(reports: Iterable[ResetReport]) -> None:
+    lines = csv.writer(sys.stdout, lineterminator="\n")
+    lines.writerows((r.topic, move.partition, move.new) for r in reports for move in r)
+
+
+def _print_reports(
+    session: Session, group: str, reports: Iterable[ResetReport], *, execute: bool
 ) -> None:
     rows = [(report.topic, move) for report in reports for move in report]
-    if export:
-        lines = csv.writer(sys.stdout, lineterminator="\n")
-        lines.writerows((topic, move.partition, move.new) for topic, move in rows)
-        return
-    if mine.is_json:
+    if session.is_json:
         print_json(
             [
                 {
@@ -224,6 +256,6 @@ def _tell(
     )
     for topic, move in rows:
         if move.note:
-            note(mine, f"{topic}, partition {move.partition}: {move.note}")
+            note(session, f"{topic}, partition {move.partition}: {move.note}")
     if not execute:
-        note(mine, "nothing was changed; say --execute to do it")
+        note(session, "nothing was changed; add --execute to do it")

@@ -1,60 +1,62 @@
-"""What every command shares: which store, how to answer, and how to open what was named.
+"""What all commands share: the store, the output format, and how topics are opened.
 
-A store is named by an argument, by `--store`, or by `PYLOGTABLE_STORE`. A topic is named by its
-name in that store; with a slash in it, it is a topic's own path or URL, and names its store too,
-since no topic's name has one.
+A store is given as an argument, by `--store`, or by the variable `PYLOGTABLE_STORE`. A topic is
+given by its name in that store. With a slash in it, it is the topic's own path or URL, which
+contains the store too; topic names have no slashes.
 """
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 import pylogtable
 from pylogtable import InvalidRequestError, LogTableError, TopicNotFoundError
+from pylogtable.cli.did_you_mean import did_you_mean
 
 if TYPE_CHECKING:
     from pylogtable import Store, Topic
-
-T = TypeVar("T")
 
 STORE_VARIABLE = "PYLOGTABLE_STORE"
 
 
 @dataclass
 class Session:
-    """The shared options of one run of the program."""
+    """The shared options of one run, and whether something in it failed."""
 
     store: str | None = None
     storage_options: str | None = None
     output: str = "text"
     verbose: bool = False
+    has_failed: bool = False
 
     @property
     def is_json(self) -> bool:
+        """True with `--output json`."""
         return self.output == "json"
 
     def store_url(self, argument: str | None = None) -> str:
-        """The store's address; an argument comes before the environment, and bars `--store`."""
+        """The store's path or URL: the argument, `--store`, or the environment variable."""
         if argument is not None and self.store is not None:
             raise click.UsageError("the store is given twice: as an argument and by --store")
-        url = argument or self.store or os.environ.get(STORE_VARIABLE)
+        given = self.store if argument is None else argument
+        url = os.environ.get(STORE_VARIABLE, "") if given is None else given
         if not url:
+            # An empty argument, such as "$UNSET", never means the store of the environment.
+            problem = "no store is given" if given is None else "the store given is empty"
             raise click.UsageError(
-                f"no store is named: give its path or URL, by --store or in {STORE_VARIABLE}"
+                f"{problem}: pass its path or URL with --store, or set {STORE_VARIABLE}"
             )
         return url
 
-    def options(self) -> dict[str, Any] | None:
-        """The storage options; they may hold secrets, so the message does not repeat them."""
+    def parsed_storage_options(self) -> dict[str, Any] | None:
+        """`--storage-options` as a dict. Error messages do not repeat it: it may hold secrets."""
         if self.storage_options is None:
             return None
         try:
@@ -66,130 +68,115 @@ class Session:
         return options
 
     def open_store(self, argument: str | None = None) -> Store:
-        return pylogtable.open(self.store_url(argument), storage_options=self.options())
+        """The store that the command is about."""
+        url = self.store_url(argument)
+        return pylogtable.open(url, storage_options=self.parsed_storage_options())
 
     def locate(self, topic: str) -> tuple[Store, str]:
-        """The store and the name that a TOPIC argument means."""
+        """The store and the topic name that a TOPIC argument means."""
         if "/" not in topic:
             return self.open_store(), topic
         url, name = pylogtable.split_topic_url(topic)
         return self.open_store(url), name
 
     def open_topic(self, topic: str) -> Topic:
+        """The topic that a TOPIC argument means."""
         store, name = self.locate(topic)
-        with suggesting(store, name):
+        with suggest_topics(store, name):
             return store.topic(name)
 
-    def open_topics(self, topics: Sequence[str]) -> Iterator[Topic]:
-        """Those named, or all of the store."""
-        if topics:
-            for topic in topics:
-                yield self.open_topic(topic)
-        else:
-            store = self.open_store()
-            for name in all_topics(store):
-                yield store.topic(name)
-
-    def each_topic(
-        self, topics: Sequence[str], act: Callable[[Topic], T]
-    ) -> Iterator[tuple[str, Callable[[], T]]]:
-        """The name of each topic named, or of all, and what does `act` with it: one that cannot be
-        opened shows when it is its turn, and does not keep the others from theirs."""
-        places = list(topics) or all_topics(self.open_store())
-        for place in places:
-            yield place, partial(lambda place: act(self.open_topic(place)), place)
+    def topic_arguments(self, topics: Sequence[str]) -> list[str]:
+        """The TOPIC arguments as given, or the names of all topics of the store."""
+        return list(topics) or topic_names(self.open_store())
 
 
-def all_topics(store: Store) -> list[str]:
-    """Every topic's name. A prefix of an object store always "exists": an empty one is a wrong
-    address."""
+def topic_names(store: Store) -> list[str]:
+    """The names of all topics. A prefix in an object store always "exists", so an empty store is
+    most likely a wrong address, and an error."""
     names = store.topics()
     if not names:
-        raise InvalidRequestError(f"there is no topic below {store.url}")
+        raise InvalidRequestError(f"there is no topic in {store.url}")
     return names
 
 
 @contextmanager
-def suggesting(store: Store, name: str) -> Iterator[None]:
-    """Say which topic may have been meant, where there is none of this name."""
+def suggest_topics(store: Store, name: str) -> Iterator[None]:
+    """If the topic does not exist, name a similar one in the error."""
     try:
         yield
     except TopicNotFoundError as error:
         names = store.topics()
-        near = difflib.get_close_matches(name, names, n=1)
-        if near:
-            hint = f"did you mean {near[0]!r}?"
-        elif names:
-            shown = ", ".join(names[:5])
-            hint = f"there is {shown}{' and others' if len(names) > 5 else ''}"
-        else:
-            hint = (
-                "there is none at all: check the address, or make it with "
-                f"'pylogtable topics create {name}'"
-            )
-        raise TopicNotFoundError(f"there is no topic {name!r} below {store.url}; {hint}") from error
+        hint = (
+            did_you_mean(name, names)
+            if names
+            else "the store has no topics: check its address, or create the topic with "
+            f"'pylogtable topics create {name}'"
+        )
+        raise TopicNotFoundError(f"there is no topic {name!r} in {store.url}; {hint}") from error
 
 
-def session(context: click.Context) -> Session:
+def current_session(context: click.Context) -> Session:
+    """The session that a command runs in."""
     return context.find_root().ensure_object(Session)
 
 
 def shared_options() -> list[click.Parameter]:
-    """Given before or after the command's name; the last one counts."""
+    """The options that every command has, before or after its name; the last one wins."""
     return [
         click.Option(
             ["--store", "-s", "store_option"],
             metavar="URL",
-            help=f"The store: a path or URL.  [env: {STORE_VARIABLE}]",
+            help=f"Path or URL of the store.  [env: {STORE_VARIABLE}]",
             expose_value=False,
-            callback=_remember("store"),
+            callback=_save_as("store"),
         ),
         click.Option(
             ["--storage-options"],
             metavar="JSON",
-            help="A JSON object for the store's client, such as its endpoint_url.",
+            help="JSON object for the client of the store, such as its endpoint_url.",
             expose_value=False,
-            callback=_remember("storage_options"),
+            callback=_save_as("storage_options"),
         ),
         click.Option(
             ["--output"],
             type=click.Choice(["text", "json"]),
-            help="For people, or for programs.  [default: text]",
+            help="text for people, json for programs.  [default: text]",
             expose_value=False,
-            callback=_remember("output"),
+            callback=_save_as("output"),
         ),
         click.Option(
             ["--verbose"],
             is_flag=True,
             default=None,
-            help="Show where an error came from.",
+            help="Show the traceback of an error.",
             expose_value=False,
-            callback=_remember("verbose"),
+            callback=_save_as("verbose"),
         ),
     ]
 
 
-def _remember(field: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+def _save_as(field: str) -> Callable[[click.Context, click.Parameter, Any], None]:
     def callback(context: click.Context, _: click.Parameter, value: Any) -> None:
         if value is not None:
-            setattr(session(context), field, value)
+            setattr(current_session(context), field, value)
 
     return callback
 
 
-def complete_topics(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """Topic names for the shell; an error is no answer."""
-    try:
-        names = session(context).open_store().topics()
-    except (LogTableError, click.UsageError):
-        return []
-    return [name for name in names if name.startswith(incomplete)]
+def _complete_with(
+    names: Callable[[Store], Iterable[str]],
+) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """A completion of names in the store; it offers nothing if the store cannot be read."""
+
+    def complete(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+        try:
+            found = names(current_session(context).open_store())
+        except (LogTableError, click.UsageError):
+            return []
+        return [name for name in found if name.startswith(incomplete)]
+
+    return complete
 
 
-def complete_groups(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """Names of consumer groups for the shell."""
-    try:
-        names = session(context).open_store().groups()
-    except (LogTableError, click.UsageError):
-        return []
-    return [name for name in names if name.startswith(incomplete)]
+complete_topics = _complete_with(lambda store: store.topics())
+complete_groups = _complete_with(lambda store: store.groups())

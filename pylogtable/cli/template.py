@@ -1,15 +1,15 @@
-"""How `consume` prints a record: kcat's `%` signs, filled in for a whole batch at once."""
+"""The text of records by kcat's `%` signs, made for a whole batch at once."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
-from pylogtable.cli.shapes import is_kafka_shaped, objects
+import pylogtable
+from pylogtable.cli.to_json import objects
 from pylogtable.cli.values import unescape
 
 if TYPE_CHECKING:
@@ -30,16 +30,16 @@ _SIGN = re.compile(r"%(.?)", re.DOTALL)
 
 
 class Template:
-    """A format such as `%t [%p] at %o: %k=%s\\n`."""
+    """A `--format` such as `%t [%p] at %o: %k=%s\\n`."""
 
     def __init__(self, text: str, topic: str, schema: pa.Schema, key: tuple[str, ...]) -> None:
         self._parts = _parse(text)
         self._topic = topic
         self._key = key
-        self._is_kafka = is_kafka_shaped(schema)
+        self._is_kafka = pylogtable.is_kafka_shaped(schema)
 
     def render(self, batch: pa.RecordBatch) -> memoryview:
-        """The text of all records, one after the other."""
+        """The text of all records of the batch, one after the other."""
         import numpy as np
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -49,7 +49,7 @@ class Template:
             fields[sign] if sign else pa.scalar(literal, pa.large_binary())
             for sign, literal in self._parts
         ]
-        # The first is an array, so that there is a text for every record.
+        # An array comes first, because scalars alone would be joined to one scalar.
         every = pa.repeat(pa.scalar(b"", pa.large_binary()), batch.num_rows)
         joined = pc.binary_join_element_wise(
             every,
@@ -91,7 +91,7 @@ class Template:
         return pa.array([msgspec.json.encode(row) for row in rows], pa.large_binary())
 
     def _key_text(self, batch: pa.RecordBatch) -> pa.Array:
-        """The key's bytes, or its columns as text with commas between them."""
+        """The bytes of the key, or its columns as text, separated by commas."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -108,13 +108,8 @@ class Template:
         )
 
 
-def write_json(batch: pa.RecordBatch, rows: Callable[[pa.RecordBatch], list[Any]]) -> bytes:
-    """One object on every line."""
-    return msgspec.json.Encoder().encode_lines(rows(batch))
-
-
 def _parse(text: str) -> list[tuple[str, bytes]]:
-    """(sign, b"") or ("", literal) in their order."""
+    """The parts in order: (sign, b"") or ("", literal)."""
     parts: list[tuple[str, bytes]] = []
     literal, end = b"", 0
     for match in _SIGN.finditer(text):
@@ -128,7 +123,7 @@ def _parse(text: str) -> list[tuple[str, bytes]]:
         else:
             known = ", ".join(f"%{name}" for name in SIGNS)
             raise click.BadParameter(
-                f"%{sign} has no meaning; there is {known} and %%", param_hint="--format"
+                f"%{sign} is not supported; use {known} or %%", param_hint="--format"
             )
     literal += unescape(text[end:])
     return [*parts, ("", literal)] if literal else parts
@@ -141,7 +136,7 @@ def _text(column: pa.Array) -> pa.Array:
 
 
 def _headers(batch: pa.RecordBatch) -> list[bytes]:
-    """As kcat prints them: name=value, with commas between."""
+    """Headers as kcat prints them: name=value, separated by commas."""
     if "headers" not in batch.schema.names:
         return [b""] * batch.num_rows
     return [

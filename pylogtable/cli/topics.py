@@ -1,16 +1,24 @@
-"""`pylogtable topics`: create, list, describe, alter, delete."""
+"""`pylogtable topics`: create, list, describe, alter and delete."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from pylogtable import TopicExistsError, TopicNotFoundError
-from pylogtable.cli.command import Group
-from pylogtable.cli.output import bytes_text, confirm, counted, note, print_json, print_table
-from pylogtable.cli.session import Session, complete_topics, session, suggesting
+from pylogtable.cli.command import CommandGroup
+from pylogtable.cli.messages import confirm, continue_on_error, note
+from pylogtable.cli.options import (
+    dry_run_option,
+    store_argument,
+    topic_argument,
+    topics_argument,
+    yes_option,
+)
+from pylogtable.cli.output import bytes_text, counted, print_json, print_names, print_table
+from pylogtable.cli.session import complete_topics, current_session, suggest_topics
 from pylogtable.cli.values import parse_columns, parse_config
 
 if TYPE_CHECKING:
@@ -18,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @click.group(
-    cls=Group,
+    cls=CommandGroup,
     examples="""
         pylogtable topics list ./logs
         pylogtable topics create orders --partitions 6 --store ./logs
@@ -36,84 +44,138 @@ def topics() -> None:
     """
 )
 @click.argument("topic")
-@click.option("--partitions", "-p", type=int, default=1, show_default=True)
-@click.option("--config", "-c", multiple=True, metavar="NAME=VALUE", help="As Kafka names it.")
+@click.option(
+    "--partitions",
+    "-p",
+    type=int,
+    metavar="N",
+    default=1,
+    show_default=True,
+    help="Number of partitions.",
+)
+@click.option(
+    "--config",
+    "-c",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A setting, with Kafka's name. May be repeated.",
+)
 @click.option(
     "--column",
+    "columns",
     multiple=True,
     metavar="NAME:TYPE",
-    help="A column, such as amount:double or 'id:long not null'; without any the topic has Kafka's "
-    "shape: key, value, headers.",
+    help="A column, such as amount:double or 'id:long not null'. May be repeated. Without columns "
+    "the topic has Kafka's shape: key, value, headers.",
 )
-@click.option("--key", multiple=True, metavar="COLUMN", help="A column of the key.")
-@click.option("--if-not-exists", is_flag=True, help="It is no error if there is one already.")
+@click.option(
+    "--key",
+    multiple=True,
+    metavar="COLUMN",
+    help="A column of the key. May be repeated.",
+)
+@click.option("--if-not-exists", is_flag=True, help="Succeed if the topic already exists.")
 @click.pass_context
 def create(
     context: click.Context,
     topic: str,
     partitions: int,
     config: tuple[str, ...],
-    column: tuple[str, ...],
+    columns: tuple[str, ...],
     key: tuple[str, ...],
     if_not_exists: bool,
 ) -> None:
     """Create TOPIC."""
-    mine = session(context)
-    schema, settings = parse_columns(column, "--column"), parse_config(config)
-    store, name = mine.locate(topic)
-    created = True
+    session = current_session(context)
+    schema, settings = parse_columns(columns, "--column"), parse_config(config)
+    store, name = session.locate(topic)
+    is_new = True
     try:
-        made = store.create_topic(name, partitions, schema, list(key) or None, settings)
+        opened = store.create_topic(name, partitions, schema, list(key) or None, settings)
     except TopicExistsError:
         if not if_not_exists:
             raise TopicExistsError(
-                f"there is a topic {name!r} below {store.url} already; --if-not-exists makes that "
-                "no error"
+                f"topic {name!r} already exists in {store.url}; add --if-not-exists to accept that"
             ) from None
-        made, created = store.topic(name), False
-    if mine.is_json:
-        print_json({"created": created, **_as_json(made.describe())})
+        opened, is_new = store.topic(name), False
+    if session.is_json:
+        print_json({"created": is_new, **_as_json(opened.describe())})
     else:
-        print(f"Created topic {name}." if created else f"Topic {name} exists already.")
+        print(f"Created topic {name}." if is_new else f"Topic {name} already exists.")
 
 
 @topics.command("list", examples="pylogtable topics list s3://bucket/logs --output json")
-@click.argument("store", required=False)
+@store_argument
 @click.pass_context
 def list_topics(context: click.Context, store: str | None) -> None:
-    """The names of all topics of STORE, sorted."""
-    mine = session(context)
-    opened = mine.open_store(store)
+    """List the names of all topics in STORE, sorted."""
+    session = current_session(context)
+    opened = session.open_store(store)
     names = opened.topics()
-    if mine.is_json:
+    if session.is_json:
         print_json(names)
     else:
-        for name in names:
-            print(name)
-        if not names:
-            note(mine, f"there is no topic below {opened.url}")
+        print_names(session, names, f"there is no topic in {opened.url}")
 
 
 @topics.command(
-    short_help="Columns, settings and partitions.",
+    short_help="Show columns, settings and partitions.",
     examples="""
         pylogtable topics describe orders
         pylogtable topics describe ./logs/orders --output json
     """,
 )
-@click.argument("topic", nargs=-1, shell_complete=complete_topics)
+@topics_argument
 @click.pass_context
-def describe(context: click.Context, topic: tuple[str, ...]) -> None:
-    """Columns, settings and partitions of each TOPIC, or of all."""
-    mine = session(context)
-    described = (opened.describe() for opened in mine.open_topics(topic))
-    if mine.is_json:
-        print_json([_as_json(description) for description in described])
-        return
-    for number, description in enumerate(described):
-        if number:
-            print()
-        _print_description(description)
+def describe(context: click.Context, topics: tuple[str, ...]) -> None:
+    """Show the columns, settings and partitions of each TOPIC, or of all topics.
+
+    If a topic cannot be read, the others are still shown, and the exit status is 1.
+    """
+    session = current_session(context)
+    rows: list[dict[str, Any]] = []
+    for argument in session.topic_arguments(topics):
+        with continue_on_error(session, argument):
+            description = session.open_topic(argument).describe()
+            if not session.is_json:
+                if rows:
+                    print()
+                _print_description(description)
+            rows.append(_as_json(description))
+    if session.is_json:
+        print_json(rows)
+
+
+@dataclass(frozen=True)
+class AlterOptions:
+    """The options of `topics alter`."""
+
+    partitions: int | None
+    config: tuple[str, ...]
+    unset: tuple[str, ...]
+    add_columns: tuple[str, ...]
+    widen_columns: tuple[str, ...]
+
+    def changes(self) -> dict[str, Any]:
+        """The changes as `Topic.alter` takes them; raises if there are none."""
+        given = parse_config(self.config)
+        if both := sorted(given.keys() & set(self.unset)):
+            raise click.UsageError(
+                f"{', '.join(both)} is set by --config and reset by --unset: give only one of them"
+            )
+        added = parse_columns(self.add_columns, "--add-column")
+        wider = parse_columns(self.widen_columns, "--widen-column")
+        changes = {
+            "partitions": self.partitions,
+            "config": {**given, **dict.fromkeys(self.unset)} or None,
+            "add_columns": added,
+            "widen_columns": None
+            if wider is None
+            else dict(zip(wider.names, wider.types, strict=True)),
+        }
+        if all(change is None for change in changes.values()):
+            raise click.UsageError("nothing to change is given")
+        return {name: change for name, change in changes.items() if change is not None}
 
 
 @topics.command(
@@ -123,44 +185,39 @@ def describe(context: click.Context, topic: tuple[str, ...]) -> None:
         pylogtable topics alter orders --add-column note:string --widen-column amount:double
     """
 )
-@click.argument("topic", shell_complete=complete_topics)
-@click.option("--partitions", "-p", type=int, help="More partitions; there are never fewer.")
-@click.option("--config", "-c", multiple=True, metavar="NAME=VALUE", help="Set a setting.")
-@click.option("--unset", multiple=True, metavar="NAME", help="Go back to a setting's default.")
-@click.option("--add-column", multiple=True, metavar="NAME:TYPE", help="A new nullable column.")
-@click.option("--widen-column", multiple=True, metavar="NAME:TYPE", help="A wider type.")
+@topic_argument
+@click.option(
+    "--partitions", "-p", type=int, metavar="N", help="New number of partitions; it can only grow."
+)
+@click.option("--config", "-c", multiple=True, metavar="NAME=VALUE", help="Change a setting.")
+@click.option("--unset", multiple=True, metavar="NAME", help="Reset a setting to its default.")
+@click.option(
+    "--add-column",
+    "add_columns",
+    multiple=True,
+    metavar="NAME:TYPE",
+    help="Add a nullable column.",
+)
+@click.option(
+    "--widen-column",
+    "widen_columns",
+    multiple=True,
+    metavar="NAME:TYPE",
+    help="Give a column a wider type.",
+)
 @click.pass_context
-def alter(
-    context: click.Context,
-    topic: str,
-    partitions: int | None,
-    config: tuple[str, ...],
-    unset: tuple[str, ...],
-    add_column: tuple[str, ...],
-    widen_column: tuple[str, ...],
-) -> None:
-    """Change TOPIC: partitions, settings, columns."""
-    mine = session(context)
-    given = parse_config(config)
-    if both := sorted(given.keys() & set(unset)):
-        raise click.UsageError(
-            f"--config sets {', '.join(both)}, and --unset takes it back: say one", context
+def alter(context: click.Context, /, topic: str, **given: Any) -> None:
+    """Change the partitions, settings or columns of TOPIC."""
+    session = current_session(context)
+    options = AlterOptions(**given)
+    changes = options.changes()
+    altered = session.open_topic(topic).alter(**changes)
+    if options.partitions is not None and altered.key:
+        note(
+            session,
+            "existing records stay in their partitions: a key may now have records in two",
         )
-    settings: dict[str, str | None] = {**given, **dict.fromkeys(unset)}
-    added = parse_columns(add_column, "--add-column")
-    wider = parse_columns(widen_column, "--widen-column")
-    if partitions is None and not settings and added is None and wider is None:
-        raise click.UsageError("say what to change", context)
-    opened = mine.open_topic(topic)
-    altered = opened.alter(
-        partitions,
-        settings,
-        added,
-        None if wider is None else dict(zip(wider.names, wider.types, strict=True)),
-    )
-    if partitions is not None and altered.key:
-        note(mine, "old records stay where they are: a key may now have records in two partitions")
-    if mine.is_json:
+    if session.is_json:
         print_json(_as_json(altered))
     else:
         print(f"Altered topic {altered.name}, now version {altered.version}.")
@@ -172,42 +229,43 @@ def alter(
         pylogtable topics delete orders --yes
     """
 )
-@click.argument("topic", nargs=-1, required=True, shell_complete=complete_topics)
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
-@click.option("--dry-run", is_flag=True, help="Only say what would go.")
-@click.option("--if-exists", is_flag=True, help="It is no error if there is none.")
+@click.argument("topics", metavar="TOPIC...", nargs=-1, required=True,
+                shell_complete=complete_topics)  # fmt: skip
+@yes_option
+@dry_run_option
+@click.option("--if-exists", is_flag=True, help="Succeed if a topic does not exist.")
 @click.pass_context
 def delete(
-    context: click.Context, topic: tuple[str, ...], yes: bool, dry_run: bool, if_exists: bool
+    context: click.Context, topics: tuple[str, ...], yes: bool, dry_run: bool, if_exists: bool
 ) -> None:
     """Delete each TOPIC and its records."""
-    mine = session(context)
-    doomed = []
-    for place in topic:
-        store, name = mine.locate(place)
+    session = current_session(context)
+    chosen = []
+    # All topics have to exist before the first is deleted.
+    for argument in topics:
+        store, name = session.locate(argument)
         try:
-            with suggesting(store, name):
-                doomed.append((store, store.topic(name).describe()))
+            with suggest_topics(store, name):
+                chosen.append((store, store.topic(name).describe()))
         except TopicNotFoundError:
             if not if_exists:
                 raise
-    if doomed and not dry_run:
-        confirm("delete " + ", ".join(_extent(description) for _, description in doomed), yes)
-    for store, description in doomed:
-        if not dry_run:
-            store.delete_topic(description.name)
-        _say_deleted(mine, description, dry_run=dry_run)
-    if mine.is_json:
-        print_json({"dry_run": dry_run, "deleted": [d.name for _, d in doomed]})
+    if chosen and not dry_run:
+        confirm("delete " + ", ".join(_summary(description) for _, description in chosen), yes)
+    deleted = []
+    for store, description in chosen:
+        with continue_on_error(session, description.name):
+            if not dry_run:
+                store.delete_topic(description.name)
+            deleted.append(description.name)
+            if not session.is_json:
+                done = f"Deleted topic {description.name}."
+                print(f"Would delete {_summary(description)}." if dry_run else done)
+    if session.is_json:
+        print_json({"dry_run": dry_run, "deleted": deleted})
 
 
-def _say_deleted(mine: Session, description: TopicDescription, *, dry_run: bool) -> None:
-    if not mine.is_json:
-        verb = "Would delete" if dry_run else "Deleted"
-        print(f"{verb} {_extent(description)}." if dry_run else f"{verb} topic {description.name}.")
-
-
-def _extent(description: TopicDescription) -> str:
+def _summary(description: TopicDescription) -> str:
     records = sum(part.records for part in description.partitions)
     size = sum(part.size_bytes for part in description.partitions)
     return f"topic {description.name} ({counted(records, 'record')}, {bytes_text(size)})"

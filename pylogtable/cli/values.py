@@ -1,4 +1,4 @@
-"""Values as they are typed: settings, columns, partitions, times, durations, offsets."""
+"""Parses what users type: settings, columns, partitions, times and durations."""
 
 from __future__ import annotations
 
@@ -17,24 +17,28 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_MOST_PARTITIONS = 10_000
 _ESCAPES = {r"\n": b"\n", r"\t": b"\t", r"\r": b"\r", r"\0": b"\0", "\\\\": b"\\"}
-# The words of SQL for types that have another name in the format.
-_TYPE_WORDS = {"int": "integer", "bigint": "long", "smallint": "short", "tinyint": "byte"}
+# SQL names of types that have another name in the format.
+_SQL_TYPES = {"int": "integer", "bigint": "long", "smallint": "short", "tinyint": "byte"}
+
+
+def parse_pair(pair: str, option: str) -> tuple[str, str]:
+    """`name=value`, as `--config` and `--header` take it."""
+    name, equals, value = pair.partition("=")
+    if not equals or not name:
+        raise click.BadParameter(f"{pair!r} is not name=value", param_hint=option)
+    return name, value
 
 
 def parse_config(pairs: Sequence[str]) -> dict[str, str]:
-    """`retention.ms=-1`, several times."""
-    config: dict[str, str] = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals or not name:
-            raise click.BadParameter(f"{pair!r} is not name=value", param_hint="--config")
-        config[name.strip()] = value.strip()
-    return config
+    """Settings such as `retention.ms=-1`."""
+    given = (parse_pair(pair, "--config") for pair in pairs)
+    return {name.strip(): value.strip() for name, value in given}
 
 
 def parse_columns(columns: Sequence[str], option: str) -> pa.Schema | None:
-    """`amount:double`, `id:long not null`, several times; None if there are none."""
+    """Columns such as `amount:double` or `id:long not null`; None if there are none."""
     if not columns:
         return None
     import pyarrow as pa
@@ -52,8 +56,8 @@ def parse_columns(columns: Sequence[str], option: str) -> pa.Schema | None:
 
 
 def _column_type(text: str) -> pa.DataType:
-    """A type of the format by its name, or, where it is nested, as JSON."""
-    wire: Any = _TYPE_WORDS.get(text.lower(), text)
+    """A type of the format by its name; a nested type as JSON."""
+    wire: Any = _SQL_TYPES.get(text.lower(), text)
     if text.startswith("{"):
         try:
             wire = json.loads(text)
@@ -63,30 +67,37 @@ def _column_type(text: str) -> pa.DataType:
 
 
 def parse_partitions(text: str | None) -> list[int] | None:
-    """`0,2-4`; None for all."""
+    """Partition numbers such as `0,2-4`; None means all."""
     if text is None:
         return None
     numbers: list[int] = []
     for part in text.split(","):
         match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
-        if match is None or int(match[2] or match[1]) < int(match[1]):
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+        if last < first:
             raise click.BadParameter(
-                f"{text!r} does not name partitions: write 0, 0,2 or 0-3", param_hint="--partition"
+                f"{text!r} is not a list of partitions, such as 0 or 0,2 or 0-3",
+                param_hint="--partition",
             )
-        numbers += range(int(match[1]), int(match[2] or match[1]) + 1)
+        if last - first >= _MOST_PARTITIONS:
+            raise click.BadParameter(
+                f"{part!r} is too long: a topic has at most {_MOST_PARTITIONS} partitions",
+                param_hint="--partition",
+            )
+        numbers += range(first, last + 1)
     return list(dict.fromkeys(numbers))
 
 
 def to_time(text: str) -> datetime:
-    """Milliseconds since the epoch (`@` before them is passed over), or ISO-8601, which is UTC if
-    it names no zone; ValueError for anything else."""
+    """A time given in milliseconds since the epoch (with or without `@` before them), or in ISO
+    8601 (UTC if it has no zone). ValueError for anything else."""
     stripped = text.strip().removeprefix("@")
     if re.fullmatch(r"\d+", stripped):
         try:
             return _EPOCH + timedelta(milliseconds=int(stripped))
         except OverflowError:
-            raise ValueError(f"{text!r} lies too far in the future") from None
-    # Python before 3.11 knows neither Z nor any number of digits of a second's fraction.
+            raise ValueError(f"{text!r} is a time after the year 9999") from None
+    # Before Python 3.11 fromisoformat() takes neither Z nor fractions of any length.
     iso = re.sub(r"[zZ]$", "+00:00", stripped)
     iso = re.sub(r"\.(\d{1,6})\d*", lambda m: "." + m[1].ljust(6, "0"), iso)
     try:
@@ -99,7 +110,7 @@ def to_time(text: str) -> datetime:
 
 
 def parse_time(text: str, option: str) -> datetime:
-    """The same for what was given to an option."""
+    """A time given to an option; wrong usage if it is none."""
     try:
         return to_time(text)
     except ValueError as error:
@@ -107,7 +118,7 @@ def parse_time(text: str, option: str) -> datetime:
 
 
 def parse_duration(text: str, option: str) -> timedelta:
-    """`90s`, `15m`, `12h`, `7d`, or ISO 8601 without years and months (`P1DT2H`)."""
+    """A duration given to an option, such as `90s`, `15m`, `12h`, `7d` or `P1DT2H`."""
     try:
         return pylogtable.parse_duration(text)
     except pylogtable.InvalidRequestError as error:
@@ -115,20 +126,23 @@ def parse_duration(text: str, option: str) -> timedelta:
 
 
 def unescape(text: str) -> bytes:
-    r"""Text with \n, \t, \r, \0, \\ and \xHH in it, as bytes."""
-    return b"".join(
-        _ESCAPES.get(piece) or (bytes.fromhex(piece[2:]) if _is_hex(piece) else os.fsencode(piece))
-        for piece in re.findall(r"\\x[0-9A-Fa-f]{2}|\\.|[^\\]+|\\", text, re.DOTALL)
-    )
+    r"""Replace \n, \t, \r, \0, \\ and \xHH, and encode the rest."""
+    pieces = re.findall(r"\\x[0-9A-Fa-f]{2}|\\.|[^\\]+|\\", text, re.DOTALL)
+    return b"".join(map(_unescape_piece, pieces))
 
 
-def _is_hex(piece: str) -> bool:
-    return len(piece) == 4 and piece.startswith("\\x")
+def _unescape_piece(piece: str) -> bytes:
+    if piece in _ESCAPES:
+        return _ESCAPES[piece]
+    is_hex = len(piece) == 4 and piece.startswith("\\x")
+    return bytes.fromhex(piece[2:]) if is_hex else os.fsencode(piece)
 
 
-def milliseconds(when: datetime) -> int:
-    return (when - _EPOCH) // timedelta(milliseconds=1)
-
-
-def from_microseconds(us: int | None) -> datetime | None:
-    return None if us is None else _EPOCH + timedelta(microseconds=us)
+def time_from_microseconds(us: int | None) -> datetime | str | None:
+    """A time since the epoch; as `@` and milliseconds if it is outside of the years 1 to 9999."""
+    if us is None:
+        return None
+    try:
+        return _EPOCH + timedelta(microseconds=us)
+    except OverflowError:
+        return f"@{us // 1000}"

@@ -1,6 +1,6 @@
-"""Bytes <-> nouns of the manifest and of consumer groups.
+"""Encoding and decoding of the objects in the manifest and in consumer groups.
 
-What does not decode is named with its path and rule.
+An object that does not decode raises an error with its path and the rule it breaks.
 """
 
 from __future__ import annotations
@@ -46,11 +46,12 @@ _protocols = msgspec.json.Decoder(_JustProtocol)
 
 
 def encode(noun: Commit | Root | Hint | GroupState) -> bytes:
+    """The JSON of an object, without its defaults."""
     return _encoder.encode(noun)
 
 
 def decode_commit(data: bytes, version: int) -> Commit:
-    """The commit of `version`; its body must agree with its name [COMMIT-2]."""
+    """The commit of `version`. The version in its body must be the one in its name [COMMIT-2]."""
     path = commit_path(version)
     commit: Commit = _decode(_commits, data, path, "COMMIT-1")
     if commit.version != version:
@@ -63,6 +64,7 @@ def decode_commit(data: bytes, version: int) -> Commit:
 
 
 def decode_root(data: bytes, version: int) -> Root:
+    """The root of `version`; every path and leaf id in it is checked [ROOT-1]."""
     path = root_path(version)
     root: Root = _decode(_roots, data, path, "ROOT-1")
     if root.version != version:
@@ -80,8 +82,8 @@ def decode_root(data: bytes, version: int) -> Root:
 
 
 def decode_group(data: bytes, group: str, number: int) -> GroupState:
-    """A state of a consumer group; its body must agree with its name [GRP-2], and no partition may
-    have two owners [GRP-12]."""
+    """A state of a consumer group. The number in its body must be the one in its name [GRP-2], and
+    no partition may have two owners [GRP-12]."""
     path = group_path(group, number)
     state: GroupState = _decode(_groups, data, path, "GRP-2")
     if state.number != number:
@@ -93,7 +95,7 @@ def decode_group(data: bytes, group: str, number: int) -> GroupState:
 
 
 def decode_hint(data: bytes) -> Hint | None:
-    """The hint, or None if it is unreadable: it may be ignored [HINT-1]."""
+    """The hint, or None if it cannot be decoded: a hint may be ignored [HINT-1]."""
     try:
         return _hints.decode(data)
     except msgspec.MsgspecError:
@@ -101,12 +103,12 @@ def decode_hint(data: bytes) -> Hint | None:
 
 
 def check_readable(protocol: Protocol) -> None:
-    """Refuse what this version does not know how to read [PROTO-2]."""
+    """Raise if this version cannot read such a topic [PROTO-2]."""
     _refuse_unknown(protocol, protocol.reader_features, READER_FEATURES, "read")
 
 
 def check_writable(protocol: Protocol) -> None:
-    """Refuse what this version does not know how to write [PROTO-3]."""
+    """Raise if this version cannot write to such a topic [PROTO-3]."""
     _refuse_unknown(protocol, protocol.writer_features, WRITER_FEATURES, "written")
 
 
@@ -127,7 +129,7 @@ def _refuse_unknown(
 
 
 def _check_topic(topic: TopicInfo, path: str) -> None:
-    """A topic object is checked once, here; the other rooms may trust it [META-1]."""
+    """A topic object is checked here, when it is decoded; other code relies on it [META-1]."""
     try:
         check_fields(topic.fields, topic.key)
         parse_config(topic.config)
@@ -144,7 +146,7 @@ def _decode(decoder: msgspec.json.Decoder[Any], data: bytes, path: str, rule: st
 
 
 def _raise_if_newer(data: bytes) -> None:
-    """An object of a newer format need not decode; if it says that it is newer, so do we."""
+    """Raise `UnsupportedFormatError` if an object that does not decode is of a newer format."""
     try:
         protocol = _protocols.decode(data).protocol
     except msgspec.MsgspecError:

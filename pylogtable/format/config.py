@@ -1,6 +1,6 @@
 """A topic's configuration: Kafka's names, defaults and bounds, parsed and checked once.
 
-A manifest keeps only what was set, as strings; defaults are applied when it is read [CONF-1].
+The manifest stores only what was set, as strings. Defaults are applied when it is read [CONF-1].
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from pylogtable.errors import InvalidRequestError
 FOREVER = 2**63 - 1
 DAY_MS = 86_400_000
 
-# How long a version stays readable, and the grace that vacuum gives to files no commit names.
+# How long a version stays readable, and how old a file that no commit names must be before vacuum
+# removes it.
 MANIFEST_RETENTION_MS = 7 * DAY_MS
-# A writer refuses to commit from anything older than this [COMMIT-8].
+# A writer does not commit files, or plan on a state, older than this [COMMIT-8].
 STALE_AFTER_MS = MANIFEST_RETENTION_MS // 2
 
 _COMPRESSIONS = ("uncompressed", "gzip", "snappy", "lz4", "zstd", "producer")
@@ -27,9 +28,9 @@ _COMPRESSIONS = ("uncompressed", "gzip", "snappy", "lz4", "zstd", "producer")
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """The typed values; the field for `retention.ms` is `retention_ms`, and so on.
+    """The typed values. The field for `retention.ms` is `retention_ms`, and so on.
 
-    `None` means no limit, where Kafka writes -1.
+    `None` means no limit; Kafka writes -1.
     """
 
     cleanup_policy: frozenset[str] = frozenset({"delete"})
@@ -42,7 +43,6 @@ class TopicConfig:
     min_cleanable_dirty_ratio: float = 0.5
     message_timestamp_type: str = "CreateTime"
     compression_type: str = "producer"
-    file_delete_delay_ms: int = 60_000
 
     @property
     def is_compacted(self) -> bool:
@@ -58,7 +58,7 @@ class TopicConfig:
 
     @property
     def parquet_codec(self) -> str:
-        """The codec segments are written with; `producer` leaves it to the writer: zstd."""
+        """The codec of new segments. `producer` means that the writer chooses: zstd."""
         if self.compression_type == "uncompressed":
             return "none"
         return "zstd" if self.compression_type == "producer" else self.compression_type
@@ -116,17 +116,26 @@ _PARSERS: dict[str, Callable[[str, str], object]] = {
     "min.cleanable.dirty.ratio": _ratio,
     "message.timestamp.type": _one_of("CreateTime", "LogAppendTime"),
     "compression.type": _one_of(*_COMPRESSIONS),
-    "file.delete.delay.ms": _int(0),
 }
 
-
+#: Every key that can be set with `create_topic` and `alter`.
 TOPIC_CONFIG_KEYS = tuple(_PARSERS)
+
+# A key that older versions let users set although nothing ever used it. Topics that have it keep
+# it, and it is shown, but it can only be removed [CONF-2].
+_WITHOUT_EFFECT = {"file.delete.delay.ms": "60000"}
 
 
 def normalize(settings: Mapping[str, object]) -> dict[str, str]:
-    """The settings as strings, or an error that names the key; nothing unknown gets through."""
+    """The settings as strings. Raises if a key is unknown, or a value is not allowed [CONF-1]."""
     check_mapping("config", settings, "{'retention.ms': 3600000}")
     check_keys(settings)
+    for key in settings:
+        if key in _WITHOUT_EFFECT:
+            raise InvalidRequestError(
+                f"topic config {key} has no effect here and cannot be set: files are deleted by "
+                "vacuum, and its retention_ms says how long they stay. Leave the key out"
+            )
     normal: dict[str, str] = {}
     for key, value in settings.items():
         if isinstance(value, list | tuple | set | frozenset):
@@ -140,17 +149,18 @@ def normalize(settings: Mapping[str, object]) -> dict[str, str]:
 
 
 def check_keys(keys: Iterable[str]) -> None:
+    """Raise if one of the keys is not a topic's setting; suggests the one that was meant."""
     for key in keys:
-        if key not in _PARSERS:
+        if key not in _PARSERS and key not in _WITHOUT_EFFECT:
             near = difflib.get_close_matches(str(key), _PARSERS, n=1, cutoff=0.5)
             hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(_PARSERS)}"
             raise InvalidRequestError(f"unknown topic config {key!r}{hint}")
 
 
 def parse_config(settings: Mapping[str, str]) -> TopicConfig:
-    """The typed values of checked settings, with Kafka's defaults for what was not set.
+    """The typed values of stored settings, with Kafka's defaults for what was not set.
 
-    A key this version does not know is a newer writer's, and is passed over [CONF-2].
+    Keys that this version does not know are ignored: a newer writer may have set them [CONF-2].
     """
     values: dict[str, Any] = {
         key.replace(".", "_"): _PARSERS[key](key, text)
@@ -167,9 +177,9 @@ def parse_config(settings: Mapping[str, str]) -> TopicConfig:
 
 
 def describe_config(settings: Mapping[str, str]) -> dict[str, str]:
-    """Every key with the value in force, as text."""
+    """Every key with the value in force, as text. -1 means no limit, as in Kafka."""
     typed = parse_config(settings)
-    shown: dict[str, str] = {}
+    shown = {key: settings.get(key, default) for key, default in _WITHOUT_EFFECT.items()}
     for field in fields(TopicConfig):
         key = field.name.replace("_", ".")
         value = getattr(typed, field.name)

@@ -1,7 +1,6 @@
 """A leaf of the index: many segment entries as one Arrow table, in (partition, offset) order. Pure.
 
-A leaf may have a million times more entries than a lookup wants, so entries stay columns until
-someone asks for particular ones.
+A lookup wants few of the many entries in a leaf, so entries stay columns until they are needed.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ class Leaf:
         return self._column("max_timestamp_us")
 
     def rows(self, partition: int, start: int, end: int) -> range:
-        """Which rows are the entries of `partition` that claim something of `[start, end)`."""
+        """The rows whose entries are of `partition` and overlap `[start, end)`."""
         first = int(np.searchsorted(self._partitions, partition, side="left"))
         last = int(np.searchsorted(self._partitions, partition, side="right"))
         low = first + int(np.searchsorted(self.end_offsets[first:last], start, side="right"))
@@ -74,16 +73,18 @@ class Leaf:
         return range(low, max(low, high))
 
     def entries(self, rows: range) -> pa.Table:
+        """These rows, still as columns."""
         return self.table.slice(rows.start, len(rows))
 
     def segments(self, rows: range) -> list[Segment]:
-        """The entries as nouns, with their paths checked: a leaf is data from outside."""
+        """These rows as segments. Paths are checked, because a leaf may have been tampered with."""
         segments = segments_of(self.entries(rows))
         for segment in segments:  # [LEAF-2]
             check_segment_path(segment.path, segment.partition, source=leaf_path(self.id))
         return segments
 
     def totals(self, rows: range) -> Totals:
+        """What the segments of these rows hold together."""
         part = self.entries(rows)
         return Totals(
             segments=len(rows),
@@ -97,7 +98,7 @@ class Leaf:
 
 
 def check_leaf(leaf: Leaf) -> None:
-    """Refuse a table that is not a leaf's [LEAF-1]."""
+    """Raise if the table is not a valid leaf [LEAF-1]."""
     path = leaf_path(leaf.id)
     if not leaf.table.schema.equals(LEAF_SCHEMA):
         raise CorruptTopicError(path, "LEAF-1", "its columns are not those of a leaf")
@@ -105,20 +106,22 @@ def check_leaf(leaf: Leaf) -> None:
     later = partitions[1:] > partitions[:-1]
     follows = (partitions[1:] == partitions[:-1]) & (leaf.base_offsets[1:] >= leaf.end_offsets[:-1])
     if not np.all(later | follows):
-        raise CorruptTopicError(path, "LEAF-1", "its entries are not in order, or overlap")
+        raise CorruptTopicError(path, "LEAF-1", "its entries are not in order, or they overlap")
 
 
 def segments_of(entries: pa.Table) -> list[Segment]:
+    """Segment entries in columns, as objects."""
     return msgspec.convert(entries.to_pylist(), list[Segment])
 
 
 def entries_of(segments: Iterable[Segment]) -> pa.Table:
+    """Segments in the columns of a leaf."""
     rows = [msgspec.structs.asdict(segment) for segment in segments]
     return pa.Table.from_pylist(rows, schema=LEAF_SCHEMA)
 
 
 def sort_entries(parts: Sequence[pa.Table]) -> pa.Table:
-    """All entries of these tables in a leaf's order."""
+    """All entries of these tables, in the order of a leaf."""
     table = pa.concat_tables(parts) if parts else LEAF_SCHEMA.empty_table()
     keys = [("partition", "ascending"), ("base_offset", "ascending")]
     return table.take(pc.sort_indices(table, sort_keys=keys)).combine_chunks()

@@ -1,7 +1,7 @@
 """Finding segments in a snapshot: root, then leaf, then entry, each by binary search [LOOK-1].
 
-Pure but for `leaves`, which the caller gives and which loads a leaf by its id. Each function loads
-no leaf that cannot matter to its answer, and no leaf before its turn [LOOK-2].
+Pure except for `leaves`, a function of the caller that loads a leaf by its id. A leaf is loaded
+only if the answer may depend on it, and only when its turn comes [LOOK-2].
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from pylogtable.format.leaf import Leaf, entries_of, sort_entries
 from pylogtable.format.model import Segment, Totals
 from pylogtable.format.snapshot import (
     PartitionState,
-    Piece,
     Snapshot,
-    piece_end,
-    piece_start,
+    Tile,
+    tile_end,
+    tile_start,
     totals_of,
 )
 
@@ -30,37 +30,37 @@ LoadLeaf = Callable[[str], Leaf]
 def segments_between(
     snapshot: Snapshot, leaves: LoadLeaf, partition: int, start: int, end: int
 ) -> Iterator[Segment]:
-    """The live segments that claim something of `[start, end)`, in offset order, lazily."""
+    """The live segments that overlap `[start, end)`, in offset order, lazily."""
     state = snapshot.partitions[partition]
     start = max(start, state.log_start)
     if start >= end:
         return
-    for piece in pieces_from(state, start):
-        if piece_start(piece) >= end:
+    for tile in tiles_from(state, start):
+        if tile_start(tile) >= end:
             return
-        if isinstance(piece, Segment):
-            yield piece
+        if isinstance(tile, Segment):
+            yield tile
         else:
-            leaf = leaves(piece.leaf)
-            low, high = max(piece.start, start), min(piece.end, end)
+            leaf = leaves(tile.leaf)
+            low, high = max(tile.start, start), min(tile.end, end)
             yield from leaf.segments(leaf.rows(partition, low, high))
 
 
 def segment_at(snapshot: Snapshot, leaves: LoadLeaf, partition: int, offset: int) -> Segment | None:
-    """The live segment that claims `offset`."""
+    """The live segment that covers `offset`."""
     return next(segments_between(snapshot, leaves, partition, offset, offset + 1), None)
 
 
 def segments_backwards(snapshot: Snapshot, leaves: LoadLeaf, partition: int) -> Iterator[Segment]:
     """The live segments from the newest to the oldest, lazily."""
     state = snapshot.partitions[partition]
-    for piece in reversed(state.pieces):
-        if isinstance(piece, Segment):
-            yield piece
+    for tile in reversed(state.tiles):
+        if isinstance(tile, Segment):
+            yield tile
         else:
-            leaf = leaves(piece.leaf)
-            low = max(piece.start, state.log_start)
-            yield from reversed(leaf.segments(leaf.rows(partition, low, piece.end)))
+            leaf = leaves(tile.leaf)
+            low = max(tile.start, state.log_start)
+            yield from reversed(leaf.segments(leaf.rows(partition, low, tile.end)))
 
 
 def segments_reaching_time(
@@ -68,14 +68,14 @@ def segments_reaching_time(
 ) -> Iterator[Segment]:
     """The live segments with a record at or after `timestamp_us`, in offset order, lazily."""
     state = snapshot.partitions[partition]
-    for piece in pieces_from(state, state.log_start):
-        if piece.max_timestamp_us < timestamp_us:  # [READ-4]
+    for tile in tiles_from(state, state.log_start):
+        if tile.max_timestamp_us < timestamp_us:  # [READ-4]
             continue
-        if isinstance(piece, Segment):
-            yield piece
+        if isinstance(tile, Segment):
+            yield tile
             continue
-        leaf = leaves(piece.leaf)
-        rows = leaf.rows(partition, max(piece.start, state.log_start), piece.end)
+        leaf = leaves(tile.leaf)
+        rows = leaf.rows(partition, max(tile.start, state.log_start), tile.end)
         reaching = np.flatnonzero(leaf.max_timestamps[rows.start : rows.stop] >= timestamp_us)
         for row in reaching:
             at = rows.start + int(row)
@@ -83,19 +83,19 @@ def segments_reaching_time(
 
 
 def totals_below(snapshot: Snapshot, leaves: LoadLeaf, partition: int, offset: int) -> Totals:
-    """What lies in live segments that end at or below `offset`."""
+    """The totals of the live segments that end at or below `offset`."""
     state = snapshot.partitions[partition]
     total = Totals()
-    for piece in pieces_from(state, state.log_start):
-        if piece_start(piece) >= offset:
+    for tile in tiles_from(state, state.log_start):
+        if tile_start(tile) >= offset:
             break
-        if isinstance(piece, Segment):
-            if piece.end_offset <= offset:
-                total = total.plus(totals_of([piece]))
+        if isinstance(tile, Segment):
+            if tile.end_offset <= offset:
+                total = total.plus(totals_of([tile]))
             continue
-        leaf = leaves(piece.leaf)
-        low = max(piece.start, state.log_start)
-        rows = leaf.rows(partition, low, min(piece.end, offset))
+        leaf = leaves(tile.leaf)
+        low = max(tile.start, state.log_start)
+        rows = leaf.rows(partition, low, min(tile.end, offset))
         if rows and leaf.end_offsets[rows[-1]] > offset:
             rows = rows[:-1]
         total = total.plus(leaf.totals(rows))
@@ -106,21 +106,21 @@ def all_entries(snapshot: Snapshot, leaves: LoadLeaf) -> pa.Table:
     """Every live segment as one table in (partition, offset) order."""
     parts: list[pa.Table] = []
     loose: list[Segment] = []
-    # A leaf has runs of several partitions, and there may be more leaves than `leaves` remembers.
+    # Partitions share leaves, and the cache behind `leaves` may be smaller than their number.
     load = cache(leaves)
     for number, state in enumerate(snapshot.partitions):
-        for piece in pieces_from(state, state.log_start):
-            if isinstance(piece, Segment):
-                loose.append(piece)
+        for tile in tiles_from(state, state.log_start):
+            if isinstance(tile, Segment):
+                loose.append(tile)
             else:
-                leaf = load(piece.leaf)
-                low = max(piece.start, state.log_start)
-                parts.append(leaf.entries(leaf.rows(number, low, piece.end)))
+                leaf = load(tile.leaf)
+                low = max(tile.start, state.log_start)
+                parts.append(leaf.entries(leaf.rows(number, low, tile.end)))
     return sort_entries([*parts, entries_of(loose)])
 
 
-def pieces_from(state: PartitionState, offset: int) -> Iterator[Piece]:
-    """The pieces that reach beyond `offset`, in offset order."""
-    first = bisect_right(state.pieces, offset, key=piece_end)
-    for index in range(first, len(state.pieces)):
-        yield state.pieces[index]
+def tiles_from(state: PartitionState, offset: int) -> Iterator[Tile]:
+    """The tiles that end after `offset`, in offset order."""
+    first = bisect_right(state.tiles, offset, key=tile_end)
+    for index in range(first, len(state.tiles)):
+        yield state.tiles[index]

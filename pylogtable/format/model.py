@@ -1,6 +1,7 @@
-"""The nouns of the format, as they are written: attribute names are the names on the wire.
+"""The objects of the format as they are stored. Attribute names are the names in the JSON.
 
-All are frozen. Ranges are half-open `[start, end)`; `end` is the next offset to be written.
+All are frozen. Ranges are half-open, `[start, end)`. The `end` of a partition is the next offset to
+be written.
 """
 
 from __future__ import annotations
@@ -15,18 +16,18 @@ MAX_METADATA = 4096
 READER_FEATURES: frozenset[str] = frozenset()
 WRITER_FEATURES: frozenset[str] = frozenset()
 
-#: A number that is counted up from nothing and fits 64 bits; decoding refuses any other.
+#: A whole number from 0 on that fits into 64 bits. Decoding refuses any other.
 Natural = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class Noun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Base: what is at its default is left out; fields this version does not know are ignored."""
+    """Base class. Defaults are not written; fields that this version does not know are ignored."""
 
 
 class Field(Noun, frozen=True, kw_only=True, omit_defaults=True):
-    """A column of a topic; `type` is a Spark type name, or an object if it is nested [TYPE-1]."""
+    """A column of a topic. `type` is a Spark type name, or an object if it is nested [TYPE-1]."""
 
     name: str
     type: str | dict[str, Any]
@@ -34,7 +35,7 @@ class Field(Noun, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Protocol(Noun, frozen=True, kw_only=True, omit_defaults=True):
-    """What an implementation has to know to read, and to write, the topic [PROTO-1]."""
+    """What an implementation must support to read and to write the topic [PROTO-1]."""
 
     format: Natural
     reader_features: tuple[str, ...] = ()
@@ -42,7 +43,7 @@ class Protocol(Noun, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class TopicInfo(Noun, frozen=True, kw_only=True, omit_defaults=True):
-    """What a topic is, apart from its records [META-1]."""
+    """Columns, key, partitions and settings of a topic [META-1]."""
 
     fields: tuple[Field, ...]
     key: tuple[str, ...] = ()
@@ -52,11 +53,11 @@ class TopicInfo(Noun, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Segment(Noun, frozen=True, kw_only=True, omit_defaults=True):
-    """A live data file and the offsets it stands for [SEG-1].
+    """A live data file and the offsets it covers [SEG-1].
 
-    It claims `[base_offset, end_offset)` whole, also where compaction left holes. A record's
-    offset is the stored value plus `shift`; with shift 0 the segment is *sealed*. `row_groups`
-    has the first claimed offset of each row group, counted from `base_offset`.
+    It covers all of `[base_offset, end_offset)`, even where compaction left holes. The offset of a
+    record is the stored value plus `shift`; a segment with shift 0 is *sealed*. `row_groups` has
+    the first offset that each row group covers, relative to `base_offset`.
     """
 
     partition: Natural
@@ -76,19 +77,20 @@ class Segment(Noun, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def is_dense(self) -> bool:
+        """True if every offset it covers has a record."""
         return self.records == self.end_offset - self.base_offset
 
     def has_below(self, offset: int) -> bool:
-        """Whether it has a record with a smaller offset [SEG-6]."""
+        """True if it has a record with an offset below this one [SEG-6]."""
         return self.records > 0 and self.base_offset + self.row_groups[0] < offset
 
 
 class StagedSegment(Noun, frozen=True, kw_only=True, omit_defaults=True):
-    """A data file that no commit names yet; its offsets are a prediction [LOG-3].
+    """A data file that no commit names yet. The offsets stored in it are a guess [LOG-3].
 
-    The commit that adds it decides its offsets, which is what lets a writer that lost a race plan
-    again without writing its data again. `keys_only` says that the topic had no value columns when
-    it was written, so that no record in it was meant as a tombstone.
+    The commit that adds the file decides its offsets. So a writer that lost a race plans again
+    without writing the data again. `keys_only` is true if the topic had no value columns when the
+    file was written: then no record in it was meant as a tombstone.
     """
 
     partition: Natural
@@ -106,6 +108,7 @@ class StagedSegment(Noun, frozen=True, kw_only=True, omit_defaults=True):
     append_time: bool = False
 
     def placed_at(self, base_offset: int) -> Segment:
+        """The segment that this file becomes when a commit puts it at `base_offset`."""
         return Segment(
             partition=self.partition,
             base_offset=base_offset,
@@ -124,7 +127,7 @@ class StagedSegment(Noun, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Totals(Noun, frozen=True, kw_only=True, omit_defaults=True):
-    """How much a set of segments holds; segments cut by a log start count whole."""
+    """What a set of segments holds. A segment that a log start cuts counts in full."""
 
     segments: Natural = 0
     records: Natural = 0
@@ -146,7 +149,7 @@ class Totals(Noun, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class LogStart(Noun, frozen=True, kw_only=True, omit_defaults=True):
-    """A partition's log start moves to `offset`; `dropped` is what lies wholly below [LOG-6]."""
+    """A partition's log start moves to `offset`. `dropped` counts the segments below it [LOG-6]."""
 
     partition: Natural
     offset: Natural
@@ -154,7 +157,7 @@ class LogStart(Noun, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Replaced(Noun, frozen=True, kw_only=True, omit_defaults=True):
-    """The live segments tiling `[start, end)` give way to the commit's own for it [LOG-7]."""
+    """The live segments of `[start, end)` are replaced by those that the commit adds [LOG-7]."""
 
     partition: Natural
     start: Natural
@@ -163,8 +166,9 @@ class Replaced(Noun, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Txn(Noun, frozen=True, kw_only=True, omit_defaults=True):
-    """An application's own number for an append; `previous` is the version of its last [TXN-1],
-    `origin` the run of the application that counted it [TXN-4]."""
+    """The number that an application gave to an append. `previous` is the version of the commit
+    with its last one [TXN-1]; `origin` names the run of the application that counted it [TXN-4].
+    """
 
     app_id: str
     version: Natural
@@ -173,7 +177,7 @@ class Txn(Noun, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Change(Noun, frozen=True, kw_only=True, omit_defaults=True):
-    """What a plan decided; becomes a `Commit` when it is given a version."""
+    """The result of a plan. It becomes a `Commit` when it gets a version."""
 
     operation: str
     protocol: Protocol | None = None
@@ -204,7 +208,7 @@ class TxnMark(NamedTuple):
 
 
 class RootRun(NamedTuple):
-    """`[start, end)` of a partition is tiled by the entries of leaf number `leaf` [ROOT-3]."""
+    """`[start, end)` of a partition is covered by the entries of leaf number `leaf` [ROOT-3]."""
 
     leaf: Natural
     start: Natural
@@ -213,14 +217,14 @@ class RootRun(NamedTuple):
 
 
 class LeafRef(NamedTuple):
-    """A leaf and how many entries its file has."""
+    """A leaf, and how many entries its file has."""
 
     id: str
     entries: Natural
 
 
 class RootPartition(Noun, frozen=True, kw_only=True, omit_defaults=True):
-    """A partition's state in a root: its totals, its runs in leaves, its newest segments."""
+    """The state of a partition in a root: totals, runs in leaves, and the newest segments."""
 
     log_start: Natural = 0
     end: Natural = 0
@@ -231,7 +235,7 @@ class RootPartition(Noun, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Root(Noun, frozen=True, kw_only=True, omit_defaults=True):
-    """The index at one version [ROOT-1]: all of the topic's state, without its older entries."""
+    """The whole state of a topic at one version; older segment entries are in leaves [ROOT-1]."""
 
     version: Natural
     commit_id: str
@@ -245,14 +249,13 @@ class Root(Noun, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Hint(Noun, frozen=True, kw_only=True, omit_defaults=True):
-    """Where to look first [HINT-1]: a root, or None while there is none. Never to be believed
-    without looking."""
+    """The root to look at first, None if there is none yet [HINT-1]. It may be out of date."""
 
     root_version: Natural | None
 
 
 class GroupPosition(Noun, frozen=True, kw_only=True, omit_defaults=True):
-    """The next offset of a partition that a consumer group is to read [GRP-4]."""
+    """The next offset of a partition that a consumer group will read [GRP-4]."""
 
     offset: Natural
     committed_at_ms: Natural
@@ -260,15 +263,15 @@ class GroupPosition(Noun, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class GroupMember(Noun, frozen=True, kw_only=True, omit_defaults=True):
-    """A dynamic member: the partitions it owns, and until when it may be believed [GRP-11]."""
+    """A member of a group: the partitions it owns, and when its lease ends [GRP-11]."""
 
     lease_until_ms: Natural
     owned: tuple[Natural, ...] = ()
 
 
 class GroupChange(Noun, frozen=True, kw_only=True, omit_defaults=True):
-    """What a plan decided on a group: all of what is to hold. It becomes a `GroupState` when it is
-    given a number. `generation` counts how often the set of members changed."""
+    """The result of a plan for a group: its whole next state. It becomes a `GroupState` when it
+    gets a number. `generation` counts how often the set of members changed."""
 
     operation: str
     positions: dict[Natural, GroupPosition] = {}
@@ -278,7 +281,7 @@ class GroupChange(Noun, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class GroupState(GroupChange, frozen=True, kw_only=True, omit_defaults=True):
-    """One numbered object of a consumer group; it has the whole state [GRP-2]."""
+    """One numbered object of a consumer group, with the whole state of the group [GRP-2]."""
 
     number: Natural
     commit_id: str
@@ -286,5 +289,5 @@ class GroupState(GroupChange, frozen=True, kw_only=True, omit_defaults=True):
     committed_at_ms: Natural
 
     def live_members(self, now_ms: int) -> list[str]:
-        """Those whose lease has not run out, sorted [GRP-11]."""
+        """The members whose lease has not run out, sorted [GRP-11]."""
         return sorted(m for m, held in self.members.items() if held.lease_until_ms > now_ms)

@@ -1,8 +1,8 @@
-"""Which partition a record belongs to: Kafka's default partitioner over whole columns.
+"""The partition of a record: Kafka's default partitioner, over whole columns.
 
 - [PART-1] Order of decision: an explicit partition wins; else a record with a key goes to
-  `(murmur2(key bytes) & 0x7fffffff) % partitions`; else [PART-5]. The explicit partition is the
-  caller's business, this module only knows keys.
+  `(murmur2(key bytes) & 0x7fffffff) % partitions`; else [PART-5]. The caller handles explicit
+  partitions; this module only knows keys.
 - [PART-2] murmur2 is Kafka's, bit for bit: seed 0x9747b28c, little-endian words, unsigned bytes.
   An empty key is a key. The sign bit is masked off, which is not `abs`.
 - [PART-3] The bytes of a key of one column: string its UTF-8, binary itself; byte, short, integer,
@@ -12,8 +12,8 @@
 - [PART-4] The bytes of a key of several columns: for each column in key order the length of its
   part as 4 bytes big-endian, then the part as in [PART-3]; a null part is the length 0xffffffff
   and no bytes. So no two different keys have the same bytes.
-- [PART-5] A key is null when all of its columns are. Null keys have no hash and no partition of
-  their own (-1 here): the writer spreads them.
+- [PART-5] A key is null when all of its columns are. A null key has no hash and no partition
+  (`NO_PARTITION` here): the writer spreads such records.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ import pyarrow as pa
 from pylogtable.errors import InvalidRequestError
 from pylogtable.lazy_arrow import pc
 
+#: Stands for "no partition" in arrays of partitions, which cannot hold None.
+NO_PARTITION: Final = -1
+
 _Ints: TypeAlias = npt.NDArray[np.int64]
 _Hashes: TypeAlias = npt.NDArray[np.uint32]
 
@@ -35,11 +38,13 @@ _SEED: Final = 0x9747B28C
 _M: Final = 0x5BD1E995
 _U32: Final = 0xFFFFFFFF
 _MAX_BINARY_BYTES: Final = 2**31 - 1
+# The length of a null part: 0xffffffff as a signed number [PART-4].
+_NULL_LENGTH: Final = -1
 
 # Keys hashed at a time, so that the temporaries stay in the CPU's cache.
 _BLOCK: Final = 1 << 15
-# Every key is hashed in lockstep up to this many words; beyond it only while at least `_CROWD`
-# keys go on, since a numpy step for a few keys costs more than plain Python on each of them.
+# All keys are hashed in lockstep up to this many words. Beyond it, only while at least `_CROWD`
+# keys are that long: a numpy step for a few keys costs more than plain Python for each of them.
 _LOCKSTEP_WORDS: Final = 64
 _CROWD: Final = 64
 _SCALAR_WORDS: Final = 1 << 16
@@ -77,7 +82,7 @@ def key_bytes(columns: Sequence[pa.Array]) -> pa.BinaryArray:
         part = _part(column)
         present = _valid(part)
         offsets = _offsets(part)
-        part_lengths = np.where(present, np.diff(offsets), -1)
+        part_lengths = np.where(present, np.diff(offsets), _NULL_LENGTH)
         valid |= present
         size += 4 * rows + int(part_lengths[present].sum(dtype=np.int64))
         pieces += [_fixed_width(part_lengths.astype(">i4"), 4, None), part]
@@ -98,7 +103,7 @@ def key_bytes(columns: Sequence[pa.Array]) -> pa.BinaryArray:
 
 
 def murmur2(keys: pa.BinaryArray) -> _Hashes:
-    """Kafka's murmur2 of each key [PART-2]; what a null row gets means nothing."""
+    """Kafka's murmur2 of each key [PART-2]. The hash of a null key is meaningless."""
     rows = len(keys)
     out = np.empty(rows, dtype=np.uint32)
     if not rows:
@@ -115,7 +120,7 @@ def murmur2(keys: pa.BinaryArray) -> _Hashes:
 
 
 def partition_for(keys: pa.BinaryArray, partitions: int) -> npt.NDArray[np.int32]:
-    """The partition of each key, -1 where the key is null [PART-1] [PART-5]."""
+    """The partition of each key, `NO_PARTITION` where the key is null [PART-1] [PART-5]."""
     if not 1 <= partitions < 2**31:
         raise InvalidRequestError(f"a topic has at least one partition, not {partitions}")
     hashes = murmur2(keys)
@@ -123,7 +128,7 @@ def partition_for(keys: pa.BinaryArray, partitions: int) -> npt.NDArray[np.int32
     hashes %= np.uint32(partitions)
     result = hashes.view(np.int32)
     if keys.null_count:
-        result[~_valid(keys)] = -1
+        result[~_valid(keys)] = NO_PARTITION
     return result
 
 
@@ -144,7 +149,7 @@ def _hash_block(data: npt.NDArray[np.uint8], offsets: _Ints, out: _Hashes) -> No
 def _hash_equal_widths(
     data: npt.NDArray[np.uint8], start: int, width: int, hashes: _Hashes
 ) -> None:
-    """Keys of one width lie at a constant stride, so nothing is gathered."""
+    """Keys of one width lie at a constant stride, so no gather is needed."""
     hashes[:] = _SEED ^ width
     tail = width & ~3
     for position in range(start, start + tail, 4):
@@ -160,7 +165,7 @@ def _hash_equal_widths(
 def _hash_mixed_widths(
     data: npt.NDArray[np.uint8], starts: _Ints, lengths: _Ints, out: _Hashes
 ) -> None:
-    """Sorted by length, the keys that still have a word to mix are always a suffix."""
+    """Keys are sorted by length, so those with more words to mix are always a suffix."""
     words_of_key = lengths >> 2
     # The narrower type makes the stable sort a radix sort.
     sortable = words_of_key.astype(np.min_scalar_type(int(words_of_key.max())))

@@ -1,7 +1,7 @@
-"""Builds and parses every object name of the format; nobody else formats or takes apart a path.
+"""Builds and parses every object name of the format. No other module does.
 
-Names inside a manifest are data from outside: whatever is parsed here is either a name of the
-expected shape, inside the topic, or a `CorruptTopicError` [PATH-4].
+A path in a manifest may have been tampered with. A path that is checked here has the expected shape
+and is inside the topic; otherwise there is a `CorruptTopicError` [PATH-4].
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ def parse_commit_path(path: str) -> int | None:
 
 
 def parse_root_path(path: str) -> int | None:
+    """The version of a root's path, or None if the path is not one."""
     match = _ROOT.fullmatch(path)
     return int(match[1]) if match else None
 
@@ -74,17 +75,18 @@ def parse_group_path(path: str) -> tuple[str, int] | None:
 
 
 def is_segment_path(path: str) -> bool:
-    """Whether this is the path of a segment."""
+    """True if this is the path of a segment."""
     return _SEGMENT.fullmatch(path) is not None
 
 
 def check_leaf_id(leaf_id: str, *, source: str) -> None:
+    """Raise if an id in the object `source` cannot be a leaf's [PATH-4]."""
     if not _LEAF_ID.fullmatch(leaf_id):
-        raise CorruptTopicError(source, "PATH-4", f"leaf id {leaf_id!r} is not a leaf's name")
+        raise CorruptTopicError(source, "PATH-4", f"{leaf_id!r} is not a valid leaf id")
 
 
 def check_segment_path(path: str, partition: int, *, source: str) -> int:
-    """Refuse a path that is not `partition`'s own [PATH-3]; give its floor offset."""
+    """The floor offset of a segment's path. Raises if it is not one of `partition` [PATH-3]."""
     match = _SEGMENT.fullmatch(path)
     if not match or int(match[1]) != partition:
         raise CorruptTopicError(
@@ -94,17 +96,17 @@ def check_segment_path(path: str, partition: int, *, source: str) -> int:
 
 
 def check_topic_name(name: str) -> None:
-    """Kafka's rule for topic names [PATH-1]."""
+    """Raise if a topic cannot have this name, by Kafka's rule [PATH-1]."""
     _check_name("topic", name)
 
 
 def check_group_name(name: str) -> None:
-    """The same rule for the names of consumer groups [GRP-1]."""
+    """Raise if a consumer group cannot have this name: the rule is that of topics [GRP-1]."""
     _check_name("group", name)
 
 
 def check_member_name(name: str) -> None:
-    """The same rule for the names of a group's members."""
+    """Raise if a member of a group cannot have this name: the rule is that of topics."""
     _check_name("member", name)
 
 
@@ -117,5 +119,5 @@ def _check_name(what: str, name: str) -> None:
 
 
 def collide(one: str, other: str) -> bool:
-    """Whether two different names are the same to a metric system [PATH-2], as Kafka has it."""
+    """True if two names differ only in `.` and `_`, which Kafka's metrics confuse [PATH-2]."""
     return one != other and one.replace(".", "_") == other.replace(".", "_")

@@ -1,4 +1,4 @@
-"""A topic's columns: wire types <-> Arrow types, and which types fit into which [TYPE-1..4]."""
+"""The columns of a topic: stored types, Arrow types, and which fit into which [TYPE-1..4]."""
 
 from __future__ import annotations
 
@@ -68,8 +68,12 @@ KAFKA_FIELDS = (
 
 
 def to_arrow(wire: WireType) -> pa.DataType:
-    """The one Arrow type that columns of this wire type have in memory and in files; an error for
-    what is no type [TYPE-1], [TYPE-2]."""
+    """The Arrow type of a stored type, in memory and in files. Raises if there is no such type
+    [TYPE-1], [TYPE-2].
+
+        >>> to_arrow("decimal(10,2)")
+        Decimal128Type(decimal128(10, 2))
+    """
     try:
         arrow = _plain_type(wire) if isinstance(wire, str) else _nested_type(wire)
     except (KeyError, TypeError, AttributeError):
@@ -104,7 +108,7 @@ def _nested_type(wire: dict[str, Any]) -> pa.DataType | None:
 
 
 def from_arrow(arrow: pa.DataType) -> WireType:
-    """The wire type of an Arrow type, or an error if a topic cannot have such a column."""
+    """The stored type of an Arrow type. Raises if a topic cannot have such a column."""
     types = pa.types
     if types.is_dictionary(arrow):
         return from_arrow(arrow.value_type)
@@ -147,21 +151,20 @@ def from_arrow(arrow: pa.DataType) -> WireType:
 
 
 def column_types(name: str, given: object) -> dict[str, pa.DataType]:
-    """Columns and their Arrow types as a user gives them in the argument `name`."""
+    """The columns and Arrow types that a user gave in the argument `name`, checked."""
     check_mapping(name, given, "{'amount': pyarrow.float64()}, or a pyarrow.Schema")
     assert isinstance(given, Mapping)
     for column, arrow in given.items():
         check_text(f"a column of {name}", column)
         if not isinstance(arrow, pa.DataType):
             raise InvalidRequestError(
-                f"column {column!r} must have a type of Arrow such as pyarrow.int64(), not "
-                f"{arrow!r}"
+                f"column {column!r} must have an Arrow type such as pyarrow.int64(), not {arrow!r}"
             )
     return dict(given)
 
 
 def make_fields(schema: pa.Schema | Mapping[str, pa.DataType]) -> tuple[Field, ...]:
-    """The columns of a schema given by a user."""
+    """The columns of a schema that a user gave."""
     if not isinstance(schema, pa.Schema):
         schema = pa.schema(list(column_types("schema", schema).items()))
     fields = []
@@ -175,7 +178,7 @@ def make_fields(schema: pa.Schema | Mapping[str, pa.DataType]) -> tuple[Field, .
 
 
 def check_fields(fields: Sequence[Field], key: Sequence[str]) -> None:
-    """Whether these can be a topic's columns, with `key` naming its key [TYPE-3]."""
+    """Raise if a topic cannot have these columns with this key [TYPE-3]."""
     names = [field.name for field in fields]
     by_name = {field.name: field for field in fields}
     if not fields:
@@ -210,13 +213,31 @@ def check_fields(fields: Sequence[Field], key: Sequence[str]) -> None:
         raise InvalidRequestError(f"key columns occur twice: {', '.join(key)}")
 
 
+def is_kafka_shaped(schema: pa.Schema, *, more_columns: bool = False) -> bool:
+    """Whether records have the columns of a Kafka record: `key` and `value`, both binary, and
+    perhaps `headers`. The log's own columns do not count, and any order will do.
+
+    Other columns make it a table, unless `more_columns` allows them: a topic of Kafka's shape may
+    get columns later. Which columns are the topic's key makes no difference.
+
+        >>> is_kafka_shaped(store.create_topic("clicks").schema)
+        True
+        >>> is_kafka_shaped(pa.schema({"key": pa.int64(), "value": pa.float64()}))
+        False
+    """
+    types = {column.name: column.type for column in schema}
+    if types.get("key") != pa.binary() or types.get("value") != pa.binary():
+        return False
+    return more_columns or types.keys() <= {"key", "value", HEADERS, PARTITION, OFFSET, TIMESTAMP}
+
+
 def value_columns(topic: TopicInfo) -> list[str]:
-    """The columns that are all null in a tombstone [REC-3]."""
+    """The columns that are all null in a tombstone: all but key and headers [REC-3]."""
     return [f.name for f in topic.fields if f.name not in topic.key and f.name != HEADERS]
 
 
 def is_keys_only(topic: TopicInfo) -> bool:
-    """Whether the topic has a key and nothing that could make a record a tombstone [REC-3]."""
+    """True if the topic has a key but no value columns: it cannot have tombstones [REC-3]."""
     return bool(topic.key) and not value_columns(topic)
 
 
@@ -226,12 +247,12 @@ def file_schema(fields: Sequence[Field]) -> pa.Schema:
 
 
 def table_schema(fields: Sequence[Field]) -> pa.Schema:
-    """The columns a reader sees: the log's own, then the topic's."""
+    """The columns of a read: the log's own, then the topic's."""
     return pa.schema([*LOG_FIELDS, *(_arrow_field(field) for field in fields)])
 
 
 def column_schema(fields: Sequence[Field], columns: Sequence[str] | None) -> pa.Schema:
-    """The schema of a read of these columns, in this order; None means all."""
+    """The schema of a read of these columns, in this order. None means all columns."""
     everything = table_schema(fields)
     if columns is None:
         return everything
@@ -248,21 +269,21 @@ def column_schema(fields: Sequence[Field], columns: Sequence[str] | None) -> pa.
             raise InvalidRequestError(f"there is no column {name!r}; the topic has {known}")
         chosen.append(everything.field(index) if index >= 0 else extra[name])
     if not chosen:
-        raise InvalidRequestError("`columns` is empty; name one at least, or None for all")
+        raise InvalidRequestError("`columns` is empty; name at least one, or give None for all")
     if len(set(columns)) != len(chosen):
-        raise InvalidRequestError(f"columns are asked for twice: {', '.join(columns)}")
+        raise InvalidRequestError(f"a column is named twice in `columns`: {', '.join(columns)}")
     return pa.schema(chosen)
 
 
 def fits(given: WireType, wanted: WireType) -> bool:
-    """Whether every value of `given` is a value of `wanted`, so that data may be cast [TYPE-4]."""
+    """True if every value of type `given` can be cast to `wanted` without loss [TYPE-4]."""
     if _without_nullability(given) == _without_nullability(wanted):
         return True
     return (given, wanted) == ("string", "binary") or widens(given, wanted)
 
 
 def widens(old: WireType, new: WireType) -> bool:
-    """Whether a column of type `old` may become `new` in place [META-4]."""
+    """True if a column of type `old` may be widened to `new` [META-4]."""
     if not isinstance(old, str) or not isinstance(new, str):
         return False
     if old in _INTEGERS and new in _INTEGERS:

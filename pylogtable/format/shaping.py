@@ -1,7 +1,6 @@
-"""Records as Arrow: fit them to a topic's schema, give them a partition and a time. Pure.
+"""Rows of a user become rows of segment files. Pure.
 
-Rows come in as a user has them and go out as segment files have them, grouped by partition in the
-order given.
+They are cast to the topic's schema, get a timestamp and a partition, and are grouped by partition.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import pyarrow as pa
 from pylogtable.errors import InvalidRequestError, SchemaMismatchError
 from pylogtable.format.config import TopicConfig, parse_config
 from pylogtable.format.model import TopicInfo
-from pylogtable.format.partitioner import key_bytes, partition_for
+from pylogtable.format.partitioner import NO_PARTITION, key_bytes, partition_for
 from pylogtable.format.schema import (
     OFFSET,
     ON_REQUEST,
@@ -33,7 +32,8 @@ from pylogtable.format.schema import (
 )
 from pylogtable.lazy_arrow import pc
 
-# Null keys go to one partition for at least this many rows, so that small appends make few files.
+# Rows without a key go to one partition for at least this many rows, so that small appends make
+# few files.
 STICKY_ROWS = 1024
 
 Int32s = npt.NDArray[np.int32]
@@ -41,8 +41,8 @@ Int32s = npt.NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """One partition's rows of a batch: `timestamp` and the topic's columns, without offsets.
-    `hashed` says that the keys alone decided where the keyed ones go."""
+    """The rows of a batch that go to one partition: `timestamp` and the topic's columns, without
+    offsets. `hashed` is true if every row with a key was placed by that key."""
 
     partition: int
     rows: pa.RecordBatch
@@ -51,12 +51,13 @@ class Share:
 
 @dataclass(frozen=True)
 class Placement:
-    """Which partition a topic gives to which row; plain data, fit to travel to workers."""
+    """Computes the partition of each row. Plain data, so that it can be sent to workers."""
 
     topic: TopicInfo
 
     @property
     def key(self) -> tuple[str, ...]:
+        """The names of the key columns."""
         return self.topic.key
 
     @property
@@ -65,24 +66,25 @@ class Placement:
         return self.topic.partitions
 
     def partitions(self, batch: pa.RecordBatch) -> pa.Array:
-        """The partition of each row: its own `partition` where it has one, else by its key; null
-        where the row may go anywhere. Key columns that are missing are null [PART-1]."""
+        """The partition of each row: the one in its `partition` column, else the one of its key,
+        else null. A key column that the batch does not have counts as null [PART-1]."""
         wanted = {field.name: field.type for field in file_schema(self.topic.fields)}
         keys = [self._key_column(batch, name, wanted[name]) for name in self.topic.key]
-        chosen = np.full(batch.num_rows, -1, dtype=np.int32)
+        chosen = np.full(batch.num_rows, NO_PARTITION, dtype=np.int32)
         if keys:
             chosen = partition_for(key_bytes(keys), self.topic.partitions)
         index = batch.schema.get_field_index(PARTITION)
         if index >= 0:
             explicit = self.explicit(batch.column(index), 0)
-            chosen = np.where(explicit >= 0, explicit, chosen)
-        return pa.array(chosen, mask=chosen < 0)
+            chosen = np.where(explicit == NO_PARTITION, chosen, explicit)
+        return pa.array(chosen, mask=chosen == NO_PARTITION)
 
     def explicit(self, column: pa.Array, first_row: int) -> Int32s:
-        """The partitions that rows ask for, -1 where they do not; refuses those there are not."""
-        # An unsigned number that is too large becomes a negative one, and is as wrong.
+        """The partitions in a `partition` column, `NO_PARTITION` where it is null. Raises if one
+        does not exist."""
+        # A large unsigned number becomes negative here, which is out of range as well.
         signed = column.cast(pa.int64(), safe=False)
-        values = pc.fill_null(signed, -1).to_numpy(zero_copy_only=False)
+        values = pc.fill_null(signed, NO_PARTITION).to_numpy(zero_copy_only=False)
         given = _mask(pc.is_valid(column))
         wrong = given & ((values < 0) | (values >= self.topic.partitions))
         if wrong.any():
@@ -102,7 +104,7 @@ class Placement:
 
 
 class RowShaper:
-    """Shapes batches for one append to one topic, as the topic was when the append began."""
+    """Shapes the batches of one append. Uses the topic as it was when the append began."""
 
     def __init__(self, topic: TopicInfo, now_us: int, first_sticky: int) -> None:
         self.topic = topic
@@ -111,11 +113,11 @@ class RowShaper:
         self._now = pa.scalar(now_us, TIMESTAMP_TYPE)
         self._sticky = first_sticky
         self._rows_seen = 0
-        #: Where the rows went, batch by batch, if somebody wants to know.
+        #: If set to a list, it gets the partitions of the rows, one array per batch.
         self.placed: list[Int32s] | None = None
 
     def check_columns(self, given: pa.Schema) -> None:
-        """Refuse columns that cannot be this topic's, before any row is looked at [APPEND-1]."""
+        """Raise if data with these columns cannot be appended to the topic [APPEND-1]."""
         names = given.names
         wanted = {field.name: field for field in self.topic.fields}
         doubled = sorted({name for name in names if names.count(name) > 1})
@@ -139,7 +141,7 @@ class RowShaper:
             raise SchemaMismatchError(f"column(s) {', '.join(missing)} may not be missing or null")
 
     def shares(self, batch: pa.RecordBatch) -> Iterator[Share]:
-        """The batch's rows by partition; row order is kept inside each [APPEND-4]."""
+        """The rows of the batch by partition. The order of rows is kept in each [APPEND-4]."""
         rows = self._fit(batch)
         partitions, hashed = self._partitions(batch, rows)
         self._rows_seen += batch.num_rows
@@ -171,7 +173,7 @@ class RowShaper:
             )
 
     def _fit(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch with exactly the file's columns, types and order, `offset` left out."""
+        """The batch with the columns, types and order of a segment file, except `offset`."""
         columns = []
         for field in self.schema:
             index = batch.schema.get_field_index(field.name)
@@ -197,8 +199,8 @@ class RowShaper:
         return pc.fill_null(times, self._now) if times.null_count else times
 
     def _partitions(self, batch: pa.RecordBatch, rows: pa.RecordBatch) -> tuple[Int32s, bool]:
-        """Each row's partition, and whether the keys alone decided it for the keyed ones."""
-        chosen = np.full(batch.num_rows, -1, dtype=np.int32)
+        """The partition of each row, and whether every row with a key was placed by that key."""
+        chosen = np.full(batch.num_rows, NO_PARTITION, dtype=np.int32)
         if self.topic.key:
             keys = key_bytes([rows.column(name) for name in self.topic.key])
             self._check_keys(keys)
@@ -207,12 +209,12 @@ class RowShaper:
         index = batch.schema.get_field_index(PARTITION)
         if index >= 0 and batch.column(index).null_count < batch.num_rows:
             explicit = Placement(self.topic).explicit(batch.column(index), self._rows_seen)
-            given = explicit >= 0
-            hashed &= not bool((given & (chosen >= 0)).any())
+            given = explicit != NO_PARTITION
+            hashed &= not bool((given & (chosen != NO_PARTITION)).any())
             chosen = np.where(given, explicit, chosen)
-        loose = np.flatnonzero(chosen < 0)
-        if loose.size:
-            chosen[loose] = self._sticky_partitions(loose.size)
+        unplaced = np.flatnonzero(chosen == NO_PARTITION)
+        if unplaced.size:
+            chosen[unplaced] = self._sticky_partitions(unplaced.size)
         return chosen, hashed
 
     def _check_keys(self, keys: pa.BinaryArray) -> None:
@@ -225,18 +227,18 @@ class RowShaper:
             )
 
     def _sticky_partitions(self, rows: int) -> Int32s:
-        """Runs of rows that stay on one partition and go round all of them evenly [PART-5]."""
+        """Partitions for rows without a key: many rows in turn for each partition [PART-5]."""
         count = self.topic.partitions
-        run = max(STICKY_ROWS, -(-rows // count))
-        turns = np.arange(rows, dtype=np.int64) // run
+        rows_per_turn = max(STICKY_ROWS, -(-rows // count))
+        turns = np.arange(rows, dtype=np.int64) // rows_per_turn
         partitions: Int32s = ((self._sticky + turns) % count).astype(np.int32)
         self._sticky = int(partitions[-1] + 1) % count
         return partitions
 
 
 def check_log_columns(given: pa.Schema) -> None:
-    """Refuse the log's own columns where rows cannot bring them: only `partition` and `timestamp`,
-    of the right types, can be given [APPEND-1]."""
+    """Raise if the data has one of the log's own columns other than `partition` and `timestamp`, or
+    has these with a wrong type [APPEND-1]."""
     for column in given:
         name = column.name
         if name in (OFFSET, *ON_REQUEST):
@@ -253,14 +255,14 @@ def check_log_columns(given: pa.Schema) -> None:
 
 
 def count_keyless(rows: pa.Table, topic: TopicInfo) -> int:
-    """How many of these rows have no key, in a topic that has one."""
+    """How many of these rows have no key; 0 if the topic has no key columns."""
     if not topic.key or all(rows[name].null_count == 0 for name in topic.key):
         return 0
     return int(pc.sum(_all_null(rows, topic.key)).as_py() or 0)
 
 
 def count_tombstones(rows: pa.Table, topic: TopicInfo) -> int:
-    """How many of these rows are keyed with every value column null [REC-3]."""
+    """How many of these rows are tombstones: with a key, and all value columns null [REC-3]."""
     values = value_columns(topic)
     if not topic.key or not values or any(rows[name].null_count == 0 for name in values):
         return 0
@@ -269,8 +271,7 @@ def count_tombstones(rows: pa.Table, topic: TopicInfo) -> int:
 
 
 def tombstone_mask(rows: pa.Table, topic: TopicInfo) -> npt.NDArray[np.bool_]:
-    """Which of these rows are keyed with every value column null [REC-3]; columns of the topic that
-    the rows lack are null."""
+    """Which of these rows are tombstones [REC-3]. Columns that the rows lack count as null."""
     values = value_columns(topic)
     if not topic.key or not values:
         return np.zeros(rows.num_rows, dtype=np.bool_)
@@ -284,7 +285,7 @@ def tombstone_mask(rows: pa.Table, topic: TopicInfo) -> npt.NDArray[np.bool_]:
 
 
 def _microseconds(given: pa.Array) -> pa.Array:
-    """Timestamps of any unit in microseconds; what lies between two belongs to the earlier."""
+    """Timestamps of any unit in microseconds, rounded down."""
     if given.type.unit == "ns":
         whole = np.floor_divide(given.cast(pa.int64()).fill_null(0).to_numpy(), 1000)
         return pa.array(whole, mask=_mask(pc.is_null(given))).cast(TIMESTAMP_TYPE)
@@ -299,7 +300,7 @@ def _all_null(rows: pa.Table, names: Sequence[str]) -> pa.ChunkedArray:
 
 
 def one_chunk(column: pa.ChunkedArray) -> pa.Array:
-    """The whole column as one array, copied only where it has several chunks."""
+    """The whole column as one array. It is copied only if it has several chunks."""
     if column.num_chunks == 1:
         return column.chunk(0)
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
@@ -312,12 +313,12 @@ def _cast(name: str, column: pa.Array, wanted: pa.DataType) -> pa.Array:
         return column.cast(wanted)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise SchemaMismatchError(
-            f"column {name!r}: a value does not fit from {column.type} into {wanted}: {error}"
+            f"column {name!r}: a value of {column.type} does not fit into {wanted}: {error}"
         ) from None
 
 
 def _signed(given: pa.DataType) -> str | None:
-    """The wire type that holds every value of an unsigned integer type."""
+    """The stored type that holds every value of an unsigned integer type."""
     return {pa.uint8(): "short", pa.uint16(): "integer", pa.uint32(): "long"}.get(given)
 
 

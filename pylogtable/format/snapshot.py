@@ -1,13 +1,14 @@
-"""A topic's state at one version: the fold of its commits. Pure.
+"""The state of a topic at one version: the result of replaying its commits. Pure.
 
-Replay in one paragraph: commit 0 creates the topic. Each later commit is applied to the state
-before it. New segments are placed at their partition's end and move it; a log start moves forward
-and drops what lies below; a replaced range swaps the segments that tile it for others that tile
-it; a new `topic` object takes the old one's place; `delete_topic` leaves a tombstone, over which
-a later `create` starts again from nothing, with another topic id.
+Replay in one paragraph: commit 0 creates the topic. Each later commit changes the state before it.
+New segments are added at the end of their partition. A log start moves forward and drops the
+segments below it. A replaced range swaps its segments for others that cover the same offsets. A new
+`topic` object replaces the old one. `delete_topic` leaves an empty state, on which a later `create`
+starts again from nothing, with another topic id.
 
-A snapshot does not hold every segment. A partition's segments are a sequence of *pieces* in offset
-order: segments themselves, and *runs*, which say that a leaf of the index has them.
+A snapshot does not hold every segment. The log of a partition is a sequence of *tiles* in offset
+order. A tile is a segment, or a *run*: a range of offsets whose segments are listed in a leaf of
+the index.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ from pylogtable.format.paths import commit_path
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """`[start, end)` is tiled by the leaf's entries of this partition in that range [ROOT-3]."""
+class LeafRun:
+    """The segments of `[start, end)` are the leaf's entries for this partition [ROOT-3]."""
 
     leaf: str
     start: int
@@ -47,15 +48,16 @@ class Run:
     max_timestamp_us: int
 
 
-Piece = Run | Segment
+#: What a partition is made of, in offset order and without gaps.
+Tile = Segment | LeafRun
 
 
-def piece_start(piece: Piece) -> int:
-    return piece.start if isinstance(piece, Run) else piece.base_offset
+def tile_start(tile: Tile) -> int:
+    return tile.start if isinstance(tile, LeafRun) else tile.base_offset
 
 
-def piece_end(piece: Piece) -> int:
-    return piece.end if isinstance(piece, Run) else piece.end_offset
+def tile_end(tile: Tile) -> int:
+    return tile.end if isinstance(tile, LeafRun) else tile.end_offset
 
 
 _NOTHING = Totals()
@@ -63,20 +65,20 @@ _NOTHING = Totals()
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """One partition. `pieces` tile a range that starts at or below `log_start` and ends at `end`
-    [LOG-4]; `end` is remembered, not derived: there may be no piece at all [LOG-5]. Below
-    `clean_end` compaction has left no two records of a key [LOG-9]."""
+    """One partition. Its `tiles` cover a range that starts at or below `log_start` and ends at
+    `end` [LOG-4]. `end` is stored because there may be no tiles at all [LOG-5]. Below `clean_end`
+    compaction has left at most one record per key [LOG-9]."""
 
     log_start: int = 0
     end: int = 0
     live: Totals = _NOTHING
-    pieces: tuple[Piece, ...] = ()
+    tiles: tuple[Tile, ...] = ()
     clean_end: int = 0
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The state after commit `version`; `topic` is None after the topic was deleted."""
+    """The state after commit `version`. `topic` is None if that commit deleted the topic."""
 
     version: int
     commit_id: str
@@ -91,7 +93,7 @@ class Snapshot:
 
     @property
     def info(self) -> TopicInfo:
-        """The topic, where the caller has made sure that there is one."""
+        """The topic. The caller must know that it is not deleted."""
         assert self.topic is not None
         return self.topic
 
@@ -100,7 +102,7 @@ class Snapshot:
         return parse_config(self.info.config)
 
     def check_partition(self, number: object) -> None:
-        """Refuse a partition that a caller names and that there is not."""
+        """Raise if the partition does not exist."""
         count = len(self.partitions)
         is_number = isinstance(number, Integral) and not isinstance(number, bool)
         if not is_number or not 0 <= int(number) < count:  # type: ignore[call-overload]
@@ -125,7 +127,7 @@ class Snapshot:
 
 
 def replay(base: Snapshot | None, commits: Iterable[Commit]) -> Snapshot | None:
-    """Apply commits in order; None stays None only if there is no commit."""
+    """The state after these commits, applied in order to `base`."""
     snapshot = base
     for commit in commits:
         snapshot = apply(snapshot, commit)
@@ -133,7 +135,7 @@ def replay(base: Snapshot | None, commits: Iterable[Commit]) -> Snapshot | None:
 
 
 def apply(base: Snapshot | None, commit: Commit) -> Snapshot:
-    """The state after `commit`, or `CorruptTopicError` if the commit cannot follow `base`."""
+    """The state after `commit`. Raises `CorruptTopicError` if the commit cannot follow `base`."""
     if commit.protocol is not None:
         check_readable(commit.protocol)
     if base is None or base.topic is None:
@@ -142,7 +144,7 @@ def apply(base: Snapshot | None, commit: Commit) -> Snapshot:
     if commit.operation == "delete_topic":
         return replace(_advanced(base, commit), topic=None, partitions=(), txns={}, leaves={})
     if commit.operation == "create":
-        raise _broken(commit, "META-2", "it creates a topic that exists")
+        raise _broken(commit, "META-2", "it creates a topic that already exists")
     info = commit.topic or base.info
     states = list(base.partitions)
     if info.partitions < len(states):
@@ -150,9 +152,9 @@ def apply(base: Snapshot | None, commit: Commit) -> Snapshot:
     states.extend(PartitionState() for _ in range(info.partitions - len(states)))
     added: dict[int, list[Segment]] = {}
     for segment in commit.add:
-        added.setdefault(_known(commit, states, segment.partition), []).append(segment)
+        added.setdefault(_check_known(commit, states, segment.partition), []).append(segment)
     for swap in commit.replaced:
-        number = _known(commit, states, swap.partition)
+        number = _check_known(commit, states, swap.partition)
         outputs: list[Segment] = []
         others: list[Segment] = []
         for segment in added.get(number, ()):
@@ -163,10 +165,10 @@ def apply(base: Snapshot | None, commit: Commit) -> Snapshot:
     for number, segments in added.items():
         states[number] = _append(commit, states[number], segments, commit.ends.get(number))
     for move in commit.log_starts:
-        number = _known(commit, states, move.partition)
+        number = _check_known(commit, states, move.partition)
         states[number] = _move_log_start(commit, states[number], move)
     for partition, offset in commit.cleaned.items():
-        number = _known(commit, states, partition)
+        number = _check_known(commit, states, partition)
         states[number] = _clean(commit, states[number], number, offset)
     txns = base.txns
     if commit.txn is not None:
@@ -175,20 +177,21 @@ def apply(base: Snapshot | None, commit: Commit) -> Snapshot:
 
 
 def from_root(root: Root) -> Snapshot:
-    """The state a root stands for."""
+    """The state that a root describes."""
     leaves = {leaf.id: leaf.entries for leaf in root.leaves}
     ids = [leaf.id for leaf in root.leaves]
 
     def state(partition: RootPartition) -> PartitionState:
-        runs: list[Piece] = [
-            Run(ids[run.leaf], run.start, run.end, run.max_timestamp_us) for run in partition.runs
+        runs: list[Tile] = [
+            LeafRun(ids[run.leaf], run.start, run.end, run.max_timestamp_us)
+            for run in partition.runs
         ]
-        pieces = sorted([*runs, *partition.tail], key=piece_start)
+        tiles = sorted([*runs, *partition.tail], key=tile_start)
         return PartitionState(
             partition.log_start,
             partition.end,
             partition.live,
-            tuple(pieces),
+            tuple(tiles),
             partition.clean_end,
         )
 
@@ -208,12 +211,12 @@ def from_root(root: Root) -> Snapshot:
 
 
 def to_root(snapshot: Snapshot) -> Root:
-    """`from_root(to_root(s))` is `s`, but for the root's version."""
+    """The root for this state: `from_root(to_root(s))` equals `s`, except for `root_version`."""
     used = {
-        piece.leaf
+        tile.leaf
         for state in snapshot.partitions
-        for piece in state.pieces
-        if isinstance(piece, Run)
+        for tile in state.tiles
+        if isinstance(tile, LeafRun)
     }
     ids = sorted(used)
     number = {leaf: index for index, leaf in enumerate(ids)}
@@ -225,11 +228,11 @@ def to_root(snapshot: Snapshot) -> Root:
             clean_end=state.clean_end,
             live=state.live,
             runs=tuple(
-                RootRun(number[piece.leaf], piece.start, piece.end, piece.max_timestamp_us)
-                for piece in state.pieces
-                if isinstance(piece, Run)
+                RootRun(number[tile.leaf], tile.start, tile.end, tile.max_timestamp_us)
+                for tile in state.tiles
+                if isinstance(tile, LeafRun)
             ),
-            tail=tuple(piece for piece in state.pieces if isinstance(piece, Segment)),
+            tail=tuple(tile for tile in state.tiles if isinstance(tile, Segment)),
         )
 
     return Root(
@@ -255,19 +258,19 @@ def totals_of(segments: Iterable[Segment]) -> Totals:
 
 
 def tiling_fault(segments: Sequence[Segment], start: int, end: int) -> str | None:
-    """What is wrong with these as a tiling of `[start, end)`, if anything [LOG-4]."""
+    """Why these segments do not exactly cover `[start, end)`; None if they do [LOG-4]."""
     at = start
     for segment in segments:
         if segment.base_offset != at:
-            return f"a segment begins at {segment.base_offset} where {at} is next"
+            return f"a segment begins at {segment.base_offset}, but {at} is next"
         if segment.end_offset <= segment.base_offset:
-            return f"a segment claims [{segment.base_offset}, {segment.end_offset})"
+            return f"a segment covers [{segment.base_offset}, {segment.end_offset})"
         if not 0 <= segment.records <= segment.end_offset - segment.base_offset:
-            return f"{segment.path} has {segment.records} records for its range"
+            return f"{segment.path} has {segment.records} records in a range of fewer offsets"
         if segment.shift < 0:
             return f"{segment.path} has a negative shift"
         at = segment.end_offset
-    return None if at == end else f"the segments end at {at} where {end} is claimed"
+    return None if at == end else f"the segments end at {at}, but the range ends at {end}"
 
 
 def _create(base: Snapshot | None, commit: Commit) -> Snapshot:
@@ -309,10 +312,10 @@ def _check_version(base: Snapshot, commit: Commit) -> None:
 def _check_follows(base: Snapshot, commit: Commit) -> None:
     _check_version(base, commit)
     if commit.topic_id != base.topic_id:
-        raise _broken(commit, "META-2", f"it is of topic {commit.topic_id}, not {base.topic_id}")
+        raise _broken(commit, "META-2", f"its topic is {commit.topic_id}, not {base.topic_id}")
 
 
-def _known(commit: Commit, states: Sequence[PartitionState], number: int) -> int:
+def _check_known(commit: Commit, states: Sequence[PartitionState], number: int) -> int:
     if not 0 <= number < len(states):
         raise _broken(commit, "META-3", f"there is no partition {number}")
     return number
@@ -324,40 +327,40 @@ def _append(
     if not segments:
         return state
     if end is None:
-        raise _broken(commit, "LOG-2", f"no end for partition {segments[0].partition}")
+        raise _broken(commit, "LOG-2", f"it has no end for partition {segments[0].partition}")
     fault = tiling_fault(segments, state.end, end)
     if fault is None and not all(segment.is_dense for segment in segments):
         fault = "an appended segment has holes"
     if fault is not None:
         raise _broken(commit, "LOG-2", f"partition {segments[0].partition}: {fault}")
     live = state.live.plus(totals_of(segments))
-    return replace(state, end=end, live=live, pieces=(*state.pieces, *segments))
+    return replace(state, end=end, live=live, tiles=(*state.tiles, *segments))
 
 
 def _replace(
     commit: Commit, state: PartitionState, swap: Replaced, outputs: list[Segment]
 ) -> PartitionState:
     fault = tiling_fault(outputs, swap.start, swap.end)
-    if fault is None and (not state.pieces or swap.start < piece_start(state.pieces[0])):
-        fault = f"nothing live begins at {swap.start}"
+    if fault is None and (not state.tiles or swap.start < tile_start(state.tiles[0])):
+        fault = f"no live segment begins at {swap.start}"
     if fault is None and not state.log_start < swap.end <= state.end:
         fault = f"[{swap.start}, {swap.end}) is not inside [{state.log_start}, {state.end})"
     if fault is not None:
         raise _broken(commit, "LOG-7", f"partition {swap.partition}: {fault}")
-    pieces: list[Piece] = []
-    for piece in state.pieces:
-        if piece_end(piece) <= swap.start or piece_start(piece) >= swap.end:
-            pieces.append(piece)
-        elif isinstance(piece, Run):
-            if piece.start < swap.start:
-                pieces.append(replace(piece, end=swap.start))
-            if swap.end < piece.end:
-                pieces.append(replace(piece, start=swap.end))
-        elif piece.base_offset < swap.start or swap.end < piece.end_offset:
-            raise _broken(commit, "LOG-7", f"{piece.path} is replaced in part")
-    pieces.extend(outputs)
+    tiles: list[Tile] = []
+    for tile in state.tiles:
+        if tile_end(tile) <= swap.start or tile_start(tile) >= swap.end:
+            tiles.append(tile)
+        elif isinstance(tile, LeafRun):
+            if tile.start < swap.start:
+                tiles.append(replace(tile, end=swap.start))
+            if swap.end < tile.end:
+                tiles.append(replace(tile, start=swap.end))
+        elif tile.base_offset < swap.start or swap.end < tile.end_offset:
+            raise _broken(commit, "LOG-7", f"{tile.path} is only partly replaced")
+    tiles.extend(outputs)
     live = state.live.minus(swap.dropped).plus(totals_of(outputs))
-    return replace(state, live=live, pieces=tuple(sorted(pieces, key=piece_start)))
+    return replace(state, live=live, tiles=tuple(sorted(tiles, key=tile_start)))
 
 
 def _move_log_start(commit: Commit, state: PartitionState, move: LogStart) -> PartitionState:
@@ -365,16 +368,16 @@ def _move_log_start(commit: Commit, state: PartitionState, move: LogStart) -> Pa
         raise _broken(
             commit,
             "LOG-6",
-            f"log start of partition {move.partition} goes from {state.log_start} to "
-            f"{move.offset}, with end {state.end}",
+            f"the log start of partition {move.partition} moves from {state.log_start} to "
+            f"{move.offset}; the end is {state.end}",
         )
-    pieces = tuple(piece for piece in state.pieces if piece_end(piece) > move.offset)
-    return replace(state, log_start=move.offset, live=state.live.minus(move.dropped), pieces=pieces)
+    tiles = tuple(tile for tile in state.tiles if tile_end(tile) > move.offset)
+    return replace(state, log_start=move.offset, live=state.live.minus(move.dropped), tiles=tiles)
 
 
 def _clean(commit: Commit, state: PartitionState, number: int, offset: int) -> PartitionState:
     if not state.clean_end <= offset <= state.end:
-        detail = f"partition {number} is clean to {state.clean_end}, and not to {offset} after it"
+        detail = f"clean end of partition {number}: {offset} after {state.clean_end}"
         raise _broken(commit, "LOG-9", detail)
     return replace(state, clean_end=offset)
 

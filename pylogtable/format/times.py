@@ -1,4 +1,4 @@
-"""Moments and durations: how they are given, and what the format stores. Pure."""
+"""Times and durations: how callers give them, and how the format stores them. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SHORT_UNITS = {
 
 
 def to_us(when: Moment) -> int:
-    """Microseconds since the epoch."""
+    """A time as microseconds since the epoch."""
     if isinstance(when, datetime):
         if when.tzinfo is None:
             raise InvalidRequestError(f"{when!r} has no time zone; add one, such as timezone.utc")
@@ -40,12 +40,12 @@ def to_us(when: Moment) -> int:
 
 
 def from_us(us: int) -> datetime:
-    """The time so many microseconds after the epoch, in UTC."""
+    """The time that is so many microseconds after the epoch, in UTC."""
     return EPOCH + timedelta(microseconds=us)
 
 
 def parse_duration(text: str) -> timedelta:
-    """A duration as people type it: `90s`, `15m`, `12h`, `7d`, `2w`, or as ISO 8601 has it."""
+    """A duration such as `90s`, `15m`, `12h`, `7d` or `2w`, or in ISO 8601, such as `PT1H30M`."""
     short = _SHORT_DURATION.fullmatch(text.strip())
     if short is None:
         return parse_iso_duration(text.strip())
@@ -53,8 +53,8 @@ def parse_duration(text: str) -> timedelta:
 
 
 def parse_iso_duration(text: str) -> timedelta:
-    """A duration of ISO 8601 in weeks, days, hours, minutes and seconds, such as P1DT12H. Years
-    and months have no fixed length, and are refused; so is a negative duration."""
+    """A duration in ISO 8601 of weeks, days, hours, minutes and seconds, such as `P1DT12H`. Raises
+    for years and months, which have no fixed length, and for a negative duration."""
     found = _ISO_DURATION.fullmatch(text)
     parts = {} if found is None else {k: v for k, v in found.groupdict().items() if v is not None}
     if not parts or text[-1] in "tT":

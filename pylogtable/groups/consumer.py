@@ -1,15 +1,16 @@
-"""Reading a topic as a member of a consumer group, a batch at a time.
+"""Reading a topic as a member of a consumer group, one batch at a time.
 
-Nothing happens behind the caller's back: leases are renewed, partitions taken and given up, new
-data looked for, all inside of `poll` and `commit`, in the caller's thread. Nothing is committed
-that was not asked for. So what was polled and not committed is read again after a restart, or by
-the next owner of the partition: at least once, as in Kafka.
+There is no background thread. Leases are renewed, partitions taken or given up, and new records
+looked for inside `poll` and `commit`, in the caller's thread. Nothing is committed unless the
+caller asks for it. Records that were polled but not committed are read again after a restart, or by
+the next owner of the partition: at-least-once delivery, as in Kafka.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import TracebackType
 
@@ -17,10 +18,11 @@ import pyarrow as pa
 
 from pylogtable.errors import InvalidRequestError, OffsetOutOfRangeError
 from pylogtable.format.paths import check_group_name, check_member_name
+from pylogtable.format.schema import column_schema
 from pylogtable.groups.fetcher import Fetcher
 from pylogtable.groups.group import Group
-from pylogtable.groups.member import LeasedSeat, PlainSeat, Seat
-from pylogtable.log.group_log import GroupLog
+from pylogtable.groups.member import DynamicMember, Member, StaticMember
+from pylogtable.log.group_head import GroupHead
 from pylogtable.log.head import Head
 from pylogtable.plan.positions import check_metadata, check_offsets
 from pylogtable.plan.reset_policy import EARLIEST, LATEST, NONE, parse_policy
@@ -30,53 +32,65 @@ from pylogtable.storage.base import ObjectStore
 
 _log = logging.getLogger(__name__)
 
-# How long to wait before the log is looked at again: longer each time there was nothing.
-FIRST_PAUSE = 0.01
-LONGEST_PAUSE = 1.0
+# The first wait for new records. It doubles each time there are none, up to the member's limit.
+FIRST_PAUSE_SECONDS = 0.01
 MIN_LEASE_MS = 100
-# So often a poll begins anew because its lease ran out while it was reading.
-TOO_LATE = 3
+# A poll starts again this often if its lease runs out while it reads. Then it gives up.
+MAX_LATE_READS = 3
+
+
+@dataclass(frozen=True)
+class ConsumerOptions:
+    """What `Topic.consumer` was asked for."""
+
+    group: str
+    member: tuple[int, int] | str | None
+    auto_offset_reset: str
+    columns: Sequence[str] | None
+    max_records: int
+    lease_ms: int
+    follow: bool
 
 
 class Consumer:
-    """Made by `topic.consumer()`; a context manager, and an iterator over batches. It is used by
-    one thread at a time.
+    """Reads a topic as a member of a consumer group. `topic.consumer()` makes one.
 
-    A commit by somebody whose partition was moved, or given to another since its lease had run
-    out, is refused with a `CommitConflictError`; the next `poll` begins anew, from the committed
-    positions, with the partitions it has then.
+    Use it as a context manager, and iterate over it or call `poll`. Use it from one thread at a
+    time.
+
+    >>> with topic.consumer("billing") as consumer:
+    ...     for batch in consumer:            # pyarrow tables, up to the end of the log
+    ...         process(batch)
+    ...         consumer.commit()
+
+    `commit` raises `CommitConflictError` if another member owns a partition by now, or someone
+    moved its position. The next `poll` then starts again from the committed positions.
     """
 
     def __init__(
         self,
         topic_name: str,
-        group: str,
-        seat: Seat,
+        member: Member,
         newest: Callable[[], View],
         runtime: Runtime,
-        *,
-        auto_offset_reset: str,
-        columns: Sequence[str] | None,
-        max_records: int,
-        follow: bool,
-        longest_pause: float,
+        options: ConsumerOptions,
     ) -> None:
         self.topic_name = topic_name
-        self.group = group
-        self._policy = parse_policy(auto_offset_reset)
-        self._max_records = _check_count(max_records)
-        self._follow = follow
-        self._longest_pause = longest_pause
-        self._seat = seat
+        self.group = options.group
+        self._policy = parse_policy(options.auto_offset_reset)
+        self._max_records = _check_count(options.max_records)
+        self._follow = options.follow
+        self._member = member
         self._newest = newest
         self._runtime = runtime
         self._view = newest()
-        self._view.part_reader(columns)  # the columns, before anything is joined
+        # Raise for an unknown column before the consumer joins its group.
+        column_schema(self._view.snapshot.info.fields, options.columns)
         self._first_new = self._view.partition_count
-        self._fetcher = Fetcher(columns)
+        self._fetcher = Fetcher(options.columns)
         self._paused: set[int] = set()
         self._assigned: tuple[int, ...] = ()
-        self._term: int | None = None
+        self._session: int | None = None
         self._has_failed = False
         self._is_closed = False
 
@@ -100,38 +114,39 @@ class Consumer:
         return f"<Consumer of topic {self.topic_name!r} in group {self.group!r}, {state}>"
 
     def __iter__(self) -> Iterator[pa.Table]:
-        """Batch after batch, up to the end of the log, or without end if it follows."""
+        """Yield batches up to the end of the log, or forever with `follow=True`."""
         while not self._is_closed:
             batch = self.poll()
             if batch.num_rows:
                 yield batch
             elif not self._follow:
-                if self._seat.is_settled:
+                if self._member.has_full_share:
                     return
-                # Others have not given up yet what is to be read here.
-                self._runtime.pause(self._longest_pause)
+                # Other members still hold partitions that this one is to read.
+                self._runtime.pause(self._member.longest_pause_seconds)
 
     def poll(self, max_records: int | None = None, timeout: float | None = None) -> pa.Table:
-        """The next records, at most so many, in offset order inside each partition, and evenly from
-        all partitions that have some. None are left out but those that compaction removed.
+        """The next records, at most `max_records`. They are in offset order inside each partition,
+        and taken evenly from all partitions that have some. No record is skipped.
 
-        Where there are none it waits up to `timeout` seconds; by default it does not, or without
-        end if the consumer follows.
+        If there are none, it waits up to `timeout` seconds and returns an empty table. Without a
+        timeout it returns at once, or waits for a record if the consumer was made with
+        `follow=True`.
         """
         self._check_open()
         count = self._max_records if max_records is None else _check_count(max_records)
-        began, attempt, too_late = self._runtime.monotonic(), 0, 0
+        began, attempt, late_reads = self._runtime.monotonic(), 0, 0
         while True:
-            self._settle()
+            self._update_assignment()
             before, partitions = self._fetcher.positions, self._view.partition_count
             table = self._fetch(count)
-            if table.num_rows and self._seat.is_held():
+            if table.num_rows and self._member.is_lease_valid():
                 return table
             if table.num_rows:
-                # It took longer than the lease, and another may have been given them.
+                # Reading took longer than the lease: another member may own the partitions now.
                 self._fetcher.rewind(before)
-                too_late += 1
-                self._check_pace(too_late)
+                late_reads += 1
+                self._check_pace(late_reads)
                 continue
             if self._view.partition_count != partitions:
                 continue
@@ -144,31 +159,36 @@ class Consumer:
     def commit(
         self, positions: Mapping[int, int] | None = None, metadata: str = ""
     ) -> dict[int, int]:
-        """Commit where the consumer stands, after all that `poll` has returned, or the positions
-        given: next offsets to read by partition. Gives what it committed."""
+        """Commit the consumer's positions, behind the last records that `poll` returned. Or commit
+        `positions`, the next offset to read by partition. Returns what was committed.
+
+        Call it after the records are processed: a restart continues from here. `metadata` is kept
+        beside the positions.
+        """
         self._check_open()
         check_metadata(metadata)
         if positions is not None:
-            offsets = self._checked(positions)
+            offsets = check_offsets(positions, self._newest().snapshot)
         elif metadata:
-            offsets = self._standing()
+            offsets = self._positions()
         else:
-            offsets = self._moved()
+            offsets = self._uncommitted()
         if offsets:
-            self._seat.commit(offsets, metadata)
+            self._member.commit(offsets, metadata)
         return offsets
 
     def position(self, partition: int) -> int:
-        """The offset of a partition that comes next."""
-        self._settle(resolve=False)
+        """The next offset that `poll` reads from this partition."""
+        self._update_assignment(find_positions=False)
         self._check_assigned([partition])
-        self._settle()
+        self._update_assignment()
         return self._fetcher.positions[partition]
 
     def seek(self, partition: int, to: int | str | datetime) -> None:
-        """Go on elsewhere: at an offset, at "earliest" or "latest", or at the first record at or
-        after a time, the end if there is none. Nothing is committed by it."""
-        self._settle(resolve=False)
+        """Continue reading a partition from another position: an offset, "earliest", "latest", or a
+        time. A time means the first record at or after it, or the end if there is none. This
+        commits nothing."""
+        self._update_assignment(find_positions=False)
         self._check_assigned([partition])
         self._view = view = self._newest()
         if isinstance(to, datetime):
@@ -184,64 +204,68 @@ class Consumer:
         self._fetcher.seek(partition, offset)
 
     def pause(self, partitions: int | Iterable[int]) -> None:
-        """Poll nothing of these until they are resumed. They stay assigned."""
-        self._settle(resolve=False)
+        """Stop polling these partitions until `resume`. They stay assigned to this consumer."""
+        self._update_assignment(find_positions=False)
         self._paused.update(self._check_assigned(partitions))
 
     def resume(self, partitions: int | Iterable[int]) -> None:
-        """Poll these again."""
-        self._settle(resolve=False)
+        """Poll these partitions again after `pause`."""
+        self._update_assignment(find_positions=False)
         self._paused.difference_update(self._check_assigned(partitions))
 
     def assignment(self) -> tuple[int, ...]:
-        """The partitions that it reads now; a dynamic member joins by this, if it has not."""
-        self._settle(resolve=False)
+        """The partitions that this consumer reads now. A dynamic member joins the group here if it
+        has not yet."""
+        self._update_assignment(find_positions=False)
         return self._assigned
 
     @property
     def member(self) -> str | None:
-        """Under which name it is in the group, if it is a dynamic member of it now."""
-        return self._seat.member
+        """The id of this consumer in its group, to find it in `Group.describe`. None unless it is
+        a dynamic member that has joined."""
+        return self._member.member_id
 
     def close(self, *, commit: bool = False) -> None:
-        """Leave the group; with `commit`, commit where the consumer stands before."""
+        """Leave the group, so that other members get the partitions at once. With `commit=True`,
+        commit the consumer's positions first."""
         if not self._is_closed:
             self._is_closed = True
-            self._seat.give_up(self._moved() if commit else {})
+            self._member.leave(self._uncommitted() if commit else {})
 
-    def _settle(self, *, resolve: bool = True) -> None:
-        """Have the partitions that are to be had, each with a position, unless that can wait."""
+    def _update_assignment(self, *, find_positions: bool = True) -> None:
+        """Bring the assigned partitions up to date, and find a position for each new one."""
         self._check_open()
-        assigned = self._seat.assigned(self._view.partition_count)
-        if self._seat.term != self._term:
+        assigned = self._member.assigned(self._view.partition_count)
+        if self._member.session != self._session:
             self._fetcher.keep([])
             self._paused.clear()
-            self._term = self._seat.term
+            self._session = self._member.session
         self._fetcher.keep(assigned)
         self._paused.intersection_update(assigned)
         self._assigned = assigned
         known = self._fetcher.positions
         new = [number for number in assigned if number not in known]
-        if new and resolve:
-            committed = self._seat.committed()
+        if new and find_positions:
+            committed = self._member.committed()
             self._view = self._newest()
             for number in new:
-                self._fetcher.seek(number, self._begin(number, committed.get(number)))
+                self._fetcher.seek(number, self._start_position(number, committed.get(number)))
 
-    def _begin(self, partition: int, position: int | None) -> int:
-        """Where to read on from a position, which may be none, or not in the log any more."""
+    def _start_position(self, partition: int, committed: int | None) -> int:
+        """The committed position if it is in the log. Otherwise what the reset policy says."""
         view = self._view
-        if position is not None and _is_inside(view, partition, position):
-            return position
+        if committed is not None and _is_inside(view, partition, committed):
+            return committed
         if self._policy.at == NONE:
-            if position is not None:
-                raise _out_of_range(view, partition, position)
+            if committed is not None:
+                raise _out_of_range(view, partition, committed)
             raise InvalidRequestError(
                 f"group {self.group!r} has no position for partition {partition} of topic "
-                f"{self.topic_name!r}, and auto_offset_reset is 'none'; commit one, or reset it"
+                f"{self.topic_name!r}, and auto_offset_reset is 'none'. Commit a position, reset "
+                "the group, or use another auto_offset_reset"
             )
-        if position is None and partition >= self._first_new:
-            # It did not exist when the consumer began, so all of it is later than that.
+        if committed is None and partition >= self._first_new:
+            # The partition was added after the consumer started: every record in it is new.
             offset = view.snapshot.partitions[partition].log_start
         elif self._policy.ago is not None:
             since_ms = self._runtime.clock() - self._policy.ago // timedelta(milliseconds=1)
@@ -250,11 +274,11 @@ class Consumer:
             offset = view.snapshot.partitions[partition].end
         else:
             offset = view.snapshot.partitions[partition].log_start
-        if position is not None:
+        if committed is not None:
             _log.warning(
-                "position %d of partition %d of %s is not in the log any more; group %s goes on "
-                "at %d (%s)",
-                position,
+                "position %d of partition %d of topic %s is no longer in the log; group %s "
+                "continues at %d (auto_offset_reset %s)",
+                committed,
                 partition,
                 self.topic_name,
                 self.group,
@@ -272,7 +296,7 @@ class Consumer:
         for number in active:
             at = positions[number]
             if not self._fetcher.is_open(number) and not _is_inside(self._view, number, at):
-                self._fetcher.seek(number, self._begin(number, at))
+                self._fetcher.seek(number, self._start_position(number, at))
         self._has_failed = True
         table = self._fetcher.take(self._view, active, count)
         self._has_failed = False
@@ -283,31 +307,26 @@ class Consumer:
         return view.snapshot.partitions[partition].end if found is None else found
 
     def _pause_before(self, attempt: int, began: float, timeout: float | None) -> float | None:
-        """How long to wait before the next look; None if the time is over."""
-        pause = min(self._longest_pause, FIRST_PAUSE * 2 ** min(attempt, 16))
+        """How many seconds to wait before the next look at the log. None if the time is over."""
+        longest = self._member.longest_pause_seconds
+        pause = min(longest, FIRST_PAUSE_SECONDS * 2 ** min(attempt, 16))
         if timeout is None:
             return pause if self._follow else None
         left = timeout - (self._runtime.monotonic() - began)
         return min(pause, left) if left > 0 else None
 
-    def _standing(self) -> dict[int, int]:
-        if self._seat.term != self._term:
-            return {}  # a commit was refused: where it stood does not count any more
+    def _positions(self) -> dict[int, int]:
+        """The next offset to read of each assigned partition that has been read."""
+        if self._member.session != self._session:
+            return {}  # a commit was refused, so these positions are void
         positions = self._fetcher.positions
         return {number: positions[number] for number in self._assigned if number in positions}
 
-    def _moved(self) -> dict[int, int]:
-        """Where it stands elsewhere than is committed, as far as is known."""
-        standing = self._standing()
-        committed = self._seat.committed() if standing else {}
-        return {number: at for number, at in standing.items() if committed.get(number) != at}
-
-    def _checked(self, positions: Mapping[int, int]) -> dict[int, int]:
-        offsets = check_offsets(positions, self._newest().snapshot)
-        if isinstance(self._seat, PlainSeat):
-            self._settle(resolve=False)
-            self._check_assigned(offsets)
-        return offsets
+    def _uncommitted(self) -> dict[int, int]:
+        """The positions that differ from the committed ones, as far as these are known."""
+        positions = self._positions()
+        committed = self._member.committed() if positions else {}
+        return {number: at for number, at in positions.items() if committed.get(number) != at}
 
     def _check_assigned(self, partitions: int | Iterable[int]) -> list[int]:
         asked = [partitions] if isinstance(partitions, int) else list(partitions)
@@ -315,20 +334,23 @@ class Consumer:
             if number not in self._assigned:
                 raise InvalidRequestError(
                     f"partition {number!r} is not assigned to this consumer; it has "
-                    f"{', '.join(map(str, self._assigned)) or 'none'}"
+                    f"{', '.join(map(str, self._assigned)) or 'no partition'}"
                 )
         return asked
 
-    def _check_pace(self, too_late: int) -> None:
-        if too_late >= TOO_LATE:
+    def _check_pace(self, late_reads: int) -> None:
+        if late_reads >= MAX_LATE_READS:
             raise InvalidRequestError(
-                f"reading a batch took member {self.member!r} of group {self.group!r} longer than "
-                f"its lease, {too_late} times in a row: take a longer lease_ms or fewer records"
+                f"member {self.member!r} of group {self.group!r} needed longer than its lease to "
+                f"read a batch, {late_reads} times in a row. Use a longer lease_ms or a smaller "
+                "max_records"
             )
 
     def _check_open(self) -> None:
         if self._is_closed:
-            raise InvalidRequestError(f"the consumer of {self.topic_name!r} is closed")
+            raise InvalidRequestError(
+                f"this consumer of topic {self.topic_name!r} is closed; open another one"
+            )
 
 
 def open_consumer(
@@ -336,45 +358,26 @@ def open_consumer(
     store: ObjectStore,
     head: Head,
     newest: Callable[[], View],
-    group: str,
-    member: tuple[int, int] | str | None,
-    *,
-    auto_offset_reset: str,
-    columns: Sequence[str] | None,
-    max_records: int,
-    lease_ms: int,
-    follow: bool,
+    options: ConsumerOptions,
 ) -> Consumer:
-    """A consumer of the topic of `head`; nothing is written by opening it."""
-    check_group_name(group)
+    """A consumer of the topic of `head`. Opening it writes nothing."""
+    check_group_name(options.group)
+    lease_ms = options.lease_ms
     if isinstance(lease_ms, bool) or not isinstance(lease_ms, int) or lease_ms < MIN_LEASE_MS:
         raise InvalidRequestError(f"lease_ms must be at least {MIN_LEASE_MS}, not {lease_ms!r}")
-    seat: Seat
-    longest_pause = LONGEST_PAUSE
-    if isinstance(member, str):
-        check_member_name(member)
-        log = GroupLog(store, head.runtime, group, head.known.topic_id)
-        seat = LeasedSeat(group, member, lease_ms, log, head)
-        longest_pause = min(longest_pause, lease_ms / 10_000)
+    member: Member
+    if isinstance(options.member, str):
+        check_member_name(options.member)
+        log = GroupHead(store, head.runtime, options.group, head.known.topic_id)
+        member = DynamicMember(options.group, options.member, lease_ms, log, head)
     else:
-        index, count = _static(member)
-        seat = PlainSeat(Group(group, topic_name, store, head), index, count)
-    return Consumer(
-        topic_name,
-        group,
-        seat,
-        newest,
-        head.runtime,
-        auto_offset_reset=auto_offset_reset,
-        columns=columns,
-        max_records=max_records,
-        follow=follow,
-        longest_pause=longest_pause,
-    )
+        index, count = _static(options.member)
+        member = StaticMember(Group(options.group, topic_name, store, head), index, count)
+    return Consumer(topic_name, member, newest, head.runtime, options)
 
 
 def _static(member: object) -> tuple[int, int]:
-    """`(index, count)` of a static member; alone it is 0 of 1."""
+    """`(index, count)` of a static member. A consumer that is alone is number 0 of 1."""
     match member:
         case None:
             return 0, 1
@@ -383,7 +386,8 @@ def _static(member: object) -> tuple[int, int]:
         ):
             return index, count
     raise InvalidRequestError(
-        f"member is (index, count) with 0 <= index < count, or a name, not {member!r}"
+        "member must be a name, or (index, count) with 0 <= index < count such as (0, 3), "
+        f"not {member!r}"
     )
 
 

@@ -1,4 +1,4 @@
-"""Reading many partitions a bit at a time: in turn, from where each stands, in bounded memory."""
+"""Reads a few records at a time from many partitions, in turn, in bounded memory."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
-from pylogtable.format.schema import OFFSET
+from pylogtable.format.schema import OFFSET, column_schema
 from pylogtable.read.view import View
 
-# An open partition holds a batch of a row group; with more to read they take turns.
+# Each open partition holds a batch of records in memory. If more partitions have records, they take
+# turns.
 MAX_OPEN = 8
 TURN_RECORDS = 10_000
 
 
 class _Stream:
-    """What is left of `[position, end)` of one partition."""
+    """The rest of `[position, end)` of one partition."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch], position: int, end: int) -> None:
         self._batches = batches
@@ -24,7 +25,8 @@ class _Stream:
         self.position = position
 
     def take(self, count: int) -> pa.RecordBatch | None:
-        """At most so many records, None if there are no more; then holes at the end are passed."""
+        """The next records, at most `count`, or None if there are no more. At the end the position
+        moves past offsets that compaction removed."""
         while self._batch is None or not self._batch.num_rows:
             self._batch = next(self._batches, None)
             if self._batch is None:
@@ -37,49 +39,52 @@ class _Stream:
 
 
 class Fetcher:
-    """The positions of some partitions, and records from there on."""
+    """Keeps the position of each partition and reads records from there."""
 
     def __init__(self, columns: Sequence[str] | None) -> None:
         self._columns = columns
         self._needed = None if columns is None else list(dict.fromkeys([*columns, OFFSET]))
         self._streams: dict[int, _Stream] = {}
-        self._turns: dict[int, int] = {}  # in the order in which they are served
+        # Records read in the current turn, by partition, in the order in which they are served.
+        self._turns: dict[int, int] = {}
         self._schema: pa.Schema | None = None
         self._positions: dict[int, int] = {}
 
     @property
     def positions(self) -> dict[int, int]:
-        """The offset of each partition that comes next."""
+        """The next offset to read, by partition."""
         return dict(self._positions)
 
     def rewind(self, positions: Mapping[int, int]) -> None:
-        """Be where it was at another time."""
+        """Go back to earlier positions."""
         self._streams.clear()
         self._positions = dict(positions)
 
     def seek(self, partition: int, offset: int) -> None:
+        """Read this partition from `offset` on."""
         self._streams.pop(partition, None)
         self._positions[partition] = offset
         self._turns.setdefault(partition, 0)
 
     def keep(self, partitions: Iterable[int]) -> None:
-        """Forget all others."""
+        """Forget all other partitions."""
         for number in set(self._positions).difference(partitions):
             self._streams.pop(number, None)
             del self._positions[number]
             del self._turns[number]
 
     def is_open(self, partition: int) -> bool:
-        """Whether it is being read, as it was when that began."""
+        """True while records of an earlier view are still being read from this partition."""
         return partition in self._streams
 
     def is_at_end(self, partition: int, view: View) -> bool:
+        """True if the view has no more records of this partition."""
         end = view.snapshot.partitions[partition].end
         return partition not in self._streams and self._positions[partition] >= end
 
     def take(self, view: View, partitions: Iterable[int], max_records: int) -> pa.Table:
-        """At most so many records of these partitions. If it fails nothing has moved."""
-        self._use(view)
+        """At most `max_records` records of these partitions. If it fails, no position has moved."""
+        self._use_columns_of(view)
         before = self.positions
         wanted = set(partitions)
         for number in set(self._streams) - wanted:
@@ -92,9 +97,9 @@ class Fetcher:
         table = pa.Table.from_batches(batches, self._schema)
         return table if self._columns is None else table.select(list(self._columns))
 
-    def _use(self, view: View) -> None:
-        """Columns that were added since are read from here on, in all partitions at once."""
-        schema = view.part_reader(self._needed).schema
+    def _use_columns_of(self, view: View) -> None:
+        """Switch all partitions to the view's columns if these changed since the last read."""
+        schema = column_schema(view.snapshot.info.fields, self._needed)
         if self._schema is None or not schema.equals(self._schema):
             self._schema = schema
             self._streams.clear()
@@ -136,8 +141,8 @@ class Fetcher:
         return batch
 
     def _rotate(self, served: set[int], *, has_more: bool) -> None:
-        """Who was served goes to the back; who has had a whole turn makes room, if more wait than
-        may be open."""
+        """Partitions that were served go to the back of the queue. One that has had a whole turn is
+        closed, if more partitions wait than may be open."""
         for number in [number for number in self._turns if number in served]:
             records = self._turns.pop(number)
             is_over = records >= TURN_RECORDS

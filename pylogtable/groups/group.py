@@ -1,4 +1,4 @@
-"""A consumer group of one topic, as its users see it."""
+"""A consumer group of one topic: positions, lag, reset."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pylogtable.format.paths import check_group_name
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.format.times import Moment
 from pylogtable.groups.lag import measure_lag
-from pylogtable.log.group_log import GroupLog
+from pylogtable.log.group_head import GroupHead
 from pylogtable.log.group_objects import load_groups
 from pylogtable.log.head import Head
 from pylogtable.plan.positions import (
@@ -36,12 +36,17 @@ ResetTo = str | int | Mapping[int, int] | datetime | timedelta | None
 
 
 class Group:
-    """The positions of a group in a topic: for each partition the next offset to read.
+    """The positions of a consumer group in a topic: for each partition the next offset to read.
+    `topic.group(name)` makes one. Use it to keep the positions of a reader of your own;
+    `topic.consumer` does this for you.
 
-    It has a view: the positions as it last read them with `positions()`, or wrote them. A commit
-    moves partitions only if they still stand where the view has them, so that of two who have seen
-    the same only one wins; the other gets a `CommitConflictError`. Those who commit different
-    partitions do not disturb each other.
+    >>> group = topic.group("billing")
+    >>> start = group.positions()             # {} at first
+    >>> group.commit({0: 42})                 # offset 41 is processed
+
+    A commit changes a partition only if its position is still what this object last read or wrote.
+    If two readers saw the same position, one commit succeeds and the other raises
+    `CommitConflictError`. Commits of different partitions do not disturb each other.
     """
 
     def __init__(self, name: str, topic_name: str, store: ObjectStore, head: Head) -> None:
@@ -50,7 +55,7 @@ class Group:
         self.topic_name = topic_name
         self._store = store
         self._head = head
-        self._log = GroupLog(store, head.runtime, name, head.known.topic_id)
+        self._log = GroupHead(store, head.runtime, name, head.known.topic_id)
         self._seen: GroupState | None = None
         self._has_looked = False
 
@@ -61,16 +66,17 @@ class Group:
         return self.describe()._repr_html_()
 
     def positions(self) -> dict[int, int]:
-        """The next offset to read, of each partition that has one committed. From here on commits
-        are held against this."""
+        """The next offset to read, of each partition that has a committed position. Later commits
+        of this object are checked against these positions."""
         self._look()
-        return _offsets(self._seen)
+        return committed_offsets(self._seen)
 
     def commit(self, offsets: Mapping[int, int], metadata: str = "") -> dict[int, int]:
-        """Commit positions, the next offset to read by partition, and give all positions after it.
+        """Commit positions: the next offset to read, by partition. Returns all positions of the
+        group.
 
-        They may go backward, and are not held against what the log has. A group that has live
-        members takes positions from these alone.
+        A position may go backward, and may lie outside the log. If the group has live members,
+        only these may commit, through their consumers.
         """
         check_metadata(metadata)
         checked = check_offsets(offsets, self._writable())
@@ -81,21 +87,23 @@ class Group:
             self._seen = self._log.change(
                 lambda state, now_ms: plan_commit(self.name, state, seen, checked, metadata, now_ms)
             )
-        return _offsets(self._seen)
+        return committed_offsets(self._seen)
 
     def lag(self) -> GroupLag:
-        """How far the group is behind, by partition. The view stays as it is."""
+        """How far the group is behind, by partition: in records, bytes and seconds. Use it for
+        monitoring. It does not change what later commits are checked against."""
         state = self._log.newest()
         lags = measure_lag(self._store, self._pinned(), state, self._head.runtime.clock())
         return GroupLag(self.name, self.topic_name, lags)
 
     def describe(self) -> GroupDescription:
-        """Positions, lag and owner of every partition. The view stays as it is."""
+        """Position, lag and owner of every partition. Use it to see who reads what. It does not
+        change what later commits are checked against."""
         state = self._log.newest()
         if state is None or state.deleted:
             known = ", ".join(sorted(load_groups(self._store, self._head.known.topic_id)))
             raise InvalidRequestError(
-                f"there is no group {self.name!r} in topic {self.topic_name!r}; it has "
+                f"there is no group {self.name!r} in topic {self.topic_name!r}; its groups: "
                 f"{known or 'none'}"
             )
         return describe_groups(self._store, self._pinned(), {self.name: state}, self._head)
@@ -108,13 +116,19 @@ class Group:
         partitions: int | Sequence[int] | None = None,
         dry_run: bool = False,
     ) -> ResetReport:
-        """Put the group elsewhere, in all partitions or some.
+        """Move the group's positions, in all partitions or some. Use it to read records again or to
+        skip some. A group with live members is refused.
 
-        `to` is "earliest", "latest", "current" (where it stands; the end, where nothing is
-        committed), an offset, a dict of offsets by partition, a time (the first record at or after
-        it) or a timedelta (that long ago); or `shift_by` says how many offsets forward or back.
-        What is outside of the log becomes its beginning or its end, and a time after which there is
-        no record becomes the end, both with a warning.
+        `to` is one of
+        - "earliest", "latest", or "current" (the committed position, or the end if there is none),
+        - an offset, or a dict of offsets by partition,
+        - a datetime: the first record at or after it,
+        - a timedelta: the first record at or after that long ago.
+
+        Or `shift_by` moves each position by so many offsets, back if it is negative.
+
+        A position outside the log becomes the log start or the end. A time after the last record
+        becomes the end. Both give a warning. `dry_run=True` only reports the new positions.
         """
         self._writable()
         view = self._pinned()
@@ -141,7 +155,7 @@ class Group:
         return ResetReport(self.name, self.topic_name, dry_run, tuple(moves))
 
     def delete(self) -> None:
-        """Forget the group in this topic; one that has live members is refused."""
+        """Delete the group in this topic. A group with live members is refused."""
         self._writable()
         self._seen = self._log.change(lambda state, now_ms: plan_delete(self.name, state, now_ms))
         self._has_looked = True
@@ -168,10 +182,12 @@ class Group:
         partitions: int | Sequence[int] | None,
     ) -> dict[int, Target]:
         if (to is None) == (shift_by is None):
-            raise InvalidRequestError("a reset needs either `to` or `shift_by`, and not both")
+            raise InvalidRequestError("a reset needs either `to` or `shift_by`, not both")
         if isinstance(to, Mapping):
             if partitions is not None:
-                raise InvalidRequestError("`to` names the partitions already: leave them out")
+                raise InvalidRequestError(
+                    "`to` is a dict that names the partitions: leave `partitions` out"
+                )
             offsets = check_offsets(to, view.snapshot)
             return {number: Target(offset) for number, offset in offsets.items()}
         chosen = choose_partitions(view.snapshot, partitions)
@@ -191,14 +207,16 @@ class Group:
         if isinstance(to, datetime):
             return to
         if to < timedelta(0):
-            raise InvalidRequestError(f"a reset by duration goes back in time: {to} is negative")
+            raise InvalidRequestError(
+                f"a reset by duration goes back in time, and {to} is negative: give a positive one"
+            )
         return self._head.runtime.clock() - to // timedelta(milliseconds=1)
 
 
 def describe_groups(
     store: ObjectStore, view: View, states: Mapping[str, GroupState], head: Head
 ) -> GroupDescription:
-    """These groups as they stand in the topic."""
+    """Position, lag and owner of every partition of these groups."""
     now_ms = head.runtime.clock()
     return GroupDescription(
         tuple(
@@ -218,7 +236,7 @@ def describe_groups(
 def expire_groups(
     store: ObjectStore, head: Head, older_than: timedelta | int, *, dry_run: bool
 ) -> list[str]:
-    """Delete the topic's groups that nobody has used for this long; gives their names."""
+    """Delete the topic's groups that nobody has used for this long. Returns their names."""
     age_ms = _milliseconds(older_than)
     topic_id = head.latest().topic_id
     now_ms = head.runtime.clock()
@@ -229,7 +247,7 @@ def expire_groups(
     ]
 
     def expire(name: str) -> bool:
-        after = GroupLog(store, head.runtime, name, topic_id).change(
+        after = GroupHead(store, head.runtime, name, topic_id).change(
             lambda state, now_ms: plan_expiry(state, age_ms, now_ms)
         )
         return after is not None and after.deleted
@@ -241,7 +259,7 @@ def _milliseconds(duration: timedelta | int) -> int:
     ms = duration // timedelta(milliseconds=1) if isinstance(duration, timedelta) else duration
     if isinstance(ms, bool) or not isinstance(ms, int) or ms < 0:
         raise InvalidRequestError(
-            f"{duration!r} is not an age: give a timedelta or milliseconds, from 0 on"
+            f"{duration!r} is not an age: give a timedelta or a number of milliseconds, 0 or more"
         )
     return ms
 
@@ -250,14 +268,15 @@ def _at_time(view: View, partitions: Sequence[int], when: Moment) -> dict[int, T
     found = view.offsets_for_time(when, partitions)
     ends = view.end_offsets
     return {
-        number: Target(ends[number], note="there is no record at or after the time asked for")
+        number: Target(ends[number], note="there is no record at or after this time")
         if offset is None
         else Target(offset)
         for number, offset in found.items()
     }
 
 
-def _offsets(state: GroupState | None) -> dict[int, int]:
+def committed_offsets(state: GroupState | None) -> dict[int, int]:
+    """The committed positions in a group's state."""
     return {} if state is None else {n: entry.offset for n, entry in state.positions.items()}
 
 
@@ -265,6 +284,6 @@ def _whole(name: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise InvalidRequestError(
             f"{name}={value!r} is not a position: give 'earliest', 'latest', 'current', an offset, "
-            "a dict of offsets by partition, a datetime or a timedelta; or shift_by a number"
+            "a dict of offsets by partition, a datetime or a timedelta; `shift_by` is a number"
         )
     return int(value)

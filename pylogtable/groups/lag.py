@@ -1,4 +1,4 @@
-"""How far a consumer group is behind: its positions held against a topic at one version."""
+"""How far a consumer group is behind the end of a topic."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from pylogtable.storage.base import ObjectStore
 def measure_lag(
     store: ObjectStore, view: View, state: GroupState | None, now_ms: int
 ) -> dict[int, Lag]:
-    """The lag of every partition. A record or two of a partition is read at most."""
+    """The lag of every partition. Reads at most a record or two of each, for the lag in seconds."""
     positions = {} if state is None else state.positions
 
-    def measure(partition: int) -> Lag:
+    def lag_of(partition: int) -> Lag:
         end = view.end_offsets[partition]
         if partition not in positions:
             return Lag(None, end)
         position = positions[partition].offset
         start = min(max(position, view.start_offsets[partition]), end)
-        left = view.measure({partition: (start, end)})[partition]
+        unread = view.range_sizes({partition: (start, end)})[partition]
         seconds = 0.0
-        if left.records:
+        if unread.records:
             seconds = max(0.0, now_ms / 1000 - _first_time_us(view, partition, start) / 1e6)
-        return Lag(position, end, left.records, left.bytes, seconds)
+        return Lag(position, end, unread.records, unread.bytes, seconds)
 
     partitions = range(view.partition_count)
     with ThreadPoolExecutor(max(1, min(store.concurrency, len(partitions)))) as pool:
-        return dict(zip(partitions, pool.map(measure, partitions), strict=True))
+        return dict(zip(partitions, pool.map(lag_of, partitions), strict=True))
 
 
 def _first_time_us(view: View, partition: int, start: int) -> int:
-    """The timestamp of the first record from `start` on, which there is."""
+    """The timestamp of the first record from `start` on. There must be one."""
     batches = view.read(partition, start=start, columns=[TIMESTAMP])
     first = next(batch for batch in batches if batch.num_rows)
     time_us: int = first.column(0)[0].value

@@ -1,8 +1,11 @@
-"""The place of a consumer in its group: which partitions are its, and how it commits them.
+"""A consumer's membership in its group: which partitions it reads, and how it commits.
 
-A plain seat has its partitions by arithmetic and commits as anybody may. A leased seat is a member
-of the group: it owns what the group's state says, for as long as its lease runs, and renews that
-only while its consumer polls or commits.
+A `StaticMember` computes its partitions from its number and the number of members. It commits like
+any user of the group, through `Group`, and needs no lease.
+
+A `DynamicMember` owns the partitions that the group's state gives it, while its lease lasts. Every
+state it writes renews its lease, so it writes to the group's log itself. It does so only while its
+consumer polls or commits.
 """
 
 from __future__ import annotations
@@ -10,173 +13,203 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from pylogtable.errors import CommitConflictError, CommitUnknownError, TopicNotFoundError
+from pylogtable.errors import (
+    CommitConflictError,
+    CommitUnknownError,
+    InvalidRequestError,
+    TopicNotFoundError,
+)
 from pylogtable.format.codec import check_writable
 from pylogtable.format.model import GroupChange, GroupState
-from pylogtable.groups.group import Group
-from pylogtable.log.group_log import GroupLog, GroupPlan
+from pylogtable.groups.group import Group, committed_offsets
+from pylogtable.log.group_head import GroupHead, GroupPlan
 from pylogtable.log.head import Head
 from pylogtable.plan.membership import assign, heartbeat, join, leave
 
+# How long a consumer that finds nothing to read waits at most before it looks again.
+LONGEST_PAUSE_SECONDS = 1.0
 
-class Seat(Protocol):
-    @property
-    def member(self) -> str | None:
-        """Under which name it is in the group, if it is a dynamic member of it now."""
 
-    @property
-    def term(self) -> int:
-        """Another number means that everything begins anew, from the committed positions."""
+class Member(Protocol):
+    """What a consumer needs to know about its place in the group."""
 
     @property
-    def is_settled(self) -> bool:
-        """Whether it has all that is its share, as far as is known."""
+    def member_id(self) -> str | None:
+        """The member's id in the group's state. None for a static member, and for a dynamic one
+        that is not in the group now."""
 
-    def assigned(self, partitions: int) -> tuple[int, ...]:
-        """What it has of so many partitions now; renews what has to be."""
+    @property
+    def session(self) -> int:
+        """A number that changes when the member loses its partitions or positions. The consumer
+        then starts again from the committed positions."""
+
+    @property
+    def has_full_share(self) -> bool:
+        """False while other members still hold partitions that are to come to this one."""
+
+    @property
+    def longest_pause_seconds(self) -> float:
+        """How long the consumer may wait between two looks at the log."""
+
+    def assigned(self, partition_count: int) -> tuple[int, ...]:
+        """The member's partitions, of so many in the topic. A dynamic member joins or renews its
+        lease here if it has to."""
 
     def committed(self) -> Mapping[int, int]:
-        """The positions it is to begin from."""
+        """The committed positions, by partition."""
 
-    def is_held(self) -> bool:
-        """Whether what was assigned is still its own."""
+    def is_lease_valid(self) -> bool:
+        """True while no other member can own the assigned partitions."""
 
-    def commit(self, offsets: Mapping[int, int], metadata: str) -> None: ...
+    def commit(self, offsets: Mapping[int, int], metadata: str) -> None:
+        """Commit positions. Raise if a partition does not belong to this member."""
 
-    def give_up(self, offsets: Mapping[int, int]) -> None:
-        """Commit these, if there are any, and leave."""
+    def leave(self, offsets: Mapping[int, int]) -> None:
+        """Commit these positions, if there are any, and leave the group."""
 
 
-class PlainSeat:
-    """All partitions, or of `count` static members those of number `index`."""
+class StaticMember:
+    """Number `index` of `count` members that share the partitions: partition `p` belongs to member
+    `p % count`. A consumer that is alone is number 0 of 1."""
 
-    member = None
-    is_settled = True
+    member_id = None
+    has_full_share = True
+    longest_pause_seconds = LONGEST_PAUSE_SECONDS
 
     def __init__(self, group: Group, index: int, count: int) -> None:
         self._group = group
         self._index = index
         self._count = count
         self._positions: dict[int, int] | None = None
-        self.term = 0
+        self.session = 0
 
-    def assigned(self, partitions: int) -> tuple[int, ...]:
-        return tuple(range(self._index, partitions, self._count))
+    def assigned(self, partition_count: int) -> tuple[int, ...]:
+        return tuple(range(self._index, partition_count, self._count))
 
     def committed(self) -> Mapping[int, int]:
-        """Read once: whoever moves a position afterwards is found out at the commit."""
+        """Read once. If someone else moves a position later, the next commit is refused."""
         if self._positions is None:
             self._positions = self._group.positions()
         return self._positions
 
-    def is_held(self) -> bool:
+    def is_lease_valid(self) -> bool:
         return True
 
     def commit(self, offsets: Mapping[int, int], metadata: str) -> None:
+        for partition in offsets:
+            if partition % self._count != self._index:
+                raise InvalidRequestError(
+                    f"partition {partition} is not assigned to this consumer: it is member "
+                    f"{self._index} of {self._count} and has the partitions p with "
+                    f"p % {self._count} == {self._index}"
+                )
         try:
             self._positions = self._group.commit(offsets, metadata)
         except CommitConflictError:
             self._positions = None
-            self.term += 1
+            self.session += 1
             raise
 
-    def give_up(self, offsets: Mapping[int, int]) -> None:
+    def leave(self, offsets: Mapping[int, int]) -> None:
         if offsets:
             self.commit(offsets, "")
 
 
-class LeasedSeat:
-    """A member `name` of a group. Each time it joins it does so under a new id, so that nobody,
-    not even its own earlier life, is taken for it.
+class DynamicMember:
+    """A member with a lease. It gets a new id each time it joins, so that it is never confused with
+    another member of the same name, or with itself before it lost its lease.
 
-    It looks at the group's state every tenth of its lease, and writes one when a third has passed,
-    or when there is something to take or to give up.
+    It reads the group's state every tenth of its lease. It writes one when a third of the lease has
+    passed, or when there are partitions to take or to give up.
     """
 
-    def __init__(self, group: str, name: str, lease_ms: int, log: GroupLog, head: Head) -> None:
+    def __init__(self, group: str, name: str, lease_ms: int, log: GroupHead, head: Head) -> None:
         self._group = group
         self._name = name
         self._lease_ms = lease_ms
         self._log = log
         self._head = head
         self._state: GroupState | None = None
-        self._looked_ms = 0
-        self._partitions = 0
-        self.member: str | None = None
-        self.term = 0
+        self._looked_at_ms: int | None = None  # None: look at the group's state at once
+        self._partition_count = 0
+        self.longest_pause_seconds = min(LONGEST_PAUSE_SECONDS, lease_ms / 10_000)
+        self.member_id: str | None = None
+        self.session = 0
 
     @property
-    def is_settled(self) -> bool:
-        if self._state is None or self.member is None:
+    def has_full_share(self) -> bool:
+        if self._state is None or self.member_id is None:
             return False
         owned = {name: held.owned for name, held in self._state.members.items()}
-        return set(assign(owned, self._partitions)[self.member]) <= set(owned[self.member])
+        share = assign(owned, self._partition_count)[self.member_id]
+        return set(share) <= set(owned[self.member_id])
 
-    def assigned(self, partitions: int) -> tuple[int, ...]:
-        if partitions != self._partitions:
-            self._looked_ms = 0  # there may be new ones to take
-        self._partitions = partitions
-        if self.member is not None:
+    def assigned(self, partition_count: int) -> tuple[int, ...]:
+        if partition_count != self._partition_count:
+            self._looked_at_ms = None  # there may be new partitions to take
+        self._partition_count = partition_count
+        if self.member_id is not None:
             self._renew()
-        if self.member is None:
+        if self.member_id is None:
             self._join()
         assert self._state is not None
-        assert self.member is not None
-        return self._state.members[self.member].owned
+        assert self.member_id is not None
+        return self._state.members[self.member_id].owned
 
     def committed(self) -> Mapping[int, int]:
-        state = self._state
-        return {} if state is None else {n: entry.offset for n, entry in state.positions.items()}
+        return committed_offsets(self._state)
 
-    def is_held(self) -> bool:
-        if self._state is None or self.member is None:
+    def is_lease_valid(self) -> bool:
+        if self._state is None or self.member_id is None:
             return False
-        return self._now() < self._state.members[self.member].lease_until_ms
+        return self._now() < self._state.members[self.member_id].lease_until_ms
 
     def commit(self, offsets: Mapping[int, int], metadata: str) -> None:
-        member = self.member
+        member = self.member_id
         if member is None:
             raise CommitConflictError(
-                f"this consumer is not a member of group {self._group!r}: poll() joins. Nothing "
-                "was committed"
+                f"this consumer is not a member of group {self._group!r}. Nothing was committed. "
+                "Call poll() to join, and commit what it returns"
             )
 
         def plan(state: GroupState | None, now_ms: int) -> GroupChange:
             return heartbeat(
-                state, member, now_ms, self._lease_ms, self._partitions, offsets, metadata
+                state, member, now_ms, self._lease_ms, self._partition_count, offsets, metadata
             )
 
         self._change(plan)
 
-    def give_up(self, offsets: Mapping[int, int]) -> None:
-        member, self.member = self.member, None
+    def leave(self, offsets: Mapping[int, int]) -> None:
+        member, self.member_id = self.member_id, None
         if member is None:
             return
         try:
             self._head.latest()
         except TopicNotFoundError:
-            return  # the group went with it
+            return  # the group was deleted with its topic
         self._log.change(lambda state, now_ms: leave(state, member, now_ms, offsets))
 
     def _join(self) -> None:
         member = f"{self._name}-{self._head.runtime.new_id()[-8:]}"
-        self.term += 1
+        self.session += 1
         self._change(
-            lambda state, now_ms: join(state, member, now_ms, self._lease_ms, self._partitions)
+            lambda state, now_ms: join(state, member, now_ms, self._lease_ms, self._partition_count)
         )
-        self.member = member
+        self.member_id = member
 
     def _renew(self) -> None:
-        now_ms, member = self._now(), self.member
+        now_ms, member = self._now(), self.member_id
         assert self._state is not None
         assert member is not None
         left_ms = self._state.members[member].lease_until_ms - now_ms
         is_due = left_ms <= self._lease_ms * 2 // 3
-        if not is_due and now_ms - self._looked_ms < self._lease_ms // 10:
+        looked_at_ms = self._looked_at_ms
+        is_recent = looked_at_ms is not None and now_ms - looked_at_ms < self._lease_ms // 10
+        if not is_due and is_recent:
             return
 
         def plan(state: GroupState | None, now_ms: int) -> GroupChange | None:
-            change = heartbeat(state, member, now_ms, self._lease_ms, self._partitions)
+            change = heartbeat(state, member, now_ms, self._lease_ms, self._partition_count)
             assert state is not None
             is_same = change.members[member].owned == state.members[member].owned
             return None if is_same and not is_due else change
@@ -184,18 +217,18 @@ class LeasedSeat:
         try:
             self._change(plan)
         except CommitConflictError:
-            return  # joins again
+            return  # no longer a member: `assigned` joins again
 
     def _change(self, plan: GroupPlan) -> None:
-        """Whoever is not a member any more, or cannot tell, has lost all that it had. Nothing is
-        written into a topic that is gone."""
+        """Write a state, unless the topic is gone. After a refused commit, or one whose outcome is
+        unknown, the member counts itself out of the group."""
         check_writable(self._head.latest().protocol)
         try:
             self._state = self._log.change(plan)
         except (CommitConflictError, CommitUnknownError):
-            self.member = self._state = None
+            self.member_id = self._state = None
             raise
-        self._looked_ms = self._now()
+        self._looked_at_ms = self._now()
 
     def _now(self) -> int:
         return self._head.runtime.clock()

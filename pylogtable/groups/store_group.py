@@ -1,7 +1,7 @@
-"""A consumer group over the topics of a store.
+"""A consumer group over all topics of a store.
 
-Each topic keeps its own positions of the group, so what is done here is done topic by topic: it is
-not one step, and an error in the middle leaves the topics before it done.
+Each topic keeps its own positions of the group. An operation here runs topic by topic, so it is not
+atomic: if it fails, the topics before the failure have been changed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,11 @@ from pylogtable.results.groups import GroupDescription, GroupLag, ResetReport
 
 
 class StoreGroup:
-    """One group in all topics where it has positions or members."""
+    """A consumer group in all topics where it has positions or members. `store.group(name)` makes
+    one. Use it for a group that reads several topics, and `topic.group(name)` for one topic.
+
+    >>> store.group("billing").reset("earliest", dry_run=True)
+    """
 
     def __init__(
         self,
@@ -36,15 +40,17 @@ class StoreGroup:
         return self.describe()._repr_html_()
 
     def topics(self) -> list[str]:
-        """The topics it is known in, sorted."""
+        """The names of the topics in which this group exists, sorted."""
         return sorted(self._topics_with())
 
     def describe(self) -> GroupDescription:
+        """Position, lag and owner of every partition in every topic of the group. Use it to see
+        which topic or partition is behind."""
         rows = (row for group in self._groups() for row in group.describe())
         return GroupDescription(tuple(rows))
 
     def lag(self) -> dict[str, GroupLag]:
-        """`Group.lag`, by topic."""
+        """The lag by topic; see `Group.lag`. Use it for monitoring."""
         return {group.topic_name: group.lag() for group in self._groups()}
 
     def reset(
@@ -55,8 +61,8 @@ class StoreGroup:
         topics: Sequence[str] | None = None,
         dry_run: bool = False,
     ) -> list[ResetReport]:
-        """`Group.reset` in these topics, or in all it is known in. All are tried out before the
-        first is changed."""
+        """Move the group's positions in these topics, or in all topics of the group; see
+        `Group.reset`. All resets are tried as a dry run before the first position changes."""
         chosen = self._groups() if topics is None else [self._group_in(name) for name in topics]
         if not dry_run:
             with warnings.catch_warnings():
@@ -66,12 +72,14 @@ class StoreGroup:
         return [group.reset(to, shift_by=shift_by, dry_run=dry_run) for group in chosen]
 
     def delete(self) -> None:
-        """Forget the group in all topics."""
+        """Delete the group in all topics. A group with live members is refused."""
         for group in self._groups():
             group.delete()
 
     def _groups(self) -> list[Group]:
         names = self.topics()
         if not names:
-            raise InvalidRequestError(f"there is no group {self.name!r} in any topic")
+            raise InvalidRequestError(
+                f"no topic of this store has a group {self.name!r}; Store.groups() lists the groups"
+            )
         return [self._group_in(name) for name in names]

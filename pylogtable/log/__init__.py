@@ -1,1 +1,1 @@
-"""The put-if-absent protocol over `_manifest/` and `_groups/`."""
+"""The commit protocol: numbered objects, put if absent, in `_manifest/` and `_groups/`."""

@@ -1,10 +1,11 @@
-"""The only room that touches `_groups/`: find a group's newest state, try the next, clean up.
+"""Reads and writes `_groups/`: finds a group's newest state, puts the next one, removes old ones.
 
-A group's states are numbered objects made with put-if-absent. Each has the whole state, so that all
-but the newest may go, in ascending order [GRP-7]. That order is what everything here rests on: as
-long as an object is there, none after it has been removed. So whoever finds nothing after an object
-and then still finds the object itself has found the newest [GRP-5]; and who created an object and
-then still finds the one before it has really created the next [GRP-6].
+The states of a group are numbered objects, put if absent. Each has the whole state, so all but the
+newest may be removed, in ascending order [GRP-7]. Everything here relies on that order: as long as
+an object exists, no object after it has been removed. So a reader that finds nothing after an
+object, and then finds that the object still exists, has found the newest state [GRP-5]. And a
+writer that puts an object, and then finds that the one before it still exists, has put the next
+state [GRP-6].
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from pylogtable.errors import StorageError
-from pylogtable.format.codec import decode_group, encode
+from pylogtable.format.codec import decode_group
 from pylogtable.format.model import GroupState
 from pylogtable.format.paths import GROUPS_DIR, group_path, group_prefix, parse_group_path
 from pylogtable.storage.base import Created, ObjectStore
@@ -23,14 +24,14 @@ from pylogtable.storage.numbered import NumberedObjects
 
 _log = logging.getLogger(__name__)
 
-#: How many of the newest states are never removed, and every how many commits the others are.
+#: The newest states, which are never removed, and how many commits there are between cleanups.
 KEPT = 32
 CLEAN_EVERY = 32
 
 
 class Tip(NamedTuple):
-    """Where a group's states end: the newest object, and the newest that is this topic's. They
-    differ only where a topic deleted earlier has left objects behind [GRP-3]."""
+    """The newest object of a group, and the newest state that belongs to this topic. They differ
+    only if a deleted topic of the same name left objects behind [GRP-3]."""
 
     newest: GroupState | None = None
     state: GroupState | None = None
@@ -53,30 +54,35 @@ class GroupObjects:
         data = self._objects.read(number)
         return None if data is None else decode_group(data, self._group, number)
 
-    def create(self, state: GroupState) -> Created:
-        return self._objects.create(state.number, encode(state))
+    def create(self, number: int, data: bytes) -> Created:
+        """Put an encoded state if its number is still free."""
+        return self._objects.create(number, data)
 
     def newest(self, known: Tip | None = None) -> Tip:
-        """The newest state, from nothing or from an earlier one."""
+        """The newest state. Reading starts at `known` if it is given."""
         found = None if known is None or known.newest is None else self._forward(known)
         return found or self.newest_of(self._numbers())
 
     def newest_of(self, numbers: Sequence[int]) -> Tip:
-        """The newest of those that were listed; if that is gone by now they are listed again."""
-        found = self._listed(numbers)
-        while found is None:
-            found = self._listed(self._numbers())
-        return found
+        """The newest of the listed states. They are listed once more after it was read, and again
+        from the start if it is gone, or may have been put where a state was removed [GRP-5]."""
+        while True:
+            found = self.listed(numbers)
+            if not numbers:
+                return Tip()
+            numbers = self._numbers()
+            if found is not None and not _may_be_stray(found, numbers):
+                return found
 
     def is_next(self, before: Tip) -> bool:
-        """Whether an object that was just created after `before` is the next state, and does not
-        stand among numbers that had been in use and were cleaned up [GRP-6]."""
+        """True if an object that was just put after `before` is the next state. False if its number
+        had been used before and was cleaned up [GRP-6]."""
         if before.newest is None:
             return max(self._numbers(), default=0) < KEPT
         return self._is_there(before.newest)
 
     def discard(self, state: GroupState) -> None:
-        """Remove an object that is no state; it does no harm where that fails."""
+        """Remove an object that does not count as a state. It does no harm if that fails."""
         try:
             if self._is_there(state):
                 self._store.delete(group_path(self._group, state.number))
@@ -84,8 +90,8 @@ class GroupObjects:
             _log.warning("a stray state of group %s stays: %s", self._group, error)
 
     def clean(self, newest: int) -> None:
-        """Remove states that nobody needs, one after the other from the oldest on, and stop where
-        one stays: an object must not go before those below it [GRP-7]. Best effort."""
+        """Remove old states one by one, the oldest first, and stop at the first failure: an object
+        must not be removed before those below it [GRP-7]. A failure is only logged."""
         try:
             for number in self._numbers():
                 if number >= newest - KEPT:
@@ -95,8 +101,8 @@ class GroupObjects:
             _log.warning("states of group %s stay: %s", self._group, error)
 
     def _forward(self, known: Tip) -> Tip | None:
-        """From a known state on, or None if that is gone. It is looked for last: only then does it
-        prove that none of those after it had been removed before they were looked for."""
+        """The newest state, reading from a known one on; None if that one is gone. It is looked for
+        last: if it still exists then, no object after it had been removed before [GRP-5]."""
         assert known.newest is not None
         newest, state = known
         for number, data in self._objects.read_forward(known.next_number):
@@ -104,8 +110,8 @@ class GroupObjects:
             state = newest if newest.topic_id == self._topic_id else state
         return Tip(newest, state) if self._is_there(known.newest) else None
 
-    def _listed(self, numbers: Sequence[int]) -> Tip | None:
-        """The newest of those listed, or None if it is gone by now."""
+    def listed(self, numbers: Sequence[int]) -> Tip | None:
+        """The newest of the listed states; None if it is gone by now."""
         newest = None
         for number in reversed(numbers):
             found = self.read(number)
@@ -126,18 +132,38 @@ class GroupObjects:
         return sorted(path[1] for path in parsed if path is not None)
 
 
-def load_groups(store: ObjectStore, topic_id: str) -> dict[str, GroupState]:
-    """The newest state of every group that is not deleted, by name; there is one listing."""
+def _may_be_stray(found: Tip, numbers_after: Sequence[int]) -> bool:
+    """True if the number of the newest state may have been removed and put again before it was
+    read. A state is removed only when there are more than `KEPT` after it [GRP-7], and the greatest
+    number is always listed."""
+    return found.newest is not None and max(numbers_after, default=0) > found.newest.number + KEPT
+
+
+def _listed_numbers(store: ObjectStore) -> dict[str, list[int]]:
+    """The numbers of each group's objects, ascending, with a single listing."""
     numbers: dict[str, list[int]] = {}
     for entry in store.list(GROUPS_DIR):
         parsed = parse_group_path(entry.key)
         if parsed is not None:
             numbers.setdefault(parsed[0], []).append(parsed[1])
+    return {name: sorted(numbers[name]) for name in sorted(numbers)}
 
-    def load(name: str) -> GroupState | None:
-        return GroupObjects(store, name, topic_id).newest_of(numbers[name]).state
 
-    names = sorted(numbers)
-    with ThreadPoolExecutor(max(1, min(store.concurrency, len(names)))) as pool:
-        states = dict(zip(names, pool.map(load, names), strict=True))
-    return {name: s for name, s in states.items() if s is not None and not s.deleted}
+def load_groups(store: ObjectStore, topic_id: str) -> dict[str, GroupState]:
+    """The newest state of every group that is not deleted, by name, with two listings."""
+    before = _listed_numbers(store)
+    if not before:
+        return {}
+    objects = {name: GroupObjects(store, name, topic_id) for name in before}
+    with ThreadPoolExecutor(min(store.concurrency, len(before))) as pool:
+        found = dict(
+            zip(before, pool.map(lambda n: objects[n].listed(before[n]), before), strict=True)
+        )
+    after = _listed_numbers(store)
+    states: dict[str, GroupState] = {}
+    for name, tip in found.items():
+        if tip is None or _may_be_stray(tip, after.get(name, ())):
+            tip = objects[name].newest()
+        if tip.state is not None and not tip.state.deleted:
+            states[name] = tip.state
+    return states

@@ -1,11 +1,4 @@
-"""The newest known state of a topic, and the loop that changes it.
-
-A change is planned on the newest snapshot, put as the next version, and planned again if another
-commit got there first [COMMIT-4]. The outcome of a put is success, failure or unknown. The clients
-below us retry by themselves, so "exists" may mean "mine": whenever the reply is not a plain yes the
-version is read back and its commit id decides. Until the fate of a version is known no other is
-tried, so a put that lands late is either ours at the right place or loses [COMMIT-5].
-"""
+"""The newest known state of a topic, and how it is changed: by a commit after it."""
 
 from __future__ import annotations
 
@@ -17,29 +10,24 @@ import msgspec
 
 from pylogtable.errors import (
     CommitUnknownError,
-    CorruptTopicError,
     LogTableError,
-    StorageError,
     TopicNotFoundError,
 )
 from pylogtable.format.codec import check_writable, decode_commit, encode
 from pylogtable.format.config import STALE_AFTER_MS
 from pylogtable.format.model import Change, Commit
 from pylogtable.format.snapshot import Snapshot, apply
+from pylogtable.log.commit_loop import change_until_landed, put_numbered
 from pylogtable.log.manifest import Manifest
 from pylogtable.plan.index import root_is_due
 from pylogtable.runtime import Runtime
-from pylogtable.storage.base import Created
 
 Other = TypeVar("Other")
 
-# A lost race means that someone made progress; a doubt means that the store is in trouble.
-LOST_RACE_PAUSE = 0.02
-DOUBT_PAUSE = 2.0
-
 
 class Head:
-    """The newest state that is known of one topic, which it stays bound to by its id."""
+    """The newest known state of one topic. It is bound to the topic's id: a topic that was created
+    again under the same name is another one."""
 
     def __init__(self, manifest: Manifest, runtime: Runtime, snapshot: Snapshot, url: str) -> None:
         self.manifest = manifest
@@ -52,11 +40,12 @@ class Head:
 
     @property
     def known(self) -> Snapshot:
+        """The newest state this process has seen, without a request to the store."""
         return self._snapshot
 
     def latest(self) -> Snapshot:
-        """The newest state in the store. One that was loaded too long ago to be sure that the
-        commits after it, and the leaves it rests on, are still there is loaded anew [COMMIT-8]."""
+        """The newest state in the store. After `STALE_AFTER_MS` it is loaded from scratch: by then
+        vacuum may have removed later commits, or leaves that the known state uses [COMMIT-8]."""
         now = self.runtime.clock()
         if now - self._loaded_ms > STALE_AFTER_MS:
             newest = self.manifest.load()
@@ -68,35 +57,39 @@ class Head:
     def change(
         self, plan: Callable[[Snapshot], Change | Other], *, refresh: bool = True
     ) -> tuple[Snapshot, Commit | Other]:
-        """Plan and commit until it lands, and give the state after it. What a plan returns instead
-        of a change ends the loop, and so does what it raises: then nothing was committed. Without
-        `refresh` it begins on the state that is known, unless that is too old."""
+        """Plan a change and commit it; returns the state after it and the commit. After a lost
+        race it is planned again, so `plan` may be called several times.
+
+        If `plan` raises, or returns something that is not a `Change`, nothing is committed. With
+        `refresh=False` the first plan is made on the known state, unless that is stale.
+        """
         commit_id = self.runtime.new_id()
         is_stale = self.runtime.clock() - self._seen_ms > STALE_AFTER_MS
-        snapshot = self.latest() if refresh or is_stale else self._snapshot
-        attempt = 0
-        while True:
+
+        def attempt(snapshot: Snapshot) -> tuple[Snapshot, Commit | Other] | None:
             decided = plan(snapshot)
             if not isinstance(decided, Change):
                 return snapshot, decided
             landed = attempt_commit(
                 self.manifest, self.runtime, snapshot, decided, commit_id, self._topic_id
             )
-            if landed is not None:
-                commit, after = landed
-                return self._after(after), commit
-            self.runtime.back_off(attempt, longest_seconds=LOST_RACE_PAUSE)
-            snapshot = self.latest()
-            attempt += 1
+            if landed is None:
+                return None
+            commit, after = landed
+            return self._committed(after), commit
 
-    def _after(self, snapshot: Snapshot) -> Snapshot:
+        first = self.latest() if refresh or is_stale else self._snapshot
+        return change_until_landed(first, attempt, self.latest, self.runtime)
+
+    def _committed(self, snapshot: Snapshot) -> Snapshot:
+        """The state after a commit of ours, on a new root if one is due."""
         if root_is_due(snapshot) and snapshot.topic is not None:
             snapshot = self._with_root(snapshot)
         return self._remember(snapshot, self.runtime.clock(), may_be_gone=True)
 
     def _with_root(self, snapshot: Snapshot) -> Snapshot:
-        """Write a root, unless one is overdue only because others wrote theirs unseen. The commit
-        has landed: nothing that is met here may make it look as if it had not."""
+        """Write a root, unless another writer has written one by now. The commit has landed, so
+        a failure here must not look like a failed commit."""
         try:
             rebased = self.manifest.rebase(snapshot)
         except LogTableError:
@@ -113,8 +106,8 @@ class Head:
             raise TopicNotFoundError(f"the topic at {self._url} has been deleted")
         if newest.topic_id != self._topic_id:
             raise TopicNotFoundError(
-                f"the topic at {self._url} has been deleted and another created in its place; "
-                "open it anew"
+                f"the topic at {self._url} has been deleted, and another one was created in its "
+                "place; open the topic again"
             )
         with self._lock:
             if newest.version >= self._snapshot.version:
@@ -131,26 +124,29 @@ def attempt_commit(
     commit_id: str,
     topic_id: str,
 ) -> tuple[Commit, Snapshot] | None:
-    """Put the change as the version after `snapshot`; None is a lost race. What does not decode or
-    cannot be replayed is found before it is put, because it could never be taken back."""
+    """Put the change as the version after `snapshot`; None is a lost race. The commit is decoded
+    and replayed before it is put, because a broken one could never be taken back."""
     if snapshot is not None:
         check_writable(snapshot.protocol)
     commit = seal(change, snapshot, commit_id, topic_id, runtime.clock())
-    after = apply(snapshot, decode_commit(encode(commit), commit.version))
-    doubt = CommitUnknownError(commit.commit_id, commit.version)
+    version, data = commit.version, encode(commit)
+    after = apply(snapshot, decode_commit(data, version))
 
-    def id_found() -> str | None:
-        winner = manifest.read_commit(commit.version)
+    def read_commit_id() -> str | None:
+        winner = manifest.read_commit(version)
         return None if winner is None else winner.commit_id
 
-    landed = put(lambda: manifest.try_commit(commit), id_found, doubt, runtime)
-    return (commit, after) if landed else None
+    unknown = CommitUnknownError(commit_id, version)
+    is_ours = put_numbered(
+        lambda: manifest.create_commit(version, data), read_commit_id, unknown, runtime
+    )
+    return (commit, after) if is_ours else None
 
 
 def seal(
     change: Change, snapshot: Snapshot | None, commit_id: str, topic_id: str, now_ms: int
 ) -> Commit:
-    """The change as the commit after `snapshot`, and later in time than it [COMMIT-6]."""
+    """The commit that puts the change after `snapshot`, with a later time [COMMIT-6]."""
     return Commit(
         **msgspec.structs.asdict(change),
         version=snapshot.version + 1 if snapshot else 0,
@@ -158,41 +154,3 @@ def seal(
         topic_id=topic_id,
         committed_at_ms=max(now_ms, snapshot.committed_at_ms + 1) if snapshot else now_ms,
     )
-
-
-def put(
-    create: Callable[[], Created],
-    id_found: Callable[[], str | None],
-    doubt: CommitUnknownError,
-    runtime: Runtime,
-) -> bool:
-    """Whether a numbered object became what its number stands for; False is a lost race. `id_found`
-    gives the commit id of the object that has the number. Raises `StorageError` if it did not and
-    will not, `doubt` if that cannot be told."""
-    deadline = runtime.monotonic() + runtime.patience_seconds
-    in_doubt = False
-    attempt = 0
-    while True:
-        refusal: StorageError | None = None
-        try:
-            if create() is Created.YES:
-                return True
-            in_doubt = True
-        except StorageError as error:
-            refusal = error
-        try:
-            winner = id_found()
-        except StorageError as error:
-            if refusal is not None and not in_doubt:
-                raise refusal from error
-        except CorruptTopicError as error:
-            raise doubt from error
-        else:
-            if winner is not None:
-                return winner == doubt.commit_id
-            if refusal is not None and not in_doubt:
-                raise refusal
-        if runtime.monotonic() > deadline:
-            raise doubt from refusal
-        runtime.back_off(attempt, longest_seconds=DOUBT_PAUSE)
-        attempt += 1

@@ -1,8 +1,8 @@
-"""The only room that touches `_manifest/`: find the newest state, try a commit, keep the index.
+"""Reads and writes `_manifest/`: finds the newest state, puts commits, writes the index.
 
-Head discovery [HINT-1]: the hint names a root, the root has the state at its version, and the
-commits after it are read forward until one is missing. A listing is the last resort, for when the
-hint or the root it names cannot be read.
+How the newest state is found [HINT-1]: the hint names a root, the root has the state at its
+version, and the commits after it are read until one is missing. If the hint or its root cannot be
+read, the folder is listed.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ from pylogtable.storage.numbered import NumberedObjects
 _log = logging.getLogger(__name__)
 
 LEAVES_CACHED = 16
+# How many commits are requested at once after a root: there are probably several.
 COLD_WAVE = 8
 
 
@@ -56,19 +57,19 @@ class Manifest:
         self._lock = Lock()
 
     def load(self) -> Snapshot | None:
-        """The newest state, from nothing; None if there is no topic, nor was one."""
+        """Load the newest state; None if there never was a topic here."""
         hint = self._read_hint()
         if hint is not None:
             root = self._read_root(hint.root_version) if hint.root_version is not None else None
             if root is not None or hint.root_version is None:
                 newest = self._forward(root, first_wave=COLD_WAVE)
-                # A stale hint may send us to first commits that a cleanup has since removed.
+                # An old hint may lead to early commits that a vacuum has removed since.
                 if newest is not None:
                     return newest
         return self._forward(self._listed_root(None), first_wave=COLD_WAVE)
 
     def advance(self, snapshot: Snapshot) -> Snapshot:
-        """The newest state, from an earlier one: reads only the commits that are new."""
+        """The newest state, starting at an earlier one: only newer commits are read."""
         newest = self._forward(snapshot, first_wave=1)
         assert newest is not None
         if newest.version > snapshot.version and root_is_overdue(newest):
@@ -76,8 +77,8 @@ class Manifest:
         return newest
 
     def rebase(self, snapshot: Snapshot) -> Snapshot:
-        """The same state or a newer one, resting on a newer root if the hint knows of one, so that
-        a snapshot that lives long does not collect the tail of all that came since."""
+        """The same state or a newer one, loaded from the newest root if that is newer than the one
+        of `snapshot`. Without this, a snapshot that is advanced for long keeps growing."""
         hint = self._read_hint()
         if hint is None or (hint.root_version or 0) <= (snapshot.root_version or 0):
             return snapshot
@@ -88,7 +89,7 @@ class Manifest:
         return newest if newest and newest.version >= snapshot.version else snapshot
 
     def load_at(self, version: int) -> Snapshot | None:
-        """The state at `version`; None if commits that it needs are missing."""
+        """The state at `version`; None if commits that it needs are gone."""
         root = self._root_at_or_below(version)
         missing = range(root.version + 1 if root else 0, version + 1)
         commits = []
@@ -99,11 +100,12 @@ class Manifest:
         return replay(root, commits)
 
     def read_commit(self, version: int) -> Commit | None:
+        """The commit of `version`; None if there is none, or if it was removed."""
         data = self._commits.read(version)
         return None if data is None else decode_commit(data, version)
 
     def commits_backwards(self, newest: Snapshot) -> Iterator[Commit]:
-        """The topic's commits from the newest to its first, or the oldest that is still there."""
+        """The commits of the topic from the newest to the oldest that is still there."""
         step = max(1, self._store.concurrency)
         for high in range(newest.version, -1, -step):
             versions = range(high, max(-1, high - step), -1)
@@ -126,7 +128,7 @@ class Manifest:
         return next((v for v in roots if self._read_root(v) is not None), newest.version)
 
     def leaves_of_roots(self, *, from_version: int) -> set[str]:
-        """The leaves that the roots from this version on name; all of them must be readable."""
+        """The leaves of all roots from this version on. Raises if one cannot be read [VAC-2]."""
         found: set[str] = set()
         for version in self._root_versions():
             if version < from_version:
@@ -138,6 +140,7 @@ class Manifest:
         return found
 
     def hinted_root(self) -> int | None:
+        """The version of the root that the hint names; None if there is none."""
         hint = self._read_hint()
         return None if hint is None else hint.root_version
 
@@ -146,20 +149,20 @@ class Manifest:
         return sorted(version for version in versions if version is not None)
 
     def find_commit(self, commit_id: str, newest: Snapshot) -> int | None:
-        """The version of a commit, looked for in all that are kept."""
+        """The version of a commit, searched in all kept commits; None if it is not there."""
         commits = self.commits_backwards(newest)
         return next((c.version for c in commits if c.commit_id == commit_id), None)
 
     def find_commit_at(self, commit_id: str, version: int) -> int | None:
-        """`version` if the commit has it, None if another has. While it is free the commit may
-        yet land there, and that is an error [COMMIT-5]."""
+        """`version` if this commit has it, None if another commit has. Raises while the version is
+        free, because the commit may still land there [COMMIT-5]."""
         commit = self.read_commit(version)
         if commit is None:
             raise CommitUnknownError(commit_id, version)
         return version if commit.commit_id == commit_id else None
 
     def version_at(self, time_ms: int, newest: Snapshot) -> int | None:
-        """The newest version not later than `time_ms`, by bisection: commit times grow."""
+        """The newest version that is not later than `time_ms`, by binary search [COMMIT-6]."""
         if newest.committed_at_ms <= time_ms:
             return newest.version
         low, high = -1, newest.version
@@ -173,11 +176,12 @@ class Manifest:
         found = self.read_commit(low) if low >= 0 else None
         return None if found is None else low
 
-    def try_commit(self, commit: Commit) -> Created:
-        return self._commits.create(commit.version, encode(commit))
+    def create_commit(self, version: int, data: bytes) -> Created:
+        """Put an encoded commit if its version is still free."""
+        return self._commits.create(version, data)
 
     def leaf(self, leaf_id: str) -> Leaf:
-        """A leaf of the index, from memory if it was used lately."""
+        """A leaf of the index. The last ones used are kept in memory."""
         with self._lock:
             if leaf_id in self._leaves:
                 self._leaves.move_to_end(leaf_id)
@@ -190,7 +194,7 @@ class Manifest:
         return leaf
 
     def write_hint(self, root_version: int | None) -> None:
-        """Say where to look first; failing at it is no failure."""
+        """Write the hint. A failure is only logged, because readers can do without it [HINT-1]."""
         try:
             self._store.write(HINT_PATH, encode(Hint(root_version=root_version)))
         except StorageError as error:
@@ -202,14 +206,14 @@ class Manifest:
         new_id: Callable[[], str],
         also_merge: frozenset[str] = frozenset(),
     ) -> Snapshot:
-        """Write the index at this version and give the same state resting on it. Best effort: a
-        commit has been made already and must not fail for this [ROOT-2]."""
+        """Write a root for this version, and return the same state with that root. If this fails,
+        it is only logged: the commit has landed, and must not seem to fail [ROOT-2]."""
         try:
             folded, leaves = self._fold(snapshot, new_id, also_merge)
             for leaf in leaves:
                 self._store.write(leaf_path(leaf.id), _encode_leaf(leaf))
             created = self._store.create(root_path(snapshot.version), encode(to_root(folded)))
-        except Exception as error:  # the commit has landed, whatever is wrong with its index
+        except Exception as error:  # whatever it is, the commit has landed
             _log.warning(
                 "no root at version %s of %s: %s", snapshot.version, self._store.url, error
             )
@@ -241,7 +245,7 @@ class Manifest:
         return None if data is None else decode_hint(data)
 
     def _root_at_or_below(self, version: int) -> Snapshot | None:
-        """Roots stand at multiples of the interval as a rule: try those before listing."""
+        """Most roots are at multiples of the interval, so these are tried before a listing."""
         nearest = version - version % ROOT_INTERVAL
         for candidate in (nearest, nearest - ROOT_INTERVAL):
             if candidate > 0:
@@ -259,7 +263,7 @@ class Manifest:
         return None
 
     def _read_root(self, version: int) -> Snapshot | None:
-        """The root at `version`, or None if it cannot be read: a root may be ignored."""
+        """The root at `version`; None if it cannot be read, because a root may be ignored."""
         data = self._store.read(root_path(version))
         if data is None:
             return None
@@ -273,7 +277,7 @@ class Manifest:
         path = leaf_path(leaf_id)
         data = self._store.read(path)
         if data is None:
-            raise CorruptTopicError(path, "LEAF-1", "a root names it and it is missing")
+            raise CorruptTopicError(path, "LEAF-1", "a root names it, but it is missing")
         try:
             table = pq.read_table(pa.BufferReader(data), use_threads=False)
             leaf = Leaf(leaf_id, table.select(LEAF_SCHEMA.names).cast(LEAF_SCHEMA))

@@ -1,17 +1,23 @@
-"""Removing what no kept version needs. It stops at any reference it cannot read [VAC-2]."""
+"""Vacuum: remove files that no kept version needs.
+
+It stops if it cannot read what a kept version refers to [VAC-2].
+"""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from pylogtable.errors import CorruptTopicError, InvalidRequestError
-from pylogtable.format.config import MANIFEST_RETENTION_MS
+from pylogtable.format.config import MANIFEST_RETENTION_MS, TopicConfig
 from pylogtable.format.lookup import all_entries
 from pylogtable.format.model import Change
 from pylogtable.format.paths import MANIFEST_DIR, commit_path
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.log.head import Head
+from pylogtable.maintenance.job import MaintainedTopic, MaintainOptions
+from pylogtable.maintenance.units import RunUnits
 from pylogtable.plan.index import sparse_leaves
 from pylogtable.plan.vacuum import Garbage, Listed, Needed, plan_vacuum
 from pylogtable.results.operations import VacuumReport
@@ -20,18 +26,35 @@ from pylogtable.storage.base import ObjectInfo, ObjectStore
 _YEAR_2000_MS = 946_684_800_000
 
 
-def vacuum(
-    store: ObjectStore, head: Head, *, dry_run: bool, retention_ms: int | None
+@dataclass(frozen=True)
+class Vacuum:
+    """Removes the files that no version of the last `retention_ms` needs, 7 days by default. A
+    `dry_run` only lists them. It lists and deletes, so it has no units of work."""
+
+    dry_run: bool = False
+    retention_ms: int | None = None
+
+    name: ClassVar[str] = "vacuum"
+
+    @classmethod
+    def for_maintain(cls, config: TopicConfig, options: MaintainOptions) -> Vacuum | None:
+        return cls() if options.vacuum else None
+
+    def run(self, topic: MaintainedTopic, run_units: RunUnits) -> VacuumReport:
+        return _vacuum(topic.store, topic.head, self.dry_run, self.retention_ms)
+
+
+def _vacuum(
+    store: ObjectStore, head: Head, dry_run: bool, retention_ms: int | None
 ) -> VacuumReport:
-    """See `Topic.vacuum`."""
     runtime = head.runtime
     began = runtime.monotonic()
     keep_ms = MANIFEST_RETENTION_MS if retention_ms is None else retention_ms
     if isinstance(keep_ms, bool) or not isinstance(keep_ms, int) or keep_ms < 0:
-        raise InvalidRequestError(f"retention_ms must be a number from 0 on, not {keep_ms!r}")
+        raise InvalidRequestError(f"retention_ms must be a whole number from 0 on, not {keep_ms!r}")
     now_ms = runtime.clock()
     newest = head.latest()
-    # Listed before anything is decided: what comes later is not in the list.
+    # Listed before anything is decided, so that files written later are not in the list.
     listing = [_listed(entry, now_ms) for entry in store.list()]
     leftovers = [_listed(entry, now_ms) for entry in store.leftovers()]
     needed, known = _needed(head, newest, now_ms - keep_ms)
@@ -41,7 +64,7 @@ def vacuum(
     )
     version = newest.version
     if not dry_run and any(garbage):
-        version = _index_anew(head, garbage)
+        version = _commit_with_root(head, garbage)
         _remove(store, head, garbage, needed.root_version)
     return VacuumReport(
         version=version,
@@ -57,8 +80,8 @@ def vacuum(
 def _plan(
     listing: list[Listed], needed: Needed, known: frozenset[str], now_ms: int, keep_ms: int
 ) -> Garbage:
-    """A file that a version named and none that is kept names may go once that version may; one
-    that none ever named may be someone's who is about to commit it [COMMIT-8]."""
+    """With a short retention, files that a version once named go early. A file that no version ever
+    named goes only when it is old: a writer may be about to commit it [COMMIT-8]."""
     old = plan_vacuum(listing, needed, now_ms - MANIFEST_RETENTION_MS)
     if keep_ms >= MANIFEST_RETENTION_MS:
         return old
@@ -68,7 +91,7 @@ def _plan(
 
 
 def _needed(head: Head, newest: Snapshot, since_ms: int) -> tuple[Needed, frozenset[str]]:
-    """What versions of `since_ms` and later need, and every data file that is known of."""
+    """What versions from `since_ms` on need, and every data file that a known commit added."""
     manifest = head.manifest
     oldest = manifest.version_at(since_ms, newest)
     if oldest is None:
@@ -79,7 +102,7 @@ def _needed(head: Head, newest: Snapshot, since_ms: int) -> tuple[Needed, frozen
         state = manifest.load_at(oldest)
     if state is None:
         raise CorruptTopicError(
-            commit_path(oldest), "VAC-2", "what this version needs cannot be read"
+            commit_path(oldest), "VAC-2", "the files that this version needs cannot be read"
         )
     segments = set(all_entries(state, manifest.leaf)["path"].to_pylist())
     segments.update(all_entries(newest, manifest.leaf)["path"].to_pylist())
@@ -87,7 +110,7 @@ def _needed(head: Head, newest: Snapshot, since_ms: int) -> tuple[Needed, frozen
     for version in range(oldest + 1, newest.version + 1):
         commit = manifest.read_commit(version)
         if commit is None:
-            raise CorruptTopicError(commit_path(version), "VAC-2", "it is missing")
+            raise CorruptTopicError(commit_path(version), "VAC-2", "the commit is missing")
         segments.update(segment.path for segment in commit.add)
     for commit in manifest.commits_backwards(newest):
         known.update(segment.path for segment in commit.add)
@@ -106,9 +129,9 @@ def _needed(head: Head, newest: Snapshot, since_ms: int) -> tuple[Needed, frozen
     )
 
 
-def _index_anew(head: Head, garbage: Garbage) -> int:
-    """Commit that a vacuum was, and write a root for it without leaves that are mostly dead. The
-    hint then names a root that stays, before anything goes [VAC-3]."""
+def _commit_with_root(head: Head, garbage: Garbage) -> int:
+    """Commit the vacuum, and write a root without leaves that are mostly dead. So the hint names a
+    root that stays before anything is removed [VAC-3]."""
     summary = {
         "files_removed": len(list(garbage)),
         "bytes_removed": sum(entry.size_bytes for entry in garbage),
@@ -121,8 +144,8 @@ def _index_anew(head: Head, garbage: Garbage) -> int:
 
 
 def _remove(store: ObjectStore, head: Head, garbage: Garbage, kept_root: int | None) -> None:
-    """The manifest is left alone unless readers are sent to a root that stays: what they would
-    begin with otherwise needs commits and leaves that are garbage by now."""
+    """Remove the garbage. The manifest is left alone unless the hint names a root that stays: a
+    reader that begins at an older root needs commits and leaves that are garbage now."""
     hint = head.manifest.hinted_root()
     manifest_safe = hint is not None and kept_root is not None and hint >= kept_root
     for entry in (*garbage.roots, *garbage.commits) if manifest_safe else ():
@@ -138,5 +161,6 @@ def _listed(entry: ObjectInfo, now_ms: int) -> Listed:
 
 
 def _is_time(entry: ObjectInfo) -> bool:
-    """A store that cannot tell the time counts instead; what it holds is never old."""
+    """False for a store that counts changes instead of telling the time; its files are never
+    old."""
     return entry.modified_ms >= _YEAR_2000_MS

@@ -1,1 +1,1 @@
-"""Decisions: a snapshot and a request give a change. Pure: no store, no clock, no chance."""
+"""Plans: from a snapshot and a request to a change. Pure: no store, no clock, no randomness."""

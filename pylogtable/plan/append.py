@@ -1,4 +1,4 @@
-"""Placing staged segments after the end of their partitions. Pure."""
+"""Plans to append: staged files are placed at the end of their partitions. Pure."""
 
 from __future__ import annotations
 
@@ -15,9 +15,18 @@ from pylogtable.format.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """This txn, or a later one of the same app id, is in the log already, at or before a commit."""
+    """The log already has this txn, or a later one of the same app id. The newest of them is in
+    commit `commit_version`."""
 
     commit_version: int
+
+
+def find_txn(snapshot: Snapshot, txn: Txn | None) -> Repeated | None:
+    """Whether the log already has this txn; None if it is new, or if there is none [TXN-2]."""
+    mark = snapshot.txns.get(txn.app_id) if txn else None
+    if txn and mark and txn.version <= mark.txn_version:
+        return Repeated(mark.commit_version)
+    return None
 
 
 def plan_append(
@@ -25,21 +34,21 @@ def plan_append(
 ) -> Change | Repeated:
     """Place `staged` at the end of its partitions, in the order given.
 
-    An append depends on nothing in the snapshot but the end offsets and the txns, so planning it
-    again on a newer one is always right [LOG-3].
+    An append depends only on the end offsets and the txns of the snapshot, so it can always be
+    planned again on a newer one [LOG-3].
     """
-    mark = snapshot.txns.get(txn.app_id) if txn else None
-    if txn and mark and txn.version <= mark.txn_version:
-        return Repeated(mark.commit_version)
+    repeated = find_txn(snapshot, txn)
+    if repeated is not None:
+        return repeated
     if len({file.path for file in staged}) != len(staged):
-        raise InvalidRequestError("the same staged file is given twice; each is appended once")
+        raise InvalidRequestError("the same staged file is given twice; give each file once")
     ends: dict[int, int] = {}
     placed: list[Segment] = []
     for file in staged:
         snapshot.check_partition(file.partition)
         if file.null_keys and snapshot.config.is_compacted:  # [REC-4]
             raise InvalidRequestError(
-                f"{file.null_keys} record(s) without a key, and the topic became compacted while "
+                f"{file.null_keys} record(s) have no key, and the topic became compacted while "
                 "they were being written; nothing was appended"
             )
         if file.keys_only and not is_keys_only(snapshot.info):
@@ -51,23 +60,25 @@ def plan_append(
         segment = file.placed_at(base)
         ends[file.partition] = segment.end_offset
         placed.append(segment)
+    mark = snapshot.txns.get(txn.app_id) if txn else None
     if txn and mark:
         txn = msgspec.structs.replace(txn, previous=mark.commit_version)
     # One commit for all partitions: they become visible together [APPEND-3].
     return Change(operation="append", ends=ends, add=tuple(placed), txn=txn)
 
 
-def plan_next(
+def plan_fenced_append(
     snapshot: Snapshot, staged: Sequence[StagedSegment], txn: Txn | None, last: TxnMark | None
 ) -> Change:
-    """As `plan_append`, for a writer that knows its last txn to be `last`, and is alone under its
-    app id: somebody else's since then fences it."""
+    """Like `plan_append`, for a producer that is the only one with its app id and whose last txn is
+    `last`. If the log has another last txn, somebody else used the app id and this one is fenced.
+    """
     mark = snapshot.txns.get(txn.app_id) if txn else None
     if txn and mark != last:
         raise CommitConflictError(
             f"another producer has written with app id {txn.app_id!r}: the last txn known here is "
             f"{_shown(last)}, the log has {_shown(mark)}. This one is fenced, and nothing was "
-            "appended. Run one producer per app id; open it anew to go on where the log is"
+            "appended. Run one producer per app id; open a new one to continue after the log's txn"
         )
     change = plan_append(snapshot, staged, txn)
     assert isinstance(change, Change)  # a txn after the last one repeats nothing

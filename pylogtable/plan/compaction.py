@@ -1,8 +1,8 @@
-"""What a compaction cleans, and how what survives is packed. Pure.
+"""Planning compactions: what one reads, and which segments it rewrites. Pure.
 
-A partition has a clean part, which an earlier compaction left, and a dirty part. The newest record
-of each key in the dirty part, up to the last segment that is old enough, decides over all older
-records of that key, in both parts.
+A partition has a clean part, which an earlier compaction left, and a dirty part behind it. The
+newest record of each key in the dirty part replaces all older records of that key, in both parts.
+Segments that are too young do not take part.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from pylogtable.format.snapshot import Snapshot
 
 
 @dataclass(frozen=True)
-class CleanWork:
-    """One partition to be compacted. Plain data: a worker needs nothing else but the store.
+class CompactionUnit:
+    """A unit of work: one partition to compact. Plain data that pickles.
 
-    `inputs` begin at the log start and end where cleaning ends; from `dirty_from` on they are
-    dirty. Records before `expire_before_us` are dropped, tombstones where their time has come.
+    `inputs` begin at the log start and end where the compaction ends. They are dirty from
+    `dirty_from` on. Records older than `expire_before_us` are dropped, and so are tombstones whose
+    delete horizon has passed.
     """
 
     topic: TopicInfo
@@ -39,26 +40,27 @@ class CleanWork:
 
     @property
     def clean_end(self) -> int | None:
-        """Up to where the partition is clean afterwards; None if that is no news, as where only
-        tombstones go, or where a segment that is too young reaches into the clean part."""
+        """Up to where the partition is clean afterwards. None if it was clean up to there before:
+        only tombstones go, or a segment that is too young reaches into the clean part."""
         return self.end if self.end > self.dirty_from else None
 
     def tombstones_expired(self, segment: Segment) -> bool:
-        """Whether the tombstones of this segment have been kept for long enough [CLEAN-4]."""
+        """True if the tombstones of this segment have been kept for long enough [CLEAN-4]."""
         horizon = segment.delete_horizon_ms
         return segment.tombstones > 0 and horizon is not None and horizon <= self.now_ms
 
 
 @dataclass(frozen=True)
-class CleanGroup:
-    """Neighbours that become one sequence of new segments, or one that only gets a new entry."""
+class PlannedSwap:
+    """Neighbouring segments to be rewritten together. Without `rewrites` it is one segment whose
+    file stays and whose entry gets this delete horizon."""
 
     inputs: tuple[Segment, ...]
     delete_horizon_ms: int | None
     rewrites: bool
 
 
-def plan_clean(
+def plan_compaction(
     snapshot: Snapshot,
     leaves: LoadLeaf,
     partition: int,
@@ -66,10 +68,13 @@ def plan_clean(
     *,
     force: bool,
     keep_from: int | None = None,
-) -> CleanWork | None:
-    """The work there is, if enough of the partition is dirty, or has been for too long, or holds
-    tombstones whose time has come [CLEAN-1], [CLEAN-2]. No record is dropped for its age if that
-    may be one at or after `keep_from`."""
+) -> CompactionUnit | None:
+    """The unit of work for a partition, or None if it need not be compacted yet.
+
+    It is compacted if enough of it is dirty, or has been dirty for too long, or has tombstones
+    whose delete horizon has passed [CLEAN-1], [CLEAN-2]. If the inputs have offsets at or above
+    `keep_from`, no record is dropped for its age.
+    """
     config = snapshot.config
     state = snapshot.partitions[partition]
     dirty_from = max(state.clean_end, state.log_start)
@@ -87,7 +92,7 @@ def plan_clean(
     is_kept = keep_from is not None and inputs[-1].end_offset > keep_from
     if config.deletes and config.retention_ms is not None and not is_kept:
         expire_before_us = (now_ms - config.retention_ms) * 1000
-    work = CleanWork(
+    unit = CompactionUnit(
         topic=snapshot.info,
         partition=partition,
         log_start=state.log_start,
@@ -96,69 +101,70 @@ def plan_clean(
         now_ms=now_ms,
         expire_before_us=expire_before_us,
     )
-    return work if _is_worth_it(snapshot, work, force=force) else None
+    return unit if _is_due(snapshot, unit, force=force) else None
 
 
-def _is_worth_it(snapshot: Snapshot, work: CleanWork, *, force: bool) -> bool:
+def _is_due(snapshot: Snapshot, unit: CompactionUnit, *, force: bool) -> bool:
     config = snapshot.config
-    dirty = [segment for segment in work.inputs if segment.end_offset > work.dirty_from]
-    if any(map(work.tombstones_expired, work.inputs)):
+    dirty = [segment for segment in unit.inputs if segment.end_offset > unit.dirty_from]
+    if any(map(unit.tombstones_expired, unit.inputs)):
         return True
     if not dirty:
         return False
     if force:
         return True
-    overdue_us = (work.now_ms - config.max_compaction_lag_ms) * 1000
+    overdue_us = (unit.now_ms - config.max_compaction_lag_ms) * 1000
     if any(segment.records and segment.min_timestamp_us < overdue_us for segment in dirty):
         return True
     dirty_bytes = sum(segment.size_bytes for segment in dirty)
-    total_bytes = sum(segment.size_bytes for segment in work.inputs)
+    total_bytes = sum(segment.size_bytes for segment in unit.inputs)
     return dirty_bytes > config.min_cleanable_dirty_ratio * total_bytes
 
 
-def plan_groups(
-    work: CleanWork, survivors: Sequence[int], delete_retention_ms: int, segment_bytes: int
-) -> Iterator[CleanGroup]:
-    """Which inputs are written anew, and together, given how many records survive in each.
+def plan_swaps(
+    unit: CompactionUnit, kept: Sequence[int], delete_retention_ms: int, segment_bytes: int
+) -> Iterator[PlannedSwap]:
+    """Which inputs are rewritten, and which of them together. `kept` has the number of records to
+    keep in each input.
 
-    A segment in which nothing died stays as it is, but that its tombstones' time begins to run.
-    Neighbours are joined up to `segment_bytes`, unless their tombstones have different times or
-    their timestamps are of different types: what an entry says holds for all that is in its file.
+    A segment that keeps all of its records is not rewritten, but its tombstones get their delete
+    horizon. Neighbours are joined up to `segment_bytes`. They stay apart if their delete horizons
+    or timestamp types differ, since an entry has one of each for the whole file.
     """
-    marked = [
-        (segment, alive, _horizon(work, segment, delete_retention_ms))
-        for segment, alive in zip(work.inputs, survivors, strict=True)
+    planned = [
+        (segment, count, _delete_horizon(unit, segment, delete_retention_ms))
+        for segment, count in zip(unit.inputs, kept, strict=True)
     ]
 
     def kind(entry: tuple[Segment, int, int | None]) -> tuple[bool, bool]:
-        segment, alive, _ = entry
-        return alive < segment.records, segment.append_time
+        segment, count, _ = entry
+        return count < segment.records, segment.append_time
 
-    for (rewrites, _), run in groupby(marked, kind):
+    for (rewrites, _), neighbours in groupby(planned, kind):
         if not rewrites:
-            for segment, _, horizon in run:
+            for segment, _, horizon in neighbours:
                 if segment.delete_horizon_ms != horizon:
-                    yield CleanGroup((segment,), horizon, rewrites=False)
+                    yield PlannedSwap((segment,), horizon, rewrites=False)
             continue
         gathered: list[Segment] = []
         size = 0
         common: int | None = None
-        for segment, alive, horizon in run:
-            left = segment.size_bytes * alive // max(1, segment.records)
+        for segment, count, horizon in neighbours:
+            bytes_left = segment.size_bytes * count // max(1, segment.records)
             differs = horizon is not None and common is not None and horizon != common
-            if gathered and (size + left > segment_bytes or differs):
-                yield CleanGroup(tuple(gathered), common, rewrites=True)
+            if gathered and (size + bytes_left > segment_bytes or differs):
+                yield PlannedSwap(tuple(gathered), common, rewrites=True)
                 gathered, size, common = [], 0, None
             gathered.append(segment)
-            size += left
+            size += bytes_left
             common = horizon if common is None else common
-        yield CleanGroup(tuple(gathered), common, rewrites=True)
+        yield PlannedSwap(tuple(gathered), common, rewrites=True)
 
 
-def _horizon(work: CleanWork, segment: Segment, delete_retention_ms: int) -> int | None:
-    """Until when the tombstones that are left here are to be kept: set once [CLEAN-4]."""
-    if not segment.tombstones or work.tombstones_expired(segment):
+def _delete_horizon(unit: CompactionUnit, segment: Segment, delete_retention_ms: int) -> int | None:
+    """Until when the tombstones that stay here are kept. It is set once [CLEAN-4]."""
+    if not segment.tombstones or unit.tombstones_expired(segment):
         return None
     if segment.delete_horizon_ms is not None:
         return segment.delete_horizon_ms
-    return min(work.now_ms + delete_retention_ms, FOREVER)
+    return min(unit.now_ms + delete_retention_ms, FOREVER)

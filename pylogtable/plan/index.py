@@ -1,10 +1,10 @@
-"""The next root: which entries leave it for leaves, and which leaves become larger ones. Pure.
+"""Plans the next root: which entries move into leaves, and which leaves are merged. Pure.
 
-A root has to stay small whatever the topic's size, and making the next one must not cost more as
-the topic grows. So entries are folded into small leaves, a few leaves of like size are merged into
-one of the next size, and leaves whose runs are short (many partitions, few entries each) are
-merged and cut anew by partition when the root has too many runs [ROOT-4]. An entry is rewritten
-about log(n) times in its life.
+A root must stay small for a topic of any size, and writing one must not cost more as the topic
+grows. So entries are moved into small leaves, and several leaves of about the same size are merged
+into a larger one. When a root has too many runs, the leaves with the shortest runs (many
+partitions, few entries each) are merged and cut again by partition [ROOT-4]. An entry is rewritten
+about log(n) times.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ import pyarrow as pa
 from pylogtable.format.leaf import Leaf, entries_of, sort_entries
 from pylogtable.format.lookup import LoadLeaf
 from pylogtable.format.model import Segment
-from pylogtable.format.snapshot import PartitionState, Piece, Run, Snapshot, piece_start
+from pylogtable.format.snapshot import LeafRun, PartitionState, Snapshot, Tile, tile_start
 
 ROOT_INTERVAL = 64
-# A writer that dies after commit 64k leaves the root to the others: they wait this much longer.
+# If the writer of commit 64k dies before it writes the root, others do so this many commits later.
 ROOT_GRACE = 8
 TAIL_MAX = 256
 LEAF_MAX = 16_384
@@ -32,24 +32,24 @@ RUNS_MAX = 4_096
 
 
 def root_is_due(snapshot: Snapshot) -> bool:
-    """Whether the writer of this version should write a root [ROOT-2]."""
+    """True if the writer of this version should write a root [ROOT-2]."""
     since = snapshot.version - (snapshot.root_version or 0)
     on_time = snapshot.version % ROOT_INTERVAL == 0 and since >= ROOT_INTERVAL
     return on_time or root_is_overdue(snapshot)
 
 
 def root_is_overdue(snapshot: Snapshot) -> bool:
-    """Whether there should have been a newer root than the one this state rests on."""
+    """True if there should be a newer root than the one that this state was loaded from."""
     return snapshot.version - (snapshot.root_version or 0) >= ROOT_INTERVAL + ROOT_GRACE
 
 
 def leaves_to_merge(snapshot: Snapshot) -> frozenset[str]:
-    """The leaves that the next root should do without."""
+    """The leaves whose entries the next root should move into new leaves."""
     runs = Counter(
-        piece.leaf
+        tile.leaf
         for state in snapshot.partitions
-        for piece in state.pieces
-        if isinstance(piece, Run)
+        for tile in state.tiles
+        if isinstance(tile, LeafRun)
     )
     chosen: set[str] = set()
     classes: dict[int, list[str]] = {}
@@ -60,7 +60,7 @@ def leaves_to_merge(snapshot: Snapshot) -> frozenset[str]:
             classes.setdefault(size_class, []).append(leaf)
     for alike in classes.values():
         if len(alike) >= MERGE_WIDTH:
-            # Into one leaf, so that one time's entries of all partitions stay together.
+            # Into one leaf, so that entries of the same time stay together across partitions.
             sizes = accumulate(snapshot.leaves[leaf] for leaf in alike)
             chosen.update(leaf for leaf, size in zip(alike, sizes, strict=True) if size <= LEAF_MAX)
     excess = sum(runs.values()) - RUNS_MAX - 2 * len(snapshot.partitions)
@@ -76,35 +76,35 @@ def leaves_to_merge(snapshot: Snapshot) -> frozenset[str]:
 
 
 def sparse_leaves(snapshot: Snapshot, leaves: LoadLeaf) -> frozenset[str]:
-    """The leaves most of whose entries are no longer live."""
+    """The leaves in which most entries are no longer live."""
     live: Counter[str] = Counter()
     for number, state in enumerate(snapshot.partitions):
-        for piece in state.pieces:
-            if isinstance(piece, Run):
-                low = max(piece.start, state.log_start)
-                live[piece.leaf] += len(leaves(piece.leaf).rows(number, low, piece.end))
+        for tile in state.tiles:
+            if isinstance(tile, LeafRun):
+                low = max(tile.start, state.log_start)
+                live[tile.leaf] += len(leaves(tile.leaf).rows(number, low, tile.end))
     return frozenset(leaf for leaf, count in live.items() if 2 * count < snapshot.leaves[leaf])
 
 
 def entries_to_fold(snapshot: Snapshot, leaves: LoadLeaf, merged: frozenset[str]) -> pa.Table:
-    """The live entries that go into new leaves: those of merged leaves, and the tails if long."""
+    """The live entries for new leaves: those of merged leaves, and the tails if they are long."""
     tails: list[Segment] = []
     parts: list[pa.Table] = []
     for number, state in enumerate(snapshot.partitions):
-        for piece in state.pieces:
-            if isinstance(piece, Segment):
-                tails.append(piece)
-            elif piece.leaf in merged:
-                leaf = leaves(piece.leaf)
-                low = max(piece.start, state.log_start)
-                parts.append(leaf.entries(leaf.rows(number, low, piece.end)))
+        for tile in state.tiles:
+            if isinstance(tile, Segment):
+                tails.append(tile)
+            elif tile.leaf in merged:
+                leaf = leaves(tile.leaf)
+                low = max(tile.start, state.log_start)
+                parts.append(leaf.entries(leaf.rows(number, low, tile.end)))
     if len(tails) > TAIL_MAX or merged:
         parts.append(entries_of(tails))
     return sort_entries(parts)
 
 
 def cut_leaves(entries: pa.Table, ids: Iterator[str]) -> list[Leaf]:
-    """Cut sorted entries into leaves of about equal size, none over the limit."""
+    """Cut sorted entries into leaves of about equal size, none above the limit."""
     if not entries.num_rows:
         return []
     count = -(-entries.num_rows // LEAF_MAX)
@@ -113,15 +113,15 @@ def cut_leaves(entries: pa.Table, ids: Iterator[str]) -> list[Leaf]:
 
 
 def with_leaves(snapshot: Snapshot, merged: frozenset[str], new: Sequence[Leaf]) -> Snapshot:
-    """The same state with the entries of `new` found in `new`, and `merged` no longer used."""
+    """The same state, in which `new` leaves hold their entries and `merged` ones are not used."""
     if not new:
         return snapshot
-    runs: dict[int, list[Run]] = {}
+    runs: dict[int, list[LeafRun]] = {}
     for leaf in new:
         for number, run in _runs_of(leaf):
             runs.setdefault(number, []).append(run)
     states = tuple(
-        _refer(state, merged, runs.get(number, [])) if number in runs else state
+        _with_runs(state, merged, runs.get(number, [])) if number in runs else state
         for number, state in enumerate(snapshot.partitions)
     )
     leaves = {leaf: size for leaf, size in snapshot.leaves.items() if leaf not in merged}
@@ -129,15 +129,17 @@ def with_leaves(snapshot: Snapshot, merged: frozenset[str], new: Sequence[Leaf])
     return replace(snapshot, partitions=states, leaves=leaves)
 
 
-def _refer(state: PartitionState, merged: frozenset[str], runs: Sequence[Run]) -> PartitionState:
-    kept: list[Piece] = [
-        piece for piece in state.pieces if isinstance(piece, Run) and piece.leaf not in merged
+def _with_runs(
+    state: PartitionState, merged: frozenset[str], runs: Sequence[LeafRun]
+) -> PartitionState:
+    kept: list[Tile] = [
+        tile for tile in state.tiles if isinstance(tile, LeafRun) and tile.leaf not in merged
     ]
-    return replace(state, pieces=tuple(sorted([*kept, *runs], key=piece_start)))
+    return replace(state, tiles=tuple(sorted([*kept, *runs], key=tile_start)))
 
 
-def _runs_of(leaf: Leaf) -> Iterator[tuple[int, Run]]:
-    """The maximal stretches of a leaf in which one partition's entries follow on another."""
+def _runs_of(leaf: Leaf) -> Iterator[tuple[int, LeafRun]]:
+    """The longest runs of a leaf: entries of one partition without a gap between them."""
     partitions = leaf.table["partition"].to_numpy()
     breaks = np.flatnonzero(
         (partitions[1:] != partitions[:-1]) | (leaf.base_offsets[1:] != leaf.end_offsets[:-1])
@@ -147,4 +149,4 @@ def _runs_of(leaf: Leaf) -> Iterator[tuple[int, Run]]:
     highest = np.maximum.reduceat(leaf.max_timestamps, starts)
     for first, last, top in zip(starts, ends, highest, strict=True):
         start, end = int(leaf.base_offsets[first]), int(leaf.end_offsets[last])
-        yield int(partitions[first]), Run(leaf.id, start, end, int(top))
+        yield int(partitions[first]), LeafRun(leaf.id, start, end, int(top))

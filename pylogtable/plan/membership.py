@@ -1,12 +1,12 @@
-"""Members of a consumer group: who owns which partitions, and who may commit. Pure.
+"""Plans for the members of a consumer group: who owns which partitions, who may commit. Pure.
 
-Every plan gives the whole next state, which becomes true only by put-if-absent after the state it
-was planned on. So of two plans on the same state one counts, the other is made anew, and what
-a state says about owners needs no other proof [GRP-11], [GRP-12].
+Every plan gives the whole next state of the group, which is put if absent after the state it was
+planned on. So of two plans on the same state one wins and the other is planned again, and the
+newest state alone says who owns what [GRP-11], [GRP-12].
 
-A partition goes from one member to another in two steps: its owner gives it up, or its lease runs
-out and somebody drops it; then the other takes it. So at no time do two members that go by their
-own last state and lease own the same.
+A partition moves from one member to another in two steps. First its owner gives it up, or the
+owner's lease runs out and somebody removes that member. Then the other member takes it. So two
+members that obey their last known state and their lease never own the same partition.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Members = Mapping[str, GroupMember]
 def join(
     state: GroupState | None, member: str, now_ms: int, lease_ms: int, partitions: int
 ) -> GroupChange:
-    """Become a member, and take what is free of one's share."""
+    """Become a member, and take the free partitions of its share."""
     members = _live(state, now_ms)
     mine = members.get(member, GroupMember(lease_until_ms=0))
     return _renewed("join", state, members, member, mine.owned, now_ms + lease_ms, partitions)
@@ -38,8 +38,8 @@ def heartbeat(
     offsets: Mapping[int, int] | None = None,
     metadata: str = "",
 ) -> GroupChange:
-    """Go on as a member: drop those whose lease ran out, give up what is beyond one's share, take
-    what is free of it. With `offsets` commit them first, in the same step [GRP-13]."""
+    """Renew the lease: remove members whose lease ran out, give up partitions beyond the share, and
+    take free partitions of it. `offsets` are committed in the same step [GRP-13]."""
     mine = _membership(state, member, now_ms)
     _check_owned(state, member, mine, offsets or {})
     change = _renewed(
@@ -61,27 +61,27 @@ def leave(
     offsets: Mapping[int, int] | None = None,
     metadata: str = "",
 ) -> GroupChange | None:
-    """Be no member any more; None if one is not. With `offsets` commit them in the same step."""
+    """Leave the group; None if it is not a member. `offsets` are committed in the same step."""
     if offsets:
         _check_owned(state, member, _membership(state, member, now_ms), offsets)
     if state is None or member not in state.members:
         return None
     members = {name: held for name, held in _live(state, now_ms).items() if name != member}
-    return _committed(_next("leave", state, members), offsets or {}, metadata, now_ms)
+    return _committed(_next_state("leave", state, members), offsets or {}, metadata, now_ms)
 
 
 def assign(owned: Mapping[str, Iterable[int]], partitions: int) -> dict[str, tuple[int, ...]]:
-    """The share of each member: counts differ by one at most, and a member keeps as much as it can
-    of what it owns. It follows from the state alone, and does not change while members give up and
-    take what it says, so that all of them come to the same [GRP-12]."""
+    """The share of each member. Shares differ by at most one partition, and a member keeps as many
+    of its partitions as it can. All members compute the same shares from the same state, and the
+    shares stay the same while members give up and take partitions accordingly [GRP-12]."""
     names = sorted(owned)
     if not names:
         return {}
     held = {name: sorted(owned[name]) for name in names}
-    # Who knows of fewer partitions than others must not take them for gone.
+    # A member may not know of new partitions that others already own; they still count.
     known = set(range(partitions)).union(*held.values())
     least, more = divmod(len(known), len(names))
-    # One more goes to those who have it already, then by name.
+    # Members that already own more than the least keep one more; then names decide.
     by_need = sorted(names, key=lambda name: (len(held[name]) <= least, name))
     share = {name: least + (rank < more) for rank, name in enumerate(by_need)}
     kept = {name: held[name][: share[name]] for name in names}
@@ -99,17 +99,18 @@ def _renewed(
     lease_until_ms: int,
     partitions: int,
 ) -> GroupChange:
+    """The state in which `member`, who owns `owned`, has a new lease and its share."""
     others = {name: held for name, held in live.items() if name != member}
     shares = assign({member: owned, **{n: held.owned for n, held in others.items()}}, partitions)
     taken = {number for held in others.values() for number in held.owned}
     mine = tuple(number for number in shares[member] if number not in taken)
-    # A clock that was set back must not shorten what others may rely on.
+    # If the clock was set back, the lease must not become shorter than others have seen it.
     before = live[member].lease_until_ms if member in live else 0
     renewed = GroupMember(lease_until_ms=max(lease_until_ms, before), owned=mine)
-    return _next(operation, state, {**others, member: renewed})
+    return _next_state(operation, state, {**others, member: renewed})
 
 
-def _next(operation: str, state: GroupState | None, members: Members) -> GroupChange:
+def _next_state(operation: str, state: GroupState | None, members: Members) -> GroupChange:
     before = {} if state is None else state.members
     generation = 0 if state is None else state.generation
     return GroupChange(
@@ -123,6 +124,7 @@ def _next(operation: str, state: GroupState | None, members: Members) -> GroupCh
 def _committed(
     change: GroupChange, offsets: Mapping[int, int], metadata: str, now_ms: int
 ) -> GroupChange:
+    """The change, with these positions committed as well."""
     entries = {
         partition: GroupPosition(offset=offset, committed_at_ms=now_ms, metadata=metadata)
         for partition, offset in offsets.items()
@@ -136,17 +138,18 @@ def _committed(
 
 
 def _membership(state: GroupState | None, member: str, now_ms: int) -> GroupMember:
+    """The member's entry. Raises if it is not a member, or if its lease ran out [GRP-13]."""
     held = None if state is None else state.members.get(member)
     if held is None:
         raise CommitConflictError(
-            f"member {member!r} is not in the group any more: its lease ran out and others have "
+            f"member {member!r} is no longer in the group: its lease ran out and others have "
             "taken over. Nothing was committed; poll() joins again, from the committed positions"
         )
     if held.lease_until_ms <= now_ms:
         raise CommitConflictError(
             f"the lease of member {member!r} ran out {now_ms - held.lease_until_ms} ms ago. "
             "Nothing was committed; poll() joins again, from the committed positions. Poll or "
-            "commit more often, or take a longer lease_ms"
+            "commit more often, or use a longer lease_ms"
         )
     return held
 

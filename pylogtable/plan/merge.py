@@ -1,4 +1,4 @@
-"""Which neighbouring segments are joined into larger ones. Pure."""
+"""Planning merges: which neighbouring segments are joined into larger ones. Pure."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pylogtable.format.snapshot import Snapshot
 
 
 @dataclass(frozen=True)
-class MergeWork:
-    """Neighbours in one partition to be written anew as sealed segments, without what lies below
-    the log start. Plain data."""
+class MergeUnit:
+    """A unit of work: neighbours in one partition to be rewritten as sealed segments, without the
+    records below the log start. Plain data that pickles."""
 
     topic: TopicInfo
     log_start: int
@@ -24,61 +24,63 @@ class MergeWork:
     def partition(self) -> int:
         return self.inputs[0].partition
 
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """Until when the tombstones are kept; by plan it is the same for all inputs."""
+        return next((s.delete_horizon_ms for s in self.inputs if s.tombstones), None)
 
-def plan_merge(snapshot: Snapshot, leaves: LoadLeaf, partition: int) -> Iterator[MergeWork]:
-    """Small segments are joined up to `segment.bytes`, shifted ones sealed, and of one that the log
-    start cuts only what is above it stays; what is large and sealed is left alone, and so is a
-    small one with no small neighbour. Only like is joined with like [MERGE-1]; clean with dirty
-    would make the clean dirty again."""
+
+def plan_merge(snapshot: Snapshot, leaves: LoadLeaf, partition: int) -> Iterator[MergeUnit]:
+    """Units that join small segments up to `segment.bytes`, seal shifted segments, and drop records
+    below the log start.
+
+    Large sealed segments stay, and so does a small one without a small neighbour. Only segments of
+    the same kind are joined [MERGE-1]. Clean and dirty ones are not: the result would be dirty.
+    """
     limit = snapshot.config.segment_bytes
     state = snapshot.partitions[partition]
     segments = segments_between(snapshot, leaves, partition, state.log_start, state.end)
 
     def kind(segment: Segment) -> tuple[bool, bool, bool, int | None]:
-        wanted = _must_go(segment, state.log_start) or segment.size_bytes <= limit // 2
+        is_wanted = _misleads(segment, state.log_start) or segment.size_bytes <= limit // 2
         is_clean = segment.end_offset <= state.clean_end
-        return wanted, is_clean, segment.append_time, segment.hashed_over
+        return is_wanted, is_clean, segment.append_time, segment.hashed_over
 
-    for (wanted, *_), run in groupby(segments, kind):
-        if wanted:
-            for inputs in _pack(list(run), limit, state.log_start):
-                if len(inputs) > 1 or _must_go(inputs[0], state.log_start):
-                    yield MergeWork(snapshot.info, state.log_start, inputs)
+    for (is_wanted, *_), neighbours in groupby(segments, kind):
+        if is_wanted:
+            for inputs in _pack(list(neighbours), limit, state.log_start):
+                if len(inputs) > 1 or _misleads(inputs[0], state.log_start):
+                    yield MergeUnit(snapshot.info, state.log_start, inputs)
 
 
-def _must_go(segment: Segment, log_start: int) -> bool:
-    """Whether who reads the bare file is told what is not so: other offsets, or records that are
-    no longer there."""
+def _misleads(segment: Segment, log_start: int) -> bool:
+    """True if a plain Parquet reader would see wrong offsets, or records below the log start."""
     return segment.shift > 0 or segment.has_below(log_start)
 
 
-def _pack(run: Sequence[Segment], limit: int, log_start: int) -> Iterator[tuple[Segment, ...]]:
+def _pack(
+    neighbours: Sequence[Segment], limit: int, log_start: int
+) -> Iterator[tuple[Segment, ...]]:
+    """Runs of at most `limit` bytes. An entry has one delete horizon for all of its tombstones, so
+    tombstones with different horizons are kept apart."""
     gathered: list[Segment] = []
     size = 0
-    time: int | None = None
-    for segment in run:
-        mine = _tombstone_time(segment)
-        left = _bytes_left(segment, log_start)
-        differs = mine is not None and time is not None and mine != time
-        if gathered and (size + left > limit or differs):
+    horizons: set[int | None] = set()
+    for segment in neighbours:
+        bytes_left = _bytes_left(segment, log_start)
+        mine = {segment.delete_horizon_ms} if segment.tombstones else set()
+        if gathered and (size + bytes_left > limit or len(horizons | mine) > 1):
             yield tuple(gathered)
-            gathered, size, time = [], 0, None
+            gathered, size, horizons = [], 0, set()
         gathered.append(segment)
-        size += left
-        time = mine if time is None else time
+        size += bytes_left
+        horizons |= mine
     yield tuple(gathered)
 
 
 def _bytes_left(segment: Segment, log_start: int) -> int:
+    """About how many bytes the records at or above the log start take."""
     if not segment.has_below(log_start):
         return segment.size_bytes
     claimed = segment.end_offset - segment.base_offset
     return segment.size_bytes * (segment.end_offset - log_start) // claimed
-
-
-def _tombstone_time(segment: Segment) -> int | None:
-    """Tombstones with different times to go are kept apart: an entry has one for all of its own;
-    None if there are none, -1 if their time has not begun."""
-    if not segment.tombstones:
-        return None
-    return -1 if segment.delete_horizon_ms is None else segment.delete_horizon_ms

@@ -1,7 +1,7 @@
-"""What becomes of a consumer group's positions: commit, reset, deletion, expiry. Pure.
+"""Plans for the positions of a consumer group: commit, reset, deletion, expiry. Pure.
 
-These are for groups without live members: a member commits through its lease, and nobody else may
-move positions under its feet [GRP-8].
+They are for groups without live members. As long as there are live members, only they may change
+positions [GRP-8].
 """
 
 from __future__ import annotations
@@ -14,11 +14,9 @@ from pylogtable.errors import CommitConflictError, InvalidRequestError
 from pylogtable.format.model import MAX_METADATA, GroupChange, GroupPosition, GroupState
 from pylogtable.format.snapshot import Snapshot
 
-_NOBODY = "none"
-
 
 class Move(NamedTuple):
-    """Where a reset puts a partition: `old` is None where nothing was committed."""
+    """Where a reset moves a partition. `old` is None if there was no position."""
 
     partition: int
     old: int | None
@@ -27,9 +25,9 @@ class Move(NamedTuple):
 
 
 class Target(NamedTuple):
-    """Where a reset is to put a partition, before it is held against the log: an offset, or where
-    `shift` is given, that far from the committed position. With neither, the committed position.
-    `note` says how the offset came about, if that needs saying."""
+    """Where a reset should move a partition, before this is compared with the log: to `offset`, or
+    by `shift` from the committed position. Without both, the committed position stays. `note` says
+    how the offset was found, if that is not obvious."""
 
     offset: int | None = None
     shift: int | None = None
@@ -37,7 +35,7 @@ class Target(NamedTuple):
 
 
 def check_offsets(offsets: Mapping[int, int], snapshot: Snapshot) -> dict[int, int]:
-    """The same offsets as plain numbers, of partitions that there are [GRP-4]."""
+    """The offsets as plain numbers. Raises if an offset or a partition is not valid [GRP-4]."""
     checked: dict[int, int] = {}
     for partition, offset in offsets.items():
         snapshot.check_partition(partition)
@@ -55,6 +53,7 @@ def check_offsets(offsets: Mapping[int, int], snapshot: Snapshot) -> dict[int, i
 
 
 def check_metadata(metadata: str) -> None:
+    """Raise if the metadata of a commit is too long, or not a string."""
     if not isinstance(metadata, str):
         raise InvalidRequestError(f"metadata must be a string, not {metadata!r}")
     if len(metadata) > MAX_METADATA:
@@ -71,15 +70,15 @@ def plan_commit(
     metadata: str,
     now_ms: int,
 ) -> GroupChange:
-    """Commit positions of partitions that nobody has moved since `seen` [GRP-8]."""
+    """Commit positions. Raises if somebody else moved one of them after `seen` [GRP-8]."""
     _refuse_while_active(group, state, now_ms, "commit positions")
     for partition in offsets:
         before, found = _entry(seen, partition), _entry(state, partition)
         if before != found:
             raise CommitConflictError(
-                f"partition {partition} of group {group!r} was moved by another: its position was "
-                f"{_text(before)} and is {_text(found)} now. positions() shows where the group "
-                "stands; commit again from there."
+                f"partition {partition} of group {group!r} was moved by another client: its "
+                f"position was {_text(before)} and is {_text(found)} now. positions() shows where "
+                "the group is; commit again from there."
             )
     return _with_positions(state, "commit", _entries(offsets, metadata, now_ms))
 
@@ -87,7 +86,7 @@ def plan_commit(
 def plan_moves(
     group: str, state: GroupState | None, targets: Mapping[int, Target], snapshot: Snapshot
 ) -> list[Move]:
-    """What a reset would do: every target inside of the log [GRP-9]."""
+    """The moves of a reset. Targets outside of the log become its start or end [GRP-9]."""
     moves = []
     for partition, target in sorted(targets.items()):
         log = snapshot.partitions[partition]
@@ -112,13 +111,14 @@ def plan_moves(
 def plan_reset(
     group: str, state: GroupState | None, moves: Iterable[Move], now_ms: int
 ) -> GroupChange:
+    """Move positions as `plan_moves` says [GRP-9]."""
     _refuse_while_active(group, state, now_ms, "reset positions")
     offsets = {move.partition: move.new for move in moves}
     return _with_positions(state, "reset", _entries(offsets, "", now_ms))
 
 
 def plan_delete(group: str, state: GroupState | None, now_ms: int) -> GroupChange:
-    """A state without anything; the numbers go on [GRP-10]."""
+    """Delete the group: its next state is empty [GRP-10]."""
     if state is None or state.deleted:
         raise InvalidRequestError(f"there is no group {group!r}")
     _refuse_while_active(group, state, now_ms, "delete the group")
@@ -126,7 +126,7 @@ def plan_delete(group: str, state: GroupState | None, now_ms: int) -> GroupChang
 
 
 def plan_expiry(state: GroupState | None, older_than_ms: int, now_ms: int) -> GroupChange | None:
-    """A group goes when it has had no member and no commit for this long [GRP-10]."""
+    """Delete the group if it had no member and no commit for this long; None otherwise [GRP-10]."""
     if state is None or state.deleted:
         return None
     busy = [state.committed_at_ms, *(m.lease_until_ms for m in state.members.values())]
@@ -136,8 +136,8 @@ def plan_expiry(state: GroupState | None, older_than_ms: int, now_ms: int) -> Gr
 
 
 def unread_from(states: Iterable[GroupState], snapshot: Snapshot) -> dict[int, int]:
-    """For each partition the first offset that one of these groups has not read [RET-1]: the log
-    start where one has no position."""
+    """The first offset of each partition that at least one of these groups has not read [RET-1]. A
+    group without a position has read nothing."""
     found: dict[int, int] = {}
     for state in states:
         for partition, log in enumerate(snapshot.partitions):
@@ -160,7 +160,7 @@ def _refuse_while_active(group: str, state: GroupState | None, now_ms: int, doin
 def _with_positions(
     state: GroupState | None, operation: str, entries: Mapping[int, GroupPosition]
 ) -> GroupChange:
-    """Members whose leases ran out are dropped: one that comes back must not go on from before."""
+    """The state with these positions and without members: a member that comes back joins again."""
     before = {} if state is None else state.positions
     return GroupChange(
         operation=operation,
@@ -170,7 +170,7 @@ def _with_positions(
 
 
 def _generation(state: GroupState) -> int:
-    """It grows if the members go [GRP-11]."""
+    """The next generation: it grows if there are members to be dropped [GRP-11]."""
     return state.generation + 1 if state.members else state.generation
 
 
@@ -186,4 +186,4 @@ def _entry(state: GroupState | None, partition: int) -> GroupPosition | None:
 
 
 def _text(entry: GroupPosition | None) -> str:
-    return _NOBODY if entry is None else str(entry.offset)
+    return "none" if entry is None else str(entry.offset)

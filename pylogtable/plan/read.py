@@ -1,4 +1,4 @@
-"""From offset ranges to the row groups that can hold them. Pure but for loading leaves."""
+"""Plans to read: from offset ranges to segments and row groups. Pure, except for loading leaves."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from pylogtable.arguments import check_mapping
 from pylogtable.errors import InvalidRequestError, OffsetOutOfRangeError
 from pylogtable.format.lookup import LoadLeaf, segments_between
 from pylogtable.format.model import Segment
 from pylogtable.format.snapshot import Snapshot
+
+#: Offsets `(start, end)` by partition.
+Ranges = Mapping[int, tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +27,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class ReadTask:
-    """The records of `segment` with offsets in `[start, end)`; `row_groups` alone can hold them."""
+    """The records of `segment` with offsets in `[start, end)`. They are all in `row_groups`."""
 
     segment: Segment
     start: int
@@ -32,11 +36,11 @@ class ReadTask:
 
 
 def choose_partitions(snapshot: Snapshot, asked: int | Sequence[int] | None) -> list[int]:
-    """The partitions of a request, or an error for one that there is not."""
+    """The partitions of a request; None means all. Raises if one does not exist."""
     if asked is None:
         return list(range(len(snapshot.partitions)))
     if isinstance(asked, str):
-        raise InvalidRequestError(f"{asked!r} is not a partition: give a number or several")
+        raise InvalidRequestError(f"{asked!r} is not a partition: give a number or a list of them")
     chosen = list(asked) if isinstance(asked, Iterable) else [asked]
     for number in chosen:
         snapshot.check_partition(number)
@@ -49,7 +53,7 @@ def plan_spans(
     starts: Mapping[int, int],
     ends: Mapping[int, int],
 ) -> list[Span]:
-    """What to read of each partition; a bound not given is the log's own [READ-1], [READ-2]."""
+    """What to read of each partition. Without a bound it is log start or end [READ-1], [READ-2]."""
     spans = []
     for number in partitions:
         state = snapshot.partitions[number]
@@ -66,15 +70,30 @@ def plan_spans(
     return spans
 
 
+def spans_of(snapshot: Snapshot, ranges: Ranges | None) -> list[Span]:
+    """The spans of these ranges, checked; None means all partitions."""
+    if ranges is None:
+        return plan_spans(snapshot, choose_partitions(snapshot, None), {}, {})
+    check_mapping("ranges", ranges, "{0: (0, 100)}, offsets by partition")
+    for number, pair in ranges.items():
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise InvalidRequestError(
+                f"{pair!r} is not a range of partition {number}: give (start, end), as in (0, 100)"
+            )
+    starts = {number: start for number, (start, _) in ranges.items()}
+    ends = {number: end for number, (_, end) in ranges.items()}
+    return plan_spans(snapshot, choose_partitions(snapshot, list(ranges)), starts, ends)
+
+
 def plan_tasks(snapshot: Snapshot, leaves: LoadLeaf, spans: Sequence[Span]) -> Iterator[ReadTask]:
-    """The tasks of a read, in partition and offset order, lazily: a leaf is loaded at its turn."""
+    """The tasks of a read, in partition and offset order. Leaves are loaded when needed."""
     for span in spans:
         for segment in segments_between(snapshot, leaves, span.partition, span.start, span.end):
             yield task_for(segment, span.start, span.end)
 
 
 def task_for(segment: Segment, start: int, end: int) -> ReadTask:
-    """The part of a read that falls into one segment [READ-3]."""
+    """The part of a read of `[start, end)` that falls into one segment [READ-3]."""
     low = max(start, segment.base_offset)
     high = min(end, segment.end_offset)
     firsts = segment.row_groups

@@ -1,4 +1,4 @@
-"""Where a consumer begins that finds no position, or one that is not in the log any more. Pure."""
+"""Where a consumer starts if it has no position, or one that is no longer in the log. Pure."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ BY_DURATION = "by_duration:"
 
 @dataclass(frozen=True)
 class ResetPolicy:
-    """`at` is one of the words; `ago` is how long ago instead, where a duration was given."""
+    """`at` is one of the four words. `ago` is the duration that comes with `by_duration`."""
 
     at: str
     ago: timedelta | None = None
 
 
 def parse_policy(text: object) -> ResetPolicy:
-    """Kafka's `auto.offset.reset`: earliest, latest, none or by_duration:PnDTnHnMnS."""
+    """Parse Kafka's `auto.offset.reset`: earliest, latest, none or by_duration:PnDTnHnMnS."""
     if text in (EARLIEST, LATEST, NONE):
         return ResetPolicy(str(text))
     if isinstance(text, str) and text.startswith(BY_DURATION):

@@ -1,7 +1,7 @@
-"""Which records retention lets go of: whole segments from the beginning of a partition. Pure.
+"""Planning retention: which segments go from the beginning of a partition. Pure.
 
-Kafka's tests, exactly: by time a segment goes if its latest record is older than `retention.ms`, by
-size while what remains is not below `retention.bytes`; the first segment that stays ends it.
+The rules are Kafka's. By time, a segment goes if its latest record is older than `retention.ms`. By
+size, segments go while the rest is at least `retention.bytes`. It ends at the first that stays.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ def plan_retention(
     now_ms: int,
     keep_from: Mapping[int, int] | None = None,
 ) -> Change | None:
-    """Move log starts as the topic's settings say, and in no partition past `keep_from` [RET-1]."""
+    """The change that moves log starts as the topic's settings say, or None if none moves. In each
+    partition of `keep_from` everything from that offset on is kept [RET-1]."""
     if not snapshot.config.deletes:
         return None
     moves = []
@@ -43,17 +44,20 @@ def plan_retention(
 def _first_kept(snapshot: Snapshot, leaves: LoadLeaf, partition: int, now_ms: int) -> int:
     config = snapshot.config
     state = snapshot.partitions[partition]
-    excess = -1
+    excess_bytes = None
     if config.retention_bytes is not None:
-        excess = state.live.size_bytes - config.retention_bytes
+        excess_bytes = state.live.size_bytes - config.retention_bytes
     oldest_us = None
     if config.retention_ms is not None:
         oldest_us = (now_ms - config.retention_ms) * 1000
     at = state.log_start
     for segment in segments_between(snapshot, leaves, partition, at, state.end):
-        too_old = oldest_us is not None and segment.max_timestamp_us < oldest_us
-        excess -= segment.size_bytes
-        if not too_old and excess < 0:
+        is_too_old = oldest_us is not None and segment.max_timestamp_us < oldest_us
+        is_too_much = False
+        if excess_bytes is not None:
+            excess_bytes -= segment.size_bytes
+            is_too_much = excess_bytes >= 0
+        if not is_too_old and not is_too_much:
             return at
         at = segment.end_offset
     return at
@@ -62,7 +66,7 @@ def _first_kept(snapshot: Snapshot, leaves: LoadLeaf, partition: int, now_ms: in
 def _segment_start_at_or_below(
     snapshot: Snapshot, leaves: LoadLeaf, partition: int, offset: int, bound: int
 ) -> int:
-    """The greatest end of a segment that is at most both."""
+    """The greatest segment boundary that exceeds neither `offset` nor `bound`."""
     at = snapshot.partitions[partition].log_start
     wanted = min(offset, bound)
     for segment in segments_between(snapshot, leaves, partition, at, offset):

@@ -1,8 +1,8 @@
-"""Cutting a read into parts that run side by side. Pure.
+"""Splits a read into parts that run in parallel. Pure.
 
-Two rules after each other: a user may ask for parts by records or by number, which is arithmetic on
-offsets, as in Spark's Kafka connector; then whatever is still large is cut between row groups, and
-small neighbours stay together, so that a part is worth starting a task for.
+There are two steps. First, if the user asks for a number of parts or a limit of records per part,
+offset ranges are divided, as in Spark's Kafka connector. Then large segments are cut between row
+groups and small ones are grouped, so that each part is worth a task.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pylogtable.format.model import Segment
 from pylogtable.plan.read import ReadTask, Span, task_for
 
 PART_BYTES = 64 << 20
-# What opening one more file costs, in bytes that could be read in that time.
+# The cost of opening a file, as the number of bytes that could be read in that time.
 OPEN_BYTES = 4 << 20
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -26,24 +26,27 @@ _decode = msgspec.msgpack.Decoder(list[tuple[Segment, int, int]]).decode
 
 @dataclass(frozen=True, slots=True)
 class ReadPart:
-    """Neighbouring pieces of one partition, for one worker to read in order. Plain data."""
+    """Tasks of one partition, in offset order, for one worker. Plain data."""
 
     tasks: tuple[ReadTask, ...]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A plan may have a hundred thousand tasks: object by object it would travel slowly.
+        # A plan may have a hundred thousand tasks, and pickling them one by one is slow.
         return _unpacked, (_encode([(task.segment, task.start, task.end) for task in self.tasks]),)
 
     @property
     def partition(self) -> int:
+        """The partition of all tasks."""
         return self.tasks[0].segment.partition
 
     @property
     def start(self) -> int:
+        """The first offset of the part."""
         return self.tasks[0].start
 
     @property
     def end(self) -> int:
+        """The offset after the part."""
         return self.tasks[-1].end
 
 
@@ -54,11 +57,11 @@ def _unpacked(data: bytes) -> ReadPart:
 def split_spans(
     spans: Sequence[Span], max_records: int | None, min_parts: int | None
 ) -> list[Span]:
-    """The spans cut so that none has more than `max_records` offsets, and then so that there are
-    about `min_parts`: small spans stay whole, the large share the rest by their size."""
+    """Cut the spans so that none has more than `max_records` offsets, and then so that there are
+    about `min_parts`: small spans stay whole, large ones are cut in proportion to their size."""
     parts = [span for span in spans if span.start < span.end]
     if max_records is not None:
-        parts = [piece for span in parts for piece in _divide(span, -(-_size(span) // max_records))]
+        parts = [cut for span in parts for cut in _divide(span, -(-_size(span) // max_records))]
     if min_parts is None or len(parts) >= min_parts:
         return parts
     total = sum(_size(span) for span in parts)
@@ -66,23 +69,23 @@ def split_spans(
     rest = total - sum(_size(span) for span, small in zip(parts, whole, strict=True) if small)
     wanted = max(min_parts - sum(whole), 1)
     return [
-        piece
+        cut
         for span, small in zip(parts, whole, strict=True)
-        for piece in ([span] if small else _divide(span, _share(span, rest, wanted)))
+        for cut in ([span] if small else _divide(span, _share(span, rest, wanted)))
     ]
 
 
 def pack(tasks: Iterable[ReadTask]) -> Iterator[ReadPart]:
-    """Tasks of one partition, in offset order, as parts of about `PART_BYTES`."""
+    """Group tasks of one partition, in offset order, into parts of about `PART_BYTES`."""
     gathered: list[ReadTask] = []
     cost = 0.0
     for task in tasks:
-        for piece in _cut_at_row_groups(task):
-            size = _bytes(piece) + OPEN_BYTES
+        for small in _cut_at_row_groups(task):
+            size = _bytes(small) + OPEN_BYTES
             if gathered and cost + size > PART_BYTES:
                 yield ReadPart(tuple(gathered))
                 gathered, cost = [], 0.0
-            gathered.append(piece)
+            gathered.append(small)
             cost += size
     if gathered:
         yield ReadPart(tuple(gathered))
@@ -92,8 +95,8 @@ def _cut_at_row_groups(task: ReadTask) -> Sequence[ReadTask]:
     segment, groups = task.segment, task.row_groups
     if segment.size_bytes <= PART_BYTES or len(groups) < 2:
         return (task,)
-    pieces = min(len(groups), -(-int(_bytes(task)) // PART_BYTES))
-    firsts = [groups[len(groups) * n // pieces] for n in range(1, pieces)]
+    count = min(len(groups), -(-int(_bytes(task)) // PART_BYTES))
+    firsts = [groups[len(groups) * n // count] for n in range(1, count)]
     bounds = [segment.base_offset + segment.row_groups[group] for group in firsts]
     ranges = zip([task.start, *bounds], [*bounds, task.end], strict=True)
     return [task_for(segment, start, end) for start, end in ranges]
@@ -115,7 +118,7 @@ def _share(span: Span, total: int, parts: int) -> int:
 
 
 def _divide(span: Span, parts: int) -> Iterator[Span]:
-    """The span in `parts` pieces of like size, none of them empty."""
+    """The span in `parts` spans of about the same size, none of them empty."""
     parts = min(parts, _size(span))
     start = span.start
     for left in range(parts, 0, -1):

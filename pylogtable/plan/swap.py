@@ -1,6 +1,6 @@
-"""Replacing the segments of ranges by others with the same records or fewer. Pure.
+"""Planning the commit that swaps segments for rewritten ones. Pure.
 
-Merge and compaction differ in what they write; they are the same change to the log.
+Merge and compaction write different files, but they change the log in the same way.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from pylogtable.format.snapshot import Snapshot, totals_of
 
 @dataclass(frozen=True)
 class Swap:
-    """`inputs`, neighbours in one partition, give way to `outputs`, which tile the same range."""
+    """Neighbouring segments of one partition and the new ones that replace them. Both cover the
+    same offsets; the outputs have the same records or fewer."""
 
     inputs: tuple[Segment, ...]
     outputs: tuple[Segment, ...]
 
 
-def plan_swaps(
+def plan_swap_commit(
     snapshot: Snapshot,
     leaves: LoadLeaf,
     operation: str,
@@ -31,9 +32,12 @@ def plan_swaps(
     cleaned: Mapping[int, int] | None = None,
     summary: Mapping[str, int] | None = None,
 ) -> Change:
-    """Swaps in one commit. They hold only while every input is live as it was read [LOG-8];
-    appends do not disturb them. What is `cleaned` stays so whoever else removes records; where
-    another job has cleaned further already it is no news [LOG-9]."""
+    """One commit with these swaps. Raises `CommitConflictError` if an input is not live any more as
+    it was read [LOG-8]. Appends never conflict.
+
+    `cleaned` has the new clean end of partitions. It is left out where another job has already
+    cleaned further [LOG-9].
+    """
     replaced = []
     for swap in swaps:
         partition = swap.inputs[0].partition
@@ -41,33 +45,22 @@ def plan_swaps(
         live = tuple(segments_between(snapshot, leaves, partition, start, end))
         if live != swap.inputs:
             raise CommitConflictError(
-                f"{operation} of partition {partition}, offsets [{start}, {end}): its input is no "
-                "longer what it was; another job or a log start came first"
+                f"{operation} of partition {partition}, offsets [{start}, {end}): another job or a "
+                "new log start has changed these segments"
             )
         dropped = totals_of(swap.inputs)
         replaced.append(Replaced(partition=partition, start=start, end=end, dropped=dropped))
-    news = {
+    newly_cleaned = {
         partition: offset
         for partition, offset in (cleaned or {}).items()
         if offset > snapshot.partitions[partition].clean_end
     }
-    if not swaps and not news:
-        raise CommitConflictError(f"{operation}: another job has done all of it")
+    if not swaps and not newly_cleaned:
+        raise CommitConflictError(f"{operation}: another job has already done this work")
     return Change(
         operation=operation,
         add=tuple(segment for swap in swaps for segment in swap.outputs),
         replaced=tuple(replaced),
-        cleaned=news,
+        cleaned=newly_cleaned,
         summary=dict(summary or {}),
     )
-
-
-def plan_rewrite(
-    snapshot: Snapshot,
-    leaves: LoadLeaf,
-    operation: str,
-    inputs: Sequence[Segment],
-    outputs: Sequence[Segment],
-) -> Change:
-    """One swap as a commit."""
-    return plan_swaps(snapshot, leaves, operation, [Swap(tuple(inputs), tuple(outputs))])

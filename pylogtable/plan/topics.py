@@ -1,4 +1,4 @@
-"""Creating, altering and deleting a topic, and moving log starts. Pure."""
+"""Plans to create, alter and delete a topic, and to delete its first records. Pure."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from pylogtable.format.schema import WireType, check_fields, is_keys_only, value
 from pylogtable.format.snapshot import Snapshot
 
 
-def new_topic(
+def new_topic_info(
     fields: Sequence[Field],
     key: Sequence[str],
     partitions: int,
     config: Mapping[str, object],
     now_ms: int,
 ) -> TopicInfo:
-    """A checked description of a topic to be made [META-1]."""
+    """The description of a topic to be created. Raises if there cannot be such a topic [META-1]."""
     check_fields(fields, key)
-    _check_partitions(partitions)
+    _check_partition_count(partitions)
     settings = normalize(config)
     if parse_config(settings).is_compacted and not key:
         raise InvalidRequestError("a compacted topic needs a key: name its key column(s)")
@@ -46,13 +46,15 @@ def new_topic(
     )
 
 
-def plan_create(snapshot: Snapshot | None, topic: TopicInfo, where: str) -> Change:
+def plan_create(snapshot: Snapshot | None, topic: TopicInfo, url: str) -> Change:
+    """Create the topic. Raises if there is one [META-2]."""
     if snapshot is not None and snapshot.topic is not None:
-        raise TopicExistsError(f"there is a topic at {where} already; open it with store.topic()")
+        raise TopicExistsError(f"there is a topic at {url} already; open it with store.topic()")
     return Change(operation="create", protocol=Protocol(format=FORMAT_VERSION), topic=topic)
 
 
 def plan_delete_topic() -> Change:
+    """Delete the topic [META-5]."""
     return Change(operation="delete_topic")
 
 
@@ -64,10 +66,10 @@ def plan_alter(
     add_fields: Sequence[Field],
     widen: Mapping[str, WireType],
 ) -> Change:
-    """The topic with more partitions, other settings, more or wider columns [META-3], [META-4]."""
+    """Add partitions, change settings, add or widen columns [META-3], [META-4]."""
     old = snapshot.info
     if partitions is not None:
-        _check_partitions(partitions)
+        _check_partition_count(partitions)
         if partitions == old.partitions:
             raise InvalidRequestError(f"the topic already has {partitions} partition(s)")
         if partitions < old.partitions:
@@ -93,18 +95,18 @@ def plan_alter(
     new = msgspec.structs.replace(
         old, partitions=partitions or old.partitions, config=settings, fields=fields
     )
-    _refuse_tombstones(snapshot, new)
+    _check_first_value_column(snapshot, new)
     if parse_config(settings).is_compacted and not old.key:
         raise InvalidRequestError("a topic without key columns cannot be compacted")
     if new == old:
-        raise InvalidRequestError("nothing to alter: the topic is as asked for already")
+        raise InvalidRequestError("nothing to alter: the topic already is as asked for")
     return Change(operation="alter", topic=new)
 
 
 def plan_delete_records(
     snapshot: Snapshot, leaves: LoadLeaf, offsets: Mapping[int, int | None]
 ) -> Change:
-    """Move log starts up to `offsets`, None meaning the end [LOG-6]; one already past stays."""
+    """Move log starts to `offsets`; None is the end. A log start never moves back [LOG-6]."""
     check_mapping("offsets", offsets, "{0: 100}, offsets by partition")
     if not snapshot.config.deletes:
         raise InvalidRequestError(
@@ -131,16 +133,16 @@ def plan_delete_records(
     return Change(operation="delete_records", log_starts=tuple(moves))
 
 
-def _check_partitions(partitions: int) -> None:
+def _check_partition_count(partitions: int) -> None:
     if isinstance(partitions, bool) or not isinstance(partitions, int):
         raise InvalidRequestError(f"partitions must be a whole number, not {partitions!r}")
     if not 1 <= partitions <= MAX_PARTITIONS:
         raise InvalidRequestError(f"a topic has 1 to {MAX_PARTITIONS} partitions, not {partitions}")
 
 
-def _refuse_tombstones(snapshot: Snapshot, new: TopicInfo) -> None:
-    """Records of nothing but a key would become tombstones by the first value column, since it is
-    null in them [META-4]; a topic that never had a record has none."""
+def _check_first_value_column(snapshot: Snapshot, new: TopicInfo) -> None:
+    """Raise if the change adds the first value column to a topic with records: it would be null in
+    them, which would make them tombstones [META-4]."""
     if not is_keys_only(snapshot.info) or is_keys_only(new):
         return
     written = sum(state.end for state in snapshot.partitions)
@@ -162,7 +164,7 @@ def _widened(
             raise InvalidRequestError(f"there is no column {name!r} to widen")
         if name in key:
             raise InvalidRequestError(
-                f"key column {name!r} cannot be widened: its records would change their partition"
+                f"key column {name!r} cannot be widened: records would change their partition"
             )
         if not widens(by_name[name].type, wire):
             raise InvalidRequestError(

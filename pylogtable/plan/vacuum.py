@@ -1,7 +1,7 @@
-"""Which objects of a topic nothing refers to any more. Pure.
+"""Planning a vacuum: which objects of a topic nothing refers to any more. Pure.
 
-What a kept version needs stays, and so does everything young: a writer may be about to commit it.
-Names that are not of this format are not looked at.
+Everything that a kept version needs stays. So does every young file, since a writer may be about to
+commit it. Files whose names are not of this format are ignored.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pylogtable.format.paths import (
 
 
 class Listed(NamedTuple):
-    """An object as the store lists it."""
+    """An object in the store's listing."""
 
     key: str
     size_bytes: int
@@ -28,8 +28,8 @@ class Listed(NamedTuple):
 
 @dataclass(frozen=True)
 class Needed:
-    """What must stay. The oldest version that is kept is read from the root at `root_version`;
-    without a root no commit can go. `txn_commits` are asked for by repeats."""
+    """What must stay. The oldest kept version is read from the root at `root_version`; without a
+    root no commit can go. `txn_commits` are read when an append with a txn is repeated."""
 
     segments: frozenset[str]
     leaves: frozenset[str]
@@ -39,8 +39,8 @@ class Needed:
 
 @dataclass(frozen=True)
 class Garbage:
-    """What can go, in the order in which it is to go: a crash between two leaves a topic that
-    reads the same [VAC-3]. `leftovers` are no objects, but a store's temporary files."""
+    """What can go, in the order of removal: a crash in between leaves a topic that reads the same
+    [VAC-3]. `leftovers` are temporary files of the store and not objects."""
 
     roots: tuple[Listed, ...] = ()
     commits: tuple[Listed, ...] = ()
@@ -57,7 +57,8 @@ class Garbage:
 
 
 def plan_vacuum(listing: Iterable[Listed], needed: Needed, old_before_ms: int) -> Garbage:
-    """Sort out a listing. Only what was last changed before `old_before_ms` may go [VAC-1]."""
+    """The garbage in a listing. Only what was last changed before `old_before_ms` may go
+    [VAC-1]."""
     roots: list[Listed] = []
     commits: list[Listed] = []
     leaves: list[Listed] = []
@@ -73,8 +74,8 @@ def plan_vacuum(listing: Iterable[Listed], needed: Needed, old_before_ms: int) -
             if is_old:
                 roots.append(entry)
             else:
-                # Whoever begins with a root that stays must find the commits after it.
-                first_root = min(root, first_root or root)
+                # A reader that begins at this root needs the commits after it.
+                first_root = root if first_root is None else min(root, first_root)
         elif not is_old:
             continue
         elif commit is not None:  # [COMMIT-7]

@@ -1,4 +1,4 @@
-"""The newest record of every key of a partition: what compaction would keep, at read time."""
+"""The newest record of every key, found at read time: what compaction would keep."""
 
 from __future__ import annotations
 
@@ -26,9 +26,11 @@ def latest_of_partition(
     schema: pa.Schema,
     topic: str,
 ) -> Iterator[pa.RecordBatch]:
-    """Keys first, in memory that does not grow with their number, and of those that an earlier
-    compaction left only if there is something newer; then the rows that survive. `schema` has
-    `offset`."""
+    """The newest record of each key of one partition. `schema` must have `offset`.
+
+    The first pass reads keys, in bounded memory, and finds which records are the newest. The second
+    reads only those records. Segments that are already compacted are checked only against newer
+    ones."""
     dirty_from = max(state.clean_end, state.log_start)
     masks = find_newest(store, info, segments, dirty_from, BUDGET_BYTES)
     for segment, mask in zip(segments, masks, strict=True):
@@ -39,8 +41,8 @@ def latest_of_partition(
 
 
 def newest_across_partitions(found: pa.Table, info: TopicInfo) -> pa.Table:
-    """One row per key where several partitions gave one: the one with the latest timestamp and, of
-    equal ones, in the partition that the key belongs to now [READ-6]."""
+    """One record per key, if several partitions have one: that with the latest timestamp. Of equal
+    timestamps, the record in the partition that the key belongs to now [READ-6]."""
     keys = key_bytes([one_chunk(found[name]) for name in info.key])
     belongs = partition_for(keys, info.partitions) == found[PARTITION].to_numpy()
     times = found[TIMESTAMP].cast(pa.int64()).to_numpy()

@@ -1,7 +1,8 @@
-"""Finding the newest record of given keys without reading what cannot hold them [READ-6].
+"""Finds the newest record of given keys and reads as little as possible [READ-6].
 
-Segments are taken from the newest to the oldest. One is passed over if its records were placed by
-key and the keys belong elsewhere; a row group, if its statistics or its Bloom filter say so.
+Segments are searched from the newest to the oldest. A segment is skipped if its records were placed
+by key and the keys belong to other partitions. A row group is skipped if its statistics or its
+Bloom filter exclude the keys.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ Mask = npt.NDArray[np.bool_]
 
 
 class WantedKeys:
-    """The distinct keys of a search, as columns and as their canonical bytes."""
+    """The distinct keys to find, as columns and as canonical bytes."""
 
     def __init__(self, topic: TopicInfo, keys: object) -> None:
         self.names = topic.key
         columns = _key_columns(topic, keys)
-        everything = key_bytes(columns)
-        if everything.null_count:
-            raise InvalidRequestError("a null key has no newest record; leave it out of `keys`")
-        first = _first_of_each(everything)
-        self.bytes: pa.BinaryArray = everything.take(first)
+        all_bytes = key_bytes(columns)
+        if all_bytes.null_count:
+            raise InvalidRequestError("a null key has no newest record; leave nulls out of `keys`")
+        first = _first_of_each(all_bytes)
+        self.bytes: pa.BinaryArray = all_bytes.take(first)
         self.columns = [column.take(first) for column in columns]
         self._hashes = [_plain_hashes(column) for column in self.columns]
 
@@ -45,14 +46,14 @@ class WantedKeys:
         return len(self.bytes)
 
     def in_segment(self, segment: Segment) -> Mask:
-        """Which keys this segment may hold, by the manifest alone."""
+        """Which keys this segment may have, by its entry in the manifest."""
         if segment.hashed_over is None:
             return np.ones(len(self), dtype=bool)
         belongs: Mask = partition_for(self.bytes, segment.hashed_over) == segment.partition
         return belongs
 
     def in_row_group(self, reader: SegmentReader, group: int, wanted: Mask) -> Mask:
-        """Which of the keys `wanted` the row group may hold, by statistics and Bloom filters."""
+        """Which of the keys `wanted` this row group may have, by statistics and Bloom filters."""
         wanted = wanted.copy()
         for name, values, hashes in zip(self.names, self.columns, self._hashes, strict=True):
             index = reader.column_index(name)
@@ -76,7 +77,7 @@ def newest_of(
     schema: pa.Schema,
     topic: str,
 ) -> Iterator[pa.RecordBatch]:
-    """The newest record of each wanted key in one partition, whose segments come newest first."""
+    """The newest record of each wanted key in one partition. `segments` come newest first."""
     missing = np.ones(len(wanted), dtype=bool)
     for segment in segments:
         if not missing.any():
@@ -98,7 +99,7 @@ def newest_of(
 def _newest_in_row_group(
     reader: SegmentReader, group: int, wanted: WantedKeys, possible: Mask, log_start: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Which keys occur in the row group, and the last offset of each, in offset order."""
+    """Which keys the row group has, and the last offset of each, in offset order."""
     columns = [*wanted.names, OFFSET]
     batches = list(reader.batches([group], columns))
     rows = pa.Table.from_batches(batches).combine_chunks()
@@ -127,7 +128,7 @@ def _key_columns(topic: TopicInfo, keys: object) -> list[pa.Array]:
     if isinstance(keys, pa.Table | pa.RecordBatch):
         absent = [name for name in topic.key if name not in keys.schema.names]
         if absent:
-            raise InvalidRequestError(f"`keys` lacks the key column(s) {', '.join(absent)}")
+            raise InvalidRequestError(f"`keys` has no key column(s) {', '.join(absent)}")
         given = [keys.column(name) for name in topic.key]
     elif isinstance(keys, pa.Array | pa.ChunkedArray) and len(topic.key) == 1:
         given = [keys]
@@ -179,11 +180,12 @@ def _plain_hashes(column: pa.Array) -> npt.NDArray[np.uint64] | None:
 
 
 def _by_statistics(statistics: Any, values: pa.Array) -> Mask:
-    """Which values lie within a column chunk's bounds; nulls, and all where there are none."""
+    """Which values are inside the bounds of a column chunk. Nulls always are, and every value is
+    if the chunk has no bounds."""
     if statistics is None or not statistics.has_min_max:
         return np.ones(len(values), dtype=bool)
     if pa.types.is_temporal(values.type):
-        # As numbers: the range of Python's dates is smaller than the format's.
+        # Compare numbers: the range of Python's dates is smaller than the format's.
         width = pa.int32() if pa.types.is_date32(values.type) else pa.int64()
         values, low, high = values.cast(width), statistics.min_raw, statistics.max_raw
     else:

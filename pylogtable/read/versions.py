@@ -1,4 +1,4 @@
-"""Which versions of a topic there are: the newest, one by its number, one by a time."""
+"""Finds a version of a topic: the newest, by number, or by time."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ def version_at(name: str, head: Head, when: Moment) -> int:
     """The newest version of topic `name` that was committed at or before `when`."""
     found = head.manifest.version_at(to_us(when) // 1000, head.latest())
     if found is None:
-        raise InvalidRequestError(f"topic {name!r} has no version as old as {when}")
+        raise InvalidRequestError(
+            f"topic {name!r} has no version as old as {when}; history() lists versions"
+        )
     return found
 
 
 def snapshot_at(name: str, head: Head, version: int | datetime | None) -> Snapshot:
-    """The state of topic `name` at a version, or at that of a time; the newest without one."""
+    """The state of topic `name` at a version: a number, a time, or None for the newest."""
     newest = head.latest()
     if isinstance(version, datetime):
         version = version_at(name, head, version)
@@ -33,5 +35,7 @@ def snapshot_at(name: str, head: Head, version: int | datetime | None) -> Snapsh
         )
     snapshot = head.manifest.load_at(version)
     if snapshot is None or snapshot.topic_id != newest.topic_id:  # [READ-5]
-        raise InvalidRequestError(f"version {version} of topic {name!r} is not kept any more")
+        raise InvalidRequestError(
+            f"version {version} of topic {name!r} is no longer kept; history() lists versions"
+        )
     return snapshot

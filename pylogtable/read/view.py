@@ -1,10 +1,9 @@
-"""A topic at one version: reads, lookups and counts. What it answers never changes."""
+"""A topic at one version: reads, lookups and counts."""
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from numbers import Integral
@@ -12,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pylogtable.arguments import check_mapping, check_number
+from pylogtable.arguments import check_number
 from pylogtable.errors import InvalidRequestError
 from pylogtable.format.lookup import (
     all_entries,
@@ -22,15 +21,14 @@ from pylogtable.format.lookup import (
     segments_reaching_time,
 )
 from pylogtable.format.schema import OFFSET, PARTITION, TIMESTAMP, column_schema, table_schema
-from pylogtable.format.snapshot import Snapshot, piece_start
+from pylogtable.format.snapshot import Snapshot, tile_start
 from pylogtable.format.times import Moment, to_us
 from pylogtable.lazy_arrow import pc
 from pylogtable.log.manifest import Manifest
-from pylogtable.plan.read import ReadTask, Span, choose_partitions, plan_spans, plan_tasks
-from pylogtable.plan.split import ReadPart, pack, split_spans
-from pylogtable.read.amount import Extent, measure, offset_after
+from pylogtable.plan.read import Ranges, Span, choose_partitions, plan_spans, plan_tasks, spans_of
 from pylogtable.read.latest import latest_of_partition, newest_across_partitions
 from pylogtable.read.latest_of_keys import WantedKeys, newest_of
+from pylogtable.read.range_size import RangeSize, offset_after_records, range_size
 from pylogtable.results.operations import (
     TopicDescription,
     describe,
@@ -41,25 +39,16 @@ from pylogtable.segments.reader import count_from, first_offset_at_time, read_ta
 from pylogtable.storage.base import ObjectStore
 
 Bound = int | str | datetime | Mapping[int, int] | None
-Ranges = Mapping[int, tuple[int, int]]
-
-
-@dataclass(frozen=True)
-class PartReader:
-    """Reads parts of a view, in whichever process; plain data, fit to travel to workers."""
-
-    store: ObjectStore
-    topic: str
-    schema: pa.Schema
-
-    def read(self, part: ReadPart) -> Iterator[pa.RecordBatch]:
-        """The records of a part, in offset order."""
-        for task in part.tasks:
-            yield from read_task(self.store, task, self.schema, self.topic)
 
 
 class View:
-    """The topic `name` as `snapshot` has it."""
+    """A topic at one version. `topic.at(version)` makes one. Its answers never change, so use it
+    for several reads that must see the same data.
+
+    >>> view = topic.at()
+    >>> view.count() == view.read().read_all().num_rows
+    True
+    """
 
     def __init__(
         self,
@@ -68,7 +57,7 @@ class View:
         snapshot: Snapshot | bytes,
         manifest: Manifest | None = None,
     ) -> None:
-        """A snapshot in bytes is a pickled one."""
+        """`snapshot` may be pickled bytes."""
         self.name = name
         self._given = snapshot
         self._store = store
@@ -81,8 +70,8 @@ class View:
 
     @cached_property
     def snapshot(self) -> Snapshot:
-        """Unpacked at its first use: a worker gets a view with each task, and needs just its part
-        of the plan, where this may hold tens of thousands of segments."""
+        """The state behind this view, for the library itself. It is unpickled at its first use: a
+        snapshot may have tens of thousands of segments, and many tasks never need it."""
         if isinstance(self._given, bytes):
             snapshot: Snapshot = pickle.loads(self._given)
             return snapshot
@@ -93,38 +82,46 @@ class View:
 
     @property
     def url(self) -> str:
+        """Where the topic is."""
         return self._store.url
 
     @property
     def topic_id(self) -> str:
+        """The topic's id. A topic that is deleted and created again has another one."""
         return self.snapshot.topic_id
 
     @property
     def version(self) -> int:
+        """The version of this view. Pass it to `Topic.at` to see the same data again."""
         return self.snapshot.version
 
     @property
     def key(self) -> tuple[str, ...]:
+        """The names of the key columns. Empty if the topic has no key."""
         return self.snapshot.info.key
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of a read."""
+        """The Arrow schema of `read`: the topic's columns and the log's own."""
         return table_schema(self.snapshot.info.fields)
 
     @property
     def partition_count(self) -> int:
+        """The number of partitions."""
         return len(self.snapshot.partitions)
 
     @property
     def start_offsets(self) -> dict[int, int]:
+        """The first readable offset of each partition."""
         return self.snapshot.start_offsets
 
     @property
     def end_offsets(self) -> dict[int, int]:
+        """The next offset of each partition to be written."""
         return self.snapshot.end_offsets
 
     def describe(self) -> TopicDescription:
+        """Schema, settings, and the size of each partition."""
         return describe(self.name, self.url, self.snapshot)
 
     def ranges(
@@ -133,43 +130,10 @@ class View:
         start: Bound = None,
         end: Bound = None,
     ) -> dict[int, tuple[int, int]]:
-        """The offsets `[start, end)` that a read means, by partition."""
-        partitions = choose_partitions(self.snapshot, partition)
-        starts, ends = self._bounds(partitions, start), self._bounds(partitions, end)
-        spans = plan_spans(self.snapshot, partitions, starts, ends)
+        """The offsets `[start, end)` that `read` would cover with these arguments, by partition.
+        Use it to turn times, "earliest" and "latest" into offsets."""
+        spans = self._asked(partition, start, end)
         return {span.partition: (span.start, span.end) for span in spans}
-
-    def tasks(self, ranges: Ranges | None = None) -> Iterator[ReadTask]:
-        """What a read of these offsets, all by default, touches of which segments, in partition and
-        offset order, lazily."""
-        return plan_tasks(self.snapshot, self._leaf, self._spans(ranges))
-
-    def parts(
-        self,
-        ranges: Ranges | None = None,
-        *,
-        max_records: int | None = None,
-        min_parts: int | None = None,
-    ) -> list[ReadPart]:
-        """A read of these offsets, all by default, cut into parts that can be read side by side: of
-        no more than `max_records` offsets each, and about `min_parts` or more in number where
-        asked for, else by the size of what there is to read."""
-        for name, number in (("max_records", max_records), ("min_parts", min_parts)):
-            if number is not None:
-                check_number(name, number, least=1)
-        return [
-            part
-            for span in split_spans(self._spans(ranges), max_records, min_parts)
-            for part in pack(plan_tasks(self.snapshot, self._leaf, [span]))
-        ]
-
-    def part_reader(self, columns: Sequence[str] | pa.Schema | None = None) -> PartReader:
-        """What reads the parts of this view, with these columns; a schema is taken as it is."""
-        if isinstance(columns, pa.Schema):
-            schema = columns
-        else:
-            schema = column_schema(self.snapshot.info.fields, columns)
-        return PartReader(self._store, self.name, schema)
 
     def read(
         self,
@@ -178,7 +142,9 @@ class View:
         end: Bound = None,
         columns: Sequence[str] | None = None,
     ) -> pa.RecordBatchReader:
-        tasks = self.tasks(self.ranges(partition, start, end))
+        """Stream records in offset order, one partition after the other; see `Topic.read`."""
+        spans = self._asked(partition, start, end)
+        tasks = plan_tasks(self.snapshot, self._leaf, spans)
         schema = column_schema(self.snapshot.info.fields, columns)
         batches = (
             batch for task in tasks for batch in read_task(self._store, task, schema, self.name)
@@ -191,6 +157,8 @@ class View:
         columns: Sequence[str] | None = None,
         partitions: Sequence[int] | None = None,
     ) -> pa.Table:
+        """The newest record of each key; see `Topic.latest`. With `partitions`, only these are
+        searched."""
         info = self.snapshot.info
         if not info.key:
             raise InvalidRequestError(f"topic {self.name!r} has no key columns")
@@ -219,17 +187,10 @@ class View:
             found = newest_across_partitions(found, info)
         return found.select(asked.names)
 
-    def key_groups(self) -> list[list[int]]:
-        """The partitions in groups such that no key has records in two of them: each alone, if the
-        keys decided over every record's place as they would now [SEG-7]; else all in one."""
-        numbers = list(range(len(self.snapshot.partitions)))
-        hashed_over = self.segments()["hashed_over"]
-        settled = pc.all(pc.equal(pc.fill_null(hashed_over, 0), len(numbers)))
-        return [[number] for number in numbers] if settled.as_py() is not False else [numbers]
-
     def offsets_for_time(
         self, when: Moment, partitions: Sequence[int] | None = None
     ) -> dict[int, int | None]:
+        """The first offset at or after a time, by partition; see `Topic.offsets_for_time`."""
         wanted = to_us(when)
         found: dict[int, int | None] = {}
         for number in choose_partitions(self.snapshot, partitions):
@@ -239,55 +200,68 @@ class View:
             found[number] = next((offset for offset in answers if offset is not None), None)
         return found
 
-    def youngest_offsets(self, partitions: Sequence[int] | None = None) -> dict[int, int | None]:
-        """The first offset with the greatest timestamp of each partition, None if it is empty."""
-        return {number: self._youngest(number) for number in self.ranges(partitions)}
+    def max_timestamp_offsets(
+        self, partitions: Sequence[int] | None = None
+    ) -> dict[int, int | None]:
+        """The offset of the record with the greatest timestamp, by partition; the first of several.
+        None for an empty partition."""
+        return {number: self._max_timestamp_offset(number) for number in self.ranges(partitions)}
 
     def count(self) -> int:
+        """The number of records that can be read; see `Topic.count`."""
         total = 0
         for number, state in enumerate(self.snapshot.partitions):
             total += state.live.records
-            if not state.pieces or piece_start(state.pieces[0]) >= state.log_start:
+            if not state.tiles or tile_start(state.tiles[0]) >= state.log_start:
                 continue
             cut = segment_at(self.snapshot, self._leaf, number, state.log_start)
             if cut is not None and cut.base_offset < state.log_start:
                 total -= cut.records - count_from(self._store, cut, state.log_start)
         return total
 
-    def measure(self, ranges: Ranges | None = None) -> dict[int, Extent]:
-        """The records and bytes in these offsets, all by default; holes are not records."""
-        spans = self._spans(ranges)
+    def range_sizes(self, ranges: Ranges | None = None) -> dict[int, RangeSize]:
+        """How many records and bytes these ranges `{partition: (start, end)}` have, or the whole
+        log. Offsets that compaction removed do not count. Use it to compute lag or to limit how
+        much is read at once."""
+        spans = spans_of(self.snapshot, ranges)
         return {
-            span.partition: measure(self._store, self.snapshot, self._leaf, span) for span in spans
+            span.partition: range_size(self._store, self.snapshot, self._leaf, span)
+            for span in spans
         }
 
-    def offset_after(self, partition: int, start: int, records: int, end: int | None = None) -> int:
-        """The offset behind this many records from `start` on, and at most `end`, the end of the
-        log by default."""
+    def offset_after_records(
+        self, partition: int, start: int, records: int, end: int | None = None
+    ) -> int:
+        """The offset after `records` records from `start` on, at most `end` (default: the end of
+        the log). Use it to cut a range into batches of so many records: with compaction, offsets
+        alone do not tell."""
         to = self.end_offsets[partition] if end is None else end
-        (span,) = self._spans({partition: (start, to)})
-        return offset_after(self._store, self.snapshot, self._leaf, span, records)
+        (span,) = spans_of(self.snapshot, {partition: (start, to)})
+        return offset_after_records(self._store, self.snapshot, self._leaf, span, records)
 
     def segments(self) -> pa.Table:
+        """All live segments in partition and offset order; see `Topic.segments`."""
         return all_entries(self.snapshot, self._leaf)
 
     def partitions(self) -> pa.Table:
-        """Each partition: its offsets, and what lies in its live segments."""
+        """A row for each partition: its offsets, segments, records and bytes."""
         return partitions_table(self.describe())
 
     def history(self, limit: int | None = None) -> pa.Table:
+        """The commits up to this version, newest first; see `Topic.history`."""
         if limit is not None:
             check_number("limit", limit)
         return history_table(self._manifest.commits_backwards(self.snapshot), limit)
 
-    def _youngest(self, partition: int) -> int | None:
-        """Segments are looked at from the youngest on, until none can hold a younger record: a log
-        start may have cut the one that claims to."""
+    def _max_timestamp_offset(self, partition: int) -> int | None:
+        """Search segments by falling greatest timestamp until no other can have a greater one. One
+        is not enough: the log start may have cut off the record that a segment's bound stems
+        from."""
         start, end = self.ranges(partition)[partition]
         segments = self.segments()
         segments = segments.filter(pc.equal(segments["partition"], partition))
-        by_age = [("max_timestamp_us", "descending"), ("base_offset", "ascending")]
-        segments = segments.sort_by(by_age)
+        newest_first = [("max_timestamp_us", "descending"), ("base_offset", "ascending")]
+        segments = segments.sort_by(newest_first)
         best: tuple[int, int] | None = None
         for row in range(segments.num_rows):
             claimed = segments["max_timestamp_us"][row].as_py()
@@ -306,18 +280,9 @@ class View:
                 break
         return None if best is None else -best[1]
 
-    def _spans(self, ranges: Ranges | None) -> list[Span]:
-        if ranges is None:
-            return plan_spans(self.snapshot, choose_partitions(self.snapshot, None), {}, {})
-        check_mapping("ranges", ranges, "{0: (0, 100)}, offsets by partition")
-        for number, pair in ranges.items():
-            if not isinstance(pair, tuple | list) or len(pair) != 2:
-                raise InvalidRequestError(
-                    f"{pair!r} is no range of partition {number}: (0, 100) is"
-                )
-        starts = {number: start for number, (start, _) in ranges.items()}
-        ends = {number: end for number, (_, end) in ranges.items()}
-        partitions = choose_partitions(self.snapshot, list(ranges))
+    def _asked(self, partition: int | Sequence[int] | None, start: Bound, end: Bound) -> list[Span]:
+        partitions = choose_partitions(self.snapshot, partition)
+        starts, ends = self._bounds(partitions, start), self._bounds(partitions, end)
         return plan_spans(self.snapshot, partitions, starts, ends)
 
     def _bounds(self, partitions: Sequence[int], bound: Bound) -> dict[int, int]:

@@ -1,4 +1,4 @@
-"""What a topic is like: the numbers that a report shows and that advice is given on. Plain data."""
+"""The numbers that the report shows and that advice is based on. Plain data."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from pylogtable.format.config import TopicConfig
 from pylogtable.results.groups import GroupLag
 
 
-class Cell(NamedTuple):
-    """Segments, or commits, side by side in `[start, end)` of offsets, milliseconds or bytes."""
+class Bin(NamedTuple):
+    """One bin of a histogram: the segments, or the commits, in `[start, end)`. The bounds are
+    offsets, milliseconds or bytes."""
 
     start: int
     end: int
@@ -22,9 +23,15 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True)
 class PartitionHealth:
-    """One partition. `small` segments are at most half of `segment.bytes`; `joinable` ones a merge
-    would write anew; `expired` is what retention would let go of now. `dirty_ratio` is None where
-    nothing is ever compacted, `cleanable` says that compaction would do something."""
+    """One partition.
+
+    - `small_segments` have at most half of `segment.bytes`.
+    - `shifted_segments` have offsets that plain Parquet readers see wrongly.
+    - `mergeable_*`: what a merge would rewrite.
+    - `expired_*`: what retention would remove now.
+    - `dirty_ratio`: None if the topic is never compacted.
+    - `cleanable`: true if a compaction would do something now.
+    """
 
     partition: int
     log_start: int
@@ -33,10 +40,10 @@ class PartitionHealth:
     segments: int
     records: int
     size_bytes: int
-    small: int = 0
-    shifted: int = 0
-    joinable: int = 0
-    joinable_bytes: int = 0
+    small_segments: int = 0
+    shifted_segments: int = 0
+    mergeable_segments: int = 0
+    mergeable_bytes: int = 0
     expired_segments: int = 0
     expired_records: int = 0
     expired_bytes: int = 0
@@ -46,22 +53,27 @@ class PartitionHealth:
 
 @dataclass(frozen=True)
 class GroupHealth:
-    """A group's lag, and what becomes of what it has not read: `lost` offsets were removed unread,
-    `expiring` records retention would remove unread now, and in `left_ms` the next would follow.
-    `error` says why nothing is known, of all groups if this one has no name."""
+    """A consumer group's lag, and what it loses unread.
+
+    - `lost_offsets` were removed before the group read them.
+    - `expiring_records` would be removed unread if retention ran now.
+    - `ms_until_loss`: time until retention may remove the next unread record. None if it never
+      does.
+    - `error`: why nothing is known. An empty `group` means all groups of the topic.
+    """
 
     group: str
     lag: GroupLag | None = None
-    lost: int = 0
-    expiring: int = 0
-    left_ms: int | None = None
+    lost_offsets: int = 0
+    expiring_records: int = 0
+    ms_until_loss: int | None = None
     error: str | None = None
 
 
-class Operation(NamedTuple):
-    """What the commits of one kind did."""
+class OperationTotals(NamedTuple):
+    """What all commits of one operation did together."""
 
-    name: str
+    operation: str
     commits: int
     segments_added: int
     records_added: int
@@ -71,21 +83,22 @@ class Operation(NamedTuple):
 
 @dataclass(frozen=True)
 class Growth:
-    """The newest commits: what appends brought, by time, and what every operation did. Of the files
-    that were replaced or let go, `removable` may go at a vacuum now and `waiting` later."""
+    """What the newest commits did: appends by time, and totals by operation. `is_complete` is false
+    if there are older commits. Of the files that were replaced or dropped, a vacuum can remove
+    `removable_files` now and `waiting_files` later."""
 
     commits: int = 0
-    complete: bool = True
-    appended: tuple[Cell, ...] = ()
-    operations: tuple[Operation, ...] = ()
-    removable: int = 0
-    waiting: int = 0
+    is_complete: bool = True
+    appended: tuple[Bin, ...] = ()
+    operations: tuple[OperationTotals, ...] = ()
+    removable_files: int = 0
+    waiting_files: int = 0
 
 
 @dataclass(frozen=True)
 class TopicHealth:
-    """A topic at one version. `strips` has the segments of the first partitions over their offsets,
-    `times` those of all by the time of their newest record, `sizes` by their size."""
+    """A topic at one version, with its segments in bins: by offset for each of the first
+    partitions, by the time of their newest record, and by size."""
 
     name: str
     version: int
@@ -95,9 +108,9 @@ class TopicHealth:
     config: TopicConfig
     settings: Mapping[str, str]
     partitions: tuple[PartitionHealth, ...]
-    strips: Mapping[int, tuple[Cell, ...]]
-    times: tuple[Cell, ...]
-    sizes: tuple[Cell, ...]
+    bins_by_offset: Mapping[int, tuple[Bin, ...]]
+    bins_by_time: tuple[Bin, ...]
+    bins_by_size: tuple[Bin, ...]
     growth: Growth
     groups: tuple[GroupHealth, ...]
 
@@ -107,14 +120,14 @@ class TopicHealth:
 
     @property
     def dirty_ratio(self) -> float | None:
-        """That of the dirtiest partition."""
+        """The ratio of the dirtiest partition. None if the topic is never compacted."""
         ratios = [part.dirty_ratio for part in self.partitions if part.dirty_ratio is not None]
         return max(ratios, default=None)
 
 
 @dataclass(frozen=True)
-class FailedTopic:
-    """A topic that could not be read."""
+class UnreadableTopic:
+    """A topic that could not be read, and why."""
 
     name: str
     error: str

@@ -1,13 +1,13 @@
-"""A report of a store: every topic is measured, and what was found becomes one page of HTML."""
+"""The report of a store: every topic is measured, and the result becomes one page of HTML."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
 from pylogtable.errors import LogTableError
-from pylogtable.report.advise import advise, advise_failed
-from pylogtable.report.health import FailedTopic, TopicHealth
-from pylogtable.report.measure import measure
+from pylogtable.report.advice import advise, advise_unreadable
+from pylogtable.report.health import TopicHealth, UnreadableTopic
+from pylogtable.report.measure import measure_topic
 from pylogtable.report.page.document import page
 from pylogtable.results.groups import GroupLag
 from pylogtable.store import Store
@@ -15,14 +15,20 @@ from pylogtable.topic import Topic
 
 #: How many of a topic's newest commits are read.
 COMMITS_READ = 500
-#: At a time: each may hold the entries of a million segments.
+#: How many topics are measured at a time. Each may have a million segments in memory.
 TOPICS_AT_A_TIME = 4
 
 
 def report_html(store: Store, *, now_ms: int | None = None) -> str:
-    """One self-contained page of HTML about all topics of a store: how large they are and how they
-    grow, their segments, dirty ratios and groups, and what to run. It needs no network to be looked
-    at. Of the data only a record or two is read for each group's lag."""
+    """A report about all topics of a store, as one HTML page that needs no network. It shows size,
+    growth, segments, dirty ratios and consumer groups, and which commands to run. Use it for a
+    regular look at a store.
+
+    >>> Path("report.html").write_text(pylogtable.report_html(store))
+
+    It reads manifests, and for each group's lag a record or two. `now_ms` replaces the store's
+    clock, for tests.
+    """
     moment = store._runtime.clock() if now_ms is None else now_ms
     names = store.topics()
     with ThreadPoolExecutor(TOPICS_AT_A_TIME) as pool:
@@ -30,17 +36,17 @@ def report_html(store: Store, *, now_ms: int | None = None) -> str:
     advice = {
         topic.name: advise(topic, store.url)
         if isinstance(topic, TopicHealth)
-        else advise_failed(topic, store.url)
+        else advise_unreadable(topic, store.url)
         for topic in topics
     }
     return page(store.url, topics, advice, moment)
 
 
-def _examine(store: Store, name: str, now_ms: int) -> TopicHealth | FailedTopic:
+def _examine(store: Store, name: str, now_ms: int) -> TopicHealth | UnreadableTopic:
     try:
         topic = store.topic(name)
         view = topic.at()
-        return measure(
+        return measure_topic(
             name,
             view.snapshot,
             view.segments(),
@@ -49,11 +55,11 @@ def _examine(store: Store, name: str, now_ms: int) -> TopicHealth | FailedTopic:
             now_ms,
         )
     except LogTableError as error:
-        return FailedTopic(name, f"{type(error).__name__}: {error}")
+        return UnreadableTopic(name, f"{type(error).__name__}: {error}")
 
 
 def _lags(topic: Topic) -> dict[str, GroupLag | str]:
-    """The lag of each group, or why it is not known: one that fails does not hide the others."""
+    """The lag of each group, or the error. A group that fails does not hide the others."""
     try:
         return {name: _lag(topic, name) for name in topic.groups()}
     except LogTableError as error:

@@ -1,1 +1,1 @@
-"""What calls return, and how it is shown as text, tables and HTML. Pure."""
+"""What operations return, and how it is shown as text, tables and HTML."""

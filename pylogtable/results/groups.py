@@ -1,4 +1,4 @@
-"""What consumer groups tell about themselves: lag, description, what a reset did."""
+"""What operations on consumer groups return: lag, descriptions, resets."""
 
 from __future__ import annotations
 
@@ -10,18 +10,25 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from pylogtable.format.model import GroupState
-from pylogtable.format.times import from_us
+from pylogtable.format.times import from_us, to_us
 from pylogtable.plan.positions import Move
-from pylogtable.results.text import bytes_text, table_html, titled_html
-
-_NONE = "-"
+from pylogtable.results.text import (
+    ABSENT,
+    bytes_text,
+    number_text,
+    table_html,
+    time_text,
+    titled_html,
+)
 
 
 @dataclass(frozen=True)
 class Lag:
-    """What a group has yet to read of a partition: `records` exactly, since holes are none;
-    `seconds` is how long ago the first of them was written. Where nothing is committed all but
-    `end_offset` are None. What retention removed unread is not counted."""
+    """What a group has not read yet of one partition.
+
+    `records` is exact: offsets that compaction or retention removed do not count. `seconds` is the
+    age of the first unread record. If the group has no position, all but `end_offset` are None.
+    """
 
     position: int | None
     end_offset: int
@@ -32,8 +39,11 @@ class Lag:
 
 @dataclass(frozen=True)
 class GroupLag(Mapping[int, Lag]):
-    """The lag of a group in a topic, by partition; the totals leave out partitions where nothing is
-    committed."""
+    """The lag of a group in a topic, from `Group.lag`: a mapping from partition to `Lag`, with
+    totals. Partitions without a position do not count in the totals.
+
+    >>> group.lag().records, group.lag()[0].seconds
+    """
 
     group: str
     topic: str
@@ -50,24 +60,27 @@ class GroupLag(Mapping[int, Lag]):
 
     @property
     def records(self) -> int:
+        """The unread records of all partitions."""
         return sum(lag.records or 0 for lag in self.values())
 
     @property
     def bytes(self) -> int:
+        """The unread bytes of all partitions, estimated."""
         return sum(lag.bytes or 0 for lag in self.values())
 
     @property
     def seconds(self) -> float:
-        """The greatest of all partitions."""
+        """The age of the oldest unread record of all partitions."""
         return max((lag.seconds or 0.0 for lag in self.values()), default=0.0)
 
     def to_table(self) -> pa.Table:
+        """A row for each partition."""
         rows = [{"partition": number, **asdict(lag)} for number, lag in self.items()]
         return pa.Table.from_pylist(rows, schema=LAG_SCHEMA)
 
     def _repr_html_(self) -> str:
         rows = [
-            (str(number), _text(lag.position), _text(lag.end_offset), *_lag_cells(lag))
+            (str(number), number_text(lag.position), number_text(lag.end_offset), *_lag_cells(lag))
             for number, lag in self.items()
         ]
         head = ("partition", "position", "end", "lag", "bytes", "seconds")
@@ -76,7 +89,8 @@ class GroupLag(Mapping[int, Lag]):
 
 
 class GroupRow(NamedTuple):
-    """A partition of a group, in Kafka's columns and some more."""
+    """One partition of a group, from `GroupDescription`: the columns of Kafka's
+    `kafka-consumer-groups --describe`, and some more."""
 
     group: str
     topic: str
@@ -93,7 +107,8 @@ class GroupRow(NamedTuple):
 
 @dataclass(frozen=True)
 class GroupDescription:
-    """Groups, partition by partition."""
+    """A `GroupRow` for each partition of one or more groups, from `describe` of a group or
+    `Topic.describe_groups`. Iterate over it, or use `to_table`."""
 
     rows: tuple[GroupRow, ...]
 
@@ -104,6 +119,7 @@ class GroupDescription:
         return len(self.rows)
 
     def to_table(self) -> pa.Table:
+        """The rows as an Arrow table with `GROUPS_SCHEMA`."""
         return pa.Table.from_pylist([row._asdict() for row in self.rows], schema=GROUPS_SCHEMA)
 
     def _repr_html_(self) -> str:
@@ -113,12 +129,12 @@ class GroupDescription:
                 row.group,
                 row.topic,
                 str(row.partition),
-                _text(row.current_offset),
-                _text(row.log_end_offset),
+                number_text(row.current_offset),
+                number_text(row.log_end_offset),
                 *_lag_cells(Lag(None, 0, row.lag, row.lag_bytes, row.lag_seconds)),
-                _NONE if row.committed_at is None else f"{row.committed_at:%Y-%m-%d %H:%M:%S}",
-                row.metadata or _NONE,
-                row.member or _NONE,
+                time_text(None if row.committed_at is None else to_us(row.committed_at) // 1000),
+                row.metadata or ABSENT,
+                row.member or ABSENT,
             )
             for row in self.rows
         ]
@@ -128,8 +144,8 @@ class GroupDescription:
 
 @dataclass(frozen=True)
 class ResetReport:
-    """Where a reset put a group, or would put it if it was a dry run. A note says that the position
-    is not what was asked for, and why."""
+    """The old and new position of each partition, from `Group.reset`. In a dry run nothing was
+    changed. A row has a `note` if the new position is not the requested one."""
 
     group: str
     topic: str
@@ -143,10 +159,13 @@ class ResetReport:
         return len(self.rows)
 
     def to_table(self) -> pa.Table:
+        """A row for each partition."""
         return pa.Table.from_pylist([row._asdict() for row in self.rows], schema=RESET_SCHEMA)
 
     def _repr_html_(self) -> str:
-        rows = [(str(r.partition), _text(r.old), _text(r.new), r.note) for r in self.rows]
+        rows = [
+            (str(r.partition), number_text(r.old), number_text(r.new), r.note) for r in self.rows
+        ]
         title = f"{'dry run: ' if self.dry_run else ''}reset of {self.group} in {self.topic}"
         return titled_html(title, table_html(rows, ("partition", "old", "new", "note")))
 
@@ -154,7 +173,7 @@ class ResetReport:
 def group_rows(
     group: str, topic: str, state: GroupState, lags: Mapping[int, Lag], live: Sequence[str]
 ) -> Iterable[GroupRow]:
-    """The rows of a group in a topic; `live` are the members that own what they own."""
+    """The rows of a group in a topic. `live` are the members whose lease has not run out."""
     owners = {number: name for name in live for number in state.members[name].owned}
     for number, lag in lags.items():
         entry = state.positions.get(number)
@@ -173,15 +192,11 @@ def group_rows(
         )
 
 
-def _text(number: int | None) -> str:
-    return _NONE if number is None else f"{number:,}"
-
-
 def _lag_cells(lag: Lag) -> tuple[str, str, str]:
     return (
-        _text(lag.records),
-        _NONE if lag.bytes is None else bytes_text(lag.bytes),
-        _NONE if lag.seconds is None else f"{lag.seconds:,.1f}",
+        number_text(lag.records),
+        bytes_text(lag.bytes),
+        ABSENT if lag.seconds is None else f"{lag.seconds:,.1f}",
     )
 
 

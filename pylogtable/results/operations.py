@@ -1,4 +1,4 @@
-"""What operations tell about themselves: plain values, and tables where there are many of them."""
+"""What operations on topics return: plain values and tables."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ PARTITIONS_SHOWN = 50
 
 @dataclass(frozen=True)
 class AppendResult:
-    """What an append did; `offsets` has `(start, end)` by partition. `repeated` says that its txn
-    was in the log already, and that these are the offsets, and the origin, of then."""
+    """What an append did, from `Topic.append`. `offsets` has `(start, end)` by partition. If
+    `repeated` is true, the log had this txn already: nothing was appended, and offsets and origin
+    are those of the first time."""
 
     version: int
     offsets: dict[int, tuple[int, int]]
@@ -34,6 +35,8 @@ class AppendResult:
 
 @dataclass(frozen=True)
 class PartitionDescription:
+    """One partition in a `TopicDescription`: its offsets, and what its live segments have."""
+
     partition: int
     log_start: int
     end: int
@@ -44,7 +47,8 @@ class PartitionDescription:
 
 @dataclass(frozen=True)
 class TopicDescription:
-    """A topic at one version; `config` has every key with the value in force."""
+    """A topic at one version, from `Topic.describe`. `config` has every setting with its value in
+    force, defaults included."""
 
     name: str
     url: str
@@ -57,7 +61,7 @@ class TopicDescription:
     partitions: tuple[PartitionDescription, ...]
 
     def to_table(self) -> pa.Table:
-        """One row, with what the partitions hold together."""
+        """One row with the totals of all partitions. Use it to list many topics in one table."""
         row = {
             "name": self.name,
             "url": self.url,
@@ -103,10 +107,10 @@ class TopicDescription:
 
 @dataclass(frozen=True)
 class RewriteReport:
-    """What a compaction or a merge did. `units` of work were committed; `skipped` were not, because
-    another job had changed their input. `bytes_in` and `bytes_out` are of the segments that gave
-    way and of those that took their place, `tombstones` are in these; records are counted in all
-    that was looked at."""
+    """What a compaction or a merge did. `units` of work were committed. `skipped` ones were not,
+    because another job had changed their input. `segments_in` and `bytes_in` are of the segments
+    that were replaced; `segments_out`, `bytes_out` and `tombstones` of the new ones. `records_in`
+    counts all records that were read."""
 
     operation: str
     version: int
@@ -123,12 +127,13 @@ class RewriteReport:
 
     @property
     def megabytes_per_second(self) -> float:
+        """Replaced megabytes per second, to compare runs."""
         return self.bytes_in / 1e6 / max(self.seconds, 1e-9)
 
 
 @dataclass(frozen=True)
 class RetentionReport:
-    """What retention removed: `log_starts` has the partitions it moved, and where to."""
+    """What retention removed. `log_starts` has the new start offset of each changed partition."""
 
     version: int
     log_starts: dict[int, int]
@@ -140,7 +145,7 @@ class RetentionReport:
 
 @dataclass(frozen=True)
 class VacuumReport:
-    """What a vacuum removed, or would remove if it was a dry run."""
+    """What a vacuum removed, or would remove in a dry run."""
 
     version: int
     dry_run: bool
@@ -187,7 +192,7 @@ class MaintainReport:
 
 @dataclass(frozen=True)
 class Problem:
-    """One broken rule of the specification, and where."""
+    """One finding of `Topic.verify`: the broken rule of the specification, and the object."""
 
     rule: str
     path: str
@@ -199,7 +204,7 @@ class Problem:
 
 @dataclass
 class VerifyReport:
-    """What `verify` looked at and what it found wrong; true if that is nothing."""
+    """What `Topic.verify` checked and found. It is true if there are no problems."""
 
     problems: list[Problem] = field(default_factory=list)
     commits: int = 0
@@ -223,7 +228,7 @@ class VerifyReport:
 
 
 def describe(name: str, url: str, snapshot: Snapshot) -> TopicDescription:
-    """The topic as `snapshot` has it."""
+    """The description of a topic's snapshot."""
     return TopicDescription(
         name=name,
         url=url,
@@ -275,7 +280,7 @@ PARTITIONS_SCHEMA = pa.schema(
 
 
 def partitions_table(description: TopicDescription) -> pa.Table:
-    """The partitions as rows."""
+    """A row for each partition."""
     rows = [asdict(partition) for partition in description.partitions]
     return pa.Table.from_pylist(rows, schema=PARTITIONS_SCHEMA)
 
@@ -300,7 +305,7 @@ HISTORY_SCHEMA = pa.schema(
 
 
 def offsets_of(commit: Commit) -> dict[int, tuple[int, int]]:
-    """The offsets an append was given, by partition."""
+    """The offsets that an append got, by partition."""
     starts: dict[int, int] = {}
     for segment in commit.add:
         starts.setdefault(segment.partition, segment.base_offset)
@@ -308,7 +313,7 @@ def offsets_of(commit: Commit) -> dict[int, tuple[int, int]]:
 
 
 def history_table(commits: Iterable[Commit], limit: int | None) -> pa.Table:
-    """Commits as rows, in the order given."""
+    """A row for each commit, in the given order, at most `limit`."""
     rows = []
     for commit in islice(commits, limit):
         dropped = [

@@ -1,5 +1,7 @@
-"""Tables, numbers and times as HTML and as people say them. Pure; every value is escaped, since
-names come from outside."""
+"""Numbers, sizes, times and tables as text and HTML, for reports and notebooks. Pure.
+
+Every cell of a table is escaped, because names come from outside.
+"""
 
 from __future__ import annotations
 
@@ -8,34 +10,27 @@ from datetime import datetime, timedelta
 from html import escape
 from itertools import pairwise
 
+#: Shown where there is no value.
+ABSENT = "\N{EN DASH}"
+
 _EPOCH = datetime(1970, 1, 1)
 _COUNT_UNITS = ("", "k", "M", "G", "T", "P", "E")
 _SIZE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _TIME_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"), (1, "ms"))
 
 
-def table_html(rows: Iterable[Sequence[str]], head: Sequence[str] = ()) -> str:
-    top = f"<tr>{_cells('th', head)}</tr>" if head else ""
-    body = "".join(f"<tr>{_cells('td', row)}</tr>" for row in rows)
-    return f"<table>{top}{body}</table>"
+def number_text(number: int | None) -> str:
+    """With thousands separators: 1,234,567."""
+    return ABSENT if number is None else f"{number:,}"
 
 
-def titled_html(title: str, *parts: str) -> str:
-    return f"<div><b>{escape(title)}</b>{''.join(parts)}</div>"
-
-
-def bytes_text(size: int) -> str:
-    """A size as people say it."""
-    amount = float(size)
-    for unit in _SIZE_UNITS[:-1]:
-        if amount < 1024:
-            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
-        amount /= 1024
-    return f"{amount:.1f} {_SIZE_UNITS[-1]}"
+def count_text(count: int, noun: str) -> str:
+    """A number of things: 1 segment, 1,200 segments."""
+    return f"{count:,} {noun}{'s' if count != 1 else ''}"
 
 
 def short_count(count: float) -> str:
-    """A number of a few characters: 950, 1.2k, 35M."""
+    """A number in a few characters: 950, 1.2k, 35M."""
     amount, thousands = float(count), 0
     while amount >= 999.5 and thousands < len(_COUNT_UNITS) - 1:
         amount /= 1000
@@ -44,15 +39,31 @@ def short_count(count: float) -> str:
     return f"{amount:.{digits}f}".removesuffix(".0") + _COUNT_UNITS[thousands]
 
 
-def percent_text(share: float) -> str:
-    """A share of all, without a nothing or an all that is none."""
+def bytes_text(size: int | None) -> str:
+    """A size in the largest fitting unit: 950 B, 1.5 MiB."""
+    if size is None:
+        return ABSENT
+    amount = float(size)
+    for unit in _SIZE_UNITS[:-1]:
+        if amount < 1024:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} {_SIZE_UNITS[-1]}"
+
+
+def percent_text(share: float | None) -> str:
+    """Percentage of the total; never rounds to 0% or 100% unless exact."""
+    if share is None:
+        return ABSENT
     if 0 < share < 0.01:
         return "<1%"
     return ">99%" if 0.99 < share < 1 else f"{share:.0%}"
 
 
-def duration_text(ms: float) -> str:
-    """A length of time in its greatest unit, and in the next if that says more: 3 d 4 h."""
+def duration_text(ms: float | None) -> str:
+    """A duration in its largest unit, with the next one if the first is below ten: 3 d 4 h."""
+    if ms is None:
+        return ABSENT
     left = int(abs(ms))
     if 0 < left < 1000:
         return f"{left} ms"
@@ -65,14 +76,28 @@ def duration_text(ms: float) -> str:
     return "0 s"
 
 
-def time_text(ms: float, unit: str = "seconds") -> str:
-    """A moment in UTC, to the `day` or as `datetime.isoformat` has it; one that no calendar of
-    Python's reaches as a number."""
+def time_text(ms: float | None, unit: str = "seconds") -> str:
+    """A time in UTC. `unit` is "day" or a `timespec` of `datetime.isoformat`. A time outside
+    Python's calendar is shown as milliseconds."""
+    if ms is None:
+        return ABSENT
     try:
         moment = _EPOCH + timedelta(milliseconds=int(ms))
     except OverflowError:
         return f"{int(ms):,} ms"
     return str(moment.date()) if unit == "day" else moment.isoformat(" ", unit)
+
+
+def table_html(rows: Iterable[Sequence[str]], head: Sequence[str] = ()) -> str:
+    """A table of text."""
+    top = f"<tr>{_cells('th', head)}</tr>" if head else ""
+    body = "".join(f"<tr>{_cells('td', row)}</tr>" for row in rows)
+    return f"<table>{top}{body}</table>"
+
+
+def titled_html(title: str, *parts: str) -> str:
+    """HTML parts below a title."""
+    return f"<div><b>{escape(title)}</b>{''.join(parts)}</div>"
 
 
 def _cells(tag: str, row: Sequence[str]) -> str:

@@ -1,8 +1,7 @@
-"""Probing the split-block Bloom filters of a Parquet file, which pyarrow writes but cannot read.
+"""Reading the split-block Bloom filters of a Parquet file, which pyarrow writes but cannot read.
 
-A filter only ever saves work: whatever is not understood here (an algorithm, a hash, a
-compression, a damaged header, a type whose Parquet form depends on the writer) answers "may
-contain", never "does not".
+A filter only saves work. If anything is not understood here (an algorithm, a hash, a compression, a
+damaged header, a type whose Parquet form depends on the writer), the answer is "may contain".
 """
 
 from __future__ import annotations
@@ -48,22 +47,22 @@ _HEADER_BYTES: Final = 17
 _THRIFT_I32: Final = 5
 _THRIFT_STRUCT: Final = 12
 _MAX_DEPTH: Final = 4
-# How the header spells BLOCK, XXHASH and UNCOMPRESSED: a union of its first, empty member.
+# How the header encodes BLOCK, XXHASH and UNCOMPRESSED: a union with its first, empty member.
 _FIRST_CHOICE: Final[_Struct] = {1: {}}
 
 
 def filter_bytes(values: int, fpp: float) -> int:
-    """What a filter of so many distinct values takes in a file, with its header: pyarrow rounds up
-    to a power of two."""
+    """The size in a file of a filter for this many distinct values, header included. pyarrow rounds
+    up to a power of two."""
     bits = -8 * max(1, values) / math.log(1 - fpp ** (1 / 8))
     return max(_BLOCK_BYTES, 1 << math.ceil(math.log2(bits / 8))) + _HEADER_BYTES
 
 
 def plain_bytes(column: pa.Array) -> pa.BinaryArray | None:
-    """The values as Parquet's PLAIN encoding has them, which is what a filter hashes.
+    """The values in Parquet's PLAIN encoding, which is what a filter hashes.
 
-    None when there is no filter to ask or its form is not certain: boolean has none, and a
-    decimal may be stored as bytes or as an integer, as its writer chose.
+    None if there is no filter or the encoding is not certain: boolean columns have no filter, and
+    a writer may store a decimal as bytes or as an integer.
     """
     kind = column.type
     if pa.types.is_binary(kind):
@@ -86,9 +85,9 @@ def plain_bytes(column: pa.Array) -> pa.BinaryArray | None:
 
 
 def xxh64(values: pa.BinaryArray) -> _Hashes:
-    """XXH64 with seed 0 of each value; what a null row gets means nothing.
+    """XXH64 with seed 0 of each value. The hash of a null means nothing.
 
-    The number of numpy steps follows the longest value, one for every 32 bytes of it.
+    It takes one numpy step for every 32 bytes of the longest value.
     """
     rows = len(values)
     if not rows:
@@ -98,7 +97,7 @@ def xxh64(values: pa.BinaryArray) -> _Hashes:
     data = np.frombuffer(data_buffer if data_buffer is not None else b"", dtype=np.uint8)
     if data.size < 8:
         data = np.concatenate([data, np.zeros(8, dtype=np.uint8)])
-    # Every position of `data` seen as a word, aligned or not.
+    # Views that read a word at every position of `data`, aligned or not.
     long_at = np.ndarray((data.size - 7,), "<u8", data, 0, (1,))
     int_at = np.ndarray((data.size - 3,), "<u4", data, 0, (1,))
 
@@ -113,7 +112,7 @@ def xxh64(values: pa.BinaryArray) -> _Hashes:
     hashes += lengths.astype(np.uint64)
 
     def take(width: int) -> _Rows:
-        """The rows with `width` bytes left, whose position then moves past them."""
+        """The rows that have `width` bytes left; moves their position past these bytes."""
         left = np.flatnonzero(end - position >= width)
         position[left] += width
         return left
@@ -139,9 +138,9 @@ def xxh64(values: pa.BinaryArray) -> _Hashes:
 
 
 def may_contain(filter_bytes: bytes, hashes: _Hashes) -> npt.NDArray[np.bool_]:
-    """Whether a value of each hash may be in the column chunk; False is certain.
+    """For each hash, False if its value is certainly not in the column chunk.
 
-    `filter_bytes` is what lies at the chunk's `bloom_filter_offset`: the header, then the bitset.
+    `filter_bytes` are the bytes at the chunk's `bloom_filter_offset`: the header, then the bitset.
     """
     blocks = _blocks(filter_bytes)
     if blocks is None:
@@ -152,9 +151,9 @@ def may_contain(filter_bytes: bytes, hashes: _Hashes) -> npt.NDArray[np.bool_]:
 
 
 def _over_fixed_width(column: pa.Array, width: int) -> list[pa.Buffer | None] | None:
-    """Arrow's little-endian values are PLAIN already: only offsets are to be made up.
+    """Buffers of a binary array over fixed-width values, which are PLAIN in Arrow already.
 
-    None when the offsets would not fit: a slice keeps its place in the buffers of the whole.
+    None if the offsets would not fit; a slice keeps its position in the buffers of the whole.
     """
     count = column.offset + len(column) + 1
     if count * width >= 2**31:
@@ -167,7 +166,7 @@ def _over_fixed_width(column: pa.Array, width: int) -> list[pa.Buffer | None] | 
 def _stripes(
     long_at: _Hashes, position: npt.NDArray[np.int64], stripes: npt.NDArray[np.int64]
 ) -> _Hashes:
-    """The hash state of values of at least one stripe, after all their whole stripes."""
+    """The hash state after all whole stripes, for values of at least one stripe."""
     order = np.argsort(stripes, kind="stable")
     stripes = stripes[order]
     words = position[order][:, None] + np.arange(0, _STRIPE, 8)
@@ -195,7 +194,7 @@ def _rotl(values: _Hashes, bits: int) -> _Hashes:
 
 
 def _blocks(filter_bytes: bytes) -> npt.NDArray[np.uint32] | None:
-    """The bitset as rows of eight words, or None when the filter is not one we can probe."""
+    """The bitset as rows of eight words, or None if the filter is not understood."""
     try:
         header, start = _read_struct(filter_bytes, 0, _MAX_DEPTH)
     except (IndexError, ValueError):
@@ -212,7 +211,7 @@ def _blocks(filter_bytes: bytes) -> npt.NDArray[np.uint32] | None:
 
 
 def _read_struct(source: bytes, at: int, depth: int) -> tuple[_Struct, int]:
-    """A struct of Thrift's compact protocol whose fields are i32 or again structs."""
+    """A struct of Thrift's compact protocol, whose fields are i32 or structs."""
     if not depth:
         raise ValueError("nested too deeply for a Bloom filter header")
     fields: _Struct = {}
@@ -233,7 +232,7 @@ def _read_struct(source: bytes, at: int, depth: int) -> tuple[_Struct, int]:
 
 
 def _read_int(source: bytes, at: int) -> tuple[int, int]:
-    """A zigzag varint of at most 32 bits and the position after it."""
+    """A zigzag varint of at most 32 bits, and the position after it."""
     value = 0
     for shift in range(0, 35, 7):
         byte = source[at]

@@ -1,4 +1,4 @@
-"""Reading one Parquet segment file: a range of offsets, the first offset at a time [SEG-2..5]."""
+"""Reading one Parquet segment file: records by offset, offsets by time [SEG-2..5]."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pylogtable.errors import CorruptTopicError, SchemaMismatchError
+from pylogtable.errors import CorruptTopicError, SchemaMismatchError, SegmentGoneError
 from pylogtable.format.model import Segment
 from pylogtable.format.schema import OFFSET, PARTITION, TIMESTAMP
 from pylogtable.lazy_arrow import pc, pq
 from pylogtable.plan.read import ReadTask, task_for
-from pylogtable.storage.base import ObjectStore
+from pylogtable.storage.base import ObjectMissingError, ObjectStore
 
 BATCH_ROWS = 131_072
 
@@ -28,8 +28,8 @@ class SegmentReader:
 
     def __init__(self, store: ObjectStore, segment: Segment) -> None:
         self.segment = segment
-        self._input = store.open_input(segment.path, segment.size_bytes)
-        with _naming(segment.path):
+        with _errors_naming(segment.path):
+            self._input = store.open_input(segment.path, segment.size_bytes)
             self._file = pq.ParquetFile(self._input, pre_buffer=True)
         self.metadata = self._file.metadata
         if self.metadata.num_rows != segment.records:
@@ -52,23 +52,24 @@ class SegmentReader:
         return self._file.schema_arrow
 
     def column_index(self, name: str) -> int | None:
-        """The position of a top-level column without children among the file's leaf columns."""
+        """The index of a top-level column without children among the file's leaf columns."""
         for index in range(self.metadata.num_columns):
             if self.metadata.schema.column(index).path == name:
                 return index
         return None
 
     def read_bytes(self, offset: int, length: int) -> bytes:
-        self._input.seek(offset)
-        data: bytes = self._input.read(length)
+        with _errors_naming(self.segment.path):
+            self._input.seek(offset)
+            data: bytes = self._input.read(length)
         return data
 
     def batches(
         self, row_groups: Sequence[int], columns: Sequence[str]
     ) -> Iterator[pa.RecordBatch]:
-        """The columns of these row groups, as they are stored; one row group is in memory at a
-        time, fetched in as few requests as its columns lie apart."""
-        with _naming(self.segment.path):
+        """The columns of these row groups, as they are stored. One row group is in memory at a
+        time; columns that lie side by side are fetched in one request."""
+        with _errors_naming(self.segment.path):
             for group in row_groups:
                 yield from self._file.iter_batches(
                     batch_size=BATCH_ROWS, row_groups=[group], columns=list(columns)
@@ -99,7 +100,7 @@ def read_task(
 def read_open(
     reader: SegmentReader, task: ReadTask, schema: pa.Schema, topic: str
 ) -> Iterator[pa.RecordBatch]:
-    """As `read_task`, of a file that is open; `task` has a row group."""
+    """Like `read_task`, from an open file. `task` must have a row group."""
     segment = task.segment
     stored_names = [name for name in reader.schema.names if name in schema.names]
     cuts_holes = not segment.is_dense and (task.start, task.end) != (
@@ -133,8 +134,8 @@ def read_open(
 def read_masked(
     store: ObjectStore, segment: Segment, mask: Mask, schema: pa.Schema, topic: str
 ) -> Iterator[pa.RecordBatch]:
-    """The records that `mask` has a bit for, with the columns of `schema`, `offset` among them, in
-    offset order. Row groups without any are not read."""
+    """The records that `mask` selects, in offset order, with the columns of `schema`, which has
+    `offset`. Row groups without a selected record are not read."""
     if not mask.any():
         return
     reader = SegmentReader(store, segment)
@@ -158,8 +159,8 @@ def read_masked(
 def first_offset_at_time(
     store: ObjectStore, segment: Segment, timestamp_us: int, log_start: int
 ) -> int | None:
-    """The first offset at or above `log_start` whose timestamp is at least `timestamp_us`; reads
-    the timestamps of the first row group that reaches it, and of the one `log_start` cuts."""
+    """The first offset at or above `log_start` whose timestamp is at least `timestamp_us`. Reads
+    timestamps only of the first row group that reaches it, and of the one that `log_start` cuts."""
     reader = SegmentReader(store, segment)
     column = reader.column_index(TIMESTAMP)
     assert column is not None
@@ -201,7 +202,7 @@ def count_from(store: ObjectStore, segment: Segment, log_start: int) -> int:
 
 
 def end_of_records(store: ObjectStore, segment: Segment, start: int, records: int) -> int:
-    """The offset behind this many of the segment's records from `start` on; it has as many."""
+    """The offset after the first `records` records from `start` on. The segment has that many."""
     if segment.is_dense:
         return start + records
     wanted = task_for(segment, start, segment.end_offset)
@@ -222,7 +223,8 @@ def _shape(
     schema: pa.Schema,
     topic: str,
 ) -> pa.RecordBatch:
-    """Exactly the columns asked for: the log's own computed, absent ones null, old ones widened."""
+    """Exactly the columns of `schema`: the log's own are computed, missing ones are null, and old
+    ones are widened."""
     columns = []
     for field in schema:
         index = batch.schema.get_field_index(field.name)
@@ -245,22 +247,25 @@ def _shape(
 
 
 def _cast(column: pa.Array, field: pa.Field, topic: str) -> pa.Array:
-    """Narrower than it is only for a reader that began before the column was widened."""
+    """The column as the reader expects it. It is narrower than the file's only if the read began
+    before the column was widened."""
     try:
         return column.cast(field.type)
     except pa.ArrowInvalid as error:
         raise SchemaMismatchError(
-            f"column {field.name!r} of topic {topic!r} was {field.type} when this read began, is "
-            f"{column.type} since, and now has values that do not fit: {error}. Begin the read "
-            "anew, or restart the query, to read it as it is"
+            f"column {field.name!r} of topic {topic!r} was {field.type} when this read began. It "
+            f"is {column.type} now and has values that do not fit: {error}. Start the read, or the "
+            "query, again to see the new type"
         ) from error
 
 
 @contextmanager
-def _naming(path: str) -> Iterator[None]:
-    """Parquet's own complaints, as a complaint about this file."""
+def _errors_naming(path: str) -> Iterator[None]:
+    """Raise errors of Parquet and of the store as errors about this file."""
     try:
         yield
+    except ObjectMissingError as error:
+        raise SegmentGoneError(path, str(error)) from error
     except pa.ArrowInvalid as error:
         raise CorruptTopicError(path, "SEG-2", str(error)) from error
     except OSError as error:

@@ -1,6 +1,6 @@
-"""Writing one Parquet segment file: how records lie in Parquet [SEG-2..8].
+"""Writing one Parquet segment file: how records are stored in Parquet [SEG-2..8].
 
-Appends count offsets up from a prediction; rewrites bring the offsets that records have.
+For appends, offsets count up from a predicted one. Rewrites pass the offsets of their records.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from pylogtable.lazy_arrow import pc, pq
 from pylogtable.segments.bloom import filter_bytes
 from pylogtable.storage.base import ObjectStore
 
-ROW_GROUP_ROWS = 131_072
 BLOOM_FPP = 0.01
 SAMPLE_ROWS = 4096
 
@@ -37,21 +36,33 @@ def _can_write_bloom() -> bool:
 
 @dataclass(frozen=True)
 class WrittenFile:
-    """What was written, for the entry that will name it; `firsts` has the stored offset that each
-    row group begins with."""
+    """A finished file. `row_group_offsets` has the first stored offset of each row group."""
 
     path: str
     records: int
     size_bytes: int
     min_timestamp_us: int
     max_timestamp_us: int
-    firsts: tuple[int, ...]
+    row_group_offsets: tuple[int, ...]
     tombstones: int
     null_keys: int
 
+    def fields_from(self, first_offset: int) -> dict[str, Any]:
+        """The fields that `Segment` and `StagedSegment` share, for a file that begins at
+        `first_offset`."""
+        return {
+            "records": self.records,
+            "size_bytes": self.size_bytes,
+            "min_timestamp_us": self.min_timestamp_us,
+            "max_timestamp_us": self.max_timestamp_us,
+            "path": self.path,
+            "row_groups": tuple(offset - first_offset for offset in self.row_group_offsets),
+            "tombstones": self.tombstones,
+        }
+
 
 class SegmentWriter:
-    """Writes one file, row group by row group; the file appears in the store when it is closed."""
+    """Writes one file, row group by row group. The file appears in the store when it is closed."""
 
     def __init__(
         self,
@@ -63,7 +74,8 @@ class SegmentWriter:
         topic: TopicInfo,
         like: pa.Table,
     ) -> None:
-        """`like` is the first row group to come; the encoding is chosen by it."""
+        """`like` is the first row group to come; it decides the encodings. `floor` is the first
+        offset that the file may hold."""
         schema = file_schema(topic.fields)
         config = parse_config(topic.config)
         self.path = segment_path(partition, floor, file_id)
@@ -73,11 +85,11 @@ class SegmentWriter:
         self._tombstones = 0
         self._null_keys = 0
         self._schema = schema
-        self._firsts: list[int] = []
+        self._row_group_offsets: list[int] = []
         self._timestamps: list[int] = []
         repetitive = _repetitive_columns(like)
         blooms = _bloom_options(schema, topic.key, like.num_rows)
-        # A filter is folded to what its values need: of values that repeat that is little.
+        # A filter is as large as its distinct values need, which is little if values repeat.
         large = set(blooms.get("bloom_filter_options", ())).difference(repetitive)
         self._bloom_bytes = len(large) * filter_bytes(like.num_rows, BLOOM_FPP)
         self._open = ExitStack()
@@ -96,27 +108,27 @@ class SegmentWriter:
 
     @property
     def size_bytes(self) -> int:
-        """What the file would have if it was closed now, but for the footer. Bloom filters come
-        with that, and are a sixth of a file of short records."""
-        return int(self._sink.tell()) + len(self._firsts) * self._bloom_bytes
+        """The size of the file if it was closed now, without the footer. Bloom filters are written
+        with the footer but count here: they are a sixth of a file of short records."""
+        return int(self._sink.tell()) + len(self._row_group_offsets) * self._bloom_bytes
 
     def write_row_group(self, rows: pa.Table, offsets: npt.NDArray[np.int64] | None = None) -> None:
-        """Add rows (`timestamp` and the topic's columns) as one row group, at these offsets, which
-        grow; without them offsets count on from the floor."""
+        """Add rows (`timestamp` and the topic's columns) as one row group. `offsets` must grow;
+        without them offsets count up from the floor."""
         if offsets is None:
             offsets = np.arange(self._next, self._next + rows.num_rows, dtype=np.int64)
         times = pc.min_max(rows[TIMESTAMP].cast(pa.int64()))
         self._timestamps += [times["min"].as_py(), times["max"].as_py()]
         self._tombstones += count_tombstones(rows, self._topic)
         self._null_keys += count_keyless(rows, self._topic)
-        self._firsts.append(int(offsets[0]))
+        self._row_group_offsets.append(int(offsets[0]))
         self._next = int(offsets[-1]) + 1
         self.records += rows.num_rows
         table = pa.Table.from_arrays([pa.array(offsets), *rows.columns], schema=self._schema)
         self._writer.write_table(table, row_group_size=rows.num_rows)
 
     def close(self) -> WrittenFile:
-        """Publish the file."""
+        """Finish the file and publish it in the store."""
         self._writer.close()
         size = int(self._sink.tell())
         self._open.close()
@@ -126,26 +138,26 @@ class SegmentWriter:
             size_bytes=size,
             min_timestamp_us=min(self._timestamps, default=0),
             max_timestamp_us=max(self._timestamps, default=0),
-            firsts=tuple(self._firsts),
+            row_group_offsets=tuple(self._row_group_offsets),
             tombstones=self._tombstones,
             null_keys=self._null_keys,
         )
 
     def abandon(self, error: BaseException) -> None:
-        """Give the file up, so that nothing of it appears in the store."""
+        """Drop the file, so that nothing of it appears in the store."""
         self._writer.is_open = False
         self._open.__exit__(type(error), error, error.__traceback__)
 
 
 def _bounded_columns(schema: pa.Schema, key: Sequence[str]) -> list[str]:
-    """The columns that get statistics: not payloads, whose bounds cost much and tell nothing."""
+    """The columns that get statistics. Binary payloads get none: they cost much and help nobody."""
     names = [f.name for f in schema if f.name in key or not pa.types.is_binary(f.type)]
     return _leaf_paths(schema, names)
 
 
 def _repetitive_columns(rows: pa.Table) -> list[str]:
-    """The columns worth a dictionary: building one for values that hardly repeat is lost work.
-    In a sample of 4,096 even 40,000 distinct values leave a twentieth of repeats."""
+    """The columns whose values repeat enough for a dictionary. With 40,000 distinct values, a
+    twentieth of a sample of 4,096 are still repeats."""
     every = pa.array(np.linspace(0, rows.num_rows - 1, min(SAMPLE_ROWS, rows.num_rows), dtype=int))
     sample = rows.drop_columns([TIMESTAMP]).take(every)
     return [
@@ -180,7 +192,7 @@ def _paths_below(path: str, arrow: pa.DataType) -> list[str]:
 
 
 def _bloom_options(schema: pa.Schema, key: Sequence[str], rows: int) -> dict[str, Any]:
-    """A Bloom filter on each key column that can have one, where pyarrow can write it [SEG-4]."""
+    """A Bloom filter for each key column that can have one, if pyarrow can write it [SEG-4]."""
     named = [name for name in key if not pa.types.is_boolean(schema.field(name).type)]
     if not named or not _can_write_bloom():
         return {}

@@ -1,1 +1,1 @@
-"""The object store: a few verbs, one module for each backend."""
+"""The object store: its interface, and one module for each kind of store."""

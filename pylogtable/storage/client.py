@@ -1,7 +1,6 @@
-"""Connecting to an object store through fsspec: which packages, options in which spelling, and what
-is secret in them.
+"""Connects to an object store through fsspec: packages, spellings of options, and secrets in them.
 
-Put-if-absent is the store's own, so clients from before it are refused here.
+Versions of a client that cannot put an object only if it is absent are refused.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ _PUBLIC_OPTIONS = {"endpoint_url", "region_name", "account_name", "project"}
 
 
 class Client:
-    """The fsspec file system, made when first needed, once per process, shared by all roots.
+    """The fsspec file system. It is made when first needed, once per process, for all roots.
 
-    A fork inherits nothing of it and a pickle carries only the options: both connect anew.
+    A forked or unpickled client connects again; only the options are passed on.
     """
 
     def __init__(self, protocol: str, storage_options: Mapping[str, object]) -> None:
@@ -53,6 +52,7 @@ class Client:
 
     @property
     def fs(self) -> Any:
+        """The file system of this process, connected."""
         if self._owner != os.getpid():
             self._forget()
         with self._lock:
@@ -61,6 +61,7 @@ class Client:
             return self._fs
 
     def scrub(self, text: str) -> str:
+        """The text with every secret of the options replaced by `***`."""
         for secret in self._secrets:
             text = text.replace(secret, "***")
         return text
@@ -78,18 +79,19 @@ def _connect(protocol: str, options: Mapping[str, Any]) -> Any:
 
 
 def missing_package(protocol: str) -> UnsupportedFormatError:
+    """The error that names the package to install."""
     package = _PACKAGES[protocol]
     wanted = "'pylogtable[s3]'" if protocol == "s3" else package
     return UnsupportedFormatError(f"{protocol}:// needs {package}: pip install {wanted}")
 
 
 def package_of(protocol: str) -> str:
-    """The module that serves a protocol."""
+    """The Python package for a protocol."""
     return _PACKAGES[protocol]
 
 
 def _require_conditional_put(protocol: str, kind: type) -> None:
-    """Refuse clients from before the condition: they drop it in silence and overwrite."""
+    """Raise for old clients, which silently ignore the condition and overwrite objects."""
     package = _PACKAGES[protocol]
     put = getattr(kind, "_pipe_file", None)
     if put is None or "mode" not in inspect.signature(put).parameters:
@@ -107,8 +109,8 @@ def _require_conditional_put(protocol: str, kind: type) -> None:
 
 
 def _native_options(protocol: str, given: Mapping[str, object]) -> dict[str, Any]:
-    """The options as the file system names them; for S3 also in the spelling of the environment,
-    in any case. What is not known is passed on."""
+    """The options with the names that the file system uses. For S3, names of environment variables
+    such as `AWS_ACCESS_KEY_ID` are accepted in any case. Unknown options are passed on."""
     if protocol != "s3":
         return dict(given)
     options: dict[str, Any] = {}

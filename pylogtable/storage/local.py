@@ -1,4 +1,4 @@
-"""A store in a directory of a file system that has hard links and an honest fsync."""
+"""A store in a local directory. The file system must have hard links and a reliable fsync."""
 
 from __future__ import annotations
 
@@ -15,7 +15,14 @@ from typing import BinaryIO
 import pyarrow as pa
 
 from pylogtable.errors import InvalidRequestError, LogTableError, StorageError
-from pylogtable.storage.base import Created, ObjectInfo, ObjectStore, check_key, check_prefix
+from pylogtable.storage.base import (
+    Created,
+    ObjectInfo,
+    ObjectMissingError,
+    ObjectStore,
+    check_key,
+    check_prefix,
+)
 
 _TEMPORARY = ".tmp-"
 _ABSENT = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
@@ -29,12 +36,11 @@ _serial = itertools.count()
 
 
 class LocalStore(ObjectStore):
-    """Every object is one file, written under a temporary name, made durable, and only then named.
+    """Every object is a file. It is written under a temporary name and synced to disk first.
 
-    Put-if-absent is `link(2)`, which fails if the name is taken and never shows half a file. Where
-    there are no hard links there is no put-if-absent, and `create` says so. Symbolic links are
-    read through but not listed. What a killed writer left under a temporary name is never listed,
-    but by `leftovers`.
+    Put-if-absent is `link(2)`, which fails if the name exists and never shows half a file. On a
+    file system without hard links, `create` raises. Symbolic links can be read but are not listed.
+    Temporary files of killed writers are not listed either; `leftovers` finds them.
     """
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
@@ -133,7 +139,7 @@ class LocalStore(ObjectStore):
     def remove_leftover(self, key: str) -> None:
         folder, slash, name = check_key(key).rpartition("/")
         if not name.startswith(_TEMPORARY):
-            raise InvalidRequestError(f"{key!r} is not a temporary file: {_TEMPORARY}* are")
+            raise InvalidRequestError(f"{key!r} is not a temporary file {_TEMPORARY}*")
         path = os.path.join(self._path(folder) if slash else self._root, name)
         try:
             with suppress(*_ABSENT):
@@ -171,11 +177,11 @@ class LocalStore(ObjectStore):
     def _path(self, key: str) -> str:
         parts = check_key(key).split("/")
         if any(part.startswith(_TEMPORARY) for part in parts):
-            raise InvalidRequestError(f"{key!r} is not an object's key: {_TEMPORARY}* is reserved")
+            raise InvalidRequestError(f"{key!r} is not a valid key: {_TEMPORARY}* is reserved")
         return os.path.join(self._root, *parts)
 
     def _save(self, path: str, data: bytes) -> str:
-        """A durable file beside `path`; its name."""
+        """Write a file next to `path` and sync it; returns its name."""
         temporary, file = self._reserve(path)
         try:
             with file:
@@ -188,7 +194,7 @@ class LocalStore(ObjectStore):
         return temporary
 
     def _reserve(self, path: str) -> tuple[str, BinaryIO]:
-        """An empty file beside `path`; again from the start if the directory went away."""
+        """Open a new file next to `path`. If its directory was removed meanwhile, try again."""
         directory = os.path.dirname(path)
         self._prepare(directory)
         try:
@@ -199,7 +205,7 @@ class LocalStore(ObjectStore):
             return _open_temporary(directory)
 
     def _prepare(self, directory: str) -> None:
-        """Make the directory, and its name durable, even if another process made it just now."""
+        """Make the directory and sync its parent, even if another process just made it."""
         if directory in self._ready:
             return
         parent = os.path.dirname(directory)
@@ -212,8 +218,8 @@ class LocalStore(ObjectStore):
 
 
 def _open_temporary(directory: str) -> tuple[str, BinaryIO]:
-    """A file nobody else has; a name left over by a dead process, here or on another host, is
-    passed over."""
+    """Open a file with a name that nobody else uses. Names that a dead process left behind, on this
+    host or another, are skipped."""
     while True:
         name = f"{_TEMPORARY}{os.getpid()}-{threading.get_ident()}-{next(_serial)}"
         path = os.path.join(directory, name)
@@ -222,7 +228,7 @@ def _open_temporary(directory: str) -> tuple[str, BinaryIO]:
 
 
 def _is_taken(path: str) -> bool:
-    """Asked first so that a lost race costs no fsync; `link` alone decides."""
+    """True if the name exists. This only saves an fsync after a lost race; `link` decides."""
     try:
         mode = os.lstat(path).st_mode
     except FileNotFoundError:
@@ -287,7 +293,7 @@ def _scan(directory: str) -> list[os.DirEntry[str]]:
 
 
 def _holds_files(directory: str) -> bool:
-    """Whether there is one at least; a topic has as many as it has commits, so not all are seen."""
+    """True if there is a file at any depth; stops at the first, since a topic has very many."""
     deeper = []
     try:
         with os.scandir(directory) as entries:
@@ -304,7 +310,7 @@ def _holds_files(directory: str) -> bool:
 
 
 def _walk(directory: str, prefix: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """Files in the order of their keys: a directory sorts as its name and a `/`."""
+    """All files in the order of their keys, in which a directory sorts as its name and a `/`."""
     named = []
     for entry in _scan(directory):
         if entry.is_dir(follow_symlinks=False):
@@ -320,7 +326,7 @@ def _walk(directory: str, prefix: str) -> Iterator[tuple[str, os.DirEntry[str]]]
 
 
 def _is_device_failure(error: BaseException) -> bool:
-    """Whether what ended a block was the disk, which shows as an OSError from the sink."""
+    """True if the error is an OSError of the disk, and not one of the caller's block."""
     return (
         isinstance(error, OSError)
         and not isinstance(error, LogTableError)
@@ -330,4 +336,5 @@ def _is_device_failure(error: BaseException) -> bool:
 
 def _failure(verb: str, path: str, error: BaseException) -> StorageError:
     reason = getattr(error, "strerror", None) or error
-    return StorageError(f"cannot {verb} {path}: {reason}")
+    kind = ObjectMissingError if isinstance(error, FileNotFoundError) else StorageError
+    return kind(f"cannot {verb} {path}: {reason}")

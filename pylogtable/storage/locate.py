@@ -1,4 +1,4 @@
-"""From an address to a store, by a list of what is known to put an object only if it is absent."""
+"""From an address to a store. Only stores that can put an object if it is absent are known."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _WORKING = (
 def open_store(
     url: str | os.PathLike[str], storage_options: Mapping[str, object] | None = None
 ) -> ObjectStore:
-    """The store at an address; nothing is read or made there yet.
+    """The store at an address. This neither reads nor creates anything.
 
-    `storage_options` go to S3, Google and Azure and are not looked at for the others. Names are
-    taken as they stand: `%20` is three characters, as it is to Spark and fsspec.
+    `storage_options` are for S3, Google and Azure; other stores ignore them. Names are not decoded:
+    `%20` is three characters, as in Spark and fsspec.
     """
     text = address(url)
     match = _SCHEME.match(text)
@@ -55,8 +55,8 @@ def open_store(
     if scheme in _REMOTE and rest.startswith("//"):
         return _remote(_REMOTE[scheme], rest[2:], storage_options or {})
     raise UnsupportedFormatError(
-        f"{scheme}: is not supported, because it is not proven that it can put an object only if "
-        f"it is absent, and without that commits overwrite each other. What works: {_WORKING}"
+        f"{scheme}: is not supported: it is not known to put an object only if it is absent, and "
+        f"without that commits overwrite each other. What works: {_WORKING}"
     )
 
 
@@ -99,7 +99,8 @@ def _remote(protocol: str, path: str, options: Mapping[str, object]) -> ObjectSt
 
 
 def _refuse_credentials(scheme: str, rest: str) -> None:
-    """Refuse `user:password@`, without repeating it; Azure's `container@account` is none."""
+    """Raise if the address has `user:password@`, without showing it. Azure's `container@account` is
+    allowed."""
     if scheme in {"file", "dbfs", "memory"}:
         return
     host = rest.lstrip("/:").partition("/")[0]

@@ -1,4 +1,4 @@
-"""A store in this process's memory: `memory://name/...`, for tests and for trying things out."""
+"""A store in the memory of this process, `memory://name/...`, for tests and first steps."""
 
 from __future__ import annotations
 
@@ -12,12 +12,18 @@ from weakref import WeakValueDictionary
 
 import pyarrow as pa
 
-from pylogtable.errors import StorageError
-from pylogtable.storage.base import Created, ObjectInfo, ObjectStore, check_key, check_prefix
+from pylogtable.storage.base import (
+    Created,
+    ObjectInfo,
+    ObjectMissingError,
+    ObjectStore,
+    check_key,
+    check_prefix,
+)
 
 
 class _Space:
-    """The objects of one name. `ticks` stands in for a clock, which this layer does not have."""
+    """The objects of one name. `ticks` counts changes, because storage has no clock."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -44,9 +50,9 @@ def _space(name: str) -> _Space:
 class MemoryStore(ObjectStore):
     """A dictionary behind a lock.
 
-    A name stands for the same objects throughout the process; without a name the store is private
-    and its objects go with it. Another process that unpickles a store finds it empty.
-    `modified_ms` counts changes instead of telling the time.
+    Stores of the same name share their objects within the process. A store without a name is
+    private. A store that is unpickled in another process is empty. `modified_ms` counts changes; it
+    is not a time.
     """
 
     def __init__(self, name: str | None = None, prefix: str = "") -> None:
@@ -114,7 +120,7 @@ class MemoryStore(ObjectStore):
     def open_input(self, key: str, size_bytes: int) -> pa.NativeFile:
         data = self.read(key)
         if data is None:
-            raise StorageError(f"cannot read {self.url}/{key}: there is no such object")
+            raise ObjectMissingError(f"cannot read {self.url}/{key}: there is no such object")
         return pa.BufferReader(data)
 
     def _full(self, key: str) -> str:

@@ -1,7 +1,8 @@
-"""Numbered objects made with put-if-absent: the manifest's commits are one such sequence.
+"""Numbered objects that are put if absent: the commits of a topic, and the states of a group.
 
-What is there never changes and never leaves a gap, so the newest is found by reading forward until
-the first miss, without a listing.
+An object never changes once it is there, and numbers are used one after the other. So the newest
+object is found by reading forward to the first number that is missing, without a listing. Old
+objects may be removed, the lowest numbers first.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class NumberedObjects:
         return self._store.create(self._path_of(number), data)
 
     def read_many(self, numbers: Sequence[int]) -> list[bytes | None]:
-        """Several at once, in the order asked for."""
+        """Read several objects in parallel; the results are in the order of `numbers`."""
         workers = min(self._store.concurrency, len(numbers))
         if workers <= 1:
             return [self.read(number) for number in numbers]
@@ -34,8 +35,8 @@ class NumberedObjects:
             return list(pool.map(self.read, numbers))
 
     def read_forward(self, start: int, *, first_wave: int = 1) -> Iterator[tuple[int, bytes]]:
-        """All from `start` up to the first that is missing. Where requests are slow they go out in
-        waves that double, beginning with `first_wave`."""
+        """All objects from `start` to the first that is missing. Where requests are slow, they are
+        sent in waves: `first_wave` at once, then twice as many, and so on."""
         wave = first_wave
         at = start
         while True:

@@ -1,13 +1,13 @@
-"""Object stores reached through fsspec: S3 (s3fs), Google Cloud (gcsfs), Azure (adlfs).
+"""Object stores through fsspec: S3 (s3fs), Google Cloud (gcsfs), Azure (adlfs).
 
-Put-if-absent is the store's own: `If-None-Match: *` on S3 and Azure, `ifGenerationMatch=0` on
-Google. fsspec's general `mode="create"` asks first and writes then, so nothing that merely inherits
-it may come here; `locate` keeps the list.
+Put-if-absent is a condition that the store checks itself: `If-None-Match: *` on S3 and Azure,
+`ifGenerationMatch=0` on Google. The general `mode="create"` of fsspec checks first and writes
+later, which is not safe, so `locate` lists the stores that may be used.
 
-S3 is tested, against moto in the suite; moto shows the shape of the answers and not what happens in
-a race. Google and Azure go through the same adapter by what their clients document and have **not
-been tried**. An S3-compatible server that ignores `If-None-Match` loses commits, and nothing here
-can notice.
+S3 is tested against moto, which shows the form of the replies but not what happens in a race.
+Google and Azure use the same code as their clients document it, and have **not been tried**. On an
+S3-compatible server that ignores `If-None-Match` commits get lost. Creating a topic finds out and
+refuses such a server.
 """
 
 from __future__ import annotations
@@ -22,13 +22,21 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from pylogtable.errors import LogTableError, StorageError
-from pylogtable.storage.base import Created, ObjectInfo, ObjectStore, check_key, check_prefix
+from pylogtable.storage.base import (
+    Created,
+    ObjectInfo,
+    ObjectMissingError,
+    ObjectStore,
+    check_key,
+    check_prefix,
+)
 from pylogtable.storage.client import CONCURRENCY, Client
 
 _T = TypeVar("_T")
 
 _UPLOAD_PART_BYTES = 8 * 2**20
-# Below this one request for everything is cheaper than one for the footer and one for the columns.
+# Smaller objects are fetched whole: that is cheaper than one request for the footer and one for
+# the columns.
 _WHOLE_BYTES = 512 * 2**10
 
 _NOT_SENT = {"NoCredentialsError", "PartialCredentialsError", "ParamValidationError"}
@@ -36,7 +44,7 @@ _UNDECIDED_STATUS = {408, 409, 425, 429}
 
 
 class RemoteStore(ObjectStore):
-    """A bucket, or a part of one. `path` is the bucket and what is below it, without a scheme."""
+    """A bucket or a folder in one. `path` starts with the bucket and has no scheme."""
 
     concurrency = CONCURRENCY
 
@@ -61,7 +69,7 @@ class RemoteStore(ObjectStore):
         return deeper
 
     def read(self, key: str) -> bytes | None:
-        # With a start, s3fs does not ask for the size first.
+        # With a start, s3fs does not request the size first.
         path = self._path(key)
         try:
             return self._ask("read", path, lambda fs: bytes(fs.cat_file(path, start=0)))
@@ -93,7 +101,7 @@ class RemoteStore(ObjectStore):
             raise self._failure("write", path, error) from error
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
-        # From the bucket with a prefix: asked for a folder that is empty, s3fs sends a HEAD.
+        # List the bucket with a prefix: for an empty folder s3fs would send a HEAD as well.
         bucket, _, folder = f"{self._root}/{check_prefix(prefix)}".partition("/")
         start, cut = f"{bucket}/{folder}", len(self._root) + 1
         try:
@@ -141,7 +149,9 @@ class RemoteStore(ObjectStore):
         """One ranged GET: exactly the bytes `[start, end)`."""
         try:
             data = self._ask("read", path, lambda fs: fs.cat_file(path, start=start, end=end))
-        except (FileNotFoundError, _EmptyObject) as error:
+        except FileNotFoundError as error:
+            raise ObjectMissingError(str(self._failure("read", path, error))) from error
+        except _EmptyObject as error:
             raise self._failure("read", path, error) from error
         if len(data) != end - start:
             raise StorageError(
@@ -154,7 +164,7 @@ class RemoteStore(ObjectStore):
         return f"{self._root}/{check_key(key)}"
 
     def _ask(self, verb: str, path: str, request: Callable[[Any], _T]) -> _T:
-        """The answer; FileNotFoundError if there is no such object; else a StorageError."""
+        """The reply. Raises FileNotFoundError if there is no such object, else a StorageError."""
         try:
             return request(self._client.fs)
         except LogTableError:
@@ -164,7 +174,7 @@ class RemoteStore(ObjectStore):
             if isinstance(error, FileNotFoundError) and code != "NoSuchBucket":
                 raise
             if status == 416:
-                raise _EmptyObject("the object is shorter than the range asked for") from error
+                raise _EmptyObject("the object is shorter than the requested range") from error
             raise self._failure(verb, path, error) from error
 
     def _failure(self, verb: str, path: str, error: Exception) -> LogTableError:
@@ -175,14 +185,14 @@ class RemoteStore(ObjectStore):
 
 
 class _EmptyObject(Exception):
-    """A range was asked of an object that ends before it, as every range of an empty one does."""
+    """The requested range is beyond the end of the object; always so if the object is empty."""
 
 
 class _RangeFile(io.RawIOBase):
-    """A file for pyarrow, in which every read is one request.
+    """A file for pyarrow in which every read is one request.
 
-    pyarrow reads the last 64 KiB for a footer and, with `pre_buffer`, joins the ranges of the
-    columns, so there is nothing to gain from reading ahead; a small object is fetched once, whole.
+    pyarrow reads the last 64 KiB for the footer and, with `pre_buffer`, merges the ranges of
+    columns, so reading ahead would not help. A small object is fetched once, as a whole.
     """
 
     def __init__(self, fetch: Callable[[int, int], bytes], size_bytes: int) -> None:
@@ -216,7 +226,7 @@ class _RangeFile(io.RawIOBase):
 
 
 class _Upload(io.RawIOBase):
-    """A sink for pyarrow over fsspec's upload, in which closing publishes nothing."""
+    """A sink for pyarrow that uploads through fsspec. Closing it does not publish the object."""
 
     def __init__(self, store: RemoteStore, path: str) -> None:
         self._store = store
@@ -238,7 +248,7 @@ class _Upload(io.RawIOBase):
         self._try(self._file.close)
 
     def discard(self) -> None:
-        """Leave nothing: abort, and keep the file's destructor from publishing what it holds."""
+        """Abort the upload, and keep the file's destructor from publishing what was written."""
         with suppress(Exception):
             self._file.discard()
         self._file.forced = self._file.closed = True
@@ -251,7 +261,7 @@ class _Upload(io.RawIOBase):
 
 
 def _reply(error: BaseException) -> tuple[str, int]:
-    """The error code and HTTP status behind an error, as far as its client tells them."""
+    """The error code and the HTTP status of an error, if the client tells them."""
     seen: BaseException | None = error
     while seen is not None:
         response = getattr(seen, "response", None)
@@ -268,10 +278,10 @@ def _reply(error: BaseException) -> tuple[str, int]:
 
 
 def _classify(error: Exception) -> Created | None:
-    """What a failed put-if-absent means; None if it is certain that nothing was put.
+    """The outcome of a put-if-absent that raised; None if certainly nothing was put.
 
-    s3fs knows a 412 as FileExistsError only if the server names the condition, which S3-compatible
-    ones may leave out. What is not known to be a refusal may have landed.
+    s3fs turns a 412 into FileExistsError only if the server names the condition, which
+    S3-compatible servers may not do. An error that is not a known refusal may have landed.
     """
     code, status = _reply(error)
     if isinstance(error, FileExistsError) or status == 412:

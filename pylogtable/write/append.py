@@ -1,10 +1,13 @@
-"""Appending: write data files, then commit them; what a repeat, a failure and a doubt mean."""
+"""Appending: stage data files, then commit them.
+
+A repeated txn appends nothing. A failed append removes its files. If the outcome of a commit is
+unknown, the files stay, since the commit may have landed.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -19,58 +22,13 @@ from pylogtable.errors import (
     StorageError,
 )
 from pylogtable.format.config import STALE_AFTER_MS
-from pylogtable.format.model import Change, Commit, StagedSegment, Txn, TxnMark
-from pylogtable.format.shaping import Int32s
+from pylogtable.format.model import Change, Commit, Txn, TxnMark
 from pylogtable.format.snapshot import Snapshot
-from pylogtable.log.head import DOUBT_PAUSE, Head
-from pylogtable.plan.append import Repeated, plan_append, plan_next
+from pylogtable.log.head import Head
+from pylogtable.plan.append import Repeated, find_txn, plan_append, plan_fenced_append
 from pylogtable.results.operations import AppendResult, offsets_of
 from pylogtable.storage.base import ObjectStore
-from pylogtable.write.stager import Stager, discard
-
-
-@dataclass(frozen=True)
-class Staged:
-    """Data files that wait for their commit; plain data, fit to travel between processes."""
-
-    files: tuple[StagedSegment, ...]
-    staged_at_ms: int
-    topic_id: str
-
-
-class Staging:
-    """Data files being written for an append whose commit comes later. Leaving the block with an
-    exception removes what was written; `finish()` gives what is to be committed."""
-
-    def __init__(self, stager: Stager, began_ms: int, topic_id: str) -> None:
-        self._stager = stager
-        self._began_ms = began_ms
-        self._topic_id = topic_id
-
-    def __enter__(self) -> Staging:
-        return self
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if error is not None:
-            self._stager.abandon(error)
-
-    @property
-    def waiting_bytes(self) -> int:
-        """What is held in memory until it is worth writing; `flush()` lets go of it."""
-        return self._stager.waiting_bytes
-
-    def note_placed(self) -> list[Int32s]:
-        """A list that will have the partition of every row, in the order of the rows."""
-        return self._stager.note_placed()
-
-    def add(self, batch: pa.RecordBatch) -> None:
-        self._stager.write(batch)
-
-    def flush(self) -> None:
-        self._stager.flush()
-
-    def finish(self) -> Staged:
-        return Staged(self._stager.finish(), self._began_ms, self._topic_id)
+from pylogtable.write.stager import Staged, Stager, discard
 
 
 class Appender:
@@ -85,21 +43,34 @@ class Appender:
         began = self._runtime.monotonic()
         snapshot = self._head.latest()
         numbered = parse_txn(txn)
-        known = plan_append(snapshot, (), numbered)
-        if isinstance(known, Repeated):
+        known = find_txn(snapshot, numbered)
+        if known is not None:
             return self._repeat(known, numbered, began)
-        staged = _stage_all(self._begin(snapshot, snapshot.version), data)
+        stager = Stager(self._store, snapshot, self._runtime, first_sticky=snapshot.version)
+        staged = _stage_all(stager, data)
         return commit_or_discard(
             lambda: self._commit(staged, numbered, began, refresh=False),
             lambda: self.discard([staged]),
         )
 
-    def begin(self, first_sticky: int | None, encoders: Executor | None = None) -> Staging:
+    def begin(
+        self,
+        first_sticky: int | None,
+        encoders: Executor | None = None,
+        *,
+        remember_partitions: bool = False,
+    ) -> Stager:
         if first_sticky is not None:
             check_number("first_sticky", first_sticky)
         snapshot = self._head.latest()
-        first = snapshot.version if first_sticky is None else first_sticky
-        return self._begin(snapshot, first, encoders)
+        return Stager(
+            self._store,
+            snapshot,
+            self._runtime,
+            first_sticky=snapshot.version if first_sticky is None else first_sticky,
+            encoders=encoders,
+            remember_partitions=remember_partitions,
+        )
 
     def stage(self, data: Any, first_sticky: int | None) -> Staged:
         return _stage_all(self.begin(first_sticky), data)
@@ -107,8 +78,8 @@ class Appender:
     def find(self, txn: tuple[str, int], origin: str | None) -> AppendResult | None:
         began = self._runtime.monotonic()
         numbered = parse_txn(txn, origin)
-        known = plan_append(self._head.latest(), (), numbered)
-        return self._repeat(known, numbered, began) if isinstance(known, Repeated) else None
+        known = find_txn(self._head.latest(), numbered)
+        return None if known is None else self._repeat(known, numbered, began)
 
     def commit(
         self, staged: Sequence[Staged], txn: tuple[str, int] | None, origin: str | None
@@ -118,22 +89,22 @@ class Appender:
         for part in _checked_staged(staged):
             if part.topic_id != self._head.known.topic_id:
                 raise InvalidRequestError(
-                    f"the files were staged for topic {part.topic_id}, and this is topic "
-                    f"{self._head.known.topic_id}: it is another one, or was created anew"
+                    f"the files were staged for topic id {part.topic_id}, and this topic has the "
+                    f"id {self._head.known.topic_id}: it is another topic, or was created again"
                 )
         files = tuple(file for part in staged for file in part.files)
         oldest = min((part.staged_at_ms for part in staged), default=self._runtime.clock())
         whole = Staged(files, oldest, self._head.known.topic_id)
-        # Who staged may have seen a newer topic than this process has.
+        # The process that staged may have seen a newer version than this one has.
         return self._commit(whole, numbered, began, refresh=True)
 
     def deliver(self, staged: Staged, txn: Txn | None, last: TxnMark | None) -> Commit:
-        """Commit as the only writer of an app id, and find out what became of it where the store
-        did not tell. A failure removes the files, unless even that stays unknown."""
+        """Commit as the only writer of an app id. If the outcome of the commit is unknown, find it
+        out. A failure removes the files, unless the outcome stays unknown."""
 
         def plan(snapshot: Snapshot) -> Change:
             self._check_age(staged)
-            return plan_next(snapshot, staged.files, txn, last)
+            return plan_fenced_append(snapshot, staged.files, txn, last)
 
         try:
             while True:
@@ -150,40 +121,20 @@ class Appender:
             raise
 
     def _resolve(self, unknown: CommitUnknownError) -> Commit | None:
-        """The commit if it landed, None if it never will [COMMIT-5]; the error again if that cannot
-        be told for as long as a commit may take."""
-        deadline = self._runtime.monotonic() + self._runtime.patience_seconds
-        attempt = 0
-        while True:
+        """The commit if it landed, None if it never will [COMMIT-5]. Raises the error again if that
+        stays unknown for too long."""
+        for _ in self._runtime.patient_attempts():
             try:
                 commit = self._head.manifest.read_commit(unknown.version)
             except StorageError:
-                commit = None
+                continue
             if commit is not None:
                 return commit if commit.commit_id == unknown.commit_id else None
-            if self._runtime.monotonic() > deadline:
-                raise unknown
-            self._runtime.back_off(attempt, longest_seconds=DOUBT_PAUSE)
-            attempt += 1
+        raise unknown
 
     def discard(self, staged: Iterable[Staged]) -> None:
         for part in _checked_staged(staged):
             discard(self._store, part.files)
-
-    def _begin(
-        self, snapshot: Snapshot, first_sticky: int, encoders: Executor | None = None
-    ) -> Staging:
-        now_ms = self._runtime.clock()
-        stager = Stager(
-            self._store,
-            snapshot.info,
-            snapshot.end_offsets,
-            now_us=now_ms * 1000,
-            first_sticky=first_sticky,
-            new_id=self._runtime.new_id,
-            encoders=encoders,
-        )
-        return Staging(stager, now_ms, snapshot.topic_id)
 
     def _commit(
         self, staged: Staged, txn: Txn | None, began: float, *, refresh: bool
@@ -207,8 +158,8 @@ class Appender:
         age_ms = self._runtime.clock() - staged.staged_at_ms
         if age_ms > STALE_AFTER_MS:  # [COMMIT-8]
             raise CommitConflictError(
-                f"the data files were written {age_ms // 1000} s ago, which is too long: "
-                "vacuum may have taken them. Append again."
+                f"the data files were written {age_ms // 1000} s ago, so vacuum may have removed "
+                "them. Append again."
             )
 
     def _repeat(self, repeated: Repeated, txn: Txn | None, began: float) -> AppendResult:
@@ -218,22 +169,22 @@ class Appender:
         if txn.origin is not None and first is not None and first != txn.origin:  # [TXN-4]
             raise InvalidRequestError(
                 f"txn {txn.version} of app id {txn.app_id!r} was applied by {first!r}, in commit "
-                f"{commit.version} of the topic at {self._store.url}, and {txn.origin!r} has "
-                "something else under the same number: nothing was appended, and nothing was "
-                "skipped. Give it an app id of its own, or go on with the run that has this one."
+                f"{commit.version} of the topic at {self._store.url}. {txn.origin!r} uses the same "
+                "number for other data, so nothing was appended. Give it an app id of its own, or "
+                "go on with the run that has this one."
             )
         return self._result(commit, began, repeated=True)
 
     def _first_commit(self, repeated: Repeated, txn: Txn) -> Commit:
-        """The commit that carried this txn, walking back over later ones of its app id [TXN-3]."""
+        """The commit of this txn, found by walking back over later ones of its app id [TXN-3]."""
         at: int | None = repeated.commit_version
         while at is not None:
             commit = self._head.manifest.read_commit(at)
             if commit is None:
                 raise InvalidRequestError(
-                    f"txn {txn.version} of app id {txn.app_id!r} is not newer than its last one: "
-                    f"nothing was appended, and what it did is not known any more: commit {at} and "
-                    "those before it are older than what is kept"
+                    f"txn {txn.version} of app id {txn.app_id!r} is not newer than its last one, "
+                    f"so nothing was appended. Its result is not known any more: commit {at} and "
+                    "those before it were removed by vacuum"
                 )
             if commit.txn is None or commit.txn.version < txn.version:
                 break
@@ -241,9 +192,9 @@ class Appender:
                 return commit
             at = commit.txn.previous
         raise InvalidRequestError(
-            f"txn {txn.version} of app id {txn.app_id!r} was never applied, and a later one was: "
-            "versions of an app id must grow. If this is a new run from the start, give it a new "
-            "app id."
+            f"txn {txn.version} of app id {txn.app_id!r} was never applied, but a later one was. "
+            "The versions of an app id must grow. If this run starts from the beginning, give it a "
+            "new app id."
         )
 
     def _result(self, commit: Commit, began: float, *, repeated: bool = False) -> AppendResult:
@@ -262,8 +213,7 @@ class Appender:
 def commit_or_discard(
     commit: Callable[[], AppendResult], discard_files: Callable[[], None]
 ) -> AppendResult:
-    """Remove the files of a commit where it is proven that no commit names them: it failed, or it
-    was a repeat."""
+    """Commit, and remove the files if no commit can name them: it failed, or it was a repeat."""
     try:
         result = commit()
     except CommitUnknownError:
@@ -280,25 +230,25 @@ def _checked_staged(staged: Iterable[Staged]) -> list[Staged]:
     parts = list(staged) if isinstance(staged, Iterable) else None
     if parts is None or not all(isinstance(part, Staged) for part in parts):
         raise InvalidRequestError(
-            f"`staged` must be a list of what topic.stage() gave, not {type(staged).__name__}"
+            f"`staged` must be a list of what stage() returned, not {type(staged).__name__}"
         )
     return parts
 
 
-def _stage_all(staging: Staging, data: Any) -> Staged:
-    with staging:
+def _stage_all(stager: Stager, data: Any) -> Staged:
+    with stager:
         for batch in batches_of(data):
-            staging.add(batch)
-        return staging.finish()
+            stager.add(batch)
+        return stager.finish()
 
 
 def parse_txn(txn: tuple[str, int] | None, origin: str | None = None) -> Txn | None:
     if txn is None:
         if origin is not None:
-            raise InvalidRequestError(f"origin {origin!r} is of a txn, and there is none")
+            raise InvalidRequestError(f"origin {origin!r} needs a txn, and there is none")
         return None
     if origin == "":
-        raise InvalidRequestError("origin is empty; leave it out, or name who counts the txn")
+        raise InvalidRequestError("origin is empty; leave it out, or name the run that counts txns")
     match txn:
         case (str(app_id), int(version)) if (
             app_id and not isinstance(version, bool) and 0 <= version < 2**63
@@ -308,11 +258,11 @@ def parse_txn(txn: tuple[str, int] | None, origin: str | None = None) -> Txn | N
 
 
 def batches_of(data: Any) -> Iterable[pa.RecordBatch]:
-    """Whatever holds rows in Arrow, as batches."""
+    """The rows of anything that `Topic.append` takes, as Arrow batches."""
     if isinstance(data, pa.RecordBatch):
         return [data]
     if isinstance(data, pa.Table):
-        # A table without rows has no batches, and its columns are still to be checked.
+        # A table without rows has no batches, but its columns must be checked too.
         return data.to_batches() or [pa.RecordBatch.from_pylist([], data.schema)]
     if isinstance(data, pa.RecordBatchReader):
         same: Iterable[pa.RecordBatch] = data

@@ -1,7 +1,7 @@
 """Records that wait for their commit: the batch they are in, and their futures.
 
-A batch has one event for all of its records, and a future is just a place in it: one object per
-record is all that a producer can afford.
+A producer can afford only one object per record. So a batch has one event for all of its records,
+and a future is just a position in the batch.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pylogtable.write.records import (
     BatchMetadata,
     RecordMetadata,
     RecordShape,
-    Row,
+    RecordTuple,
     offsets_in_order,
     ranges_of,
 )
@@ -35,110 +35,120 @@ Value = TypeVar("Value")
 
 
 @dataclass(slots=True)
-class Records:
-    """Records of one shape that were sent one after the other."""
+class SentRecords:
+    """Records that were sent one by one, one after the other. Each is an item: it is accepted or
+    refused by itself."""
 
     shape: RecordShape
-    rows: list[Row] = field(default_factory=list)
+    records: list[RecordTuple] = field(default_factory=list)
 
     @property
-    def count(self) -> int:
-        return len(self.rows)
+    def record_count(self) -> int:
+        return len(self.records)
 
     @property
-    def parts(self) -> int:
-        """How many there are that can fail each for itself."""
-        return len(self.rows)
+    def item_count(self) -> int:
+        return len(self.records)
 
-    def take(self, start: int, end: int) -> Sequence[pa.RecordBatch]:
-        return [self.shape.batch(self.rows[start:end])]
+    def to_arrow(self, start: int, end: int) -> Sequence[pa.RecordBatch]:
+        """The items from `start` to `end` as Arrow."""
+        return [self.shape.batch(self.records[start:end])]
 
 
 @dataclass(slots=True)
-class Rows:
-    """A table that was sent as it is, and fails as a whole."""
+class SentTable:
+    """A table that was sent with `send_batch`. It is one item: all of its rows are accepted or
+    refused together."""
 
     table: pa.Table
 
     @property
-    def count(self) -> int:
+    def record_count(self) -> int:
         return int(self.table.num_rows)
 
     @property
-    def parts(self) -> int:
+    def item_count(self) -> int:
         return 1
 
-    def take(self, start: int, end: int) -> Sequence[pa.RecordBatch]:
+    def to_arrow(self, start: int, end: int) -> Sequence[pa.RecordBatch]:
         batches: list[pa.RecordBatch] = self.table.to_batches()
         return batches
 
 
 @dataclass
 class Delivered:
-    """Where the rows of a batch went. `kept` has the rows that were good enough, by their place
-    in the batch, where not all were; `times_us` those times that were not the append's."""
+    """Where the records of a batch went.
+
+    `partitions` and `times_us` have a value for each appended record; without `times_us` all have
+    the time of the append, `now_us`. `accepted` has the positions in the batch of the appended
+    records, and is None if all were appended. `errors` has the error of each refused position.
+    """
 
     version: int
     partitions: Int32s
-    bases: dict[int, int]
+    first_offsets: dict[int, int]
     now_us: int
     times_us: npt.NDArray[np.int64] | None
-    kept: npt.NDArray[np.int64] | None
+    accepted: npt.NDArray[np.int64] | None
     errors: dict[int, Exception]
 
     @cached_property
     def offsets(self) -> npt.NDArray[np.int64]:
-        return offsets_in_order(self.partitions, self.bases)
+        return offsets_in_order(self.partitions, self.first_offsets)
 
-    def record(self, row: int) -> RecordMetadata:
-        at = self._at(row)
+    def record(self, position: int) -> RecordMetadata:
+        """The record at this position of the batch."""
+        at = self._index(position)
         us = self.now_us if self.times_us is None else int(self.times_us[at])
         return RecordMetadata(int(self.partitions[at]), int(self.offsets[at]), from_us(us))
 
-    def rows(self, row: int, count: int) -> BatchMetadata:
-        at = self._at(row)
+    def table(self, position: int, count: int) -> BatchMetadata:
+        """The table of `count` rows that begins at this position of the batch."""
+        at = self._index(position)
         mine = slice(at, at + count)
         offsets = ranges_of(self.partitions[mine], self.offsets[mine])
         return BatchMetadata(self.version, offsets, count)
 
-    def _at(self, row: int) -> int:
-        return row if self.kept is None else int(np.searchsorted(self.kept, row))
+    def _index(self, position: int) -> int:
+        if self.accepted is None:
+            return position
+        return int(np.searchsorted(self.accepted, position))
 
 
-class Batch:
-    """What goes into one commit, in the order it was sent."""
+class ProducerBatch:
+    """What a producer puts into one commit, in the order it was sent."""
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.pieces: list[Records | Rows] = []
-        self.tail: Records | None = None  # the last piece, if it takes more records
-        self.count = 0
-        self.size = 0
-        self.born = 0.0
+        self.sent: list[SentRecords | SentTable] = []
+        self.tail: SentRecords | None = None  # the last of `sent`, if it can take more records
+        self.record_count = 0
+        self.size_bytes = 0
+        self.began = 0.0  # when its first record was sent
         self._settled = Event()
         self._lock = Lock()
-        self._callbacks: list[tuple[Pending[Any], Callable[[Pending[Any]], object]]] = []
+        self._callbacks: list[tuple[SendFuture[Any], Callable[[SendFuture[Any]], object]]] = []
         self._outcome: Delivered | BaseException | None = None
 
     def settle(self, outcome: Delivered | BaseException) -> None:
-        """Tell everybody who waits what became of the records, and let go of these."""
-        self.pieces = []
+        """Wake everybody who waits for the outcome, and free the records."""
+        self.sent = []
         self.tail = None
         with self._lock:
             self._outcome = outcome
             callbacks, self._callbacks = self._callbacks, []
         self._settled.set()
-        for pending, callback in callbacks:
-            _call(callback, pending)
+        for future, callback in callbacks:
+            _call(callback, future)
 
     def when_settled(
-        self, pending: Pending[Any], callback: Callable[[Pending[Any]], object]
+        self, future: SendFuture[Any], callback: Callable[[SendFuture[Any]], object]
     ) -> None:
         with self._lock:
             if self._outcome is None:
-                self._callbacks.append((pending, callback))
+                self._callbacks.append((future, callback))
                 return
-        _call(callback, pending)
+        _call(callback, future)
 
     @property
     def is_settled(self) -> bool:
@@ -151,27 +161,28 @@ class Batch:
         return self._outcome
 
 
-class Pending(Generic[Value]):
-    """The future of something that was sent: like `concurrent.futures.Future`, as far as something
-    that is not to be cancelled can be."""
+class SendFuture(Generic[Value]):
+    """The future of something that was sent. It works like `concurrent.futures.Future`, but it
+    cannot be cancelled."""
 
-    __slots__ = ("_batch", "_row")
+    __slots__ = ("_batch", "_position")
 
-    def __init__(self, batch: Batch, row: int) -> None:
+    def __init__(self, batch: ProducerBatch, position: int) -> None:
         self._batch = batch
-        self._row = row
+        self._position = position
 
     def done(self) -> bool:
+        """True once the outcome is known."""
         return self._batch.is_settled
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """What went wrong, once it is known; None if nothing did."""
+        """Wait for the outcome: the error, or None if the append succeeded."""
         outcome = self._batch.outcome(timeout)
         return self._error(outcome) if isinstance(outcome, Delivered) else outcome
 
     def result(self, timeout: float | None = None) -> Value:
-        """Where it is in the log, as soon as it is there for good. Raises what went wrong, and
-        `concurrent.futures.TimeoutError` after `timeout` seconds."""
+        """Wait until it is committed, and tell where it is in the log. Raises the error if it
+        failed, and `concurrent.futures.TimeoutError` after `timeout` seconds."""
         error = self.exception(timeout)
         if error is not None:
             raise error
@@ -179,12 +190,13 @@ class Pending(Generic[Value]):
         assert isinstance(outcome, Delivered)
         return self._value(outcome)
 
-    def add_done_callback(self, callback: Callable[[Pending[Value]], object]) -> None:
-        """Call `callback(self)` when it is done, in the producer's thread, or now if it is."""
+    def add_done_callback(self, callback: Callable[[SendFuture[Value]], object]) -> None:
+        """Call `callback(self)` when it is done, in the producer's thread. If it is done already,
+        call it now."""
         self._batch.when_settled(self, callback)
 
     def _error(self, delivered: Delivered) -> BaseException | None:
-        return delivered.errors.get(self._row)
+        return delivered.errors.get(self._position)
 
     def _value(self, delivered: Delivered) -> Value:
         raise NotImplementedError
@@ -195,30 +207,40 @@ class Pending(Generic[Value]):
         return f"<{type(self).__name__} {self.exception() or self.result()}>"
 
 
-class PendingRecord(Pending[RecordMetadata]):
+class RecordFuture(SendFuture[RecordMetadata]):
+    """What `Producer.send` returns.
+
+    >>> producer.send(key=b"k", value=b"v").result().offset
+    """
+
     __slots__ = ()
 
     def _value(self, delivered: Delivered) -> RecordMetadata:
-        return delivered.record(self._row)
+        return delivered.record(self._position)
 
 
-class PendingRows(Pending[BatchMetadata]):
+class BatchFuture(SendFuture[BatchMetadata]):
+    """What `Producer.send_batch` returns.
+
+    >>> producer.send_batch(table).result().offsets
+    """
+
     __slots__ = ("_count",)
 
-    def __init__(self, batch: Batch, row: int, count: int) -> None:
-        super().__init__(batch, row)
+    def __init__(self, batch: ProducerBatch, position: int, count: int) -> None:
+        super().__init__(batch, position)
         self._count = count
 
     def _error(self, delivered: Delivered) -> BaseException | None:
-        # A table without rows has no place of its own: it is the next one's.
+        # A table without rows has no position of its own: it has that of what came next.
         return super()._error(delivered) if self._count else None
 
     def _value(self, delivered: Delivered) -> BatchMetadata:
-        return delivered.rows(self._row, self._count)
+        return delivered.table(self._position, self._count)
 
 
-def _call(callback: Callable[[Pending[Any]], object], pending: Pending[Any]) -> None:
+def _call(callback: Callable[[SendFuture[Any]], object], future: SendFuture[Any]) -> None:
     try:
-        callback(pending)
+        callback(future)
     except Exception:
-        _log.exception("a callback of %r failed", pending)
+        _log.exception("a callback of %r failed", future)

@@ -1,11 +1,9 @@
-"""Committing what a producer has gathered as one append, and telling where each record went."""
+"""Appending a batch of a producer in one commit, and telling where each record went."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 from itertools import compress
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,23 +12,25 @@ import pyarrow as pa
 from pylogtable.errors import InvalidRequestError
 from pylogtable.format.model import Txn, TxnMark
 from pylogtable.format.schema import TIMESTAMP
-from pylogtable.format.shaping import Int32s, RowShaper
+from pylogtable.format.shaping import RowShaper
 from pylogtable.log.head import Head
 from pylogtable.results.operations import offsets_of
 from pylogtable.write.append import Appender, parse_txn
-from pylogtable.write.batch import Batch, Delivered, Records, Rows
-from pylogtable.write.records import sift
+from pylogtable.write.batch import Delivered, ProducerBatch, SentRecords, SentTable
+from pylogtable.write.records import separate_bad
 
-Part = tuple[Records | Rows, int, int]
+Sent = SentRecords | SentTable
+#: The items from a first to a last (excluded) of something that was sent.
+ItemRange = tuple[Sent, int, int]
 Int64s = npt.NDArray[np.int64]
 
 
 class Delivery:
-    """Appends batches, one after the other, as the only one under its app id, if it has one.
+    """Appends batches one after the other. With an app id, it must be the only writer of that id.
 
-    The txn of a batch is the number of records of the app id with it: a writer that starts again
-    knows how far it had come. What the log had last is part of every plan, so that of two writers
-    only one goes on [TXN-1].
+    The txn version of a batch is the number of records of the app id in the log, that batch
+    included. So a writer that starts again knows how far it came. Each commit requires that the
+    last txn is still the one that this writer knows: of two writers only one goes on [TXN-1].
     """
 
     def __init__(self, appender: Appender, head: Head, app_id: str | None) -> None:
@@ -48,95 +48,92 @@ class Delivery:
         """How many records of the app id are in the log, as far as is known here."""
         return self._last.txn_version if self._last is not None else 0
 
-    def deliver(self, batch: Batch) -> Delivered:
-        """One append of all that is good in the batch; what is not gets its error. With an app id
-        of all before the first that is not: what came behind it would be counted in its place."""
-        whole = [(piece, 0, piece.parts) for piece in batch.pieces]
+    def deliver(self, batch: ProducerBatch) -> Delivered:
+        """Append the good items of the batch in one commit; the bad ones get their error.
+
+        With an app id, only the items before the first bad one are appended: a later one would
+        be counted in its place.
+        """
+        everything = [(sent, 0, sent.item_count) for sent in batch.sent]
         try:
-            return self._commit(whole, None, {})
+            return self._append(everything, None, {})
         except InvalidRequestError:
-            good, kept, errors = self._sift(batch)
+            good, positions, errors = self._separate_bad(batch)
             if not errors:
                 raise
         if self._app_id is not None:
             first = min(errors)
-            before = [len(rows) > 0 and rows[-1] < first for rows in kept]
+            before = [len(mine) > 0 and mine[-1] < first for mine in positions]
             good = list(compress(good, before))
-            kept = list(compress(kept, before))
-            errors = dict.fromkeys(range(first, batch.count), errors[first])
-        return self._commit(good, np.concatenate([np.empty(0, np.int64), *kept]), errors)
+            positions = list(compress(positions, before))
+            errors = dict.fromkeys(range(first, batch.record_count), errors[first])
+        return self._append(good, np.concatenate([np.empty(0, np.int64), *positions]), errors)
 
-    def _commit(
-        self,
-        parts: list[Part],
-        kept: Int64s | None,
-        errors: dict[int, Exception],
+    def _append(
+        self, items: list[ItemRange], accepted: Int64s | None, errors: dict[int, Exception]
     ) -> Delivered:
         times: list[pa.Array | int] = []
-        staging = self._appender.begin(None)
-        with staging:
-            placed = staging.note_placed()
-            for piece, start, end in parts:
-                for rows in piece.take(start, end):
-                    times.append(_given_times(piece, rows))
-                    staging.add(rows)
-            staged = staging.finish()
-        partitions: Int32s = np.concatenate(placed) if placed else np.empty(0, np.int32)
+        with self._appender.begin(None, remember_partitions=True) as stager:
+            for sent, start, end in items:
+                for rows in sent.to_arrow(start, end):
+                    times.append(_given_times(sent, rows))
+                    stager.add(rows)
+            staged = stager.finish()
+        partitions = stager.row_partitions()
         now_us = staged.staged_at_ms * 1000
         if not len(partitions):
-            return Delivered(self._head.known.version, partitions, {}, now_us, None, kept, errors)
+            version = self._head.known.version
+            return Delivered(version, partitions, {}, now_us, None, accepted, errors)
         txn = None
         if self._app_id is not None:
             txn = Txn(app_id=self._app_id, version=self.sequence + len(partitions))
         commit = self._appender.deliver(staged, txn, self._last)
         if txn is not None:
             self._last = TxnMark(txn.version, commit.version)
-        bases = {number: start for number, (start, _) in offsets_of(commit).items()}
-        by_append = any(segment.append_time for segment in commit.add)
-        times_us = None if by_append else _times(times, now_us)
-        return Delivered(commit.version, partitions, bases, now_us, times_us, kept, errors)
+        first_offsets = {number: start for number, (start, _) in offsets_of(commit).items()}
+        uses_append_time = any(segment.append_time for segment in commit.add)
+        times_us = None if uses_append_time else _times(times, now_us)
+        return Delivered(
+            commit.version, partitions, first_offsets, now_us, times_us, accepted, errors
+        )
 
-    def _sift(self, batch: Batch) -> tuple[list[Part], list[Int64s], dict[int, Exception]]:
-        """What of a batch can be appended, as parts and their rows, and what is wrong with the
-        rest. The rules are asked, as an append does, over ever smaller parts."""
+    def _separate_bad(
+        self, batch: ProducerBatch
+    ) -> tuple[list[ItemRange], list[Int64s], dict[int, Exception]]:
+        """The good items of a batch, the positions of their records, and the errors of the others
+        by position. Items are checked as an append checks them."""
         info = self._head.latest().info
-        good: list[Part] = []
-        kept: list[Int64s] = []
+        good: list[ItemRange] = []
+        positions: list[Int64s] = []
         errors: dict[int, Exception] = {}
         first = 0
-        for piece in batch.pieces:
+        for sent in batch.sent:
 
-            def check(start: int, end: int, piece: Records | Rows = piece) -> None:
-                for rows in piece.take(start, end):
+            def check(start: int, end: int, sent: Sent = sent) -> None:
+                for rows in sent.to_arrow(start, end):
                     shaper = RowShaper(info, 0, 0)
                     shaper.check_columns(rows.schema)
                     deque(shaper.shares(rows), maxlen=0)
 
-            for start, end in _sifted(piece, check, first, errors):
-                good.append((piece, start, end))
-                rows = (start, end) if isinstance(piece, Records) else (0, piece.count)
-                kept.append(np.arange(first + rows[0], first + rows[1]))
-            first += piece.count
-        return good, kept, errors
+            ranges, bad = separate_bad(sent.item_count, check)
+            errors.update({first + item: error for item, error in bad.items()})
+            for start, end in ranges:
+                good.append((sent, start, end))
+                mine = (start, end) if isinstance(sent, SentRecords) else (0, sent.record_count)
+                positions.append(np.arange(first + mine[0], first + mine[1]))
+            first += sent.record_count
+        return good, positions, errors
 
 
-def _sifted(
-    piece: Records | Rows, check: Any, first: int, errors: dict[int, Exception]
-) -> Iterator[tuple[int, int]]:
-    good, bad = sift(piece.parts, check)
-    errors.update({first + part: error for part, error in bad.items()})
-    yield from good
-
-
-def _given_times(piece: Records | Rows, rows: pa.RecordBatch) -> pa.Array | int:
-    """The times that records were sent with; how many there are if it was without, or if nobody
-    can ask for them."""
+def _given_times(sent: Sent, rows: pa.RecordBatch) -> pa.Array | int:
+    """The timestamps that records were sent with. Just their number if they had none, or if they
+    came in a table, whose future does not tell timestamps."""
     index = rows.schema.get_field_index(TIMESTAMP)
-    return rows.column(index) if index >= 0 and isinstance(piece, Records) else rows.num_rows
+    return rows.column(index) if index >= 0 and isinstance(sent, SentRecords) else rows.num_rows
 
 
 def _times(times: list[pa.Array | int], now_us: int) -> Int64s | None:
-    """The time of every row in microseconds, None if all have the append's."""
+    """The time of every record in microseconds; None if all have the time of the append."""
     if all(isinstance(part, int) for part in times):
         return None
     return np.concatenate(

@@ -1,8 +1,8 @@
-"""Sending records one by one from many threads; one thread commits what has gathered.
+"""Sending records one by one from many threads; one thread commits them in batches.
 
-The first record of a batch starts its clock. When `linger_ms` have passed, `batch_bytes` are
-there, or somebody flushes, the batch is committed as one append, and the next one gathers
-meanwhile. Whoever sends waits when that one is full, too: so no more than two are in memory.
+A batch is committed as one append when `linger_ms` have passed since its first record, when it has
+`batch_bytes`, or when somebody flushes. The next batch gathers meanwhile. If that one is full too,
+senders wait, so that no more than two batches are in memory.
 """
 
 from __future__ import annotations
@@ -20,9 +20,16 @@ from pylogtable.format.shaping import RowShaper
 from pylogtable.format.times import Moment, from_us, to_us
 from pylogtable.log.head import Head
 from pylogtable.write.append import Appender, batches_of
-from pylogtable.write.batch import Batch, Delivered, PendingRecord, PendingRows, Records, Rows
+from pylogtable.write.batch import (
+    BatchFuture,
+    Delivered,
+    ProducerBatch,
+    RecordFuture,
+    SentRecords,
+    SentTable,
+)
 from pylogtable.write.delivery import Delivery
-from pylogtable.write.records import OVERHEAD_BYTES, RecordShape, Row
+from pylogtable.write.records import OVERHEAD_BYTES, RecordShape, RecordTuple
 
 MAX_BATCH_BYTES = 1 << 30
 
@@ -30,14 +37,18 @@ _PLAIN = frozenset({bytes, str, type(None)})
 
 
 class Producer:
-    """Made by `topic.producer()`; a context manager, to be used from any number of threads. It is
-    to be closed: what waits in one that is not is lost with the process.
+    """Sends records one by one, from any number of threads; made by `topic.producer()`.
 
-    With an `app_id` it counts its records in the log, and goes on counting after a restart:
-    `sequence` says from which record on a source has to be sent again. So the first record that is
-    refused ends it: what is sent behind that is refused too. There is one producer per app id: of
-    two, the first to commit goes on, and the other is fenced with a `CommitConflictError`, as it is
-    when an earlier life of itself was still writing.
+    >>> with topic.producer() as producer:
+    ...     future = producer.send(key=b"k", value=b"v")
+
+    Close it, or use it as a context manager: records that still wait are lost with the process.
+
+    With an `app_id` the producer counts its records in the log, and goes on counting after a
+    restart: `sequence` says from which record on a source must be sent again. Therefore the first
+    refused record ends the producer, and it refuses all later ones. Only one producer may use an
+    app id at a time. Of two, the first to commit goes on, and the other gets a
+    `CommitConflictError`; the other may be an earlier run that was still writing.
     """
 
     def __init__(
@@ -65,14 +76,14 @@ class Producer:
         self._lock = Lock()
         self._work = Condition(self._lock)
         self._progress = Condition(self._lock)
-        self._open = Batch(1)
+        self._open = ProducerBatch(1)
         self._settled = 0
         self._urgent = 0
         self._first_error: BaseException | None = None
         self._broken: BaseException | None = None
         self._refused: InvalidRequestError | None = None
         self._closing = False
-        self._is_shut = False  # closing, broken or ended by a refusal
+        self._is_ended = False  # closing, broken, or a record was refused
         self._thread = Thread(target=self._run, name=f"producer of {topic_name}", daemon=True)
         self._thread.start()
 
@@ -97,8 +108,8 @@ class Producer:
 
     @property
     def sequence(self) -> int | None:
-        """How many records of this app id are in the log, as far as this producer knows: all of
-        them when it was opened, and those it has committed since. None without an app id."""
+        """How many records of this app id are in the log: those before this producer was opened,
+        and those it has committed since. None without an app id."""
         return None if self.app_id is None else self._delivery.sequence
 
     def send(
@@ -109,17 +120,16 @@ class Producer:
         partition: int | None = None,
         timestamp: Moment | None = None,
         **columns: Any,
-    ) -> PendingRecord:
-        """Send one record: `key` and `value` in bytes or text, or the topic's columns by name; what
-        is not named is null. The future gives the partition, the offset and the time.
+    ) -> RecordFuture:
+        """Send one record: `key` and `value` as bytes or text, or the topic's columns by name.
+        Columns that are not named are null. The future gives partition, offset and timestamp.
 
-        Headers are pairs of a name and bytes, or a dict. What can be seen to be wrong is refused
-        here; what turns out to be wrong later fails the record's own future and, unless there is
-        an app id, no other. Waits while two batches are full.
+        Headers are pairs of a name and bytes, or a dict. Obvious mistakes raise here. Others fail
+        the record's own future and, without an app id, no other. Waits while two batches are full.
         """
         shape = self._shape
         if (
-            shape.is_kafka
+            shape.is_kafka_row
             and type(key) in _PLAIN
             and type(value) in _PLAIN
             and not columns
@@ -127,51 +137,50 @@ class Producer:
             and partition is None
             and timestamp is None
         ):
-            row: Row = (key, value, None, None, None)
+            record: RecordTuple = (key, value, None, None, None)
             size = OVERHEAD_BYTES + (len(key) if key else 0) + (len(value) if value else 0)
         else:
             columns.update(key=key, value=value, headers=headers)
             with self._ending_if_refused():
-                shape, row, size = self._shaped(columns, partition, timestamp)
+                shape, record, size = self._shaped(columns, partition, timestamp)
         with self._lock:
             batch = self._open
-            if self._is_shut or batch.size >= self._batch_bytes:
+            if self._is_ended or batch.size_bytes >= self._batch_bytes:
                 batch = self._admit()
             tail = batch.tail
             if tail is None or tail.shape is not shape:
-                tail = batch.tail = Records(shape)
-                self._begin(batch, tail)
-            tail.rows.append(row)
-            place = batch.count
-            batch.count = place + 1
-            batch.size += size
-            if batch.size >= self._batch_bytes:
+                tail = batch.tail = SentRecords(shape)
+                self._start(batch, tail)
+            tail.records.append(record)
+            position = batch.record_count
+            batch.record_count = position + 1
+            batch.size_bytes += size
+            if batch.size_bytes >= self._batch_bytes:
                 self._work.notify()
-        return PendingRecord(batch, place)
+        return RecordFuture(batch, position)
 
-    def send_batch(self, data: Any) -> PendingRows:
+    def send_batch(self, data: Any) -> BatchFuture:
         """Send many records at once, in any form that `topic.append` takes. Columns that do not
-        fit are refused here; a bad row fails the future of its table and, unless there is an app
-        id, of nothing else."""
+        fit raise here. A bad row fails the future of its table and, without an app id, no other."""
         with self._ending_if_refused():
             table = self._table(data)
         with self._lock:
             batch = self._admit()
             batch.tail = None
-            self._begin(batch, Rows(table))
-            place = batch.count
-            batch.count += table.num_rows
-            batch.size += table.nbytes + OVERHEAD_BYTES
-            if batch.size >= self._batch_bytes:
+            self._start(batch, SentTable(table))
+            position = batch.record_count
+            batch.record_count += table.num_rows
+            batch.size_bytes += table.nbytes + OVERHEAD_BYTES
+            if batch.size_bytes >= self._batch_bytes:
                 self._work.notify()
-        return PendingRows(batch, place, table.num_rows)
+        return BatchFuture(batch, position, table.num_rows)
 
     def flush(self) -> None:
-        """Wait until everything that was sent so far is in the log for good. Raises the first
-        error there was since the last flush, if there was one."""
+        """Wait until everything that was sent so far is committed. Raises the first error since
+        the last flush, if there was one."""
         self._refuse_in_callback()
         with self._lock:
-            wanted = self._open.number if self._open.pieces else self._open.number - 1
+            wanted = self._open.number if self._open.sent else self._open.number - 1
             self._urgent = max(self._urgent, wanted)
             self._work.notify()
             while self._settled < wanted:
@@ -181,10 +190,10 @@ class Producer:
             raise error
 
     def close(self) -> None:
-        """Flush, and take no more. Raises what `flush` would."""
+        """Flush, and refuse further records. Raises what `flush` would."""
         self._refuse_in_callback()
         with self._lock:
-            self._closing = self._is_shut = True
+            self._closing = self._is_ended = True
             self._work.notify()
             self._progress.notify_all()
         self._thread.join()
@@ -194,29 +203,29 @@ class Producer:
 
     def _shaped(
         self, columns: dict[str, Any], partition: int | None, timestamp: Moment | None
-    ) -> tuple[RecordShape, Row, int]:
+    ) -> tuple[RecordShape, RecordTuple, int]:
         time_us = None if timestamp is None else _microseconds(timestamp)
         shape = self._shape
         try:
-            return (shape, *shape.row(columns, partition, time_us))
+            return (shape, *shape.record(columns, partition, time_us))
         except InvalidRequestError:
-            # The topic may have got more columns or partitions since.
+            # The topic may have more columns or partitions by now.
             info = self._head.latest().info
             if info == shape.topic:
                 raise
             self._shape = shape = RecordShape(info)
-            return (shape, *shape.row(columns, partition, time_us))
+            return (shape, *shape.record(columns, partition, time_us))
 
     @contextmanager
     def _ending_if_refused(self) -> Iterator[None]:
-        """With an app id, what is sent behind a refused record would be counted in its place."""
+        """With an app id, a record after a refused one would be counted in its place."""
         try:
             yield
         except InvalidRequestError as error:
             if self.app_id is not None:
                 with self._lock:
                     self._refused = self._refused or error
-                    self._is_shut = True
+                    self._is_ended = True
             raise
 
     def _table(self, data: Any) -> pa.Table:
@@ -226,7 +235,7 @@ class Producer:
         try:
             return pa.Table.from_batches(batches)
         except pa.ArrowInvalid as error:
-            raise SchemaMismatchError(f"the batches differ in their columns: {error}") from None
+            raise SchemaMismatchError(f"the batches have different columns: {error}") from None
 
     def _check_columns(self, schema: pa.Schema) -> None:
         info = self._head.known.info
@@ -238,29 +247,31 @@ class Producer:
                 raise
             RowShaper(newest, 0, 0).check_columns(schema)
 
-    def _admit(self) -> Batch:
-        """The batch that takes the next record, as soon as there is room; under the lock."""
+    def _admit(self) -> ProducerBatch:
+        """Wait until there is room, and give the batch for the next record. Needs the lock."""
         while True:
             if (why := self._broken or self._refused) is not None:
                 raise InvalidRequestError(
-                    f"this producer takes no more records, since some are missing: {why}. "
+                    f"this producer takes no more records, because earlier ones failed: {why}. "
                     "Open a new one, and go on from its `sequence`"
                 ) from why
             if self._closing:
                 raise InvalidRequestError(f"the producer of {self.topic_name!r} is closed")
-            if self._open.size < self._batch_bytes or current_thread() is self._thread:
+            if self._open.size_bytes < self._batch_bytes or current_thread() is self._thread:
                 return self._open
             self._progress.wait()
 
     def _refuse_in_callback(self) -> None:
         if current_thread() is self._thread:
-            raise InvalidRequestError("a callback that waits for its producer would wait forever")
+            raise InvalidRequestError(
+                "a callback cannot call flush() or close(): it would wait for itself forever"
+            )
 
-    def _begin(self, batch: Batch, piece: Records | Rows) -> None:
-        if not batch.pieces:
-            batch.born = self._head.runtime.monotonic()
+    def _start(self, batch: ProducerBatch, sent: SentRecords | SentTable) -> None:
+        if not batch.sent:
+            batch.began = self._head.runtime.monotonic()
             self._work.notify()
-        batch.pieces.append(piece)
+        batch.sent.append(sent)
 
     def _run(self) -> None:
         while (batch := self._next()) is not None:
@@ -273,31 +284,31 @@ class Producer:
                 error = next(iter(outcome.errors.values()), None)
                 if error is not None and self.app_id is not None:
                     self._broken = error
-                    self._is_shut = True
+                    self._is_ended = True
             except BaseException as raised:
-                # Nobody above could be told: the futures and the next flush are.
+                # There is no caller to raise to: the futures and the next flush raise it.
                 outcome = error = raised
                 is_final = self.app_id is not None or not isinstance(raised, Exception)
                 if is_final and self._broken is None:
                     self._broken = raised
-                    self._is_shut = True
+                    self._is_ended = True
             batch.settle(outcome)
             with self._lock:
                 self._first_error = self._first_error or error
                 self._settled = batch.number
                 self._progress.notify_all()
 
-    def _next(self) -> Batch | None:
-        """The next batch to be committed, at its time; None when there will be none."""
+    def _next(self) -> ProducerBatch | None:
+        """Wait until a batch is due, and give it; None when the producer is closed."""
         lingered = False
         with self._lock:
             while True:
                 batch = self._open
-                if batch.pieces:
-                    left = self._linger - (self._head.runtime.monotonic() - batch.born)
-                    is_due = batch.size >= self._batch_bytes or batch.number <= self._urgent
+                if batch.sent:
+                    left = self._linger - (self._head.runtime.monotonic() - batch.began)
+                    is_due = batch.size_bytes >= self._batch_bytes or batch.number <= self._urgent
                     if lingered or left <= 0 or is_due or self._closing:
-                        self._open = Batch(batch.number + 1)
+                        self._open = ProducerBatch(batch.number + 1)
                         self._progress.notify_all()
                         return batch
                     lingered = not self._work.wait(left)
@@ -313,6 +324,6 @@ def _microseconds(timestamp: Moment) -> int:
         from_us(us)
     except OverflowError:
         raise InvalidRequestError(
-            f"the timestamp {timestamp} is not within the years 1 to 9999; it is in milliseconds"
+            f"the timestamp {timestamp} is outside the years 1 to 9999; give milliseconds"
         ) from None
     return us

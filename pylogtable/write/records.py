@@ -1,4 +1,4 @@
-"""Records that come one by one, turned into Arrow in bulk; bad ones are set apart. Pure."""
+"""Records that are sent one by one, turned into Arrow in bulk. Pure."""
 
 from __future__ import annotations
 
@@ -14,19 +14,26 @@ import pyarrow as pa
 
 from pylogtable.errors import InvalidRequestError, SchemaMismatchError
 from pylogtable.format.model import TopicInfo
-from pylogtable.format.schema import HEADERS, PARTITION, TIMESTAMP, TIMESTAMP_TYPE, file_schema
+from pylogtable.format.schema import (
+    HEADERS,
+    PARTITION,
+    TIMESTAMP,
+    TIMESTAMP_TYPE,
+    file_schema,
+    is_kafka_shaped,
+)
 from pylogtable.format.shaping import Int32s
 
-#: What a record costs beside its own bytes while it waits, about.
+#: About what a waiting record takes in memory beside its own bytes.
 OVERHEAD_BYTES = 100
 
-Row = tuple[Any, ...]
+RecordTuple = tuple[Any, ...]
 
 _TEXT = (bytes, str, type(None))
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record is in the log, and its time."""
+    """Where a record is in the log, and its timestamp."""
 
     partition: int
     offset: int
@@ -34,7 +41,8 @@ class RecordMetadata(NamedTuple):
 
 
 class BatchMetadata(NamedTuple):
-    """Where the rows of a table are: `(start, end)` by partition, in the order they had."""
+    """Where the rows of a table are in the log: `(start, end)` offsets by partition. Inside a
+    partition they are in the order of the table."""
 
     version: int
     offsets: dict[int, tuple[int, int]]
@@ -42,25 +50,25 @@ class BatchMetadata(NamedTuple):
 
 
 class RecordShape:
-    """How records of one topic look. A row has its columns in order, the partition it asks for
-    and its time in microseconds."""
+    """The columns of a topic's records. A record is a tuple of its columns in order, the partition
+    it asks for, and its timestamp in microseconds."""
 
     def __init__(self, topic: TopicInfo) -> None:
         self.topic = topic
         self.fields = list(file_schema(topic.fields))[2:]
         self.names = [field.name for field in self.fields]
-        self.is_kafka = self.names == ["key", "value", HEADERS] and all(
-            pa.types.is_binary(field.type) for field in self.fields[:2]
-        )
+        self.is_kafka_shaped = is_kafka_shaped(pa.schema(self.fields))
+        #: Whether a row of a key and a value is `(key, value, None, None, None)`.
+        self.is_kafka_row = self.is_kafka_shaped and self.names == ["key", "value", HEADERS]
 
-    def row(
+    def record(
         self, columns: Mapping[str, Any], partition: int | None, time_us: int | None
-    ) -> tuple[Row, int]:
-        """A record and about how many bytes it takes; refuses what can be seen at once to be
-        wrong: columns that there are not, bad headers and partitions."""
+    ) -> tuple[RecordTuple, int]:
+        """A record and about how many bytes it takes. Raises for obvious mistakes: unknown columns,
+        bad headers, unknown partitions."""
         given = {name: value for name, value in columns.items() if value is not None}
         self._check_names(given)
-        if self.is_kafka:
+        if self.is_kafka_shaped:
             for name in ("key", "value"):
                 given[name] = as_bytes(name, given.get(name))
         if HEADERS in given:
@@ -69,18 +77,18 @@ class RecordShape:
         self._check_partition(partition)
         return (*map(given.get, self.names), partition, time_us), size
 
-    def batch(self, rows: Sequence[Row]) -> pa.RecordBatch:
-        """Rows as Arrow; `SchemaMismatchError` if a value among them is not of its type."""
-        *columns, partitions, times = zip(*rows, strict=True)
+    def batch(self, records: Sequence[RecordTuple]) -> pa.RecordBatch:
+        """Records as Arrow; `SchemaMismatchError` if a value does not fit its column."""
+        *columns, partitions, times = zip(*records, strict=True)
         arrays = [_array(field, values) for field, values in zip(self.fields, columns, strict=True)]
         fields = list(self.fields)
-        if partitions.count(None) < len(rows):
+        if partitions.count(None) < len(records):
             fields.append(pa.field(PARTITION, pa.int64()))
             arrays.append(pa.array(partitions, pa.int64()))
-        if times.count(None) < len(rows):
+        if times.count(None) < len(records):
             fields.append(pa.field(TIMESTAMP, TIMESTAMP_TYPE))
             arrays.append(pa.array(times, pa.int64()).cast(TIMESTAMP_TYPE))
-        # A null in a column that may have none is told by what takes the rows, with its place.
+        # The append checks for forbidden nulls, and names the row.
         loose = [field.with_nullable(True) for field in fields]
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(loose))
 
@@ -101,21 +109,22 @@ class RecordShape:
 
 
 def as_bytes(name: str, value: Any) -> Any:
-    """A key or value of the Kafka shape; text is taken as UTF-8."""
+    """A key or value of a Kafka-shaped topic; text is encoded as UTF-8."""
     if isinstance(value, _TEXT):
         return value
     if isinstance(value, bytearray | memoryview):
         return bytes(value)
     raise SchemaMismatchError(
-        f"{name} is bytes or str, not {type(value).__name__}; serialize it first"
+        f"{name} must be bytes or str, not {type(value).__name__}; serialize it first"
     )
 
 
-def sift(
+def separate_bad(
     count: int, check: Callable[[int, int], None]
 ) -> tuple[list[tuple[int, int]], dict[int, Exception]]:
-    """Which of `count` things are good and what is wrong with the others, by halving: `check` looks
-    at a range of them and raises if one is bad. Gives the good ones as ranges, in order."""
+    """Separate good items from bad ones: the ranges of good items, in order, and the error of each
+    bad one. `check(start, end)` raises if one of these items is bad; ranges that fail are halved
+    until the bad items are found."""
     good: list[tuple[int, int]] = []
     bad: dict[int, Exception] = {}
     ranges = [(0, count)] if count else []
@@ -134,13 +143,15 @@ def sift(
     return good, bad
 
 
-def offsets_in_order(partitions: Int32s, bases: Mapping[int, int]) -> npt.NDArray[np.int64]:
-    """The offset of each row, from the partition it went to and the first offset that the rows
-    were given there: inside a partition they are in row order [APPEND-4]."""
+def offsets_in_order(partitions: Int32s, first_offsets: Mapping[int, int]) -> npt.NDArray[np.int64]:
+    """The offset of each record, from its partition and the first offset that the append was given
+    there. Inside a partition, records keep their order [APPEND-4]."""
     order = np.argsort(partitions, kind="stable")
     counts = np.bincount(partitions)
     begins = np.cumsum(counts) - counts
-    first = np.array([bases.get(number, 0) for number in range(len(counts))], dtype=np.int64)
+    first = np.array(
+        [first_offsets.get(number, 0) for number in range(len(counts))], dtype=np.int64
+    )
     offsets = np.empty(len(partitions), dtype=np.int64)
     placed = partitions[order]
     offsets[order] = np.arange(len(partitions)) - begins[placed] + first[placed]
@@ -148,7 +159,7 @@ def offsets_in_order(partitions: Int32s, bases: Mapping[int, int]) -> npt.NDArra
 
 
 def ranges_of(partitions: Int32s, offsets: npt.NDArray[np.int64]) -> dict[int, tuple[int, int]]:
-    """The offsets of rows that follow one another in each of their partitions."""
+    """The `(start, end)` offsets in each partition, for records with consecutive offsets there."""
     return {
         int(number): (int(mine[0]), int(mine[-1]) + 1)
         for number in np.unique(partitions)
@@ -157,7 +168,7 @@ def ranges_of(partitions: Int32s, offsets: npt.NDArray[np.int64]) -> dict[int, t
 
 
 def _headers(headers: Any) -> list[dict[str, Any]]:
-    """Headers as pairs of a name and bytes, or as a dict; a name may occur again."""
+    """Headers given as pairs of a name and bytes, or as a dict; pairs may repeat a name."""
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     try:
         named = [(name, value) for name, value in pairs]
@@ -166,7 +177,8 @@ def _headers(headers: Any) -> list[dict[str, Any]]:
     for name, value in named:
         if not isinstance(name, str) or not isinstance(value, _TEXT):
             raise SchemaMismatchError(
-                f"headers are pairs of a name and bytes, such as [('trace', b'1')], not {headers!r}"
+                "headers must be pairs of a name and bytes, such as [('trace', b'1')], not "
+                f"{headers!r}"
             )
     return [{"key": name, "value": value} for name, value in named]
 
@@ -186,14 +198,14 @@ def _array(field: pa.Field, values: Sequence[Any]) -> pa.Array:
         return pa.nulls(len(values), field.type)
     try:
         if pa.types.is_integer(field.type):
-            # Told the type, Arrow would cut the fraction of a float.
+            # If Arrow were given the type, it would cut off the fraction of a float.
             found = pa.array(values)
             if not pa.types.is_integer(found.type) and not pa.types.is_null(found.type):
                 raise pa.ArrowTypeError(f"got {found.type}")
             return found.cast(field.type)
         return pa.array(values, field.type)
     except (pa.ArrowException, UnicodeError, OverflowError, TypeError, ValueError) as error:
-        shown = f" {values[0]!r:.80}" if len(values) == 1 else ""
+        which = f"the value {values[0]!r:.80}" if len(values) == 1 else "a value"
         raise SchemaMismatchError(
-            f"column {field.name!r} is {field.type}, and a value{shown} does not fit: {error}"
+            f"column {field.name!r} is {field.type}, and {which} does not fit: {error}"
         ) from None

@@ -1,258 +1,220 @@
-"""From a stream of rows to staged segment files, in bounded memory.
+"""Staging: from a stream of rows to data files that no commit names yet, in bounded memory.
 
-Rows are gathered into chunks that fit the CPU's caches, shaped and split by partition, and wait in
-their partition's lane until they make a row group. Row groups are encoded beside the shaping, in
-the order of their lane. A lane's file is closed when the next row group would take it over
-`segment.bytes`, or when too many files are open.
+Rows are gathered into chunks that fit the CPU's caches, shaped, and split by partition. Each
+partition has a lane with a `RollingWriter`. Encoding runs in other threads than shaping. All files
+are closed when too many are open.
 """
 
 from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
+from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from pylogtable.errors import StorageError
-from pylogtable.format.model import StagedSegment, TopicInfo
+from pylogtable.format.config import parse_config
+from pylogtable.format.model import StagedSegment
 from pylogtable.format.schema import is_keys_only
 from pylogtable.format.shaping import Int32s, RowShaper, Share
-from pylogtable.segments.writer import ROW_GROUP_ROWS, SegmentWriter
+from pylogtable.format.snapshot import Snapshot
+from pylogtable.runtime import Runtime
+from pylogtable.segments import rolling_writer
+from pylogtable.segments.rolling_writer import Output, RollingWriter
+from pylogtable.segments.writer import WrittenFile
 from pylogtable.storage.base import ObjectStore
 
 CHUNK_ROWS = 1 << 16
 CHUNK_BYTES = 16 << 20
-ROW_GROUP_BYTES = 16 << 20
 WAITING_BYTES = 128 << 20
 ENCODING_BYTES = 64 << 20
 OPEN_FILES = 128
 CLOSERS = 16
 
 
+@dataclass(frozen=True)
+class Staged:
+    """Data files that wait for their commit. Plain data that pickles, so that one process can
+    stage files and another can commit them."""
+
+    files: tuple[StagedSegment, ...]
+    staged_at_ms: int
+    topic_id: str
+
+
 class _Lane:
-    """One partition's waiting rows, its open file, and the files it has finished."""
+    """The files of one partition. `hashed` is True as long as keys alone decided that records
+    belong to this partition."""
 
-    def __init__(self, partition: int, next_offset: int) -> None:
-        self.partition = partition
-        self.next_offset = next_offset
-        self.waiting: list[pa.RecordBatch] = []
-        self.waiting_rows = 0
-        self.waiting_bytes = 0
-        self.writer: SegmentWriter | None = None
-        self.done: list[StagedSegment] = []
-        self.raw_bytes = 0
+    def __init__(self, output: Output, first_offset: int, row_group_bytes: int) -> None:
         self.hashed = True
-        self.encoding: Future[None] | None = None
+        self._topic = output.topic
+        self._partition = output.partition
+        self.writer = RollingWriter(output, first_offset, self._describe, row_group_bytes)
 
-    def put(self, share: Share) -> None:
-        self.waiting.append(share.rows)
-        self.waiting_rows += share.rows.num_rows
-        self.waiting_bytes += share.rows.nbytes
+    def add(self, share: Share) -> None:
         self.hashed &= share.hashed
+        self.writer.add(share.rows)
 
-    def take(self, whole_of: int | None) -> tuple[pa.Table, int]:
-        """What waits, and its bytes. With `whole_of` rows that do not make a whole number of such
-        groups are left waiting, if there is one at least."""
-        rows, size = pa.Table.from_batches(self.waiting), self.waiting_bytes
-        wanted = rows.num_rows
-        if whole_of is not None and wanted >= whole_of:
-            wanted -= wanted % whole_of
-        taken = size * wanted // rows.num_rows
-        self.waiting = rows.slice(wanted).to_batches()
-        self.waiting_rows -= wanted
-        self.waiting_bytes -= taken
-        return rows.slice(0, wanted), taken
-
-    def settle(self) -> None:
-        """Wait until nothing of this lane is being encoded; its failure is raised here."""
-        if self.encoding is not None:
-            encoding, self.encoding = self.encoding, None
-            encoding.result()
+    def _describe(self, first_offset: int, file: WrittenFile) -> StagedSegment:
+        return StagedSegment(
+            partition=self._partition,
+            predicted_base=first_offset,
+            **file.fields_from(first_offset),
+            null_keys=file.null_keys,
+            keys_only=is_keys_only(self._topic),
+            hashed_over=self._topic.partitions if self.hashed else None,
+            append_time=parse_config(self._topic.config).uses_append_time,
+        )
 
 
 class Stager:
-    """Writes the data files of one append. `finish()` gives them in partition and offset order;
-    after an exception `abandon()` removes what no commit will ever name."""
+    """Writes the data files of one append, whose commit comes later. A context manager: leaving it
+    with an exception removes the files.
+
+    >>> with TopicWriter(topic).begin_staging() as stager:
+    ...     for batch in batches:
+    ...         stager.add(batch)
+    ...     staged = stager.finish()
+    """
 
     def __init__(
         self,
         store: ObjectStore,
-        topic: TopicInfo,
-        ends: Mapping[int, int],
+        snapshot: Snapshot,
+        runtime: Runtime,
         *,
-        now_us: int,
         first_sticky: int,
-        new_id: Callable[[], str],
         encoders: Executor | None = None,
+        remember_partitions: bool = False,
     ) -> None:
+        """`first_sticky` is the partition at which rows without a key begin. `encoders` are threads
+        to use instead of own ones."""
         self._store = store
-        self._topic = topic
-        self._new_id = new_id
-        self._shaper = RowShaper(topic, now_us, first_sticky)
+        self._topic = snapshot.info
+        self._topic_id = snapshot.topic_id
+        self._ends = snapshot.end_offsets
+        self._new_id = runtime.new_id
+        self._began_ms = runtime.clock()
+        self._shaper = RowShaper(self._topic, self._began_ms * 1000, first_sticky)
+        self._shaper.placed = [] if remember_partitions else None
         self._chunks = _Chunks(self._shaper.check_columns)
+        self._row_group_bytes = min(
+            rolling_writer.ROW_GROUP_BYTES, self._shaper.config.segment_bytes
+        )
         self._lanes: dict[int, _Lane] = {}
-        self._open: dict[int, _Lane] = {}
+        self._with_open_file: set[int] = set()
         self._pool = encoders or ThreadPoolExecutor(_encoders())
         self._owns_pool = encoders is None
         self._encoding: deque[tuple[Future[None], int]] = deque()
         self._encoding_bytes = 0
-        self._ends = ends
-        self._segment_bytes = self._shaper.config.segment_bytes
-        self._row_group_bytes = min(ROW_GROUP_BYTES, self._segment_bytes)
 
-    def note_placed(self) -> list[Int32s]:
-        """A list that will have the partition of every row, in the order of the rows."""
-        self._shaper.placed = []
-        return self._shaper.placed
+    def __enter__(self) -> Stager:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is not None:
+            self._abandon(error)
 
     @property
     def waiting_bytes(self) -> int:
-        """What is held in memory because it does not make a row group yet."""
-        return self._chunks.size + sum(lane.waiting_bytes for lane in self._lanes.values())
+        """Bytes held in memory because they do not make a row group yet; `flush` writes them."""
+        return self._chunks.size + sum(lane.writer.waiting_bytes for lane in self._lanes.values())
 
-    def write(self, batch: pa.RecordBatch) -> None:
+    def row_partitions(self) -> Int32s:
+        """The partition of each row that was added, in order. Needs `remember_partitions` and
+        `finish`."""
+        placed = self._shaper.placed
+        return np.concatenate(placed) if placed else np.empty(0, np.int32)
+
+    def add(self, batch: pa.RecordBatch) -> None:
         """Take all rows of `batch`."""
         for chunk in self._chunks.add(batch):
-            self._put(chunk)
+            self._add_chunk(chunk)
 
     def flush(self) -> None:
-        """Let go of what waits, as row groups smaller than they could be."""
+        """Write what waits in memory now, as row groups smaller than they could be."""
         for chunk in self._chunks.rest():
-            self._put(chunk)
-        for lane in self._lanes.values():
-            self._start_encoding(lane)
+            self._add_chunk(chunk)
+        for number in self._lanes:
+            self._start_encoding(number)
 
-    def finish(self) -> tuple[StagedSegment, ...]:
+    def finish(self) -> Staged:
+        """Write the rest and close all files. Gives what is to be committed, in partition and
+        offset order."""
         self.flush()
-        lanes = [lane for _, lane in sorted(self._lanes.items())]
         self._close_files()
         if self._owns_pool:
             self._pool.shutdown()
-        return tuple(staged for lane in lanes for staged in lane.done)
+        lanes = [lane for _, lane in sorted(self._lanes.items())]
+        files = tuple(staged for lane in lanes for staged in lane.writer.entries)
+        return Staged(files, self._began_ms, self._topic_id)
 
-    def abandon(self, error: BaseException) -> None:
-        wait([handed for handed, _ in self._encoding if not handed.cancel()])
+    def _abandon(self, error: BaseException) -> None:
+        wait([encoding for encoding, _ in self._encoding if not encoding.cancel()])
         if self._owns_pool:
             self._pool.shutdown()
         for lane in self._lanes.values():
-            if lane.writer is not None:
-                with suppress(StorageError):
-                    lane.writer.abandon(error)
-            discard(self._store, lane.done)
+            lane.writer.abandon(error)
 
-    def _put(self, chunk: pa.RecordBatch) -> None:
+    def _add_chunk(self, chunk: pa.RecordBatch) -> None:
         for share in self._shaper.shares(chunk):
-            self._lane(share.partition).put(share)
-        waiting = sum(lane.waiting_bytes for lane in self._lanes.values())
-        for lane in self._lanes.values():
-            if waiting > WAITING_BYTES or self._is_due(lane):
-                self._start_encoding(lane, whole_of=ROW_GROUP_ROWS)
+            self._lane(share.partition).add(share)
+        waiting = sum(lane.writer.waiting_bytes for lane in self._lanes.values())
+        for number, lane in self._lanes.items():
+            if waiting > WAITING_BYTES or lane.writer.is_due:
+                self._start_encoding(number, keep_rest=True)
 
     def _lane(self, partition: int) -> _Lane:
         if partition not in self._lanes:
-            self._lanes[partition] = _Lane(partition, self._ends.get(partition, 0))
+            output = Output(self._store, self._topic, partition, self._new_id)
+            first_offset = self._ends.get(partition, 0)
+            self._lanes[partition] = _Lane(output, first_offset, self._row_group_bytes)
         return self._lanes[partition]
 
-    def _is_due(self, lane: _Lane) -> bool:
-        return lane.waiting_rows >= ROW_GROUP_ROWS or lane.waiting_bytes >= self._row_group_bytes
-
-    def _start_encoding(self, lane: _Lane, whole_of: int | None = None) -> None:
-        """Hand what waits in the lane to an encoder, after what it was handed before."""
-        if not lane.waiting:
+    def _start_encoding(self, partition: int, *, keep_rest: bool = False) -> None:
+        """Hand what waits in a lane to an encoder, which works in the order of the lane."""
+        writer = self._lanes[partition].writer
+        if not writer.has_waiting:
             return
-        lane.settle()
-        if lane.partition not in self._open and len(self._open) >= OPEN_FILES:
+        writer.wait_for_encoding()
+        if partition not in self._with_open_file and len(self._with_open_file) >= OPEN_FILES:
             self._close_files()
-        self._open[lane.partition] = lane
+        self._with_open_file.add(partition)
         while self._encoding and self._encoding_bytes > ENCODING_BYTES:
-            handed, size = self._encoding.popleft()
+            encoding, size = self._encoding.popleft()
             self._encoding_bytes -= size
-            handed.result()
-        rows, size = lane.take(whole_of)
-        lane.encoding = self._pool.submit(self._encode, lane, rows, size)
-        self._encoding.append((lane.encoding, size))
-        self._encoding_bytes += size
-
-    def _encode(self, lane: _Lane, rows: pa.Table, raw_bytes: int) -> None:
-        """Write rows as row groups of like size, rolling to a new file where one is full."""
-        groups = max(-(-rows.num_rows // ROW_GROUP_ROWS), -(-raw_bytes // self._row_group_bytes))
-        size = -(-rows.num_rows // max(1, min(groups, rows.num_rows)))
-        raw_per_row = raw_bytes / rows.num_rows
-        for at in range(0, rows.num_rows, size):
-            part = rows.slice(at, size)
-            self._roll_if_full(lane, part.num_rows * raw_per_row)
-            if lane.writer is None:
-                lane.writer = self._new_writer(lane, part)
-            lane.writer.write_row_group(part)
-            lane.raw_bytes += int(part.num_rows * raw_per_row)
-            lane.next_offset += part.num_rows
-
-    def _roll_if_full(self, lane: _Lane, raw_bytes: float) -> None:
-        """Close the file if the next row group, at the ratio seen so far, would overfill it."""
-        if lane.writer is None:
-            return
-        size = lane.writer.size_bytes
-        if size + raw_bytes * size / max(1, lane.raw_bytes) > self._segment_bytes:
-            self._close(lane)
-
-    def _new_writer(self, lane: _Lane, rows: pa.Table) -> SegmentWriter:
-        lane.raw_bytes = 0
-        return SegmentWriter(
-            self._store,
-            partition=lane.partition,
-            floor=lane.next_offset,
-            file_id=self._new_id(),
-            topic=self._topic,
-            like=rows,
-        )
-
-    def _close(self, lane: _Lane) -> None:
-        if lane.writer is None:
-            return
-        written = lane.writer.close()
-        lane.writer = None
-        base = lane.next_offset - written.records
-        lane.done.append(
-            StagedSegment(
-                partition=lane.partition,
-                predicted_base=base,
-                records=written.records,
-                size_bytes=written.size_bytes,
-                min_timestamp_us=written.min_timestamp_us,
-                max_timestamp_us=written.max_timestamp_us,
-                path=written.path,
-                row_groups=tuple(first - base for first in written.firsts),
-                tombstones=written.tombstones,
-                null_keys=written.null_keys,
-                keys_only=is_keys_only(self._topic),
-                hashed_over=self._topic.partitions if lane.hashed else None,
-                append_time=self._shaper.config.uses_append_time,
-            )
-        )
+            encoding.result()
+        if (started := writer.start_encoding(self._pool, keep_rest=keep_rest)) is not None:
+            self._encoding.append(started)
+            self._encoding_bytes += started[1]
 
     def _close_files(self) -> None:
-        """Close every file that may be open. That is waiting for the store and not work, so more of
-        them at once than there are cores."""
-        for lane in self._open.values():
-            lane.settle()
-        with ThreadPoolExecutor(min(len(self._open) or 1, CLOSERS)) as pool:
-            for closed in [pool.submit(self._close, lane) for lane in self._open.values()]:
+        """Close every file that may be open. Closing waits for the store and takes no CPU, so more
+        threads do it than there are cores."""
+        writers = [self._lanes[number].writer for number in self._with_open_file]
+        for writer in writers:
+            writer.wait_for_encoding()
+        with ThreadPoolExecutor(min(len(writers) or 1, CLOSERS)) as pool:
+            for closed in [pool.submit(writer.close_file) for writer in writers]:
                 closed.result()
-        self._open.clear()
+        self._with_open_file.clear()
 
 
 def discard(store: ObjectStore, staged: Iterable[StagedSegment]) -> None:
-    """Remove files that are proven to be in no commit; what stays behind is vacuum's."""
+    """Remove files that no commit can name. What cannot be removed is left to vacuum."""
     for file in staged:
         with suppress(StorageError):
             store.delete(file.path)
 
 
 class _Chunks:
-    """The same rows in batches of a useful size: small ones joined, large ones cut."""
+    """Joins small batches and cuts large ones, so that each chunk has a useful size."""
 
     def __init__(self, check: Callable[[pa.Schema], None]) -> None:
         self._check = check
@@ -266,10 +228,10 @@ class _Chunks:
             self._check(batch.schema)
             yield from self.rest()
             self._schema = batch.schema
-        for piece in _cut(batch):
-            self._gathered.append(piece)
-            self._rows += piece.num_rows
-            self.size += _bytes_of(piece)
+        for part in _cut(batch):
+            self._gathered.append(part)
+            self._rows += part.num_rows
+            self.size += _bytes_of(part)
             if self._rows >= CHUNK_ROWS or self.size >= CHUNK_BYTES:
                 yield from self.rest()
 
@@ -283,8 +245,8 @@ class _Chunks:
 def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     if not batch.num_rows:
         return
-    pieces = max(-(-batch.num_rows // CHUNK_ROWS), -(-_bytes_of(batch) // CHUNK_BYTES))
-    size = -(-batch.num_rows // min(pieces, batch.num_rows))
+    parts = max(-(-batch.num_rows // CHUNK_ROWS), -(-_bytes_of(batch) // CHUNK_BYTES))
+    size = -(-batch.num_rows // min(parts, batch.num_rows))
     for at in range(0, batch.num_rows, size):
         yield batch.slice(at, size)
 
@@ -296,14 +258,14 @@ def _join(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _encoders() -> int:
-    """As many as there are cores to run on; beyond a few, writing the files is what takes long."""
+    """Number of encoder threads: one for each core, but not more than writing files can use."""
     affinity = getattr(os, "sched_getaffinity", None)
     cores = len(affinity(0)) if affinity else os.cpu_count() or 1
     return min(4, cores)
 
 
 def _bytes_of(batch: pa.RecordBatch) -> int:
-    """Older pyarrow cannot size a slice of views; the whole of its buffers is then the answer."""
+    """Older pyarrow cannot size a slice of views; then the size of the whole buffers is used."""
     try:
         return int(batch.nbytes)
     except pa.ArrowTypeError:

@@ -1,8 +1,8 @@
 """The PySpark side of pylogtable: `format("pylogtable")`, and `LogTable` for notebooks and jobs.
 
-Spark imports every installed `pyspark_*` module by itself to find its `DefaultSource`, and one that
-raises takes all others with it. So nothing is imported before it is asked for, and what cannot be
-imported (no pyspark, or one without Python data sources) is simply not there.
+Spark imports every installed `pyspark_*` module to look for a `DefaultSource`. If one import
+raises, Spark finds no source at all. So this module imports nothing until a name is used, and
+`DefaultSource` does not exist where PySpark is missing or older than 4.0.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ def __getattr__(name: str) -> object:
     try:
         return getattr(importlib.import_module(module), attribute)
     except ImportError as error:
-        # Spark asks with hasattr. A user's `from … import` would hide an AttributeError's words.
+        # Spark asks with hasattr, which needs an AttributeError. For the other names an ImportError
+        # is better: `from … import` would hide the message of an AttributeError.
         kind = AttributeError if name == "DefaultSource" else ImportError
         raise kind(
             f"{__name__}.{name} needs PySpark 4.0 or newer ({error}): "

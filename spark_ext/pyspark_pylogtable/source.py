@@ -1,9 +1,11 @@
-"""`format("pylogtable")`: what Spark calls, on the driver. Everything is done elsewhere.
+"""`format("pylogtable")`: the entry point that Spark calls on the driver.
 
-Spark builds this object in a process of its own when a DataFrame is loaded, pickles it, and uses
-that copy for each action. So the version is resolved in `__init__`: a DataFrame shows the topic as
-it was when it was loaded, on every Spark version. There `__init__` cannot know whether it is to
-read or to write, once or as a stream; what one of them may not do is refused when it is known.
+When a DataFrame is loaded Spark creates this object in a separate process, pickles it, and uses the
+copy for each action. So `__init__` resolves the version: on every Spark version a DataFrame shows
+the topic as it was at load. `__init__` cannot know whether the source will read or write, as a
+batch or as a stream; options that do not fit are refused once that is known.
+
+Imports are inside the methods because Spark starts many short-lived processes with this module.
 """
 
 from __future__ import annotations
@@ -14,19 +16,19 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 if TYPE_CHECKING:
+    from pyspark_pylogtable.batch.reader import BatchReader
+    from pyspark_pylogtable.batch.writer import BatchWriter
     from pyspark_pylogtable.stream.sink import StreamWriter
     from pyspark_pylogtable.stream.source import RefusedStream, StreamReader
-    from pyspark_pylogtable.tasks.reading import BatchReader
-    from pyspark_pylogtable.tasks.writing import BatchWriter
 
 
 class LogTableSource(DataSource):
-    """Topics of pylogtable as a Spark data source."""
+    """The Spark data source for topics: batch and stream, read and write."""
 
     def __init__(self, options: dict[str, str]) -> None:
         from pylogtable import LogTableError
-        from pyspark_pylogtable.options import parse_options
-        from pyspark_pylogtable.topics import Pinned, pin
+        from pyspark_pylogtable.request.parsing import parse_options
+        from pyspark_pylogtable.request.pinned import Pinned, pin
 
         super().__init__(options)
         self._options = parse_options(options)
@@ -34,7 +36,7 @@ class LogTableSource(DataSource):
         try:
             self._pinned = pin(self._options)
         except LogTableError as error:
-            # For a write that is to make the topic, its absence is no error.
+            # Not an error for a write that creates the topic.
             self._pinned = error
 
     @classmethod
@@ -42,14 +44,14 @@ class LogTableSource(DataSource):
         return "pylogtable"
 
     def schema(self) -> StructType:
-        from pyspark_pylogtable.tasks.reading import plan_content
+        from pyspark_pylogtable.batch.reader import plan_read
 
-        return plan_content(self._options, self._pinned, "read").schema()
+        return plan_read(self._options, self._pinned, "read").schema()
 
     def reader(self, schema: StructType) -> BatchReader:
-        from pyspark_pylogtable.tasks.reading import BatchReader, plan_content
+        from pyspark_pylogtable.batch.reader import BatchReader, plan_read
 
-        return BatchReader(plan_content(self._options, self._pinned, "batch read"), schema)
+        return BatchReader(plan_read(self._options, self._pinned, "batch read"), schema)
 
     def streamReader(self, schema: StructType) -> StreamReader | RefusedStream:
         from pylogtable import LogTableError
@@ -61,7 +63,7 @@ class LogTableSource(DataSource):
             return RefusedStream(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
-        from pyspark_pylogtable.tasks.writing import plan_write
+        from pyspark_pylogtable.batch.writer import plan_write
 
         return plan_write(self._options, schema, overwrite=overwrite)
 

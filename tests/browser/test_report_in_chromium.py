@@ -1,7 +1,7 @@
-"""The report in a real browser: no complaint, no request, nothing that sticks out or overlaps.
+"""The report in a real browser: no console error, no request, no overflow, no overlapping labels.
 
-Chromium makes requests of its own; the page's are those that have an initiator. No name resolves,
-so that nothing leaves this machine whatever the page asks for.
+Chromium makes requests of its own. The page's requests are those with an initiator. Host names do
+not resolve, so nothing leaves this machine.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 PHONE, DESK = 360, 1100
 HEIGHT = 2500
 
-# Looks into both frames: what is wider than its frame, and which labels lie on each other.
+# Finds in each frame what is wider than the frame, and labels that overlap.
 PROBE = """
 function look(frame) {
   const inner = frame.contentDocument, found = [];
@@ -56,7 +56,7 @@ addEventListener('load', () => {
 
 @dataclass
 class Seen:
-    """What a run of the browser left behind."""
+    """What the browser showed, logged and requested."""
 
     dom: str
     console: list[str]
@@ -75,7 +75,7 @@ class Browser:
             [
                 self.program,
                 "--headless",
-                "--no-sandbox",  # there is none in most containers, and the page is ours
+                "--no-sandbox",  # most containers have none, and the page is ours
                 "--disable-gpu",
                 "--disable-dev-shm-usage",
                 "--no-first-run",
@@ -118,7 +118,7 @@ def report() -> str:
     return report_html(example_store()[0])
 
 
-def test_it_opens_without_a_complaint_and_asks_for_nothing(browser: Browser, report: str) -> None:
+def test_page_opens_without_console_errors_or_requests(browser: Browser, report: str) -> None:
     seen = browser.show(report)
     assert seen.console == []
     assert seen.requests == set()
@@ -126,7 +126,7 @@ def test_it_opens_without_a_complaint_and_asks_for_nothing(browser: Browser, rep
     assert seen.dom.rstrip().endswith("</main></body></html>")
 
 
-def test_a_page_that_does_both_would_be_caught(browser: Browser, report: str) -> None:
+def test_requests_and_console_errors_would_be_noticed(browser: Browser, report: str) -> None:
     policy = re.search(r'<meta http-equiv="Content-Security-Policy"[^>]*>', report)
     assert policy
     asking = '<img src="http://127.0.0.1:9/x.png"><script>console.error("oh")</script></main>'
@@ -139,7 +139,7 @@ def test_a_page_that_does_both_would_be_caught(browser: Browser, report: str) ->
     assert len(closed.console) == 2
 
 
-def test_it_is_readable_on_a_phone_and_on_a_desk_by_day_and_by_night(
+def test_page_is_readable_on_phone_and_desktop_in_dark_and_light(
     browser: Browser, report: str
 ) -> None:
     image = pytest.importorskip("PIL.Image", reason="Pillow comes with matplotlib")
@@ -164,13 +164,13 @@ def test_it_is_readable_on_a_phone_and_on_a_desk_by_day_and_by_night(
     picture = image.open(shot).convert("RGB")
     dark = picture.crop((0, 0, PHONE, 2000))
     light = picture.crop((PHONE, 0, PHONE + DESK, 2000))
-    assert _paper(dark) < 40
-    assert _paper(light) > 220
+    assert _background(dark) < 40
+    assert _background(light) > 220
     for part in (dark, light):
         assert len(part.getcolors(maxcolors=2**20)) > 50, "blank"
 
 
-def _paper(picture: Any) -> float:
-    """How bright most of it is."""
+def _background(picture: Any) -> float:
+    """The brightness of the most common colour, the background."""
     _, colour = max(picture.getcolors(maxcolors=2**20))
     return sum(colour) / 3

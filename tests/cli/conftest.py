@@ -1,4 +1,4 @@
-"""The program in this process, and as a process of its own."""
+"""Runs the program: in this process, which is fast, or in a process of its own."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ ROOT = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True)
-class Ran:
-    """How a run ended and what it said."""
+class Result:
+    """The exit status and the output of a run."""
 
     status: int
     out: str
@@ -40,7 +40,7 @@ class Ran:
         return json.loads(self.out)
 
     def failed(self, *words: str, status: int = 1) -> None:
-        """It failed as it should: with this status, in one line, with these words."""
+        """Assert that the run failed with this status and one line that contains the words."""
         assert self.status == status, self
         assert self.err.count("\n") == 1, self
         assert "Traceback" not in self.err
@@ -48,54 +48,51 @@ class Ran:
             assert word in self.err, self
 
 
-Run = Callable[..., Ran]
+Run = Callable[..., Result]
 
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run the program here, which takes milliseconds."""
+    """Runs the program in this process."""
 
-    def call(*arguments: object, stdin: bytes | str = b"") -> Ran:
+    def call(*arguments: object, stdin: bytes | str = b"") -> Result:
         given = stdin.encode() if isinstance(stdin, str) else stdin
         out, err = io.BytesIO(), io.BytesIO()
         with monkeypatch.context() as patch:
             patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
             patch.setattr(sys, "stdout", io.TextIOWrapper(out, "utf-8", write_through=True))
             patch.setattr(sys, "stderr", io.TextIOWrapper(err, "utf-8", write_through=True))
-            try:
-                status = main([str(argument) for argument in arguments])
-            except SystemExit as ended:
-                status = ended.code if isinstance(ended.code, int) else 1
-            return Ran(status, out.getvalue().decode(), err.getvalue().decode())
+            status = main([str(argument) for argument in arguments])
+            return Result(status, out.getvalue().decode(), err.getvalue().decode())
 
     return call
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty store, which the environment names."""
+def store_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory of an empty store, which PYLOGTABLE_STORE names."""
     monkeypatch.setenv("PYLOGTABLE_STORE", str(tmp_path / "logs"))
     (tmp_path / "logs").mkdir()
     return tmp_path / "logs"
 
 
 @pytest.fixture
-def clicks(place: Path) -> pylogtable.Topic:
-    """Kafka's shape, two partitions: a, b, c in the first and d in the second."""
-    topic = pylogtable.open(place).create_topic("clicks", partitions=2)
+def clicks(store_dir: Path) -> pylogtable.Topic:
+    """A topic of Kafka's shape with two partitions: a, b, c in the first, d in the second."""
+    topic = pylogtable.open(store_dir).create_topic("clicks", partitions=2)
     keys, values = ["k1", "k2", None, "k4"], ["a", "b", "c", "d"]
     topic.append(kafka(keys, values, partition=_ints(0, 0, 0, 1)))
     return topic
 
 
 @pytest.fixture
-def orders(place: Path) -> pylogtable.Topic:
-    """A table-shaped topic with a key."""
+def orders(store_dir: Path) -> pylogtable.Topic:
+    """A topic with columns and a key."""
     import pyarrow as pa
 
     schema = {"id": pa.int64(), "amount": pa.float64(), "at": pa.timestamp("us", "UTC")}
     schema |= {"raw": pa.binary(), "day": pa.date32(), "price": pa.decimal128(10, 2)}
-    return pylogtable.open(place).create_topic("orders", 1, schema, "id")
+    return pylogtable.open(store_dir).create_topic("orders", 1, schema, "id")
 
 
 def _ints(*numbers: int) -> Any:
@@ -105,13 +102,13 @@ def _ints(*numbers: int) -> Any:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """For a process of its own."""
+    """The environment for a process of its own."""
     return {**os.environ, "PYTHONPATH": str(ROOT), **more}
 
 
 def start(*arguments: object, **options: Any) -> subprocess.Popen[bytes]:
-    """The real program, which a Ctrl-C reaches: a suite that was started as a background job
-    ignores SIGINT, and so would the program."""
+    """Start the program in a process of its own, which Ctrl-C reaches: a suite that was started as
+    a background job ignores SIGINT, and so would the program."""
     command = [sys.executable, "-m", "pylogtable", *map(str, arguments)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -122,10 +119,10 @@ def start(*arguments: object, **options: Any) -> subprocess.Popen[bytes]:
 
 
 def parse(command: click.Command, words: list[str]) -> None:
-    """Whether a command line makes sense, without running it: a usage error if not."""
+    """Parse a command line without running it; raises a usage error if it is wrong."""
     context = command.make_context("x", list(words))
     if isinstance(command, click.Group):
-        # The command's name has its place here, and before click 8.2 under another name.
+        # The attribute has another name before click 8.2.
         held = "_protected_args" if hasattr(context, "_protected_args") else "protected_args"
         rest = [*getattr(context, held), *context.args]
         _, inner, after = command.resolve_command(context, rest)

@@ -8,13 +8,13 @@ import pytest
 
 import pylogtable
 from tests.builders import kafka
-from tests.cli.conftest import Ran, Run
+from tests.cli.conftest import Result, Run
 
 
 @pytest.fixture
-def two(clicks: pylogtable.Topic, place: Path) -> pylogtable.Store:
+def two(clicks: pylogtable.Topic, store_dir: Path) -> pylogtable.Store:
     """Group g in two topics: clicks at {0: 1}, views at {0: 2}."""
-    store = pylogtable.open(place)
+    store = pylogtable.open(store_dir)
     views = store.create_topic("views")
     views.append(kafka(["a", "b", "c"]))
     clicks.group("g").commit({0: 1}, metadata="m")
@@ -26,8 +26,8 @@ def positions(store: pylogtable.Store) -> dict[str, dict[int, int]]:
     return {name: store.topic(name).group("g").positions() for name in ("clicks", "views")}
 
 
-def test_list_and_describe(run: Run, two: pylogtable.Store, place: Path) -> None:
-    assert run("groups", "list").lines == run("groups", "list", place).lines == ["g"]
+def test_list_and_describe(run: Run, two: pylogtable.Store, store_dir: Path) -> None:
+    assert run("groups", "list").lines == run("groups", "list", store_dir).lines == ["g"]
     assert run("groups", "list", "--output", "json").json == [
         {"group": "g", "topics": ["clicks", "views"]}
     ]
@@ -45,7 +45,7 @@ def test_list_and_describe(run: Run, two: pylogtable.Store, place: Path) -> None
     run("groups", "describe", "gg").failed("no group 'gg'", "did you mean 'g'?")
 
 
-def test_there_is_none(run: Run, clicks: pylogtable.Topic) -> None:
+def test_unknown_groups_are_refused(run: Run, clicks: pylogtable.Topic) -> None:
     listed = run("groups", "list")
     assert (listed.status, listed.out) == (0, "")
     assert "there is no consumer group" in listed.err
@@ -53,17 +53,17 @@ def test_there_is_none(run: Run, clicks: pylogtable.Topic) -> None:
     run("groups", "reset", "x", "--all-topics", "--to-latest").failed("name a topic")
 
 
-def moved(ran: Ran) -> list[list[str]]:
+def moved(ran: Result) -> list[list[str]]:
     assert ran.status == 0, ran
     return [line.split()[1:] for line in ran.lines[1:]]
 
 
-def test_reset_shows_and_does_nothing_unless_told(run: Run, two: pylogtable.Store) -> None:
+def test_reset_changes_nothing_without_execute(run: Run, two: pylogtable.Store) -> None:
     before = positions(two)
     for words in ((), ("--dry-run",)):
         shown = run("groups", "reset", "g", "--topic", "clicks", "--to-latest", *words)
         assert moved(shown) == [["clicks", "0", "1", "3"], ["clicks", "1", "-", "1"]]
-        assert "say --execute" in shown.err
+        assert "add --execute" in shown.err
     assert positions(two) == before
     done = run("groups", "reset", "g", "--topic", "clicks", "--to-latest", "--execute")
     assert moved(done) == [["clicks", "0", "1", "3"], ["clicks", "1", "-", "1"]]
@@ -84,7 +84,7 @@ def test_reset_shows_and_does_nothing_unless_told(run: Run, two: pylogtable.Stor
         (["--topic", "views", "--by-duration", "P1DT2H"], {"clicks": {0: 1}, "views": {0: 0}}),
     ],
 )  # fmt: skip
-def test_where_to(
+def test_reset_targets(
     run: Run, two: pylogtable.Store, options: list[str], expected: dict[str, dict[int, int]]
 ) -> None:
     done = run("groups", "reset", "g", *options, "--execute", "--output", "json")
@@ -93,7 +93,7 @@ def test_where_to(
     assert positions(two) == expected
 
 
-def test_what_lies_outside_is_clamped_and_said(run: Run, two: pylogtable.Store) -> None:
+def test_reset_outside_of_the_log_goes_to_its_start_or_end(run: Run, two: pylogtable.Store) -> None:
     done = run("groups", "reset", "g", "--topic", "clicks:0", "--to-offset", 99, "--execute")
     assert moved(done) == [["clicks", "0", "1", "3"]]
     assert "clicks, partition 0: 99 is outside of [0, 3]" in done.err
@@ -126,14 +126,16 @@ def test_export_and_import(run: Run, two: pylogtable.Store, tmp_path: Path) -> N
         "\udcff",
     ],
 )
-def test_files_that_are_none(run: Run, two: pylogtable.Store, tmp_path: Path, text: str) -> None:
+def test_reset_refuses_a_wrong_file(
+    run: Run, two: pylogtable.Store, tmp_path: Path, text: str
+) -> None:
     before = positions(two)
     (tmp_path / "f.csv").write_text(text, errors="surrogateescape")
     run("groups", "reset", "g", "--from-file", tmp_path / "f.csv", "--execute").failed("f.csv")
     assert positions(two) == before
 
 
-def test_an_error_in_one_topic_changes_none(run: Run, two: pylogtable.Store) -> None:
+def test_reset_changes_no_topic_if_one_is_wrong(run: Run, two: pylogtable.Store) -> None:
     before = positions(two)
     reset = ("groups", "reset", "g", "--execute")
     run(*reset, "--topic", "views", "--topic", "clicks", "--shift-by", 1).failed("partition 1")
@@ -142,7 +144,7 @@ def test_an_error_in_one_topic_changes_none(run: Run, two: pylogtable.Store) -> 
     assert positions(two) == before
 
 
-def test_reset_asks_for_one_way_and_one_scope(run: Run, two: pylogtable.Store) -> None:
+def test_reset_needs_one_target_and_one_scope(run: Run, two: pylogtable.Store) -> None:
     reset = ("groups", "reset", "g")
     run(*reset, "--all-topics").failed("--to-earliest", "--from-file", status=2)
     run(*reset, "--all-topics", "--to-latest", "--shift-by", 1).failed("one of", status=2)

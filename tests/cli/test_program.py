@@ -1,4 +1,4 @@
-"""The program as a process: how it starts, how it ends, and what the shell sees of it."""
+"""The program as a process: imports, signals, shell completion, help and errors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import click
 import pytest
@@ -22,7 +21,7 @@ NOT_FOR_METADATA = {*HEAVY, "pyarrow.compute", "pyarrow.parquet", "pyarrow.datas
 
 
 def imported_by(*runs: list[str]) -> set[str]:
-    """The modules of a process after these runs of the program in it."""
+    """The modules that a process has imported after these runs of the program."""
     code = (
         "import sys; from pylogtable.cli.app import main\n"
         f"assert not any(map(main, {list(runs)!r}))\n"
@@ -40,7 +39,7 @@ def imported_by(*runs: list[str]) -> set[str]:
 
 
 def until(condition: Callable[[], bool], running: subprocess.Popen[bytes]) -> None:
-    """Wait for what the process is to bring about; it must not end before."""
+    """Wait until the running process has brought about the condition."""
     while not condition():
         assert running.poll() is None
         time.sleep(0.02)
@@ -51,28 +50,16 @@ def test_help_imports_no_arrow() -> None:
     assert not modules & {*NOT_FOR_METADATA, "pyarrow", "numpy"}
 
 
-def test_a_look_at_metadata_imports_nothing_heavy(clicks: pylogtable.Topic) -> None:
+def test_metadata_commands_import_nothing_heavy(clicks: pylogtable.Topic) -> None:
     looks = [["topics", "list"], ["topics", "describe", "clicks"], ["offsets"]]
     assert not imported_by(*looks) & NOT_FOR_METADATA
 
 
-def test_a_closed_pipe_ends_it_quietly(place: Path) -> None:
-    topic = pylogtable.open(place).create_topic("t")
-    topic.append(kafka([None] * 50_000, [b"x" * 50] * 50_000))
-    running = start("consume", "t")
-    assert running.stdout is not None
-    assert running.stdout.readline() == b"x" * 50 + b"\n"
-    running.stdout.close()
-    assert running.stderr is not None
-    assert running.stderr.read() == b""
-    assert running.wait(60) == 141
-
-
-def test_following_sees_what_is_appended_and_ends_on_ctrl_c(clicks: pylogtable.Topic) -> None:
+def test_consume_follow_sees_new_records_and_ends_on_ctrl_c(clicks: pylogtable.Topic) -> None:
     running = start("consume", "clicks", "--follow", "--from", "latest", "--group", "g", "-K", "=")
     assert running.stdout is not None
     assert running.stderr is not None
-    # It has its positions once the group has them.
+    # The group has positions once the program has started to read.
     until(lambda: len(clicks.group("g").positions()) == 2, running)
     clicks.append(kafka(["k"], ["new"]))
     assert running.stdout.readline() == b"k=new\n"
@@ -87,8 +74,8 @@ def test_following_sees_what_is_appended_and_ends_on_ctrl_c(clicks: pylogtable.T
     assert running.stderr.read() == b""
 
 
-def test_input_that_trickles_is_appended_now_and_then(clicks: pylogtable.Topic) -> None:
-    """And Ctrl-C ends it with all whole lines appended, and said so."""
+def test_produce_appends_slow_input_by_and_by(clicks: pylogtable.Topic) -> None:
+    """Ctrl-C ends the input: all complete lines are appended and counted."""
     running = start("produce", "clicks", "--linger", "0.05", "--partition", "1")
     assert running.stdin is not None
     for text, count in ((b"one\ntw", 5), (b"o\nthr", 6)):
@@ -114,7 +101,7 @@ def test_input_that_trickles_is_appended_now_and_then(clicks: pylogtable.Topic) 
         (["topics", ""], ["list", "describe", "create", "alter", "delete"]),
     ],
 )
-def test_the_shell_completes_commands_topics_and_groups(
+def test_shell_completion_of_commands_topics_and_groups(
     clicks: pylogtable.Topic, orders: pylogtable.Topic, words: list[str], offered: list[str]
 ) -> None:
     clicks.group("mailer").commit({0: 0})
@@ -138,7 +125,7 @@ def test_completion_scripts(run: Run) -> None:
     run("completion", "tcsh").failed("tcsh", status=2)
 
 
-def test_errors_are_one_line_or_one_object_or_on_demand_a_traceback(
+def test_an_error_is_one_line_or_one_json_object_or_with_verbose_a_traceback(
     run: Run, clicks: pylogtable.Topic
 ) -> None:
     import json
@@ -174,7 +161,7 @@ def commands(group: click.Group, path: tuple[str, ...] = ()) -> list[tuple[str, 
     return found
 
 
-def test_every_command_has_a_help_with_examples_and_the_shared_options(run: Run) -> None:
+def test_help_of_every_command_has_examples_and_the_shared_options(run: Run) -> None:
     assert len(commands(app)) == 27
     for path in commands(app):
         shown = run(*path, "--help")
@@ -188,8 +175,8 @@ def test_every_command_has_a_help_with_examples_and_the_shared_options(run: Run)
             assert not any(line.endswith(option) for line in text.splitlines()[1:]), path
 
 
-def test_examples_in_the_help_are_well_formed() -> None:
-    """Each names a command there is, with options it has."""
+def test_examples_in_the_help_are_valid_commands() -> None:
+    """Commands and options of each example exist."""
     import shlex
 
     seen = 0
@@ -208,7 +195,7 @@ def test_examples_in_the_help_are_well_formed() -> None:
 
 
 @pytest.mark.parametrize("entry", ["pylogtable.cli.app:main"])
-def test_the_installed_program_is_this_one(entry: str) -> None:
+def test_the_installed_program_starts_main(entry: str) -> None:
     text = (ROOT / "pyproject.toml").read_text()
     assert f'pylogtable = "{entry}"' in text
     assert callable(main)

@@ -12,7 +12,7 @@ from tests.builders import T0, kafka, times
 from tests.cli.conftest import Run
 
 
-def test_create_list_describe_alter_delete(run: Run, place: Path) -> None:
+def test_create_list_describe_alter_delete(run: Run, store_dir: Path) -> None:
     made = run("topics", "create", "orders", "-p", 3, "--column", "id:long not null", "--column",
                "amount:double", "--key", "id", "-c", "cleanup.policy=compact")  # fmt: skip
     assert (made.status, made.out, made.err) == (0, "Created topic orders.\n", "")
@@ -29,18 +29,18 @@ def test_create_list_describe_alter_delete(run: Run, place: Path) -> None:
     altered.failed("no column 'price'")
     altered = run("topics", "alter", "orders", "-p", 6, "-c", "segment.bytes=1000")
     assert (altered.status, altered.out) == (0, "Altered topic orders, now version 1.\n")
-    assert "old records stay where they are" in altered.err
+    assert "existing records stay in their partitions" in altered.err
     assert run("topics", "alter", "orders", "--unset", "segment.bytes").status == 0
     both = run("topics", "alter", "orders", "--unset", "segment.bytes", "-c", "segment.bytes=9")
-    both.failed("--config sets segment.bytes, and --unset takes it back", status=2)
-    config = pylogtable.open(place).topic("orders").describe().config
+    both.failed("segment.bytes is set by --config and reset by --unset", status=2)
+    config = pylogtable.open(store_dir).topic("orders").describe().config
     assert config["segment.bytes"] == str(2**30)
     gone = run("topics", "delete", "orders", "--yes")
     assert (gone.status, gone.out) == (0, "Deleted topic orders.\n")
     assert run("topics", "list").out == ""
 
 
-def test_the_same_in_json(run: Run) -> None:
+def test_topic_commands_in_json(run: Run) -> None:
     made = run("topics", "create", "t", "--partitions", 2, "--output", "json").json
     assert (made["name"], made["created"], len(made["partitions"])) == ("t", True, 2)
     again = run("topics", "create", "t", "--if-not-exists", "--output", "json")
@@ -56,7 +56,7 @@ def test_the_same_in_json(run: Run) -> None:
     assert deleted == {"dry_run": False, "deleted": ["t"]}
 
 
-def test_what_destroys_asks_first(run: Run, clicks: pylogtable.Topic) -> None:
+def test_delete_asks_for_confirmation(run: Run, clicks: pylogtable.Topic) -> None:
     run("topics", "delete", "clicks").failed("delete topic clicks (4 records, ", "--yes")
     looked = run("topics", "delete", "clicks", "--dry-run")
     assert looked.status == 0
@@ -67,7 +67,9 @@ def test_what_destroys_asks_first(run: Run, clicks: pylogtable.Topic) -> None:
     assert clicks.count() == 4
 
 
-def test_slips_are_met_with_the_way_out(run: Run, clicks: pylogtable.Topic, place: Path) -> None:
+def test_mistakes_are_answered_with_a_hint(
+    run: Run, clicks: pylogtable.Topic, store_dir: Path
+) -> None:
     run("topics", "create", "clicks").failed("'clicks'", "already", "--if-not-exists")
     run("topics", "create", "x", "-c", "retention.m=1").failed("did you mean 'retention.ms'?")
     run("topics", "create", "x", "-c", "retention.ms").failed("name=value", status=2)
@@ -76,49 +78,50 @@ def test_slips_are_met_with_the_way_out(run: Run, clicks: pylogtable.Topic, plac
     run("topics", "create", "x", "-p", "0").failed("partition")
     run("topics", "create", "x", "-p", "many").failed("'many'", status=2)
     run("topics", "describe", "click").failed("no topic 'click'", "did you mean 'clicks'?")
-    run("topics", "describe", "zzz").failed("there is clicks")
-    run("topics", "alter", "clicks").failed("say what to change", status=2)
+    run("topics", "describe", "zzz").failed("available: clicks")
+    run("topics", "alter", "clicks").failed("nothing to change", status=2)
     run("topics", "alter", "clicks", "-p", "1").failed("2", "1")
     run("topic", "list").failed("did you mean 'topics'?", status=2)
     run("topics", "lst").failed("did you mean 'list'?", status=2)
     run("topics").failed("create, list, describe", status=2)
-    assert pylogtable.open(place).topics() == ["clicks"]
+    assert pylogtable.open(store_dir).topics() == ["clicks"]
 
 
-def test_which_store(
-    run: Run, clicks: pylogtable.Topic, place: Path, monkeypatch: pytest.MonkeyPatch
+def test_ways_to_name_the_store(
+    run: Run, clicks: pylogtable.Topic, store_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An argument, --store before or after the command, the environment; a topic's own path."""
+    """By an argument, by --store before or after the command, by the environment, and by the path
+    of a topic."""
     monkeypatch.delenv("PYLOGTABLE_STORE")
-    run("topics", "list").failed("no store is named", "PYLOGTABLE_STORE", status=2)
-    assert run("topics", "list", place).lines == ["clicks"]
-    assert run("topics", "list", "--store", place).lines == ["clicks"]
-    assert run("-s", place, "topics", "list").lines == ["clicks"]
-    assert run("topics", "--store", place, "list").lines == ["clicks"]
-    assert run("offsets", f"{place}/clicks").lines == ["clicks:0:3", "clicks:1:1"]
-    assert run("offsets", f"file://{place}/clicks").status == 0
-    run("topics", "list", place, "--store", place).failed("given twice", status=2)
-    run("offsets", f"{place}/clicks", "-s", place).failed("given twice", status=2)
-    monkeypatch.chdir(place)
+    run("topics", "list").failed("no store is given", "PYLOGTABLE_STORE", status=2)
+    assert run("topics", "list", store_dir).lines == ["clicks"]
+    assert run("topics", "list", "--store", store_dir).lines == ["clicks"]
+    assert run("-s", store_dir, "topics", "list").lines == ["clicks"]
+    assert run("topics", "--store", store_dir, "list").lines == ["clicks"]
+    assert run("offsets", f"{store_dir}/clicks").lines == ["clicks:0:3", "clicks:1:1"]
+    assert run("offsets", f"file://{store_dir}/clicks").status == 0
+    run("topics", "list", store_dir, "--store", store_dir).failed("given twice", status=2)
+    run("offsets", f"{store_dir}/clicks", "-s", store_dir).failed("given twice", status=2)
+    monkeypatch.chdir(store_dir)
     assert run("offsets", "./clicks").status == 0
     monkeypatch.setenv("PYLOGTABLE_STORE", "/nowhere")
-    assert run("topics", "list", place).lines == ["clicks"]
-    assert run("topics", "list", "-s", place).lines == ["clicks"]
+    assert run("topics", "list", store_dir).lines == ["clicks"]
+    assert run("topics", "list", "-s", store_dir).lines == ["clicks"]
 
 
-def test_a_store_that_is_not_there(run: Run, tmp_path: Path) -> None:
+def test_a_missing_store_is_not_created(run: Run, tmp_path: Path) -> None:
     nowhere = tmp_path / "nowhere"
     listed = run("topics", "list", nowhere)
     assert (listed.status, listed.out) == (0, "")
-    assert listed.err == f"there is no topic below file://{nowhere}\n"
-    run("topics", "describe", f"{nowhere}/orders").failed("check the address", "topics create")
-    run("offsets", "-s", nowhere).failed(f"there is no topic below file://{nowhere}")
+    assert listed.err == f"there is no topic in file://{nowhere}\n"
+    run("topics", "describe", f"{nowhere}/orders").failed("check its address", "topics create")
+    run("offsets", "-s", nowhere).failed(f"there is no topic in file://{nowhere}")
     run("topics", "list", "ftp://host/logs").failed("ftp: is not supported")
     assert not nowhere.exists()
 
 
-def test_offsets(run: Run, place: Path) -> None:
-    topic = pylogtable.open(place).create_topic("t", partitions=3)
+def test_offsets(run: Run, store_dir: Path) -> None:
+    topic = pylogtable.open(store_dir).create_topic("t", partitions=3)
     partition = pa.array([0, 0, 0, 1], pa.int32())
     stamps = times(10, 30, 20, 40)
     topic.append(kafka([None] * 4, partition=partition, timestamp=stamps))
@@ -137,21 +140,21 @@ def test_offsets(run: Run, place: Path) -> None:
     assert late.json == [{"topic": "t", "partition": 0, "offset": None}]
 
 
-def test_the_youngest_record_may_be_cut_off(run: Run, place: Path) -> None:
-    """By a log start in the middle of the segment that claims to hold it."""
-    topic = pylogtable.open(place).create_topic("t")
+def test_max_timestamp_ignores_deleted_records(run: Run, store_dir: Path) -> None:
+    """The log start is in the middle of the segment with the latest timestamp."""
+    topic = pylogtable.open(store_dir).create_topic("t")
     topic.append(kafka([None] * 3, timestamp=times(90, 20, 30)))
     topic.append(kafka([None] * 2, timestamp=times(40, 10)))
     topic.delete_records({0: 1})
     assert run("offsets", "t", "--time", "max-timestamp").lines == ["t:0:3"]
 
 
-def test_times_that_are_none(run: Run, clicks: pylogtable.Topic) -> None:
+def test_wrong_times_are_refused(run: Run, clicks: pylogtable.Topic) -> None:
     for time in ("yesterday", "2024-13-01", "-4", "", "99999999999999999999"):
         run("offsets", "clicks", "--time", time).failed("--time", status=2)
 
 
-def test_partitions_that_are_none(run: Run, clicks: pylogtable.Topic) -> None:
+def test_wrong_and_unknown_partitions_are_refused(run: Run, clicks: pylogtable.Topic) -> None:
     for partition in ("a", "1-0", "0,", "-1"):
         run("offsets", "clicks", "--partition", partition).failed("--partition", status=2)
     run("offsets", "clicks", "--partition", "7").failed("no partition 7", "0 to 1")

@@ -47,6 +47,6 @@ def int_keys(mapping: dict[str, Any]) -> dict[int, Any]:
 
 def segments_of(state: PartitionState) -> list[Segment]:
     """All segments of a partition that rests on no root."""
-    pieces = list(state.pieces)
-    assert all(isinstance(piece, Segment) for piece in pieces)
-    return pieces  # type: ignore[return-value]
+    tiles = list(state.tiles)
+    assert all(isinstance(tile, Segment) for tile in tiles)
+    return tiles  # type: ignore[return-value]

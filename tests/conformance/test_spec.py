@@ -101,7 +101,7 @@ def test_every_test_named_by_the_specification_exists() -> None:
 
 
 def test_the_specification_refers_to_defined_rules_only() -> None:
-    for path in SPEC_FOLDER.glob("*.md"):
+    for path in SPEC_FOLDER.rglob("*.md"):
         assert set(RULE.findall(path.read_text(encoding="utf-8"))) <= set(DEFINED)
 
 
@@ -182,7 +182,7 @@ def test_the_numbers_in_the_rules_are_those_of_the_library() -> None:
     assert f"`format` is {model.FORMAT_VERSION}." in rules["PROTO-1"]
 
 
-def test_the_listings_in_the_readme_are_of_the_real_topics() -> None:
+def test_the_listings_in_the_readme_show_the_real_topics() -> None:
     text = (SPEC_FOLDER / "README.md").read_text(encoding="utf-8")
     listed = re.findall(r"^ +(\d+)  (\S+\.(?:json|parquet))\b", text, re.MULTILINE)
     assert len(listed) >= 15

@@ -25,7 +25,7 @@ from pylogtable.format.model import (
 from pylogtable.format.schema import check_fields, fits, to_arrow, widens
 from pylogtable.format.snapshot import Snapshot, from_root, replay
 from pylogtable.plan.append import Repeated, plan_append
-from pylogtable.plan.compaction import plan_clean, plan_groups
+from pylogtable.plan.compaction import plan_compaction, plan_swaps
 from pylogtable.plan.merge import plan_merge
 from pylogtable.plan.positions import (
     Target,
@@ -40,7 +40,7 @@ from pylogtable.plan.positions import (
 )
 from pylogtable.plan.read import choose_partitions, plan_spans, plan_tasks
 from pylogtable.plan.retention import plan_retention
-from pylogtable.plan.topics import new_topic, plan_alter, plan_create, plan_delete_records
+from pylogtable.plan.topics import new_topic_info, plan_alter, plan_create, plan_delete_records
 from pylogtable.plan.vacuum import Listed, Needed, plan_vacuum
 from pylogtable.storage.base import check_key
 from tests.conformance.corpus import Vector, int_keys, segments_of, vector_files, vectors
@@ -139,7 +139,7 @@ def run_plan_read(given: Vector) -> object:
 def run_administer(given: Vector) -> object:
     if given["do"] == "create":
         fields = msgspec.convert(given["fields"], list[Field])
-        topic = new_topic(
+        topic = new_topic_info(
             fields, given["key"], given["partitions"], given["config"], given["now_ms"]
         )
         return _change(plan_create(_replayed(given), topic, "here"), "create")
@@ -165,7 +165,7 @@ def run_plan_retention(given: Vector) -> object:
 
 def run_plan_clean(given: Vector) -> object:
     state = _live(given)
-    work = plan_clean(
+    work = plan_compaction(
         state,
         _no_leaf,
         given["partition"],
@@ -184,7 +184,7 @@ def run_plan_clean(given: Vector) -> object:
         }
     assert work is not None
     config = state.config
-    groups = plan_groups(work, given["survivors"], config.delete_retention_ms, config.segment_bytes)
+    groups = plan_swaps(work, given["survivors"], config.delete_retention_ms, config.segment_bytes)
     return [
         {
             "inputs": [segment.path for segment in group.inputs],

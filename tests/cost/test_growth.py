@@ -31,7 +31,7 @@ from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
 from pylogtable.topic import Topic
 from pyspark_pylogtable.columns import spark_schema
-from pyspark_pylogtable.options import parse_options
+from pyspark_pylogtable.request.parsing import parse_options
 from pyspark_pylogtable.stream.source import StreamReader
 from pyspark_pylogtable.stream.topics import StreamTopics
 from tests.cost.calls import calls_of

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import pytest
 
 import pylogtable.plan.index
+from pylogtable.engine import TopicWriter
 from pylogtable.errors import (
     CommitConflictError,
     CommitUnknownError,
@@ -138,14 +139,14 @@ class TestOneWriter:
         time = FakeTime()
         topic = Store(inner, time.runtime()).topic(NAME)
         before = data_files(inner)
-        fresh, old = topic.stage(rows([8])), topic.stage(rows(MINE))
+        fresh, old = TopicWriter(topic).stage(rows([8])), TopicWriter(topic).stage(rows(MINE))
         time.pause(3 * 86_400)
-        assert topic.commit_staged([fresh]).version == 2
+        assert TopicWriter(topic).commit([fresh]).version == 2
         time.pause(86_400)
         with pytest.raises(CommitConflictError, match="too long"):
-            topic.commit_staged([old])
+            TopicWriter(topic).commit([old])
         check(inner, [*OLD, 8])
-        topic.discard_staged([old])
+        TopicWriter(topic).discard([old])
         assert len(data_files(inner)) == len(before) + 1
 
     @pytest.mark.parametrize("verb", ["open_output", "read"])
@@ -380,7 +381,7 @@ class TestTwoWriters:
                 done[0].append(rows(OTHERS))
             return None
 
-        with pytest.raises(TopicNotFoundError, match="another created in its place"):
+        with pytest.raises(TopicNotFoundError, match="another one was created in its place"):
             faulty(inner, decide).append(rows(MINE))
         assert numbers_of(open_topic(inner)) == sorted(OTHERS)
         assert len(data_files(inner)) == PARTITIONS

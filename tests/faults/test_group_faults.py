@@ -218,7 +218,7 @@ def test_no_commit_is_lost_and_no_read_goes_back_whatever_the_order(
     """All states but the newest two are cleaned up every now and then, so that stale writers and
     readers meet numbers that are gone, or about to go, at every step."""
     monkeypatch.setattr(groups, "KEPT", 2)
-    monkeypatch.setattr("pylogtable.log.group_log.CLEAN_EVERY", 4)
+    monkeypatch.setattr("pylogtable.log.group_head.CLEAN_EVERY", 4)
     seed = new_seed()
     for run in range(rounds(15, deep=300)):
         commit_and_read(seed + run)
@@ -260,6 +260,54 @@ def commit_and_read(seed: int, writers: int = 3, readers: int = 2, commits: int 
     assert not errors, f"seed {seed}: {errors}"
     newest = open_topic(inner).group(GROUP).positions()
     assert newest == dict.fromkeys(range(writers), commits - 1), f"seed {seed}"
+
+
+class AfterListing(CountingStore):
+    """Calls `then` once, between the first listing of the group and the read that follows it."""
+
+    then: Callable[[], None] | None = None
+    listed = False
+
+    def below(self, prefix: str) -> AfterListing:
+        inner = AfterListing(self._inner.below(prefix), self._prefix + prefix, self._tally)
+        inner.then = self.then
+        return inner
+
+    def _count(self, verb: str, key: str) -> None:
+        super()._count(verb, key)
+        if verb == "read" and self.listed and self.then is not None:
+            then, self.then = self.then, None
+            then()
+        self.listed = self.listed or verb == "list"
+
+
+@pytest.mark.parametrize("load", ["one group", "all groups"])
+def test_a_stray_state_put_between_listing_and_read_is_not_taken(load: str) -> None:
+    inner = MemoryStore()
+    writer = new_topic(inner).group(GROUP)
+    for offset in range(40):
+        writer.commit({0: offset})
+    newest = max(numbers(inner))
+    below = inner.below(NAME)
+    stray = below.read(group_path(GROUP, newest))
+    assert stray is not None
+
+    def overtake() -> None:
+        """Newer commits clean up the state that was listed; a stale writer puts its number."""
+        for offset in range(40, 140):
+            writer.commit({0: offset})
+        assert below.read(group_path(GROUP, newest)) is None
+        below.create(group_path(GROUP, newest), stray)
+
+    store = AfterListing(inner)
+    store.then = overtake
+    topic = open_topic(store)
+    if load == "one group":
+        assert topic.group(GROUP).positions() == {0: 139}
+    else:
+        row, *_ = topic.describe_groups()
+        assert row.current_offset == 139
+    assert max(numbers(inner)) == newest + 100
 
 
 # --- processes -----------------------------------------------------------------------------------

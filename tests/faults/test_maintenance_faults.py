@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import builtins
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from pylogtable.engine import Compaction, Merge, Rewritten, RunUnits, TopicWriter, Worker, run_job
 from pylogtable.errors import (
     CommitUnknownError,
     LogTableError,
@@ -119,8 +121,11 @@ def _changelog() -> MemoryStore:
     topic.compact(force=True)
     put(topic, "cd", "56", 0)
     put(topic, "yy", "4 ", 1)
-    parts = [topic.stage(kafka(list("ae"), list("78"), partition=ints(0, 0))) for _ in range(2)]
-    topic.commit_staged(parts)
+    parts = [
+        TopicWriter(topic).stage(kafka(list("ae"), list("78"), partition=ints(0, 0)))
+        for _ in range(2)
+    ]
+    TopicWriter(topic).commit(parts)
     put(topic, "x", " ", 1)
     topic.delete_records({1: 1})
     return inner
@@ -363,29 +368,44 @@ def test_a_topic_created_anew_meanwhile_is_not_touched(base: MemoryStore, job: J
     assert failures
 
 
+def after_the_work(meanwhile: Callable[[], object]) -> RunUnits:
+    """Run all units, then let others do something before the results are committed."""
+
+    def run_units(worker: Worker, units: Sequence[Any]) -> builtins.list[Rewritten]:
+        rewritten = [worker(unit) for unit in units]
+        meanwhile()
+        return rewritten
+
+    return run_units
+
+
 def test_a_column_added_meanwhile_is_not_lost(base: MemoryStore) -> None:
     """A unit of work is done as the topic was when it was planned, whenever its worker was made."""
     inner = copy_of(base)
     topic = open_at(inner, WEEKS)
-    worker = topic.maintenance.worker()
+    earlier = Worker(topic._store, topic._head.runtime.new_id, Merge().rewrite)
     topic.alter(add_columns={"n": pa.int32()})
     table = kafka(["z"], ["1"], partition=ints(0)).append_column("n", ints(7))
     topic.append(table)
-    *_, newest = (work for work in topic.maintenance.plan_merge() if work.partition == 0)
-    topic.maintenance.rewrite("merge", [newest], lambda works: [worker(work) for work in works])
+
+    def run_newest(_: Worker, units: Sequence[Any]) -> builtins.list[Rewritten]:
+        *_, newest = (unit for unit in units if unit.partition == 0)
+        return [earlier(newest)]
+
+    run_job(topic, Merge(), run_newest)
     assert topic.read(0, columns=["n"]).read_all()["n"].to_pylist()[-1] == 7
 
 
 def test_a_policy_that_changed_meanwhile_ends_a_compaction(base: MemoryStore) -> None:
     inner = copy_of(base)
     topic = open_at(inner, WEEKS)
-    jobs = topic.maintenance
-    works = jobs.plan_compaction(force=True)
-    done = [jobs.worker()(work) for work in works]
-    open_at(inner, WEEKS).alter(config={"cleanup.policy": "delete"})
     before = records(topic)
-    report = jobs.rewrite("compact", works, lambda _: done)
-    assert (report.units, report.skipped) == (0, len(works))
+    meanwhile = after_the_work(
+        lambda: open_at(inner, WEEKS).alter(config={"cleanup.policy": "delete"})
+    )
+    report = run_job(topic, Compaction(force=True), meanwhile)
+    assert report.units == 0
+    assert report.skipped > 0
     assert records(topic) == before
 
 
@@ -395,14 +415,15 @@ def test_a_compactor_that_others_overtook_has_done_nothing(base: MemoryStore) ->
     store = Store(inner, FakeTime().runtime())
     topic = store.create_topic(NAME, 1, config={"cleanup.policy": "compact"})
     put(topic, "a", "1", 0)
-    jobs = topic.maintenance
-    works = jobs.plan_compaction(force=True)
-    done = [jobs.worker()(work) for work in works]
-    put(topic, "b", "1", 0)
-    compact(open_at(inner))
-    version = topic.version
-    assert jobs.rewrite("compact", works, lambda _: done).skipped == 1
-    assert topic.version == version
+    versions = []
+
+    def overtake() -> None:
+        put(topic, "b", "1", 0)
+        compact(open_at(inner))
+        versions.append(topic.version)
+
+    assert run_job(topic, Compaction(force=True), after_the_work(overtake)).skipped == 1
+    assert [topic.version] == versions
     assert topic.at().snapshot.partitions[0].clean_end == 2
 
 
@@ -440,10 +461,10 @@ def test_many_threads_keep_one_topic(base: MemoryStore) -> None:
 def test_a_file_staged_before_a_vacuum_can_be_committed_after_it(base: MemoryStore) -> None:
     inner = copy_of(prepared(base, vacuum))
     topic = open_at(inner, WEEKS)
-    staged = topic.stage(kafka(["z"], ["1"], partition=ints(0)))
+    staged = TopicWriter(topic).stage(kafka(["z"], ["1"], partition=ints(0)))
     vacuum(topic)
     vacuum_at_once(topic)
-    topic.commit_staged([staged])
+    TopicWriter(topic).commit([staged])
     assert records(topic)[0][-1][1:] == (b"z", b"1")
     assert topic.verify(data=True)
 
@@ -506,10 +527,7 @@ def test_a_vacuum_that_cannot_write_its_index_keeps_what_the_old_one_needs(fails
 def test_a_job_on_a_deleted_topic_says_so_and_leaves_no_file(base: MemoryStore) -> None:
     inner = copy_of(base)
     topic = open_at(inner, WEEKS)
-    jobs = topic.maintenance
-    works = jobs.plan_compaction(force=True)
-    done = [jobs.worker()(work) for work in works]
-    Store(inner, FakeTime(WEEKS).runtime()).delete_topic(NAME)
+    other = Store(inner, FakeTime(WEEKS).runtime())
     with pytest.raises(TopicNotFoundError):
-        jobs.rewrite("compact", works, lambda _: done)
+        run_job(topic, Compaction(force=True), after_the_work(lambda: other.delete_topic(NAME)))
     assert data_files(inner) == set()

@@ -18,6 +18,7 @@ import pytest
 
 import pylogtable
 from pylogtable import Topic
+from pylogtable.engine import TopicWriter
 from tests.builders import kafka
 from tests.depth import DEEP, new_seed, rounds
 from tests.faults.worker import crew
@@ -96,7 +97,7 @@ def read(topic: Topic, seed: int, reader: int) -> None:
 
 def is_written_to(topic: Topic) -> bool:
     last = APPENDS - 1
-    return not all(topic.find_txn(f"writer {number}", last) for number in (0, 1))
+    return not all(TopicWriter(topic).find_txn(f"writer {number}", last) for number in (0, 1))
 
 
 def again(topic: Topic, job: Callable[[], object]) -> None:

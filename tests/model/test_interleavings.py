@@ -10,6 +10,7 @@ import pytest
 
 import pylogtable.log.head
 import pylogtable.write.append
+from pylogtable.engine import TopicWriter
 from pylogtable.errors import CommitUnknownError, LogTableError
 from pylogtable.format.model import Change
 from pylogtable.format.snapshot import Snapshot
@@ -33,7 +34,7 @@ from tests.model.writers import (
 )
 
 Create = Callable[[], Created]
-IdFound = Callable[[], str | None]
+ReadId = Callable[[], str | None]
 
 PUTS = frozenset({"lost", "self_retry", "late", "denied"})
 ALL = PUTS | {"unread", "crash"}
@@ -91,7 +92,7 @@ def _repeating(store: ObjectStore, told: list[Told]) -> None:
     topic = Topic("t", store, LocalTime().runtime("a", -1))
     for attempt in ("a", "b"):
         try:
-            topic.commit_staged([Staged(A1.files("a" + attempt), 0, "topic")])
+            TopicWriter(topic).commit([Staged(A1.files("a" + attempt), 0, "topic")])
         except CommitUnknownError as error:
             try:
                 if topic.find_commit(error.commit_id, error.version) is None:
@@ -199,7 +200,7 @@ class TestTheCheckerFinds:
         def put(create: Create, *rest: object) -> bool:
             return create() is Created.YES
 
-        monkeypatch.setattr(pylogtable.log.head, "put", put)
+        monkeypatch.setattr(pylogtable.log.head, "put_numbered", put)
         writers = writer("a", [A1]), writer("b", [B1])
         faults = Faults(1, frozenset({"lost"}))
         found(explore(writers, (A1, B1), faults, first_violation_only=True), "commit id(s)")
@@ -208,7 +209,7 @@ class TestTheCheckerFinds:
         def put(create: Create, *rest: object) -> bool:
             return create() is Created.YES
 
-        monkeypatch.setattr(pylogtable.log.head, "put", put)
+        monkeypatch.setattr(pylogtable.log.head, "put_numbered", put)
         writers = writer("a", [A1]), writer("b", [B1])
         faults = Faults(1, frozenset({"self_retry"}))
         found(explore(writers, (A1, B1), faults, first_violation_only=True), "commit id(s)")
@@ -217,7 +218,7 @@ class TestTheCheckerFinds:
         def put(create: Create, *rest: object) -> bool:
             return create() in (Created.YES, Created.EXISTS)
 
-        monkeypatch.setattr(pylogtable.log.head, "put", put)
+        monkeypatch.setattr(pylogtable.log.head, "put_numbered", put)
         writers = writer("a", [A1]), writer("b", [B1])
         outcome = explore(writers, (A1, B1), Faults(0), first_violation_only=True)
         found(outcome, "was told")
@@ -262,11 +263,11 @@ class TestTheCheckerFinds:
 
     def test_going_on_while_a_put_is_under_way(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def put(
-            create: Create, id_found: IdFound, doubt: CommitUnknownError, *rest: object
+            create: Create, read_id: ReadId, unknown: CommitUnknownError, *rest: object
         ) -> bool:
-            return create() is Created.YES or id_found() == doubt.commit_id
+            return create() is Created.YES or read_id() == unknown.commit_id
 
-        monkeypatch.setattr(pylogtable.log.head, "put", put)
+        monkeypatch.setattr(pylogtable.log.head, "put_numbered", put)
         writers = writer("a", [A1]), writer("b", [B1])
         # A reply that is merely lost is survived...
         faults = Faults(2, frozenset({"lost", "self_retry"}))

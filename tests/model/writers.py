@@ -1,4 +1,4 @@
-"""Writers for the checker, around the real `Topic.commit_staged`, and what must hold in the end."""
+"""Writers for the checker, around the real `TopicWriter.commit`, and what must hold in the end."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from pylogtable.engine import TopicWriter
 from pylogtable.errors import CommitUnknownError, LogTableError, StorageError
 from pylogtable.format.codec import decode_commit, decode_hint, encode
 from pylogtable.format.model import Commit, Hint, Segment, StagedSegment
@@ -19,7 +20,7 @@ from pylogtable.format.paths import HINT_PATH, commit_path, parse_commit_path, s
 from pylogtable.format.schema import make_fields
 from pylogtable.log.head import seal
 from pylogtable.log.manifest import Manifest
-from pylogtable.plan.topics import new_topic, plan_create
+from pylogtable.plan.topics import new_topic_info, plan_create
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import ObjectStore
 from pylogtable.topic import Topic
@@ -97,7 +98,7 @@ def appending(
             for attempt in ("a", "b", "c") if repeats_doubtful else ("a",):
                 staged = Staged(append.files(name + attempt), time.now_ms, "topic")
                 try:
-                    result = topic.commit_staged([staged], txn=append.txn)
+                    result = TopicWriter(topic).commit([staged], txn=append.txn)
                 except CommitUnknownError:
                     told.append((append.name, "unknown"))
                     continue
@@ -145,7 +146,7 @@ def hasty_cleaning(store: ObjectStore, told: list[Told]) -> None:
 
 def start(appends: Sequence[Append], incarnations: Sequence[str]) -> dict[str, bytes]:
     """A new topic, and the data files of all appends of all incarnations, written already."""
-    info = new_topic(make_fields({"n": pa.int64()}), [], PARTITIONS, {}, 0)
+    info = new_topic_info(make_fields({"n": pa.int64()}), [], PARTITIONS, {}, 0)
     created = seal(plan_create(None, info, "here"), None, "create", "topic", 0)
     objects = {commit_path(0): encode(created), HINT_PATH: encode(Hint(root_version=None))}
     for append in appends:
@@ -196,17 +197,17 @@ def _faults(objects: Objects, told: tuple[Told, ...], by_name: dict[str, Append]
     placed: dict[str, dict[int, list[tuple[int, int]]]] = defaultdict(lambda: defaultdict(list))
     for number, state in enumerate(snapshot.partitions):
         at = state.log_start
-        for piece in state.pieces:
-            assert isinstance(piece, Segment)
-            if piece.base_offset != at:
+        for tile in state.tiles:
+            assert isinstance(tile, Segment)
+            if tile.base_offset != at:
                 yield f"partition {number} is not dense at {at}"
-            at = piece.end_offset
-            committed.add(piece.path)
-            if piece.path not in objects:
-                yield f"{piece.path} is committed and has been deleted"
-            match = _FILE.fullmatch(piece.path)
+            at = tile.end_offset
+            committed.add(tile.path)
+            if tile.path not in objects:
+                yield f"{tile.path} is committed and has been deleted"
+            match = _FILE.fullmatch(tile.path)
             assert match
-            placed[match["append"]][number].append((piece.base_offset, piece.end_offset))
+            placed[match["append"]][number].append((tile.base_offset, tile.end_offset))
         if at != state.end:
             yield f"partition {number} ends at {state.end}, its segments at {at}"
     for name, where in placed.items():

@@ -1,5 +1,5 @@
-"""Dynamic members of one group: any of them polls, commits, dies or is late, in any
-order. No record is committed by two, and in the end all have been."""
+"""Dynamic members of one group poll, commit, die or are late, in any order. No record is committed
+twice, and in the end every record is committed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from pylogtable import CommitConflictError, Consumer
-from pylogtable.groups.member import LeasedSeat
+from pylogtable.groups.member import DynamicMember
 from pylogtable.storage.memory import MemoryStore
 from tests.builders import Clock, ints, kafka, make_store
 from tests.depth import rounds
@@ -27,12 +27,12 @@ class Worker:
     polled: list[Place] = field(default_factory=list)  # and not committed
 
     def owned(self) -> set[int]:
-        """What it would hand out records of now, without a look."""
-        seat = self.consumer._seat
-        assert isinstance(seat, LeasedSeat)
-        if seat.member is None or seat._state is None or not seat.is_held():
+        """The partitions whose records it would return now, without reading the group's state."""
+        member = self.consumer._member
+        assert isinstance(member, DynamicMember)
+        if member.member_id is None or member._state is None or not member.is_lease_valid():
             return set()
-        return set(seat._state.members[seat.member].owned)
+        return set(member._state.members[member.member_id].owned)
 
 
 class Consumers(RuleBasedStateMachine):
@@ -65,10 +65,10 @@ class Consumers(RuleBasedStateMachine):
     @rule(data=st.data(), count=st.integers(1, 9))
     def poll(self, data: st.DataObject, count: int) -> None:
         worker = self.pick(data)
-        term = worker.consumer._seat.term
+        session = worker.consumer._member.session
         table = worker.consumer.poll(count)
         owned = worker.consumer._assigned
-        if worker.consumer._seat.term != term:
+        if worker.consumer._member.session != session:
             worker.polled = []
         worker.polled = [place for place in worker.polled if place[0] in owned]
         places = zip(table["partition"].to_pylist(), table["offset"].to_pylist(), strict=True)
@@ -79,7 +79,7 @@ class Consumers(RuleBasedStateMachine):
     @rule(data=st.data())
     def commit(self, data: st.DataObject) -> None:
         worker = self.pick(data)
-        was_held = worker.consumer._seat.is_held()
+        was_held = worker.consumer._member.is_lease_valid()
         try:
             worker.consumer.commit()
         except CommitConflictError:
@@ -125,7 +125,7 @@ class Consumers(RuleBasedStateMachine):
         assert done == self.committed
 
     def teardown(self) -> None:
-        """Whoever comes last reads the rest."""
+        """A last member reads the rest."""
         self.clock.tick(LEASE_MS)
         last = Worker(self.topic.consumer("g", "last", lease_ms=LEASE_MS))
         for table in last.consumer:

@@ -25,6 +25,7 @@ from hypothesis.stateful import (
     rule,
 )
 
+from pylogtable.engine import Compaction, TopicWriter
 from pylogtable.errors import (
     CommitConflictError,
     InvalidRequestError,
@@ -35,10 +36,9 @@ from pylogtable.format.leaf import segments_of
 from pylogtable.format.model import Segment
 from pylogtable.format.partitioner import partition_for
 from pylogtable.log import manifest
-from pylogtable.maintenance import rewrite as rewriting
 from pylogtable.plan import index
-from pylogtable.plan.swap import plan_rewrite
-from pylogtable.segments import newest as survivors
+from pylogtable.plan.swap import Swap, plan_swap_commit
+from pylogtable.segments import newest, rolling_writer
 from pylogtable.segments import reader as segment_file
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.topic import Topic
@@ -150,11 +150,10 @@ class TopicMachine(RuleBasedStateMachine):
         self.patch.setattr(manifest, "ROOT_INTERVAL", SMALL_INDEX["ROOT_INTERVAL"])
         self.patch.setattr(manifest, "LEAVES_CACHED", cached)
         if tiny_files:
-            self.patch.setattr(staging, "ROW_GROUP_ROWS", 3)
+            self.patch.setattr(rolling_writer, "ROW_GROUP_ROWS", 3)
             self.patch.setattr(staging, "CHUNK_ROWS", 5)
             self.patch.setattr(segment_file, "BATCH_ROWS", 2)
-            self.patch.setattr(rewriting, "ROW_GROUP_ROWS", 3)
-            self.patch.setattr(survivors, "LOOKUP_ROWS", 2)
+            self.patch.setattr(newest, "LOOKUP_ROWS", 2)
         self.clock = Clock()
         self.objects = MemoryStore()
         self.store = make_store(self.objects, self.clock)
@@ -325,7 +324,7 @@ class TopicMachine(RuleBasedStateMachine):
         has_null = any(row["key"] is None for row in rows)
         if self.compacted and has_null:
             return
-        staged = self.handles[which].stage(table)
+        staged = TopicWriter(self.handles[which]).stage(table)
         self.pending.append(Pending(rows, staged, self.clock.now_ms, has_null))
 
     @precondition(lambda self: self.pending)
@@ -336,15 +335,15 @@ class TopicMachine(RuleBasedStateMachine):
         staged = [part.staged for part in parts]
         rows = [row for part in parts for row in part.rows]
         if not rows:
-            assert handle.commit_staged(staged).records == 0
+            assert TopicWriter(handle).commit(staged).records == 0
         elif self.clock.now_ms - min(part.at_ms for part in parts) > 7 * DAY_MS // 2:
             with pytest.raises(CommitConflictError, match="too long"):
-                handle.commit_staged(staged)
+                TopicWriter(handle).commit(staged)
         elif self.compacted and any(part.null_keys for part in parts):
             with pytest.raises(InvalidRequestError, match="became compacted"):
-                handle.commit_staged(staged)
+                TopicWriter(handle).commit(staged)
         else:
-            self.place(rows, handle.commit_staged(staged).offsets)
+            self.place(rows, TopicWriter(handle).commit(staged).offsets)
 
     @rule(which=st.integers(0, 1), more=st.integers(0, 2))
     def more_partitions(self, which: int, more: int) -> None:
@@ -465,7 +464,9 @@ class TopicMachine(RuleBasedStateMachine):
         )
         leaves = handle._manifest.leaf
         handle._head.change(
-            lambda snapshot: plan_rewrite(snapshot, leaves, "compact", inputs, [output])
+            lambda snapshot: plan_swap_commit(
+                snapshot, leaves, "compact", [Swap(tuple(inputs), (output,))]
+            )
         )
 
     def new_commits(self, handle: Topic) -> list[Any]:
@@ -545,8 +546,8 @@ class TopicMachine(RuleBasedStateMachine):
             self.commit("merge")
         left: dict[int, int] = {}
         if "compact" in self.config["cleanup.policy"]:
-            due = handle.maintenance.plan_compaction(force=False)
-            left = {work.partition: work.inputs[-1].end_offset for work in due}
+            due = Compaction().plan(handle._maintained)
+            left = {unit.partition: unit.inputs[-1].end_offset for unit in due}
         starts = handle.start_offsets()
         for segment in segments_of(handle.segments()):
             if segment.base_offset >= left.get(segment.partition, 0):

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 import pylogtable
 
-# Spark's workers and planners are children of the JVM: they must be this very Python.
+# Spark's workers and planners are started by the JVM and must use this Python.
 os.environ["PYSPARK_PYTHON"] = sys.executable
 os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
@@ -37,7 +37,7 @@ def _classic(warehouse: Path) -> SparkSession:
         .config("spark.sql.warehouse.dir", str(warehouse))
         .getOrCreate()
     )
-    # Failing queries are what many tests are about; Spark's log of them is noise.
+    # Many tests let queries fail on purpose; Spark would log each of them.
     session.sparkContext.setLogLevel("OFF")
     return session
 
@@ -48,5 +48,5 @@ def _connect() -> SparkSession:
 
 @pytest.fixture
 def logs(tmp_path: Path) -> pylogtable.Store:
-    """A store on the local disk, which is where Spark's processes can see it."""
+    """A store on the local disk, where Spark's processes can see it."""
     return pylogtable.open(tmp_path / "logs")

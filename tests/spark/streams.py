@@ -1,4 +1,4 @@
-"""What tests of streaming share: a query run to its end, its checkpoint, what it left behind."""
+"""Shared by tests of streaming: run a query to its end, its checkpoint and its results."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def start(
     trigger: Options | None = None,
     **options: Any,
 ) -> StreamingQuery:
-    """A query into the topic at `into`, or into nothing."""
+    """Start a query into the topic at `into`, or into the `noop` sink."""
     writer = df.writeStream.format(sink if into is not None else "noop").outputMode(mode)
     writer = writer.option("checkpointLocation", str(checkpoint)).options(**options)
     writer = writer.trigger(**(trigger or {"availableNow": True}))
@@ -44,7 +44,7 @@ def start(
 
 
 def run(*args: Any, **options: Any) -> list[int]:
-    """How many rows each batch had of a query that ends by itself; its error is raised here."""
+    """Run a query that ends by itself, and return the rows of each batch. Raises its error."""
     query = start(*args, **options)
     assert query.awaitTermination(120)
     return rows_of(query)
@@ -62,7 +62,7 @@ def until(done: Callable[[], bool], seconds: float = 60) -> None:
 
 
 def forget_last_commit(checkpoint: Path) -> int:
-    """The query does not know any more that its last batch was done; gives its number."""
+    """Make the checkpoint forget that its last batch is done. Returns the number of the batch."""
     newest = max(int(p.name) for p in (checkpoint / "commits").iterdir() if p.name.isdigit())
     (checkpoint / "commits" / str(newest)).unlink()
     (checkpoint / "commits" / f".{newest}.crc").unlink(missing_ok=True)
@@ -70,7 +70,7 @@ def forget_last_commit(checkpoint: Path) -> int:
 
 
 def copied(topic: Topic) -> list[tuple[int, int]]:
-    """The places in another topic that the records of this one come from, in their order."""
+    """Partition and offset in the source topic of each copied record, sorted."""
     return sorted((row["was_in"], row["was_at"]) for row in rows(topic.read()))
 
 

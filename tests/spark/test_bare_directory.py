@@ -1,5 +1,5 @@
-"""After merge and vacuum a topic's directory is a plain Parquet table, for readers that know
-nothing of it: the same rows with the same offsets as a read gives."""
+"""After merge and vacuum a topic's directory is a plain Parquet table. Other readers see
+the same rows with the same offsets."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 import pylogtable
 from pylogtable import Topic
+from pylogtable.engine import TopicWriter
 from tests.builders import kafka, rows, times
 
 COLUMNS = ("partition", "offset", "key", "value", "timestamp")
@@ -21,14 +22,16 @@ KEEP = {"retention.ms": -1}
 
 
 def shifted(topic: Topic) -> None:
-    """Segments whose files hold other offsets than their records have."""
+    """Shifted segments: their files store other offsets than their records have."""
     keys = [f"k{n}" for n in range(20)]
     topic.append(kafka(keys, timestamp=times(*range(20))))
     staged = [
-        topic.stage(kafka(keys, [f"{n}-{k}" for k in keys], timestamp=times(*range(20))))
+        TopicWriter(topic).stage(
+            kafka(keys, [f"{n}-{k}" for k in keys], timestamp=times(*range(20)))
+        )
         for n in "xyz"
     ]
-    topic.commit_staged(staged)
+    TopicWriter(topic).commit(staged)
     assert any(topic.segments()["shift"].to_pylist())
 
 
@@ -45,7 +48,7 @@ def with_duckdb(place: Path) -> list[tuple[Any, ...]]:
 
 
 def with_spark(spark: SparkSession, place: Path) -> list[tuple[Any, ...]]:
-    """A session in UTC gives times without a zone."""
+    """Times without a zone, as a session in UTC returns them."""
     found = spark.read.parquet(str(place)).select(*COLUMNS).collect()
     return sorted(
         (p, o, bytes(k), None if v is None else bytes(v), t.replace(tzinfo=timezone.utc))
@@ -54,14 +57,16 @@ def with_spark(spark: SparkSession, place: Path) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("kind", ["merged", "compacted", "cut"])
-def test_others_read_the_bare_directory(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+def test_other_parquet_readers_read_the_bare_directory(
+    spark: SparkSession, tmp_path: Path, kind: str
+) -> None:
     store = pylogtable.open(tmp_path)
     topic = store.create_topic("t", 3, config=COMPACT if kind == "compacted" else KEEP)
     shifted(topic)
     place = tmp_path / "t"
     expected = rows(topic.read(), *COLUMNS)
     if kind == "merged":
-        # Before, others see wrong offsets: this is what merging is for.
+        # Before the merge other readers see wrong offsets.
         assert with_duckdb(place) != expected
     if kind == "compacted":
         topic.append(kafka(["k3", "k4"], [None, "new"], timestamp=times(1, 2)))
@@ -69,7 +74,7 @@ def test_others_read_the_bare_directory(spark: SparkSession, tmp_path: Path, kin
         expected = rows(topic.read(), *COLUMNS)
         assert len(expected) == 20
     if kind == "cut":
-        # Inside of segments, some large ones: until a merge the manifest alone knows of it.
+        # Log starts inside segments: until a merge only the manifest knows them.
         topic.merge()
         starts = {number: end + 2 for number, end in topic.end_offsets().items()}
         topic.append(kafka([f"k{n}" for n in range(60)], timestamp=times(*range(60))))

@@ -1,4 +1,4 @@
-"""Rows by topic partition: each in its task, in order, on every Spark that can do it in its way."""
+"""Rows clustered by topic partition: one task each, in order, on every Spark version."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import pylogtable
-from pylogtable import Placement
+from pylogtable.engine import Placement, TopicWriter
 from pyspark_pylogtable.table.clustering import cluster_by_partition
 
 COUNT = 5
@@ -20,18 +20,18 @@ COUNT = 5
 def placement() -> Placement:
     store = pylogtable.open("memory://clustering")
     schema = {"user.id": pa.string(), "n": pa.int64(), "Partition": pa.int64()}
-    return store.create_topic("t", COUNT, schema, key="user.id").placement()
+    return TopicWriter(store.create_topic("t", COUNT, schema, key="user.id")).placement()
 
 
 @pytest.fixture
 def rows(spark: SparkSession) -> DataFrame:
-    """Of four tasks, every tenth row without a key; `n` counts them in order."""
+    """Rows of four tasks, every tenth without a key; `n` numbers them in order."""
     key = "IF(id % 10 = 0, NULL, concat('u', id % 97)) AS `user.id`"
     return spark.range(0, 2000, 1, 4).selectExpr(key, "id AS n")
 
 
 def check(df: DataFrame, placement: Placement, first_free: int = 0) -> dict[int, list[int]]:
-    """The rows' numbers by task, after all that can be said of each was found to be so."""
+    """Cluster the rows, check where each went, and return the row numbers by task."""
     source = df.toArrow().combine_chunks()
     wanted = placement.partitions(source.to_batches()[0]).to_pylist()
     own = source["partition"].to_pylist() if "partition" in df.columns else [None] * len(wanted)
@@ -54,7 +54,7 @@ def check(df: DataFrame, placement: Placement, first_free: int = 0) -> dict[int,
 
 
 def without(monkeypatch: pytest.MonkeyPatch, df: DataFrame, *names: str) -> None:
-    """Take functions away that an older Spark does not have."""
+    """Remove functions that an older Spark does not have."""
     for name in names:
         for home in (F, *type(df).__mro__):
             if name in vars(home):
@@ -66,7 +66,7 @@ OLDER: list[tuple[str, ...]] = [(), ("arrow_udf",), ("arrow_udf", "repartitionBy
 
 
 @pytest.mark.parametrize("missing", OLDER, ids=["new", "no arrow_udf", "4.0"])
-def test_by_key_where_there_is_one(
+def test_rows_with_a_key_are_clustered_by_key(
     spark: SparkSession,
     rows: DataFrame,
     placement: Placement,
@@ -79,7 +79,7 @@ def test_by_key_where_there_is_one(
 
 
 @pytest.mark.parametrize("missing", OLDER[::2], ids=["new", "4.0"])
-def test_by_partition_where_it_is_given(
+def test_rows_with_a_partition_are_clustered_by_it(
     rows: DataFrame,
     placement: Placement,
     monkeypatch: pytest.MonkeyPatch,
@@ -91,12 +91,12 @@ def test_by_partition_where_it_is_given(
     assert {number for number in range(2000) if number % 7 == 0} <= set(by_task[2])
 
 
-def test_rows_without_a_key_column_go_round_in_blocks(
+def test_rows_without_a_key_column_are_spread_in_blocks(
     spark: SparkSession, placement: Placement
 ) -> None:
     df = spark.range(0, 6000, 1, 2).selectExpr("id AS n")
     by_task = check(df, placement, first_free=14)
-    # The first task begins with partition 4, the second with the next.
+    # The first task starts with partition 4, the second with the next one.
     assert by_task[4] == [*range(1024)]
     assert by_task[0] == [*range(1024, 2048), *range(3000, 4024)]
     assert by_task[1] == [*range(2048, 3000), *range(4024, 5048)]
@@ -104,7 +104,7 @@ def test_rows_without_a_key_column_go_round_in_blocks(
     assert by_task[3] == []
 
 
-def test_rows_that_always_have_a_key_carry_no_partition(
+def test_rows_that_always_have_a_key_get_no_partition_column(
     spark: SparkSession, placement: Placement
 ) -> None:
     df = spark.range(100).selectExpr("concat('u', id) AS `user.id`", "id AS n")
@@ -114,12 +114,12 @@ def test_rows_that_always_have_a_key_carry_no_partition(
 
 
 @pytest.mark.parametrize("missing", OLDER[::2], ids=["new", "4.0"])
-def test_each_partition_has_its_task_however_many_there_are(
+def test_each_partition_has_its_own_task(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, missing: tuple[str, ...]
 ) -> None:
     store = pylogtable.open("memory://clustering")
     name = f"many{len(missing)}"
-    many = store.create_topic(name, 37, {"n": pa.int64()}).placement()
+    many = TopicWriter(store.create_topic(name, 37, {"n": pa.int64()})).placement()
     df = spark.range(200).selectExpr("id AS n", "CAST(id % 37 AS int) AS partition")
     without(monkeypatch, df, *missing)
     by_task = check(df, many)

@@ -1,4 +1,4 @@
-"""Maintenance as Spark jobs: the same result as in this process, and the job that is scheduled."""
+"""Maintenance as Spark jobs gives the same result as in process; the scheduled job."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from pylogtable import InvalidRequestError, LogTableError, Store, Topic
+from pylogtable.engine import Compaction, TopicWriter
 from pyspark_pylogtable import LogTable
 from pyspark_pylogtable.table.jobs import on_executors
 from pyspark_pylogtable.table.maintain_job import main
@@ -23,21 +24,24 @@ COLUMNS = ("partition", "offset", "key", "value", "timestamp")
 
 
 def filled(logs: Store, name: str, config: dict[str, Any] | None = None) -> Topic:
-    """Three partitions of small segments, some of them shifted; keys with several records, and
-    where the topic is compacted tombstones."""
+    """Three partitions of small segments, some of them shifted. Keys have several records; a
+    compacted topic has tombstones too."""
     topic = logs.create_topic(name, partitions=3, config=config)
     keys = [f"k{n}" for n in range(30)]
     stamps = times(*range(30))
     topic.append(kafka(keys, timestamp=stamps))
-    staged = [topic.stage(kafka(keys, [f"{n}-{k}" for k in keys], timestamp=stamps)) for n in "xy"]
-    topic.commit_staged(staged)
+    staged = [
+        TopicWriter(topic).stage(kafka(keys, [f"{n}-{k}" for k in keys], timestamp=stamps))
+        for n in "xy"
+    ]
+    TopicWriter(topic).commit(staged)
     topic.append(kafka(keys[:4], [None, "z", None, "z"], timestamp=times(1, 2, 3, 4)))
     assert any(topic.segments()["shift"].to_pylist())
     return topic
 
 
 def state(topic: Topic) -> tuple[Any, ...]:
-    """Records, offsets, and how they lie in segments; not the files' names."""
+    """Records, offsets and segments, without the names of files."""
     segments = topic.segments()
     return (
         rows(topic.read(), *COLUMNS),
@@ -49,7 +53,7 @@ def state(topic: Topic) -> tuple[Any, ...]:
 
 
 def plain(report: Any) -> dict[str, Any]:
-    """What must not depend on where the work was done."""
+    """The part of a report that does not depend on where the work ran."""
     return {k: v for k, v in vars(report).items() if k != "seconds"}
 
 
@@ -62,7 +66,9 @@ def pair(spark: SparkSession, logs: Store, config: dict[str, Any] | None) -> tup
 # --- jobs ------------------------------------------------------------------------------------
 
 
-def test_compact_and_merge_as_jobs_are_what_they_are_here(spark: SparkSession, logs: Store) -> None:
+def test_compact_and_merge_give_the_same_result_as_spark_jobs(
+    spark: SparkSession, logs: Store
+) -> None:
     here, there = pair(spark, logs, COMPACT)
     report = there.compact()
     assert plain(report) == plain(here.compact())
@@ -130,19 +136,19 @@ def test_retention_and_vacuum(spark: SparkSession, logs: Store) -> None:
     assert state(here) == state(there.topic)
 
 
-def test_a_unit_of_work_is_a_task(spark: SparkSession, logs: Store) -> None:
+def test_each_unit_of_work_is_a_spark_task(spark: SparkSession, logs: Store) -> None:
     topic = filled(logs, "t", COMPACT)
-    works = topic.maintenance.plan_compaction(force=True)
+    units = Compaction(force=True).plan(topic._maintained)
 
-    def where(work: Any) -> tuple[int, int]:
-        return work.partition, TaskContext.get().partitionId()
+    def where(unit: Any) -> tuple[int, int]:
+        return unit.partition, TaskContext.get().partitionId()
 
-    run_all: Any = on_executors(spark, where)  # type: ignore[arg-type]
-    assert run_all(works) == [(0, 0), (1, 1), (2, 2)]
-    assert run_all([]) == []
+    run_units: Any = on_executors(spark)
+    assert run_units(where, units) == [(0, 0), (1, 1), (2, 2)]
+    assert run_units(where, []) == []
 
 
-def test_a_task_that_fails_leaves_the_topic_as_it_was(spark: SparkSession, logs: Store) -> None:
+def test_failed_task_leaves_the_topic_unchanged(spark: SparkSession, logs: Store) -> None:
     topic = filled(logs, "t", COMPACT)
     lost = topic.segments().to_pylist()[-1]
     path = Path(topic.url.removeprefix("file://")) / lost["path"]
@@ -158,7 +164,9 @@ def test_a_task_that_fails_leaves_the_topic_as_it_was(spark: SparkSession, logs:
     assert table.compact().units == 3
 
 
-def test_compaction_of_a_topic_that_is_not_compacted(spark: SparkSession, logs: Store) -> None:
+def test_compaction_of_a_topic_without_the_policy_is_refused(
+    spark: SparkSession, logs: Store
+) -> None:
     topic = logs.create_topic("t")
     with pytest.raises(InvalidRequestError, match=r"cleanup\.policy=delete"):
         LogTable.for_path(spark, topic.url).compact()
@@ -184,7 +192,7 @@ def test_latest_is_what_compaction_leaves(spark: SparkSession, logs: Store) -> N
     assert (found[b"k0"], found[b"k2"]) == (b"later", None)
 
 
-def test_what_latest_refuses(spark: SparkSession, logs: Store) -> None:
+def test_options_that_view_latest_refuses(spark: SparkSession, logs: Store) -> None:
     table = LogTable.for_path(spark, filled(logs, "t").url)
     for given in ({"start": 1}, {"end": 0}, {"partitions": 0}):
         (name,) = given
@@ -226,10 +234,10 @@ def test_the_scheduled_job(
     assert lines[1].startswith("users: compaction removed 0 records")
     main([f"{place}/", "--topic", "users", "--storage-options", "{}"])
     assert capsys.readouterr().out.startswith("users: ")
-    assert spark.range(1).count() == 1  # the session is not the job's to stop
+    assert spark.range(1).count() == 1  # the job did not stop the session
 
 
-def test_what_the_scheduled_job_refuses(tmp_path: Path) -> None:
+def test_arguments_that_the_scheduled_job_refuses(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequestError, match="there is no topic below"):
         main([str(tmp_path)])
     for options in ("{", "[]"):
@@ -240,7 +248,7 @@ def test_what_the_scheduled_job_refuses(tmp_path: Path) -> None:
     assert ended.value.code == 2
 
 
-def test_jobs_spare_what_a_group_has_not_read(spark: SparkSession, logs: Store) -> None:
+def test_jobs_keep_what_a_protected_group_has_not_read(spark: SparkSession, logs: Store) -> None:
     config = {"retention.ms": 1}
     topic, other = filled(logs, "t", config), filled(logs, "u", config)
     ends = topic.end_offsets()

@@ -1,6 +1,6 @@
 """`LogTable.to_df`: the same rows and columns as `format("pylogtable")`, by Spark's own reader.
 
-A fallback to Python warns, and a warning is an error here: what is equal was read natively.
+A fallback to Python warns, and here a warning is an error. So equal rows were read natively.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import pylogtable
 from pylogtable import OffsetOutOfRangeError, Store, Topic
+from pylogtable.engine import TopicWriter
 from pyspark_pylogtable import LogTable
 from pyspark_pylogtable.columns import spark_schema
 from pyspark_pylogtable.table import native
@@ -33,7 +34,7 @@ INT, LONG, TEXT = pa.int32(), pa.int64(), pa.string()
 
 
 def people(count: int, seed: int = 0, at_ms: int = 0) -> pa.Table:
-    """Keyed rows, each a millisecond after the other."""
+    """Keyed rows, one millisecond apart."""
     times = [at(at_ms + number) for number in range(count)]
     return pa.table(
         {
@@ -45,8 +46,10 @@ def people(count: int, seed: int = 0, at_ms: int = 0) -> pa.Table:
 
 
 def stage_thrice(topic: Topic, table: pa.Table) -> None:
-    """One commit of three writers, so that all but the first segment of a partition are shifted."""
-    topic.commit_staged([topic.stage(table.slice(part, table.num_rows - 2)) for part in range(3)])
+    """One commit of three stagings: all but the first segment of each partition are shifted."""
+    TopicWriter(topic).commit(
+        [TopicWriter(topic).stage(table.slice(part, table.num_rows - 2)) for part in range(3)]
+    )
 
 
 @pytest.fixture(scope="module")
@@ -56,8 +59,8 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> Topic:
-    """Version 1 is sealed, 2 adds shifted segments, 4 those of the other timestamp type, 5 deletes
-    what is below offset 20 in partition 0; each a second after the other."""
+    """Version 1 is sealed, 2 adds shifted segments, 4 segments of the other timestamp type, and 5
+    deletes the offsets below 20 in partition 0. Versions are one second apart."""
     clock = Clock()
     store = pylogtable.open(tmp_path_factory.mktemp("mixed"), clock=clock)
     topic = store.create_topic("mixed", 3, {"k": TEXT, "v": INT}, key="k")
@@ -77,7 +80,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Topic:
 
 
 def check_same(df: DataFrame, expected: pa.Table) -> None:
-    """Whether a DataFrame has these columns, of these types and all nullable, and these rows."""
+    """Assert that a DataFrame has these rows, and these columns as nullable."""
     assert df.schema == spark_schema(expected.schema)
     found = df.toArrow().cast(expected.schema)
     assert sorted(map(repr, found.to_pylist())) == sorted(map(repr, expected.to_pylist()))
@@ -88,7 +91,7 @@ def natively(spark: SparkSession, topic: Topic, **arguments: Any) -> DataFrame:
 
 
 def is_same(spark: SparkSession, topic: Topic) -> int:
-    """Compare all of a topic, and say how many rows it has."""
+    """Compare the whole topic, and return its number of rows."""
     expected = without_spark(topic.url)
     check_same(natively(spark, topic), expected)
     return int(expected.num_rows)
@@ -141,19 +144,17 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_same_as_by_the_format(spark: SparkSession, mixed: Topic, case: str) -> None:
+def test_to_df_equals_the_format(spark: SparkSession, mixed: Topic, case: str) -> None:
     arguments, options = CASES[case]
     path = mixed.url.removesuffix("/mixed") if "assign" in options else mixed.url
-    if "assign" in options:  # where there may be several topics, their names are shown
+    if "assign" in options:  # a read that can see several topics has a topic column
         options = {**options, "columns": json.dumps(mixed.schema.names)}
     expected = without_spark(path, **options)
     assert (expected.num_rows == 0) == (case in {"nothing", "empty version", "columns of nothing"})
     check_same(natively(spark, mixed, **arguments), expected)
 
 
-def test_the_same_as_by_the_format_in_spark_and_as_by_the_library(
-    spark: SparkSession, mixed: Topic
-) -> None:
+def test_to_df_equals_the_format_and_the_library(spark: SparkSession, mixed: Topic) -> None:
     columns = ["topic", *mixed.schema.names, "timestampType"]
     df = natively(spark, mixed, columns=columns)
     by_format = load(spark, mixed.url, columns=json.dumps(columns))
@@ -166,7 +167,7 @@ def test_the_same_as_by_the_format_in_spark_and_as_by_the_library(
 def test_many_cut_segments_are_looked_up(
     spark: SparkSession, mixed: Topic, monkeypatch: pytest.MonkeyPatch, columns: list[str] | None
 ) -> None:
-    """The rows of shifted and of sealed files, cut at both ends and not at all, in one scan."""
+    """Shifted and sealed files, whole and cut at both ends, in one scan."""
     arguments, options = CASES["cut by offsets"]
     monkeypatch.setattr(native, "MAX_CUT_SCANS", 2)
     asked = {"columns": json.dumps(columns)} if columns else {}
@@ -174,20 +175,18 @@ def test_many_cut_segments_are_looked_up(
     check_same(natively(spark, mixed, **arguments, columns=columns), expected)
 
 
-def test_more_cut_segments_than_scans_are_worth(spark: SparkSession, shared: Store) -> None:
+def test_many_cut_segments_share_one_scan(spark: SparkSession, shared: Store) -> None:
     partitions = native.MAX_CUT_SCANS + 2
     topic = shared.create_topic("wide", partitions, {"v": INT})
     table = pa.table({"v": pa.array(range(3 * partitions), INT)})
     spread = table.append_column("partition", pa.array([*range(partitions)] * 3, INT))
-    topic.commit_staged([topic.stage(spread) for _ in range(2)])
+    TopicWriter(topic).commit([TopicWriter(topic).stage(spread) for _ in range(2)])
     expected = without_spark(topic.url, startingOffsets='{"*":4}')
     assert expected.num_rows == 2 * partitions
     check_same(natively(spark, topic, start=4), expected)
 
 
-def test_offsets_that_are_not_there_are_refused_as_the_library_does(
-    spark: SparkSession, mixed: Topic
-) -> None:
+def test_unknown_offsets_are_refused_as_by_the_library(spark: SparkSession, mixed: Topic) -> None:
     table = LogTable.for_path(spark, mixed.url)
     with pytest.raises(OffsetOutOfRangeError):
         table.to_df(start=10)
@@ -197,7 +196,7 @@ def test_offsets_that_are_not_there_are_refused_as_the_library_does(
         table.to_df(version=99)
 
 
-def test_kafkas_shape(spark: SparkSession, shared: Store) -> None:
+def test_kafka_shaped_topic_columns(spark: SparkSession, shared: Store) -> None:
     topic = shared.create_topic("kafka", 2)
     topic.append(kafka(["a", "b", None, "c"], [None, "1", "2", "3"]))
     stage_thrice(topic, kafka(["a", "b", "c"]))
@@ -213,7 +212,7 @@ def test_kafkas_shape(spark: SparkSession, shared: Store) -> None:
 
 
 def test_columns_that_were_added_and_widened(spark: SparkSession, shared: Store) -> None:
-    """Filters are pushed down to files that have the column in its old type, or not at all."""
+    """Filters work on files that have the column with its old type, or do not have it."""
     old = {
         "b": pa.int8(),
         "s": pa.int16(),
@@ -299,7 +298,7 @@ FULL = {
     "f": 0.5,
     "d": 1e300,
     "bin": b"\x00\xff",
-    # Older than the calendar of today, which other writers of Parquet meant differently.
+    # Before the Gregorian calendar, where Parquet writers differ.
     "day": date(1492, 1, 2),
     "ts": datetime(1500, 1, 1, 5, 30, 0, 123456, tzinfo=timezone.utc),
     "ntz": datetime(1492, 3, 10, 2, 30, 0, 1),
@@ -316,7 +315,7 @@ def typed(shared: Store) -> Topic:
     table = pa.Table.from_pylist(
         [FULL, {"id": 2}, {**FULL, "id": 3, "list": [], "map": []}], schema=TYPES
     )
-    topic.commit_staged([topic.stage(table) for _ in range(2)])
+    TopicWriter(topic).commit([TopicWriter(topic).stage(table) for _ in range(2)])
     return topic
 
 
@@ -333,7 +332,7 @@ def typed(shared: Store) -> Topic:
     ],
     ids=["as it comes", "row by row", "v2"],
 )
-def test_every_type_whatever_the_settings(
+def test_every_type_with_any_session_settings(
     spark: SparkSession, typed: Topic, settings: dict[str, str]
 ) -> None:
     before = {name: spark.conf.get(name, None) for name in settings}
@@ -346,14 +345,14 @@ def test_every_type_whatever_the_settings(
             spark.conf.set(name, old) if old is not None else spark.conf.unset(name)
 
 
-def test_settings_are_left_as_they_were(spark: SparkSession, typed: Topic) -> None:
+def test_session_settings_are_restored(spark: SparkSession, typed: Topic) -> None:
     name = "spark.sql.sources.parallelPartitionDiscovery.threshold"
     before = spark.conf.get(name)
     natively(spark, typed)
     assert spark.conf.get(name) == before
 
 
-def test_odd_names_of_columns(spark: SparkSession, shared: Store) -> None:
+def test_unusual_column_names(spark: SparkSession, shared: Store) -> None:
     odd = ["a.b", "c d", "t`i", "UPPER", "x,;{}()=", "ü", "<script>"]
     topic = shared.create_topic("odd", 2, dict.fromkeys(odd, INT), key="a.b")
     stage_thrice(topic, pa.table({name: pa.array(range(5), INT) for name in odd}))
@@ -365,14 +364,14 @@ def test_odd_names_of_columns(spark: SparkSession, shared: Store) -> None:
 
 
 @pytest.mark.parametrize("names", [["a", "A"], ["Offset"], ["_metadata"]])
-def test_names_that_spark_cannot_keep_apart_are_read_through_python(
+def test_ambiguous_column_names_fall_back_to_python(
     spark: SparkSession, logs: Store, names: list[str]
 ) -> None:
     topic = logs.create_topic("t", 2, dict.fromkeys(names, INT))
     table = LogTable.for_path(spark, topic.url)
     assert table.to_df().collect() == []
     topic.append(pa.table({name: pa.array(range(9), INT) for name in names}))
-    why = "Spark's own" if names == ["_metadata"] else "differ in case only"
+    why = "Spark reserves" if names == ["_metadata"] else "differ in case only"
     with pytest.warns(UserWarning, match=why) as warned:
         df = table.to_df(end={0: 5}, partitions=0)
     assert warned[0].filename == __file__
@@ -384,7 +383,7 @@ def test_names_that_spark_cannot_keep_apart_are_read_through_python(
 
 
 @pytest.mark.parametrize("name", ["sp ace per%20cent% ha#sh", "br[a]{b,c}*?/partition=9"])
-def test_odd_names_of_directories(spark: SparkSession, tmp_path: Path, name: str) -> None:
+def test_unusual_directory_names(spark: SparkSession, tmp_path: Path, name: str) -> None:
     topic = pylogtable.open(tmp_path / name).create_topic("q", 1, {"v": INT})
     stage_thrice(topic, pa.table({"v": pa.array(range(4), INT)}))
     assert is_same(spark, topic) == 6
@@ -393,7 +392,7 @@ def test_odd_names_of_directories(spark: SparkSession, tmp_path: Path, name: str
 def test_a_relative_path(
     spark: SparkSession, logs: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Spark's processes have another working directory by then."""
+    """Spark's processes have another working directory."""
     logs.create_topic("t", 1, {"a": INT}).append(pa.table({"a": pa.array([1, 2], INT)}))
     colliding = logs.create_topic("u", 1, {"a": INT, "A": INT})
     colliding.append(pa.table({"a": pa.array([1, 2], INT)}))
@@ -413,7 +412,7 @@ def test_segments_with_holes(spark: SparkSession, logs: Store) -> None:
     assert sorted(row.v for row in found) == [10, 17, 24]
 
 
-# --- what Spark's reader makes of it ---------------------------------------------------------
+# --- Spark's plans ---------------------------------------------------------------------------
 
 
 def plan_of(df: DataFrame) -> str:
@@ -423,7 +422,7 @@ def plan_of(df: DataFrame) -> str:
 
 
 def entry(plan: str, name: str) -> list[str]:
-    """What a plan says under this name, for each scan."""
+    """The value under this name in the plan, for each scan."""
     return re.findall(rf"^{name}: (.*)$", plan, re.MULTILINE)
 
 
@@ -446,15 +445,13 @@ def test_filters_and_columns_reach_the_files_of_a_sealed_topic(
     assert sorted(r.v for r in asked.collect()) == [r["v"] for r in expected]
 
 
-def test_bounds_reach_the_file_that_they_cut_and_no_other(
-    spark: SparkSession, mixed: Topic
-) -> None:
+def test_bounds_apply_only_to_the_file_that_they_cut(spark: SparkSession, mixed: Topic) -> None:
     plan = plan_of(natively(spark, mixed, partitions=1, start=10, version=2, columns=["v"]))
     assert "Union" in plan
     pushed = entry(plan, "PushedFilters")
     assert len(pushed) == 1
     assert "GreaterThanOrEqual(offset,10)" in pushed[0]
-    # Where no offset is asked for, a shift costs nothing and no file name is looked at.
+    # Without the column offset a shift costs nothing and no file is looked up.
     assert "struct<v:int>" in entry(plan, "ReadSchema")
     assert "file_name" not in plan
 
@@ -474,7 +471,7 @@ def test_only_files_of_the_snapshot_are_read(spark: SparkSession, logs: Store) -
     assert table.to_df(version=1).count() == 4
 
 
-def test_a_file_that_was_removed_is_an_error(spark: SparkSession, logs: Store) -> None:
+def test_removed_file_is_an_error(spark: SparkSession, logs: Store) -> None:
     topic = logs.create_topic("t", 1, {"v": INT})
     topic.append(pa.table({"v": pa.array(range(4), INT)}))
     table = LogTable.for_path(spark, topic.url)
@@ -489,7 +486,7 @@ def test_a_file_that_was_removed_is_an_error(spark: SparkSession, logs: Store) -
 
 
 @pytest.mark.parametrize("start", [None, 1])
-def test_a_file_that_was_replaced_is_an_error_and_not_fewer_rows(
+def test_replaced_file_is_an_error_instead_of_fewer_rows(
     spark: SparkSession, logs: Store, monkeypatch: pytest.MonkeyPatch, start: int | None
 ) -> None:
     topic = logs.create_topic("t", 1, {"v": INT})
@@ -510,15 +507,13 @@ def test_a_file_that_was_replaced_is_an_error_and_not_fewer_rows(
 # --- stores ----------------------------------------------------------------------------------
 
 
-def test_a_store_in_memory_is_refused(spark: SparkSession) -> None:
+def test_memory_store_is_refused(spark: SparkSession) -> None:
     pylogtable.open("memory://for-spark").create_topic("t")
     with pytest.raises(pylogtable.InvalidRequestError, match="memory of this process"):
         LogTable.for_path(spark, "memory://for-spark/t")
 
 
-def test_a_scheme_that_the_jvm_does_not_know_is_read_through_python(
-    spark: SparkSession, s3_endpoint: str
-) -> None:
+def test_unknown_url_scheme_falls_back_to_python(spark: SparkSession, s3_endpoint: str) -> None:
     options = {
         "key": S3_KEY,
         "secret": S3_SECRET,
@@ -539,7 +534,7 @@ def test_a_scheme_that_the_jvm_does_not_know_is_read_through_python(
     expected = topic.read(start=3, columns=["v", "offset", "partition"]).read_all()
     assert expected.num_rows > 20
     check_same(df, expected)
-    # What is known of a topic needs no file of it.
+    # Metadata needs no data file.
     assert table.offsets().count() == 2
     result = table.append(spark.createDataFrame([("u1", 1)], "k string, v int"))
     assert (result.records, topic.count()) == (1, 55)

@@ -1,4 +1,4 @@
-"""Batch reads of records: the cases of Spark's Kafka connector, and what is ours."""
+"""Batch reads of records: the cases of Spark's Kafka connector, and our additions."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 import pylogtable
 from pylogtable import Store, Topic
+from pylogtable.engine import TopicWriter
 from tests.builders import T0, at, ints, kafka, make_holes, rows, times
 from tests.spark.conftest import CONNECT
 from tests.spark.support import failure, in_order, load, values
@@ -31,7 +32,7 @@ KAFKA_COLUMNS = [
 
 
 def numbers(partition: int, *values: int) -> pa.Table:
-    """Records with these values, each written that many milliseconds after T0."""
+    """Records with these values, with timestamps this many milliseconds after T0."""
     return kafka(
         [None] * len(values),
         [str(value) for value in values],
@@ -74,7 +75,7 @@ def test_case_1_everything_with_the_columns_of_kafka(spark: SparkSession, a: Top
     assert found[20].timestamp == at(20).replace(tzinfo=None)
 
 
-@pytest.mark.skipif(CONNECT, reason="Connect may plan anew for each action")
+@pytest.mark.skipif(CONNECT, reason="Connect may plan again for each action")
 def test_case_2_a_dataframe_is_pinned_when_it_is_loaded(spark: SparkSession, logs: Store) -> None:
     topic = setup_a(logs)
     explicit = {"startingOffsets": "earliest", "endingOffsets": "latest"}
@@ -88,8 +89,8 @@ def test_case_2_a_dataframe_is_pinned_when_it_is_loaded(spark: SparkSession, log
     assert values(load(spark, topic.url, **explicit)) == [*range(33)]
 
 
-@pytest.mark.skipif(CONNECT, reason="Connect may plan anew for each action")
-def test_with_a_schema_of_the_user_spark_asks_the_source_only_at_the_first_action(
+@pytest.mark.skipif(CONNECT, reason="Connect may plan again for each action")
+def test_with_a_user_schema_the_version_is_that_of_the_first_action(
     spark: SparkSession, logs: Store
 ) -> None:
     topic = setup_a(logs)
@@ -180,13 +181,13 @@ def test_case_12_what_delete_records_removed_is_not_read(spark: SparkSession, lo
 def test_case_13_only_committed_records_are_seen(spark: SparkSession, logs: Store) -> None:
     topic = logs.create_topic("t")
     topic.append(numbers(0, 0, 1))
-    given_up = topic.stage(numbers(0, 100, 101))
-    staged = topic.stage(numbers(0, 2, 3))
-    topic.discard_staged([given_up])
+    given_up = TopicWriter(topic).stage(numbers(0, 100, 101))
+    staged = TopicWriter(topic).stage(numbers(0, 2, 3))
+    TopicWriter(topic).discard([given_up])
     assert values(load(spark, topic.url)) == [0, 1]
-    # Another append takes the offsets that the staged file was made for: it is shifted.
+    # Another append takes the staged file's offsets, so the file is shifted.
     topic.append(numbers(0, 4))
-    topic.commit_staged([staged])
+    TopicWriter(topic).commit([staged])
     assert topic.segments()["shift"].to_pylist() == [0, 0, 1]
     found = [(row.offset, int(row.value)) for row in in_order(load(spark, topic.url))]
     assert found == [(0, 0), (1, 1), (2, 4), (3, 2), (4, 3)]
@@ -211,7 +212,7 @@ def test_case_14_more_spark_partitions_on_request(spark: SparkSession, a: Topic)
         assert len({partition for partition, _ in found}) == 1
 
 
-def test_ranges_that_hold_nothing(spark: SparkSession, shared: Store, a: Topic) -> None:
+def test_empty_ranges(spark: SparkSession, shared: Store, a: Topic) -> None:
     assert load(spark, shared.create_topic("empty", partitions=2).url).collect() == []
     nothing = {"startingOffsets": offsets(3, 0, 1), "endingOffsets": offsets(3, 0, 1)}
     assert load(spark, a.url, **nothing).collect() == []
@@ -257,7 +258,7 @@ def test_topics_of_different_columns(spark: SparkSession, logs: Store) -> None:
     df = load(spark, logs.url, subscribe="one,two", columns="n,topic")
     assert df.columns == ["n", "topic"]
     assert sorted(map(tuple, df.collect())) == [(1, "one"), (2, "two")]
-    # Of a topic that has no Kafka's shape the name is shown only if there may be several.
+    # A topic that is not Kafka-shaped has a topic column only in reads of a store.
     assert load(spark, logs.topic("one").url).columns == [
         "partition",
         "offset",
@@ -330,7 +331,7 @@ FULL = {
     "s": "schön\u0000",
     "bin": b"\x00\xff",
     "day": date(1969, 7, 20),
-    # In New York this hour was there twice, and the other one not at all.
+    # In New York the first hour existed twice and the second one not at all.
     "ts": datetime(2024, 11, 3, 5, 30, 0, 123456, tzinfo=timezone.utc),
     "ntz": datetime(2024, 3, 10, 2, 30, 0, 1),
     "dec": Decimal("-1234567890123456.7891"),
@@ -357,7 +358,7 @@ def typed(shared: Store) -> Topic:
 def test_every_type_is_read_exactly(
     spark: SparkSession, typed: Topic, tmp_path: Path, zone: str
 ) -> None:
-    """Against Spark's own reader of a Parquet file with the same values."""
+    """Compared with Spark's own reader of a Parquet file with the same values."""
     spark.conf.set("spark.sql.session.timeZone", zone)
     try:
         df = load(spark, typed.url)
@@ -408,7 +409,9 @@ def test_columns_that_were_added_and_widened_later(spark: SparkSession, logs: St
     assert dict(before.dtypes)["n"] == "int"
 
 
-def test_positions_alone_open_no_data_file(spark: SparkSession, logs: Store) -> None:
+def test_reading_only_partition_and_offset_opens_no_data_file(
+    spark: SparkSession, logs: Store
+) -> None:
     topic = setup_a(logs)
     where = load(spark, topic.url, columns="partition,offset,topic")
     whole = load(spark, topic.url)
@@ -424,7 +427,7 @@ def test_positions_alone_open_no_data_file(spark: SparkSession, logs: Store) -> 
     assert lenient.collect() == []
 
 
-def test_positions_with_holes_are_read_from_the_file(spark: SparkSession, logs: Store) -> None:
+def test_offsets_with_holes_are_read_from_the_file(spark: SparkSession, logs: Store) -> None:
     topic = logs.create_topic("t")
     topic.append(numbers(0, *range(6)))
     make_holes(topic, [1, 4])

@@ -1,4 +1,4 @@
-"""What a batch read refuses, when, and with which words: the gist is that of Kafka's connector."""
+"""Batch reads that are refused: when, and with which message. Most are the Kafka connector's."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 import pylogtable
 from pylogtable import SchemaMismatchError, StorageError, Store
+from pylogtable.engine import Scan
 from pyspark_pylogtable import DefaultSource
 from tests.builders import T0, ints, kafka, rows, times
 from tests.spark.support import failure, in_order, load, without_spark
@@ -19,7 +20,7 @@ from tests.spark.support import failure, in_order, load, without_spark
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    """Two topics: `t` has 0 to 4 in partition 0, 5 in partition 1; `cut` begins at 3."""
+    """Two topics: `t` has 0 to 4 in partition 0 and 5 in partition 1; `cut` starts at 3."""
     store = pylogtable.open(tmp_path_factory.mktemp("errors"))
     topic = store.create_topic("t", partitions=2)
     partition = ints(0, 0, 0, 0, 0, 1)
@@ -73,11 +74,11 @@ AT_LOAD: dict[str, tuple[str, dict[str, Any], list[str]]] = {
     ),
     "missing topic": ("", {"subscribe": "cutt"}, ["there is no topic at", "did you mean 'cut'?"]),
     "missing path": ("nowhere", {}, ["there is no topic at", "create it with"]),
-    "pattern of no topic": ("", {"subscribePattern": "c"}, ["no topic of", "it has cut, t"]),
+    "pattern of no topic": ("", {"subscribePattern": "c"}, ["no topic of", "its topics: cut, t"]),
     "missing partition": (
         "",
         {"assign": '{"t":[1,7]}'},
-        ["assign names partition(s) 7 of topic 't', which has 2: 0 to 1"],
+        ["assign names partition(s) 7 of topic 't', which has only 0 to 1"],
     ),
     "unknown option": (
         "t",
@@ -87,7 +88,7 @@ AT_LOAD: dict[str, tuple[str, dict[str, Any], list[str]]] = {
     "option of a broker": (
         "t",
         {"kafka.bootstrap.servers": "host:9092"},
-        ["there is no broker here; path takes its place"],
+        ["there is no broker here; use path instead"],
     ),
     "option of writes": (
         "t",
@@ -101,7 +102,7 @@ AT_LOAD: dict[str, tuple[str, dict[str, Any], list[str]]] = {
     "version of two topics": (
         "",
         {"subscribe": "t,cut", "versionAsOf": 1},
-        ["versionAsOf is a version of one topic, and these are 2"],
+        ["versionAsOf is a version of one topic, and 2 topics are read"],
     ),
 }
 AT_ACTION: dict[str, tuple[str, dict[str, Any], list[str]]] = {
@@ -169,7 +170,7 @@ def test_refused_at_the_first_action(spark: SparkSession, store: Store, case: st
         assert words in message
 
 
-def test_what_is_lost_may_be_passed_over(spark: SparkSession, store: Store) -> None:
+def test_fail_on_data_loss_false_skips_lost_records(spark: SparkSession, store: Store) -> None:
     asked = {"startingOffsets": '{"0":1}', "endingOffsets": '{"0":9}', "failOnDataLoss": "false"}
     df = load(spark, store.topic("cut").url, **asked)
     assert [row.offset for row in in_order(df)] == [3, 4]
@@ -181,19 +182,19 @@ def test_what_is_lost_may_be_passed_over(spark: SparkSession, store: Store) -> N
         ("offset bigint, valu binary", "topic 't' has no column 'valu'; did you mean 'value'?"),
         (
             "value string",
-            "column 'value' of topic 't' is binary, and was asked for as string; read it as it is",
+            "column 'value' of topic 't' is binary, and was requested as string; read it as it is",
         ),
     ],
 )
-def test_a_schema_that_does_not_fit(
+def test_user_schema_that_does_not_fit_is_refused(
     spark: SparkSession, store: Store, schema: str, gist: str
 ) -> None:
     df = spark.read.format("pylogtable").schema(schema).load(store.topic("t").url)
     assert gist in failure(df.collect)
 
 
-def test_a_schema_that_denies_nulls_there_are(logs: Store) -> None:
-    """Spark would drop `IS NULL` from a query, and count what is not there."""
+def test_nulls_in_a_not_null_column_are_an_error(logs: Store) -> None:
+    """Spark would optimise `IS NULL` away and count wrongly."""
     topic = logs.create_topic("t")
     topic.append(kafka(["a", "b"], [b"1", None]))
     asked = StructType(
@@ -207,7 +208,7 @@ def test_a_schema_that_denies_nulls_there_are(logs: Store) -> None:
         return [row for batch in batches for row in batch.to_pylist()]
 
     with pytest.raises(
-        SchemaMismatchError, match="'value' was asked for as NOT NULL, and has nulls"
+        SchemaMismatchError, match="'value' was requested as NOT NULL, but it has nulls"
     ):
         read(asked)
     assert read(StructType(asked.fields[:1])) == [{"offset": 0}, {"offset": 1}]
@@ -220,11 +221,11 @@ def test_no_path(spark: SparkSession) -> None:
     assert "several paths at once" in message
 
 
-def test_a_lost_segment_costs_its_own_records_only(logs: Store) -> None:
+def test_lost_segment_loses_only_its_own_records(logs: Store) -> None:
     topic = logs.create_topic("t")
     for value in "abc":
         topic.append(kafka([None], [value]))
-    part = topic.at().parts()[0]
+    part = Scan(topic.at()).parts()[0]
     assert len(part.tasks) == 3
     _path(topic.url, part.tasks[1].segment.path).unlink()
     with pytest.raises(
@@ -236,7 +237,7 @@ def test_a_lost_segment_costs_its_own_records_only(logs: Store) -> None:
     assert rows(found, "value") == [b"a", b"c"]
 
 
-def test_another_trouble_than_a_lost_file_is_not_passed_over(logs: Store) -> None:
+def test_fail_on_data_loss_false_hides_no_other_error(logs: Store) -> None:
     topic = logs.create_topic("t")
     topic.append(kafka([None]))
     path = _path(topic.url, topic.segments()["path"][0].as_py())

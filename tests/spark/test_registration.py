@@ -1,4 +1,4 @@
-"""`format("pylogtable")` is there after `pip install`; the package never gets in Spark's way."""
+"""`format("pylogtable")` works after `pip install`, and the package never disturbs Spark."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.builders import kafka
 
 
 def run(code: str) -> dict[str, object]:
-    """What a fresh Python, with the package installed and nothing else done, prints as JSON."""
+    """The JSON that this code prints in a fresh Python process."""
     done = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,
@@ -31,13 +31,13 @@ def run(code: str) -> dict[str, object]:
 
 
 def test_spark_finds_the_source_by_itself(spark: SparkSession, logs: Store, tmp_path: Path) -> None:
-    """No test of this session registers it before; one with a fresh driver is among the faults."""
+    """No other test of this session registers the source. A fresh driver: test_write_faults.py."""
     logs.create_topic("t").append(kafka(["a"]))
     for session in (spark, spark.newSession()):
         assert session.read.format("pylogtable").load(str(tmp_path / "logs" / "t")).count() == 1
 
 
-def test_spark_finds_it_where_it_looks() -> None:
+def test_spark_finds_the_source_in_a_fresh_process() -> None:
     """As `pyspark.sql.worker.lookup_data_sources` does, in a fresh process."""
     found = run(
         "import json\n"
@@ -65,7 +65,7 @@ def test_register_may_be_called_at_any_time(
         assert session.read.format("pylogtable").load(str(tmp_path / "logs" / "t")).count() == 1
 
 
-def test_importing_the_package_is_quick_and_imports_nothing_large() -> None:
+def test_importing_the_package_imports_nothing_large() -> None:
     found = run(
         "import json, sys, time\n"
         "began = time.process_time()\n"
@@ -79,8 +79,8 @@ def test_importing_the_package_is_quick_and_imports_nothing_large() -> None:
     assert float(str(found["took"])) < 0.1
 
 
-def test_looking_for_the_source_does_not_import_arrow() -> None:
-    """Spark does this in every session that meets an unknown format, also one of another's."""
+def test_source_discovery_does_not_import_arrow() -> None:
+    """Spark imports it in every session that uses a format which Spark does not know."""
     found = run(
         "import json, sys\n"
         "import pyspark.sql.datasource\n"
@@ -93,7 +93,7 @@ def test_looking_for_the_source_does_not_import_arrow() -> None:
     assert found["large"] == []
 
 
-def test_without_pyspark_the_package_imports_and_says_what_is_missing() -> None:
+def test_without_pyspark_the_package_imports_and_names_what_is_missing() -> None:
     found = run(
         "import json, sys\n"
         "sys.modules['pyspark'] = None\n"
@@ -112,6 +112,6 @@ def test_without_pyspark_the_package_imports_and_says_what_is_missing() -> None:
         assert "pip install 'pylogtable[spark]'" in str(found[name])
 
 
-def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+def test_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'Logtable'"):
         pyspark_pylogtable.Logtable  # noqa: B018

@@ -1,4 +1,4 @@
-"""Topics in S3 (moto's server), which executors open by themselves."""
+"""Topics in S3 (moto's server), which executors open themselves."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_write_and_read_from_executors(
 def test_a_stream_from_topic_to_topic(
     spark: SparkSession, storage_options: dict[str, object], tmp_path: Path
 ) -> None:
-    """Exactly once there too, and the credentials are not in what a query keeps and tells."""
+    """Exactly once on S3 too, with no credentials in checkpoint or progress."""
     credentials = {"storageOptions": json.dumps(storage_options)}
     store = pylogtable.open(f"s3://{STORE}", storage_options=storage_options)
     source = store.create_topic("streamed", partitions=2)

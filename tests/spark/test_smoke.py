@@ -1,4 +1,4 @@
-"""The main things once each, in whatever session there is: classic, or Connect with
+"""Each main feature once, in a classic session, or in a Connect session with
 `PYLOGTABLE_CONNECT=1`, where `test_connect.py` runs this file again."""
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def topic(folder: Path) -> Topic:
     return pylogtable.open_topic(folder / "events")
 
 
-def test_the_session_is_what_it_was_asked_to_be(spark: SparkSession) -> None:
+def test_session_is_of_the_requested_kind(spark: SparkSession) -> None:
     assert (".connect." in type(spark).__module__) == CONNECT
 
 
@@ -56,7 +56,7 @@ def test_a_range_of_offsets_is_read(spark: SparkSession, folder: Path, topic: To
     assert [tuple(row) for row in in_order(found)] == wanted
 
 
-def test_a_schema_of_the_user_chooses_columns(spark: SparkSession, folder: Path) -> None:
+def test_user_schema_chooses_columns(spark: SparkSession, folder: Path) -> None:
     reader = spark.read.format("pylogtable").schema("number long, offset long")
     found = reader.load(str(folder / "events"))
     assert found.columns == ["number", "offset"]
@@ -80,13 +80,13 @@ def test_sql_reads_and_inserts(spark: SparkSession, tmp_path: Path) -> None:
     assert [tuple(row) for row in spark.sql("SELECT a, b FROM smoke").collect()] == [(1, "x")]
 
 
-def test_register_does_no_harm(spark: SparkSession, folder: Path) -> None:
+def test_register_is_harmless(spark: SparkSession, folder: Path) -> None:
     register(spark)
     register(spark)
     assert load(spark, folder / "events").count() == 40
 
 
-def test_errors_arrive_with_their_words(spark: SparkSession, folder: Path) -> None:
+def test_error_messages_reach_the_user(spark: SparkSession, folder: Path) -> None:
     df = spark.createDataFrame([("x", 1)], "user string, nummer long")
     said = failure(lambda: save(df, folder / "events"))
     assert "the topic has no column 'nummer'; did you mean 'number'?" in said
@@ -94,7 +94,7 @@ def test_errors_arrive_with_their_words(spark: SparkSession, folder: Path) -> No
     assert "startingOffsets" in said
 
 
-def test_a_log_table_reads_appends_and_tells(spark: SparkSession, tmp_path: Path) -> None:
+def test_log_table_reads_appends_and_describes(spark: SparkSession, tmp_path: Path) -> None:
     topic = pylogtable.open(tmp_path).create_topic("t", 2, {"id": pa.int64()}, "id")
     table = LogTable.for_path(spark, tmp_path / "t")
     result = table.append(spark.range(0, 50, 1, 3), txn=("job", 1))

@@ -1,4 +1,4 @@
-"""SQL: temporary views read and take inserts; what cannot work says what to do instead."""
+"""SQL: temporary views can be read and inserted into; other ways are refused with advice."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def create_view(spark: SparkSession, name: str, path: Path, options: str = "") -
 
 
 @inserts_some_columns
-def test_a_view_reads_takes_inserts_and_shows_the_topic_as_it_was(
+def test_view_accepts_inserts_and_stays_at_its_version(
     spark: SparkSession, orders: Topic, tmp_path: Path
 ) -> None:
     create_view(spark, "orders", tmp_path / "logs" / "orders")
@@ -53,7 +53,7 @@ def test_a_view_reads_takes_inserts_and_shows_the_topic_as_it_was(
 
 
 @inserts_some_columns
-def test_a_view_of_a_kafka_topic_takes_key_and_value(
+def test_insert_into_a_view_of_a_kafka_shaped_topic(
     spark: SparkSession, logs: Store, tmp_path: Path
 ) -> None:
     topic = logs.create_topic("t", 2)
@@ -69,7 +69,7 @@ def test_a_view_of_a_kafka_topic_takes_key_and_value(
 
 
 @inserts_some_columns
-def test_a_view_with_options_reads_by_them_and_refuses_inserts(
+def test_view_with_read_options_refuses_inserts(
     spark: SparkSession, logs: Store, tmp_path: Path
 ) -> None:
     topic = logs.create_topic("t")
@@ -101,7 +101,7 @@ def test_catalog_tables_say_what_to_do_instead(
     try:
         for statement in ("SELECT * FROM listed", "INSERT INTO listed (id) VALUES (1)"):
             said = failure(lambda statement=statement: spark.sql(statement).collect())
-            assert "reaches a Python source with empty options" in said
+            assert "gives a Python source no options" in said
             assert "CREATE TEMPORARY VIEW v USING pylogtable OPTIONS (path '<path>')" in said
             assert 'create_view("v")' in said
         found = spark.sql(f"SELECT count(*) AS n FROM listed WITH (path='{path}')")
@@ -111,7 +111,7 @@ def test_catalog_tables_say_what_to_do_instead(
         spark.sql("DROP TABLE listed")
 
 
-def test_a_path_in_place_of_a_table_is_refused_by_spark(
+def test_spark_refuses_a_path_instead_of_a_table_name(
     spark: SparkSession, orders: Topic, tmp_path: Path
 ) -> None:
     said = failure(lambda: spark.sql(f"SELECT * FROM pylogtable.`{tmp_path}/logs/orders`"))

@@ -1,5 +1,5 @@
-"""A driver that is killed in the middle of a running stream, again and again: every record of the
-source arrives, once."""
+"""A driver is killed in the middle of a running stream, again and again: every record of the
+source arrives exactly once."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ print("finished", flush=True)
 
 
 class Driver:
-    """A process of its own, which waits with its JVM for the word to begin."""
+    """A separate process that starts its JVM and then waits for the signal to start."""
 
     def __init__(self, folder: Path) -> None:
         self.process = subprocess.Popen(
@@ -85,7 +85,7 @@ class Driver:
 
 @contextmanager
 def drivers(folder: Path) -> Iterator[list[Driver]]:
-    """Each starts its JVM while the one before it runs."""
+    """Drivers, each of which starts its JVM while the one before it runs."""
     started: list[Driver] = []
     try:
         yield started
@@ -95,15 +95,15 @@ def drivers(folder: Path) -> Iterator[list[Driver]]:
 
 
 def version_of(folder: Path) -> int:
-    """The newest version of the copy, by its files: one cannot be opened before it is there."""
+    """The newest version of the copy, from its files: it may not exist yet."""
     manifest = folder / "logs" / "copy" / "_manifest"
     names = [p.name for p in manifest.glob("*.json")] if manifest.exists() else []
     return max((int(name[:20]) for name in names if name[:20].isdigit()), default=0)
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.skipif(CONNECT, reason="runs sessions of its own")
-def test_ten_kills_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
+@pytest.mark.skipif(CONNECT, reason="starts its own sessions")
+def test_ten_kills_lose_and_duplicate_nothing(tmp_path: Path) -> None:
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     chance = random.Random(seed)
@@ -117,7 +117,7 @@ def test_ten_kills_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
             before, driver = version_of(tmp_path), started[number]
             driver.begin("run")
             until(lambda at=before: version_of(tmp_path) > at, seconds=120)  # type: ignore[misc]
-            # Somewhere in one of the batches after it.
+            # Kill it at some point in a later batch.
             time.sleep(chance.random())
             assert driver.process.poll() is None, (tmp_path / "drivers.log").read_text()[-5000:]
             driver.kill()
@@ -128,7 +128,7 @@ def test_ten_kills_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
     assert source.count() == KILLS * PER_RUN
     assert copied(copy) == places(source)
     assert copy.verify(data=True)
-    # Every driver had got as far as a batch of its own.
+    # Every driver had committed at least one batch.
     appends = [row for row in rows(copy.history()) if row["operation"] == "append"]
     assert len(appends) >= KILLS
 

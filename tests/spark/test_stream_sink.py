@@ -1,4 +1,4 @@
-"""Streams into topics: each batch once, whatever fails or is run again."""
+"""Streams into topics: each batch is written once, whatever fails or runs again."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from pylogtable import Store, Topic
+from pylogtable.engine import TopicWriter
 from pyspark_pylogtable import LogTable
 from tests.builders import kafka, rows
 from tests.spark.conftest import CONNECT
@@ -50,7 +51,7 @@ def txns(topic: Topic) -> list[tuple[str, int]]:
     return [(c.txn.app_id, c.txn.version) for c in commits if c is not None and c.txn is not None]
 
 
-def test_a_batch_that_is_run_again_is_appended_once(
+def test_repeated_batch_is_appended_once(
     spark: SparkSession, source: Topic, copy: Topic, tmp_path: Path
 ) -> None:
     df = stream(spark, source, maxOffsetsPerTrigger=15)
@@ -62,7 +63,7 @@ def test_a_batch_that_is_run_again_is_appended_once(
     forget_last_commit(tmp_path / "c")
     assert run(df, tmp_path / "c", copy.url) == counts[-1:]
     assert copied(copy) == places(source)
-    # What the repeat staged is gone.
+    # The files that the repeat staged are gone.
     assert data_files(tmp_path / "logs" / "copy") == files
     query, versions = zip(*txns(copy), strict=True)
     assert len(set(query)) == 1
@@ -73,8 +74,8 @@ def test_a_batch_that_is_run_again_is_appended_once(
     assert copy.verify(data=True)
 
 
-@pytest.mark.skipif(CONNECT, reason="registers a class of this module's")
-def test_a_commit_that_landed_and_failed_is_not_repeated(
+@pytest.mark.skipif(CONNECT, reason="registers a class of this module")
+def test_commit_that_landed_with_an_error_is_not_repeated(
     spark: SparkSession, source: Topic, copy: Topic, tmp_path: Path
 ) -> None:
     from pyspark_pylogtable import DefaultSource
@@ -112,14 +113,14 @@ def test_a_commit_that_landed_and_failed_is_not_repeated(
     assert copy.verify(data=True)
 
 
-def test_a_new_checkpoint_under_an_old_name_is_reported(
+def test_new_checkpoint_with_an_old_txn_app_id_is_refused(
     spark: SparkSession, source: Topic, copy: Topic, tmp_path: Path
 ) -> None:
     df = stream(spark, source)
     run(df, tmp_path / "a", copy.url, txnAppId="etl")
     ((app_id, version),) = txns(copy)
     assert (app_id, version) == ("etl", 0)
-    first = copy.find_txn("etl", 0)
+    first = TopicWriter(copy).find_txn("etl", 0)
     assert first is not None
     source.append(kafka(["more"]))
     files = data_files(tmp_path / "logs" / "copy")
@@ -127,18 +128,20 @@ def test_a_new_checkpoint_under_an_old_name_is_reported(
     for words in (
         "[TXN_OF_ANOTHER_QUERY] batch 0 under txnAppId 'etl'",
         f"by the streaming query {first.origin}",
-        "nothing was skipped",
-        "txnAppId of its own, or the checkpoint of the old one",
+        "Nothing was written",
+        "txnAppId of its own, or the checkpoint of the old query",
     ):
         assert words in message
     assert copy.count() == 40
     assert data_files(tmp_path / "logs" / "copy") == files
-    # The old checkpoint goes on.
+    # The query with the old checkpoint continues.
     assert run(df, tmp_path / "a", copy.url, txnAppId="etl") == [1]
     assert copied(copy) == places(source)
 
 
-@pytest.mark.skipif(CONNECT, reason="the function of foreachBatch runs in another process there")
+@pytest.mark.skipif(
+    CONNECT, reason="with Connect the function of foreachBatch runs in another process"
+)
 def _by_format(batch: DataFrame, number: int, url: str) -> None:
     writer = batch.write.format("pylogtable").mode("append")
     writer.option("txnAppId", "each").option("txnVersion", number).save(url)
@@ -149,7 +152,7 @@ def _by_table(batch: DataFrame, number: int, url: str) -> None:
 
 
 @pytest.mark.parametrize("write", [_by_format, _by_table])
-def test_writes_of_foreach_batch_happen_once(
+def test_foreach_batch_writes_happen_once(
     spark: SparkSession,
     source: Topic,
     copy: Topic,
@@ -175,10 +178,10 @@ def test_writes_of_foreach_batch_happen_once(
     assert copied(copy) == places(source)
 
 
-def test_an_append_without_rows_knows_its_query(
+def test_append_without_rows_knows_its_query(
     spark: SparkSession, source: Topic, copy: Topic, tmp_path: Path
 ) -> None:
-    """Else what another query has under the same number would be taken for its repeat."""
+    """Otherwise a batch of another query with the same number would look like a repeat."""
 
     def each(starting: str) -> None:
         df = read_stream(spark, source.url, startingOffsets=starting).selectExpr(*COPIED)
@@ -209,7 +212,7 @@ def test_case_34_rows_name_their_topic(
     ("mode", "words"),
     [
         ("complete", ["output mode complete", "never overwritten", "outputMode('append')"]),
-        ("update", ["does not support Update mode"]),  # Spark's own
+        ("update", ["does not support Update mode"]),  # Spark's own message
     ],
 )
 def test_other_output_modes_are_refused(

@@ -1,5 +1,5 @@
-"""Streams of topics in Spark itself. What each batch holds is tested without it, in
-`tests/spark_unit/test_stream_reader.py`; here is what only Spark can show."""
+"""Streams of topics in Spark itself. The contents of batches are tested without Spark in
+`tests/spark_unit/test_stream_reader.py`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_query_reads_what_is_new_since_its_last_run(
 
 
 def test_case_27_available_now_and_once(spark: SparkSession, topic: Topic, tmp_path: Path) -> None:
-    """Before Spark 4.2 either has one batch, for which the limit holds."""
+    """Before Spark 4.2 both have a single batch, to which the limit applies."""
     fill(topic, 15)
     df = read_stream(spark, topic.url, **EARLIEST, maxOffsetsPerTrigger=5, minOffsetsPerTrigger=2)
     if HAS_ADMISSION_CONTROL:
@@ -62,7 +62,7 @@ def test_case_27_available_now_and_once(spark: SparkSession, topic: Topic, tmp_p
 def test_a_running_query_keeps_its_limits_and_finds_new_partitions(
     spark: SparkSession, topic: Topic, logs: Store, tmp_path: Path
 ) -> None:
-    """On every Spark version: where there is no admission control the reader remembers."""
+    """On every Spark version: without admission control the reader remembers its offset."""
     fill(topic, 8)
     df = read_stream(spark, topic.url, **EARLIEST, maxOffsetsPerTrigger=5, group="g")
     df = df.selectExpr(*COPIED)
@@ -84,7 +84,7 @@ def test_a_running_query_keeps_its_limits_and_finds_new_partitions(
     finally:
         query.stop()
     assert copied(logs.topic("copy")) == places(topic)
-    # The last batch of a run is never said to be done.
+    # Spark does not report the last batch of a run as done.
     told = topic.group("g").positions()
     assert (told[0], told.get(3, 0)) == (23, 0)
 
@@ -92,7 +92,7 @@ def test_a_running_query_keeps_its_limits_and_finds_new_partitions(
 def test_a_stream_sees_each_record_once_while_the_topic_is_compacted(
     spark: SparkSession, logs: Store, tmp_path: Path
 ) -> None:
-    """What is read before it is cleaned, or survives, is read, once and in order."""
+    """Records that were not compacted away before they were read arrive once and in order."""
     topic = logs.create_topic("t", 2, config={"cleanup.policy": "compact"})
     df = read_stream(spark, topic.url, **EARLIEST, maxOffsetsPerTrigger=150).selectExpr(*COPIED)
     query = start(
@@ -116,23 +116,23 @@ def test_a_stream_sees_each_record_once_while_the_topic_is_compacted(
     read = copied(logs.topic("copy"))
     assert len(read) == len(set(read)) == counted
     assert set(read) >= set(places(topic))
-    assert len(read) < 1200  # some was cleaned before it was read
+    assert len(read) < 1200  # some were compacted away before they were read
     assert logs.topic("copy").verify(data=True)
 
 
-def test_a_refusal_arrives_with_its_words(
-    spark: SparkSession, topic: Topic, tmp_path: Path
-) -> None:
+def test_error_messages_reach_the_user(spark: SparkSession, topic: Topic, tmp_path: Path) -> None:
     fill(topic, 1)
     df = read_stream(spark, topic.url, endingOffsets="latest")
     message = failure(lambda: run(df, tmp_path / "a"))
     assert "endingOffsets is not valid in streaming queries" in message
-    assert "UnboundLocalError" not in message  # Spark's, if the reader is refused too early
+    assert (
+        "UnboundLocalError" not in message
+    )  # Spark's own error, if the reader is refused too early
     df = spark.read.format("pylogtable").option("maxOffsetsPerTrigger", 1).load(topic.url)
     assert "maxOffsetsPerTrigger is for streams" in failure(df.collect)
 
 
-def test_data_loss_arrives_with_its_words_and_may_be_passed_over(
+def test_data_loss_is_an_error_or_a_warning(
     spark: SparkSession, topic: Topic, tmp_path: Path
 ) -> None:
     fill(topic, 2)

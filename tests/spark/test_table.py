@@ -1,4 +1,4 @@
-"""`LogTable`: appending in one commit of few segments, views for SQL, what is known of a topic."""
+"""`LogTable`: appends in one commit of few segments, views for SQL, metadata."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ from pylogtable import (
     Topic,
     TopicNotFoundError,
 )
+from pylogtable.engine import TopicWriter
 from pyspark_pylogtable import LogTable
 from tests.builders import kafka, rows
-from tests.disk import REFUSED, UNKNOWN, fail_commits
+from tests.spark.faults import is_commit, refused_commit, store_with, unknown_commit
 from tests.spark.support import failure
 from tests.spark.writes import data_files
 
@@ -43,7 +44,7 @@ def table(spark: SparkSession, topic: Topic) -> LogTable:
 
 
 def keyed(spark: SparkSession, count: int = 3000, first: int = 0) -> DataFrame:
-    """Rows of five tasks; `v` counts them in order."""
+    """Rows of five tasks; `v` numbers them in order."""
     numbers = spark.range(first, first + count, 1, 5)
     return numbers.selectExpr("concat('u', id % 97) AS k", "id AS v")
 
@@ -58,7 +59,7 @@ def by_partition(topic: Topic, column: str = "v") -> dict[int, list[Any]]:
 # --- appending -------------------------------------------------------------------------------
 
 
-def test_an_append_is_one_commit_with_one_sealed_segment_for_each_partition(
+def test_append_is_one_commit_with_one_sealed_segment_per_partition(
     spark: SparkSession, table: LogTable, logs: Store
 ) -> None:
     result = table.append(keyed(spark))
@@ -71,7 +72,7 @@ def test_an_append_is_one_commit_with_one_sealed_segment_for_each_partition(
     assert segments["shift"].to_pylist() == [0, 0, 0]
     assert segments["hashed_over"].to_pylist() == [3, 3, 3]
     assert result.size_bytes == sum(segments["size_bytes"].to_pylist())
-    # Each row is where the library would have put it, and in its order.
+    # Each row is in the library's partition, and in order.
     other = logs.create_topic("other", 3, SCHEMA, key="k")
     other.append(pa.table({"k": [f"u{n % 97}" for n in range(3000)], "v": range(3000)}))
     assert by_partition(topic) == by_partition(other)
@@ -102,7 +103,7 @@ def test_rows_without_a_key_and_rows_that_name_their_partition(
     assert set(range(0, 3000, 5)) <= set(found[1])
     assert all(numbers == sorted(numbers) for numbers in found.values())
     assert topic.segments()["shift"].to_pylist() == [0, 0, 0]
-    # Only where a keyed row was sent elsewhere than its key would have.
+    # Only partitions that got a keyed row which its key would have sent elsewhere.
     assert topic.segments()["hashed_over"].to_pylist() == [3, None, 3]
     assert topic.verify(data=True)
 
@@ -115,7 +116,7 @@ def test_small_appends_without_keys_take_turns(spark: SparkSession, logs: Store)
     assert sorted(taken) == [[0], [1], [2]]
 
 
-def test_without_what_spark_4_0_lacks(
+def test_append_without_functions_that_spark_4_0_lacks(
     spark: SparkSession, table: LogTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     df = keyed(spark)
@@ -142,21 +143,22 @@ def test_a_repeated_txn_appends_nothing_and_writes_no_file(
         table.append(keyed(spark), txn=("job", 0))
 
 
-def test_a_txn_that_another_committed_meanwhile_leaves_no_file(
-    spark: SparkSession, table: LogTable, tmp_path: Path
+def test_txn_that_another_writer_committed_first_leaves_no_file(
+    spark: SparkSession, topic: Topic, tmp_path: Path
 ) -> None:
-    """The rows are looked at after the txn was looked for; who makes them commits the same txn."""
-    url = table.topic.url
+    other: list[AppendResult] = []
+    files: list[list[str]] = []
 
-    def commit_it_first(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows = list(batches)
-        pylogtable.open_topic(url).append(pa.Table.from_batches(rows), txn=("job", 1))
-        yield from rows
+    def commit_first(verb: str, key: str) -> None:
+        if is_commit("t", verb, key) and not other:
+            staged = data_files(tmp_path)
+            other.append(topic.append(pa.table({"k": ["u0"], "v": [0]}), txn=("job", 1)))
+            files.append([name for name in data_files(tmp_path) if name not in staged])
 
-    df = keyed(spark, 50).coalesce(1)
-    again = table.append(df.mapInArrow(commit_it_first, df.schema), txn=("job", 1))
-    assert (again.repeated, again.version, again.records) == (True, 1, 50)
-    assert len(data_files(tmp_path)) == table.topic.segments().num_rows
+    table = LogTable(spark, topic.url, store_with(tmp_path / "logs", commit_first).topic("t"))
+    result = table.append(keyed(spark, 50), txn=("job", 1))
+    assert (result.repeated, result.offsets) == (True, other[0].offsets)
+    assert data_files(tmp_path) == files[0]
 
 
 def test_no_rows(spark: SparkSession, table: LogTable) -> None:
@@ -178,7 +180,7 @@ def test_no_rows(spark: SparkSession, table: LogTable) -> None:
         (["k", "v", "INTERVAL 1 MONTH AS i"], "cannot be written"),
     ],
 )
-def test_columns_that_do_not_fit_are_refused_before_anything_is_written(
+def test_wrong_columns_are_refused_before_anything_is_written(
     spark: SparkSession, table: LogTable, tmp_path: Path, columns: list[str], message: str
 ) -> None:
     with pytest.raises(SchemaMismatchError, match=message):
@@ -187,14 +189,12 @@ def test_columns_that_do_not_fit_are_refused_before_anything_is_written(
     assert table.topic.version == 0
 
 
-def test_a_topic_column_is_passed_over_as_by_the_format(
-    spark: SparkSession, table: LogTable
-) -> None:
+def test_topic_column_is_ignored_as_by_the_format(spark: SparkSession, table: LogTable) -> None:
     table.append(keyed(spark, 20).selectExpr("'elsewhere' AS topic", "*"))
     assert table.topic.count() == 20
 
 
-def test_a_column_called_as_one_of_the_log_but_for_its_case(
+def test_column_name_that_differs_from_a_log_column_in_case_only(
     spark: SparkSession, logs: Store
 ) -> None:
     topic = logs.create_topic("t", 2, {"Partition": pa.int64()})
@@ -203,7 +203,7 @@ def test_a_column_called_as_one_of_the_log_but_for_its_case(
     assert sorted(rows(topic.read(), "Partition")) == [0, 1, 2, 3, 4]
 
 
-def test_odd_names_of_columns(spark: SparkSession, logs: Store) -> None:
+def test_unusual_column_names(spark: SparkSession, logs: Store) -> None:
     names = ["a.b", "c d", "t`i", "UPPER", "x,;{}()=", "A.B"]
     topic = logs.create_topic("odd", 2, dict.fromkeys(names, pa.int64()), key="c d")
     table = LogTable.for_path(spark, topic.url)
@@ -211,7 +211,7 @@ def test_odd_names_of_columns(spark: SparkSession, logs: Store) -> None:
     assert sorted(rows(topic.read(), *names)) == [(n,) * len(names) for n in range(9)]
 
 
-def test_a_task_that_fails_leaves_nothing_to_be_seen(spark: SparkSession, table: LogTable) -> None:
+def test_failed_task_leaves_no_visible_record(spark: SparkSession, table: LogTable) -> None:
     df = keyed(spark).withColumn("v", F.expr("IF(v = 2999, raise_error('boom'), v)"))
     assert "boom" in failure(lambda: table.append(df))
     assert (table.topic.version, table.topic.count()) == (0, 0)
@@ -220,7 +220,7 @@ def test_a_task_that_fails_leaves_nothing_to_be_seen(spark: SparkSession, table:
     assert table.append(keyed(spark)).records == 3000
 
 
-def test_a_task_that_fails_while_it_writes_removes_its_files(
+def test_task_that_fails_while_writing_removes_its_files(
     spark: SparkSession, logs: Store, tmp_path: Path
 ) -> None:
     topic = logs.create_topic("t", 1, {"k": pa.string()}, "k", {"cleanup.policy": "compact"})
@@ -230,27 +230,28 @@ def test_a_task_that_fails_while_it_writes_removes_its_files(
     assert (topic.version, data_files(tmp_path)) == (0, [])
 
 
-@pytest.mark.parametrize(
-    ("fault", "error", "files"),
-    [(REFUSED, StorageError, 0), (UNKNOWN, CommitUnknownError, 3)],
-    ids=["refused", "unknown"],
-)
+@pytest.mark.parametrize("is_known", [True, False])
 def test_files_are_removed_only_if_no_commit_can_name_them(
-    spark: SparkSession,
-    table: LogTable,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    fault: OSError,
-    error: type[Exception],
-    files: int,
+    spark: SparkSession, topic: Topic, tmp_path: Path, is_known: bool
 ) -> None:
-    fail_commits(monkeypatch, Path(table.topic.url.removeprefix("file://")), fault)
-    with pytest.raises(error):
+    staged: list[int] = []
+
+    def count() -> None:
+        staged.append(len(data_files(tmp_path)))
+
+    fault = (
+        refused_commit(before_put=count)
+        if is_known
+        else unknown_commit(landed=False, before_put=count)
+    )
+    table = LogTable(spark, topic.url, store_with(tmp_path / "logs", fault).topic("t"))
+    with pytest.raises(StorageError if is_known else CommitUnknownError):
         table.append(keyed(spark))
-    assert len(data_files(tmp_path)) == files
+    assert staged == [3]
+    assert len(data_files(tmp_path)) == (0 if is_known else 3)
 
 
-def test_a_topic_of_kafkas_shape(spark: SparkSession, logs: Store) -> None:
+def test_kafka_shaped_topic(spark: SparkSession, logs: Store) -> None:
     topic = logs.create_topic("kafka", 2)
     table = LogTable.for_path(spark, topic.url)
     with pytest.raises(SchemaMismatchError, match="Required attribute 'value' not found"):
@@ -261,7 +262,7 @@ def test_a_topic_of_kafkas_shape(spark: SparkSession, logs: Store) -> None:
     assert found == {str(n).encode(): f"v{n}".encode() for n in range(20)}
 
 
-# --- what is known of a topic ----------------------------------------------------------------
+# --- metadata --------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -270,7 +271,9 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Topic:
     store = pylogtable.open(tmp_path_factory.mktemp("known"))
     topic = store.create_topic("known", 3)
     topic.append(kafka([f"u{n}" for n in range(30)]))
-    topic.commit_staged([topic.stage(kafka(["a", "b", "c"])) for _ in range(2)], txn=("job", 7))
+    TopicWriter(topic).commit(
+        [TopicWriter(topic).stage(kafka(["a", "b", "c"])) for _ in range(2)], txn=("job", 7)
+    )
     topic.delete_records({0: 2})
     topic.alter(config={"retention.ms": 1000})
     return topic
@@ -290,7 +293,9 @@ def zone(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[str]:
     spark.conf.set("spark.sql.session.timeZone", "UTC")
 
 
-def test_tables_about_a_topic(spark: SparkSession, known: Topic, zone: str) -> None:
+def test_segments_partitions_and_history_of_a_topic(
+    spark: SparkSession, known: Topic, zone: str
+) -> None:
     table = LogTable.for_path(spark, known.url)
     check_same(table.history(), known.history())
     check_same(table.segments(), known.segments())
@@ -309,19 +314,19 @@ def test_tables_about_a_topic(spark: SparkSession, known: Topic, zone: str) -> N
         assert table.describe().first().config["retention.ms"] == "1000"
 
 
-def test_tables_without_a_row(spark: SparkSession, logs: Store) -> None:
+def test_metadata_views_without_rows(spark: SparkSession, logs: Store) -> None:
     topic = logs.create_topic("t")
     table = LogTable.for_path(spark, topic.url)
     check_same(table.segments(), topic.segments())
     check_same(table.history(limit=0), topic.history(0))
 
 
-def test_a_topic_that_is_not_there(spark: SparkSession, logs: Store, tmp_path: Path) -> None:
+def test_missing_topic_is_refused(spark: SparkSession, logs: Store, tmp_path: Path) -> None:
     with pytest.raises(TopicNotFoundError, match=r"there is no topic at .*nope"):
         LogTable.for_path(spark, tmp_path / "logs" / "nope")
 
 
-def test_how_it_shows_itself(spark: SparkSession, logs: Store) -> None:
+def test_repr_and_html(spark: SparkSession, logs: Store) -> None:
     name = "<script>alert(1)</script>"
     topic = logs.create_topic("t", 1, {name: pa.int32()}, key=name)
     table = LogTable.for_path(spark, topic.url)

@@ -1,4 +1,4 @@
-"""`view`: the newest record of each key, and the tables about a topic."""
+"""The option `view`: the newest record of each key, and metadata about a topic."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def users(store: Store) -> Topic:
 
 @pytest.fixture(scope="module")
 def grown(store: Store) -> Topic:
-    """Keys that changed their partition when there came more."""
+    """Keys that changed their partition when partitions were added."""
     topic = store.create_topic("grown", partitions=2)
     topic.append(kafka([f"u{n}" for n in range(20)]))
     topic.alter(partitions=5)
@@ -72,9 +72,9 @@ def test_latest_needs_a_key_and_whole_topics(store: Store, users: Topic) -> None
     keyless.append(pa.table({"n": [1]}))
     for why, path, options in (
         ("'keyless' has no key columns", keyless.url, {}),
-        ("view=latest is of whole topics", store.url, {"assign": '{"users":[0]}'}),
+        ("view=latest reads whole topics", store.url, {"assign": '{"users":[0]}'}),
     ):
-        # When it is loaded, and not when it is read.
+        # At load, not at the first action.
         source = DefaultSource({"path": path, "view": "latest", **options})
         with pytest.raises(pylogtable.InvalidRequestError, match=why):
             source.schema()
@@ -82,7 +82,7 @@ def test_latest_needs_a_key_and_whole_topics(store: Store, users: Topic) -> None
     assert found.num_rows == 20
 
 
-def test_latest_without_a_segment_would_be_wrong(store: Store) -> None:
+def test_latest_with_a_lost_segment_is_an_error(store: Store) -> None:
     topic = store.create_topic("loses")
     for value in ("old", "new"):
         topic.append(kafka(["a"], [value]))
@@ -93,7 +93,9 @@ def test_latest_without_a_segment_would_be_wrong(store: Store) -> None:
 
 
 @pytest.mark.parametrize("view", METADATA)
-def test_tables_about_a_topic(spark: SparkSession, users: Topic, view: str) -> None:
+def test_segments_partitions_and_history_of_a_topic(
+    spark: SparkSession, users: Topic, view: str
+) -> None:
     expected: pa.Table = getattr(users.at(), view)()
     df = load(spark, users.url, view=view)
     assert df.columns == expected.column_names
@@ -102,7 +104,7 @@ def test_tables_about_a_topic(spark: SparkSession, users: Topic, view: str) -> N
     assert found == [_plain(row) for row in expected.to_pylist()]
 
 
-def test_tables_about_several_topics(
+def test_segments_partitions_and_history_of_several_topics(
     spark: SparkSession, store: Store, users: Topic, grown: Topic
 ) -> None:
     df = load(spark, store.url, view="partitions", subscribe="users,grown")
@@ -137,17 +139,17 @@ def test_consumer_groups_as_they_were_at_load(
 
 
 def _timeless(row: dict[str, Any]) -> dict[str, Any]:
-    """Without what depends on when it was asked for."""
+    """Without columns that depend on the time of the read."""
     return {name: value for name, value in row.items() if name != "lag_seconds"}
 
 
-def test_tables_of_an_older_version(users: Topic) -> None:
+def test_metadata_views_of_an_older_version(users: Topic) -> None:
     found = without_spark(users.url, view="segments", versionAsOf=1)
     assert found["path"].to_pylist() == users.segments(1)["path"].to_pylist()
     assert without_spark(users.url, view="partitions", versionAsOf=0)["end"].to_pylist() == [0] * 3
 
 
-def test_what_views_refuse(spark: SparkSession, users: Topic) -> None:
+def test_options_that_views_refuse(spark: SparkSession, users: Topic) -> None:
     def refusal(**options: Any) -> str:
         return failure(lambda: load(spark, users.url, **options))
 
@@ -158,7 +160,7 @@ def test_what_views_refuse(spark: SparkSession, users: Topic) -> None:
     assert "startingOffsets is of no use with view=latest" in refusal(
         view="latest", startingOffsets="earliest"
     )
-    assert "minPartitions is about records, and view=segments shows none" in refusal(
+    assert "minPartitions is about records, and view=segments has none" in refusal(
         view="segments", minPartitions=2
     )
     assert "versionAsOf is of no use with view=history" in refusal(view="history", versionAsOf=1)
@@ -168,7 +170,7 @@ def test_what_views_refuse(spark: SparkSession, users: Topic) -> None:
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    """As Spark gives it back in a session in UTC: times without a zone, maps as dicts."""
+    """As Spark returns it in a session in UTC: times without a zone, maps as dicts."""
     for name, value in row.items():
         if name in {"end_offsets", "summary"}:
             row[name] = dict(value)

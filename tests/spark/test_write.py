@@ -1,4 +1,4 @@
-"""Appending with `df.write.format("pylogtable")`: where rows land, options, and what is refused."""
+"""Appends with `df.write.format("pylogtable")`: where rows go, options, refusals."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from pyspark.sql import SparkSession
 
 import pylogtable
 from pylogtable import InvalidRequestError, SchemaMismatchError, Store, TopicNotFoundError
+from pylogtable.engine import TopicWriter
 from tests.builders import T0, at, ints, kafka, rows, times
 from tests.conftest import S3_BUCKET, S3_KEY, S3_SECRET
+from tests.spark.faults import on_store, store_with
 from tests.spark.support import failure
 from tests.spark.writes import data_files, files, plan, save, write
 
@@ -26,7 +28,7 @@ HEADERS = pa.list_(pa.struct({"key": pa.string(), "value": pa.binary()}))
 
 
 def events(spark: SparkSession, count: int = 600, tasks: int = 3) -> Any:
-    """Keyed numbers, in order over the tasks."""
+    """Rows with a key, numbered in the order of the tasks."""
     every = spark.range(0, count, 1, tasks)
     return every.selectExpr("concat('user-', id % 40) AS user", "id AS number", "id * 0.5D AS half")
 
@@ -42,10 +44,10 @@ def same_events(count: int = 600) -> pa.Table:
     )
 
 
-# --- where rows land -------------------------------------------------------------------------
+# --- where rows go ---------------------------------------------------------------------------
 
 
-def test_keyed_rows_land_where_the_library_puts_them_in_task_and_row_order(
+def test_keyed_rows_get_the_same_partitions_and_order_as_from_the_library(
     spark: SparkSession, logs: Store, tmp_path: Path
 ) -> None:
     path = tmp_path / "logs" / "events"
@@ -63,7 +65,7 @@ def test_keyed_rows_land_where_the_library_puts_them_in_task_and_row_order(
     assert by_spark.verify(data=True)
 
 
-def test_an_append_of_many_tasks_is_one_commit_and_each_task_one_file_per_partition(
+def test_append_of_many_tasks_is_one_commit_with_one_file_per_task_and_partition(
     spark: SparkSession, logs: Store, tmp_path: Path
 ) -> None:
     topic = logs.create_topic("t", partitions=2)
@@ -74,7 +76,7 @@ def test_an_append_of_many_tasks_is_one_commit_and_each_task_one_file_per_partit
     assert len(data_files(tmp_path)) == len(topic.segments()) == 10
 
 
-def test_a_partition_column_wins_and_null_means_by_key(
+def test_partition_column_wins_and_null_means_by_key(
     spark: SparkSession, logs: Store, tmp_path: Path
 ) -> None:
     topic = logs.create_topic("t", partitions=3)
@@ -93,7 +95,7 @@ def test_a_partition_column_wins_and_null_means_by_key(
         assert found[value] == (2 if number < 20 else hashed[value])
 
 
-def test_rows_without_a_key_spread_over_partitions_and_tasks_begin_apart(
+def test_rows_without_a_key_spread_over_partitions(
     spark: SparkSession, logs: Store, tmp_path: Path
 ) -> None:
     topic = logs.create_topic("t", partitions=3)
@@ -102,7 +104,7 @@ def test_rows_without_a_key_spread_over_partitions_and_tasks_begin_apart(
     assert set(rows(topic.read(), "key")) == {None}
 
 
-def test_timestamps_and_headers_are_kept_and_a_missing_time_is_that_of_the_append(
+def test_timestamps_and_headers_are_kept_and_a_missing_time_is_the_append_time(
     spark: SparkSession, logs: Store, tmp_path: Path
 ) -> None:
     topic = logs.create_topic("t")
@@ -220,7 +222,7 @@ def test_columns_decide_the_shape_of_a_topic_that_a_write_creates(
     assert own == columns
 
 
-def test_options_that_differ_from_the_topic_that_exists_warn_and_append(
+def test_creation_options_that_differ_from_an_existing_topic_are_a_warning(
     logs: Store, tmp_path: Path
 ) -> None:
     topic = logs.create_topic("t", partitions=2)
@@ -232,7 +234,7 @@ def test_options_that_differ_from_the_topic_that_exists_warn_and_append(
     assert len(topic.end_offsets()) == 2
 
 
-def test_another_key_than_the_topic_has_is_refused(
+def test_key_option_that_differs_from_the_topic_is_refused(
     spark: SparkSession, logs: Store, tmp_path: Path
 ) -> None:
     logs.create_topic("t")
@@ -259,21 +261,20 @@ def test_a_repeated_txn_appends_nothing_and_writes_no_file(
     assert topic.count() == 30
 
 
-def test_a_repeated_txn_opens_no_file_even_while_it_runs(logs: Store, tmp_path: Path) -> None:
+def test_tasks_of_a_repeated_txn_use_no_store(logs: Store, tmp_path: Path) -> None:
     logs.create_topic("t")
     write(tmp_path / "logs" / "t", [kafka(["a"])], txnAppId="job", txnVersion=1)
     writer = plan(tmp_path / "logs" / "t", kafka(["a"]).schema, txnAppId="job", txnVersion=1)
-    # No file can be opened where a folder is a file.
-    folder = tmp_path / "logs" / "t" / "partition=0"
-    folder.rename(tmp_path / "moved")
-    folder.touch()
-    assert writer.write(iter(kafka(["a"]).to_batches())).staged == {}
+    used: list[str] = []
+    faulty = store_with(tmp_path / "logs", lambda verb, key: used.append(verb))
+    assert on_store(writer, faulty).write(iter(kafka(["a"]).to_batches())).staged == {}
+    assert used == []
 
 
 def test_a_txn_without_rows_is_remembered(logs: Store, tmp_path: Path) -> None:
     topic = logs.create_topic("t")
     write(tmp_path / "logs" / "t", [kafka([])], txnAppId="job", txnVersion=7)
-    found = topic.find_txn("job", 7)
+    found = TopicWriter(topic).find_txn("job", 7)
     assert found is not None
     assert found.records == 0
     write(tmp_path / "logs" / "t", [kafka(["a"])], txnAppId="job", txnVersion=7)
@@ -288,7 +289,7 @@ def test_no_rows_and_no_txn_make_no_commit(
     assert topic.version == 0
 
 
-def test_a_txn_that_goes_back_is_refused_before_anything_is_written(
+def test_txn_version_that_goes_back_is_refused_before_anything_is_written(
     logs: Store, tmp_path: Path
 ) -> None:
     logs.create_topic("t")
@@ -351,20 +352,20 @@ def test_the_topic_option_alone_chooses_a_topic_of_the_store(logs: Store, tmp_pa
     assert logs.topic("a").count() == 1
 
 
-def test_a_path_of_a_topic_wins_over_the_column(logs: Store, tmp_path: Path) -> None:
+def test_topic_path_wins_over_the_topic_column(logs: Store, tmp_path: Path) -> None:
     logs.create_topic("a")
     write(tmp_path / "logs" / "a", [kafka(["x", "y"], topic=pa.array(["b", None]))])
     assert logs.topic("a").count() == 2
     assert logs.topics() == ["a"]
 
 
-def test_a_store_whose_folder_is_no_topic_name_takes_a_topic_column(tmp_path: Path) -> None:
+def test_topic_column_works_on_a_store_whose_folder_is_no_topic_name(tmp_path: Path) -> None:
     folder = tmp_path / "my logs"
     write(folder, [kafka(["x"], topic=pa.array(["a"]))], partitions=1)
     assert pylogtable.open(folder).topic("a").count() == 1
 
 
-def test_neither_topic_column_nor_option_on_a_store_is_refused(
+def test_store_path_needs_a_topic_option_or_column(
     spark: SparkSession, logs: Store, tmp_path: Path
 ) -> None:
     logs.create_topic("a")
@@ -377,7 +378,7 @@ def test_neither_topic_column_nor_option_on_a_store_is_refused(
     assert files(tmp_path) == before
 
 
-def test_a_null_topic_fails_the_write_and_nothing_is_visible_in_any_topic(
+def test_null_topic_fails_the_write_for_all_topics(
     spark: SparkSession, logs: Store, tmp_path: Path
 ) -> None:
     for name in ("a", "b"):
@@ -391,9 +392,7 @@ def test_a_null_topic_fails_the_write_and_nothing_is_visible_in_any_topic(
     assert logs.topic("a").version == logs.topic("b").version == 0
 
 
-def test_a_topic_in_the_rows_that_does_not_exist_fails_the_write(
-    logs: Store, tmp_path: Path
-) -> None:
+def test_unknown_topic_in_the_rows_fails_the_write(logs: Store, tmp_path: Path) -> None:
     logs.create_topic("a")
     table = kafka(["x", "y"], topic=pa.array(["a", "nope"]))
     with pytest.raises(TopicNotFoundError, match="let this write create it"):
@@ -402,7 +401,7 @@ def test_a_topic_in_the_rows_that_does_not_exist_fails_the_write(
     assert data_files(tmp_path) == []
 
 
-# --- what is refused, before any data is written ---------------------------------------------
+# --- refusals, before any data is written ----------------------------------------------------
 
 TEXT, BYTES, INT = pa.string(), pa.binary(), pa.int32()
 
@@ -435,7 +434,7 @@ REFUSED_BY_A_TOPIC = [
         *((*case, False) for case in REFUSED),
     ],
 )
-def test_what_is_refused_leaves_no_file(
+def test_refused_write_leaves_no_file(
     logs: Store,
     tmp_path: Path,
     columns: dict[str, pa.DataType],
@@ -462,7 +461,7 @@ def test_what_is_refused_leaves_no_file(
         ({"id": TEXT}, {"cleanup.policy": "compact"}),
     ],
 )
-def test_a_topic_that_cannot_be_made_is_not_begun(
+def test_topic_that_cannot_be_created_leaves_no_file(
     tmp_path: Path, columns: dict[str, pa.DataType], options: dict[str, str]
 ) -> None:
     with pytest.raises(InvalidRequestError):
@@ -470,9 +469,7 @@ def test_a_topic_that_cannot_be_made_is_not_begun(
     assert files(tmp_path) == []
 
 
-def test_a_table_with_kafkas_names_and_other_types_is_written_as_it_is(
-    logs: Store, tmp_path: Path
-) -> None:
+def test_kafka_column_names_with_other_types_are_kept(logs: Store, tmp_path: Path) -> None:
     topic = logs.create_topic("t", 2, {"key": pa.int64(), "value": pa.float64()}, "key")
     write(tmp_path / "logs" / "t", [pa.table({"key": [1, 2], "value": [0.5, 1.5]})])
     assert sorted(rows(topic.read(), "key", "value")) == [(1, 0.5), (2, 1.5)]
@@ -480,9 +477,7 @@ def test_a_table_with_kafkas_names_and_other_types_is_written_as_it_is(
         write(tmp_path / "logs" / "t", [pa.table({"key": [1], "value": ["x"]})])
 
 
-def test_a_topic_that_does_not_exist_says_how_to_create_it(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_missing_topic_error_says_how_to_create_it(spark: SparkSession, tmp_path: Path) -> None:
     said = failure(lambda: save(events(spark), tmp_path / "logs" / "nope"))
     assert "there is no topic at" in said
     assert ".create_topic('nope', partitions=...)" in said
@@ -490,7 +485,7 @@ def test_a_topic_that_does_not_exist_says_how_to_create_it(
     assert files(tmp_path) == []
 
 
-def test_what_spark_cannot_write_is_refused_with_the_column(
+def test_unsupported_column_type_is_refused_by_name(
     spark: SparkSession, logs: Store, tmp_path: Path
 ) -> None:
     logs.create_topic("t")
@@ -500,7 +495,7 @@ def test_what_spark_cannot_write_is_refused_with_the_column(
     assert data_files(tmp_path) == []
 
 
-def test_modes_and_partition_by_are_refused_with_the_reason(
+def test_other_modes_and_partition_by_are_refused(
     spark: SparkSession, logs: Store, tmp_path: Path
 ) -> None:
     logs.create_topic("t").append(kafka(["a"]))
@@ -508,7 +503,7 @@ def test_modes_and_partition_by_are_refused_with_the_reason(
     before = files(tmp_path)
     df = spark.createDataFrame([("x", "y")], "key string, value string")
     said = failure(lambda: save(df, path, mode="overwrite"))
-    assert "records are appended, and never overwritten. Use mode('append')" in said
+    assert "records are appended, never overwritten. Use mode('append')" in said
     for mode in ("ignore", "errorifexists"):
         said = failure(lambda mode=mode: save(df, path, mode=mode))
         assert "UNSUPPORTED_DATA_SOURCE_SAVE_MODE" in said
@@ -517,7 +512,7 @@ def test_modes_and_partition_by_are_refused_with_the_reason(
     assert files(tmp_path) == before
 
 
-def test_a_partition_there_is_not_fails_the_write(logs: Store, tmp_path: Path) -> None:
+def test_unknown_partition_fails_the_write(logs: Store, tmp_path: Path) -> None:
     topic = logs.create_topic("t", 2)
     with pytest.raises(InvalidRequestError, match="partition 2 in row 1 is out of range"):
         write(tmp_path / "logs" / "t", [kafka(["a", "b"], partition=ints(0, 2))])
@@ -525,10 +520,10 @@ def test_a_partition_there_is_not_fails_the_write(logs: Store, tmp_path: Path) -
     assert data_files(tmp_path) == []
 
 
-# --- several at once, and a lot at once ------------------------------------------------------
+# --- concurrent writes, and large ones -------------------------------------------------------
 
 
-def test_writes_that_race_to_create_a_topic_make_one_and_lose_no_row(
+def test_racing_writes_create_one_topic_and_lose_no_row(
     spark: SparkSession, logs: Store, tmp_path: Path
 ) -> None:
     path = tmp_path / "logs" / "t"
@@ -536,7 +531,7 @@ def test_writes_that_race_to_create_a_topic_make_one_and_lose_no_row(
 
     def append(first: int) -> None:
         try:
-            # In a thread of its own Spark finds Python sources only where a session is active.
+            # In a new thread Spark finds Python sources only if a session is active.
             spark._jvm.SparkSession.setActiveSession(spark._jsparkSession)
             df = spark.range(first, first + 50, 1, 1).selectExpr("id AS number")
             save(df, path, partitions=2)
@@ -576,7 +571,7 @@ def test_a_task_writes_a_long_stream_in_bounded_memory(tmp_path: Path, topics: i
     assert at_last - at_first < 600 << 20
 
 
-# One and a half million rows of 600 bytes, 900 MB, of which no two batches are alive at once.
+# 1.5 million rows of 600 bytes (900 MB), with only one batch in memory at a time.
 LONG_STREAM = """
 import sys
 import numpy as np, pyarrow as pa

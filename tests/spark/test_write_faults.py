@@ -1,17 +1,16 @@
-"""Tasks, commits and drivers that fail: no record is lost, none is doubled, and no file that a
+"""Tasks, commits and drivers that fail: no record is lost or duplicated, and no file that a
 commit may name is removed."""
 
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
-import time
+import threading
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Lock
+from threading import Event, Thread
 from typing import Any
 
 import pyarrow as pa
@@ -20,20 +19,22 @@ import pytest
 from pyspark.sql import SparkSession
 
 import pylogtable
-from pylogtable import (
-    CommitUnknownError,
-    LogTableError,
-    StorageError,
-    Store,
-    Topic,
-)
-from pylogtable.write.stager import Stager, _Lane
-from pyspark_pylogtable.tasks import writing
-from pyspark_pylogtable.tasks.writing import BatchWriter, Written
+from pylogtable import CommitUnknownError, LogTableError, StorageError, Store, Topic
+from pyspark_pylogtable.batch.writer import BatchWriter
+from pyspark_pylogtable.tasks import staging
+from pyspark_pylogtable.tasks.staging import Written
 from tests.builders import kafka, rows
-from tests.disk import REFUSED, UNKNOWN, fail_commits
+from tests.spark.faults import (
+    Decide,
+    crash_after_commit,
+    on_store,
+    refused_commit,
+    store_with,
+    unknown_commit,
+)
 from tests.spark.support import failure
 from tests.spark.writes import data_files, files, plan, save, stage, travelled, write
+from tests.stores import Fault, SimulatedCrash
 
 
 @pytest.fixture
@@ -49,15 +50,15 @@ def staged_by_two(tmp_path: Path, **options: Any) -> tuple[BatchWriter, list[Wri
 # --- tasks -----------------------------------------------------------------------------------
 
 
-def test_when_a_task_fails_no_record_is_left_and_no_file_of_those_that_finished(
+def test_failed_task_leaves_no_record_and_no_file_of_finished_tasks(
     spark: SparkSession, logs: Store, tmp_path: Path
 ) -> None:
-    """Of three tasks on two cores the first has finished when the third begins; the second fails
-    then, and not before a segment of it lies there. Spark kills its process, so these may stay, for
-    vacuum to take; nothing of the first does.
+    """Three tasks on two cores. The second one fails once the first has finished, the third has
+    begun, and a segment of its own exists. Spark kills the process of the failed task, so its files
+    may stay until vacuum. The files of the first task must be gone.
 
-    The tasks are processes that only see each other's files: the second looks for two of them, for
-    a minute at most, after which its failure is another one."""
+    The tasks are processes that see only each other's files. The second waits for those files, for
+    a minute at most; after that the test fails with another error."""
     topic = logs.create_topic("t", config={"segment.bytes": 100_000})
     third_began = tmp_path / "third-began"
     data = tmp_path / "logs" / "t"
@@ -101,9 +102,7 @@ def test_when_a_task_fails_no_record_is_left_and_no_file_of_those_that_finished(
     assert topic.count() == 5
 
 
-def test_a_batch_that_does_not_fit_removes_the_files_of_its_task(
-    topic: Topic, tmp_path: Path
-) -> None:
+def test_failing_task_removes_its_files(topic: Topic, tmp_path: Path) -> None:
     writer = plan(tmp_path / "logs" / "t", kafka([]).schema)
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -115,60 +114,62 @@ def test_a_batch_that_does_not_fit_removes_the_files_of_its_task(
     assert data_files(tmp_path) == []
 
 
-def test_a_task_over_several_topics_that_fails_removes_the_files_of_all(
-    logs: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failing_task_removes_its_files_in_every_topic(logs: Store, tmp_path: Path) -> None:
     for name in ("a", "b", "c"):
         logs.create_topic(name)
-    real = os.replace
-    published: list[int] = []
+    finished: list[int] = []
 
-    def replace(source: str, target: str) -> None:
-        if str(target).endswith(".parquet"):
-            published.append(len(data_files(tmp_path)))
-            if len(published) == 3:
-                raise REFUSED
-        real(source, target)
+    def fail_on_c(verb: str, key: str) -> Fault | None:
+        if verb != "open_output" or not key.startswith("c/"):
+            return None
+        finished.append(len(data_files(tmp_path)))
+        return Fault.REFUSE
 
-    monkeypatch.setattr(os, "replace", replace)
     table = kafka(["x", "y", "z"], topic=pa.array(["a", "b", "c"]))
-    with pytest.raises(StorageError, match="No space left"):
-        write(tmp_path / "logs", [table])
-    assert published == [0, 1, 2]
+    writer = on_store(
+        plan(tmp_path / "logs", table.schema), store_with(tmp_path / "logs", fail_on_c)
+    )
+    with pytest.raises(StorageError, match="open_output"):
+        writer.write(iter(table.to_batches()))
+    assert finished == [2]
     assert data_files(tmp_path) == []
 
 
-def test_what_waits_for_the_encoders_is_bounded_for_all_topics_together(
+def test_the_encoders_accept_a_bounded_number_of_row_groups() -> None:
+    release = Event()
+    with staging._Encoders(staging.ENCODERS) as encoders:
+        accepted = [encoders.submit(release.wait) for _ in range(staging.MAX_ENCODING)]
+        one_more = Thread(target=lambda: accepted.append(encoders.submit(release.wait)))
+        one_more.start()
+        one_more.join(0.2)
+        assert one_more.is_alive()
+        assert len(accepted) == staging.MAX_ENCODING
+        release.set()
+        one_more.join(60)
+    assert all(future.result() for future in accepted)
+    assert len(accepted) == staging.MAX_ENCODING + 1
+
+
+def test_all_topics_of_a_task_share_its_encoders(
     logs: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = [f"t{number}" for number in range(20)]
     for name in names:
         logs.create_topic(name)
-    monkeypatch.setattr(writing, "WAITING_BYTES", 1)
-    real = Stager._encode
-    handed, most = 0, 0
+    monkeypatch.setattr(staging, "WAITING_BYTES", 1)
+    threads: list[int] = []
 
-    def take(self: _Lane, whole_of: int | None) -> Any:
-        nonlocal handed, most
-        with lock:
-            handed += 1
-            most = max(most, handed)
-        return take_really(self, whole_of)
+    def count_threads(verb: str, key: str) -> None:
+        if verb == "open_output":
+            threads.append(threading.active_count())
 
-    def encode(self: Stager, *args: Any) -> None:
-        nonlocal handed
-        time.sleep(0.005)
-        real(self, *args)
-        with lock:
-            handed -= 1
-
-    take_really, lock = _Lane.take, Lock()
-    monkeypatch.setattr(_Lane, "take", take)
-    monkeypatch.setattr(Stager, "_encode", encode)
     tables = [kafka([str(n)], topic=pa.array([names[n % 20]])) for n in range(100)]
     writer = plan(tmp_path / "logs", tables[0].schema)
-    message = writer.write(batch for table in tables for batch in table.to_batches())
-    assert most <= writing.HANDED_OVER + 1
+    counting = on_store(writer, store_with(tmp_path / "logs", count_threads))
+    before = threading.active_count()
+    message = counting.write(batch for table in tables for batch in table.to_batches())
+    assert len(threads) >= len(names)
+    assert max(threads) <= before + staging.ENCODERS
     writer.commit([message])
     assert sum(logs.topic(name).count() for name in names) == 100
 
@@ -177,48 +178,42 @@ def test_what_waits_for_the_encoders_is_bounded_for_all_topics_together(
 
 
 @pytest.mark.parametrize("landed", [True, False])
-def test_after_an_unknown_commit_nothing_is_deleted(
-    topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, landed: bool
+def test_after_an_unknown_commit_no_file_is_removed(
+    topic: Topic, tmp_path: Path, landed: bool
 ) -> None:
     writer, messages = staged_by_two(tmp_path)
     before = data_files(tmp_path)
-    with monkeypatch.context() as patch:
-        fail_commits(patch, tmp_path / "logs" / "t", UNKNOWN, lands=landed)
-        with pytest.raises(CommitUnknownError):
-            travelled(writer).commit(messages)
-        travelled(writer).abort(messages)
+    with pytest.raises(CommitUnknownError):
+        on_store(writer, store_with(tmp_path / "logs", unknown_commit(landed=landed))).commit(
+            messages
+        )
+    travelled(writer).abort(messages)
     assert data_files(tmp_path) == before
     assert len(before) > 0
     assert topic.count() == (3 if landed else 0)
     assert len(rows(topic.read())) == topic.count()
 
 
-def test_after_a_commit_that_provably_failed_the_files_are_removed(
-    topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_after_a_commit_that_certainly_failed_the_files_are_removed(
+    topic: Topic, tmp_path: Path
 ) -> None:
     writer, messages = staged_by_two(tmp_path)
-    fail_commits(monkeypatch, tmp_path / "logs" / "t", REFUSED)
-    with pytest.raises(StorageError, match="No space left"):
-        travelled(writer).commit(messages)
+    with pytest.raises(StorageError, match="the disk is full"):
+        on_store(writer, store_with(tmp_path / "logs", refused_commit())).commit(messages)
     assert data_files(tmp_path) == []
     travelled(writer).abort(messages)
     assert topic.count() == 0
 
 
-def test_an_error_that_proves_nothing_leaves_the_files(
-    topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_crash_during_the_commit_leaves_the_files(topic: Topic, tmp_path: Path) -> None:
     writer, messages = staged_by_two(tmp_path)
-    fail_commits(monkeypatch, tmp_path / "logs" / "t", MemoryError(), lands=True)
-    with pytest.raises(MemoryError):
-        travelled(writer).commit(messages)
+    with pytest.raises(SimulatedCrash):
+        on_store(writer, store_with(tmp_path / "logs", crash_after_commit())).commit(messages)
     travelled(writer).abort(messages)
     assert topic.count() == len(rows(topic.read())) == 3
 
 
-def test_abort_with_a_task_missing_removes_what_the_others_staged_and_nothing_else(
-    topic: Topic, tmp_path: Path
-) -> None:
+def test_abort_removes_only_the_staged_files(topic: Topic, tmp_path: Path) -> None:
     topic.append(kafka(["old"]))
     before = files(tmp_path)
     writer, messages = staged_by_two(tmp_path)
@@ -228,7 +223,7 @@ def test_abort_with_a_task_missing_removes_what_the_others_staged_and_nothing_el
     assert rows(topic.read(), "key") == [b"old"]
 
 
-def test_abort_with_no_message_at_all_does_nothing(topic: Topic, tmp_path: Path) -> None:
+def test_abort_without_messages_does_nothing(topic: Topic, tmp_path: Path) -> None:
     writer = plan(tmp_path / "logs" / "t", kafka([]).schema)
     before = files(tmp_path)
     writer.abort([None, None])
@@ -244,7 +239,7 @@ def test_two_drivers_that_commit_the_same_txn_append_once(topic: Topic, tmp_path
     assert len(data_files(tmp_path)) == len(topic.segments())
 
 
-def test_a_commit_in_a_fresh_process_gives_the_same_as_one_here(
+def test_commit_in_another_process_gives_the_same_result(
     topic: Topic, logs: Store, tmp_path: Path
 ) -> None:
     writer, messages = staged_by_two(tmp_path)
@@ -256,25 +251,23 @@ def test_a_commit_in_a_fresh_process_gives_the_same_as_one_here(
 
 
 @pytest.mark.parametrize(
-    ("error", "fate", "left"), [(REFUSED, "was not", 0), (UNKNOWN, "may be", 1)]
+    ("fault", "outcome", "left"),
+    [(refused_commit("c"), "was not", 0), (unknown_commit("c", landed=False), "may be", 1)],
+    ids=["refused", "unknown"],
 )
-def test_when_a_later_topic_fails_the_error_names_those_that_were_written(
-    logs: Store,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    error: OSError,
-    fate: str,
-    left: int,
+def test_when_a_later_topic_fails_the_error_names_those_already_written(
+    logs: Store, tmp_path: Path, fault: Decide, outcome: str, left: int
 ) -> None:
     for name in ("a", "b", "c", "d"):
         logs.create_topic(name)
     table = kafka(["1", "2", "3", "4"], topic=pa.array(["d", "c", "b", "a"]))
     options = {"txnAppId": "job", "txnVersion": 1}
-    with monkeypatch.context() as broken:
-        fail_commits(broken, tmp_path / "logs" / "c", error)
-        with pytest.raises(LogTableError, match=f"topic 'c' {fate} written, and a, b were") as seen:
-            write(tmp_path / "logs", [table], **options)
-    assert "With txnAppId and txnVersion the write can be repeated" in str(seen.value)
+    writer = plan(tmp_path / "logs", table.schema, **options)
+    messages = [stage(writer, table)]
+    expected = f"topic 'c' {outcome} written; already written: a, b"
+    with pytest.raises(LogTableError, match=expected) as seen:
+        on_store(writer, store_with(tmp_path / "logs", fault)).commit([*messages])
+    assert "With txnAppId and txnVersion the same write can be repeated" in str(seen.value)
     assert [logs.topic(name).count() for name in "abcd"] == [1, 1, 0, 0]
     assert len(data_files(tmp_path / "logs" / "c")) == left
     assert data_files(tmp_path / "logs" / "d") == []
@@ -282,7 +275,7 @@ def test_when_a_later_topic_fails_the_error_names_those_that_were_written(
     assert [logs.topic(name).count() for name in "abcd"] == [1, 1, 1, 1]
 
 
-def test_a_topic_made_anew_under_a_running_job_gets_none_of_its_rows(
+def test_topic_recreated_during_a_job_gets_none_of_its_rows(
     topic: Topic, logs: Store, tmp_path: Path
 ) -> None:
     writer, messages = staged_by_two(tmp_path)
@@ -293,7 +286,7 @@ def test_a_topic_made_anew_under_a_running_job_gets_none_of_its_rows(
     assert (anew.count(), anew.version) == (0, anew.describe().version)
 
 
-def test_a_topic_deleted_under_a_running_job_stays_deleted(logs: Store, tmp_path: Path) -> None:
+def test_topic_deleted_during_a_job_stays_deleted(logs: Store, tmp_path: Path) -> None:
     writer, messages = staged_by_two(tmp_path, partitions=2)
     logs.delete_topic("t")
     with pytest.raises(pylogtable.TopicNotFoundError, match="there is no topic at"):
@@ -303,7 +296,7 @@ def test_a_topic_deleted_under_a_running_job_stays_deleted(logs: Store, tmp_path
     assert logs.topics() == []
 
 
-def test_abort_goes_on_where_one_of_several_topics_was_deleted(logs: Store, tmp_path: Path) -> None:
+def test_abort_continues_if_one_topic_was_deleted(logs: Store, tmp_path: Path) -> None:
     for name in ("a", "b", "c"):
         logs.create_topic(name)
     table = kafka(["x", "y", "z"], topic=pa.array(["a", "b", "c"]))
@@ -315,14 +308,14 @@ def test_abort_goes_on_where_one_of_several_topics_was_deleted(logs: Store, tmp_
     assert logs.topics() == ["b", "c"]
 
 
-# --- a driver with retries, and its death ----------------------------------------------------
+# --- a driver that retries a task and is killed ----------------------------------------------
 
 DRIVER = """
 import json, os, signal, sys
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 from pyspark_pylogtable import DefaultSource
-from pyspark_pylogtable.tasks.writing import BatchWriter
+from pyspark_pylogtable.batch.writer import BatchWriter
 import pylogtable
 
 path = sys.argv[1]
@@ -372,7 +365,7 @@ write.option("txnAppId", "job").option("txnVersion", 1).save(path + "/killed")
 
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, Path]:
-    """What a driver left behind that retried a task and was then killed before a commit."""
+    """The store after a driver retried a task and was killed before a commit."""
     folder = tmp_path_factory.mktemp("driver")
     script = folder / "driver.py"
     script.write_text(DRIVER)
@@ -389,7 +382,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, Path]:
     return pylogtable.open(folder / "logs"), folder / "logs"
 
 
-def test_a_task_that_is_tried_again_brings_each_row_once(driver: tuple[Store, Path]) -> None:
+def test_retried_task_writes_each_row_once(driver: tuple[Store, Path]) -> None:
     store, _ = driver
     topic = store.topic("retried")
     assert sorted(map(int, rows(topic.read(), "value"))) == list(range(30_000))
@@ -397,7 +390,7 @@ def test_a_task_that_is_tried_again_brings_each_row_once(driver: tuple[Store, Pa
     assert topic.verify(data=True)
 
 
-def test_a_driver_killed_before_its_commit_leaves_no_record_and_a_rerun_appends_once(
+def test_rerun_after_a_driver_was_killed_before_its_commit_appends_once(
     driver: tuple[Store, Path],
 ) -> None:
     store, path = driver

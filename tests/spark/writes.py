@@ -1,4 +1,4 @@
-"""What tests of writing share: saving with options, and the same calls as Spark's without it."""
+"""Shared by tests of writing: saving with options, and the calls that Spark makes, without it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from pyspark import cloudpickle
 from pyspark.sql import DataFrame
 
 from pyspark_pylogtable import DefaultSource
+from pyspark_pylogtable.batch.writer import BatchWriter
 from pyspark_pylogtable.columns import spark_schema
-from pyspark_pylogtable.tasks.writing import BatchWriter, Written
+from pyspark_pylogtable.tasks.staging import Written
 
 
 def save(df: DataFrame, path: str | os.PathLike[str], mode: str = "append", **options: Any) -> None:
@@ -22,21 +23,21 @@ def save(df: DataFrame, path: str | os.PathLike[str], mode: str = "append", **op
 
 
 def plan(path: str | os.PathLike[str], schema: pa.Schema, **options: Any) -> BatchWriter:
-    """The writer for such rows, as it arrives in another process."""
+    """The writer for these columns, as it arrives in another process."""
     given = {"path": os.fspath(path), **{name: str(value) for name, value in options.items()}}
     writer = DefaultSource(given).writer(spark_schema(schema), overwrite=False)
     return travelled(writer)
 
 
 def write(path: str | os.PathLike[str], tasks: Sequence[pa.Table], **options: Any) -> None:
-    """Append by the calls that Spark makes, one task for each table."""
+    """Append with the calls that Spark makes, one task for each table."""
     writer = plan(path, tasks[0].schema, **options)
     messages = [stage(writer, table) for table in tasks]
     travelled(writer).commit([*messages])
 
 
 def stage(writer: BatchWriter, table: pa.Table) -> Written:
-    """What a task does, in a process of its own."""
+    """Stage a table as a task in another process does."""
     return travelled(travelled(writer).write(iter(table.to_batches())))
 
 

@@ -1,5 +1,5 @@
-"""A streaming query as Spark runs it, by the same calls and without Spark: offsets go through JSON,
-and whatever is in another process there is pickled here."""
+"""A streaming query with the calls that Spark makes, but without Spark: offsets go through JSON,
+and what Spark sends to another process is pickled."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from pyspark_pylogtable.stream.source import StreamReader
 
 
 class ReadAllAvailable:
-    """As Spark's own, which is found by its name; 4.0 and 4.1 have none."""
+    """Stands for Spark's class, which is recognised by its name; 4.0 and 4.1 have none."""
 
 
 class Query:
-    """`log` are the end offsets of the batches that were planned, as they lie in a checkpoint."""
+    """`log` has the end offsets of the planned batches, as a checkpoint stores them."""
 
     def __init__(self, path: str | os.PathLike[str], **options: Any) -> None:
         self.path = path
@@ -30,12 +30,12 @@ class Query:
     def start(
         self, *, available_now: bool = False, schema: pa.Schema | None = None, **options: Any
     ) -> None:
-        """Also after a stop: the checkpoint is all that is left of the run before."""
+        """Start, or restart: only the checkpoint is left of the run before."""
         given = {"path": os.fspath(self.path), **{name: str(v) for name, v in options.items()}}
         source = pickle.loads(pickle.dumps(DefaultSource(given)))
         self.schema = spark_schema(schema) if schema else source.schema()
         self.reader: StreamReader = source.streamReader(self.schema)
-        self.reader.initialOffset()  # says no if the stream is refused
+        self.reader.initialOffset()  # raises if the stream is refused
         self._tasks = pickle.dumps(source.streamReader(self.schema))
         self._committed = len(self.log)
         if available_now:
@@ -46,7 +46,7 @@ class Query:
         return json.loads(text)  # type: ignore[no-any-return]
 
     def plan(self, *, everything: bool = False) -> bool:
-        """Whether there is a batch to run."""
+        """Plan a batch; False if there is none."""
         start = self.start_of(len(self.log))
         limit = ReadAllAvailable() if everything else object()
         end = json.dumps(self.reader.latestOffset(start, limit))  # type: ignore[arg-type]
@@ -56,7 +56,7 @@ class Query:
         return True
 
     def run(self, batch: int = -1) -> pa.Table:
-        """The rows of a batch that was planned, the last by default."""
+        """The rows of a planned batch, by default the last."""
         number = batch % len(self.log)
         if number > 0:
             self.reader.commit(self.start_of(number))
@@ -70,7 +70,7 @@ class Query:
         return self.run() if self.plan(everything=everything) else None
 
     def drain(self) -> list[int]:
-        """How many rows each batch has until there is nothing left to read."""
+        """The number of rows of each batch until nothing is left to read."""
         counts = []
         while (table := self.trigger()) is not None:
             counts.append(table.num_rows)
@@ -79,7 +79,7 @@ class Query:
 
 
 def offsets(table: pa.Table | None) -> dict[int, list[int]]:
-    """The offsets of rows by partition, in the order they came."""
+    """The offsets of the rows by partition, in their order."""
     found: dict[int, list[int]] = {}
     if table is not None:
         for partition, offset in zip(

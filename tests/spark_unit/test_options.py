@@ -1,4 +1,4 @@
-"""The options of `format("pylogtable")`: what is understood, and how the rest is refused."""
+"""The options of `format("pylogtable")`: how they are parsed, and how others are refused."""
 
 from __future__ import annotations
 
@@ -9,17 +9,10 @@ import pytest
 
 import pylogtable
 from pylogtable import InvalidRequestError
-from pyspark_pylogtable.options import VIEWS, Options, parse_options
-from pyspark_pylogtable.subscription import (
-    ANY_TOPIC,
-    EARLIEST,
-    LATEST,
-    Assign,
-    Position,
-    Subscribe,
-    SubscribePattern,
-    everywhere,
-)
+from pyspark_pylogtable.request.bounds import ANY_TOPIC, EARLIEST, LATEST, Bound, everywhere
+from pyspark_pylogtable.request.options import VIEWS, Options
+from pyspark_pylogtable.request.parsing import parse_options
+from pyspark_pylogtable.request.subscription import Assign, Subscribe, SubscribePattern
 
 EVERY_OPTION = {
     "path": "s3://bucket/logs",
@@ -63,7 +56,7 @@ def refusal(options: dict[str, str]) -> str:
 
 
 @pytest.mark.parametrize("spell", [str, str.lower, str.upper])
-def test_every_option_is_understood_in_any_case(spell: type[str]) -> None:
+def test_every_option_is_parsed_in_any_case(spell: type[str]) -> None:
     options = parse_options({spell(name): text for name, text in EVERY_OPTION.items()})
     assert options == Options(
         path="s3://bucket/logs",
@@ -94,13 +87,13 @@ def test_every_option_is_understood_in_any_case(spell: type[str]) -> None:
     )
 
 
-def test_options_travel_to_executors_but_do_not_show_credentials() -> None:
+def test_options_can_be_pickled_and_hide_credentials() -> None:
     options = parse_options(EVERY_OPTION)
     assert pickle.loads(pickle.dumps(options)) == options
     assert "secret" not in repr(options)
 
 
-def test_nothing_given_is_the_whole_of_the_latest_version() -> None:
+def test_default_range_is_the_whole_latest_version() -> None:
     assert parse_options({}) == Options()
 
 
@@ -125,14 +118,14 @@ def test_topic_config_goes_through_as_text(key: str) -> None:
         ("storage_options", "storageOptions"),
     ],
 )
-def test_an_unknown_option_gets_the_nearest_name(key: str, meant: str) -> None:
+def test_unknown_option_suggests_the_nearest_name(key: str, meant: str) -> None:
     assert f"unknown option {key.lower()!r}; did you mean {meant!r}?" in refusal({key: "1"})
 
 
 @pytest.mark.parametrize(
     ("key", "named"), [("qqq", "startingOffsets"), ("unclean.leader.x", "cleanup.policy")]
 )
-def test_an_option_like_no_other_gets_the_list(key: str, named: str) -> None:
+def test_option_without_a_similar_name_lists_all_options(key: str, named: str) -> None:
     message = refusal({key: "1"})
     assert "known: " in message
     assert named in message
@@ -141,11 +134,11 @@ def test_an_option_like_no_other_gets_the_list(key: str, named: str) -> None:
 @pytest.mark.parametrize(
     ("key", "advice"),
     [
-        ("kafka.bootstrap.servers", "no broker here; path takes its place"),
+        ("kafka.bootstrap.servers", "no broker here; use path instead"),
         ("kafka.group.id", "startingOffsets"),
-        ("groupIdPrefix", "option 'groupIdPrefix': a read belongs to no group"),
+        ("groupIdPrefix", "option 'groupIdPrefix': a read belongs to no consumer group"),
         ("kafka.auto.offset.reset", "startingOffsets"),
-        ("kafka.enable.auto.commit", "remove it"),
+        ("kafka.enable.auto.commit", "a read commits no positions"),
         ("kafka.isolation.level", "only committed records"),
         ("kafka.security.protocol", "storageOptions"),
         ("kafka.sasl.jaas.config", "storageOptions"),
@@ -163,10 +156,10 @@ def test_an_option_like_no_other_gets_the_list(key: str, named: str) -> None:
         ("fetchOffset.numRetries", "manifest"),
         ("fetchOffset.retryIntervalMs", "manifest"),
         ("partition.metadata.cache.ttl.ms", "not cached"),
-        ("paths", "give one"),
+        ("paths", "several paths at once are not supported"),
     ],
 )
-def test_what_has_no_meaning_here_is_refused_with_advice(key: str, advice: str) -> None:
+def test_unsupported_kafka_options_are_refused_with_advice(key: str, advice: str) -> None:
     for spelled in (key, key.lower()):
         assert advice in refusal({spelled: "1", "path": "/x"})
 
@@ -209,7 +202,7 @@ def test_what_has_no_meaning_here_is_refused_with_advice(key: str, advice: str) 
         ({"maxRecordsPerPartition": "9" * 30}, "must be a whole number"),
         ({"maxRecordsPerPartition": str(2**63)}, "must be a whole number"),
         ({"versionAsOf": "-1"}, "versionAsOf='-1': must be a whole number, 0 or more"),
-        ({"versionAsOf": "1", "timestampAsOf": "1"}, "versionAsOf and timestampAsOf both say"),
+        ({"versionAsOf": "1", "timestampAsOf": "1"}, "versionAsOf and timestampAsOf both choose"),
         ({"columns": ""}, 'must name columns, as a,b or as ["a","b"]'),
         ({"columns": "a,,b"}, "must name columns"),
         ({"columns": '["a",1]'}, "must name columns"),
@@ -226,8 +219,8 @@ def test_what_has_no_meaning_here_is_refused_with_advice(key: str, advice: str) 
         ),
         ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger='0': must be a whole number, 1"),
         ({"maxBytesPerTrigger": "1MB"}, "maxBytesPerTrigger='1MB': must be a whole number, 1"),
-        ({"maxTriggerDelay": "soon"}, "maxTriggerDelay='soon': must be a time such as 500ms"),
-        ({"maxTriggerDelay": "5 parsecs"}, "must be a time such as 500ms"),
+        ({"maxTriggerDelay": "soon"}, "maxTriggerDelay='soon': must be a duration such as 500ms"),
+        ({"maxTriggerDelay": "5 parsecs"}, "must be a duration such as 500ms"),
         ({"group": " "}, "group=' ': is blank"),
         ({"txnAppId": "etl", "txnVersion": "-1"}, "txnVersion='-1'"),
         ({"storageOptions": "[1]"}, "storageOptions must be a JSON object"),
@@ -238,7 +231,7 @@ def test_malformed_values(options: dict[str, str], message: str) -> None:
     assert message in refusal(options)
 
 
-def test_a_malformed_storage_option_is_not_repeated_for_all_to_see() -> None:
+def test_malformed_storage_options_are_not_shown() -> None:
     assert "hush" not in refusal({"storageOptions": '{"secret":"hush"'})
 
 
@@ -250,7 +243,7 @@ def test_a_malformed_storage_option_is_not_repeated_for_all_to_see() -> None:
         ({"assign": '{"t":[1,0,1],"u":[]}'}, Assign({"t": (0, 1)})),
     ],
 )
-def test_the_choice_of_topics(options: dict[str, str], subscription: object) -> None:
+def test_topics_are_chosen_by_subscription(options: dict[str, str], subscription: object) -> None:
     parsed = parse_options(options).subscription
     assert parsed == subscription
     assert pickle.loads(pickle.dumps(parsed)) == parsed
@@ -280,7 +273,7 @@ def test_a_pattern_matches_whole_names(name: str, matches: bool) -> None:
 def test_offsets(text: str, values: object, is_short: bool) -> None:
     for side in ("starting", "ending"):
         position = getattr(parse_options({f"{side}Offsets": text}), side)
-        assert position == Position(f"{side}Offsets", False, values, is_short)  # type: ignore[arg-type]
+        assert position == Bound(f"{side}Offsets", False, values, is_short)  # type: ignore[arg-type]
         assert pickle.loads(pickle.dumps(position)) == position
 
 
@@ -314,7 +307,7 @@ EXPECTED_OFFSETS = 'Expected e.g. {"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}, 
     ],
 )
 @pytest.mark.parametrize("option", ["startingOffsets", "endingOffsets"])
-def test_what_is_no_offset(option: str, text: str) -> None:
+def test_invalid_offsets_are_refused(option: str, text: str) -> None:
     assert f"{option}: {EXPECTED_OFFSETS}{text[:200]}" in refusal({option: text})
 
 
@@ -330,7 +323,7 @@ def test_what_is_no_offset(option: str, text: str) -> None:
         ('{"a":{"0":1},"1":2}', "some entries are by topic and some are not"),
     ],
 )
-def test_what_is_no_time_by_partition(text: str, message: str) -> None:
+def test_invalid_times_by_partition_are_refused(text: str, message: str) -> None:
     assert message in refusal({"startingOffsetsByTimestamp": text})
     assert message in refusal({"endingOffsetsByTimestamp": text})
 
@@ -374,8 +367,8 @@ def test_the_longest_long_is_a_time_after_all_records() -> None:
 
 
 @pytest.mark.parametrize("side", ["starting", "ending"])
-def test_one_time_wins_over_times_and_times_over_offsets(side: str) -> None:
-    """Case 10; what is overruled is checked all the same."""
+def test_single_time_wins_over_times_and_times_over_offsets(side: str) -> None:
+    """Case 10; overruled options are still checked."""
     forms = {
         f"{side}Timestamp": "1000",
         f"{side}OffsetsByTimestamp": '{"t":{"0":2000}}',
@@ -400,10 +393,10 @@ def test_one_time_wins_over_times_and_times_over_offsets(side: str) -> None:
         ({"a": {0: 5}}, {"a-0": 5, "a-1": None, "b-0": None}),
     ],
 )
-def test_the_nearest_entry_counts(
+def test_most_specific_entry_wins(
     position: dict[str, dict[int | None, int]], expected: dict[str, int | None]
 ) -> None:
-    found = Position("startingOffsets", False, position)
+    found = Bound("startingOffsets", False, position)
     for name, value in expected.items():
         topic, partition = name.split("-")
         assert found.at(topic, int(partition)) == value
@@ -419,7 +412,7 @@ def test_column_names(text: str, names: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("path", [None, "", "  "])
-def test_a_missing_path_says_what_to_do(path: str | None) -> None:
+def test_missing_path_error_names_the_alternatives(path: str | None) -> None:
     options = parse_options({} if path is None else {"path": path})
     with pytest.raises(InvalidRequestError) as caught:
         options.require_path()
@@ -429,16 +422,16 @@ def test_a_missing_path_says_what_to_do(path: str | None) -> None:
         "CREATE TEMPORARY VIEW v USING pylogtable OPTIONS (path '<path>')",
         "SELECT … FROM t WITH (path='<path>')",
         'LogTable.for_path(spark, "<path>").create_view("v")',
-        "empty options",
+        "gives a Python source no options",
     ):
         assert way in str(caught.value)
 
 
-def test_the_path_is_taken_as_it_is() -> None:
+def test_path_is_kept_as_given() -> None:
     assert parse_options({"path": "/data/My Logs"}).require_path() == "/data/My Logs"
 
 
-def test_what_spark_adds_to_create_table_is_passed_over() -> None:
+def test_properties_that_spark_adds_to_create_table_are_ignored() -> None:
     """As seen on 4.3: a table must be creatable for `SELECT … FROM t WITH (path=…)` to work."""
     added = {
         "provider": "pylogtable",
@@ -477,7 +470,7 @@ RANGE = set(FOR_READING) - TRAVEL - CHOICE
 
 
 @pytest.mark.parametrize("name", FOR_READING)
-def test_reading_options_are_refused_by_a_write_alone(name: str) -> None:
+def test_reading_options_are_refused_by_writes_only(name: str) -> None:
     options = parse_options({name: FOR_READING[name]})
     options.refuse_for("batch read")
     with pytest.raises(InvalidRequestError, match=f"^{name} is for reading, and this is a write"):
@@ -485,7 +478,7 @@ def test_reading_options_are_refused_by_a_write_alone(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FOR_WRITING)
-def test_writing_options_are_refused_by_a_read_alone(name: str) -> None:
+def test_writing_options_are_refused_by_reads_only(name: str) -> None:
     options = parse_options({name: FOR_WRITING[name]})
     options.refuse_for("write")
     with pytest.raises(InvalidRequestError, match=f"^{name} is for writing, and this is a read"):
@@ -502,7 +495,7 @@ def test_a_refusal_names_all_options_and_what_to_use() -> None:
     )
 
 
-def test_headers_are_for_both() -> None:
+def test_include_headers_is_valid_for_reads_and_writes() -> None:
     options = parse_options({"includeHeaders": "true"})
     options.refuse_for("batch read")
     options.refuse_for("write")
@@ -510,7 +503,7 @@ def test_headers_are_for_both() -> None:
 
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("name", [*FOR_READING, "includeHeaders"])
-def test_what_each_view_takes(view: str, name: str) -> None:
+def test_options_that_each_view_accepts(view: str, name: str) -> None:
     refused = {
         "records": set(),
         "latest": RANGE,
@@ -548,7 +541,7 @@ def test_options_of_streams_are_refused_by_everything_else(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*FOR_READING, "includeHeaders"])
-def test_what_a_stream_takes(name: str) -> None:
+def test_options_that_a_stream_accepts(name: str) -> None:
     options = parse_options({name: FOR_READING.get(name, "true")})
     if name in ENDING:
         why = f"^{name} is not valid in streaming queries"
@@ -571,7 +564,7 @@ def test_only_records_are_streamed(view: str) -> None:
         options.refuse_for("stream read")
 
 
-def test_a_delay_is_of_no_use_without_a_least_number() -> None:
+def test_max_trigger_delay_needs_min_offsets_per_trigger() -> None:
     options = parse_options({"maxTriggerDelay": "5s"})
     with pytest.raises(InvalidRequestError, match=r"minOffsetsPerTrigger .* is not given"):
         options.refuse_for("stream read")
@@ -586,13 +579,13 @@ def test_delays(text: str, delay_ms: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["txnAppId", "txnVersion"])
-def test_a_batch_write_that_happens_once_needs_both(name: str) -> None:
+def test_txn_app_id_and_txn_version_need_each_other(name: str) -> None:
     options = parse_options({name: "1"})
     with pytest.raises(InvalidRequestError, match=f"^{name} is given without"):
         options.refuse_for("write")
 
 
-def test_a_stream_counts_its_batches_itself() -> None:
+def test_txn_version_is_refused_for_streams() -> None:
     parse_options({"txnAppId": "etl", "checkpointLocation": "c"}).refuse_for("stream write")
     with pytest.raises(InvalidRequestError, match=r"^txnVersion is the batch's own number"):
         parse_options({"txnVersion": "1"}).refuse_for("stream write")

@@ -1,4 +1,4 @@
-"""How far a query is behind, from whatever form its progress comes in."""
+"""How far a query is behind, from every form of its progress."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ BEHIND = OffsetsBehind(min=0, max=4, avg=2.0)
     [
         {"sources": [source(READ, LATEST)]},
         json.dumps({"sources": [source(READ, LATEST)]}),
-        # As `StreamingQueryProgress` has them: text.
+        # Text, as in a `StreamingQueryProgress`.
         SimpleNamespace(
             sources=[SimpleNamespace(endOffset=json.dumps(READ), latestOffset=json.dumps(LATEST))]
         ),
     ],
 )
-def test_a_partition_that_was_not_read_yet_counts_from_0(progress: object) -> None:
+def test_unread_partition_counts_from_0(progress: object) -> None:
     assert offsets_behind(progress) == BEHIND
 
 
-def test_of_a_query_without_progress_nothing_is_known() -> None:
+def test_query_without_progress_gives_none() -> None:
     assert offsets_behind(None) is None
 
 
-def test_all_sources_that_are_topics_count() -> None:
+def test_all_pylogtable_sources_count() -> None:
     other = source({"logOffset": 4}, {"logOffset": 7})
     more = source(offset(p0=0), offset(p0=10))
     progress = {"sources": [other, source(READ, LATEST), more]}
     assert offsets_behind(progress) == OffsetsBehind(0, 10, 4.0)
 
 
-def test_a_topic_created_anew_was_not_read_yet() -> None:
+def test_recreated_topic_counts_from_0() -> None:
     assert offsets_behind({"sources": [source(offset("old", p0=9), offset("new", p0=2))]}) == (
         OffsetsBehind(2, 2, 2.0)
     )
@@ -61,11 +61,11 @@ def test_a_topic_created_anew_was_not_read_yet() -> None:
     "sources",
     [[], [source(READ, None)], [source(None, LATEST)], [source("null", "-")], [source(4, 5)]],
 )
-def test_where_nothing_is_known_there_is_no_answer(sources: list[Any]) -> None:
+def test_without_offsets_of_ours_the_result_is_none(sources: list[Any]) -> None:
     assert offsets_behind({"sources": sources}) is None
 
 
 @pytest.mark.parametrize("progress", [{}, "what", "[]", 7])
-def test_something_else(progress: object) -> None:
-    with pytest.raises(InvalidRequestError, match=r"progress is not JSON|not a Streaming"):
+def test_other_input_is_refused(progress: object) -> None:
+    with pytest.raises(InvalidRequestError, match=r"progress is not JSON|must be a Streaming"):
         offsets_behind(progress)

@@ -1,4 +1,4 @@
-"""The stream sink by the calls that Spark makes: tasks stage, and a commit knows its batch."""
+"""The stream sink with the calls that Spark makes: tasks stage, a commit has a batch number."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from pyspark.sql import Row
 
 import pylogtable
 from pylogtable import CommitUnknownError, InvalidRequestError, LogTableError, Store, Topic
+from pylogtable.engine import TopicWriter
 from pyspark_pylogtable import DefaultSource
 from pyspark_pylogtable.columns import spark_schema
 from pyspark_pylogtable.stream.sink import StreamWriter, batches_of_rows
-from pyspark_pylogtable.tasks.writing import Written, stage_rows
+from pyspark_pylogtable.tasks.staging import Written, stage_rows
 from tests.builders import kafka, rows
-from tests.disk import REFUSED, UNKNOWN, fail_commits
+from tests.spark.faults import on_store, refused_commit, store_with, unknown_commit
 from tests.spark.writes import data_files, travelled, write
 
 
@@ -31,7 +32,7 @@ def topic(tmp_path: Path) -> Topic:
 
 @contextmanager
 def task_of(query: str | None, partition: int = 0) -> Iterator[None]:
-    """A task as it finds itself on an executor."""
+    """Run code as in a task on an executor."""
     task = TaskContext._getOrCreate()
     task._partitionId = partition
     task._localProperties = {"sql.streaming.queryId": query} if query else {}
@@ -42,7 +43,7 @@ def task_of(query: str | None, partition: int = 0) -> Iterator[None]:
 
 
 class Sink:
-    """A query that writes to `path`; each batch is given as one table for each task."""
+    """A query that writes to `path`; a batch is one table for each task."""
 
     def __init__(self, path: str | os.PathLike[str], query: str | None = "q1", **options: Any):
         self.given = {"path": os.fspath(path), **{name: str(v) for name, v in options.items()}}
@@ -58,7 +59,7 @@ class Sink:
         for number, table in enumerate(tasks):
             writer = self.writer(table.schema)
             with task_of(self.query, number):
-                # What the writer does where Spark hands over Arrow.
+                # What the writer does if Spark passes Arrow batches.
                 batches = table.to_batches() or [pa.RecordBatch.from_pylist([], table.schema)]
                 messages.append(travelled(stage_rows(writer._where, iter(batches))))
         return messages
@@ -76,12 +77,12 @@ def test_a_batch_is_one_commit_with_the_query_and_its_number(topic: Topic) -> No
     Sink(topic.url).batch(7, kafka(["a", "b"]), kafka(["c"]))
     assert values(topic) == [b"a", b"b", b"c"]
     assert topic.version == 1
-    found = topic.find_txn("q1", 7)
+    found = TopicWriter(topic).find_txn("q1", 7)
     assert found is not None
     assert found.origin == "q1"
 
 
-def test_a_batch_again_is_recognised_and_its_files_are_removed(
+def test_repeated_batch_is_recognised_and_its_files_are_removed(
     topic: Topic, tmp_path: Path
 ) -> None:
     sink = Sink(topic.url)
@@ -91,13 +92,13 @@ def test_a_batch_again_is_recognised_and_its_files_are_removed(
     sink.batch(2, kafka(["2"]))
     assert values(topic) == [b"0", b"1", b"2"]
     assert data_files(tmp_path) == files
-    # Not one after the other: a query may have had batches without rows.
+    # Numbers may be skipped: batches without rows make no commit.
     sink.batch(9, kafka(["9"]))
     assert topic.count() == 4
 
 
 def test_a_zombie_and_its_successor_append_a_batch_once(topic: Topic) -> None:
-    """Both staged it, and both commit."""
+    """Both stage the batch, and both commit it."""
     sink = Sink(topic.url)
     table = kafka(["a", "b"])
     zombie, successor = sink.stage(table), sink.stage(table)
@@ -107,10 +108,10 @@ def test_a_zombie_and_its_successor_append_a_batch_once(topic: Topic) -> None:
     assert topic.verify(data=True)
 
 
-def test_of_a_task_that_ran_twice_at_once_the_one_that_spark_takes_counts(
+def test_of_speculative_tasks_only_the_one_spark_chooses_counts(
     topic: Topic, tmp_path: Path
 ) -> None:
-    """Speculation: Spark hands over one message for each task. What the other wrote is garbage."""
+    """Spark passes one message for each task. Vacuum removes the files of the other attempt."""
     sink = Sink(topic.url)
     first, _ = sink.stage(kafka(["a", "b"]), kafka(["c"]))
     _, speculative = sink.stage(kafka([]), kafka(["c"]))
@@ -120,13 +121,13 @@ def test_of_a_task_that_ran_twice_at_once_the_one_that_spark_takes_counts(
     assert len(data_files(tmp_path)) == topic.segments().num_rows + 1
 
 
-def test_another_query_is_another_application(topic: Topic) -> None:
+def test_each_query_has_its_own_txns(topic: Topic) -> None:
     Sink(topic.url, "q1").batch(0, kafka(["a"]))
     Sink(topic.url, "q2").batch(0, kafka(["b"]))
     assert values(topic) == [b"a", b"b"]
 
 
-def test_another_query_under_the_same_name_is_reported(topic: Topic, tmp_path: Path) -> None:
+def test_txn_app_id_of_another_query_is_refused(topic: Topic, tmp_path: Path) -> None:
     Sink(topic.url, "q1", txnAppId="etl").batch(0, kafka(["a"]))
     files = data_files(tmp_path)
     other = Sink(topic.url, "q2", txnAppId="etl")
@@ -134,15 +135,15 @@ def test_another_query_under_the_same_name_is_reported(topic: Topic, tmp_path: P
         other.batch(0, kafka(["b"]))
     for words in (
         "[TXN_OF_ANOTHER_QUERY] batch 0 under txnAppId 'etl' was written to topic 't'",
-        "by the streaming query q1, and this is the query q2",
-        "nothing was skipped",
+        "by the streaming query q1. This is the query q2",
+        "Nothing was written",
     ):
         assert words in str(caught.value)
     assert data_files(tmp_path) == files
     assert values(topic) == [b"a"]
 
 
-def test_versions_that_go_back_to_one_never_applied_are_an_error(topic: Topic) -> None:
+def test_batch_number_that_goes_back_is_refused(topic: Topic) -> None:
     sink = Sink(topic.url, txnAppId="etl")
     sink.batch(5, kafka(["a"]))
     with pytest.raises(InvalidRequestError, match="txn 3 of app id 'etl' was never applied"):
@@ -151,8 +152,8 @@ def test_versions_that_go_back_to_one_never_applied_are_an_error(topic: Topic) -
 
 
 @pytest.mark.parametrize("query", ["q1", "q2"])
-def test_a_write_of_foreach_batch_knows_its_query(topic: Topic, query: str) -> None:
-    """The same for rows that are staged and for a repeat that is seen when the write is planned."""
+def test_foreach_batch_write_knows_its_query(topic: Topic, query: str) -> None:
+    """For staged rows, and for a repeat that is noticed when the write is planned."""
 
     def each() -> None:
         write(topic.url, [kafka(["a"])], txnAppId="each", txnVersion=0)
@@ -173,24 +174,23 @@ def test_a_batch_without_rows_makes_no_commit(topic: Topic) -> None:
     assert topic.version == 0
 
 
-def test_a_query_without_an_id_is_refused_unless_it_has_a_name(topic: Topic) -> None:
-    with pytest.raises(InvalidRequestError, match="did not say which query this is"):
+def test_query_without_an_id_needs_a_txn_app_id(topic: Topic) -> None:
+    with pytest.raises(InvalidRequestError, match="did not pass the id of this query"):
         Sink(topic.url, None).batch(0, kafka(["a"]))
     Sink(topic.url, None, txnAppId="etl").batch(0, kafka(["a"]))
     assert topic.count() == 1
 
 
 @pytest.mark.parametrize("landed", [True, False])
-def test_after_an_unknown_commit_nothing_is_deleted_and_a_repeat_settles_it(
-    topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, landed: bool
+def test_after_an_unknown_commit_no_file_is_removed_and_a_repeat_settles_it(
+    topic: Topic, tmp_path: Path, landed: bool
 ) -> None:
     sink, table = Sink(topic.url), kafka(["a", "b"])
     messages = sink.stage(table)
     files = data_files(tmp_path)
-    with monkeypatch.context() as patch:
-        fail_commits(patch, Path(topic.url.removeprefix("file://")), UNKNOWN, lands=landed)
-        with pytest.raises(CommitUnknownError):
-            sink.writer(table.schema).commit([*messages], 0)
+    faulty = store_with(tmp_path / "logs", unknown_commit(landed=landed))
+    with pytest.raises(CommitUnknownError):
+        on_store(sink.writer(table.schema), faulty).commit([*messages], 0)
     sink.writer(table.schema).abort([*messages], 0)
     assert data_files(tmp_path) == files
     sink.batch(0, table)
@@ -198,7 +198,7 @@ def test_after_an_unknown_commit_nothing_is_deleted_and_a_repeat_settles_it(
     assert topic.verify(data=True)
 
 
-def test_a_batch_of_which_a_task_failed_leaves_no_file(topic: Topic, tmp_path: Path) -> None:
+def test_batch_with_a_failed_task_leaves_no_file(topic: Topic, tmp_path: Path) -> None:
     sink = Sink(topic.url)
     (message,) = sink.stage(kafka(["a"]))
     sink.writer(kafka([]).schema).abort([message, None], 0)
@@ -206,22 +206,22 @@ def test_a_batch_of_which_a_task_failed_leaves_no_file(topic: Topic, tmp_path: P
     assert topic.version == 0
 
 
-def test_a_batch_to_several_topics_that_stops_half_way_is_finished_by_a_repeat(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_repeat_finishes_a_batch_that_failed_after_some_topics(
+    tmp_path: Path,
 ) -> None:
     store: Store = pylogtable.open(tmp_path / "logs")
     topics = [store.create_topic(name) for name in ("a", "b", "c")]
     table = kafka(["x", "y", "z"], topic=pa.array(["a", "b", "c"]))
     sink = Sink(tmp_path / "logs")
-    with monkeypatch.context() as patch:
-        fail_commits(patch, tmp_path / "logs" / "b", REFUSED)
-        with pytest.raises(LogTableError, match="topic 'b' was not written, and a were"):
-            sink.batch(0, table)
+    messages = sink.stage(table)
+    faulty = store_with(tmp_path / "logs", refused_commit("b"))
+    with pytest.raises(LogTableError, match="topic 'b' was not written; already written: a"):
+        on_store(sink.writer(table.schema), faulty).commit([*messages], 0)
     sink.batch(0, table)
     assert [topic.count() for topic in topics] == [1, 1, 1]
 
 
-def test_what_the_sink_refuses(topic: Topic, tmp_path: Path) -> None:
+def test_writes_that_the_sink_refuses(topic: Topic, tmp_path: Path) -> None:
     with pytest.raises(InvalidRequestError, match=r"txnVersion is the batch's own number"):
         Sink(topic.url, txnVersion=1).batch(0, kafka(["a"]))
     with pytest.raises(pylogtable.TopicNotFoundError, match="create it with"):
@@ -237,7 +237,7 @@ def test_complete_mode_is_refused_with_the_reason(topic: Topic) -> None:
         source.streamWriter(spark_schema(kafka([]).schema), overwrite=True)
 
 
-def test_rows_become_what_spark_hands_over_as_arrow() -> None:
+def test_rows_are_converted_to_the_arrow_that_newer_sparks_pass() -> None:
     """Spark 4.0 has no Arrow writer for streams."""
     from datetime import datetime, timezone
     from decimal import Decimal

@@ -1,4 +1,4 @@
-"""What every store must do. A store's own test module inherits this and gives the `store`."""
+"""Tests that every store must pass. The test module of a store inherits them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pylogtable.errors import InvalidRequestError, StorageError
-from pylogtable.storage.base import Created, ObjectStore
+from pylogtable.errors import InvalidRequestError
+from pylogtable.storage.base import Created, ObjectMissingError, ObjectStore
 
 COMMIT = "_manifest/00000000000000000007.json"
 SEGMENT = "partition=3/00000000000000000042-abc.parquet"
@@ -27,7 +27,7 @@ class StoreContract:
         assert store.read("partition=3") is None
         assert store.read(SEGMENT + "/deeper") is None
 
-    def test_create_puts_once(self, store: ObjectStore) -> None:
+    def test_create_succeeds_only_once(self, store: ObjectStore) -> None:
         assert store.create(COMMIT, b"first") is Created.YES
         assert store.create(COMMIT, b"second") is Created.EXISTS
         assert store.read(COMMIT) == b"first"
@@ -38,7 +38,7 @@ class StoreContract:
         assert store.create(COMMIT, b"second") is Created.YES
         assert store.read(COMMIT) == b"second"
 
-    def test_create_does_not_replace_what_write_put(self, store: ObjectStore) -> None:
+    def test_create_does_not_replace_an_object_put_by_write(self, store: ObjectStore) -> None:
         store.write(COMMIT, b"written")
         assert store.create(COMMIT, b"created") is Created.EXISTS
         assert store.read(COMMIT) == b"written"
@@ -140,13 +140,13 @@ class StoreContract:
             assert file.read() == data[-4:]
             assert file.read() == b""
 
-    def test_input_that_is_not_there(self, store: ObjectStore) -> None:
-        with pytest.raises(StorageError):
+    def test_input_of_a_missing_object_raises(self, store: ObjectStore) -> None:
+        with pytest.raises(ObjectMissingError):
             store.open_input(SEGMENT, 5).read()
-        with pytest.raises(StorageError):
+        with pytest.raises(ObjectMissingError):
             pq.ParquetFile(store.open_input(SEGMENT, 10_000_000), pre_buffer=True)
 
-    def test_parquet_goes_out_and_comes_back(self, store: ObjectStore) -> None:
+    def test_parquet_round_trip(self, store: ObjectStore) -> None:
         table = pa.table({"offset": range(30_000), "value": [f"v{n}" * 9 for n in range(30_000)]})
         with store.open_output(SEGMENT) as sink:
             pq.write_table(table, sink, row_group_size=10_000)
@@ -159,7 +159,7 @@ class StoreContract:
             )
             assert file.read() == table
 
-    def test_below_is_the_same_store_rooted_deeper(self, store: ObjectStore) -> None:
+    def test_below_is_the_same_store_with_a_deeper_root(self, store: ObjectStore) -> None:
         deeper = store.below("topics").below("orders/")
         assert deeper.url == store.url.rstrip("/") + "/topics/orders"
         assert deeper.concurrency == store.concurrency

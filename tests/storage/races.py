@@ -1,4 +1,4 @@
-"""Many writers, many keys: whoever `create` tells YES, and nobody else, put the object."""
+"""Many writers race for many keys: exactly the one whose `create` returns YES put the object."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ KEYS = [f"_manifest/{n:020d}.json" for n in range(60)]
 
 
 def body(writer: int, key: str) -> bytes:
-    """Long enough that half of it would show."""
+    """Data long enough to notice if only half of it is there."""
     return f"{writer}:{key}:".encode() * 400
 
 

@@ -33,7 +33,7 @@ def files(root: Path) -> list[str]:
     return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
 
 
-def test_opening_makes_nothing(tmp_path: Path) -> None:
+def test_opening_a_store_creates_no_files(tmp_path: Path) -> None:
     store = LocalStore(tmp_path / "t")
     assert store.read(COMMIT) is None
     assert list(store.list()) == []
@@ -56,7 +56,7 @@ def test_one_winner_among_processes(store: LocalStore, tmp_path: Path) -> None:
     assert not [name for name in files(tmp_path) if ".tmp-" in name]
 
 
-def test_the_link_decides_and_not_the_look(
+def test_the_link_decides_a_race_and_not_the_check_before_it(
     store: LocalStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The other's object comes when the name was looked at and found free."""
@@ -76,7 +76,7 @@ def test_the_link_decides_and_not_the_look(
 def test_data_is_durable_before_it_has_a_name(
     store: LocalStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """After every fsync, what is seen is nothing or all; the last one is the directory's."""
+    """After every fsync readers see nothing or everything; the last fsync is the directory's."""
     store.write("_manifest/warm-up", b"x")
     (tmp_path / "_manifest/warm-up").unlink()
     seen: list[tuple[bool, bytes | None]] = []
@@ -129,7 +129,9 @@ def test_a_link_that_may_have_landed_is_unknown(
     assert store.read(COMMIT) == b"x"
 
 
-def test_temporary_files_are_neither_listed_nor_keys(store: LocalStore, tmp_path: Path) -> None:
+def test_temporary_files_are_not_listed_and_cannot_be_keys(
+    store: LocalStore, tmp_path: Path
+) -> None:
     store.write("a/b", b"x")
     (tmp_path / "a" / ".tmp-1-2-3").write_bytes(b"left over")
     (tmp_path / "c").mkdir()
@@ -140,7 +142,7 @@ def test_temporary_files_are_neither_listed_nor_keys(store: LocalStore, tmp_path
         store.read("a/.tmp-1-2-3")
 
 
-def test_temporary_files_are_told_apart_from_objects_and_removed(
+def test_leftover_temporary_files_can_be_found_and_removed(
     store: LocalStore, tmp_path: Path
 ) -> None:
     store.write("a/b", b"x")
@@ -156,7 +158,7 @@ def test_temporary_files_are_told_apart_from_objects_and_removed(
     assert store.read("a/b") == b"x"
 
 
-def test_a_left_over_temporary_name_is_passed_over(
+def test_a_temporary_name_left_by_another_process_is_skipped(
     store: LocalStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(local, "_serial", iter([7, 8]))
@@ -168,13 +170,13 @@ def test_a_left_over_temporary_name_is_passed_over(
     assert store.read("a") == b"x"
 
 
-def test_files_get_the_usual_rights(store: LocalStore, tmp_path: Path) -> None:
+def test_files_get_the_usual_permissions(store: LocalStore, tmp_path: Path) -> None:
     (tmp_path / "plain").write_bytes(b"x")
     store.create("created", b"x")
     assert (tmp_path / "created").stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
-def test_a_directory_that_went_away_is_made_again(store: LocalStore, tmp_path: Path) -> None:
+def test_a_directory_that_was_removed_is_made_again(store: LocalStore, tmp_path: Path) -> None:
     store.write(SEGMENT, b"x")
     shutil.rmtree(tmp_path)
     assert store.create(SEGMENT, b"y") is Created.YES
@@ -216,7 +218,7 @@ def test_no_space_is_a_storage_error(store: LocalStore, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_missing_rights_are_a_storage_error(store: LocalStore, tmp_path: Path) -> None:
+def test_missing_permissions_are_a_storage_error(store: LocalStore, tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     try:
         with pytest.raises(StorageError) as caught:
@@ -227,7 +229,7 @@ def test_missing_rights_are_a_storage_error(store: LocalStore, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("error", [FileNotFoundError("mine"), TopicNotFoundError("mine")])
-def test_the_block_s_own_errors_pass_unchanged(store: LocalStore, error: Exception) -> None:
+def test_errors_raised_in_the_block_are_not_changed(store: LocalStore, error: Exception) -> None:
     def fail() -> None:
         with store.open_output(SEGMENT):
             raise error

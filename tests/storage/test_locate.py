@@ -49,13 +49,13 @@ def _every_client_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
         ("az://box/a", RemoteStore, "abfs://box/a"),
     ],
 )
-def test_what_works(url: str | os.PathLike[str], kind: type, shown: str) -> None:
+def test_supported_addresses(url: str | os.PathLike[str], kind: type, shown: str) -> None:
     store = open_store(url)
     assert type(store) is kind
     assert store.url == shown
 
 
-def test_a_url_opens_the_same_place_again() -> None:
+def test_the_url_of_a_store_opens_it_again() -> None:
     for url in ("/a/b", "memory://name/a", "s3://bucket/a", "dbfs:/x"):
         assert open_store(open_store(url).url).url == open_store(url).url
 
@@ -71,7 +71,7 @@ def test_relative_and_home_paths_become_absolute(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_azure_s_account_comes_from_the_address() -> None:
+def test_the_azure_account_is_taken_from_the_address() -> None:
     store = open_store("abfss://box@me.dfs.core.windows.net/a")
     assert isinstance(store, RemoteStore)
     assert store._client._options == {"account_name": "me"}
@@ -81,7 +81,7 @@ def test_azure_s_account_comes_from_the_address() -> None:
     "url",
     ["hdfs://n/x", "hdfs:/x", "http://h/x", "ftp://h/x", "simplecache::s3://b/k", "s3:/bucket/a"],
 )
-def test_everything_else_is_refused_with_what_works(url: str) -> None:
+def test_other_schemes_are_refused_with_a_list_of_supported_ones(url: str) -> None:
     with pytest.raises(UnsupportedFormatError) as caught:
         open_store(url)
     scheme = url.partition(":")[0]
@@ -110,12 +110,12 @@ def test_credentials_in_an_address_are_refused_and_not_repeated(url: str) -> Non
 @pytest.mark.parametrize(
     "url", ["", "s3://", "s3:///a", "s3://bucket/../a", "s3://b/a?versionId=1", "file://host/a"]
 )
-def test_addresses_that_name_nothing(url: str) -> None:
+def test_incomplete_addresses_are_refused(url: str) -> None:
     with pytest.raises(InvalidRequestError):
         open_store(url)
 
 
-def test_a_missing_client_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_client_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UnsupportedFormatError, match=r"pip install 'pylogtable\[s3\]'"):
         open_store("s3://bucket/a")

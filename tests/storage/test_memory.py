@@ -24,7 +24,7 @@ def test_a_name_is_the_same_store_throughout_the_process() -> None:
     assert MemoryStore("other").read("topic/a") is None
 
 
-def test_stores_without_a_name_are_private_and_are_let_go() -> None:
+def test_stores_without_a_name_are_private_and_are_freed() -> None:
     store, other = MemoryStore(), MemoryStore()
     store.write("a", b"x")
     assert other.read("a") is None
@@ -36,7 +36,7 @@ def test_stores_without_a_name_are_private_and_are_let_go() -> None:
     assert space() is None
 
 
-def test_later_changes_are_listed_as_later() -> None:
+def test_modified_ms_grows_with_every_change() -> None:
     store = MemoryStore()
     store.write("b", b"x")
     store.write("a", b"x")

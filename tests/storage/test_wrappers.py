@@ -1,4 +1,4 @@
-"""The wrappers of `tests/stores.py`: other tests are worth what these are."""
+"""Tests of the wrappers in `tests/stores.py`, on which other tests rely."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TestFaultyStore(StoreContract):
     test_survives_pickling = None
 
 
-def test_counts() -> None:
+def test_requests_are_counted_by_verb() -> None:
     store = CountingStore(MemoryStore())
     topic = store.below("topic")
     topic.read("a")
@@ -41,7 +41,7 @@ def test_counts() -> None:
     assert store.counts == {}
 
 
-def test_reads_of_parquet_are_gets() -> None:
+def test_reads_of_parquet_files_count_as_gets() -> None:
     store = CountingStore(MemoryStore())
     table = pa.table({"a": range(100_000), "b": range(100_000)})
     with store.open_output(SEGMENT) as sink:
@@ -102,7 +102,7 @@ def test_a_late_create_lands_at_the_nth_operation() -> None:
     ("fault", "landed"), [(Fault.CRASH_BEFORE, False), (Fault.CRASH_AFTER, True)]
 )
 @pytest.mark.parametrize("verb", ["create", "write", "open_output"])
-def test_crashes(fault: Fault, landed: bool, verb: str) -> None:
+def test_a_crash_before_or_after_an_operation(fault: Fault, landed: bool, verb: str) -> None:
     store, inner = faulty(fault)
 
     def run() -> None:
@@ -118,7 +118,7 @@ def test_crashes(fault: Fault, landed: bool, verb: str) -> None:
 
 
 @pytest.mark.parametrize(("fault", "landed"), [(Fault.REFUSE, False), (Fault.LOSE_REPLY, True)])
-def test_other_verbs_raise(fault: Fault, landed: bool) -> None:
+def test_faults_of_other_verbs_raise(fault: Fault, landed: bool) -> None:
     store, inner = faulty(*[fault] * 3)
     inner.write("d", b"x")
 

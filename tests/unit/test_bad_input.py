@@ -1,4 +1,4 @@
-"""What is refused: with which class, with a message that names the thing, and nothing written."""
+"""Invalid calls raise the right error class with a clear message, and write nothing."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from pylogtable import (
     TopicExistsError,
     TopicNotFoundError,
 )
+from pylogtable.engine import Scan, TopicWriter
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
 from tests.builders import contents, ints, kafka
@@ -120,7 +121,7 @@ APPENDS: list[Append] = [
     ("name", "error", "message", "columns"), APPENDS, ids=[f"{a[0]}-{a[2][:30]}" for a in APPENDS]
 )
 @pytest.mark.parametrize("form", ["table", "batches"])
-def test_rows_that_do_not_fit_are_refused(
+def test_records_that_do_not_fit_the_schema_are_refused(
     request: pytest.FixtureRequest,
     objects: MemoryStore,
     name: str,
@@ -136,7 +137,7 @@ def test_rows_that_do_not_fit_are_refused(
     refused(objects, error, message, lambda: topic.append(data, txn=("app", 1)))
 
 
-def test_a_column_given_twice_is_refused(kafka_topic: Topic, objects: MemoryStore) -> None:
+def test_duplicate_column_is_refused(kafka_topic: Topic, objects: MemoryStore) -> None:
     twice = pa.Table.from_arrays([pa.array([b"a"])] * 2, names=["key", "key"])
     refused(objects, SchemaMismatchError, "twice: key", lambda: kafka_topic.append(twice))
 
@@ -159,21 +160,21 @@ def test_a_column_given_twice_is_refused(kafka_topic: Topic, objects: MemoryStor
     ],
     ids=["column", "partition", "type", "raises"],
 )
-def test_trouble_in_a_later_batch_leaves_nothing_behind(
+def test_bad_later_batch_leaves_no_files(
     kafka_topic: Topic, objects: MemoryStore, problem: Any, error: type[Exception], message: str
 ) -> None:
     refused(objects, error, message, lambda: kafka_topic.append(batches_then(problem)))
 
 
 @pytest.mark.parametrize("chunk_rows", [1, 1 << 20])
-def test_a_null_key_in_a_later_batch_is_named_by_its_row_and_leaves_nothing_behind(
+def test_null_key_in_a_later_batch_is_named_by_its_row_and_leaves_no_files(
     compacted_topic: Topic,
     objects: MemoryStore,
     monkeypatch: pytest.MonkeyPatch,
     chunk_rows: int,
 ) -> None:
     monkeypatch.setattr("pylogtable.write.stager.CHUNK_ROWS", chunk_rows)
-    monkeypatch.setattr("pylogtable.write.stager.ROW_GROUP_ROWS", 1)
+    monkeypatch.setattr("pylogtable.segments.rolling_writer.ROW_GROUP_ROWS", 1)
     late = pa.record_batch({"key": pa.array([b"x", None], pa.binary()), "value": [b"", b""]})
     reader = pa.RecordBatchReader.from_batches(late.schema, batches_then(lambda: late))
     refused(
@@ -185,11 +186,11 @@ def test_a_null_key_in_a_later_batch_is_named_by_its_row_and_leaves_nothing_behi
 
 
 @pytest.mark.parametrize("roll", [14, 2**30], ids=["many files", "one file"])
-def test_an_iterable_that_raises_midway_leaves_nothing_behind(
+def test_iterable_that_raises_midway_leaves_no_files(
     store: Store, objects: MemoryStore, monkeypatch: pytest.MonkeyPatch, roll: int
 ) -> None:
     monkeypatch.setattr("pylogtable.write.stager.CHUNK_ROWS", 1)
-    monkeypatch.setattr("pylogtable.write.stager.ROW_GROUP_ROWS", 1)
+    monkeypatch.setattr("pylogtable.segments.rolling_writer.ROW_GROUP_ROWS", 1)
     topic = store.create_topic("t", partitions=2, config={"segment.bytes": roll})
     refused(
         objects,
@@ -201,7 +202,7 @@ def test_an_iterable_that_raises_midway_leaves_nothing_behind(
 
 
 @pytest.mark.parametrize("data", [7, None, "rows", b"rows", {"key": [b"a"]}], ids=repr)
-def test_what_is_no_arrow_data_is_refused(
+def test_data_that_is_not_arrow_is_refused(
     kafka_topic: Topic, objects: MemoryStore, data: Any
 ) -> None:
     message = f"cannot append {type(data).__name__}: give an Arrow table"
@@ -223,7 +224,7 @@ def test_what_is_no_arrow_data_is_refused(
         ("a", 2**63),
     ],
 )
-def test_a_malformed_txn_is_refused(kafka_topic: Topic, objects: MemoryStore, txn: Any) -> None:
+def test_malformed_txn_is_refused(kafka_topic: Topic, objects: MemoryStore, txn: Any) -> None:
     refused(
         objects,
         InvalidRequestError,
@@ -246,7 +247,7 @@ READS: list[tuple[type[Exception], str, dict[str, Any]]] = [
     (InvalidRequestError, "no partition 7", {"partition": [0, 7]}),
     (InvalidRequestError, "no partition 7", {"start": {7: 0}}),
     (InvalidRequestError, "no column 'valeu'; the topic has partition,", {"columns": ["valeu"]}),
-    (InvalidRequestError, "asked for twice: key, key", {"columns": ["key", "key"]}),
+    (InvalidRequestError, "named twice in `columns`: key, key", {"columns": ["key", "key"]}),
     (InvalidRequestError, "has no time zone", {"start": datetime(2024, 1, 1)}),
     (InvalidRequestError, "'newest' is not a position", {"start": "newest"}),
     (InvalidRequestError, "True is not a position", {"partition": 0, "end": True}),
@@ -265,7 +266,7 @@ READS: list[tuple[type[Exception], str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("error", "message", "asked"), READS, ids=[str(r[2]) for r in READS])
-def test_reads_that_cannot_be_served_are_refused_at_once(
+def test_invalid_reads_are_refused_before_reading(
     kafka_topic: Topic,
     objects: MemoryStore,
     error: type[Exception],
@@ -276,7 +277,7 @@ def test_reads_that_cannot_be_served_are_refused_at_once(
 
 
 @pytest.mark.parametrize("when", [datetime(2024, 1, 1), "now", 1.5, True, None], ids=str)
-def test_what_is_no_time_is_refused(kafka_topic: Topic, objects: MemoryStore, when: Any) -> None:
+def test_invalid_time_is_refused(kafka_topic: Topic, objects: MemoryStore, when: Any) -> None:
     for call in (kafka_topic.offsets_for_time, kafka_topic.version_at):
         refused(objects, InvalidRequestError, "no time zone|is not a time", lambda c=call: c(when))
 
@@ -290,11 +291,11 @@ def test_what_is_no_time_is_refused(kafka_topic: Topic, objects: MemoryStore, wh
         ([(1, 2)], r"must have 1 part\(s\): id"),
         (7, "must be a list of keys"),
         ("abc", "must be a list of keys"),
-        (pa.table({"x": [1]}), r"lacks the key column\(s\) id"),
+        (pa.table({"x": [1]}), r"has no key column\(s\) id"),
     ],
     ids=str,
 )
-def test_keys_that_cannot_be_the_topics_are_refused(
+def test_keys_of_wrong_shape_or_type_are_refused(
     table_topic: Topic, objects: MemoryStore, keys: Any, message: str
 ) -> None:
     refused(objects, InvalidRequestError, message, lambda: table_topic.latest(keys))
@@ -325,7 +326,7 @@ def test_latest_needs_a_key(store: Store, objects: MemoryStore) -> None:
     ],
 )
 @pytest.mark.parametrize("call", ["create_topic", "topic", "delete_topic"])
-def test_names_that_are_none_are_refused(
+def test_invalid_names_are_refused(
     store: Store, objects: MemoryStore, name: str, call: str
 ) -> None:
     refused(
@@ -376,7 +377,7 @@ CREATES: list[Create] = [
 
 
 @pytest.mark.parametrize(("message", "asked"), CREATES, ids=[c[0][:40] for c in CREATES])
-def test_topics_that_cannot_be_are_not_created(
+def test_invalid_topics_are_not_created(
     store: Store, objects: MemoryStore, message: str, asked: dict[str, Any]
 ) -> None:
     refused(
@@ -384,7 +385,7 @@ def test_topics_that_cannot_be_are_not_created(
     )
 
 
-def test_a_type_that_no_topic_can_have_is_refused(store: Store, objects: MemoryStore) -> None:
+def test_unsupported_column_type_is_refused(store: Store, objects: MemoryStore) -> None:
     refused(
         objects,
         SchemaMismatchError,
@@ -393,7 +394,7 @@ def test_a_type_that_no_topic_can_have_is_refused(store: Store, objects: MemoryS
     )
 
 
-def test_a_name_that_exists_or_collides_is_refused(store: Store, objects: MemoryStore) -> None:
+def test_existing_or_colliding_name_is_refused(store: Store, objects: MemoryStore) -> None:
     store.create_topic("a.b")
     refused(
         objects, TopicExistsError, "open it with store.topic", lambda: store.create_topic("a.b")
@@ -406,9 +407,7 @@ def test_a_name_that_exists_or_collides_is_refused(store: Store, objects: Memory
     )
 
 
-def test_a_topic_that_is_not_there_is_named_with_the_way_to_create_it(
-    store: Store, objects: MemoryStore
-) -> None:
+def test_error_for_missing_topic_says_how_to_create_it(store: Store, objects: MemoryStore) -> None:
     refused(objects, TopicNotFoundError, r"create_topic\('t'", lambda: store.topic("t"))
     refused(objects, TopicNotFoundError, "no topic at memory", lambda: store.delete_topic("t"))
 
@@ -436,7 +435,7 @@ ALTERS: list[Alter] = [
 
 
 @pytest.mark.parametrize(("name", "message", "asked"), ALTERS, ids=[a[1][:40] for a in ALTERS])
-def test_alterations_that_cannot_be_are_refused(
+def test_invalid_alterations_are_refused(
     request: pytest.FixtureRequest,
     objects: MemoryStore,
     name: str,
@@ -447,7 +446,7 @@ def test_alterations_that_cannot_be_are_refused(
     refused(objects, InvalidRequestError, re.escape(message), lambda: topic.alter(**asked))
 
 
-def test_records_of_nothing_but_a_key_are_not_made_tombstones(
+def test_adding_value_columns_cannot_turn_records_into_tombstones(
     store: Store, objects: MemoryStore
 ) -> None:
     topic = store.create_topic("t", schema={"id": pa.int32()}, key="id")
@@ -462,23 +461,21 @@ def test_records_of_nothing_but_a_key_are_not_made_tombstones(
         )
 
 
-def test_a_topic_that_never_had_a_record_gets_its_first_value_column(
-    store: Store, objects: MemoryStore
-) -> None:
+def test_empty_topic_can_get_its_first_value_column(store: Store, objects: MemoryStore) -> None:
     topic = store.create_topic("t", schema={"id": pa.int32()}, key="id")
-    written_before = topic.stage(pa.table({"id": ints(1)}))
+    written_before = TopicWriter(topic).stage(pa.table({"id": ints(1)}))
     topic.alter(add_columns={"note": pa.string()})
     refused(
         objects,
         InvalidRequestError,
         "written before the topic had value columns",
-        lambda: topic.commit_staged([written_before]),
+        lambda: TopicWriter(topic).commit([written_before]),
     )
     topic.append(pa.table({"id": ints(1, 2), "note": ["x", None]}))
     assert topic.segments()["tombstones"].to_pylist() == [1]
 
 
-def test_a_topic_without_a_key_cannot_become_compacted(store: Store, objects: MemoryStore) -> None:
+def test_topic_without_key_cannot_become_compacted(store: Store, objects: MemoryStore) -> None:
     topic = store.create_topic("t", schema={"a": pa.int64()})
     refused(
         objects,
@@ -497,7 +494,7 @@ def test_a_topic_without_a_key_cannot_become_compacted(store: Store, objects: Me
         (OffsetOutOfRangeError, "offset 1 of partition 1", {0: 5, 1: 1}),
     ],
 )
-def test_deletions_that_cannot_be_are_refused_whole(
+def test_invalid_delete_records_changes_nothing(
     kafka_topic: Topic, objects: MemoryStore, error: Any, message: str, offsets: dict[int, int]
 ) -> None:
     refused(objects, error, message, lambda: kafka_topic.delete_records(offsets))
@@ -522,13 +519,15 @@ ASKED: dict[str, Callable[[Store, Topic, Any], object]] = {
     "find_commit": lambda _, topic, odd: topic.find_commit((odd,)),
     "find_commit version": lambda _, topic, odd: topic.find_commit("id", (odd,)),
     "history": lambda _, topic, odd: topic.history((odd,)),
-    "check_columns": lambda _, topic, odd: topic.check_columns(odd),
-    "commit_staged": lambda _, topic, odd: topic.commit_staged([odd]),
-    "discard_staged": lambda _, topic, odd: topic.discard_staged([odd]),
-    "first_sticky": lambda _, topic, odd: topic.stage(kafka(["a"]), first_sticky=(odd,)),
+    "check_columns": lambda _, topic, odd: TopicWriter(topic).check_columns(odd),
+    "commit_staged": lambda _, topic, odd: TopicWriter(topic).commit([odd]),
+    "discard_staged": lambda _, topic, odd: TopicWriter(topic).discard([odd]),
+    "first_sticky": lambda _, topic, odd: TopicWriter(topic).stage(
+        kafka(["a"]), first_sticky=(odd,)
+    ),
     "threads": lambda _, topic, odd: topic.merge(threads=(odd,)),
-    "ranges": lambda _, topic, odd: topic.at().parts(odd),
-    "max_records": lambda _, topic, odd: topic.at().parts(max_records=(odd,)),
+    "ranges": lambda _, topic, odd: Scan(topic.at()).parts(odd),
+    "max_records": lambda _, topic, odd: Scan(topic.at()).parts(max_records=(odd,)),
     "address": lambda _, __, odd: pylogtable.open((odd,)),
     "topic's address": lambda _, __, odd: pylogtable.open_topic((odd,)),
     "storage_options": lambda _, __, odd: pylogtable.open("/x", storage_options=(odd,)),
@@ -537,10 +536,10 @@ ASKED: dict[str, Callable[[Store, Topic, Any], object]] = {
 
 
 @pytest.mark.parametrize("name", ASKED)
-def test_arguments_of_no_sense_are_refused_as_such(
+def test_invalid_arguments_are_refused(
     store: Store, kafka_topic: Topic, objects: MemoryStore, name: str
 ) -> None:
-    """And not with whatever Python says where it first stumbles over them."""
+    """With our own error, not with whatever Python raises deeper inside."""
     before = contents(objects)
     for odd in ODD:
         with pytest.raises(LogTableError) as raised:
@@ -560,14 +559,14 @@ SAID: list[tuple[str, Callable[[Store, Any], object]]] = [
 
 
 @pytest.mark.parametrize(("message", "call"), SAID, ids=[message for message, _ in SAID])
-def test_the_message_names_the_argument_and_its_value(
+def test_message_names_the_argument_and_its_value(
     store: Store, kafka_topic: Topic, message: str, call: Callable[[Store, Topic], object]
 ) -> None:
     with pytest.raises(InvalidRequestError, match=re.escape(message)):
         call(store, kafka_topic)
 
 
-def test_records_of_a_topic_that_only_compacts_are_not_deleted(
+def test_delete_records_is_refused_on_compact_only_topics(
     compacted_topic: Topic, objects: MemoryStore
 ) -> None:
     compacted_topic.append(kafka(["a"]))

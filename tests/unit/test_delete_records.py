@@ -1,4 +1,4 @@
-"""Moving the log start: what is below it is gone at once, and offsets go on."""
+"""`delete_records` moves the log start. Records below are gone at once; offsets continue."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_offsets_never_reset_when_everything_is_deleted(store: Store, count: int
 
 
 @pytest.mark.parametrize("start", range(11))
-def test_a_log_start_may_cut_a_segment(store: Store, start: int) -> None:
+def test_log_start_can_cut_a_segment(store: Store, start: int) -> None:
     topic = store.create_topic("t")
     for _ in range(2):
         topic.append(kafka(["a"] * 5))
@@ -43,7 +43,7 @@ def test_a_log_start_may_cut_a_segment(store: Store, start: int) -> None:
     assert topic.verify(data=True)
 
 
-def test_the_log_start_only_moves_forward(store: Store) -> None:
+def test_log_start_only_moves_forward(store: Store) -> None:
     topic = store.create_topic("t", partitions=3)
     topic.append(kafka(["a"] * 9, partition=ints(*range(3), *range(3), *range(3))))
     assert topic.delete_records({0: 2, 2: None}) == {0: 2, 2: 3}
@@ -51,7 +51,7 @@ def test_the_log_start_only_moves_forward(store: Store) -> None:
     assert topic.start_offsets() == {0: 2, 1: 1, 2: 3}
 
 
-def test_an_earlier_version_still_has_what_was_deleted(store: Store) -> None:
+def test_earlier_version_still_has_deleted_records(store: Store) -> None:
     topic = store.create_topic("t")
     topic.append(kafka(["a"] * 4))
     topic.delete_records({0: 3})
@@ -60,7 +60,7 @@ def test_an_earlier_version_still_has_what_was_deleted(store: Store) -> None:
     assert topic.count() == 1
 
 
-def test_a_stale_handle_deletes_what_the_newest_version_has(store: Store) -> None:
+def test_stale_handle_deletes_from_the_newest_version(store: Store) -> None:
     topic, stale = store.create_topic("t"), store.topic("t")
     topic.append(kafka(["a"] * 4))
     assert stale.delete_records({0: None}) == {0: 4}

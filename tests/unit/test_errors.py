@@ -1,4 +1,4 @@
-"""Errors cross processes whole, and say what to do."""
+"""Errors can be pickled with all fields, and say what to do."""
 
 from __future__ import annotations
 
@@ -30,10 +30,14 @@ SAMPLES: list[tuple[errors.LogTableError, list[str]]] = [
     ),
     (errors.UnsupportedFormatError("m"), ["m"]),
     (errors.StorageError("m"), ["m"]),
+    (
+        errors.SegmentGoneError("partition=0/x.parquet", "no such file"),
+        ["partition=0/x.parquet", "no such file", "newest version", "verify()"],
+    ),
 ]
 
 
-def test_every_error_class_has_a_sample_and_is_public() -> None:
+def test_every_error_class_is_public_and_has_a_sample_here() -> None:
     classes = {
         thing
         for thing in vars(errors).values()
@@ -46,7 +50,7 @@ def test_every_error_class_has_a_sample_and_is_public() -> None:
 
 
 @pytest.mark.parametrize(("error", "parts"), SAMPLES, ids=[type(e).__name__ for e, _ in SAMPLES])
-def test_an_error_survives_pickling_with_fields_and_message(
+def test_errors_keep_fields_and_message_when_pickled(
     error: errors.LogTableError, parts: list[str]
 ) -> None:
     again = pickle.loads(pickle.dumps(error))
@@ -70,10 +74,10 @@ def test_an_error_survives_pickling_with_fields_and_message(
         (errors.OffsetOutOfRangeError, errors.InvalidRequestError),
     ],
 )
-def test_errors_are_also_what_python_calls_them(one: type, other: type) -> None:
+def test_errors_are_also_the_matching_builtin_errors(one: type, other: type) -> None:
     assert issubclass(one, other)
 
 
-def test_what_must_not_be_retried_blindly_is_no_storage_error() -> None:
+def test_unknown_outcome_is_not_a_storage_error() -> None:
     assert not issubclass(errors.CommitUnknownError, errors.StorageError)
     assert not issubclass(errors.CommitConflictError, errors.InvalidRequestError)

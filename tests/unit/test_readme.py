@@ -1,36 +1,39 @@
-"""The README's examples run as they stand, in order, in one session. Those that need Spark run in
-`tests/spark/test_readme.py`."""
+"""The examples of the README and of the library's guide run as they stand, in order, each document
+in one session. Those that need Spark run in `tests/spark/test_readme.py`."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 
-README = Path(__file__).parents[2] / "README.md"
-_BLOCK = re.compile(r"^```python([^\n]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+from tests.documents import code, read
 
 
-def test_every_python_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("document", "topics"),
+    [("README.md", ["clicks"]), ("pylogtable/README.md", ["clicks", "orders"])],
+)
+def test_every_python_example_runs(
+    document: str, topics: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    blocks = _BLOCK.findall(README.read_text(encoding="utf-8"))
-    runnable = [code for note, code in blocks if not note.strip()]
-    others = {note.strip() for note, _ in blocks if note.strip()}
+    blocks = code(read(document), "python")
+    others = {note for note, _ in blocks if note}
     assert all(note == "spark" or note.startswith("no-run: ") for note in others)
-    assert len(runnable) >= 5
     session: dict[str, object] = {}
-    for code in runnable:
-        exec(compile(code, str(README), "exec"), session)
-    assert (tmp_path / "logs" / "orders" / "_manifest").is_dir()
+    for note, example in blocks:
+        if not note:
+            exec(compile(example, document, "exec"), session)
+    for topic in topics:
+        assert (tmp_path / "logs" / topic / "_manifest").is_dir()
 
 
-def test_it_names_the_two_commands() -> None:
-    text = README.read_text(encoding="utf-8")
-    assert "make demo" in text
-    assert "make test" in text
+def test_the_readme_is_a_tour_and_no_manual() -> None:
+    assert len(read("README.md").splitlines()) <= 200
 
 
-def test_its_examples_show_no_unfinished_place() -> None:
-    text = README.read_text(encoding="utf-8")
-    assert not re.search(r"\b(TODO|RESULTS|ONE_[A-Z]+)\b", text)
+def test_the_readme_names_the_two_commands() -> None:
+    (commands, *_) = (body for _, body in code(read("README.md"), "sh"))
+    assert "make demo" in commands
+    assert "make test" in commands

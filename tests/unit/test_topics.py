@@ -15,7 +15,7 @@ from pylogtable.store import Store
 from tests.builders import T0, Clock, ints, kafka, make_store, rows
 
 
-def test_a_topic_is_created_opened_and_listed(store: Store) -> None:
+def test_topic_is_created_opened_and_listed(store: Store) -> None:
     assert store.topics() == []
     created = store.create_topic("b", partitions=3)
     store.create_topic("a")
@@ -44,14 +44,14 @@ def test_names_that_differ_only_in_dot_and_underscore_collide(
     store.create_topic(other)
 
 
-def test_the_default_topic_has_kafkas_shape(store: Store) -> None:
+def test_default_topic_is_kafka_shaped(store: Store) -> None:
     described = store.create_topic("t").describe()
     assert described.key == ("key",)
     assert described.schema.names == ["partition", "offset", "timestamp", "key", "value", "headers"]
     assert described.schema.field("key").type == pa.binary()
 
 
-def test_a_description_tells_what_the_topic_is_and_has(store: Store, clock: Clock) -> None:
+def test_describe_shows_schema_settings_and_sizes(store: Store, clock: Clock) -> None:
     topic = store.create_topic(
         "t", partitions=2, schema={"id": pa.int64()}, key="id", config={"retention.ms": -1}
     )
@@ -81,7 +81,7 @@ def test_segments_are_a_table_in_partition_and_offset_order(store: Store) -> Non
     assert topic.segments(version=1).num_rows == 2
 
 
-def test_more_partitions_leave_old_records_where_they_are(store: Store) -> None:
+def test_adding_partitions_leaves_old_records_where_they_are(store: Store) -> None:
     topic = store.create_topic("t")
     keys = [f"k{n}" for n in range(20)]
     topic.append(kafka(keys))
@@ -93,7 +93,7 @@ def test_more_partitions_leave_old_records_where_they_are(store: Store) -> None:
     assert rows(topic.read(0, end=20), "key") == [key.encode() for key in keys]
 
 
-def test_settings_are_changed_and_go_back_to_their_defaults(store: Store) -> None:
+def test_settings_can_be_changed_and_reset_to_defaults(store: Store) -> None:
     topic = store.create_topic("t", config={"retention.ms": 5, "segment.bytes": 99})
     described = topic.alter(config={"retention.ms": None, "cleanup.policy": ["delete", "compact"]})
     assert described.config["retention.ms"] == "604800000"
@@ -102,7 +102,7 @@ def test_settings_are_changed_and_go_back_to_their_defaults(store: Store) -> Non
     assert store.topic("t").describe().config == described.config
 
 
-def test_another_handle_sees_an_alteration_at_once(store: Store) -> None:
+def test_other_handle_sees_an_alteration_at_once(store: Store) -> None:
     topic, other = store.create_topic("t"), store.topic("t")
     topic.alter(partitions=2, add_columns={"n": pa.int64()})
     assert other.schema.names[-1] == "n"
@@ -110,7 +110,7 @@ def test_another_handle_sees_an_alteration_at_once(store: Store) -> None:
     assert rows(topic.read(1), "n") == [4]
 
 
-def test_a_deleted_topic_is_gone_and_its_data_too(store: Store, objects: MemoryStore) -> None:
+def test_deleted_topic_and_its_data_are_gone(store: Store, objects: MemoryStore) -> None:
     topic = store.create_topic("t", partitions=2)
     topic.append(kafka(["a", "b"]))
     store.create_topic("other").append(kafka(["a"]))
@@ -127,7 +127,7 @@ def test_a_deleted_topic_is_gone_and_its_data_too(store: Store, objects: MemoryS
         store.delete_topic("t")
 
 
-def test_a_topic_in_a_deleted_ones_place_starts_at_zero_with_another_id(
+def test_recreated_topic_starts_at_offset_zero_with_another_id(
     store: Store, objects: MemoryStore
 ) -> None:
     old = store.create_topic("t")
@@ -140,13 +140,13 @@ def test_a_topic_in_a_deleted_ones_place_starts_at_zero_with_another_id(
     assert not new.append(kafka(["b"]), txn=("app", 1)).repeated
     assert new.count() == 1
     assert new.verify(data=True)
-    with pytest.raises(TopicNotFoundError, match="another created in its place; open it anew"):
+    with pytest.raises(TopicNotFoundError, match="was created in its place; open the topic again"):
         old.append(kafka(["c"]))
-    with pytest.raises(InvalidRequestError, match="not kept any more"):
+    with pytest.raises(InvalidRequestError, match="no longer kept"):
         new.count(version=1)
 
 
-def test_what_is_not_a_topic_is_not_listed(store: Store, objects: MemoryStore) -> None:
+def test_other_folders_are_not_listed_as_topics(store: Store, objects: MemoryStore) -> None:
     store.create_topic("t")
     objects.write("stray/file.txt", b"x")
     objects.write("bad name/_manifest/x.json", b"x")
@@ -167,12 +167,12 @@ def test_open_and_open_topic_find_the_same_topic(tmp_path: Path, slash: str) -> 
 
 
 @pytest.mark.parametrize("url", ["memory://", "s3://", "/", "file:///"])
-def test_a_store_is_not_a_topic(url: str) -> None:
+def test_open_topic_refuses_the_url_of_a_store(url: str) -> None:
     with pytest.raises(InvalidRequestError):
         pylogtable.open_topic(url)
 
 
-def test_a_topic_works_on_local_disk_from_end_to_end(tmp_path: Path) -> None:
+def test_topic_on_local_disk_end_to_end(tmp_path: Path) -> None:
     store = pylogtable.open(tmp_path / "logs", clock=Clock())
     topic = store.create_topic("t", partitions=2)
     for number in range(70):
@@ -187,7 +187,7 @@ def test_a_topic_works_on_local_disk_from_end_to_end(tmp_path: Path) -> None:
     assert store.topics() == []
 
 
-def test_a_store_that_overwrites_is_refused(objects: MemoryStore) -> None:
+def test_store_without_put_if_absent_is_refused(objects: MemoryStore) -> None:
     class Overwriting(MemoryStore):
         def below(self, prefix: str) -> Any:
             below = Overwriting(self._name, self._full(prefix.rstrip("/")) + "/")

@@ -1,1 +1,1 @@
-"""The pages of the report, drawn from measured numbers. Pure."""
+"""Draws the report's page from measured numbers. Pure."""

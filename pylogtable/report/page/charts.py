@@ -1,5 +1,8 @@
-"""Pictures as inline SVG with labels in HTML around them, so that they stretch and the text does
-not. Pure; one hue for data, a tooltip on every mark, a sentence for those who cannot see it."""
+"""Charts as inline SVG. Pure.
+
+Labels are HTML around the SVG, so that a chart stretches and its text does not. Data has one
+colour, every mark has a tooltip, and every chart has a sentence for screen readers.
+"""
 
 from __future__ import annotations
 
@@ -10,26 +13,26 @@ from typing import NamedTuple
 
 _WIDTH, _HEIGHT = 1000, 100
 _NICE = (1, 2, 3, 4, 5, 6, 8, 10)
-#: What is left free between two pieces of a strip, where they are wide enough.
+#: The gap between two blocks of a strip, if they are wide enough.
 _GAP = 1.2
 
 
 class Mark(NamedTuple):
-    """A column or a point: its value, and what it says of itself."""
+    """A column or a point: its value and its tooltip."""
 
     value: float
     tip: str
 
 
-class Rule(NamedTuple):
-    """A line across a picture at a place from 0 to 1, with its label."""
+class Marker(NamedTuple):
+    """A line across a chart at a place from 0 to 1, with its label."""
 
     at: float
     label: str
 
 
-class Piece(NamedTuple):
-    """Part of a strip, from 0 to 1, in one of five shades, 0 being the lightest."""
+class Block(NamedTuple):
+    """Part of a strip, from 0 to 1, in one of five shades. 0 is the lightest."""
 
     start: float
     end: float
@@ -39,19 +42,20 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True)
 class Plot:
-    """What all pictures have: title, sentence for `aria-label`, labels below, written numbers."""
+    """The frame of a chart. `description` is for screen readers, `x_labels` stand below the chart,
+    `y_label` writes the numbers beside it, in steps that suit powers of `unit`."""
 
     title: str
-    says: str
-    below: Sequence[str]
-    number: Callable[[float], str]
+    description: str
+    x_labels: Sequence[str]
+    y_label: Callable[[float], str]
     note: str = ""
-    rule: Rule | None = None
+    marker: Marker | None = None
     unit: int = 1000
 
 
 def columns(plot: Plot, marks: Sequence[Mark]) -> str:
-    """A column for each mark, side by side."""
+    """A column chart."""
     top = nice_top(max((mark.value for mark in marks), default=0), plot.unit)
     step = _WIDTH / max(1, len(marks))
     path = "".join(
@@ -63,7 +67,7 @@ def columns(plot: Plot, marks: Sequence[Mark]) -> str:
 
 
 def line(plot: Plot, marks: Sequence[Mark]) -> str:
-    """A line through the right end of every mark's place, with a wash below it."""
+    """A line chart with a filled area below. Each value is at the right end of its place."""
     top = nice_top(max((mark.value for mark in marks), default=0), plot.unit)
     step = _WIDTH / max(1, len(marks))
     points = "".join(
@@ -78,21 +82,21 @@ def line(plot: Plot, marks: Sequence[Mark]) -> str:
 
 def strips(
     title: str,
-    rows: Iterable[tuple[str, Sequence[Piece], Rule | None]],
+    rows: Iterable[tuple[str, Sequence[Block], Marker | None]],
     *,
-    below: Sequence[str],
+    x_labels: Sequence[str],
     legend: Sequence[str],
 ) -> str:
-    """Rows of pieces that share one axis; a rule of a row is drawn as a tick. The legend has a word
+    """Rows of blocks that share one axis. A row's marker is drawn as a tick. The legend has a word
     for each shade."""
     drawn = "".join(
         f'<span>{escape(label)}</span><svg viewBox="0 0 {_WIDTH} 10" preserveAspectRatio="none" '
         f'role="img" aria-label="{escape(f"{title}, {label}")}">'
         f'<rect class="track" width="{_WIDTH}" height="10"/>'
-        f"{''.join(map(_piece, pieces))}{_tick(rule)}</svg>"
-        for label, pieces, rule in rows
+        f"{''.join(map(_block, blocks))}{_tick(marker)}</svg>"
+        for label, blocks, marker in rows
     )
-    ends = "".join(f"<span>{escape(text)}</span>" for text in below)
+    ends = "".join(f"<span>{escape(text)}</span>" for text in x_labels)
     shades = "".join(
         f'<span><svg viewBox="0 0 1 1" aria-hidden="true"><rect class="s{shade}" width="1" '
         f'height="1"/></svg>{escape(word)}</span>'
@@ -107,15 +111,15 @@ def strips(
 
 def bars(
     title: str,
-    says: str,
+    description: str,
     rows: Iterable[tuple[str, float, str, str]],
     *,
-    rule: Rule | None = None,
+    marker: Marker | None = None,
 ) -> str:
-    """A lying bar for each (label, length from 0 to 1, written value, tooltip)."""
+    """A horizontal bar for each (label, length from 0 to 1, value as text, tooltip)."""
     tick = (
-        f'<i class="limit" style="left:{_n(rule.at * 100)}%" title="{escape(rule.label)}"></i>'
-        if rule
+        f'<i class="limit" style="left:{_n(marker.at * 100)}%" title="{escape(marker.label)}"></i>'
+        if marker
         else ""
     )
     drawn = "".join(
@@ -124,16 +128,15 @@ def bars(
         f"<span>{escape(value)}</span>"
         for label, length, value, tip in rows
     )
-    note = f' <small class="rule-note">{escape(rule.label)}</small>' if rule else ""
+    note = f' <small class="rule-note">{escape(marker.label)}</small>' if marker else ""
     return (
-        f'<figure role="img" aria-label="{escape(says)}"><figcaption>{escape(title)}{note}'
+        f'<figure role="img" aria-label="{escape(description)}"><figcaption>{escape(title)}{note}'
         f'</figcaption><div class="bars">{drawn}</div></figure>'
     )
 
 
 def nice_top(value: float, unit: int = 1000) -> float:
-    """A number that is not smaller and is round as people write it, in powers of `unit`: where an
-    axis ends."""
+    """Where an axis ends: the next round number, in powers of `unit`."""
     scale = 1.0
     while scale * unit <= value:
         scale *= unit
@@ -152,30 +155,30 @@ def _figure(plot: Plot, top: float, inner: str) -> str:
         f'<path class="{name}" d="M0 {y}H{_WIDTH}"/>'
         for name, y in (("grid", 0), ("grid", 50), ("axis", _HEIGHT))
     )
-    labels = "".join(f"<span>{escape(plot.number(top * part))}</span>" for part in (1, 0.5, 0))
-    below = "".join(f"<span>{escape(text)}</span>" for text in plot.below)
+    labels = "".join(f"<span>{escape(plot.y_label(top * part))}</span>" for part in (1, 0.5, 0))
+    below = "".join(f"<span>{escape(text)}</span>" for text in plot.x_labels)
     note = f" <small>{escape(plot.note)}</small>" if plot.note else ""
     mark = line_up = ""
-    if plot.rule is not None:
-        x = _n(plot.rule.at * _WIDTH)
+    if plot.marker is not None:
+        x = _n(plot.marker.at * _WIDTH)
         mark = f'<path class="limit" d="M{x} 0V{_HEIGHT}"/>'
-        side = "left" if plot.rule.at < 0.5 else "right"
-        gap = plot.rule.at if side == "left" else 1 - plot.rule.at
+        side = "left" if plot.marker.at < 0.5 else "right"
+        gap = plot.marker.at if side == "left" else 1 - plot.marker.at
         line_up = (
             f'<b class="rule" style="{side}:calc({_n(gap * 100)}% + 4px)">'
-            f"{escape(plot.rule.label)}</b>"
+            f"{escape(plot.marker.label)}</b>"
         )
     return (
         f"<figure><figcaption>{escape(plot.title)}{note}</figcaption>"
         f'<div class="plot"><div class="y">{labels}</div><div class="area">{line_up}'
         f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" preserveAspectRatio="none" role="img" '
-        f'aria-label="{escape(plot.says)}">{grid}{inner}{mark}</svg></div>'
+        f'aria-label="{escape(plot.description)}">{grid}{inner}{mark}</svg></div>'
         f'<div class="x">{below}</div></div></figure>'
     )
 
 
 def _hits(marks: Sequence[Mark]) -> str:
-    """What a pointer meets: larger than the mark, which may be a hair."""
+    """Invisible rectangles with the tooltips. They are wider than the marks, which may be thin."""
     step = _WIDTH / max(1, len(marks))
     return "".join(
         f'<rect class="hit" x="{_n(step * i)}" width="{_n(step)}" height="{_HEIGHT}">'
@@ -185,24 +188,24 @@ def _hits(marks: Sequence[Mark]) -> str:
     )
 
 
-def _piece(piece: Piece) -> str:
-    start, width = piece.start * _WIDTH, (piece.end - piece.start) * _WIDTH
+def _block(block: Block) -> str:
+    start, width = block.start * _WIDTH, (block.end - block.start) * _WIDTH
     width = max(width - min(_GAP, width / 5), 0.5)
     return (
-        f'<rect class="s{piece.shade}" x="{_n(start)}" width="{_n(width)}" '
-        f'height="10"><title>{escape(piece.tip)}</title></rect>'
+        f'<rect class="s{block.shade}" x="{_n(start)}" width="{_n(width)}" '
+        f'height="10"><title>{escape(block.tip)}</title></rect>'
     )
 
 
-def _tick(rule: Rule | None) -> str:
-    if rule is None:
+def _tick(marker: Marker | None) -> str:
+    if marker is None:
         return ""
-    x = _n(rule.at * _WIDTH)
-    return f'<path class="tick" d="M{x} 0V10"><title>{escape(rule.label)}</title></path>'
+    x = _n(marker.at * _WIDTH)
+    return f'<path class="tick" d="M{x} 0V10"><title>{escape(marker.label)}</title></path>'
 
 
 def _y(value: float, top: float) -> float:
-    """A value that is not nothing is drawn as something."""
+    """The height of a value. One above zero is always visible."""
     return min(_HEIGHT - 1, _HEIGHT * (1 - value / top)) if value else _HEIGHT
 
 

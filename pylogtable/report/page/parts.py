@@ -1,23 +1,22 @@
-"""What the report's page is put together from: tiles, tables, a list of advice. Pure."""
+"""Building blocks of the report's page: tiles, tables, lists of advice. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from pylogtable.report.advise import Advice
+from pylogtable.report.advice import Advice
 from pylogtable.report.health import TopicHealth
-from pylogtable.results.text import duration_text
+from pylogtable.results.text import duration_text, table_html
 
-#: Of a long list only so many rows are shown.
+#: How many rows of a long list are shown.
 ROWS_SHOWN = 50
-#: Where there is nothing to say.
-NONE = "\N{EN DASH}"
 
 _HEADINGS = {"now": "Now", "soon": "Soon", "look": "Look"}
 
 
 def advice_list(entries: Iterable[tuple[Advice, str]], *, with_topic: bool) -> str:
+    """Pieces of advice, each with the name of its topic."""
     items = "".join(
         f'<li class="{escape(given.urgency)}"><em>{_HEADINGS[given.urgency]}</em><span>'
         f"{f'<b>{escape(name)}</b>: ' if with_topic else ''}{escape(given.why)}</span>"
@@ -28,7 +27,7 @@ def advice_list(entries: Iterable[tuple[Advice, str]], *, with_topic: bool) -> s
 
 
 def _unbroken(command: str) -> str:
-    """An option is not broken after its dashes."""
+    """Keep an option and its dashes on one line."""
     return " ".join(
         f"<i>{escape(word)}</i>" if word.startswith("--") else escape(word)
         for word in command.split(" ")
@@ -36,23 +35,17 @@ def _unbroken(command: str) -> str:
 
 
 def tiles(*facts: tuple[str, str]) -> str:
+    """Large numbers with their labels, given as (label, number)."""
     tiles = "".join(f"<div><b>{escape(v)}</b><span>{escape(k)}</span></div>" for k, v in facts)
     return f'<div class="tiles">{tiles}</div>'
 
 
-def table_of(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    body = "".join(
-        f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows
-    )
-    return table(head, body)
-
-
-def table(head: Sequence[str], body: str) -> str:
-    top = "".join(f"<th>{escape(name)}</th>" for name in head)
-    return f'<div class="wide"><table>{f"<tr>{top}</tr>" if head else ""}{body}</table></div>'
+def wide_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table that scrolls sideways on a narrow screen."""
+    return f'<div class="wide">{table_html(rows, head)}</div>'
 
 
 def ago(topic: TopicHealth) -> str:
-    """When the newest commit was made."""
+    """How long ago the newest commit was made."""
     passed = topic.now_ms - topic.committed_at_ms
     return "just now" if passed < 1000 else f"{duration_text(passed)} ago"

@@ -1,34 +1,53 @@
-"""One topic in the report: pictures, the tables beside them, and what they mean. Pure."""
+"""The section about one topic: charts, tables and short explanations. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 
 from pylogtable.format.config import FOREVER
-from pylogtable.report.advise import Advice
-from pylogtable.report.health import FailedTopic, TopicHealth
+from pylogtable.report.advice import Advice
+from pylogtable.report.health import PartitionHealth, TopicHealth, UnreadableTopic
 from pylogtable.report.page.parts import (
     ROWS_SHOWN,
     advice_list,
     ago,
-    table_of,
     tiles,
+    wide_table,
 )
-from pylogtable.report.page.pictures import (
-    dirty_picture,
-    growth_pictures,
-    lag_picture,
-    offset_picture,
-    size_picture,
-    time_picture,
+from pylogtable.report.page.topic_charts import (
+    dirty_chart,
+    growth_charts,
+    lag_chart,
+    offset_chart,
+    size_chart,
+    time_chart,
 )
-from pylogtable.results.text import bytes_text, duration_text, percent_text
+from pylogtable.results.text import bytes_text, count_text, duration_text, number_text, percent_text
+
+Column = tuple[str, Callable[[PartitionHealth], str]]
+
+#: The columns of the table of partitions: heading and cell.
+COLUMNS: tuple[Column, ...] = (
+    ("partition", lambda part: str(part.partition)),
+    ("log start", lambda part: number_text(part.log_start)),
+    ("end", lambda part: number_text(part.end)),
+    ("records", lambda part: number_text(part.records)),
+    ("size", lambda part: bytes_text(part.size_bytes)),
+    ("segments", lambda part: number_text(part.segments)),
+    ("small", lambda part: number_text(part.small_segments)),
+    ("shifted", lambda part: number_text(part.shifted_segments)),
+)
+COMPACTED_COLUMNS: tuple[Column, ...] = (
+    ("clean to", lambda part: number_text(part.clean_end)),
+    ("dirty", lambda part: percent_text(part.dirty_ratio)),
+)
 
 
 def topic_section(
     topic: TopicHealth, advice: Sequence[Advice], anchor: str, *, is_open: bool
 ) -> str:
+    """A topic that could be read."""
     parts = [
         tiles(
             ("records", f"{topic.total('records'):,}"),
@@ -41,7 +60,7 @@ def topic_section(
     ]
     if advice:
         parts.append(advice_list(((given, topic.name) for given in advice), with_topic=False))
-    parts += [_partitions(topic), _segments(topic), _pressure(topic), _growth(topic), _lag(topic)]
+    parts += [_partitions(topic), _segments(topic), _sizes(topic), _growth(topic), _lag(topic)]
     parts.append(_settings(topic))
     key = f"keyed by {', '.join(topic.key)}" if topic.key else "no key"
     return (
@@ -51,7 +70,8 @@ def topic_section(
     )
 
 
-def failed_section(topic: FailedTopic, anchor: str) -> str:
+def unreadable_section(topic: UnreadableTopic, anchor: str) -> str:
+    """A topic that could not be read, and why."""
     return (
         f'<details id="{anchor}" open><summary><b>{escape(topic.name)}</b>'
         f'<span class="quiet">cannot be read</span></summary><p>{escape(topic.error)}</p></details>'
@@ -60,62 +80,45 @@ def failed_section(topic: FailedTopic, anchor: str) -> str:
 
 def _partitions(topic: TopicHealth) -> str:
     shown = topic.partitions[:ROWS_SHOWN]
-    head = ["partition", "log start", "end", "records", "size", "segments", "small", "shifted"]
-    if topic.config.is_compacted:
-        head += ["clean to", "dirty"]
-    rows = []
-    for part in shown:
-        row = [
-            f"{part.partition}",
-            f"{part.log_start:,}",
-            f"{part.end:,}",
-            f"{part.records:,}",
-            bytes_text(part.size_bytes),
-            f"{part.segments:,}",
-            f"{part.small:,}",
-            f"{part.shifted:,}",
-        ]
-        if topic.config.is_compacted:
-            row += [f"{part.clean_end:,}", percent_text(part.dirty_ratio or 0)]
-        rows.append(row)
+    columns = (*COLUMNS, *COMPACTED_COLUMNS) if topic.config.is_compacted else COLUMNS
+    head = [name for name, _ in columns]
+    rows = [[cell(part) for _, cell in columns] for part in shown]
     more = len(topic.partitions) - len(shown)
     note = f"<p><small>{more:,} more partitions are not listed.</small></p>" if more else ""
-    dirty = dirty_picture(topic) if topic.config.is_compacted else ""
-    return f"<h3>Partitions</h3>{table_of(head, rows)}{note}" + (
+    dirty = dirty_chart(topic) if topic.config.is_compacted else ""
+    return f"<h3>Partitions</h3>{wide_table(head, rows)}{note}" + (
         f'<div class="charts">{dirty}</div>' if dirty else ""
     )
 
 
 def _segments(topic: TopicHealth) -> str:
     if not topic.total("segments"):
-        return "<h3>Segments</h3><p>There are none: the log is empty.</p>"
-    return f"<h3>Segments</h3>{offset_picture(topic)}"
+        return "<h3>Segments</h3><p>The log is empty.</p>"
+    return f"<h3>Segments</h3>{offset_chart(topic)}"
 
 
-def _pressure(topic: TopicHealth) -> str:
-    segments, small = topic.total("segments"), topic.total("small")
+def _sizes(topic: TopicHealth) -> str:
+    segments, small = topic.total("segments"), topic.total("small_segments")
     if not segments:
         return ""
     limit = topic.config.segment_bytes
-    shifted = topic.total("shifted")
+    shifted = topic.total("shifted_segments")
     text = (
-        f"{small:,} of {segments:,} segments ({percent_text(small / segments)}) are at most half "
-        f"of segment.bytes, which is {bytes_text(limit)}; {shifted:,} are shifted (other Parquet "
-        f"readers do not see their offsets); a merge would take {topic.total('joinable'):,}."
+        f"{small:,} of {segments:,} segments ({percent_text(small / segments)}) are small: at most "
+        f"half of segment.bytes, which is {bytes_text(limit)}. {shifted:,} are shifted: plain "
+        "Parquet readers see wrong offsets in them. A merge would rewrite "
+        f"{topic.total('mergeable_segments'):,}."
     )
-    return (
-        f'<div class="charts">{time_picture(topic)}{size_picture(topic)}</div><p>{escape(text)}</p>'
-    )
+    return f'<div class="charts">{time_chart(topic)}{size_chart(topic)}</div><p>{escape(text)}</p>'
 
 
 def _growth(topic: TopicHealth) -> str:
     growth = topic.growth
-    which = "all" if growth.complete else "the newest"
-    plural = "s" if growth.commits != 1 else ""
+    which = "all" if growth.is_complete else "the newest"
     head = ["operation", "commits", "segments added", "records added", "bytes added"]
     rows = [
         [
-            operation.name,
+            operation.operation,
             f"{operation.commits:,}",
             f"{operation.segments_added:,}",
             f"{operation.records_added:,}",
@@ -125,16 +128,17 @@ def _growth(topic: TopicHealth) -> str:
         for operation in growth.operations
     ]
     files = ""
-    if growth.removable or growth.waiting:
+    if growth.removable_files or growth.waiting_files:
         files = (
-            f"<p>Replaced or let go by them: about {growth.removable:,} file(s) that a vacuum can "
-            f"remove, and {growth.waiting:,} that versions still kept need.</p>"
+            "<p>Files that these commits replaced or dropped: a vacuum can remove about "
+            f"{growth.removable_files:,} now; versions that are kept still need "
+            f"{growth.waiting_files:,}.</p>"
         )
-    pictures = growth_pictures(topic)
+    charts = growth_charts(topic)
     return (
-        f"<h3>Growth <small>{which} {growth.commits:,} commit{plural}</small></h3>"
-        + (f'<div class="charts">{pictures}</div>' if pictures else "")
-        + table_of([*head, "segments removed"], rows)
+        f"<h3>Growth <small>{which} {count_text(growth.commits, 'commit')}</small></h3>"
+        + (f'<div class="charts">{charts}</div>' if charts else "")
+        + wide_table([*head, "segments removed"], rows)
         + files
     )
 
@@ -147,11 +151,11 @@ def _lag(topic: TopicHealth) -> str:
         [
             group.group,
             str(partition),
-            f"{lag.position:,}",
-            f"{lag.end_offset:,}",
-            f"{lag.records or 0:,}",
-            bytes_text(lag.bytes or 0),
-            duration_text((lag.seconds or 0) * 1000),
+            number_text(lag.position),
+            number_text(lag.end_offset),
+            number_text(lag.records),
+            bytes_text(lag.bytes),
+            duration_text(None if lag.seconds is None else lag.seconds * 1000),
         ]
         for group in topic.groups
         if group.lag is not None
@@ -166,8 +170,8 @@ def _lag(topic: TopicHealth) -> str:
         if group.error
     )
     return (
-        f'<h3>Consumer groups</h3><div class="charts">{lag_picture(topic)}</div>'
-        f"{table_of(head, rows[:ROWS_SHOWN]) if rows else ''}{note}{failed}"
+        f'<h3>Consumer groups</h3><div class="charts">{lag_chart(topic)}</div>'
+        f"{wide_table(head, rows[:ROWS_SHOWN]) if rows else ''}{note}{failed}"
     )
 
 
@@ -180,7 +184,7 @@ def _settings(topic: TopicHealth) -> str:
 
 
 def _setting(key: str, value: str) -> str:
-    """A value as it is set, and in words where these say more."""
+    """A value as it is set, and in words if that helps."""
     words = ""
     if value == str(FOREVER):
         return "no limit"

@@ -1,1 +1,1 @@
-"""Structured Streaming: the source, the sink, their offsets and limits."""
+"""What Spark calls for streams: source and sink, their offsets, limits and progress."""

@@ -1,6 +1,6 @@
-"""A stream's positions told to a consumer group, so that its lag can be seen from outside of Spark.
+"""Commits a stream's positions to a consumer group, so that its lag is visible outside Spark.
 
-The checkpoint alone decides where a stream goes on, so nothing that happens here makes it fail.
+Only the checkpoint decides where a stream continues, so a failure here is a warning.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import warnings
 
 from pylogtable import Group, LogTableError, Topic
-from pyspark_pylogtable.stream.offsets import Place, Places
+from pyspark_pylogtable.stream.offsets import StreamOffsets, TopicOffsets
 
 
 class GroupPositions:
@@ -17,34 +17,35 @@ class GroupPositions:
     def __init__(self, name: str) -> None:
         self._name = name
         self._groups: dict[str, Group] = {}
-        self._told: Places = {}
+        self._committed: StreamOffsets = {}
 
     def open(self, topic: Topic) -> None:
-        """Also for a topic that took the place of another; a bad name is found here."""
+        """Start to follow a topic, or one that was recreated. Raises for an invalid group name."""
         self._groups[topic.name] = topic.group(self._name)
-        self._told.pop(topic.name, None)
+        self._committed.pop(topic.name, None)
 
-    def tell(self, places: Places, topics: dict[str, Topic]) -> None:
-        for name, place in places.items():
+    def commit(self, offsets: StreamOffsets, topics: dict[str, Topic]) -> None:
+        """Commit the offsets of the topics that still exist."""
+        for name, of_topic in offsets.items():
             topic = topics.get(name)
-            if topic is not None and topic.topic_id == place.topic_id:
-                self._tell(topic, place)
+            if topic is not None and topic.topic_id == of_topic.topic_id:
+                self._commit(topic, of_topic)
 
-    def _tell(self, topic: Topic, place: Place) -> None:
-        told = self._told.get(topic.name)
-        known = told.offsets if told else {}
-        moved = {p: at for p, at in place.offsets.items() if known.get(p) != at}
+    def _commit(self, topic: Topic, of_topic: TopicOffsets) -> None:
+        committed = self._committed.get(topic.name)
+        known = committed.offsets if committed else {}
+        moved = {p: at for p, at in of_topic.offsets.items() if known.get(p) != at}
         if not moved:
             return
         try:
             self._groups[topic.name].commit(moved)
         except LogTableError as error:
-            # Looked at anew the next time, it is ours again if somebody else had moved it.
+            # Somebody else may have moved the group. Opened again, the next commit overwrites that.
             self.open(topic)
             warnings.warn(
-                f"the positions of this stream were not told to group {self._name!r} of topic "
-                f"{topic.name!r}: {error} The stream goes on, its checkpoint is what counts.",
+                f"the positions of this stream were not committed to group {self._name!r} of topic "
+                f"{topic.name!r}: {error} The stream continues; only its checkpoint matters to it.",
                 stacklevel=2,
             )
             return
-        self._told[topic.name] = place
+        self._committed[topic.name] = of_topic

@@ -1,54 +1,77 @@
-"""What the engine has to say about the size of a batch: Spark 4.2 and newer."""
+"""How many of the new records a batch takes: the rules of the Kafka connector's limits. Pure.
+
+Limits count records where Kafka counts offsets. In a compacted topic most offsets may be holes, and
+a limit is there to bound the work of a batch.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
 
-from pyspark_pylogtable.options import Options
-from pyspark_pylogtable.stream.rate import NO_LIMITS, Limits
-
-if TYPE_CHECKING:
-    from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
-else:
-    try:
-        from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
-    except ImportError:
-
-        class SupportsTriggerAvailableNow:
-            """Spark 4.0 and 4.1 have no such thing."""
+Key = TypeVar("Key", bound=Hashable)
 
 
-__all__ = ["SupportsTriggerAvailableNow", "default_read_limit", "limits_of"]
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Upper and lower limits of one batch; None is no limit."""
+
+    max_records: int | None = None
+    max_bytes: int | None = None
+    min_records: int | None = None
+
+    @property
+    def is_unlimited(self) -> bool:
+        return self == NO_LIMITS
+
+    @property
+    def has_maximum(self) -> bool:
+        return self.max_records is not None or self.max_bytes is not None
 
 
-def limits_of(options: Options, *, with_min: bool) -> Limits:
-    """What the options say; all that is available is to be read to its end, so without a least."""
-    return Limits(
-        options.max_records_per_trigger,
-        options.max_bytes_per_trigger,
-        options.min_records_per_trigger if with_min else None,
-    )
+NO_LIMITS = Limits()
 
 
-def default_read_limit(limits: Limits) -> ReadLimit:
-    """The limit of the engine's that comes nearest: it has none that combines several."""
-    from pyspark.sql.streaming.datasource import (
-        ReadAllAvailable,
-        ReadMaxBytes,
-        ReadMaxRows,
-        ReadMinRows,
-    )
+def share(limit: int, sizes: Mapping[Key, int]) -> dict[Key, int]:
+    """Divide `limit` in proportion to `sizes`; no share is larger than its size.
 
+    Shares are rounded down, but to no less than 1, so that a small partition beside large ones
+    makes progress. So their sum can exceed `limit` by up to one per partition.
+    """
+    total = sum(sizes.values())
+    if total <= limit:
+        return dict(sizes)
+    return {key: min(size, max(1, limit * size // total)) for key, size in sizes.items()}
+
+
+def take(limits: Limits, records: Mapping[Key, int], sizes: Mapping[Key, int]) -> dict[Key, int]:
+    """How many records of each partition a batch takes. `records` and `sizes` (in bytes) are what
+    there is."""
+    taken = dict(records)
     if limits.max_records is not None:
-        return ReadMaxRows(limits.max_records)
+        taken = share(limits.max_records, records)
     if limits.max_bytes is not None:
-        return ReadMaxBytes(limits.max_bytes)
-    if limits.min_records is not None:
-        return ReadMinRows(limits.min_records)
-    return ReadAllAvailable()
+        bytes_of = share(limits.max_bytes, sizes)
+        for key, size in sizes.items():
+            if size:
+                # Assumes that all records of the partition have the same size.
+                taken[key] = min(taken[key], -(-records[key] * bytes_of[key] // size))
+    return taken
 
 
-def as_asked(limit: Any, limits: Limits) -> Limits:
-    """The limits in force: those of the options, unless the engine wants everything, as for
-    `Trigger.Once`."""
-    return NO_LIMITS if type(limit).__name__ == "ReadAllAvailable" else limits
+class BatchDelay:
+    """Delays a batch until there are enough records, or until the maximum delay since the last
+    batch is over. The first batch is never delayed."""
+
+    def __init__(self, max_delay_ms: int) -> None:
+        self._max_delay_ms = max_delay_ms
+        self._last_ms: int | None = None
+
+    def is_due(self, records: int, min_records: int, now_ms: int) -> bool:
+        """True if a batch with this many records may start now."""
+        is_late = self._last_ms is None or now_ms - self._last_ms >= self._max_delay_ms
+        if not is_late and records < min_records:
+            return False
+        self._last_ms = now_ms
+        return True

@@ -1,162 +1,177 @@
-"""The offsets of a stream, as they lie in its checkpoint, and how one goes on from them. Pure.
+"""The offsets of a stream as its checkpoint holds them, and how a query continues from them. Pure.
 
-Spark compares offsets as text and knows nothing of what is in them, so keys are sorted. A topic's
-id goes with its positions: of a topic that was deleted and created anew they mean nothing. A new
-query begins at a symbol; where that is gets decided once, and is written into the end offset of its
-first batch as `from`, since Spark keeps that and asks again for the beginning when it repeats it.
+Spark compares offsets as text, so keys are sorted. The id of a topic is stored with its offsets,
+because they mean nothing for a topic that was deleted and recreated under the same name. A new
+query starts at the placeholder INITIAL. The real start is decided once and stored as `from` in the
+end offset of the first batch: Spark keeps that offset, and passes INITIAL again if it repeats the
+batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pylogtable import InvalidRequestError
-from pyspark_pylogtable.positions import Ranges
+from pyspark_pylogtable.request.ranges import Ranges
 
-Offset = Mapping[str, Any]
+#: An offset as Spark stores and passes it: a JSON object whose contents are ours.
+RawOffset = Mapping[str, Any]
 
 INITIAL: dict[str, Any] = {"initial": True}
 
 
 @dataclass(frozen=True)
-class Place:
-    """The next offset of each partition of a topic."""
+class TopicOffsets:
+    """The next offset to read of each partition of a topic."""
 
     topic_id: str
     offsets: Mapping[int, int]
 
 
-Places = dict[str, Place]
+#: By the name of the topic.
+StreamOffsets = dict[str, TopicOffsets]
 
 
 @dataclass(frozen=True)
-class Log:
-    """What there is to read of a topic: of the partitions that the stream wants."""
+class Available:
+    """The offsets that can be read of a topic, in the partitions that the stream reads."""
 
     topic_id: str
     starts: Mapping[int, int]
     ends: Mapping[int, int]
 
-    def up_to(self, target: Place) -> Log:
-        """As if nothing had been appended since the target was the end."""
-        return Log(
+    def up_to(self, target: TopicOffsets) -> Available:
+        """The same, without what was appended after `target`."""
+        return Available(
             self.topic_id,
             {p: self.starts[p] for p in target.offsets if p in self.starts},
             {p: min(self.ends[p], end) for p, end in target.offsets.items() if p in self.ends},
         )
 
 
-def is_initial(offset: Offset) -> bool:
+def is_initial(offset: RawOffset) -> bool:
+    """True for the start of a query that has no batch yet."""
     return isinstance(offset, Mapping) and "initial" in offset
 
 
-def encode(places: Places, began: Places | None = None) -> dict[str, Any]:
+def encode(offsets: StreamOffsets, began: StreamOffsets | None = None) -> dict[str, Any]:
+    """The raw offset; `began` is the start of the query, for the end of its first batch."""
     encoded: dict[str, Any] = {}
     if began is not None:
         encoded["from"] = _encode(began)
-    encoded["topics"] = _encode(places)
+    encoded["topics"] = _encode(offsets)
     return encoded
 
 
-def _encode(places: Places) -> dict[str, Any]:
+def _encode(offsets: StreamOffsets) -> dict[str, Any]:
     return {
         topic: {
-            "id": place.topic_id,
-            "offsets": {str(number): place.offsets[number] for number in sorted(place.offsets)},
+            "id": of_topic.topic_id,
+            "offsets": {str(p): of_topic.offsets[p] for p in sorted(of_topic.offsets)},
         }
-        for topic, place in sorted(places.items())
+        for topic, of_topic in sorted(offsets.items())
     }
 
 
-def decode(offset: Offset) -> Places:
+def decode(offset: RawOffset) -> StreamOffsets:
+    """The offsets by topic; raises if another source wrote this offset."""
     return _decode(offset, "topics")
 
 
-def decode_start(start: Offset, end: Offset) -> Places:
-    """Where the batch that ends at `end` begins."""
+def decode_start(start: RawOffset, end: RawOffset) -> StreamOffsets:
+    """The start of the batch from `start` to `end`, also if `start` is the placeholder."""
     return _decode(end, "from") if is_initial(start) else decode(start)
 
 
-def _decode(offset: Offset, part: str) -> Places:
+def _decode(offset: RawOffset, part: str) -> StreamOffsets:
     try:
         return {
-            topic: Place(
+            topic: TopicOffsets(
                 entry["id"], {int(number): int(at) for number, at in entry["offsets"].items()}
             )
             for topic, entry in offset[part].items()
         }
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InvalidRequestError(
-            f"the checkpoint has the offset {offset}, which is not one of pylogtable's: it belongs "
+            f"the checkpoint has the offset {offset}, which pylogtable did not write: it belongs "
             "to another source. Give the query a checkpoint of its own"
         ) from error
 
 
-def ends_of(logs: Mapping[str, Log]) -> Places:
-    return {topic: Place(log.topic_id, log.ends) for topic, log in logs.items()}
+def ends_of(available: Mapping[str, Available]) -> StreamOffsets:
+    """The end of everything that can be read."""
+    return {topic: TopicOffsets(has.topic_id, has.ends) for topic, has in available.items()}
 
 
-def go_on(start: Places, logs: Mapping[str, Log], losses: list[str]) -> Places:
-    """From where each partition is read on; what cannot be read is noted in `losses`.
+def resume(
+    start: StreamOffsets, available: Mapping[str, Available], losses: list[str]
+) -> StreamOffsets:
+    """Where each partition is read next; records that are gone are reported in `losses`.
 
-    A partition that is new begins at 0, a topic that is new at its earliest record. What is known
-    of topics that are not there any more is kept.
+    A new partition starts at 0, a new topic at its earliest record. The offsets of a topic that is
+    gone are kept.
     """
-    places: Places = {}
-    for topic, log in logs.items():
-        place = start.get(topic)
-        if place is None or place.topic_id != log.topic_id:
-            if place is not None:
-                losses.append(_anew(topic, place, log))
-            places[topic] = Place(log.topic_id, dict(log.starts))
+    resumed: StreamOffsets = {}
+    for topic, has in available.items():
+        known = start.get(topic)
+        if known is None or known.topic_id != has.topic_id:
+            if known is not None:
+                losses.append(_recreated(topic, known, has))
+            resumed[topic] = TopicOffsets(has.topic_id, dict(has.starts))
             continue
-        if gone := sorted(set(place.offsets) - set(log.ends)):
+        if gone := sorted(set(known.offsets) - set(has.ends)):
             losses.append(
                 f"partition(s) {', '.join(map(str, gone))} of topic {topic!r} are in the "
-                f"checkpoint, and this query does not read them; it reads {sorted(log.ends)}"
+                f"checkpoint, but this query does not read them; it reads {sorted(has.ends)}"
             )
-        places[topic] = Place(
-            log.topic_id,
-            {p: _clamp(topic, p, place.offsets.get(p, 0), log, losses) for p in log.ends},
+        resumed[topic] = TopicOffsets(
+            has.topic_id,
+            {p: _clamp(topic, p, known.offsets.get(p, 0), has, losses) for p in has.ends},
         )
-    for topic, place in start.items():
-        if topic not in logs:
+    for topic, known in start.items():
+        if topic not in available:
             losses.append(
-                f"topic {topic!r} (id {place.topic_id}) was read up to {_shown(place.offsets)}, "
-                "and now it is not there, or not asked for"
+                f"topic {topic!r} (id {known.topic_id}) was read up to {_shown(known.offsets)}, "
+                "and now it does not exist or is not subscribed"
             )
-            places[topic] = place
-    return places
+            resumed[topic] = known
+    return resumed
 
 
-def plan_ranges(start: Places, end: Places, logs: Mapping[str, Log], losses: list[str]) -> Ranges:
-    """What a batch from `start` to `end` reads; what cannot be read is noted in `losses`."""
+def plan_ranges(
+    start: StreamOffsets,
+    end: StreamOffsets,
+    available: Mapping[str, Available],
+    losses: list[str],
+) -> Ranges:
+    """What a batch from `start` to `end` reads; records that are gone are reported in `losses`."""
     ranges: Ranges = {}
     for topic, last in end.items():
-        first, log = start.get(topic), logs.get(topic)
+        first, has = start.get(topic), available.get(topic)
         if first == last:
             continue
-        if log is None or log.topic_id != last.topic_id:
+        if has is None or has.topic_id != last.topic_id:
             losses.append(
-                f"topic {topic!r} (id {last.topic_id}) is to be read up to {_shown(last.offsets)}, "
-                f"and {'there is none' if log is None else f'now has the id {log.topic_id}'}"
+                f"the batch reads topic {topic!r} (id {last.topic_id}) up to "
+                f"{_shown(last.offsets)}, but the topic "
+                f"{'does not exist' if has is None else f'now has the id {has.topic_id}'}"
             )
             continue
         if first is not None and first.topic_id != last.topic_id:
-            losses.append(_anew(topic, first, log))
+            losses.append(_recreated(topic, first, has))
             first = None
         spans: dict[int, tuple[int, int]] = {}
         for number, to in last.offsets.items():
-            if number not in log.ends:
-                losses.append(f"{topic}-{number} is to be read up to {to}, and does not exist")
+            if number not in has.ends:
+                losses.append(f"the batch reads {topic}-{number} up to {to}, but it does not exist")
                 continue
-            at = log.starts[number] if first is None else first.offsets.get(number, 0)
+            at = has.starts[number] if first is None else first.offsets.get(number, 0)
             if at == to:
                 continue
-            low = _clamp(topic, number, at, log, losses)
-            high = _clamp(topic, number, to, log, losses if to > log.ends[number] else [])
+            low = _clamp(topic, number, at, has, losses)
+            high = _clamp(topic, number, to, has, losses if to > has.ends[number] else [])
             if low < high:
                 spans[number] = (low, high)
         if spans:
@@ -164,42 +179,39 @@ def plan_ranges(start: Places, end: Places, logs: Mapping[str, Log], losses: lis
     return ranges
 
 
-def covers(logs: Mapping[str, Log], end: Places) -> bool:
-    """Whether all up to `end` can be planned by what is known."""
+def covers(available: Mapping[str, Available], end: StreamOffsets) -> bool:
+    """True if everything up to `end` is available."""
     return all(
-        topic in logs
-        and logs[topic].topic_id == place.topic_id
-        and all(at <= logs[topic].ends.get(number, -1) for number, at in place.offsets.items())
-        for topic, place in end.items()
+        topic in available
+        and available[topic].topic_id == of_topic.topic_id
+        and all(at <= available[topic].ends.get(p, -1) for p, at in of_topic.offsets.items())
+        for topic, of_topic in end.items()
     )
 
 
-def _clamp(topic: str, partition: int, at: int, log: Log, losses: list[str]) -> int:
-    low, high = log.starts[partition], log.ends[partition]
+def _clamp(topic: str, partition: int, at: int, has: Available, losses: list[str]) -> int:
+    low, high = has.starts[partition], has.ends[partition]
     if at < low:
         losses.append(
-            f"{topic}-{partition} was to be read from offset {at}, and its log starts at {low}: "
-            "retention or delete_records removed what is between"
+            f"{topic}-{partition}: this query continues at offset {at}, but its log starts at "
+            f"{low}: retention or delete_records removed the records in between"
         )
     elif at > high:
         losses.append(
-            f"{topic}-{partition} was read up to offset {at}, and its log ends at {high}: it is an "
-            "older copy of the topic"
+            f"{topic}-{partition} was read up to offset {at}, but its log ends at {high}: this is "
+            "an older copy of the topic"
         )
     return min(max(at, low), high)
 
 
-def _anew(topic: str, place: Place, log: Log) -> str:
+def _recreated(topic: str, known: TopicOffsets, has: Available) -> str:
     return (
-        f"topic {topic!r} was created anew: it was read up to {_shown(place.offsets)} as id "
-        f"{place.topic_id}, and as id {log.topic_id} it ends at {_shown(log.ends)}"
+        f"topic {topic!r} was deleted and recreated: it was read up to {_shown(known.offsets)} as "
+        f"id {known.topic_id}, and as id {has.topic_id} it ends at {_shown(has.ends)}"
     )
 
 
 def _shown(offsets: Mapping[int, int], most: int = 10) -> str:
-    listed: Sequence[str] = [f"{p}:{at}" for p, at in sorted(offsets.items())]
-    return _braces(listed[:most], len(listed) > most)
-
-
-def _braces(listed: Iterable[str], more: bool) -> str:
-    return "{" + ", ".join(listed) + (", …}" if more else "}")
+    listed = [f"{p}:{at}" for p, at in sorted(offsets.items())]
+    more = ", …" if len(listed) > most else ""
+    return "{" + ", ".join(listed[:most]) + more + "}"

@@ -1,4 +1,4 @@
-"""How far a streaming query is behind its topics, from what it says of its progress."""
+"""How far a streaming query is behind its topics, computed from its progress."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pyspark_pylogtable.stream.offsets import decode
 
 
 class OffsetsBehind(NamedTuple):
-    """Over all partitions that the query reads: the least, the most and the mean number of offsets
-    between what it has read and the end. Offsets count holes of compaction, as Kafka's do."""
+    """Minimum, maximum and mean over the partitions of a query: offsets between what it has read
+    and the end. Holes left by compaction are counted, as in Kafka."""
 
     min: int
     max: int
@@ -20,12 +20,15 @@ class OffsetsBehind(NamedTuple):
 
 
 def offsets_behind(progress: Any) -> OffsetsBehind | None:
-    """What the Kafka connector reports as `minOffsetsBehindLatest`, `max…` and `avg…`.
+    """How far a query is behind: what the Kafka connector reports as `minOffsetsBehindLatest`,
+    `maxOffsetsBehindLatest` and `avgOffsetsBehindLatest`.
 
-    `progress` is a `StreamingQueryProgress` (`query.lastProgress`, or that of a listener's event),
-    or the same as a dict or as JSON. None if it tells nothing of a topic of pylogtable, or if there
-    is none yet. Spark 4.0 and 4.1 take for the latest offset what a batch ends with, so there a
-    query is never behind.
+    >>> offsets_behind(query.lastProgress)
+    OffsetsBehind(min=0, max=12, avg=4.0)
+
+    `progress` is `query.lastProgress`, the `event.progress` of a listener, or the same as a dict or
+    JSON. The result is None if there is no progress yet, or no pylogtable source in it. Spark 4.0
+    and 4.1 report the end of the batch as the latest offset, so there a query is never behind.
     """
     if progress is None:
         return None
@@ -39,10 +42,10 @@ def _behind(source: Any) -> Iterator[int]:
     read, latest = (_offset(_get(source, name)) for name in ("endOffset", "latestOffset"))
     if read is None or latest is None:
         return
-    places = decode(read)
+    read_by_topic = decode(read)
     for topic, newest in decode(latest).items():
-        place = places.get(topic)
-        known = place.offsets if place and place.topic_id == newest.topic_id else {}
+        of_topic = read_by_topic.get(topic)
+        known = of_topic.offsets if of_topic and of_topic.topic_id == newest.topic_id else {}
         yield from (max(0, end - known.get(p, 0)) for p, end in newest.offsets.items())
 
 
@@ -55,8 +58,8 @@ def _sources(progress: Any) -> list[Any]:
     sources = _get(progress, "sources")
     if not isinstance(sources, list):
         raise InvalidRequestError(
-            f"this is not a StreamingQueryProgress but {type(progress).__name__}: give "
-            "query.lastProgress, or what a StreamingQueryListener gets as event.progress"
+            f"progress must be a StreamingQueryProgress, not {type(progress).__name__}: give "
+            "query.lastProgress, or event.progress of a StreamingQueryListener"
         )
     return sources
 
@@ -66,7 +69,7 @@ def _get(thing: Any, name: str) -> Any:
 
 
 def _offset(given: Any) -> Mapping[str, Any] | None:
-    """An offset of ours, which Spark hands out as text or parsed; None for any other."""
+    """The offset, which Spark gives as text or parsed; None if another source wrote it."""
     if isinstance(given, str):
         try:
             given = json.loads(given)

@@ -1,9 +1,9 @@
-"""`writeStream.format("pylogtable")`: each batch of a query is appended once.
+"""`writeStream.format("pylogtable")`: each batch of a query is appended exactly once.
 
-The query's id and the number of the batch are the txn of its commit, so a batch that is run again,
-after a restart or because nobody heard that it was committed, is found in the log and left alone.
-Spark calls `commit` on a writer made for it, which knows the number and not the query: tasks know
-that, and send it home.
+The query's id and the batch number are the txn of the commit. So a batch that runs again, after a
+restart or because the first commit's outcome was not known, is found in the log and not appended
+again. Spark calls `commit` on a new writer that knows the batch number but not the query; the tasks
+know the query and send its id with their messages.
 """
 
 from __future__ import annotations
@@ -18,48 +18,47 @@ from pyspark.sql.datasource import DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from pylogtable import InvalidRequestError
-from pyspark_pylogtable.options import Options
-from pyspark_pylogtable.tasks.writing import (
-    Written,
+from pyspark_pylogtable.request.destination import Destination
+from pyspark_pylogtable.request.options import Options
+from pyspark_pylogtable.tasks.commit import (
     commit_staged,
     discard_aborted,
-    plan_destination,
     query_of,
-    stage_rows,
     staged_by_topic,
 )
-from pyspark_pylogtable.topics import Destination
+from pyspark_pylogtable.tasks.staging import Written, stage_rows
+from pyspark_pylogtable.tasks.write_columns import plan_destination
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamArrowWriter
 
-    HANDS_OVER_ROWS: bool
+    SPARK_PASSES_ROWS: bool
 else:
     try:
         from pyspark.sql.datasource import DataSourceStreamArrowWriter
 
-        HANDS_OVER_ROWS = False
+        SPARK_PASSES_ROWS = False
     except ImportError:  # Spark 4.0
-        DataSourceStreamArrowWriter, HANDS_OVER_ROWS = DataSourceStreamWriter, True
+        DataSourceStreamArrowWriter, SPARK_PASSES_ROWS = DataSourceStreamWriter, True
 
 BLOCK_ROWS = 10_000
 
 
 def plan_stream_write(options: Options, schema: StructType, *, overwrite: bool) -> StreamWriter:
-    """Find or make the topic and check the columns, before any data is written."""
+    """Find or create the topic and check the columns, before any data is written."""
     options.refuse_for("stream write")
     if overwrite:
         raise InvalidRequestError(
-            "output mode complete writes the whole result again with each batch, and a topic is a "
-            "log: records are appended, and never overwritten. Use outputMode('append'); or write "
-            "the changed rows in foreachBatch, to a topic with a key, and read its view=latest"
+            "output mode complete writes the whole result again with each batch, but a topic is a "
+            "log: records are appended, never overwritten. Use outputMode('append'); or write the "
+            "changed rows in foreachBatch to a topic with a key, and read its view=latest"
         )
     where, _ = plan_destination(options, schema)
     return StreamWriter(where, schema, options.txn_app_id)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Writes the rows of each batch to one topic, or to those that the rows name."""
+    """Writes each batch of a query to one topic, or to the topics that its rows name."""
 
     def __init__(self, where: Destination, schema: StructType, app_id: str | None) -> None:
         self._where = where
@@ -67,7 +66,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._app_id = app_id
 
     def write(self, iterator: Iterator[Any]) -> Written:
-        batches = batches_of_rows(iterator, self._schema) if HANDS_OVER_ROWS else iterator
+        batches = batches_of_rows(iterator, self._schema) if SPARK_PASSES_ROWS else iterator
         return stage_rows(self._where, batches)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
@@ -82,8 +81,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
         app_id = self._app_id or query
         if app_id is None:
             raise InvalidRequestError(
-                "Spark did not say which query this is, so a batch that is run again could not be "
-                "told from a new one; nothing was written. Name the query with txnAppId"
+                "Spark did not pass the id of this query. Without it a repeated batch looks like a "
+                "new one, so nothing was written. Name the query with txnAppId"
             )
         commit_staged(self._where, staged, (app_id, batchId), query)
 
@@ -92,7 +91,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 def batches_of_rows(rows: Iterable[Row], schema: StructType) -> Iterator[pa.RecordBatch]:
-    """Rows as Arrow has them where Spark hands it over itself."""
+    """Rows as the Arrow batches that newer Sparks pass themselves."""
     from pyspark.sql.conversion import LocalDataToArrowConversion
 
     left = iter(rows)

@@ -1,8 +1,8 @@
 """`readStream.format("pylogtable")`: what Spark calls, in one process for each run of a query.
 
-Spark 4.2 and newer say where a batch begins and how large it may be. Before, the reader has to
-remember where it stands, and cannot tell a run by `Trigger.AvailableNow` or `Once`, which then has
-one batch: limits hold for that too.
+Spark 4.2 and newer pass the start of a batch and its limits. On older versions the reader must
+remember where it is, and it does not know the trigger: a run with `Trigger.AvailableNow` or `Once`
+has a single batch, and the limits apply to that batch.
 """
 
 from __future__ import annotations
@@ -17,51 +17,46 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from pylogtable import (
-    InvalidRequestError,
-    LogTableError,
-    PartReader,
-    ReadPart,
-    TopicNotFoundError,
-)
-from pyspark_pylogtable.columns import arrow_schema, check_asked
-from pyspark_pylogtable.options import Options
-from pyspark_pylogtable.positions import report_losses, resolve_start
-from pyspark_pylogtable.stream.limits import (
+from pylogtable import InvalidRequestError, LogTableError, TopicNotFoundError
+from pylogtable.engine import PartReader, ReadPart, Scan
+from pyspark_pylogtable.columns import arrow_schema, check_requested
+from pyspark_pylogtable.request.options import Options
+from pyspark_pylogtable.request.pinned import Pinned
+from pyspark_pylogtable.request.ranges import report_losses, resolve_start
+from pyspark_pylogtable.stream.admission import (
     SupportsTriggerAvailableNow,
-    as_asked,
     default_read_limit,
+    limits_in_force,
     limits_of,
 )
+from pyspark_pylogtable.stream.limits import BatchDelay, Limits, take
 from pyspark_pylogtable.stream.offsets import (
     INITIAL,
-    Log,
-    Offset,
-    Place,
-    Places,
+    Available,
+    RawOffset,
+    StreamOffsets,
+    TopicOffsets,
     covers,
     decode,
     decode_start,
     encode,
     ends_of,
-    go_on,
     is_initial,
     plan_ranges,
+    resume,
 )
-from pyspark_pylogtable.stream.rate import Holdback, Limits, take
 from pyspark_pylogtable.stream.topics import StreamTopics
-from pyspark_pylogtable.tasks.reading import check_nulls, plan_parts, read_records
-from pyspark_pylogtable.topics import Pinned
+from pyspark_pylogtable.tasks.parts import check_nulls, plan_parts, read_records
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import ReadLimit
 
-_ADVICE = "Begin anew with another checkpoint"
+_ADVICE = "Start again with a new checkpoint"
 
 
 @dataclass(frozen=True)
 class StreamPart:
-    """One task's share of a batch, with all that reads it."""
+    """What one task reads of a batch, and the reader for it."""
 
     reader: PartReader
     part: ReadPart
@@ -70,16 +65,18 @@ class StreamPart:
 def plan_stream(
     options: Options, pinned: Pinned | LogTableError, schema: StructType
 ) -> StreamReader:
+    """The reader for a stream. If opening the topics failed, `pinned` is the error and is raised
+    here."""
     options.refuse_for("stream read")
     if isinstance(pinned, LogTableError):
         raise pinned
-    check_asked(schema, pinned.views)
+    check_requested(schema, pinned.views)
     return StreamReader(options, schema)
 
 
 class RefusedStream(DataSourceStreamReader):
-    """Says at the first question why there is no stream: of an error before it, Spark 4.3 shows
-    only that its own cleaning up failed."""
+    """Raises the error at the first call. If it were raised earlier, Spark 4.3 would hide it behind
+    an error of its own cleanup."""
 
     def __init__(self, error: LogTableError) -> None:
         self._error = error
@@ -100,26 +97,26 @@ class RefusedStream(DataSourceStreamReader):
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The records of topics as they come. For `read` Spark sends tasks a copy that was never used
-    for anything else."""
+    """The records of topics as they are appended. The copies on which tasks call `read` were made
+    before any other call, so they have no state."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         self._options = options
         self._schema = schema
         self._columns = arrow_schema(schema)
         self._opened: StreamTopics | None = None
-        self._began: Places | None = None
-        self._target: Places | None = None
-        self._holdback = Holdback(options.max_trigger_delay_ms)
-        self._said: set[str] = set()
-        # For Spark before 4.2, which does not say where a batch begins.
-        self._position: Offset = INITIAL
+        self._began: StreamOffsets | None = None
+        self._target: StreamOffsets | None = None
+        self._delay = BatchDelay(options.max_trigger_delay_ms)
+        self._warned: set[str] = set()
+        # Spark before 4.2 does not pass the start of a batch.
+        self._position: RawOffset = INITIAL
 
     def initialOffset(self) -> dict[str, Any]:
         return dict(INITIAL)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._target = ends_of(self._topics.look())
+        self._target = ends_of(self._topics.refresh())
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return default_read_limit(self._limits)
@@ -128,47 +125,49 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
     ) -> dict[str, Any]:
         if start is not None:
-            return self._next(start, as_asked(limit, self._limits))
+            return self._next(start, limits_in_force(limit, self._limits))
         end = self._next(self._position, self._limits)
-        if self._limits.has_most and decode(end) != ends_of(self._topics.logs):
+        if self._limits.has_maximum and decode(end) != ends_of(self._topics.available):
             self._warn(
-                "this Spark does not tell a source about its trigger: a run by AvailableNow or "
-                "Once ends after one batch, here of what maxOffsetsPerTrigger and "
-                "maxBytesPerTrigger allow. The next run goes on from there; without the options "
-                "one run reads everything"
+                "this Spark version does not tell a source its trigger: a run with AvailableNow or "
+                "Once ends after one batch, limited by maxOffsetsPerTrigger and "
+                "maxBytesPerTrigger. The next run continues from there. Without these options one "
+                "run reads everything"
             )
         return end
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """All that there was at the last look, whatever the limits."""
-        logs = self._opened.logs if self._opened is not None else {}
-        return encode(ends_of(logs)) if logs else None
+        """The end of all topics at the last refresh, whatever the limits."""
+        available = self._opened.available if self._opened is not None else {}
+        return encode(ends_of(available)) if available else None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         self._position = end
         if start == end:
-            # Spark before 4.2 asks for this to say where an earlier run ended.
+            # Spark before 4.2 calls this to pass the offset at which an earlier run ended.
             return []
         first, last = decode_start(start, end), decode(end)
-        # Planned on what the offsets were made of, unless that was in another process.
-        logs = self._topics.logs if covers(self._topics.logs, last) else self._topics.look()
+        # The offsets may come from an earlier process, which saw more than this one has so far.
+        available: Mapping[str, Available] = self._topics.available
+        if not covers(available, last):
+            available = self._topics.refresh()
         losses: list[str] = []
-        ranges = plan_ranges(first, last, logs, losses)
+        ranges = plan_ranges(first, last, available, losses)
         self._report(losses)
-        readers = {topic: self._topics.views[topic].part_reader(self._columns) for topic in ranges}
+        readers = {topic: Scan(self._topics.views[topic]).reader(self._columns) for topic in ranges}
         return [
             InputPartition(StreamPart(readers[topic], part))
             for topic, part in plan_parts(self._options, self._topics.views, ranges)
         ]
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Spark says so when it plans the next batch, and never of the last one of a run."""
-        self._topics.tell(decode(end))
+        """Spark calls this when it plans the next batch, so never for the last batch of a run."""
+        self._topics.commit_to_group(decode(end))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        share_: StreamPart = partition.value
+        share: StreamPart = partition.value
         fail = self._options.fail_on_data_loss
-        for batch in read_records(share_.reader, share_.part, fail_on_data_loss=fail):
+        for batch in read_records(share.reader, share.part, fail_on_data_loss=fail):
             check_nulls(batch)
             yield batch
 
@@ -182,96 +181,100 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _limits(self) -> Limits:
         return limits_of(self._options, with_min=self._target is None)
 
-    def _next(self, start: Offset, limits: Limits) -> dict[str, Any]:
-        """The end of the batch from `start`; `start` itself if there is to be none."""
-        logs = self._bounded(self._topics.look())
+    def _next(self, start: RawOffset, limits: Limits) -> dict[str, Any]:
+        """The end of the batch from `start`; `start` itself if there is no batch now."""
+        available = self._bounded(self._topics.refresh())
         if is_initial(start):
-            base = began = self._beginning(logs)
-            end = self._limited(base, logs, limits)
-            # Without a batch the beginning would not be written down.
+            base = began = self._beginning(available)
+            end = self._limited(base, available, limits)
+            # Even without records: only a batch stores the start in the checkpoint.
             return encode(end or base, began)
         known = decode(start)
         losses: list[str] = []
-        base = go_on(known, logs, losses)
+        base = resume(known, available, losses)
         self._report(losses)
-        end = self._limited(base, logs, limits)
+        end = self._limited(base, available, limits)
         return dict(start) if end is None or end == known else encode(end)
 
-    def _bounded(self, logs: Mapping[str, Log]) -> Mapping[str, Log]:
-        """What there is, or, with `Trigger.AvailableNow`, what there was when the run began."""
+    def _bounded(self, available: Mapping[str, Available]) -> Mapping[str, Available]:
+        """Without what was appended since a run with `Trigger.AvailableNow` began."""
         if self._target is None:
-            return logs
+            return available
         for topic, target in self._target.items():
-            now = logs.get(topic)
+            now = available.get(topic)
             if now is None or now.topic_id != target.topic_id:
                 raise InvalidRequestError(
                     "[LOST_TOPIC_PARTITIONS_IN_END_OFFSET_WITH_TRIGGER_AVAILABLENOW] topic "
                     f"{topic!r} had the id {target.topic_id} when this run began, and "
-                    f"{'is gone' if now is None else f'now has {now.topic_id}'}: what the run was "
-                    "to read up to is no more. Restart the query"
+                    f"{'is gone' if now is None else f'now has {now.topic_id}'}, so the run cannot "
+                    "reach its end. Restart the query"
                 )
-        return {topic: logs[topic].up_to(target) for topic, target in self._target.items()}
+        return {topic: available[topic].up_to(target) for topic, target in self._target.items()}
 
-    def _beginning(self, logs: Mapping[str, Log]) -> Places:
-        """Where a new query begins: decided once, for Spark may ask several times."""
+    def _beginning(self, available: Mapping[str, Available]) -> StreamOffsets:
+        """Where a new query starts. Decided once, because Spark may ask several times."""
         if self._began is None:
             if missing := self._topics.missing():
                 raise TopicNotFoundError(f"there is no topic {', '.join(map(repr, missing))}")
-            assigned = {topic: tuple(log.ends) for topic, log in logs.items()}
+            assigned = {topic: tuple(has.ends) for topic, has in available.items()}
             starts = resolve_start(self._options, self._topics.views, assigned)
-            self._began = {topic: Place(log.topic_id, starts[topic]) for topic, log in logs.items()}
+            self._began = {
+                topic: TopicOffsets(has.topic_id, starts[topic]) for topic, has in available.items()
+            }
         return self._began
 
-    def _limited(self, base: Places, logs: Mapping[str, Log], limits: Limits) -> Places | None:
-        """The end of a batch from `base`; None if there are not enough records for one yet."""
+    def _limited(
+        self, base: StreamOffsets, available: Mapping[str, Available], limits: Limits
+    ) -> StreamOffsets | None:
+        """The end of a batch from `base`; None if there are not yet enough records for one."""
         ends = {
             topic: {
-                number: max(at, logs[topic].ends[number]) if topic in logs else at
-                for number, at in place.offsets.items()
+                number: max(at, available[topic].ends[number]) if topic in available else at
+                for number, at in of_topic.offsets.items()
             }
-            for topic, place in base.items()
+            for topic, of_topic in base.items()
         }
-        if not limits.is_none and not self._cut(base, ends, logs, limits):
+        if not limits.is_unlimited and not self._cut(base, ends, available, limits):
             return None
-        return {topic: Place(base[topic].topic_id, row) for topic, row in ends.items()}
+        return {topic: TopicOffsets(base[topic].topic_id, row) for topic, row in ends.items()}
 
     def _cut(
         self,
-        base: Places,
+        base: StreamOffsets,
         ends: dict[str, dict[int, int]],
-        logs: Mapping[str, Log],
+        available: Mapping[str, Available],
         limits: Limits,
     ) -> bool:
-        """Lower `ends` to what one batch may hold. Whether there are enough records for one."""
+        """Lower `ends` to the limits of one batch. False if there are too few records for one."""
         records: dict[tuple[str, int], int] = {}
         sizes: dict[tuple[str, int], int] = {}
-        for topic in logs:
+        for topic in available:
             spans = {
                 number: (at, ends[topic][number]) for number, at in base[topic].offsets.items()
             }
-            for number, extent in self._topics.views[topic].measure(spans).items():
-                records[topic, number], sizes[topic, number] = extent
+            for number, size in self._topics.views[topic].range_sizes(spans).items():
+                records[topic, number], sizes[topic, number] = size
         if limits.min_records is not None:
             now_ms = time.monotonic_ns() // 1_000_000
-            if not self._holdback.lets_go(sum(records.values()), limits.min_records, now_ms):
+            if not self._delay.is_due(sum(records.values()), limits.min_records, now_ms):
                 return False
         for (topic, number), count in take(limits, records, sizes).items():
-            # To the very end where all is taken: there may be holes behind the last record.
+            # If all records are taken, the end stays: there may be holes after the last record.
             if count < records[topic, number]:
-                ends[topic][number] = self._topics.views[topic].offset_after(
+                ends[topic][number] = self._topics.views[topic].offset_after_records(
                     number, base[topic].offsets[number], count, ends[topic][number]
                 )
         return True
 
     def _report(self, losses: list[str]) -> None:
-        """Fail, or say each once: a query goes on for months."""
+        """Raise, or warn once about each loss, because a query may run for months."""
         if self._options.fail_on_data_loss:
             report_losses(losses, fail=True, advice=_ADVICE)
-        new = [loss for loss in losses if loss not in self._said]
-        self._said.update(new)
+        new = [loss for loss in losses if loss not in self._warned]
+        self._warned.update(new)
         report_losses(new, fail=False, advice=_ADVICE)
 
     def _warn(self, message: str) -> None:
-        if message not in self._said:
-            self._said.add(message)
+        if message not in self._warned:
+            self._warned.add(message)
             warnings.warn(message, stacklevel=3)

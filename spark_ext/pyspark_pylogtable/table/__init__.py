@@ -1,1 +1,1 @@
-"""`LogTable`: native reads, clustered appends and maintenance as Spark jobs."""
+"""`LogTable`: a topic in a Spark session, with native reads, appends and maintenance jobs."""

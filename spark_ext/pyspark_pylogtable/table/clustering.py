@@ -1,7 +1,8 @@
-"""Rows shuffled so that one Spark task has all rows of one topic partition, in their order.
+"""Shuffles rows so that one Spark task has all rows of one topic partition, in their order.
 
-An append makes a segment for each partition that a task has rows of, and only the first segment of
-a partition is sealed at birth. One task for each partition makes few, large, sealed segments.
+Each task of an append writes a segment for every partition that it has rows for, and only the first
+segment of a partition is sealed from the start. With one task for each partition there are few,
+large, sealed segments.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StructField, StructType
 
-from pylogtable import Placement
+from pylogtable.engine import Placement
 
 MapBatches = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -22,18 +23,21 @@ _PLACED = "__pylogtable_placed"
 _TARGET = "__pylogtable_target"
 _ROW = "__pylogtable_row"
 
-#: Rows that may go anywhere go round in blocks, so that neighbours stay together.
+#: Rows without a key go to the partitions in turn, in blocks of this size, so that neighbours stay
+#: together.
 _BLOCK_ROWS = 1024
 
-#: `monotonically_increasing_id` has the task above these bits and the row of the task in them.
+#: The lower 33 bits of `monotonically_increasing_id` are the row within its task, the bits above
+#: are the task.
 _ROW_BITS = 33
 
 
 def cluster_by_partition(df: DataFrame, placement: Placement, first_free: int = 0) -> DataFrame:
-    """The rows of `df`, those of topic partition i in task i, in task order and then row order.
+    """The rows of `df`, with those of topic partition i in task i, in their original order.
 
-    Rows placed by their key carry no `partition`, so that the writer knows a key's place was its
-    hash; rows that may go anywhere carry the one they were given here, from `first_free` on.
+    Rows with a key keep `partition` null: the writer hashes the key again and so knows that the
+    hash chose the partition. Rows that may go anywhere get their `partition` here, in turn from
+    `first_free` on.
     """
     placed = _with_placed(df, placement).withColumn(_ROW, F.monotonically_increasing_id())
     task, row = F.shiftright(_ROW, _ROW_BITS), F.col(_ROW).bitwiseAND((1 << _ROW_BITS) - 1)
@@ -44,18 +48,18 @@ def cluster_by_partition(df: DataFrame, placement: Placement, first_free: int = 
         has_own = _PARTITION in df.columns
         own = F.col(_PARTITION) if has_own else F.lit(None)
         given = F.when(F.col(_PLACED).isNull(), F.col(_TARGET)).otherwise(own.cast("int"))
-        # To `withColumn` a topic's own column `Partition` would be the same name.
+        # `withColumn` ignores case, so it would replace a column `Partition` of the topic.
         placed = (
             placed.withColumn(_PARTITION, given)
             if has_own
             else placed.select("*", given.alias(_PARTITION))
         )
-    shuffled = _shuffle(placed, placement.count)
+    shuffled = send_to_tasks(placed, _TARGET, placement.count)
     return shuffled.sortWithinPartitions(_ROW).drop(_PLACED, _TARGET, _ROW)
 
 
 def map_in_arrow(df: DataFrame, function: MapBatches, schema: StructType | str) -> DataFrame:
-    """As `df.mapInArrow`, which looks columns up by name, and finds none with a dot in it."""
+    """Like `df.mapInArrow`, which cannot handle column names with a dot."""
     names = df.columns
 
     def with_names(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -65,16 +69,15 @@ def map_in_arrow(df: DataFrame, function: MapBatches, schema: StructType | str) 
 
 
 def _needs_partition(schema: StructType, key: tuple[str, ...]) -> bool:
-    """Whether rows of such a frame may name their partition, or may have no key to place them."""
+    """True if rows can name their partition, or can lack a key that decides it."""
     always = {field.name for field in schema if not field.nullable}
     return _PARTITION in schema.names or not key or not always.issuperset(key)
 
 
 def _with_placed(df: DataFrame, placement: Placement) -> DataFrame:
-    """`df` with the partition that each row must go to, or null.
+    """`df` with the partition that each row must go to, or null if it may go anywhere.
 
-    Only the columns that decide it travel to Python where Spark has Arrow functions (4.1), all of
-    them before.
+    With Arrow functions (Spark 4.1) only the columns that decide go to Python, before that all.
     """
     deciding = [name for name in df.columns if name in (*placement.key, _PARTITION)]
     if not deciding:
@@ -103,24 +106,25 @@ def _place_batches(placement: Placement) -> MapBatches:
     return place
 
 
-def _shuffle(df: DataFrame, count: int) -> DataFrame:
-    """Row to task `_TARGET`. The number of tasks is given, so adaptive execution joins none."""
+def send_to_tasks(df: DataFrame, target: str, count: int) -> DataFrame:
+    """`df` in `count` tasks. The column `target` has the task of each row, from 0. The number of
+    tasks is given, so that adaptive execution merges none."""
     if hasattr(df, "repartitionById"):
-        return df.repartitionById(count, _TARGET)
-    return df.repartition(count, _hashing_to(df, count))
+        return df.repartitionById(count, target)
+    return df.repartition(count, _hashing_to(df, target, count))
 
 
-def _hashing_to(df: DataFrame, count: int) -> Column:
-    """A number that Spark's hash sends to the task `_TARGET`: the smallest such for each task.
+def _hashing_to(df: DataFrame, target: str, count: int) -> Column:
+    """For each task `target` the smallest number that Spark's hash sends to it.
 
-    That a task is missed by all of the numbers tried has a chance of `count` in e^64.
+    The chance that no number tried goes to some task is about `count` in e^64.
     """
     numbers = df.sparkSession.range(64 * count)
     task = F.pmod(F.hash("id"), F.lit(count)).alias("task")
     found = numbers.groupBy(task).agg(F.min("id").alias("id")).collect()
     smallest = {row["task"]: row["id"] for row in found}
     listed = ",".join(str(smallest[number]) for number in range(count))
-    return F.get(F.split(F.lit(listed), ",").cast("array<bigint>"), _TARGET)
+    return F.get(F.split(F.lit(listed), ",").cast("array<bigint>"), target)
 
 
 def _quoted(name: str) -> str:

@@ -1,40 +1,44 @@
-"""Maintenance as Spark jobs: the same work that `Topic.compact()` does with threads, on executors.
+"""Maintenance as Spark jobs: `Topic.compact()` works with threads, this works on executors.
 
-A unit of work is one task. Tasks write files and send home what is to be committed; the caller's
-process commits. A task that is tried again writes other files; those of the first try are vacuum's.
+Each unit of work is a task. Tasks write files and return what is to be committed; the caller's
+process commits. A task that is retried writes new files; vacuum removes those of the first try.
 """
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from pylogtable import Done, Work, Worker
+from pylogtable.engine import Rewritten, RunUnits, Worker
+from pyspark_pylogtable.table.clustering import MapBatches, send_to_tasks
+
+_UNITS = pa.schema({"task": pa.int32(), "unit": pa.binary()})
 
 
-def on_executors(spark: SparkSession, worker: Worker) -> Callable[[Sequence[Work]], Iterable[Done]]:
-    """What runs units of work as the tasks of one Spark job."""
+def on_executors(spark: SparkSession) -> RunUnits:
+    """Run units of work as the tasks of one Spark job. A task is sent its own unit only."""
 
-    def run_all(works: Sequence[Work]) -> Iterable[Done]:
-        if not works:
+    def run_units(worker: Worker, units: Sequence[Any]) -> Iterable[Rewritten]:
+        if not units:
             return []
-        tasks = spark.range(0, len(works), 1, len(works))
-        rows = tasks.mapInArrow(_run_with(worker, list(works)), "done binary").collect()
-        return [pickle.loads(row.done) for row in rows]
+        pickled = [pickle.dumps(unit) for unit in units]
+        table = pa.table([pa.array(range(len(units)), pa.int32()), pickled], schema=_UNITS)
+        tasks = send_to_tasks(spark.createDataFrame(table), "task", len(units))
+        rows = tasks.mapInArrow(_run_with(worker), "result binary").collect()
+        return [pickle.loads(row.result) for row in rows]
 
-    return run_all
+    return run_units
 
 
-def _run_with(
-    worker: Worker, works: list[Work]
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _run_with(worker: Worker) -> MapBatches:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for index in batch.column("id").to_numpy():
-                done = pickle.dumps(worker(works[index]))
-                yield pa.RecordBatch.from_arrays([pa.array([done], pa.binary())], ["done"])
+            for unit in batch.column("unit"):
+                result = pickle.dumps(worker(pickle.loads(unit.as_py())))
+                yield pa.RecordBatch.from_arrays([pa.array([result], pa.binary())], ["result"])
 
     return run

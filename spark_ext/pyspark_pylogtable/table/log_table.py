@@ -1,11 +1,11 @@
-"""A topic in a Spark session, for notebooks and jobs."""
+"""`LogTable`: a topic in a Spark session, for notebooks and jobs."""
 
 from __future__ import annotations
 
 import json
 import os
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
@@ -16,7 +16,6 @@ import pylogtable
 from pylogtable import (
     AppendResult,
     Bound,
-    Done,
     InvalidRequestError,
     MaintainReport,
     RetentionReport,
@@ -24,9 +23,9 @@ from pylogtable import (
     Topic,
     VacuumReport,
     View,
-    Work,
     split_topic_url,
 )
+from pylogtable.engine import Compaction, Merge, Scan, maintain, run_job
 from pyspark_pylogtable.columns import default_columns
 from pyspark_pylogtable.source import LogTableSource
 from pyspark_pylogtable.table.append import append_clustered
@@ -38,7 +37,11 @@ ViewName = Literal["records", "latest"]
 
 
 class LogTable:
-    """One topic. DataFrames show it as it was when they were made."""
+    """One topic. Its DataFrames show it as it was when they were created.
+
+    >>> table = LogTable.for_path(spark, "s3://bucket/logs/orders")
+    >>> table.to_df(columns=["offset", "amount"]).where("offset < 10").show()
+    """
 
     def __init__(
         self,
@@ -59,11 +62,11 @@ class LogTable:
         path: str | os.PathLike[str],
         storage_options: Mapping[str, Any] | None = None,
     ) -> LogTable:
-        """The topic at this path or URL, which Spark's processes must be able to open, too."""
+        """The topic at this path or URL. Spark's processes must be able to open it too."""
         if os.fspath(path).lower().startswith("memory:"):
             raise InvalidRequestError(
                 f"{os.fspath(path)} is in the memory of this process, where Spark's processes "
-                "cannot see it; use a path on a disk, or an object store"
+                "cannot see it. Use a local path or an object store"
             )
         topic = pylogtable.open_topic(path, storage_options=storage_options)
         return cls(spark, os.fspath(path), topic, storage_options)
@@ -84,18 +87,18 @@ class LogTable:
         *,
         view: ViewName = "records",
     ) -> DataFrame:
-        """The records through Spark's own Parquet reader, with its column pruning and filters.
+        """The records, read by Spark's own Parquet reader, with its column pruning and filters.
 
-        Arguments are those of `Topic.read`, columns those of `format("pylogtable")`. Where Spark
-        itself cannot open the store, a warning says why and the Python source is used.
+        The arguments are those of `Topic.read`, the columns those of `format("pylogtable")`. If
+        Spark itself cannot open the store, a warning says why and Python reads the files.
 
-        `view="latest"` shows the newest record of each key, tombstones too: what a compaction of
-        the whole topic would leave. It takes no range, since a key's newest record in a range need
-        not be its newest, and no filter of Spark's may come before it: it is read through Python.
+        `view="latest"` has the newest record of each key, tombstones included: what a compaction of
+        the whole topic would leave. It takes no range, because the newest record of a key in a
+        range may not be its newest. Python reads it, because no filter may be applied before.
         """
         pinned = self.topic.at(version)
         names = columns if columns is not None else _shown(pinned)
-        pinned.part_reader(names)
+        Scan(pinned).reader(names)
         if view == "latest":
             _refuse_range(start=start, end=end, partitions=partitions)
             return self._latest_df(pinned, names)
@@ -103,11 +106,11 @@ class LogTable:
             raise InvalidRequestError(f"view must be 'records' or 'latest', not {view!r}")
         ranges = pinned.ranges(partitions, start, end)
         try:
-            return native_df(self._spark, pinned, pinned.tasks(ranges), names, url=self._path)
+            return native_df(self._spark, pinned, Scan(pinned).tasks(ranges), names, url=self._path)
         except NativeUnavailable as error:
             warnings.warn(
-                f"Spark cannot read the files of {pinned.url} by itself, so they are read through "
-                f"Python, without column pruning and filters: {error}",
+                f"Spark cannot read the files of {pinned.url} itself, so Python reads them, "
+                f"without column pruning and filters: {error}",
                 stacklevel=2,
             )
             return self._python_df(pinned, ranges, names)
@@ -123,34 +126,32 @@ class LogTable:
         *,
         view: ViewName = "records",
     ) -> None:
-        """Make `to_df(...)` a temporary view for SQL. It shows the topic as it is now: call this
-        again to see what was appended since."""
+        """Make `to_df(...)` a temporary view for SQL. The view shows the topic as it is now. Call
+        this again to see later appends."""
         df = self.to_df(start, end, columns, version, partitions, view=view)
         df.createOrReplaceTempView(name)
 
     def append(self, df: DataFrame, *, txn: tuple[str, int] | None = None) -> AppendResult:
         """Append the rows of a DataFrame in one commit.
 
-        Unlike `df.write.format("pylogtable")` this shuffles rows first, so that one task writes all
-        of a partition: few large segments, which other Parquet readers can read as they are. The
-        order of rows is kept. With a `txn` a repeat appends nothing.
+        Use it for large appends. Unlike `df.write.format("pylogtable")` it shuffles rows first, so
+        that one task writes all of a partition: few large segments, which other Parquet readers can
+        read as they are. The order of rows is kept. With a `txn` a repeat appends nothing.
         """
         return append_clustered(self.topic, df, txn)
 
     def compact(self, *, force: bool = False) -> RewriteReport:
         """`Topic.compact` as a Spark job: one partition is one task."""
-        jobs = self.topic.maintenance
-        return jobs.rewrite("compact", jobs.plan_compaction(force=force), self._run_jobs())
+        return run_job(self.topic, Compaction(force=force), on_executors(self._spark))
 
     def merge(self) -> RewriteReport:
-        """`Topic.merge` as a Spark job: each group of segments that becomes one is a task."""
-        jobs = self.topic.maintenance
-        return jobs.rewrite("merge", jobs.plan_merge(), self._run_jobs())
+        """`Topic.merge` as a Spark job: the segments that are joined into one are one task."""
+        return run_job(self.topic, Merge(), on_executors(self._spark))
 
     def apply_retention(
         self, keep_from: Mapping[int, int] | None = None, groups: Sequence[str] | None = None
     ) -> RetentionReport:
-        """`Topic.apply_retention`; it touches no data, so there is no Spark job in it."""
+        """`Topic.apply_retention`. It touches no data, so it starts no Spark job."""
         return self.topic.apply_retention(keep_from, groups)
 
     def vacuum(self, *, dry_run: bool = True, retention_ms: int | None = None) -> VacuumReport:
@@ -160,29 +161,10 @@ class LogTable:
     def maintain(
         self, *, vacuum: bool = True, protect_groups: Sequence[str] | None = None
     ) -> MaintainReport:
-        """All that the topic's settings ask for, with the heavy work as Spark jobs. Nothing expires
-        that one of `protect_groups` has not read."""
-        return self._maintain(vacuum, protect_groups, report_errors=False)
-
-    def try_maintain(
-        self, *, vacuum: bool = True, protect_groups: Sequence[str] | None = None
-    ) -> MaintainReport:
-        """As `maintain`, but what ends it early is not raised: it is in the report, beside what was
-        done before."""
-        return self._maintain(vacuum, protect_groups, report_errors=True)
-
-    def _maintain(
-        self, vacuum: bool, protect_groups: Sequence[str] | None, *, report_errors: bool
-    ) -> MaintainReport:
-        return self.topic.maintenance.maintain(
-            self._run_jobs(),
-            (lambda: self.vacuum(dry_run=False)) if vacuum else None,
-            protect_groups,
-            report_errors=report_errors,
-        )
-
-    def _run_jobs(self) -> Callable[[Sequence[Work]], Iterable[Done]]:
-        return on_executors(self._spark, self.topic.maintenance.worker())
+        """`Topic.maintain` with compaction and merge as Spark jobs. Nothing expires that one of
+        `protect_groups` has not read."""
+        run_units = on_executors(self._spark)
+        return maintain(self.topic, run_units, vacuum=vacuum, protect_groups=protect_groups)
 
     def history(self, limit: int | None = None) -> DataFrame:
         """The commits, newest first."""
@@ -193,16 +175,16 @@ class LogTable:
         return self._frame(self.topic.segments(version))
 
     def partitions(self, version: Version = None) -> DataFrame:
-        """Each partition: its offsets, and what lies in its segments."""
+        """Each partition with its offsets, and the totals of its segments."""
         return self._frame(self.topic.at(version).partitions())
 
     def offsets(self, version: Version = None) -> DataFrame:
-        """The first offset that can be read and the next to be written, by partition."""
+        """The start offset and the end offset of each partition."""
         table = self.topic.at(version).partitions().select(["partition", "log_start", "end"])
         return self._frame(table.rename_columns(["partition", "start_offset", "end_offset"]))
 
     def groups(self) -> DataFrame:
-        """The consumer groups: position, lag and owner of each partition."""
+        """The consumer groups, with position, lag and owner of each partition."""
         return self._frame(self.topic.describe_groups().to_table())
 
     def describe(self) -> DataFrame:
@@ -229,7 +211,7 @@ class LogTable:
     def _latest_df(self, view: View, columns: Sequence[str]) -> DataFrame:
         if not view.describe().key:
             raise InvalidRequestError(
-                f"topic {view.name!r} has no key columns, so no record of it is newer than another"
+                f"topic {view.name!r} has no key columns, so there is no newest record of a key"
             )
         reader = self._python_reader(view, columns).option("view", "latest")
         return reader.load(self._address(view))
@@ -243,8 +225,8 @@ class LogTable:
         )
 
     def _address(self, view: View) -> str:
-        """A relative path may be another one where Spark runs; an account of Azure is only in
-        the address the user gave."""
+        """Absolute for a local path, because Spark may have another working directory. Otherwise
+        the address that the user gave: only it has the account of an Azure store."""
         return view.url if view.url.startswith("file:") else self._path
 
 

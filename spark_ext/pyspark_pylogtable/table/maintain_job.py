@@ -1,8 +1,8 @@
 """Maintenance of a store as a scheduled Spark job: the entry point `pylogtable-maintain-job`.
 
-It is `main` of a Databricks wheel task, the command of an EMR step, and what `spark-submit` runs. A
-topic that fails does not keep the others from their turn; the job raises at the end, which each of
-them takes for a failure. It neither ends the process nor stops the session: both may be another's.
+It is `main` of a Databricks wheel task, the command of an EMR step, and what `spark-submit` runs.
+If a topic fails, the others still run, and the job raises at the end; all three take that for a
+failure. It does not end the process or stop the session, since others may use them.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from pyspark.sql import SparkSession
 
 import pylogtable
 from pylogtable import InvalidRequestError, LogTableError, MaintainReport
+from pylogtable.engine import maintain, protected_groups
+from pyspark_pylogtable.table.jobs import on_executors
 from pyspark_pylogtable.table.log_table import LogTable
 
 
@@ -27,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     names = list(dict.fromkeys(asked.topic or store.topics()))
     if not names:
         raise InvalidRequestError(f"there is no topic below {store.url}")
-    protected = store.protected(asked.protect_group, names)
+    protected = protected_groups(store, asked.protect_group, names)
     spark = SparkSession.builder.getOrCreate()
     reports = []
     for name in names:
@@ -53,8 +55,9 @@ def _maintain(
     how: dict[str, Any],
 ) -> MaintainReport:
     try:
-        return LogTable.for_path(spark, path, options).try_maintain(**how)
-    except Exception as error:  # a task may fail with anything, and the other topics have a turn
+        topic = LogTable.for_path(spark, path, options).topic
+        return maintain(topic, on_executors(spark), **how, report_errors=True)
+    except Exception as error:  # a task may fail with anything, and the other topics must go on
         return MaintainReport(topic=name, error=f"{type(error).__name__}: {error}")
 
 

@@ -1,10 +1,12 @@
 """A topic's records through Spark's own Parquet reader, over exactly the files of a snapshot.
 
-Planning is pure: read tasks become *groups*, each one scan. Whole sealed segments are read as they
-are, so that Spark's filters on `offset` reach Parquet. Cut ones get a filter on the stored offset,
-each in a scan of its own while they are few. All others share one scan that looks its file up in a
-literal table. Measured, `count(*)` of 10 M rows in 306 shifted files: 1.0 s, as the plain scan;
-3.1 s with a broadcast join on the file name. A union of one scan per shift took 8 s for 72 files.
+Planning is pure: read tasks become *scans*, whose union is the result. Sealed segments that are
+read whole share one plain scan, so that Spark's filters on `offset` reach Parquet. A segment that
+is read in part gets a scan of its own with a filter on the stored offset, as long as there are few
+of them. All others share one scan that looks up each file's shift in a literal table.
+
+Measured with `count(*)` of 10 M rows in 306 shifted files: 1.0 s, the same as the plain scan. A
+broadcast join on the file name took 3.1 s. A union of one scan per shift took 8 s for 72 files.
 """
 
 from __future__ import annotations
@@ -19,15 +21,17 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pylogtable import ReadTask, View
+from pylogtable import View
+from pylogtable.engine import ReadTask, Scan
 from pyspark_pylogtable.columns import spark_schema
 
 try:
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-except ImportError:  # a client of Spark Connect need not have it
+except ImportError:  # a Spark Connect client may not have it
     Py4JError = PySparkException
 
-#: A scan has a Spark task at least and took some 45 ms to plan: more are not worth their filter.
+#: A scan costs at least one Spark task and about 45 ms of planning, so there are at most this many
+#: for segments that are read in part.
 MAX_CUT_SCANS = 16
 
 _NO_END = 2**63 - 1
@@ -36,12 +40,12 @@ _TABLE_TYPE = "array<map<string,struct<shift:bigint,low:bigint,high:bigint>>>"
 
 
 class NativeUnavailable(Exception):
-    """Spark cannot read these files by itself; the message says why."""
+    """Spark itself cannot read these files; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilePart:
-    """The records of a file whose *stored* offsets are in `[low, high)`; None means its own."""
+    """The records of a file whose *stored* offsets are in `[low, high)`; None is no limit."""
 
     path: str
     size_bytes: int
@@ -59,14 +63,15 @@ class FilePart:
 
 
 @dataclass(frozen=True, slots=True)
-class FileGroup:
-    """Files read by one scan. Those of a `uniform` group have the same shift and bounds."""
+class FileScan:
+    """The files of one scan. `append_time` is their timestamp type."""
 
     parts: tuple[FilePart, ...]
     append_time: bool
 
     @property
     def uniform(self) -> FilePart | None:
+        """Any part, if all have the same shift and bounds; otherwise None."""
         first = self.parts[0]
         same = all(
             (part.shift, part.low, part.high) == (first.shift, first.low, first.high)
@@ -75,8 +80,8 @@ class FileGroup:
         return first if same else None
 
 
-def plan_groups(tasks: Iterable[ReadTask], *, by_time_type: bool) -> tuple[FileGroup, ...]:
-    """The scans that read these tasks; `by_time_type` keeps the two timestamp types apart."""
+def plan_scans(tasks: Iterable[ReadTask], *, by_time_type: bool) -> tuple[FileScan, ...]:
+    """The scans that read these tasks. With `by_time_type` each has a single timestamp type."""
     sealed: dict[bool, list[FilePart]] = {}
     looked_up: dict[bool, list[FilePart]] = {}
     cut: list[tuple[bool, FilePart]] = []
@@ -88,14 +93,14 @@ def plan_groups(tasks: Iterable[ReadTask], *, by_time_type: bool) -> tuple[FileG
         else:
             chosen = looked_up if part.shift else sealed
             chosen.setdefault(append_time, []).append(part)
-    groups = [FileGroup(tuple(parts), time) for time, parts in sealed.items()]
+    scans = [FileScan(tuple(parts), time) for time, parts in sealed.items()]
     if len(cut) <= MAX_CUT_SCANS:
-        groups += [FileGroup((part,), time) for time, part in cut]
+        scans += [FileScan((part,), time) for time, part in cut]
     else:
         for time, part in cut:
             looked_up.setdefault(time, []).append(part)
-    groups += [FileGroup(tuple(parts), time) for time, parts in looked_up.items()]
-    return tuple(groups)
+    scans += [FileScan(tuple(parts), time) for time, parts in looked_up.items()]
+    return tuple(scans)
 
 
 def native_df(
@@ -106,18 +111,19 @@ def native_df(
     *,
     url: str | None = None,
 ) -> DataFrame:
-    """The records of `tasks` with these columns, in no order; raises `NativeUnavailable`.
+    """The records of `tasks` with these columns, in no order.
 
-    `url` is the address the user gave, which is tried first. Analysis happens here, so that
-    a store Spark cannot open is found here and not in a later action.
+    Raises `NativeUnavailable` if Spark cannot open the store. Spark analyses the plan here, so that
+    this happens here and not in a later action. `url` is the address the user gave; it is tried
+    first.
     """
-    groups = plan_groups(tasks, by_time_type="timestampType" in columns)
-    if not groups:
-        return spark.createDataFrame([], spark_schema(view.part_reader(columns).schema))
+    scans = plan_scans(tasks, by_time_type="timestampType" in columns)
+    if not scans:
+        return spark.createDataFrame([], spark_schema(Scan(view).reader(columns).schema))
     _check_names(view.schema.names)
     reasons = []
     for root in roots(view.url, url):
-        df = _union(spark, root, view, groups, columns)
+        df = _union(spark, root, view, scans, columns)
         if isinstance(df, DataFrame):
             return df
         reasons.append(f"{root}: {_first_line(df)}")
@@ -125,10 +131,10 @@ def native_df(
 
 
 def roots(topic_url: str, given: str | None) -> tuple[str, ...]:
-    """How Spark may know the directory at `topic_url`, first by the address the user gave: its
-    scheme is one they know to work, and an account of Azure stands only there.
+    """The addresses under which Spark may open the directory at `topic_url`.
 
-    Hadoop takes paths as they are: a percent sign or a space is not quoted.
+    The address that the user gave comes first: the user knows that its scheme works, and only it
+    has the account of an Azure store. Hadoop takes paths literally, so nothing is quoted.
     """
     scheme, separator, place = topic_url.partition("://")
     if not separator or scheme == "file":
@@ -155,33 +161,33 @@ def _part(task: ReadTask) -> FilePart:
 
 
 def _union(
-    spark: SparkSession, root: str, view: View, groups: Sequence[FileGroup], columns: Sequence[str]
+    spark: SparkSession, root: str, view: View, scans: Sequence[FileScan], columns: Sequence[str]
 ) -> DataFrame | Exception:
-    """All groups, analysed, or why Spark cannot."""
+    """The union of all scans, analysed by Spark, or its error."""
     try:
         with _files_listed_on_driver(spark, root):
-            scans = [_scan(spark, root, view, group, columns) for group in groups]
-            df = reduce(DataFrame.unionAll, scans)
+            frames = [_frame(spark, root, view, scan, columns) for scan in scans]
+            df = reduce(DataFrame.unionAll, frames)
             df.schema  # noqa: B018
     except (PySparkException, Py4JError) as error:
         return error
     return df
 
 
-def _scan(
-    spark: SparkSession, root: str, view: View, group: FileGroup, columns: Sequence[str]
+def _frame(
+    spark: SparkSession, root: str, view: View, scan: FileScan, columns: Sequence[str]
 ) -> DataFrame:
-    """One group. The schema is given, so nothing is inferred, whatever the session's settings, and
-    `partition` comes from the directory's name with the type it has there."""
+    """The rows of one scan. The schema is given, so Spark infers nothing, whatever the settings of
+    the session. `partition` comes from the name of the directory."""
     df = (
         spark.read.schema(spark_schema(view.schema))
         .option("basePath", root)
         .option("__globPaths__", "false")
         .option("datetimeRebaseMode", "CORRECTED")
-        .parquet(*(f"{root}/{part.path}" for part in group.parts))
+        .parquet(*(f"{root}/{part.path}" for part in scan.parts))
     )
     stored = F.col("offset")
-    uniform = group.uniform
+    uniform = scan.uniform
     if uniform is not None:
         if uniform.low is not None:
             df = df.where(stored >= uniform.low)
@@ -189,17 +195,17 @@ def _scan(
             df = df.where(stored < uniform.high)
         offset = stored + F.lit(uniform.shift).cast("bigint") if uniform.shift else stored
     else:
-        entry = _looked_up(group.parts)
+        entry = _looked_up(scan.parts)
         missing = F.raise_error(F.lit("a file of the snapshot was replaced")).cast("bigint")
-        if any(part.is_cut for part in group.parts):
+        if any(part.is_cut for part in scan.parts):
             low = F.coalesce(entry["low"], missing)
             df = df.where((stored >= low) & (stored < entry["high"]))
         offset = stored + F.coalesce(entry["shift"], missing)
     computed = {
         "offset": offset,
-        # A literal is never null, and a source's columns may all be: the schemas have to be equal.
+        # `nullif` makes the column nullable, as in the schema of `format("pylogtable")`.
         "topic": F.nullif(F.lit(view.name), F.lit("")),
-        "timestampType": F.nullif(F.lit(int(group.append_time)), F.lit(-1)),
+        "timestampType": F.nullif(F.lit(int(scan.append_time)), F.lit(-1)),
     }
     return df.select(
         *(computed[n].alias(n) if n in computed else F.col(_quoted(n)) for n in columns)
@@ -207,9 +213,10 @@ def _scan(
 
 
 def _looked_up(parts: Sequence[FilePart]) -> Column:
-    """Shift and bounds of a row's file, out of a hash table written as one literal.
+    """Shift and bounds of a row's file, from a hash table that is one literal.
 
-    The file's size picks the bucket, being a number that costs nothing per row; its name decides.
+    The file size selects the bucket because it costs nothing per row; the file name decides within
+    the bucket.
     """
     buckets: list[dict[str, dict[str, int]]] = [{} for _ in range(len(parts) | 1)]
     for part in parts:
@@ -225,8 +232,8 @@ def _looked_up(parts: Sequence[FilePart]) -> Column:
 
 @contextmanager
 def _files_listed_on_driver(spark: SparkSession, root: str) -> Iterator[None]:
-    """For local files, keep Spark from starting one task for each path to look at it: 5,000 files
-    took 13.6 s so and take 1.0 s here. On other stores the tasks save round trips."""
+    """Make Spark list local files on the driver instead of one task per path. For 5,000 files that
+    takes 1.0 s instead of 13.6 s. On other stores the tasks save round trips."""
     before = spark.conf.get(_LISTING_THRESHOLD)
     if root.startswith("file:"):
         spark.conf.set(_LISTING_THRESHOLD, str(2**31 - 1))
@@ -239,9 +246,9 @@ def _files_listed_on_driver(spark: SparkSession, root: str) -> Iterator[None]:
 def _check_names(names: Sequence[str]) -> None:
     folded = [name.lower() for name in names]
     if len(set(folded)) != len(folded):
-        raise NativeUnavailable("column names differ in case only")
+        raise NativeUnavailable("two column names differ in case only")
     if "_metadata" in folded:
-        raise NativeUnavailable("a column is called _metadata, which is Spark's own")
+        raise NativeUnavailable("a column is called _metadata, a name that Spark reserves")
 
 
 def _quoted(name: str) -> str:

@@ -1,1 +1,1 @@
-"""What runs in Spark's tasks: reading parts and staging files, for batch and stream."""
+"""What batch and stream share: tasks read parts and stage files, the driver commits them."""

@@ -1,4 +1,4 @@
-"""The doctor finds what is wrong with a store, says what to do, and leaves nothing behind."""
+"""`diagnose` finds what is wrong with a store, says what to do, and removes its probes."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tests.builders import T0, Clock, runtime
 from tests.conftest import S3_BUCKET, S3_KEY, S3_SECRET
 
 
-class _Sick(MemoryStore):
-    """A store with one fault, which it keeps however deep one goes."""
+class _Faulty(MemoryStore):
+    """A store with one fault, in all folders."""
 
     def below(self, prefix: str) -> MemoryStore:
         deeper = type(self)(self._name, self._full(prefix.rstrip("/")) + "/")
@@ -25,14 +25,14 @@ class _Sick(MemoryStore):
         return deeper
 
 
-class Overwriting(_Sick):
+class Overwriting(_Faulty):
     def create(self, key: str, data: bytes) -> Created:
         self.write(key, data)
         return Created.YES
 
 
-class AsksThenWrites(_Sick):
-    """Refuses what is there, and yet lets all win who ask at once."""
+class AsksThenWrites(_Faulty):
+    """Refuses existing objects, but lets all concurrent writers win."""
 
     def create(self, key: str, data: bytes) -> Created:
         if key == "race" or self.read(key) is None:
@@ -41,39 +41,39 @@ class AsksThenWrites(_Sick):
         return Created.EXISTS
 
 
-class ReadOnly(_Sick):
+class ReadOnly(_Faulty):
     def create(self, key: str, data: bytes) -> Created:
         raise StorageError(f"cannot create {key}: AccessDenied")
 
 
-class Swallowing(_Sick):
+class Swallowing(_Faulty):
     def create(self, key: str, data: bytes) -> Created:
         return Created.UNKNOWN
 
 
-class Unlisted(_Sick):
+class Unlisted(_Faulty):
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
         return iter(())
 
 
-class NoListRight(_Sick):
+class NoListRight(_Faulty):
     def list_folders(self) -> list[str]:
         raise StorageError("cannot list: AccessDenied")
 
 
-class Undeletable(_Sick):
+class Undeletable(_Faulty):
     def delete(self, key: str) -> None:
         if key == "probe":
             raise StorageError(f"cannot delete {key}: AccessDenied")
         super().delete(key)
 
 
-class Immortal(_Sick):
+class Immortal(_Faulty):
     def delete(self, key: str) -> None:
-        """Says nothing and does nothing."""
+        """Silently does nothing."""
 
 
-class Stale(_Sick):
+class Stale(_Faulty):
     def write(self, key: str, data: bytes) -> None:
         if self.read(key) is None:
             super().write(key, data)
@@ -84,29 +84,31 @@ def statuses(report: DoctorReport) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("store", "wrong", "words"),
+    ("store", "failing", "words"),
     [
         (Overwriting(), {"put-if-absent", "race"}, "conditional puts"),
-        (AsksThenWrites(), {"race"}, "were told they had won"),
+        (AsksThenWrites(), {"race"}, "were told that they had won"),
         (ReadOnly(), {"create"}, "AccessDenied; allow creating objects (s3:PutObject"),
-        (Swallowing(), {"create"}, "there is none"),
+        (Swallowing(), {"create"}, "the object is not there"),
         (Unlisted(), {"listed"}, "vacuum relies on it"),
         (NoListRight(), {"list"}, "s3:ListBucket"),
         (Undeletable(), {"delete"}, "s3:DeleteObject"),
         (Immortal(), {"delete"}, "can still be read"),
-        (Stale(), {"replace"}, "something else than was written last"),
+        (Stale(), {"replace"}, "the content that was written last"),
     ],
     ids=lambda thing: type(thing).__name__ if isinstance(thing, ObjectStore) else "",
 )
-def test_what_is_wrong_is_found(store: ObjectStore, wrong: set[str], words: str) -> None:
+def test_faulty_store_fails_the_check_of_its_fault(
+    store: ObjectStore, failing: set[str], words: str
+) -> None:
     report = examine(store, runtime())
     assert not report
-    assert {name for name, status in statuses(report).items() if status == "failed"} == wrong
+    assert {name for name, status in statuses(report).items() if status == "failed"} == failing
     assert words in str(report)
     assert str(report).endswith("cannot carry topics")
 
 
-def test_a_sound_store_passes_and_is_left_as_it_was() -> None:
+def test_good_store_passes_and_is_left_unchanged() -> None:
     store = MemoryStore()
     store.write("t/x", b"x")
     report = examine(store, runtime())
@@ -115,28 +117,28 @@ def test_a_sound_store_passes_and_is_left_as_it_was() -> None:
     assert [info.key for info in store.list()] == ["t/x"]
 
 
-def test_a_probe_is_removed_where_a_check_fails() -> None:
+def test_probes_are_removed_if_a_check_fails() -> None:
     store = Unlisted()
     examine(store, runtime())
     assert [info.key for info in MemoryStore.list(store)] == []
 
 
-def test_clocks_that_disagree_are_a_warning(tmp_path: object) -> None:
+def test_clock_skew_is_a_warning(tmp_path: object) -> None:
     report = examine(LocalStore(str(tmp_path)), runtime(Clock(T0)))
     assert report
     (clock,) = (check for check in report.checks if check.name == "clock")
     assert clock.status == "warning"
-    assert "ahead of this one" in clock.detail
+    assert "ahead of this machine's" in clock.detail
     assert "NTP" in clock.advice
 
 
-def test_an_address_that_is_none() -> None:
+def test_unsupported_address_is_reported() -> None:
     report = pylogtable.diagnose("ftp://host/x")
     assert not report
     assert statuses(report) == {"address": "failed"}
 
 
-def test_s3(s3_endpoint: str) -> None:
+def test_diagnose_on_s3(s3_endpoint: str) -> None:
     options = {"key": S3_KEY, "secret": S3_SECRET, "endpoint_url": s3_endpoint}
     report = pylogtable.diagnose(f"s3://{S3_BUCKET}/doctor", storage_options=options)
     assert report, report

@@ -1,4 +1,4 @@
-"""Each kind of damage is named with the rule it breaks and the object it is in."""
+"""`verify` names each kind of damage: the broken rule and the object it is in."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def problems(objects: MemoryStore, *, data: bool = False) -> list[tuple[str, str
     return [(problem.rule, problem.path) for problem in report.problems]
 
 
-def test_a_sound_topic_has_no_problems_and_says_what_was_looked_at(topic: Topic) -> None:
+def test_sound_topic_has_no_problems_and_a_count_of_what_was_checked(topic: Topic) -> None:
     report = topic.verify(data=True)
     assert report
     assert (report.commits, report.leaves, report.segments, report.records) == (4, 0, 3, 6)
@@ -80,19 +80,19 @@ def test_a_sound_topic_has_no_problems_and_says_what_was_looked_at(topic: Topic)
     assert topic.verify().records == 0
 
 
-def test_a_missing_file(topic: Topic, objects: MemoryStore, below: ObjectStore) -> None:
+def test_missing_file(topic: Topic, objects: MemoryStore, below: ObjectStore) -> None:
     path = rows(topic.segments(), "path")[1]
     below.delete(path)
     assert problems(objects) == [("SEG-1", path)]
 
 
-def test_a_file_of_another_size(topic: Topic, objects: MemoryStore, below: ObjectStore) -> None:
+def test_file_of_wrong_size(topic: Topic, objects: MemoryStore, below: ObjectStore) -> None:
     path = rows(topic.segments(), "path")[1]
     below.write(path, (below.read(path) or b"") + b"x")
     assert problems(objects) == [("SEG-5", path)]
 
 
-def test_a_file_that_is_no_parquet(topic: Topic, objects: MemoryStore, below: ObjectStore) -> None:
+def test_file_that_is_not_parquet(topic: Topic, objects: MemoryStore, below: ObjectStore) -> None:
     path = rows(topic.segments(), "path")[1]
     below.write(path, b"x" * len(below.read(path) or b""))
     assert problems(objects) == []
@@ -137,7 +137,7 @@ def replaced(name: str, values: list[Any]) -> Callable[[pa.Table], pa.Table]:
         "columns",
     ],
 )
-def test_a_file_that_is_not_what_the_manifest_says(
+def test_file_that_contradicts_the_manifest(
     topic: Topic,
     objects: MemoryStore,
     below: ObjectStore,
@@ -150,7 +150,7 @@ def test_a_file_that_is_not_what_the_manifest_says(
 
 
 @pytest.mark.parametrize("second", [1, 2])
-def test_a_row_group_begins_at_the_offset_the_manifest_says(
+def test_row_group_that_begins_at_another_offset(
     topic: Topic, objects: MemoryStore, below: ObjectStore, second: int
 ) -> None:
     path = edit_file(below, topic, lambda table: table, groups=2)
@@ -162,7 +162,7 @@ def test_a_row_group_begins_at_the_offset_the_manifest_says(
     assert problems(objects, data=True) == ([] if second == 2 else [("SEG-6", path)])
 
 
-def test_a_commit_beyond_a_missing_one(
+def test_commit_beyond_a_missing_one(
     topic: Topic, objects: MemoryStore, below: ObjectStore
 ) -> None:
     topic.append(kafka(["x"]))
@@ -190,7 +190,7 @@ COMMITS: list[tuple[str, str, Edit]] = [
 
 
 @pytest.mark.parametrize(("rule", "what", "change"), COMMITS, ids=[c[1] for c in COMMITS])
-def test_a_commit_that_cannot_be_applied_stops_every_reader(
+def test_commit_that_cannot_be_applied_stops_every_reader(
     topic: Topic, objects: MemoryStore, below: ObjectStore, rule: str, what: str, change: Edit
 ) -> None:
     edit_json(below, LAST, change)
@@ -201,7 +201,7 @@ def test_a_commit_that_cannot_be_applied_stops_every_reader(
 
 @pytest.fixture
 def indexed(store: Store, monkeypatch: pytest.MonkeyPatch) -> Topic:
-    """A topic whose root is at 64 and has leaves."""
+    """A topic with a root at version 64 and leaves."""
     monkeypatch.setattr("pylogtable.plan.index.TAIL_MAX", 10)
     topic = store.create_topic("t")
     for _ in range(66):
@@ -214,7 +214,7 @@ def leaf_of(below: ObjectStore) -> str:
 
 
 @pytest.mark.parametrize("damage", ["missing", "garbage", "order"])
-def test_a_damaged_leaf(
+def test_damaged_leaf(
     indexed: Topic, objects: MemoryStore, below: ObjectStore, damage: str
 ) -> None:
     path = leaf_of(below)
@@ -239,7 +239,7 @@ def test_a_damaged_leaf(
     ],
     ids=["totals", "topic", "txns"],
 )  # fmt: skip
-def test_an_index_that_disagrees_with_the_commits(
+def test_index_that_disagrees_with_the_commits(
     indexed: Topic, objects: MemoryStore, below: ObjectStore, change: Edit
 ) -> None:
     edit_json(below, f"_manifest/{64:020d}.root.json", change)
@@ -254,7 +254,7 @@ def test_verify_changes_nothing(indexed: Topic, objects: MemoryStore) -> None:
 
 @pytest.fixture
 def changelog(store: Store) -> Topic:
-    """Compacted: offsets 1 and 2 are left, and 3 is dirty."""
+    """A compacted topic. Offsets 1 and 2 remain, and 3 is dirty."""
     topic = store.create_topic("t", config={"cleanup.policy": "compact"})
     topic.append(kafka(["a", "a", "b"], ["1", "2", None]))
     topic.compact()
@@ -266,7 +266,7 @@ def changelog(store: Store) -> Topic:
 COMPACTED = f"_manifest/{2:020d}.json"
 
 
-def test_a_clean_end_beyond_the_end(
+def test_clean_end_beyond_the_end(
     changelog: Topic, objects: MemoryStore, below: ObjectStore
 ) -> None:
     changelog._manifest.write_root(changelog.at().snapshot, lambda: "r")
@@ -280,7 +280,7 @@ def test_a_clean_end_beyond_the_end(
     assert ("ROOT-5", f"_manifest/{3:020d}.root.json") in found
 
 
-def test_a_clean_end_that_the_commits_do_not_give(
+def test_clean_end_that_differs_from_the_commits(
     changelog: Topic, objects: MemoryStore, below: ObjectStore
 ) -> None:
     changelog._manifest.write_root(changelog.at().snapshot, lambda: "r")
@@ -292,7 +292,7 @@ def test_a_clean_end_that_the_commits_do_not_give(
     assert problems(objects) == [("ROOT-5", f"_manifest/{3:020d}.root.json")]
 
 
-def test_a_time_for_tombstones_where_there_are_none(
+def test_delete_horizon_without_tombstones(
     changelog: Topic, objects: MemoryStore, below: ObjectStore
 ) -> None:
     def forget(commit: Any) -> None:
@@ -303,7 +303,7 @@ def test_a_time_for_tombstones_where_there_are_none(
     assert problems(objects) == [("CLEAN-4", path)]
 
 
-def test_a_key_twice_in_the_clean_part(
+def test_repeated_key_in_the_clean_part(
     changelog: Topic, objects: MemoryStore, below: ObjectStore
 ) -> None:
     def claim(commit: Any) -> None:
@@ -314,7 +314,7 @@ def test_a_key_twice_in_the_clean_part(
     assert problems(objects, data=True) == [("LOG-9", "partition=0")]
 
 
-def test_a_record_without_a_key_in_the_clean_part(
+def test_record_without_a_key_in_the_clean_part(
     store: Store, objects: MemoryStore, below: ObjectStore
 ) -> None:
     topic = store.create_topic("t")
@@ -327,7 +327,7 @@ def test_a_record_without_a_key_in_the_clean_part(
     assert problems(objects, data=True) == [("LOG-9", "partition=0")]
 
 
-def test_the_same_key_in_two_partitions_is_no_fault(store: Store) -> None:
+def test_same_key_in_two_partitions_is_allowed(store: Store) -> None:
     topic = store.create_topic("t", partitions=2, config={"cleanup.policy": "compact"})
     topic.append(kafka(["a", "a", "a"], partition=ints(0, 1, 1)))
     topic.compact()

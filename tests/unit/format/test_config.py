@@ -1,10 +1,20 @@
-"""Kafka's settings: defaults, what is parsed, and how they are shown."""
+"""Topic settings: defaults, parsing, and how they are shown."""
 
 from __future__ import annotations
 
+import ast
+import json
+from dataclasses import fields
+from pathlib import Path
+
 import pytest
 
+import pylogtable
+from pylogtable import TOPIC_CONFIG_KEYS, InvalidRequestError, Store, Topic
+from pylogtable.format import config
 from pylogtable.format.config import TopicConfig, describe_config, normalize, parse_config
+from pylogtable.format.paths import commit_path
+from pylogtable.storage.memory import MemoryStore
 
 KAFKAS_DEFAULTS = {
     "cleanup.policy": "delete",
@@ -21,15 +31,74 @@ KAFKAS_DEFAULTS = {
 }
 
 
-def test_the_defaults_are_kafkas() -> None:
-    """kafka.md §0."""
+def test_defaults_are_those_of_kafka() -> None:
     assert describe_config({}) == KAFKAS_DEFAULTS
     assert parse_config({}) == TopicConfig()
 
 
-@pytest.mark.parametrize(("key", "text"), KAFKAS_DEFAULTS.items())
-def test_every_default_may_be_set_explicitly(key: str, text: str) -> None:
-    assert parse_config(normalize({key: text})) == TopicConfig()
+@pytest.mark.parametrize("key", TOPIC_CONFIG_KEYS)
+def test_every_default_can_be_set_explicitly(key: str) -> None:
+    assert parse_config(normalize({key: KAFKAS_DEFAULTS[key]})) == TopicConfig()
+
+
+def attributes_read(path: Path) -> set[str]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
+    }
+
+
+@pytest.mark.parametrize("key", TOPIC_CONFIG_KEYS)
+def test_every_key_that_can_be_set_is_used_by_the_library(key: str) -> None:
+    """Read outside of format/config.py: as the field itself, or as a property made of it."""
+    assert config.__file__ is not None
+    home, library = Path(config.__file__), Path(pylogtable.__file__).parent
+    # What merely shows a setting does not use it.
+    showing = {library / "report", library / "results", library / "cli"}
+    used: set[str] = set()
+    for path in library.rglob("*.py"):
+        if path != home and not showing & set(path.parents):
+            used |= attributes_read(path)
+    field = key.replace(".", "_")
+    assert field in {f.name for f in fields(TopicConfig)}
+    made_of_it = {
+        name
+        for name, made in vars(TopicConfig).items()
+        if isinstance(made, property) and made.fget and field in made.fget.__code__.co_names
+    }
+    assert used & {field, *made_of_it}
+
+
+class TestFileDeleteDelay:
+    """`file.delete.delay.ms` could be set once, and never had an effect [CONF-2]."""
+
+    KEY = "file.delete.delay.ms"
+
+    @pytest.fixture
+    def old(self, store: Store, objects: MemoryStore) -> Topic:
+        """A topic made by a version that still took the key."""
+        store.create_topic("old")
+        first = f"old/{commit_path(0)}"
+        commit = json.loads(objects.read(first) or b"")
+        commit["topic"]["config"] = {self.KEY: "5"}
+        objects.write(first, json.dumps(commit).encode())
+        return store.topic("old")
+
+    def test_it_cannot_be_set(self, store: Store) -> None:
+        with pytest.raises(InvalidRequestError, match="vacuum, and its retention_ms"):
+            store.create_topic("t", config={self.KEY: "5"})
+        topic = store.create_topic("t")
+        with pytest.raises(InvalidRequestError, match="has no effect here and cannot be set"):
+            topic.alter(config={self.KEY: "60000"})
+
+    def test_a_topic_that_has_it_opens_keeps_it_and_can_drop_it(self, old: Topic) -> None:
+        assert old.describe().config[self.KEY] == "5"
+        old.alter(config={"retention.ms": "1000"})
+        assert old.describe().config[self.KEY] == "5"
+        old.alter(config={self.KEY: None})
+        assert old.describe().config[self.KEY] == "60000"
 
 
 @pytest.mark.parametrize(
@@ -41,7 +110,7 @@ def test_every_default_may_be_set_explicitly(key: str, text: str) -> None:
         ("delete, compact", "delete, compact"),
     ],
 )
-def test_policies_may_be_lists(given: object, text: str) -> None:
+def test_a_policy_can_be_given_as_a_list(given: object, text: str) -> None:
     assert normalize({"cleanup.policy": given}) == {"cleanup.policy": text}
 
 
@@ -54,7 +123,7 @@ def test_a_policy_compacts_deletes_or_both(policy: str, compacts: bool, deletes:
     assert (config.is_compacted, config.deletes) == (compacts, deletes)
 
 
-def test_no_limit_is_none_where_kafka_writes_minus_one() -> None:
+def test_minus_one_means_no_limit_and_is_parsed_as_none() -> None:
     config = parse_config({"retention.ms": "-1", "retention.bytes": "-1"})
     assert (config.retention_ms, config.retention_bytes) == (None, None)
     assert describe_config({"retention.ms": "-1"})["retention.ms"] == "-1"
@@ -68,5 +137,5 @@ def test_compression_types_have_their_codec(name: str, codec: str) -> None:
     assert parse_config({"compression.type": name}).parquet_codec == codec
 
 
-def test_a_key_of_a_newer_writer_is_passed_over() -> None:
+def test_a_key_set_by_a_newer_writer_is_ignored() -> None:
     assert parse_config({"retention.ms": "5", "from.the.future": "x"}).retention_ms == 5

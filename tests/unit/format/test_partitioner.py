@@ -1,4 +1,4 @@
-"""The vectorised partitioner against murmur2 and key bytes written the plain way."""
+"""The vectorised partitioner compared with a plain murmur2 and plain key bytes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ one_width = st.integers(0, 70).flatmap(
 
 @settings(deadline=None)
 @given(st.one_of(st.lists(one_key, max_size=60), one_width), st.integers(0, 9), st.integers(0, 9))
-def test_murmur2_is_kafkas(keys: list[Key], drop_first: int, drop_last: int) -> None:
+def test_murmur2_matches_kafka(keys: list[Key], drop_first: int, drop_last: int) -> None:
     array = pa.array(keys, pa.binary())
     check(array)
     check(array[drop_first : max(drop_first, len(array) - drop_last)])
@@ -62,13 +62,13 @@ def test_murmur2_is_kafkas(keys: list[Key], drop_first: int, drop_last: int) -> 
 
 @settings(deadline=None)
 @given(st.lists(st.binary(max_size=9), min_size=1, max_size=20))
-def test_nothing_is_read_past_an_exact_buffer(keys: list[bytes]) -> None:
+def test_hashing_does_not_read_past_the_end_of_the_buffer(keys: list[bytes]) -> None:
     offsets = np.cumsum([0, *map(len, keys)], dtype=np.int32)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(keys))]
     check(pa.Array.from_buffers(pa.binary(), len(keys), buffers))
 
 
-def test_bytes_under_a_null_do_not_matter() -> None:
+def test_bytes_behind_a_null_key_are_ignored() -> None:
     buffers = [
         pa.py_buffer(b"\x05"),
         pa.py_buffer(np.array([0, 3, 8, 10], dtype=np.int32)),
@@ -78,7 +78,7 @@ def test_bytes_under_a_null_do_not_matter() -> None:
 
 
 @pytest.mark.parametrize("lengths", [(8, 8), (6, 6), (0, 20)], ids=["words", "tail", "mixed"])
-def test_more_keys_than_one_block(lengths: tuple[int, int]) -> None:
+def test_keys_in_several_blocks(lengths: tuple[int, int]) -> None:
     rng = random.Random(7)
     keys = [rng.randbytes(rng.randint(*lengths)) for _ in range(partitioner._BLOCK + 100)]
     check(pa.array(keys))
@@ -86,7 +86,7 @@ def test_more_keys_than_one_block(lengths: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("crowd", [1, 3, 63, 64, 80])
 def test_long_keys_among_short_ones(crowd: int) -> None:
-    """Few long keys leave the lockstep, many stay in it; both give the same hashes."""
+    """Few long keys are hashed one by one, many are hashed together; the hashes are the same."""
     rng = random.Random(crowd)
     keys = [rng.randbytes(rng.randint(900, 1100)) for _ in range(crowd)]
     keys += [rng.randbytes(rng.randint(0, 15)) for _ in range(50)]
@@ -99,7 +99,7 @@ def test_a_key_longer_than_a_scalar_block() -> None:
     check(pa.array([b"k", longest, b"key"]))
 
 
-def test_no_keys() -> None:
+def test_an_empty_array_of_keys() -> None:
     assert murmur2(pa.array([], pa.binary())).shape == (0,)
     assert partition_for(pa.array([], pa.binary()), 3).shape == (0,)
     assert len(key_bytes([pa.array([], pa.int64())])) == 0
@@ -107,7 +107,7 @@ def test_no_keys() -> None:
 
 
 @pytest.mark.parametrize("partitions", [0, -1, 2**31])
-def test_a_partition_count_that_is_none(partitions: int) -> None:
+def test_an_invalid_partition_count_is_refused(partitions: int) -> None:
     with pytest.raises(InvalidRequestError, match=str(partitions)):
         partition_for(pa.array([b"k"]), partitions)
 
@@ -190,7 +190,7 @@ def test_decimals_are_their_unscaled_value(values: list[int | None], skip: int) 
     ),
     st.integers(0, 9),
 )
-def test_several_columns(rows: list[tuple[str | None, int | None, Key]], skip: int) -> None:
+def test_keys_of_several_columns(rows: list[tuple[str | None, int | None, Key]], skip: int) -> None:
     types = (pa.string(), pa.int32(), pa.binary())
     columns = [pa.array([row[i] for row in rows], kind)[skip:] for i, kind in enumerate(types)]
 
@@ -232,7 +232,7 @@ def test_several_columns(rows: list[tuple[str | None, int | None, Key]], skip: i
     ],
     ids=str,
 )
-def test_other_types_are_no_keys(kind: pa.DataType) -> None:
+def test_other_types_are_refused_as_keys(kind: pa.DataType) -> None:
     column = pa.nulls(2, kind)
     with pytest.raises(InvalidRequestError) as alone:
         key_bytes([column])
@@ -241,7 +241,7 @@ def test_other_types_are_no_keys(kind: pa.DataType) -> None:
         key_bytes([pa.array(["a", "b"]), column])
 
 
-def test_columns_must_be_given_and_of_one_length() -> None:
+def test_key_columns_must_be_given_and_have_the_same_length() -> None:
     with pytest.raises(InvalidRequestError, match="at least one column"):
         key_bytes([])
     with pytest.raises(InvalidRequestError, match="2, 1"):

@@ -1,4 +1,4 @@
-"""Wire types and Arrow types, and which fit into which."""
+"""Stored types, Arrow types, and which fit into which."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ import pyarrow as pa
 import pytest
 
 from pylogtable.errors import InvalidRequestError, SchemaMismatchError
-from pylogtable.format.schema import fits, from_arrow, make_fields, to_arrow, widens
+from pylogtable.format.schema import (
+    fits,
+    from_arrow,
+    is_kafka_shaped,
+    make_fields,
+    to_arrow,
+    widens,
+)
 from pylogtable.store import Store
 from tests.builders import at, rows
 
@@ -33,7 +40,7 @@ TYPES = [
 
 
 @pytest.mark.parametrize("arrow", TYPES, ids=str)
-def test_arrow_types_come_back_from_the_wire(arrow: pa.DataType) -> None:
+def test_arrow_types_survive_a_round_trip_through_stored_types(arrow: pa.DataType) -> None:
     wire = from_arrow(arrow)
     assert from_arrow(to_arrow(wire)) == wire
     if not pa.types.is_nested(arrow):
@@ -54,14 +61,16 @@ def test_arrow_types_come_back_from_the_wire(arrow: pa.DataType) -> None:
     ],
     ids=str,
 )
-def test_other_layouts_have_the_wire_type_of_their_values(arrow: pa.DataType, wire: str) -> None:
+def test_other_arrow_layouts_map_to_the_stored_type_of_their_values(
+    arrow: pa.DataType, wire: str
+) -> None:
     assert from_arrow(arrow) == wire
 
 
 @pytest.mark.parametrize(
     "arrow", [pa.time32("s"), pa.duration("s"), pa.uint64(), pa.float16(), pa.null()], ids=str
 )
-def test_types_that_spark_does_not_have_are_refused_with_the_columns_name(
+def test_unsupported_types_are_refused_with_the_name_of_the_column(
     arrow: pa.DataType,
 ) -> None:
     with pytest.raises(SchemaMismatchError, match="column 'c': a topic cannot have"):
@@ -69,7 +78,7 @@ def test_types_that_spark_does_not_have_are_refused_with_the_columns_name(
 
 
 @pytest.mark.parametrize("wire", ["int", "decimal(39,2)", "decimal(0,0)", {"type": "set"}], ids=str)
-def test_unknown_wire_types_are_refused(wire: Any) -> None:
+def test_unknown_stored_types_are_refused(wire: Any) -> None:
     with pytest.raises(InvalidRequestError, match="unknown column type"):
         to_arrow(wire)
 
@@ -116,3 +125,49 @@ def test_values_of_every_type_are_read_as_they_were_written(store: Store) -> Non
     assert rows(topic.read(columns=list(schema))) == given.to_pylist()
     assert topic.verify(data=True)
     assert store.topic("t").schema == topic.read().schema
+
+
+BYTES = pa.binary()
+HEADERS_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", BYTES)]))
+
+
+def test_a_topic_created_without_a_schema_is_kafka_shaped(store: Store) -> None:
+    topic = store.create_topic("t")
+    assert is_kafka_shaped(topic.schema)
+    assert is_kafka_shaped(topic.schema, more_columns=True)
+    topic.alter(add_columns={"region": pa.string()})
+    assert not is_kafka_shaped(topic.schema)
+    assert is_kafka_shaped(topic.schema, more_columns=True)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"key": BYTES, "value": BYTES},
+        {"key": BYTES, "value": BYTES, "headers": HEADERS_TYPE},
+        {"headers": HEADERS_TYPE, "value": BYTES, "key": BYTES},
+        {"partition": pa.int32(), "offset": pa.int64(), "key": BYTES, "value": BYTES},
+    ],
+    ids=lambda columns: ",".join(columns),
+)
+def test_headers_are_optional_and_order_is_free_in_kafkas_shape(
+    columns: dict[str, pa.DataType],
+) -> None:
+    assert is_kafka_shaped(pa.schema(columns))
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"key": pa.int64(), "value": pa.float64()},
+        {"key": pa.string(), "value": BYTES},
+        {"key": BYTES, "value": pa.string()},
+        {"value": BYTES},
+        {"key": BYTES},
+        {"id": pa.int64(), "amount": pa.float64()},
+    ],
+    ids=lambda columns: ",".join(f"{name}:{kind}" for name, kind in columns.items()),
+)
+def test_other_columns_or_types_are_not_kafkas_shape(columns: dict[str, pa.DataType]) -> None:
+    assert not is_kafka_shaped(pa.schema(columns))
+    assert not is_kafka_shaped(pa.schema(columns), more_columns=True)

@@ -28,7 +28,7 @@ from tests.stores import CountingStore, Fault, FaultyStore
 
 
 def fill(topic: Topic, *counts: int) -> None:
-    """So many records into each partition; the value says where it is."""
+    """Append so many records to each partition. Each value is "partition:number"."""
     ends = topic.end_offsets()
     places = [(p, ends[p] + n) for p, count in enumerate(counts) for n in range(count)]
     values = [f"{partition}:{offset}" for partition, offset in places]
@@ -57,7 +57,7 @@ def topic(store: Store) -> Topic:
 
 
 @pytest.mark.parametrize("max_records", [1, 2, 7, 500])
-def test_everything_is_polled_once_in_order(topic: Topic, max_records: int) -> None:
+def test_every_record_is_polled_once_in_order(topic: Topic, max_records: int) -> None:
     with topic.consumer("g") as consumer:
         found = drain(consumer, max_records)
         assert [of_partition(found, p) for p in range(3)] == [
@@ -83,7 +83,7 @@ def test_partitions_are_served_evenly(topic: Topic, max_records: int) -> None:
         assert max(counts) - min(counts) <= max_records
 
 
-def test_more_partitions_than_are_read_at_a_time_take_turns(
+def test_partitions_take_turns_if_there_are_more_than_can_be_open(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fetcher, "MAX_OPEN", 2)
@@ -101,7 +101,7 @@ def test_more_partitions_than_are_read_at_a_time_take_turns(
     assert all(of_partition(found, p) == list(range(100)) for p in range(5))
 
 
-def test_what_was_committed_is_where_the_next_goes_on(topic: Topic) -> None:
+def test_next_consumer_continues_at_the_committed_positions(topic: Topic) -> None:
     with topic.consumer("g", max_records=10) as first:
         before = first.poll()
         assert first.commit() == {p: first.position(p) for p in range(3)}
@@ -115,7 +115,7 @@ def test_what_was_committed_is_where_the_next_goes_on(topic: Topic) -> None:
     assert not set(after) & {value.decode() for value in rows(before, "value")}
 
 
-def test_committing_what_is_asked_for_and_nothing_else(topic: Topic) -> None:
+def test_only_explicit_commits_are_made(topic: Topic) -> None:
     group = topic.group("g")
     consumer = topic.consumer("g")
     drain(consumer)
@@ -134,7 +134,7 @@ def test_committing_what_is_asked_for_and_nothing_else(topic: Topic) -> None:
     assert group.positions() == {0: 10, 1: 3, 2: 20}
 
 
-def test_a_commit_without_news_writes_nothing(store: Store, objects: MemoryStore) -> None:
+def test_commit_without_progress_writes_nothing(store: Store, objects: MemoryStore) -> None:
     topic = store.create_topic("t")
     fill(topic, 3)
     consumer = topic.consumer("g")
@@ -149,12 +149,12 @@ def test_a_commit_without_news_writes_nothing(store: Store, objects: MemoryStore
     ("positions", "why"),
     [({3: 1}, "no partition 3"), ({0: -1}, "from 0 on"), ({0: "x"}, "not a position")],
 )
-def test_positions_that_cannot_be(topic: Topic, positions: Any, why: str) -> None:
+def test_invalid_positions_are_refused(topic: Topic, positions: Any, why: str) -> None:
     with pytest.raises(InvalidRequestError, match=why):
         topic.consumer("g").commit(positions)
 
 
-def test_static_members_share_by_number_and_do_not_disturb_each_other(topic: Topic) -> None:
+def test_static_members_share_partitions_and_commit_independently(topic: Topic) -> None:
     one, other = topic.consumer("g", (0, 2)), topic.consumer("g", member=(1, 2))
     assert (one.assignment(), other.assignment()) == ((0, 2), (1,))
     mine, others = drain(one), drain(other)
@@ -173,7 +173,7 @@ def test_static_members_share_by_number_and_do_not_disturb_each_other(topic: Top
     assert topic.consumer("g", (3, 5)).assignment() == ()
 
 
-def test_of_two_with_the_same_partitions_one_is_refused_and_begins_anew(topic: Topic) -> None:
+def test_conflicting_commit_is_refused_and_consumer_starts_again(topic: Topic) -> None:
     one, other = topic.consumer("g"), topic.consumer("g", max_records=4)
     drain(one)
     other.poll()
@@ -193,7 +193,7 @@ def test_of_two_with_the_same_partitions_one_is_refused_and_begins_anew(topic: T
 @pytest.mark.parametrize(
     "member", [(2, 2), (-1, 2), (0, 0), (0,), (True, 2), 3, ("a", "b"), "", "a/b", "."]
 )
-def test_bad_members(topic: Topic, member: Any) -> None:
+def test_invalid_members_are_refused(topic: Topic, member: Any) -> None:
     with pytest.raises(InvalidRequestError, match="member"):
         topic.consumer("g", member)
 
@@ -210,7 +210,7 @@ def test_bad_members(topic: Topic, member: Any) -> None:
         ("auto_offset_reset", "smallest"),
     ],
 )
-def test_bad_settings(topic: Topic, name: str, wrong: Any) -> None:
+def test_invalid_settings_are_refused(topic: Topic, name: str, wrong: Any) -> None:
     with pytest.raises(InvalidRequestError):
         topic.consumer("g", **{name: wrong})
     with pytest.raises(InvalidRequestError, match="group name"):
@@ -227,7 +227,7 @@ class TestBeginning:
         fill(topic, 1, 0, 0)
         assert drain(latest) == ["0:10"]
 
-    def test_none_needs_a_position_and_may_be_given_one(self, topic: Topic) -> None:
+    def test_none_needs_a_committed_position(self, topic: Topic) -> None:
         consumer = topic.consumer("g", auto_offset_reset="none")
         for _ in range(2):
             with pytest.raises(InvalidRequestError, match="no position for partition 0"):
@@ -248,7 +248,7 @@ class TestBeginning:
         clock.tick(3_600_000)
         assert topic.consumer("g", auto_offset_reset="by_duration:P1D").position(0) == 0
 
-    def test_positions_outside_of_the_log(self, topic: Topic) -> None:
+    def test_position_outside_the_log_is_reset(self, topic: Topic) -> None:
         topic.group("g").commit({0: 2, 1: 99})
         topic.delete_records({0: 6})
         strict = topic.consumer("g", (1, 3), auto_offset_reset="none")
@@ -260,7 +260,7 @@ class TestBeginning:
         latest = topic.consumer("g", auto_offset_reset="latest")
         assert [latest.position(p) for p in range(3)] == [10, 3, 20]
 
-    def test_retention_overtakes(
+    def test_position_that_retention_overtook_is_reset(
         self, topic: Topic, store: Store, caplog: pytest.LogCaptureFixture
     ) -> None:
         lenient = topic.consumer("g", (0, 3))
@@ -281,7 +281,7 @@ class TestBeginning:
         assert drain(strict) == ["0:9", "0:10"]
 
     def test_new_partitions_are_read_from_their_beginning(self, topic: Topic) -> None:
-        """Also with `latest`: nothing in them is older than the consumer."""
+        """Also with `latest`: all their records are newer than the consumer."""
         consumer = topic.consumer("g", auto_offset_reset="latest")
         static = topic.consumer("h", (1, 2), auto_offset_reset="latest")
         assert drain(consumer) == drain(static) == []
@@ -340,7 +340,7 @@ class TestMoving:
         consumer.seek(0, 11)
 
     @pytest.mark.parametrize("target", [-1, 11, "middle", 1.5, None, True])
-    def test_seek_elsewhere(self, topic: Topic, target: Any) -> None:
+    def test_invalid_seek_is_refused(self, topic: Topic, target: Any) -> None:
         consumer = topic.consumer("g")
         with pytest.raises(InvalidRequestError):
             consumer.seek(0, target)
@@ -360,7 +360,7 @@ class TestMoving:
         found += drain(consumer)
         assert of_partition(found, 0) == list(range(10))
 
-    def test_only_what_is_assigned(self, topic: Topic) -> None:
+    def test_calls_on_unassigned_partitions_are_refused(self, topic: Topic) -> None:
         consumer = topic.consumer("g", (0, 2))
         calls: list[Callable[[], object]] = [
             lambda: consumer.seek(1, 0),
@@ -373,8 +373,8 @@ class TestMoving:
                 call()
         assert len(drain(consumer)) == 30
 
-    def test_holes_are_passed_over(self, store: Store, clock: Clock) -> None:
-        """Also at the end of the log, where a tombstone has gone."""
+    def test_holes_are_skipped(self, store: Store, clock: Clock) -> None:
+        """Also at the end of the log, where compaction removed a tombstone."""
         config = {"cleanup.policy": "compact", "delete.retention.ms": 0}
         topic = store.create_topic("t", config=config)
         for round_ in range(4):
@@ -400,14 +400,14 @@ class TestMoving:
 
 
 class TestColumns:
-    def test_only_these(self, topic: Topic) -> None:
+    def test_only_selected_columns_are_polled(self, topic: Topic) -> None:
         consumer = topic.consumer("g", columns=["value", "topic"], max_records=10)
         table = consumer.poll()
         assert table.column_names == ["value", "topic"]
         assert table.num_rows == 10
         assert sum(consumer.position(p) for p in range(3)) == 10
 
-    def test_columns_that_are_added(self, topic: Topic) -> None:
+    def test_added_columns_appear(self, topic: Topic) -> None:
         consumer = topic.consumer("g", max_records=3)
         consumer.poll()
         topic.alter(add_columns={"extra": pa.int64()})
@@ -424,7 +424,7 @@ class TestFollowing:
     def follower(
         self, objects: MemoryStore, meanwhile: Callable[[float], None], **how: Any
     ) -> Consumer:
-        """Waiting is what `meanwhile` does; time passes by it alone."""
+        """A consumer that calls `meanwhile` instead of waiting. Only that moves its clock."""
         self.seconds = 0.0
 
         def pause(seconds: float) -> None:
@@ -434,7 +434,7 @@ class TestFollowing:
         own = replace(runtime(), pause=pause, monotonic=lambda: self.seconds)
         return Store(objects, own).topic("t").consumer("g", **how)
 
-    def test_it_waits_for_new_data_with_one_look_at_a_time(
+    def test_follow_waits_for_new_records_with_growing_pauses(
         self, topic: Topic, objects: MemoryStore
     ) -> None:
         waits: list[float] = []
@@ -451,13 +451,15 @@ class TestFollowing:
         assert rows(consumer.poll(), "value") == [b"0:10"]
         assert waits[:4] == [0.01, 0.02, 0.04, 0.08]
         assert max(waits) == 1.0
-        assert counting.counts["read"] == len(waits) + 2  # the last look finds one, and looks on
+        assert (
+            counting.counts["read"] == len(waits) + 2
+        )  # the last look finds a record, and looks once more
         assert not counting.counts["list"]
         waits.clear()
         assert consumer.poll(timeout=0).num_rows == 0
         assert waits == []
 
-    def test_a_timeout(self, topic: Topic, objects: MemoryStore) -> None:
+    def test_poll_with_timeout(self, topic: Topic, objects: MemoryStore) -> None:
         waits: list[float] = []
         consumer = self.follower(objects, waits.append)
         assert consumer.poll().num_rows == 33
@@ -470,7 +472,7 @@ class TestFollowing:
         assert follower.poll(timeout=3).num_rows == 0
         assert sum(waits) == pytest.approx(3)
 
-    def test_iteration_ends_or_does_not(self, topic: Topic, objects: MemoryStore) -> None:
+    def test_iteration_ends_unless_it_follows(self, topic: Topic, objects: MemoryStore) -> None:
         assert [t.num_rows for t in topic.consumer("g", max_records=20)] == [20, 13]
         rounds = 0
 
@@ -488,7 +490,7 @@ class TestFollowing:
         assert rounds == 3
 
 
-def test_a_poll_that_fails_moves_nothing(topic: Topic, objects: MemoryStore) -> None:
+def test_failed_poll_moves_no_position(topic: Topic, objects: MemoryStore) -> None:
     fails = True
 
     def decide(verb: str, key: str) -> Fault | None:
@@ -504,7 +506,7 @@ def test_a_poll_that_fails_moves_nothing(topic: Topic, objects: MemoryStore) -> 
     assert [len(of_partition(found, p)) for p in range(3)] == [10, 3, 20]
 
 
-def test_what_is_read_may_be_rewritten_meanwhile(topic: Topic) -> None:
+def test_segments_may_be_rewritten_while_they_are_read(topic: Topic) -> None:
     for _ in range(5):
         fill(topic, 10, 10, 10)
     consumer = topic.consumer("g", max_records=9)
@@ -515,7 +517,7 @@ def test_what_is_read_may_be_rewritten_meanwhile(topic: Topic) -> None:
     assert [len(of_partition(found, p)) for p in range(3)] == [60, 53, 70]
 
 
-def test_a_deleted_topic(topic: Topic, store: Store) -> None:
+def test_consumer_of_a_deleted_topic(topic: Topic, store: Store) -> None:
     consumer = topic.consumer("g")
     drain(consumer)
     store.delete_topic("t")
@@ -523,7 +525,7 @@ def test_a_deleted_topic(topic: Topic, store: Store) -> None:
         consumer.poll()
 
 
-def test_how_it_looks(topic: Topic) -> None:
+def test_repr_and_calls_after_close(topic: Topic) -> None:
     consumer = topic.consumer("g")
     consumer.poll()
     assert repr(consumer) == "<Consumer of topic 't' in group 'g', partitions [0, 1, 2]>"
@@ -536,7 +538,7 @@ def test_how_it_looks(topic: Topic) -> None:
     assert list(consumer) == []
 
 
-def test_leaving_with_an_exception(topic: Topic) -> None:
+def test_with_block_that_raises_commits_nothing(topic: Topic) -> None:
     with pytest.raises(ZeroDivisionError), topic.consumer("g") as consumer:
         raise ZeroDivisionError(consumer.poll())
     assert topic.groups() == []

@@ -1,4 +1,4 @@
-"""Dynamic members of a group: they share, take over, are fenced, and come back."""
+"""Dynamic members of a group share partitions, take over, are fenced, and join again."""
 
 from __future__ import annotations
 
@@ -43,13 +43,15 @@ def states(objects: MemoryStore) -> list[GroupState]:
 
 
 def beat(clock: Clock, *consumers: Consumer) -> None:
-    """All of them look once, a while later."""
+    """Let each consumer look at the group once, a tenth of the lease apart."""
     for consumer in consumers:
         clock.tick(LEASE // 10)
         consumer.assignment()
 
 
-def test_opening_joins_nothing_and_the_first_poll_does(topic: Topic, objects: MemoryStore) -> None:
+def test_first_poll_joins_the_group_and_opening_does_not(
+    topic: Topic, objects: MemoryStore
+) -> None:
     consumer = topic.consumer("g", "worker")
     assert states(objects) == []
     assert consumer.member is None
@@ -61,7 +63,7 @@ def test_opening_joins_nothing_and_the_first_poll_does(topic: Topic, objects: Me
     assert (state.operation, state.generation) == ("join", 1)
 
 
-def test_members_come_to_an_even_share(topic: Topic, clock: Clock) -> None:
+def test_members_share_partitions_evenly(topic: Topic, clock: Clock) -> None:
     one = topic.consumer("g", "a")
     assert one.assignment() == (0, 1, 2, 3)
     other = topic.consumer("g", "b")
@@ -78,7 +80,9 @@ def test_members_come_to_an_even_share(topic: Topic, clock: Clock) -> None:
     assert sorted([*one.assignment(), *third.assignment()]) == [0, 1, 2, 3]
 
 
-def test_nothing_committed_is_polled_again_when_partitions_move(topic: Topic, clock: Clock) -> None:
+def test_committed_records_are_not_polled_again_when_partitions_move(
+    topic: Topic, clock: Clock
+) -> None:
     one, other = topic.consumer("g", "a"), topic.consumer("g", "b")
     first = drain(one, 8)
     one.commit()
@@ -90,9 +94,7 @@ def test_nothing_committed_is_polled_again_when_partitions_move(topic: Topic, cl
     assert sorted(rest) == sorted(f"{p}:{n}" for p in range(4) for n in (5, 6))
 
 
-def test_what_was_not_committed_is_polled_again_by_the_next_owner(
-    topic: Topic, clock: Clock
-) -> None:
+def test_uncommitted_records_are_polled_again_by_the_next_owner(topic: Topic, clock: Clock) -> None:
     one, other = topic.consumer("g", "a"), topic.consumer("g", "b")
     drain(one)
     other.assignment()
@@ -100,7 +102,9 @@ def test_what_was_not_committed_is_polled_again_by_the_next_owner(
     assert of_partition(drain(other), 2) == list(range(5))
 
 
-def test_a_commit_hands_over_in_one_step(topic: Topic, clock: Clock, objects: MemoryStore) -> None:
+def test_commit_hands_partitions_over_in_the_same_step(
+    topic: Topic, clock: Clock, objects: MemoryStore
+) -> None:
     one, other = topic.consumer("g", "a"), topic.consumer("g", "b")
     drain(one)
     other.assignment()
@@ -116,7 +120,7 @@ def test_a_commit_hands_over_in_one_step(topic: Topic, clock: Clock, objects: Me
     assert drain(other) == []
 
 
-def test_who_dies_is_replaced_when_its_lease_has_run_out(topic: Topic, clock: Clock) -> None:
+def test_dead_member_is_replaced_after_its_lease(topic: Topic, clock: Clock) -> None:
     dead, alive = topic.consumer("g", "a"), topic.consumer("g", "b")
     dead.poll(max_records=4)
     alive.assignment()
@@ -129,7 +133,9 @@ def test_who_dies_is_replaced_when_its_lease_has_run_out(topic: Topic, clock: Cl
     alive.commit()
 
 
-def test_who_lost_its_lease_cannot_commit_and_begins_anew(topic: Topic, clock: Clock) -> None:
+def test_member_that_lost_its_lease_cannot_commit_and_joins_again(
+    topic: Topic, clock: Clock
+) -> None:
     slow, other = topic.consumer("g", "a"), topic.consumer("g", "b")
     assert slow.poll(max_records=8).num_rows == 8
     before = slow.member
@@ -151,9 +157,7 @@ def test_who_lost_its_lease_cannot_commit_and_begins_anew(topic: Topic, clock: C
     slow.commit()
 
 
-def test_an_expired_member_is_refused_even_if_nobody_has_noticed(
-    topic: Topic, clock: Clock
-) -> None:
+def test_expired_member_is_refused_even_if_nobody_replaced_it(topic: Topic, clock: Clock) -> None:
     consumer = topic.consumer("g", "a")
     consumer.poll(max_records=8)
     clock.tick(LEASE)
@@ -163,7 +167,7 @@ def test_an_expired_member_is_refused_even_if_nobody_has_noticed(
     assert consumer.commit() == dict.fromkeys(range(4), 5)
 
 
-def test_polling_too_late_begins_anew_from_what_is_committed(topic: Topic, clock: Clock) -> None:
+def test_late_poll_starts_again_from_the_committed_positions(topic: Topic, clock: Clock) -> None:
     consumer = topic.consumer("g", "a")
     consumer.poll(max_records=8)
     consumer.commit()
@@ -172,7 +176,7 @@ def test_polling_too_late_begins_anew_from_what_is_committed(topic: Topic, clock
     assert len(drain(consumer)) == 12
 
 
-def test_a_member_commits_only_what_it_owns(topic: Topic, clock: Clock) -> None:
+def test_member_can_commit_only_its_own_partitions(topic: Topic, clock: Clock) -> None:
     one, other = topic.consumer("g", "a"), topic.consumer("g", "b")
     beat(clock, one, other, one, other)
     assert other.commit({2: 4}) == {2: 4}
@@ -183,7 +187,7 @@ def test_a_member_commits_only_what_it_owns(topic: Topic, clock: Clock) -> None:
     assert topic.group("g").positions() == {2: 4}
 
 
-def test_a_group_with_members_takes_positions_from_them_alone(topic: Topic, clock: Clock) -> None:
+def test_only_members_can_commit_while_a_group_is_active(topic: Topic, clock: Clock) -> None:
     member = topic.consumer("g", "a")
     member.poll()
     plain = topic.consumer("g")
@@ -197,7 +201,7 @@ def test_a_group_with_members_takes_positions_from_them_alone(topic: Topic, cloc
     assert topic.group("g").positions() == dict.fromkeys(range(4), 5)
 
 
-def test_closing_leaves_at_once_and_commits_if_asked(
+def test_close_leaves_at_once_and_commits_if_asked(
     topic: Topic, clock: Clock, objects: MemoryStore
 ) -> None:
     one, other = topic.consumer("g", "a"), topic.consumer("g", "b")
@@ -214,12 +218,12 @@ def test_closing_leaves_at_once_and_commits_if_asked(
     assert [m.split("-")[0] for m in states(objects)[-1].members] == ["b"]
 
 
-def test_closing_without_having_joined_writes_nothing(topic: Topic, objects: MemoryStore) -> None:
+def test_close_without_having_joined_writes_nothing(topic: Topic, objects: MemoryStore) -> None:
     topic.consumer("g", "a").close()
     assert states(objects) == []
 
 
-def test_it_writes_when_a_third_of_the_lease_has_passed_and_looks_more_often(
+def test_lease_is_renewed_after_a_third_of_it(
     topic: Topic, clock: Clock, objects: MemoryStore
 ) -> None:
     counting = CountingStore(objects)
@@ -240,7 +244,7 @@ def test_it_writes_when_a_third_of_the_lease_has_passed_and_looks_more_often(
     assert states(objects)[-1].generation == 1
 
 
-def test_new_partitions_are_shared_too(topic: Topic, clock: Clock) -> None:
+def test_new_partitions_are_shared(topic: Topic, clock: Clock) -> None:
     one, other, third = (topic.consumer("g", name) for name in "abc")
     beat(clock, *[one, other, third] * 2)
     topic.alter(partitions=8)
@@ -256,7 +260,7 @@ def test_new_partitions_are_shared_too(topic: Topic, clock: Clock) -> None:
     assert len(found) == len(set(found)) == 24
 
 
-def test_a_member_without_partitions_sees_new_ones(topic: Topic, clock: Clock) -> None:
+def test_member_without_partitions_gets_new_ones(topic: Topic, clock: Clock) -> None:
     small = topic.consumer("g", "a")
     others = [topic.consumer("g", name) for name in "bcde"]
     beat(clock, small, *others, small, *others)
@@ -267,8 +271,19 @@ def test_a_member_without_partitions_sees_new_ones(topic: Topic, clock: Clock) -
     assert drain(idle) == ["4:0", "4:1", "4:2"]
 
 
-def test_iterating_waits_for_its_share(objects: MemoryStore, topic: Topic, clock: Clock) -> None:
-    """One that just joined has nothing yet, which is not the end of the log."""
+def test_new_partitions_are_taken_at_once_when_the_clock_starts_at_zero() -> None:
+    """A time of 0 is a time: it must not be taken for "never looked"."""
+    clock = Clock(now_ms=0)
+    topic = make_store(MemoryStore(), clock).create_topic("t", partitions=1)
+    consumer = topic.consumer("g", "a")
+    assert consumer.assignment() == (0,)
+    topic.alter(partitions=2)
+    consumer.poll()
+    assert consumer.assignment() == (0, 1)
+
+
+def test_iteration_waits_for_its_share(objects: MemoryStore, topic: Topic, clock: Clock) -> None:
+    """A member that just joined has no partitions yet. That is not the end of the log."""
     one = topic.consumer("g", "a", max_records=4)
     one.poll()
     one.commit()
@@ -283,10 +298,10 @@ def test_iterating_waits_for_its_share(objects: MemoryStore, topic: Topic, clock
     assert sorted(found) == sorted(f"{p}:{n}".encode() for p in (2, 3) for n in range(1, 5))
 
 
-def test_a_lease_that_runs_out_while_reading(
+def test_lease_that_runs_out_while_reading(
     topic: Topic, clock: Clock, objects: MemoryStore
 ) -> None:
-    """What was read is not handed out: by now it may be another's."""
+    """The records are not returned, because another member may own the partitions now."""
     is_slow = True
 
     def decide(verb: str, key: str) -> Fault | None:
@@ -304,7 +319,7 @@ def test_a_lease_that_runs_out_while_reading(
     assert len(drain(rival)) == 20
 
 
-def test_reading_that_always_takes_longer_than_the_lease_is_an_error(
+def test_reads_that_always_outlast_the_lease_are_an_error(
     topic: Topic, clock: Clock, objects: MemoryStore
 ) -> None:
     def decide(verb: str, key: str) -> Fault | None:
@@ -318,7 +333,7 @@ def test_reading_that_always_takes_longer_than_the_lease_is_an_error(
     assert consumer.position(0) == 0
 
 
-def test_a_clock_that_jumps_and_comes_back_loses_nothing(
+def test_clock_that_jumps_and_comes_back_loses_no_records(
     topic: Topic, objects: MemoryStore
 ) -> None:
     clock = Clock()
@@ -344,7 +359,9 @@ def test_a_clock_that_jumps_and_comes_back_loses_nothing(
 
 
 @pytest.mark.parametrize("fault", [Fault.LOSE_REPLY, Fault.SELF_RETRY])
-def test_doubts_are_settled(topic: Topic, clock: Clock, objects: MemoryStore, fault: Fault) -> None:
+def test_unknown_outcomes_are_resolved(
+    topic: Topic, clock: Clock, objects: MemoryStore, fault: Fault
+) -> None:
     def decide(verb: str, key: str) -> Fault | None:
         return fault if verb == "create" and "_groups" in key else None
 
@@ -355,9 +372,7 @@ def test_doubts_are_settled(topic: Topic, clock: Clock, objects: MemoryStore, fa
     assert topic.group("g").positions() == dict.fromkeys(range(4), 5)
 
 
-def test_a_store_that_fails_at_a_heartbeat_costs_nothing(
-    topic: Topic, clock: Clock, objects: MemoryStore
-) -> None:
+def test_failed_heartbeat_can_be_repeated(topic: Topic, clock: Clock, objects: MemoryStore) -> None:
     fails = False
 
     def decide(verb: str, key: str) -> Fault | None:
@@ -375,7 +390,7 @@ def test_a_store_that_fails_at_a_heartbeat_costs_nothing(
     assert consumer.member == member
 
 
-def test_nothing_is_written_into_a_topic_that_is_gone(
+def test_nothing_is_written_into_a_deleted_topic(
     topic: Topic, store: Store, clock: Clock, objects: MemoryStore
 ) -> None:
     consumer, idle = topic.consumer("g", "a"), topic.consumer("g", "b")
@@ -391,7 +406,7 @@ def test_nothing_is_written_into_a_topic_that_is_gone(
     assert contents(objects) == before
 
 
-def test_several_groups_and_names_do_not_meet(topic: Topic) -> None:
+def test_groups_are_independent_and_names_need_not_be_unique(topic: Topic) -> None:
     consumers: list[Callable[[], Consumer]] = [
         lambda: topic.consumer("g", "same"),
         lambda: topic.consumer("g", "same"),

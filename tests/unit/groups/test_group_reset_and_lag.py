@@ -1,4 +1,4 @@
-"""Where a reset puts a group, and how far a group is behind (kafka.md §6)."""
+"""Resetting a group's positions, and its lag (kafka.md §6)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def topic(store: Store, clock: Clock) -> Topic:
     ids=str,
 )
 @pytest.mark.parametrize("dry_run", [True, False], ids=["dry run", "for real"])
-def test_a_reset_goes_where_it_is_told(
+def test_reset_moves_positions(
     topic: Topic, how: dict[str, Any], expected: dict[int, int], dry_run: bool
 ) -> None:
     group = topic.group("g")
@@ -74,13 +74,13 @@ def test_a_reset_goes_where_it_is_told(
         ({"to": -1, "partitions": 0}, 2, "-1 is outside"),
         ({"shift_by": -4, "partitions": 0}, 2, "1 is outside"),
         ({"shift_by": 6, "partitions": 0}, 10, "11 is outside"),
-        ({"to": at(91), "partitions": 0}, 10, "there is no record at or after the time"),
+        ({"to": at(91), "partitions": 0}, 10, "there is no record at or after this time"),
         ({"to": timedelta(0), "partitions": 0}, 10, "there is no record at or after"),
         ({"to": at(0), "partitions": 2}, 0, "there is no record at or after"),
     ],
     ids=str,
 )
-def test_what_is_outside_of_the_log_is_put_inside_with_a_warning(
+def test_reset_outside_the_log_is_clamped_with_a_warning(
     topic: Topic, how: dict[str, Any], expected: int, note: str
 ) -> None:
     group = topic.group("g")
@@ -93,7 +93,7 @@ def test_what_is_outside_of_the_log_is_put_inside_with_a_warning(
     assert group.positions()[row.partition] == expected
 
 
-def test_current_puts_a_position_that_retention_has_passed_at_the_log_start(topic: Topic) -> None:
+def test_reset_to_current_clamps_an_expired_position_to_the_log_start(topic: Topic) -> None:
     group = topic.group("g")
     group.commit({0: 1})
     with pytest.warns(UserWarning, match="1 is outside"):
@@ -115,14 +115,12 @@ def test_current_puts_a_position_that_retention_has_passed_at_the_log_start(topi
         ({"to": timedelta(seconds=-1)}, "is negative"),
         ({"to": {3: 1}}, "there is no partition 3"),
         ({"to": {0: -1}}, "must be from 0 on"),
-        ({"to": {0: 1}, "partitions": 0}, "names the partitions already"),
+        ({"to": {0: 1}, "partitions": 0}, "names the partitions"),
         ({"to": "latest", "partitions": 7}, "there is no partition 7"),
     ],
     ids=str,
 )
-def test_a_reset_that_makes_no_sense_is_refused(
-    topic: Topic, how: dict[str, Any], complaint: str
-) -> None:
+def test_invalid_reset_is_refused(topic: Topic, how: dict[str, Any], complaint: str) -> None:
     group = topic.group("g")
     group.commit({0: 5})
     with pytest.raises(InvalidRequestError, match=complaint):
@@ -130,12 +128,12 @@ def test_a_reset_that_makes_no_sense_is_refused(
     assert group.positions() == {0: 5}
 
 
-def test_a_reset_of_a_group_that_there_was_not_makes_it(topic: Topic) -> None:
+def test_reset_creates_a_missing_group(topic: Topic) -> None:
     topic.group("new").reset("earliest")
     assert topic.groups() == ["new"]
 
 
-def test_after_a_reset_whoever_had_looked_before_is_fenced(topic: Topic) -> None:
+def test_reset_fences_earlier_readers(topic: Topic) -> None:
     reader, admin = topic.group("g"), topic.group("g")
     reader.commit({0: 5})
     admin.reset("earliest")
@@ -167,7 +165,7 @@ def test_lag_in_records_bytes_and_seconds(topic: Topic, clock: Clock) -> None:
     assert table["position"].to_pylist() == [8, None, 0]
 
 
-def test_what_the_log_does_not_have_is_no_lag(topic: Topic) -> None:
+def test_removed_records_are_not_lag(topic: Topic) -> None:
     group = topic.group("g")
     group.commit({0: 0, 1: 99})
     lag = group.lag()
@@ -175,14 +173,14 @@ def test_what_the_log_does_not_have_is_no_lag(topic: Topic) -> None:
     assert (lag[1].position, lag[1].records, lag[1].seconds) == (99, 0, 0.0)
 
 
-def test_a_record_from_the_future_is_no_negative_lag(topic: Topic) -> None:
+def test_record_from_the_future_gives_no_negative_lag(topic: Topic) -> None:
     topic.append(kafka(["k"], partition=ints(2), timestamp=times(10_000)))
     group = topic.group("g")
     group.commit({2: 0})
     assert (group.lag()[2].records, group.lag()[2].seconds) == (1, 0.0)
 
 
-def test_on_a_compacted_topic_holes_are_no_lag(store: Store, clock: Clock) -> None:
+def test_holes_of_a_compacted_topic_are_not_lag(store: Store, clock: Clock) -> None:
     topic = store.create_topic("c", config={"cleanup.policy": "compact"})
     keys = [str(n % 7) if n % 3 else f"own-{n}" for n in range(60)]
     topic.append(kafka(keys, timestamp=times(*range(60))))
@@ -203,7 +201,7 @@ def test_on_a_compacted_topic_holes_are_no_lag(store: Store, clock: Clock) -> No
         assert lag.seconds == pytest.approx(waited.total_seconds() if waited else 0.0)
 
 
-def test_a_description_has_kafkas_columns(topic: Topic, clock: Clock) -> None:
+def test_description_has_kafkas_columns(topic: Topic, clock: Clock) -> None:
     group = topic.group("g")
     group.commit({0: 8}, metadata="m")
     description = group.describe()

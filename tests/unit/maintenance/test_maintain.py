@@ -1,11 +1,8 @@
-"""`maintain`: all jobs of a topic or of a store, and the command that schedulers run."""
+"""`maintain`: all jobs of a topic or of a store."""
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,19 +12,13 @@ import pyarrow as pa
 import pytest
 
 import pylogtable
-from pylogtable import StorageError, Store, Topic
-from pylogtable.__main__ import main
+from pylogtable import SegmentGoneError, Store, Topic
 from pylogtable.storage.local import LocalStore
-from tests.builders import Clock, kafka, make_store, rows, times
+from tests.builders import Clock, fill, kafka, make_store, rows, times
 
 DAY = 86_400_000
 COMPACT = {"cleanup.policy": "compact"}
 BOTH = {"cleanup.policy": "compact,delete", "retention.ms": DAY}
-
-
-def fill(topic: Topic, appends: int = 4, **columns: Any) -> None:
-    for number in range(appends):
-        topic.append(kafka(["a", "b", f"c{number}"], [f"{number}"] * 3, **columns))
 
 
 def state(topic: Topic) -> list[Any]:
@@ -196,24 +187,8 @@ def test_beside_a_writer(tmp_path: Path) -> None:
 # --- a store ---------------------------------------------------------------------------------
 
 
-def damage(folder: Path) -> None:
-    """Of all the damage there can be: a commit that is not JSON."""
-    max((folder / "_manifest").glob("0*.json")).write_bytes(b"{")
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    """A store with three topics, of which the first is damaged."""
-    store = pylogtable.open(tmp_path / "logs")
-    for name in ("broken", "orders", "users"):
-        topic = store.create_topic(name, config=COMPACT if name == "users" else None)
-        fill(topic)
-    damage(tmp_path / "logs" / "broken")
-    return tmp_path / "logs"
-
-
-def test_every_topic_has_its_turn_whatever_happens_to_others(place: Path) -> None:
-    broken, orders, users = pylogtable.open(place).maintain()
+def test_every_topic_has_its_turn_whatever_happens_to_others(broken_store: Path) -> None:
+    broken, orders, users = pylogtable.open(broken_store).maintain()
     assert (broken.topic, orders.topic, users.topic) == ("broken", "orders", "users")
     assert broken.error is not None
     assert broken.error.startswith("CorruptTopicError: ")
@@ -247,7 +222,7 @@ def test_a_missing_segment_fails_its_topic_and_changes_nothing(
     files = sorted((tmp_path / "t").rglob("*"))
     (report,) = store.maintain()
     assert report.error is not None
-    assert report.error.startswith("StorageError: ")
+    assert report.error.startswith("SegmentGoneError: ")
     assert topic.version == 4
     assert sorted((tmp_path / "t").rglob("*")) == files
 
@@ -265,133 +240,6 @@ def test_what_was_done_before_a_failure_is_reported(tmp_path: Path, clock: Clock
     assert report.retention is not None
     assert report.retention.records_removed == 2
     assert (report.merge, report.vacuum) == (None, None)
-    assert str(report).startswith("t: retention removed 2 records, FAILED: StorageError: ")
-    with pytest.raises(StorageError):
+    assert str(report).startswith("t: retention removed 2 records, FAILED: SegmentGoneError: ")
+    with pytest.raises(SegmentGoneError):
         topic.maintain()
-
-
-# --- the command -----------------------------------------------------------------------------
-
-
-def command(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "pylogtable", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-
-
-def complaint(capsys: pytest.CaptureFixture[str]) -> str:
-    """The one line on standard error, and nothing else anywhere."""
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("pylogtable: ")
-    assert err.count("\n") == 1
-    assert err.endswith("\n")
-    return err
-
-
-def test_the_command_says_what_it_did_and_fails_if_a_topic_did(place: Path) -> None:
-    ran = command("maintain", place)
-    assert ran.returncode == 1
-    lines = ran.stdout.splitlines()
-    assert [line.partition(":")[0] for line in lines] == ["orders", "users"]
-    assert "merged 4 into 1, vacuum removed 0 files; " in lines[0]
-    assert "compaction removed 6 records" in lines[1]
-    assert ran.stderr.startswith("pylogtable: broken: CorruptTopicError: ")
-    assert len(ran.stderr.splitlines()) == 1
-    assert "Traceback" not in ran.stderr
-
-
-def test_the_command_gives_json(place: Path) -> None:
-    ran = command("maintain", place, "--topic", "users", "--topic", "orders", "--output", "json")
-    assert (ran.returncode, ran.stderr) == (0, "")
-    users, orders = json.loads(ran.stdout)
-    assert list(users) == [
-        "topic",
-        "retention",
-        "compaction",
-        "merge",
-        "vacuum",
-        "seconds",
-        "error",
-    ]
-    assert (users["topic"], users["retention"], users["error"]) == ("users", None, None)
-    compaction = users["compaction"]
-    assert compaction["operation"] == "compact"
-    assert (compaction["units"], compaction["skipped"]) == (1, 0)
-    assert (compaction["segments_in"], compaction["segments_out"]) == (3, 1)
-    assert (compaction["records_in"], compaction["records_removed"]) == (12, 6)
-    assert compaction["bytes_in"] > compaction["bytes_out"] > 0
-    assert users["vacuum"]["files"] == []
-    assert not users["vacuum"]["dry_run"]
-    assert orders["retention"]["log_starts"] == {}
-    assert (orders["topic"], orders["compaction"]) == ("orders", None)
-
-
-def test_json_tells_of_failures_too(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["maintain", str(place), "--output", "json", "--no-vacuum"]) == 1
-    out, err = capsys.readouterr()
-    reports = {report["topic"]: report for report in json.loads(out)}
-    assert reports["broken"]["error"].startswith("CorruptTopicError")
-    assert reports["users"]["vacuum"] is None
-    assert err.count("\n") == 1
-
-
-def test_wrong_usage_is_status_2() -> None:
-    ran = command("maintain")
-    assert ran.returncode == 2
-    assert "usage: pylogtable maintain" in ran.stderr
-    assert ran.stdout == ""
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [[], ["mantain", "x"], ["maintain", "x", "--output", "xml"], ["maintain", "x", "y"]],
-)
-def test_other_wrong_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(arguments)
-    assert ended.value.code == 2
-    assert "Traceback" not in capsys.readouterr().err
-
-
-def test_no_store_and_no_topic(
-    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    ran = command("maintain", tmp_path / "nowhere")
-    assert (ran.returncode, ran.stdout) == (1, "")
-    assert ran.stderr == f"pylogtable: there is no topic below file://{tmp_path}/nowhere\n"
-    assert not (tmp_path / "nowhere").exists()
-    assert main(["maintain", str(place), "--topic", "nope"]) == 1
-    assert "nope: TopicNotFoundError: there is no topic at " in complaint(capsys)
-    assert main(["maintain", str(place), "--topic", "no/pe"]) == 1
-    assert "no/pe: InvalidRequestError" in complaint(capsys)
-    assert main(["maintain", "ftp://host/logs"]) == 1
-    assert "ftp: is not supported" in complaint(capsys)
-
-
-@pytest.mark.parametrize("options", ["{secret", "[1]", "", '"x"'])
-def test_storage_options_that_are_none(
-    place: Path, options: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["maintain", str(place), "--storage-options", options]) == 1
-    told = complaint(capsys)
-    assert "--storage-options " in told
-    assert "secret" not in told
-
-
-def test_storage_options(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["maintain", str(place), "--topic", "users", "--storage-options", '{"a": 1}']
-    assert main(arguments) == 0
-    assert capsys.readouterr().err == ""
-
-
-def test_on_a_terminal_it_shows_where_it_is(
-    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    assert main(["maintain", str(place), "--topic", "users", "--topic", "orders"]) == 0
-    assert capsys.readouterr().err == "[1/2] users …\n[2/2] orders …\n"

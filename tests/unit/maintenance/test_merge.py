@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from pylogtable import Store, Topic
+from pylogtable.engine import Merge, Rewritten, TopicWriter, Worker, run_job
 from pylogtable.storage.memory import MemoryStore
 from tests.builders import data_files, ints, kafka
 
 
-def all_rows(topic: Topic) -> list[dict[str, object]]:
+def all_rows(topic: Topic) -> list[dict[str, Any]]:
     return topic.read(columns=[*topic.schema.names, "timestampType"]).read_all().to_pylist()
 
 
@@ -31,8 +35,8 @@ def test_small_segments_become_one(store: Store) -> None:
 
 def test_a_shifted_segment_is_sealed(store: Store) -> None:
     topic = store.create_topic("t")
-    parts = [topic.stage(kafka(["a"] * 3)) for _ in range(2)]
-    topic.commit_staged(parts)
+    parts = [TopicWriter(topic).stage(kafka(["a"] * 3)) for _ in range(2)]
+    TopicWriter(topic).commit(parts)
     assert topic.segments()["shift"].to_pylist() == [0, 3]
     before = all_rows(topic)
     topic.merge()
@@ -55,8 +59,8 @@ def test_groups_keep_to_the_size_of_a_segment(store: Store) -> None:  # case 17
         topic.append(kafka(["k"] * 5))
     size = topic.segments()["size_bytes"].to_pylist()[0]
     topic.alter(config={"segment.bytes": 3 * size})
-    works = topic.maintenance.plan_merge()
-    assert [len(work.inputs) for work in works] == [3, 3, 3]
+    units = Merge().plan(topic._maintained)
+    assert [len(unit.inputs) for unit in units] == [3, 3, 3]
     topic.merge()
     assert topic.verify(data=True)
 
@@ -104,7 +108,7 @@ def stored(objects: MemoryStore, topic: Topic) -> list[int]:
 def test_what_lies_below_the_log_start_leaves_a_file_however_large(
     store: Store, objects: MemoryStore, monkeypatch: pytest.MonkeyPatch, group_rows: int
 ) -> None:
-    monkeypatch.setattr("pylogtable.write.stager.ROW_GROUP_ROWS", group_rows)
+    monkeypatch.setattr("pylogtable.segments.rolling_writer.ROW_GROUP_ROWS", group_rows)
     topic = store.create_topic("t")
     topic.append(kafka([f"{n:0100d}" for n in range(20)]))
     topic.alter(config={"segment.bytes": 1000})
@@ -155,12 +159,14 @@ def test_a_log_start_that_moves_while_a_merge_runs(
         topic.append(kafka([f"{n:0100d}" for n in range(4)]))
     topic.alter(config={"segment.bytes": 1000})
     topic.delete_records({0: 1})
-    jobs = topic.maintenance
-    works = jobs.plan_merge()
-    done = [jobs.worker()(work) for work in works]
-    store.topic("t").delete_records({0: further})
-    before = all_rows(topic)
-    report = jobs.rewrite("merge", works, lambda _: done)
+
+    def run_units(worker: Worker, units: Sequence[Any]) -> list[Rewritten]:
+        rewritten = [worker(unit) for unit in units]
+        store.topic("t").delete_records({0: further})
+        return rewritten
+
+    before = [row for row in all_rows(topic) if row["offset"] >= further]
+    report = run_job(topic, Merge(), run_units)
     assert (report.units, report.skipped) == (int(lands), int(not lands))
     assert stored(objects, topic) == list(range(1 if lands else 4, 8))
     assert topic.verify(data=True)

@@ -1,4 +1,4 @@
-"""Roots, leaves and the hint: what they hold, how large they get, and doing without them."""
+"""Roots, leaves and the hint: their contents, their size, and what happens without them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pylogtable.format.lookup import all_entries, segment_at, segments_between
 from pylogtable.format.model import Commit, Protocol, Segment, TopicInfo
 from pylogtable.format.paths import segment_path
 from pylogtable.format.schema import KAFKA_FIELDS
-from pylogtable.format.snapshot import Run, Snapshot, apply, from_root, to_root
+from pylogtable.format.snapshot import LeafRun, Snapshot, apply, from_root, to_root
 from pylogtable.log.manifest import Manifest
 from pylogtable.plan import index
 from pylogtable.plan.index import cut_leaves, entries_to_fold, leaves_to_merge, with_leaves
@@ -29,7 +29,7 @@ MIB = 1 << 20
 
 
 class Grower:
-    """Grows a snapshot by commits that never were in a store, folding as a writer would."""
+    """Grows a snapshot by commits, without a store, and writes leaves as a writer does."""
 
     def __init__(self, partitions: int) -> None:
         info = TopicInfo(fields=KAFKA_FIELDS, key=("key",), partitions=partitions, created_at_ms=0)
@@ -97,7 +97,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("partitions", [1, 3, 10])
-def test_folding_and_merging_keep_every_entry_and_the_root_round_trips(partitions: int) -> None:
+def test_moving_entries_into_leaves_loses_none_and_roots_round_trip(partitions: int) -> None:
     grower = Grower(partitions)
     chance = random.Random(partitions)
     for _ in range(120):
@@ -112,10 +112,10 @@ def test_folding_and_merging_keep_every_entry_and_the_root_round_trips(partition
             leaves = {k: v for k, v in grower.snapshot.leaves.items() if k in used}
             assert rebuilt == replace(grower.snapshot, leaves=leaves)
     used = {
-        piece.leaf
+        tile.leaf
         for state in grower.snapshot.partitions
-        for piece in state.pieces
-        if isinstance(piece, Run)
+        for tile in state.tiles
+        if isinstance(tile, LeafRun)
     }
     assert len(used) < len(grower.leaves)
     entries = sum(grower.snapshot.leaves[leaf] for leaf in used)
@@ -123,7 +123,7 @@ def test_folding_and_merging_keep_every_entry_and_the_root_round_trips(partition
 
 
 @pytest.mark.usefixtures("small")
-def test_every_offset_is_found_in_its_segment_wherever_that_is_kept() -> None:
+def test_every_offset_is_found_in_a_leaf_or_in_the_tail() -> None:
     grower = Grower(3)
     for number in range(90):
         grower.commit([0, 1, 2])
@@ -154,7 +154,7 @@ def test_a_lookup_loads_one_leaf() -> None:
 
 
 def test_the_root_of_a_large_topic_stays_small() -> None:
-    """2,000 partitions and 12,000 segments that come in a few partitions at a time."""
+    """2,000 partitions and 12,000 segments; each commit adds to a few partitions."""
     grower = Grower(2000)
     chance = random.Random(11)
     largest = 0
@@ -216,7 +216,7 @@ def test_the_hint_may_be_missing_corrupt_or_wrong(hint: bytes | None, commits: i
 
 
 def test_a_stale_hint_does_not_hide_a_topic_whose_first_commits_are_gone() -> None:
-    """The hint says that there is no root; a cleanup has removed what it would have us read."""
+    """The hint names no root, and the commits that a reader would start with are removed."""
     objects = MemoryStore()
     topic = make_store(objects).create_topic("t")
     for _ in range(70):
@@ -230,7 +230,7 @@ def test_a_stale_hint_does_not_hide_a_topic_whose_first_commits_are_gone() -> No
 
 
 @pytest.mark.parametrize("damage", [b"", b"{}", b"not json"])
-def test_a_root_that_cannot_be_read_is_passed_over(damage: bytes) -> None:
+def test_an_unreadable_root_is_ignored(damage: bytes) -> None:
     objects = MemoryStore()
     topic = make_store(objects).create_topic("t")
     for _ in range(140):
@@ -241,7 +241,7 @@ def test_a_root_that_cannot_be_read_is_passed_over(damage: bytes) -> None:
     assert again.count() == 140
 
 
-def test_opening_costs_a_few_requests_and_no_listing_however_many_commits() -> None:
+def test_opening_takes_few_requests_and_no_listing_after_any_number_of_commits() -> None:
     costs = []
     for commits in (70, 300):
         counting = CountingStore(MemoryStore())
@@ -257,7 +257,7 @@ def test_opening_costs_a_few_requests_and_no_listing_however_many_commits() -> N
     assert max(costs) <= 6
 
 
-def test_another_writers_commits_are_seen_by_reading_only_what_is_new() -> None:
+def test_a_refresh_reads_only_new_commits() -> None:
     counting = CountingStore(MemoryStore())
     topic = make_store(counting).create_topic("t")
     other = make_store(counting).topic("t")
@@ -272,7 +272,7 @@ def test_another_writers_commits_are_seen_by_reading_only_what_is_new() -> None:
     assert counting.counts["list"] == 0
 
 
-def test_a_reader_that_lives_long_rests_on_newer_roots(store: Store) -> None:
+def test_a_long_lived_reader_moves_on_to_newer_roots(store: Store) -> None:
     writer, reader = store.create_topic("t"), store.topic("t")
     for number in range(400):
         writer.append(kafka(["a"]))
@@ -281,7 +281,7 @@ def test_a_reader_that_lives_long_rests_on_newer_roots(store: Store) -> None:
     assert reader.count() == 400
     known = reader._head.known
     assert (known.root_version or 0) >= 256
-    assert len(known.partitions[0].pieces) < 200
+    assert len(known.partitions[0].tiles) < 200
     assert len(rows(reader.read())) == 400
 
 

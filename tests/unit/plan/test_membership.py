@@ -1,4 +1,4 @@
-"""How partitions go from member to member, step by step."""
+"""How partitions move from member to member, step by step."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_second_member_gets_its_half_in_two_steps() -> None:
 
 
 @pytest.mark.parametrize("by", ["join", "heartbeat"])
-def test_whose_lease_ran_out_is_dropped_and_not_a_moment_earlier(by: str) -> None:
+def test_a_member_is_removed_when_its_lease_ends_and_not_before(by: str) -> None:
     state = after(None, join(None, "a", 0, LEASE, 2))
     state = after(state, join(state, "b", 5, LEASE, 2))
 
@@ -68,14 +68,14 @@ def test_whose_lease_ran_out_is_dropped_and_not_a_moment_earlier(by: str) -> Non
     assert "a" not in step(LEASE).members
 
 
-def test_who_comes_back_too_late_cannot_commit() -> None:
+def test_a_member_whose_lease_ended_cannot_commit() -> None:
     state = after(None, join(None, "a", 0, LEASE, 2))
     with pytest.raises(CommitConflictError, match="ran out 0 ms ago"):
         heartbeat(state, "a", LEASE, LEASE, 2, {0: 1})
     with pytest.raises(CommitConflictError, match="ran out"):
         leave(state, "a", LEASE, {0: 1})
     other = after(state, join(state, "b", LEASE, LEASE, 2))
-    with pytest.raises(CommitConflictError, match="not in the group any more"):
+    with pytest.raises(CommitConflictError, match="no longer in the group"):
         heartbeat(other, "a", LEASE, LEASE, 2)
     assert leave(other, "a", LEASE) is None
 
@@ -89,14 +89,14 @@ def test_only_the_owner_commits() -> None:
         heartbeat(state, "b", 2, LEASE, 2, {1: 5})
 
 
-def test_members_that_know_of_fewer_partitions_do_no_harm() -> None:
+def test_a_member_that_does_not_know_new_partitions_leaves_them_to_their_owner() -> None:
     state = after(None, join(None, "a", 0, LEASE, 6))
     state = after(state, join(state, "b", 0, LEASE, 2))
     state = after(state, heartbeat(state, "a", 1, LEASE, 2))
     assert owned(state) == {"a": [0, 1, 2], "b": []}
 
 
-def test_a_clock_that_is_set_back_shortens_no_lease() -> None:
+def test_setting_the_clock_back_does_not_shorten_a_lease() -> None:
     state = after(None, join(None, "a", 100, LEASE, 1))
     state = after(state, heartbeat(state, "a", 50, LEASE, 1))
     assert state.members["a"].lease_until_ms == 100 + LEASE
@@ -114,7 +114,7 @@ def test_a_clock_that_is_set_back_shortens_no_lease() -> None:
         ({}, 4, {}),
     ],
 )
-def test_shares(
+def test_shares_are_even_and_members_keep_their_partitions(
     before: dict[str, list[int]], partitions: int, shares: dict[str, tuple[int, ...]]
 ) -> None:
     assert assign(before, partitions) == shares

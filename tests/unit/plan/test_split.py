@@ -1,4 +1,4 @@
-"""How a read is cut into parts: by offsets as in Spark's Kafka connector, then by row groups."""
+"""How a read is split: by offsets as in Spark's Kafka connector, then by row groups."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pylogtable import ReadPart, ReadTask, Store
+from pylogtable import Store
+from pylogtable.engine import ReadPart, ReadTask, Scan
 from pylogtable.format.model import Segment
 from pylogtable.plan import split
 from pylogtable.plan.read import Span, task_for
@@ -28,24 +29,24 @@ def cut(
     return [(part.partition, part.start, part.end) for part in parts]
 
 
-def test_nothing_asked_for_leaves_ranges_whole_and_drops_empty_ones() -> None:
+def test_without_options_ranges_stay_whole_and_empty_ones_are_dropped() -> None:
     assert cut((1, 5), (3, 3), (0, 9)) == [(0, 1, 5), (2, 0, 9)]
     assert cut((7, 7), min_parts=4, max_records=2) == []
 
 
-def test_case_19_as_many_parts_as_offsets() -> None:
+def test_as_many_parts_as_offsets() -> None:
     assert cut((1, 5), min_parts=4) == [(0, 1, 2), (0, 2, 3), (0, 3, 4), (0, 4, 5)]
 
 
-def test_case_21_the_last_part_takes_the_remainder() -> None:
+def test_the_last_part_takes_the_remainder() -> None:
     assert cut((1, 11), min_parts=3) == [(0, 1, 4), (0, 4, 7), (0, 7, 11)]
 
 
-def test_case_23_a_limit_of_records() -> None:
+def test_a_limit_of_records_per_part() -> None:
     assert cut((1, 6), max_records=4) == [(0, 1, 3), (0, 3, 6)]
 
 
-# Worked out by hand from the rule in spark_ecosystem.md 1.1.
+# Worked out by hand from the rule of Spark's Kafka connector.
 @pytest.mark.parametrize(
     ("ranges", "min_parts", "max_records", "expected"),
     [
@@ -64,7 +65,7 @@ def test_case_23_a_limit_of_records() -> None:
         ([(0, 4)], 9, None, [(0, 0, 1), (0, 1, 2), (0, 2, 3), (0, 3, 4)]),
     ],
 )
-def test_examples(
+def test_examples_of_max_records_and_min_parts(
     ranges: list[tuple[int, int]],
     min_parts: int | None,
     max_records: int | None,
@@ -89,7 +90,7 @@ BOUNDS = st.tuples(st.integers(0, 2**40), st.integers(0, 10**6)).map(lambda b: (
     st.one_of(st.none(), st.integers(10_000, 2**62)),
     st.one_of(st.none(), st.integers(1, 200)),
 )
-def test_parts_tile_the_ranges(
+def test_parts_cover_the_ranges_without_overlap(
     ranges: list[tuple[int, int]], max_records: int | None, min_parts: int | None
 ) -> None:
     parts = cut(*ranges, max_records=max_records, min_parts=min_parts)
@@ -107,10 +108,10 @@ def test_parts_tile_the_ranges(
 
 
 @given(st.lists(BOUNDS, min_size=1, max_size=8), st.integers(1, 200))
-def test_a_wish_for_parts_is_met_but_for_rounding(
+def test_min_parts_is_reached_except_for_rounding(
     ranges: list[tuple[int, int]], min_parts: int
 ) -> None:
-    """A hint: each range rounds its share for itself, so each may fall short by one half."""
+    """`min_parts` is a hint: each range rounds its share, so each may miss half a part."""
     parts = cut(*ranges, min_parts=min_parts)
     total = sum(end - start for start, end in ranges)
     assert len(parts) >= min(min_parts, total) - len(ranges) / 2
@@ -139,7 +140,7 @@ def whole(*segments: Segment) -> list[ReadTask]:
     return [task_for(one, 0, 2**62) for one in segments]
 
 
-def test_small_neighbours_share_a_part() -> None:
+def test_small_neighbouring_segments_share_a_part() -> None:
     few = [segment(10, 100, base=10 * n) for n in range(PART_BYTES // OPEN_BYTES - 1)]
     (part,) = pack(whole(*few))
     assert (part.partition, part.start, part.end) == (3, 0, 150)
@@ -163,7 +164,7 @@ def test_a_large_segment_is_cut_between_row_groups() -> None:
     ]
 
 
-def test_only_what_is_asked_of_a_large_segment_is_cut() -> None:
+def test_of_a_large_segment_only_the_requested_range_is_cut() -> None:
     large = segment(1000, 1000 * MB, row_groups=10)
     (part,) = pack([task_for(large, 140, 160)])
     assert (part.start, part.end) == (140, 160)
@@ -186,7 +187,7 @@ def logs(draw: st.DrawFn) -> list[Segment]:
 
 
 @given(logs(), st.data())
-def test_parts_tile_a_read_and_are_cut_only_at_row_groups(
+def test_parts_cover_a_read_and_are_cut_only_at_row_groups(
     segments: list[Segment], data: st.DataObject
 ) -> None:
     last = segments[-1].end_offset
@@ -221,23 +222,23 @@ def _bytes(task: ReadTask) -> float:
 def test_the_parts_of_a_topic_read_what_the_topic_reads(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pylogtable.write.stager.ROW_GROUP_ROWS", 10, raising=False)
-    monkeypatch.setattr("pylogtable.segments.writer.ROW_GROUP_ROWS", 10)
+    monkeypatch.setattr("pylogtable.segments.rolling_writer.ROW_GROUP_ROWS", 10, raising=False)
+    monkeypatch.setattr("pylogtable.segments.rolling_writer.ROW_GROUP_ROWS", 10)
     monkeypatch.setattr(split, "PART_BYTES", 2000)
     monkeypatch.setattr(split, "OPEN_BYTES", 100)
     topic = store.create_topic("t", partitions=2)
     topic.append(kafka([None] * 100, partition=ints(*[0] * 90, *[1] * 10)))
     view = topic.at()
     assert len(view.segments()["row_groups"][0]) == 9
-    parts = view.parts()
+    parts = Scan(view).parts()
     assert len([part for part in parts if part.partition == 0]) > 1
-    assert _read(view.parts(), view) == rows(topic.read(), "partition", "offset", "value")
-    some = view.parts({0: (15, 35), 1: (3, 3)}, min_parts=4)
+    assert _read(Scan(view).parts(), view) == rows(topic.read(), "partition", "offset", "value")
+    some = Scan(view).parts({0: (15, 35), 1: (3, 3)}, min_parts=4)
     assert [(part.start, part.end) for part in some] == [(15, 20), (20, 25), (25, 30), (30, 35)]
     assert [offset for _, offset, _ in _read(some, view)] == [*range(15, 35)]
 
 
 def _read(parts: list[ReadPart], view: object) -> list[tuple[int, int, bytes]]:
-    reader = pickle.loads(pickle.dumps(view.part_reader(["partition", "offset", "value"])))  # type: ignore[attr-defined]
+    reader = pickle.loads(pickle.dumps(Scan(view).reader(["partition", "offset", "value"])))  # type: ignore[attr-defined]
     batches = [batch for part in parts for batch in reader.read(part)]
     return rows(pa.Table.from_batches(batches, reader.schema), "partition", "offset", "value")

@@ -1,4 +1,4 @@
-"""The history, finding commits, and the topic as it was."""
+"""The history, finding commits, and time travel."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def long(store: Store, clock: Clock) -> Topic:
     return topic
 
 
-def test_every_version_reads_as_it_was(long: Topic, objects: MemoryStore) -> None:
+def test_every_version_reads_the_same_later(long: Topic, objects: MemoryStore) -> None:
     assert sum(".root." in key for key in contents(objects)) == COMMITS // 64
     for version in (0, 1, 63, 64, 65, 127, 128, 129, COMMITS):
         assert rows(long.read(version=version), "value") == [
@@ -37,20 +37,20 @@ def test_every_version_reads_as_it_was(long: Topic, objects: MemoryStore) -> Non
     ("ms", "version"),
     [(0, 0), (9, 0), (10, 1), (645, 64), (10 * COMMITS, COMMITS), (10**9, COMMITS)],
 )
-def test_a_time_means_the_newest_version_of_then(long: Topic, ms: int, version: int) -> None:
+def test_time_selects_the_newest_version_at_that_time(long: Topic, ms: int, version: int) -> None:
     assert long.version_at(at(ms)) == long.version_at(T0 + ms) == version
     assert long.count(at(ms)) == version
     assert len(rows(long.read(version=at(ms)))) == version
 
 
-def test_before_the_first_version_there_is_none(long: Topic) -> None:
+def test_time_before_the_first_version_is_refused(long: Topic) -> None:
     with pytest.raises(InvalidRequestError, match="no version as old as"):
         long.version_at(at(-1))
     with pytest.raises(InvalidRequestError, match="no version as old as"):
         long.read(version=at(-1))
 
 
-def test_versions_are_found_also_without_roots_and_hint(long: Topic, objects: MemoryStore) -> None:
+def test_versions_are_found_without_roots_and_hint(long: Topic, objects: MemoryStore) -> None:
     for key in contents(objects):
         if ".root." in key or "_head" in key:
             objects.delete(key)
@@ -58,18 +58,18 @@ def test_versions_are_found_also_without_roots_and_hint(long: Topic, objects: Me
     assert make_store(objects).topic("t").count() == COMMITS
 
 
-def test_versions_whose_commits_are_gone_are_refused(long: Topic, objects: MemoryStore) -> None:
+def test_vacuumed_versions_are_refused(long: Topic, objects: MemoryStore) -> None:
     for version in range(70):
         objects.delete(f"t/_manifest/{version:020d}.json")
     assert long.count(64) == 64
     assert long.count(130) == 130
-    with pytest.raises(InvalidRequestError, match="version 40 of topic 't' is not kept any more"):
+    with pytest.raises(InvalidRequestError, match="version 40 of topic 't' is no longer kept"):
         long.count(40)
     assert rows(long.history(), "version") == list(range(COMMITS, 69, -1))
     assert make_store(objects).topic("t").count() == COMMITS
 
 
-def test_the_history_tells_what_each_commit_did(store: Store, clock: Clock) -> None:
+def test_history_shows_what_each_commit_did(store: Store, clock: Clock) -> None:
     topic = store.create_topic("t", partitions=2)
     clock.tick(7)
     result = topic.append(kafka(["a", "b", "c"]), txn=("app", 4))
@@ -89,7 +89,7 @@ def test_the_history_tells_what_each_commit_did(store: Store, clock: Clock) -> N
 
 
 @pytest.mark.parametrize("limit", [0, 1, 3])
-def test_a_limited_history_reads_no_more_than_it_needs(limit: int) -> None:
+def test_limited_history_reads_only_the_commits_it_needs(limit: int) -> None:
     measured = CountingStore(MemoryStore())
     topic = make_store(measured).create_topic("t")
     for _ in range(20):
@@ -99,7 +99,7 @@ def test_a_limited_history_reads_no_more_than_it_needs(limit: int) -> None:
     assert measured.counts["read"] <= limit + 2
 
 
-def test_commits_are_found_by_their_id(long: Topic) -> None:
+def test_commit_is_found_by_its_id(long: Topic) -> None:
     (entry,) = [row for row in rows(long.history()) if row["version"] == 33]
     commit_id = entry["commit_id"]
     assert long.find_commit(commit_id) == 33
@@ -108,13 +108,13 @@ def test_commits_are_found_by_their_id(long: Topic) -> None:
     assert long.find_commit("nobody") is None
 
 
-def test_a_version_that_is_still_free_does_not_settle_a_doubt(long: Topic) -> None:
-    """A put that was given up may land there yet."""
+def test_find_commit_raises_while_the_version_is_still_free(long: Topic) -> None:
+    """A put that timed out may still succeed."""
     with pytest.raises(CommitUnknownError):
         long.find_commit("mine", long.version + 1)
 
 
-def test_commit_times_grow_though_the_clock_goes_back(store: Store, clock: Clock) -> None:
+def test_commit_times_rise_even_if_the_clock_goes_back(store: Store, clock: Clock) -> None:
     topic = store.create_topic("t")
     topic.append(kafka(["a"]))
     clock.tick(-5000)

@@ -1,4 +1,4 @@
-"""The newest record of each key, and how little is read for a few of them."""
+"""The newest record of each key, and how little is read to find some keys."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.stores import CountingStore
 
 
 def test_the_greatest_offset_of_a_key_is_its_newest_record(store: Store) -> None:
-    """Case 1's survivors: keys 0,1,0,1,0 leave 1@3 and 0@4."""
+    """Case 1: keys 0,1,0,1,0 leave 1@3 and 0@4."""
     topic = store.create_topic("t")
     topic.append(kafka(["0", "1", "0", "1", "0"], timestamp=times(9, 8, 7, 6, 5)))
     assert rows(topic.latest(), "offset", "key") == [(3, b"1"), (4, b"0")]
@@ -30,7 +30,7 @@ def test_the_greatest_offset_of_a_key_is_its_newest_record(store: Store) -> None
 def test_searching_and_scanning_agree_with_a_dictionary(
     store: Store, monkeypatch: pytest.MonkeyPatch, group_rows: int
 ) -> None:
-    monkeypatch.setattr("pylogtable.write.stager.ROW_GROUP_ROWS", group_rows)
+    monkeypatch.setattr("pylogtable.segments.rolling_writer.ROW_GROUP_ROWS", group_rows)
     chance = random.Random(2)
     keys = [f"k{chance.randrange(12)}" for _ in range(60)]
     topic = store.create_topic("t")
@@ -45,7 +45,7 @@ def test_searching_and_scanning_agree_with_a_dictionary(
 def test_memory_for_keys_is_bounded_and_changes_nothing(
     store: Store, monkeypatch: pytest.MonkeyPatch, budget: int
 ) -> None:
-    """Beside what a compaction left, above a log start, with and without keys."""
+    """After a compaction, above a log start, with and without keys."""
     monkeypatch.setattr("pylogtable.read.latest.BUDGET_BYTES", budget)
     chance = random.Random(budget)
     topic = store.create_topic("t", config={"cleanup.policy": "compact,delete"})
@@ -67,7 +67,7 @@ def test_memory_for_keys_is_bounded_and_changes_nothing(
     assert rows(found, "offset") == sorted(newest.values())
 
 
-def test_what_a_compaction_has_left_is_not_searched_again() -> None:
+def test_compacted_segments_are_not_searched_again() -> None:
     measured = CountingStore(MemoryStore())
     topic = make_store(measured).create_topic("t", config={"cleanup.policy": "compact"})
     for _ in range(3):
@@ -84,7 +84,7 @@ def test_a_partition_named_twice_is_read_once(store: Store) -> None:
     assert topic.at().latest(partitions=[0, 1, 0]).num_rows == 3
 
 
-def test_a_tombstone_is_a_record_and_null_keys_are_passed_over(store: Store) -> None:
+def test_tombstones_are_returned_and_null_keys_are_skipped(store: Store) -> None:
     topic = store.create_topic("t")
     topic.append(kafka(["a", None, "b"], ["1", "2", "3"]))
     topic.append(kafka(["a"], [None]))
@@ -93,7 +93,7 @@ def test_a_tombstone_is_a_record_and_null_keys_are_passed_over(store: Store) -> 
     assert rows(topic.latest(["a"]), "value") == [None]
 
 
-def test_what_lies_below_the_log_start_is_not_found(store: Store) -> None:
+def test_records_below_the_log_start_are_not_found(store: Store) -> None:
     topic = store.create_topic("t")
     topic.append(kafka(["a", "b", "c"]))
     topic.delete_records({0: 2})
@@ -105,7 +105,7 @@ def test_what_lies_below_the_log_start_is_not_found(store: Store) -> None:
 def test_across_partitions_the_latest_timestamp_wins(
     store: Store, first: int, second: int, winner: bytes
 ) -> None:
-    """Of equal ones, the one in the key's own partition: 0 for `a`."""
+    """Of equal timestamps, the record in the key's own partition wins: 0 for `a`."""
     topic = store.create_topic("t", partitions=2)
     topic.append(kafka(["a"], ["1"], timestamp=times(first), partition=ints(0)))
     topic.append(kafka(["a"], ["2"], timestamp=times(second), partition=ints(1)))
@@ -113,7 +113,7 @@ def test_across_partitions_the_latest_timestamp_wins(
         assert rows(found, "value") == [winner]
 
 
-def test_after_more_partitions_a_key_is_found_in_both_of_its_places(store: Store) -> None:
+def test_key_is_found_in_old_and_new_partition_after_adding_partitions(store: Store) -> None:
     topic = store.create_topic("t")
     keys = [f"k{n}" for n in range(40)]
     topic.append(kafka(keys, ["old"] * 40, timestamp=times(*[0] * 40)))
@@ -137,13 +137,13 @@ def test_after_more_partitions_a_key_is_found_in_both_of_its_places(store: Store
     ],
     ids=["list", "array", "chunked", "table", "batch", "tuple"],
 )
-def test_keys_may_come_in_many_forms(store: Store, keys: Any) -> None:
+def test_keys_can_be_lists_arrays_and_tables(store: Store, keys: Any) -> None:
     topic = store.create_topic("t", partitions=3)
     topic.append(kafka(["a", "b", "c"]))
     assert sorted(rows(topic.latest(keys), "key")) == [b"a", b"b"]
 
 
-def test_no_keys_give_no_rows(store: Store) -> None:
+def test_empty_keys_give_no_records(store: Store) -> None:
     topic = store.create_topic("t")
     topic.append(kafka(["a"]))
     assert topic.latest([]).num_rows == 0
@@ -188,7 +188,7 @@ def test_keys_of_every_type_and_of_several_columns(
     assert rows(topic.latest(asked[:1]), "v") == [22]
 
 
-def test_columns_are_pruned_also_without_the_key(store: Store) -> None:
+def test_columns_without_the_key_can_be_selected(store: Store) -> None:
     topic = store.create_topic("t")
     topic.append(kafka(["a", "a"], ["1", "2"]))
     for keys in (None, ["a"]):
@@ -199,7 +199,7 @@ def test_columns_are_pruned_also_without_the_key(store: Store) -> None:
         ]
 
 
-def test_an_older_version_has_its_own_newest(store: Store) -> None:
+def test_latest_of_an_older_version(store: Store) -> None:
     topic = store.create_topic("t")
     topic.append(kafka(["a"], ["1"]))
     topic.append(kafka(["a"], ["2"]))
@@ -207,7 +207,7 @@ def test_an_older_version_has_its_own_newest(store: Store) -> None:
     assert rows(topic.latest(["a"], version=1), "value") == [b"1"]
 
 
-def test_partitions_that_cannot_hold_a_key_are_not_opened() -> None:
+def test_partitions_that_cannot_have_a_key_are_not_opened() -> None:
     measured = CountingStore(MemoryStore())
     topic = make_store(measured).create_topic("t", partitions=8)
     topic.append(kafka([f"k{n}" for n in range(500)]))
@@ -217,7 +217,7 @@ def test_partitions_that_cannot_hold_a_key_are_not_opened() -> None:
     assert [path.split("/")[1] for path in measured.opened] == [f"partition={where}"]
 
 
-def test_the_search_ends_with_the_newest_segment_that_has_the_key() -> None:
+def test_search_stops_at_the_newest_segment_with_the_key() -> None:
     measured = CountingStore(MemoryStore())
     topic = make_store(measured).create_topic("t")
     for number in range(10):
@@ -231,10 +231,10 @@ def test_the_search_ends_with_the_newest_segment_that_has_the_key() -> None:
     "bloom_filter_options" not in inspect.signature(pq.ParquetWriter).parameters,
     reason="this pyarrow cannot write Bloom filters",
 )
-def test_statistics_and_bloom_filters_spare_the_rest_of_a_file(
+def test_statistics_and_bloom_filters_skip_row_groups(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("pylogtable.write.stager.ROW_GROUP_ROWS", 2000)
+    monkeypatch.setattr("pylogtable.segments.rolling_writer.ROW_GROUP_ROWS", 2000)
     measured = CountingStore(MemoryStore())
     topic = make_store(measured).create_topic("t")
     chance = random.Random(5)

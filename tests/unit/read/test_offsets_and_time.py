@@ -12,8 +12,8 @@ from tests.builders import T0, at, ints, kafka, make_holes, make_store, rows, ti
 from tests.stores import CountingStore
 
 
-def test_the_first_offset_at_or_after_a_time_also_when_times_go_back(store: Store) -> None:
-    """Case 27: timestamps t, t+1, t; and an empty log has none."""
+def test_first_offset_at_or_after_a_time_if_timestamps_go_back(store: Store) -> None:
+    """Case 27: timestamps t, t+1, t. An empty log has no match."""
     topic = store.create_topic("t", partitions=2)
     assert topic.offsets_for_time(at(0)) == {0: None, 1: None}
     topic.append(kafka(["a"] * 3, timestamp=times(0, 1, 0), partition=ints(0, 0, 0)))
@@ -24,7 +24,7 @@ def test_the_first_offset_at_or_after_a_time_also_when_times_go_back(store: Stor
     assert topic.end_offsets() == {0: 3, 1: 0}
 
 
-def test_milliseconds_and_datetimes_mean_the_same_and_microseconds_count(store: Store) -> None:
+def test_time_can_be_milliseconds_or_datetime_with_microseconds(store: Store) -> None:
     topic = store.create_topic("t")
     topic.append(kafka(["a"] * 2, timestamp=times(0.001, 1.5)))
     assert topic.offsets_for_time(T0) == topic.offsets_for_time(at(0)) == {0: 0}
@@ -33,8 +33,8 @@ def test_milliseconds_and_datetimes_mean_the_same_and_microseconds_count(store: 
     assert topic.offsets_for_time(T0 + 2) == {0: None}
 
 
-def test_a_match_below_the_log_start_is_passed_over_for_a_later_segment(store: Store) -> None:
-    """Kafka answers null here (kafka.md §3, the derived edge); we search on."""
+def test_match_below_the_log_start_is_skipped(store: Store) -> None:
+    """Kafka returns null here (kafka.md §3); we search the next segment."""
     topic = store.create_topic("t")
     topic.append(kafka(["a"] * 3, timestamp=times(50, 1, 1)))
     topic.append(kafka(["a"] * 2, timestamp=times(2, 60)))
@@ -48,7 +48,7 @@ def test_a_match_below_the_log_start_is_passed_over_for_a_later_segment(store: S
 def test_time_lookups_agree_with_a_scan(
     store: Store, monkeypatch: pytest.MonkeyPatch, group_rows: int
 ) -> None:
-    monkeypatch.setattr("pylogtable.write.stager.ROW_GROUP_ROWS", group_rows)
+    monkeypatch.setattr("pylogtable.segments.rolling_writer.ROW_GROUP_ROWS", group_rows)
     chance = random.Random(3)
     topic = store.create_topic("t")
     stamps: list[int] = []
@@ -62,10 +62,10 @@ def test_time_lookups_agree_with_a_scan(
         assert topic.offsets_for_time(at(when)) == {0: expected}
 
 
-def test_a_time_lookup_opens_one_file_and_reads_one_row_group(
+def test_time_lookup_opens_one_file_and_reads_one_row_group(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("pylogtable.write.stager.ROW_GROUP_ROWS", 20_000)
+    monkeypatch.setattr("pylogtable.segments.rolling_writer.ROW_GROUP_ROWS", 20_000)
     measured = CountingStore(MemoryStore())
     topic = make_store(measured).create_topic("t")
     chance = random.Random(1)
@@ -93,7 +93,7 @@ def test_offsets_and_times_of_an_older_version(store: Store) -> None:
 
 
 @pytest.mark.parametrize("dense", [True, False])
-def test_counting_needs_a_file_only_where_a_log_start_cuts_holes(dense: bool) -> None:
+def test_count_opens_a_file_only_if_the_log_start_cuts_a_compacted_segment(dense: bool) -> None:
     measured = CountingStore(MemoryStore())
     topic = make_store(measured).create_topic("t")
     topic.append(kafka(["a"] * 20))

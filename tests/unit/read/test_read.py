@@ -1,4 +1,4 @@
-"""What a read gives, and how little it touches for it."""
+"""What a read returns, and how little it reads from the store."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def measured() -> CountingStore:
 @pytest.fixture
 def wide(measured: CountingStore, monkeypatch: pytest.MonkeyPatch) -> Topic:
     """One segment of eight row groups, about 1.6 MB that do not compress."""
-    monkeypatch.setattr("pylogtable.write.stager.ROW_GROUP_ROWS", 1000)
+    monkeypatch.setattr("pylogtable.segments.rolling_writer.ROW_GROUP_ROWS", 1000)
     topic = make_store(measured).create_topic("t")
     chance = random.Random(7)
     values = [chance.randbytes(200) for _ in range(8000)]
@@ -66,20 +66,20 @@ def wide(measured: CountingStore, monkeypatch: pytest.MonkeyPatch) -> Topic:
         (None, {0: 1}, [0]),
     ],
 )
-def test_a_range_has_its_start_and_not_its_end(
+def test_range_includes_start_and_excludes_end(
     topic: Topic, start: object, end: object, expected: object
 ) -> None:
     found = topic.read(0, start, end)  # type: ignore[arg-type]
     assert rows(found, "offset", "value") == [(n, f"v{n}".encode()) for n in expected]  # type: ignore[attr-defined]
 
 
-def test_partitions_come_one_after_the_other_in_the_order_asked(topic: Topic) -> None:
+def test_partitions_are_read_in_the_requested_order(topic: Topic) -> None:
     assert rows(topic.read(), "partition") == [0] * 10 + [1] * 2
     assert rows(topic.read([1, 0], end={0: 1}), "value") == [b"w0", b"w1", b"v0"]
     assert rows(topic.read(1, start=1), "value") == [b"w1"]
 
 
-def test_bounds_by_time_mean_the_first_record_at_or_after(store: Store) -> None:
+def test_time_bounds_select_the_first_record_at_or_after(store: Store) -> None:
     topic = store.create_topic("t")
     topic.append(kafka(["a"] * 5, timestamp=times(0, 10, 5, 20, 15)))
     assert rows(topic.read(start=at(6)), "offset") == [1, 2, 3, 4]
@@ -88,8 +88,8 @@ def test_bounds_by_time_mean_the_first_record_at_or_after(store: Store) -> None:
     assert rows(topic.read(start=at(21)), "offset") == []
 
 
-def test_a_log_of_one_record_far_up_reads_as_kafkas(store: Store) -> None:
-    """Case 24: only @1024 is there; 1025 is empty, 0 and 1026 are out of range."""
+def test_log_with_a_single_record_at_a_high_offset(store: Store) -> None:
+    """Case 24: the only record is @1024. 1025 is the end, 0 and 1026 are out of range."""
     topic = store.create_topic("t")
     topic.append(kafka(["a"] * 1025, [str(n) for n in range(1025)]))
     topic.delete_records({0: 1024})
@@ -106,8 +106,8 @@ def test_a_log_of_one_record_far_up_reads_as_kafkas(store: Store) -> None:
 
 
 @pytest.mark.parametrize("group", [3, 1000])
-def test_an_offset_in_a_hole_means_the_next_there_is(store: Store, group: int) -> None:
-    """Case 25: 0..49, then every 7th to 200; also across a segment's end."""
+def test_offset_in_a_hole_starts_at_the_next_record(store: Store, group: int) -> None:
+    """Case 25: offsets 0 to 49, then every 7th up to 200, also across segments."""
     topic = store.create_topic("t")
     kept = [*range(50), *range(50, 200, 7)]
     for first, end in ((0, 120), (120, 200)):
@@ -136,9 +136,7 @@ def test_an_offset_in_a_hole_means_the_next_there_is(store: Store, group: int) -
     ],
     ids="-".join,
 )
-def test_exactly_the_columns_asked_for_come_in_their_order(
-    topic: Topic, columns: list[str]
-) -> None:
+def test_selected_columns_come_in_the_requested_order(topic: Topic, columns: list[str]) -> None:
     found = topic.read(0, 3, 6, columns).read_all()
     assert found.column_names == columns
     expected = {
@@ -154,14 +152,14 @@ def test_exactly_the_columns_asked_for_come_in_their_order(
     assert found.to_pydict() == {name: expected[name] for name in columns}
 
 
-def test_the_schema_is_the_topics_and_the_same_without_rows(topic: Topic) -> None:
+def test_empty_read_has_the_schema_of_the_topic(topic: Topic) -> None:
     assert topic.schema.names == [*LOG, "key", "value", "headers"]
     assert topic.schema.field("offset") == pa.field("offset", pa.int64(), nullable=False)
     assert topic.schema.field("timestamp").type == pa.timestamp("us", tz="UTC")
     assert topic.read().schema == topic.schema == topic.read(0, 10).read_all().schema
 
 
-def test_old_segments_give_nulls_for_new_columns_and_wider_values(store: Store) -> None:
+def test_old_segments_give_nulls_for_new_columns_and_widened_values(store: Store) -> None:
     topic = store.create_topic("t", schema={"n": pa.int32(), "x": pa.float32()})
     topic.append(pa.table({"n": ints(7), "x": pa.array([0.5], pa.float32())}))
     topic.alter(
@@ -207,7 +205,7 @@ def test_partition_and_offset_alone_open_no_data_file(wide: Topic, measured: Cou
     assert measured.opened == []
 
 
-def test_a_read_is_lazy_and_bound_to_its_version(measured: CountingStore) -> None:
+def test_read_is_lazy_and_pinned_to_its_version(measured: CountingStore) -> None:
     topic = make_store(measured).create_topic("t")
     for number in range(5):
         topic.append(kafka([str(number)]))
@@ -221,7 +219,7 @@ def test_a_read_is_lazy_and_bound_to_its_version(measured: CountingStore) -> Non
     assert [batch["offset"][0].as_py() for batch in reader] == [1, 2, 3, 4]
 
 
-def test_a_closed_reader_opens_nothing_more(measured: CountingStore) -> None:
+def test_closed_reader_opens_no_more_files(measured: CountingStore) -> None:
     topic = make_store(measured).create_topic("t")
     for number in range(5):
         topic.append(kafka([str(number)]))
@@ -244,6 +242,6 @@ def test_batches_are_bounded(store: Store, monkeypatch: pytest.MonkeyPatch) -> N
         assert sum(sizes(topic.read(start=3, end=38, columns=columns))) == 35
 
 
-def test_a_missing_bound_type_names_what_may_be_given(topic: Topic) -> None:
+def test_wrong_bound_type_is_refused_with_the_allowed_ones(topic: Topic) -> None:
     with pytest.raises(InvalidRequestError, match="'earliest' or 'latest'"):
         topic.read(0, start="first")

@@ -1,4 +1,4 @@
-"""What a topic is measured to be like: the plans of maintenance must agree with it."""
+"""Measuring a topic for the report. The counts must agree with the plans of maintenance."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from pylogtable.format.lookup import all_entries
 from pylogtable.format.model import Protocol, Segment, TopicInfo
 from pylogtable.format.schema import KAFKA_FIELDS
 from pylogtable.format.snapshot import PartitionState, Snapshot, totals_of
-from pylogtable.plan.compaction import plan_clean
+from pylogtable.plan.compaction import plan_compaction
 from pylogtable.plan.merge import plan_merge
 from pylogtable.plan.retention import plan_retention
-from pylogtable.report.growth import BINS, FEWEST_BINS, measure_growth
-from pylogtable.report.health import Cell, TopicHealth
-from pylogtable.report.measure import CELLS, measure
+from pylogtable.report.bins import MAX_BINS, MIN_BINS
+from pylogtable.report.growth import measure_growth
+from pylogtable.report.health import Bin, TopicHealth
+from pylogtable.report.measure import MAX_OFFSET_BINS, measure_topic
 from pylogtable.results.groups import GroupLag, Lag
 from pylogtable.storage.local import LocalStore
 from pylogtable.store import Store
@@ -73,7 +74,7 @@ def state(*segments: Segment, log_start: int = 0, clean_end: int = 0) -> Partiti
 
 
 def health(of: Snapshot, **lags: GroupLag | str) -> TopicHealth:
-    return measure(
+    return measure_topic(
         "t", of, all_entries(of, no_leaf), HISTORY_SCHEMA.empty_table(), lags, now_ms=NOW
     )
 
@@ -113,7 +114,7 @@ def _random_state(rng: np.random.Generator, number: int) -> PartitionState:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_what_is_measured_is_what_maintenance_would_do(seed: int) -> None:
+def test_counts_agree_with_the_plans_of_maintenance(seed: int) -> None:
     rng = np.random.default_rng(seed)
     seen = {"merge": 0, "retain": 0, "clean": 0, "nothing": 0}
     for round_number in range(60):
@@ -133,14 +134,14 @@ def test_what_is_measured_is_what_maintenance_would_do(seed: int) -> None:
         for number, part in enumerate(found.partitions):
             where = f"seed {seed}, round {round_number}, partition {number}"
             works = list(plan_merge(of, no_leaf, number))
-            assert bool(part.joinable) == bool(works), where
-            assert part.joinable >= sum(len(work.inputs) for work in works), where
+            assert bool(part.mergeable_segments) == bool(works), where
+            assert part.mergeable_segments >= sum(len(work.inputs) for work in works), where
             dropped = moves[number].dropped if number in moves else None
             expired = (part.expired_segments, part.expired_records, part.expired_bytes)
             assert expired == (
                 (dropped.segments, dropped.records, dropped.size_bytes) if dropped else (0, 0, 0)
             ), where
-            clean = plan_clean(of, no_leaf, number, NOW, force=False)
+            clean = plan_compaction(of, no_leaf, number, NOW, force=False)
             wanted = of.config.is_compacted and clean is not None
             assert part.cleanable == wanted, where
             seen["merge"] += bool(works)
@@ -150,7 +151,7 @@ def test_what_is_measured_is_what_maintenance_would_do(seed: int) -> None:
     assert min(seen.values()) > 5, seen
 
 
-def test_the_dirty_ratio_is_bytes_after_the_clean_end() -> None:
+def test_dirty_ratio_is_the_share_of_bytes_after_the_clean_end() -> None:
     segments = [segment(0, 10, size_bytes=300), segment(10, 20, size_bytes=100)]
     compacted = snapshot(state(*segments, clean_end=10), cleanup_policy="compact")
     assert health(compacted).partitions[0].dirty_ratio == 0.25
@@ -158,50 +159,50 @@ def test_the_dirty_ratio_is_bytes_after_the_clean_end() -> None:
     assert health(snapshot(state(*segments))).dirty_ratio is None
 
 
-def test_few_segments_are_drawn_each_and_many_together() -> None:
+def test_many_segments_share_bins_by_offset() -> None:
     few = health(snapshot(state(segment(5, 7), segment(7, 20)), state()))
-    assert few.strips[0] == (Cell(5, 7, 1, 2, 100), Cell(7, 20, 1, 13, 100))
-    assert few.strips[1] == ()
+    assert few.bins_by_offset[0] == (Bin(5, 7, 1, 2, 100), Bin(7, 20, 1, 13, 100))
+    assert few.bins_by_offset[1] == ()
     many = health(snapshot(state(*(segment(n, n + 1) for n in range(5000)))))
-    cells = many.strips[0]
-    assert len(cells) <= CELLS
-    assert sum(cell.segments for cell in cells) == 5000
-    assert sum(cell.records for cell in cells) == 5000
-    assert (cells[0].start, cells[-1].end) == (0, 5000)
-    assert all(a.end == b.start for a, b in pairwise(cells))
+    bins = many.bins_by_offset[0]
+    assert len(bins) <= MAX_OFFSET_BINS
+    assert sum(bin_.segments for bin_ in bins) == 5000
+    assert sum(bin_.records for bin_ in bins) == 5000
+    assert (bins[0].start, bins[-1].end) == (0, 5000)
+    assert all(a.end == b.start for a, b in pairwise(bins))
 
 
 @pytest.mark.parametrize(
     "at_ms",
     [[0], [0, 1], [0, 59_999], [7, 10**6], [-(10**14), 10**15], [T0, T0 + 400 * DAY_MS]],
 )
-def test_cells_of_time_hold_everything_once(at_ms: list[int]) -> None:
+def test_bins_by_time_hold_every_segment_once(at_ms: list[int]) -> None:
     segments = [segment(n, n + 1, max_timestamp_us=ms * 1000 + 999) for n, ms in enumerate(at_ms)]
-    cells = health(snapshot(state(*segments))).times
-    assert FEWEST_BINS <= len(cells) <= BINS
-    assert len({cell.end - cell.start for cell in cells}) == 1
+    bins = health(snapshot(state(*segments))).bins_by_time
+    assert MIN_BINS <= len(bins) <= MAX_BINS
+    assert len({bin_.end - bin_.start for bin_ in bins}) == 1
     for ms in set(at_ms):
-        inside = [cell for cell in cells if cell.start <= ms < cell.end]
+        inside = [bin_ for bin_ in bins if bin_.start <= ms < bin_.end]
         assert len(inside) == 1
         assert inside[0].segments
-    assert sum(cell.segments for cell in cells) == len(at_ms)
+    assert sum(bin_.segments for bin_ in bins) == len(at_ms)
 
 
-def test_segments_without_records_have_no_time() -> None:
+def test_segments_without_records_are_not_in_bins_by_time() -> None:
     empty = segment(0, 9, records=0, min_timestamp_us=0, max_timestamp_us=0)
     found = health(snapshot(state(empty, segment(9, 10))))
-    assert sum(cell.segments for cell in found.times) == 1
+    assert sum(bin_.segments for bin_ in found.bins_by_time) == 1
 
 
-def test_sizes_reach_from_the_smallest_segment_to_the_size_wanted() -> None:
+def test_bins_by_size_reach_from_the_smallest_segment_to_segment_bytes() -> None:
     two = state(segment(0, 1, size_bytes=0), segment(1, 2, size_bytes=100))
     found = health(snapshot(two, segment_bytes=512))
-    assert (found.sizes[0].start, found.sizes[-1].end) == (1, 1024)
-    assert [cell.start for cell in found.sizes if cell.segments] == [1, 64]
+    assert (found.bins_by_size[0].start, found.bins_by_size[-1].end) == (1, 1024)
+    assert [bin_.start for bin_ in found.bins_by_size if bin_.segments] == [1, 64]
 
 
-def test_a_group_is_told_what_it_has_lost_and_will_lose() -> None:
-    """Segments of ten records, a thousand milliseconds apart; two are past retention."""
+def test_group_health_counts_lost_and_expiring_records() -> None:
+    """Four segments of ten records. Two are past retention."""
     old = [
         segment(base, base + 10, max_timestamp_us=(NOW - age) * 1000)
         for base, age in ((20, 2500), (30, 1500), (40, 900), (50, 0))
@@ -211,7 +212,7 @@ def test_a_group_is_told_what_it_has_lost_and_will_lose() -> None:
     def group(position: int | None) -> tuple[int, int, int | None]:
         lag = GroupLag("g", "t", {0: Lag(position, 60, 0, 0, 0.0), 7: Lag(3, 9)})
         [found] = health(of, g=lag).groups
-        return found.lost, found.expiring, found.left_ms
+        return found.lost_offsets, found.expiring_records, found.ms_until_loss
 
     assert group(5) == (15, 20, 100)
     assert group(30) == (0, 10, 100)
@@ -222,7 +223,7 @@ def test_a_group_is_told_what_it_has_lost_and_will_lose() -> None:
     assert health(of, g="no rights").groups[0].error == "no rights"
 
 
-def test_growth_counts_appends_and_what_rewrites_left_behind(store: Store, clock: Clock) -> None:
+def test_growth_counts_appended_records_and_replaced_files(store: Store, clock: Clock) -> None:
     topic = store.create_topic("t", partitions=1)
     for _ in range(4):
         clock.tick(1000)
@@ -232,33 +233,33 @@ def test_growth_counts_appends_and_what_rewrites_left_behind(store: Store, clock
     topic.append(kafka(["c"]))
     history = topic.history()
     growth = measure_growth(history, clock.now_ms)
-    assert growth.complete
+    assert growth.is_complete
     assert growth.commits == 7
-    assert sum(cell.records for cell in growth.appended) == 9
-    assert {op.name: op.segments_removed for op in growth.operations} == {
+    assert sum(bin_.records for bin_ in growth.appended) == 9
+    assert {op.operation: op.segments_removed for op in growth.operations} == {
         "append": 0,
         "create": 0,
         "merge": 4,
     }
-    assert (growth.removable, growth.waiting) == (0, 4)
+    assert (growth.removable_files, growth.waiting_files) == (0, 4)
     later = measure_growth(history, merged_at + MANIFEST_RETENTION_MS + 2)
-    assert (later.removable, later.waiting) == (4, 0)
-    assert not measure_growth(topic.history(3), clock.now_ms).complete
+    assert (later.removable_files, later.waiting_files) == (4, 0)
+    assert not measure_growth(topic.history(3), clock.now_ms).is_complete
 
 
-def test_what_a_vacuum_removed_waits_no_more(tmp_path: Path, clock: Clock) -> None:
+def test_vacuumed_files_are_no_longer_removable(tmp_path: Path, clock: Clock) -> None:
     topic = make_store(LocalStore(tmp_path), clock).create_topic("t")
     for _ in range(4):
         topic.append(kafka(["a"]))
     topic.merge()
     age_all(tmp_path, clock)
     clock.tick(MANIFEST_RETENTION_MS + 10)
-    assert measure_growth(topic.history(), clock.now_ms).removable == 4
+    assert measure_growth(topic.history(), clock.now_ms).removable_files == 4
     assert topic.vacuum(dry_run=False).data_files == 4
     history = topic.history()
     assert "vacuum" in history["operation"].to_pylist()
-    assert measure_growth(history, clock.now_ms).removable == 0
+    assert measure_growth(history, clock.now_ms).removable_files == 0
 
 
-def test_no_history_is_no_growth() -> None:
+def test_empty_history_gives_no_growth() -> None:
     assert measure_growth(pa.Table.from_pylist([], HISTORY_SCHEMA), NOW).commits == 0

@@ -1,4 +1,4 @@
-"""The report as a page, without a browser: well formed, sealed off, escaped, bounded."""
+"""The report's HTML, without a browser: well formed, self-contained, escaped, of bounded length."""
 
 from __future__ import annotations
 
@@ -10,15 +10,24 @@ import pytest
 
 import pylogtable
 from pylogtable.format.snapshot import Snapshot
-from pylogtable.report.advise import Advice, advise
-from pylogtable.report.health import FailedTopic, GroupHealth, TopicHealth
-from pylogtable.report.measure import STRIPS
+from pylogtable.report.advice import Advice, advise
+from pylogtable.report.health import GroupHealth, TopicHealth, UnreadableTopic
+from pylogtable.report.measure import PARTITIONS_DRAWN
 from pylogtable.report.page.charts import nice_top
 from pylogtable.report.page.document import TOPICS_OPEN, page
 from pylogtable.report.page.parts import ROWS_SHOWN
 from pylogtable.report.report_html import report_html
 from pylogtable.results.groups import GroupLag, Lag
-from pylogtable.results.text import bytes_text, duration_text, percent_text, short_count, time_text
+from pylogtable.results.text import (
+    ABSENT,
+    bytes_text,
+    count_text,
+    duration_text,
+    number_text,
+    percent_text,
+    short_count,
+    time_text,
+)
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
 from tests.builders import Clock, kafka, make_store
@@ -32,7 +41,7 @@ VOID = {"meta", "br", "hr", "img", "input", "link"}
 
 
 class Page(HTMLParser):
-    """Fails where a tag is not closed by its own; collects text, attributes and tags."""
+    """Parses a page and fails if a tag is not closed. Collects text, attributes and tags."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -80,7 +89,7 @@ def parsed(html: str) -> Page:
     return Page(html)
 
 
-def test_the_page_needs_nothing_from_elsewhere(html: str, parsed: Page) -> None:
+def test_page_is_self_contained(html: str, parsed: Page) -> None:
     assert not {"script", "link", "img", "iframe", "object", "embed"} & set(parsed.tags)
     assert "Content-Security-Policy" in parsed.values("http-equiv")
     assert [value for value in parsed.values("content") if "default-src 'none'" in value]
@@ -90,13 +99,13 @@ def test_the_page_needs_nothing_from_elsewhere(html: str, parsed: Page) -> None:
     assert {link[1:] for link in parsed.values("href")} <= set(parsed.values("id"))
 
 
-def test_it_fits_both_colour_schemes_and_small_screens(html: str, parsed: Page) -> None:
+def test_page_has_styles_for_dark_mode_and_small_screens(html: str, parsed: Page) -> None:
     assert "prefers-color-scheme:dark" in html
     assert "width=device-width,initial-scale=1" in parsed.values("content")
     assert "max-width:560px" in html
 
 
-def test_pictures_say_what_they_show(parsed: Page) -> None:
+def test_every_chart_has_a_description_for_screen_readers(parsed: Page) -> None:
     labels = parsed.values("aria-label")
     assert all(labels)
     assert parsed.values("role") == ["img"] * len(labels)
@@ -106,7 +115,7 @@ def test_pictures_say_what_they_show(parsed: Page) -> None:
     assert parsed.tags.count("title") > 100
 
 
-def test_every_topic_is_there_with_its_numbers(parsed: Page) -> None:
+def test_every_topic_is_shown_with_its_numbers(parsed: Page) -> None:
     for name in ("orders", "profiles", LONG, "empty", "payments"):
         assert name in parsed.text
     assert "CorruptTopicError" in parsed.text
@@ -118,19 +127,19 @@ def test_every_topic_is_there_with_its_numbers(parsed: Page) -> None:
     assert "Dirty ratio compaction above 50%" in parsed.text
 
 
-def test_it_says_what_to_run() -> None:
+def test_advised_commands_are_shown() -> None:
     store, _ = example_store()
     text = Page(report_html(store)).text
     late = "search-index-of-the-web-shop"
     for verb in (f"retain orders --protect-group {late}", "merge orders", "compact profiles"):
         assert f"pylogtable {verb} --store '{store.url}'" in text
-    assert f"what {late} has not read is spared" in text
+    assert f"records that {late} has not read are kept" in text
     assert "has 100% of all records" in text
     assert f"pylogtable verify payments --store '{store.url}'" in text
 
 
-def test_the_advice_helps() -> None:
-    """What was advised, done, is not advised again."""
+def test_advice_disappears_once_it_is_followed() -> None:
+    """Maintenance does what the report advised."""
     store, _ = example_store()
     before = Page(report_html(store)).text
     for name in ("orders", "profiles"):
@@ -141,20 +150,20 @@ def test_the_advice_helps() -> None:
         assert f"pylogtable {verb}" not in after
 
 
-def test_the_time_is_the_callers_or_the_stores(store: Store, clock: Clock) -> None:
+def test_report_time_is_the_stores_clock_or_now_ms(store: Store, clock: Clock) -> None:
     store.create_topic("t")
     assert time_text(clock.now_ms) in report_html(store)
     assert "2001-09-09 01:46:40" in report_html(store, now_ms=10**12)
 
 
-def test_a_store_without_topics_is_said_to_have_none(store: Store) -> None:
-    assert "There is no topic here yet." in Page(report_html(store)).text
+def test_store_without_topics(store: Store) -> None:
+    assert "This store has no topics yet." in Page(report_html(store)).text
 
 
-def test_a_topic_without_records_is_drawn(store: Store) -> None:
+def test_topic_without_records(store: Store) -> None:
     store.create_topic("t", partitions=2)
-    assert "the log is empty" in Page(report_html(store)).text
-    assert "in shape" in Page(report_html(store)).text
+    assert "The log is empty." in Page(report_html(store)).text
+    assert "in good shape" in Page(report_html(store)).text
 
 
 def _hostile() -> TopicHealth:
@@ -169,9 +178,9 @@ def _hostile() -> TopicHealth:
     )
 
 
-def test_nothing_from_outside_becomes_markup() -> None:
+def test_names_and_errors_are_escaped() -> None:
     advice = {HOSTILE: [Advice(HOSTILE, HOSTILE, "now")]}
-    made = page(HOSTILE, [_hostile(), FailedTopic(HOSTILE + "2", HOSTILE)], advice, NOW)
+    made = page(HOSTILE, [_hostile(), UnreadableTopic(HOSTILE + "2", HOSTILE)], advice, NOW)
     assert "<script" not in made
     parsed = Page(made)
     assert parsed.text.count(HOSTILE) > 12
@@ -201,12 +210,12 @@ def test_nothing_from_outside_becomes_markup() -> None:
     ],
     ids=["settings", "offsets", "times and sizes"],
 )
-def test_numbers_at_the_ends_of_64_bits_are_drawn(drawn: Snapshot) -> None:
+def test_extreme_64_bit_numbers_can_be_drawn(drawn: Snapshot) -> None:
     topic = health(drawn)
     assert "nan" not in Page(page("u", [topic], {"t": advise(topic, "u")}, NOW)).text
 
 
-def test_long_lists_are_cut_and_say_so() -> None:
+def test_long_lists_are_cut_with_a_note() -> None:
     many = health(snapshot(*(state(segment(0, 9)) for _ in range(ROWS_SHOWN + 3))))
     lags = {number: Lag(1, 9, 8, 80, 8.0) for number in range(ROWS_SHOWN + 3)}
     made = replace(many, groups=(GroupHealth("g", GroupLag("g", "t", lags)),))
@@ -215,10 +224,10 @@ def test_long_lists_are_cut_and_say_so() -> None:
     assert "3 more partitions are not listed" in text
     assert "3 more rows are not listed" in text
     assert "5 more below" in text
-    assert f"the first {STRIPS} partitions" in text
+    assert f"the first {PARTITIONS_DRAWN} partitions" in text
 
 
-def test_with_many_topics_each_is_opened_by_its_reader() -> None:
+def test_sections_start_closed_if_there_are_many_topics() -> None:
     one = health(snapshot(state(segment(0, 9))))
     topics = [replace(one, name=f"t{n}") for n in range(TOPICS_OPEN + 1)]
     many, few = (Page(page("u", shown, {}, NOW)) for shown in (topics, topics[1:]))
@@ -226,17 +235,17 @@ def test_with_many_topics_each_is_opened_by_its_reader() -> None:
     assert few.attributes.count(("details", "open", "")) == TOPICS_OPEN
 
 
-def test_a_group_that_cannot_be_read_does_not_hide_the_topic() -> None:
+def test_unreadable_group_does_not_hide_the_topic() -> None:
     objects = MemoryStore()
     store, _ = example_store(objects)
     newest = max(info.key for info in objects.list("orders/_groups/billing/"))
     objects.write(newest, b"{nope")
     text = Page(report_html(store)).text
-    assert "its groups cannot be read: CorruptTopicError: _groups/billing/" in text
+    assert "the topic's groups cannot be read: CorruptTopicError: _groups/billing/" in text
     assert "retain orders" in text
 
 
-def test_the_store_as_html_is_a_table_of_its_topics() -> None:
+def test_store_is_shown_in_notebooks_as_a_table_of_topics() -> None:
     store, _ = example_store()
     made = store._repr_html_()
     text = Page(made).text
@@ -250,7 +259,7 @@ def test_the_store_as_html_is_a_table_of_its_topics() -> None:
     assert "topic orders" in Page(store.topic("orders")._repr_html_()).text
 
 
-def test_the_store_as_html_loads_each_topic_once() -> None:
+def test_store_table_loads_each_topic_once() -> None:
     objects = MemoryStore()
     store = make_store(objects)
     for number in range(20):
@@ -267,7 +276,7 @@ def test_the_store_as_html_loads_each_topic_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("made", "wanted"),
+    ("text", "expected"),
     [
         (short_count(0), "0"),
         (short_count(999), "999"),
@@ -283,6 +292,17 @@ def test_the_store_as_html_loads_each_topic_once() -> None:
         (percent_text(0.001), "<1%"),
         (percent_text(0.999), ">99%"),
         (percent_text(1.0), "100%"),
+        (percent_text(0), "0%"),
+        (percent_text(None), ABSENT),
+        (number_text(0), "0"),
+        (number_text(1_234_567), "1,234,567"),
+        (number_text(None), ABSENT),
+        (count_text(0, "segment"), "0 segments"),
+        (count_text(1, "segment"), "1 segment"),
+        (bytes_text(0), "0 B"),
+        (bytes_text(None), ABSENT),
+        (duration_text(None), ABSENT),
+        (time_text(None), ABSENT),
         (time_text(0), "1970-01-01 00:00:00"),
         (time_text(0, "day"), "1970-01-01"),
         (time_text(1_500, "milliseconds"), "1970-01-01 00:00:01.500"),
@@ -294,9 +314,9 @@ def test_the_store_as_html_loads_each_topic_once() -> None:
         (nice_top(1000 * 1024, 1024), 1000 * 1024),
     ],
 )
-def test_numbers_are_written_as_people_say_them(made: object, wanted: object) -> None:
-    assert made == wanted
+def test_text_of_numbers_sizes_and_times(text: object, expected: object) -> None:
+    assert text == expected
 
 
-def test_the_report_is_public() -> None:
+def test_report_html_is_public() -> None:
     assert pylogtable.report_html is report_html

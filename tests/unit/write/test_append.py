@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from pylogtable import InvalidRequestError
+from pylogtable.engine import TopicWriter
 from pylogtable.format.shaping import STICKY_ROWS
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
@@ -334,10 +335,10 @@ def test_a_writer_that_came_second_keeps_its_files_and_shifts_their_offsets(
     store: Store, objects: MemoryStore
 ) -> None:
     topic, other = store.create_topic("t"), store.topic("t")
-    staged = topic.stage(kafka(["a", "b"], ["0", "1"]))
+    staged = TopicWriter(topic).stage(kafka(["a", "b"], ["0", "1"]))
     other.append(kafka(["c"] * 3, ["x", "y", "z"]))
     before = {key: objects.read(key) for key in data_files(objects)}
-    result = topic.commit_staged([staged], txn=("app", 0))
+    result = TopicWriter(topic).commit([staged], txn=("app", 0))
     assert result.offsets == {0: (3, 5)}
     assert {key: objects.read(key) for key in data_files(objects)} == before
     assert rows(topic.segments(), "base_offset", "shift") == [(0, 0), (3, 3)]
@@ -347,16 +348,19 @@ def test_a_writer_that_came_second_keeps_its_files_and_shifts_their_offsets(
 
 def test_staged_parts_are_committed_in_the_order_given(store: Store) -> None:
     topic = store.create_topic("t")
-    one, two = topic.stage(kafka(["a"], ["1"])), topic.stage(kafka(["a"], ["2"]))
-    topic.commit_staged([two, one])
+    one, two = (
+        TopicWriter(topic).stage(kafka(["a"], ["1"])),
+        TopicWriter(topic).stage(kafka(["a"], ["2"])),
+    )
+    TopicWriter(topic).commit([two, one])
     assert rows(topic.read(), "value") == [b"2", b"1"]
 
 
 def test_discarded_files_are_gone(store: Store, objects: MemoryStore) -> None:
     topic = store.create_topic("t")
-    staged = topic.stage(kafka(["a"]))
+    staged = TopicWriter(topic).stage(kafka(["a"]))
     assert len(data_files(objects)) == 1
-    topic.discard_staged([staged])
+    TopicWriter(topic).discard([staged])
     assert data_files(objects) == []
 
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from pylogtable import InvalidRequestError, SchemaMismatchError
+from pylogtable.engine import TopicWriter
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
 from tests.builders import data_files, ints, kafka, rows
@@ -15,32 +16,32 @@ from tests.builders import data_files, ints, kafka, rows
 
 def test_rows_added_bit_by_bit_are_committed_in_order(store: Store) -> None:
     topic = store.create_topic("t", partitions=3)
-    with topic.begin_staging() as staging:
+    with TopicWriter(topic).begin_staging() as staging:
         for first in range(0, 100, 10):
             table = kafka([f"k{n % 7}" for n in range(first, first + 10)])
             for batch in table.to_batches(max_chunksize=3):
                 staging.add(batch)
         staged = staging.finish()
     assert topic.count() == 0
-    assert topic.commit_staged([staged]).records == 100
+    assert TopicWriter(topic).commit([staged]).records == 100
     assert topic.verify(data=True)
 
 
 def test_staging_makes_the_files_that_stage_makes(store: Store) -> None:
     one, other = store.create_topic("one", 3), store.create_topic("other", 3)
     table = kafka([f"k{n % 7}" for n in range(50)] + [None] * 50)
-    with one.begin_staging(first_sticky=2) as staging:
+    with TopicWriter(one).begin_staging(first_sticky=2) as staging:
         for batch in table.to_batches(max_chunksize=9):
             staging.add(batch)
-        one.commit_staged([staging.finish()])
-    other.commit_staged([other.stage(table, first_sticky=2)])
+        TopicWriter(one).commit([staging.finish()])
+    TopicWriter(other).commit([TopicWriter(other).stage(table, first_sticky=2)])
     columns = ("partition", "offset", "key", "value")
     assert rows(one.read(), *columns) == rows(other.read(), *columns)
 
 
 def test_flush_lets_go_of_what_waits_and_loses_nothing(store: Store) -> None:
     topic = store.create_topic("t")
-    with topic.begin_staging() as staging:
+    with TopicWriter(topic).begin_staging() as staging:
         assert staging.waiting_bytes == 0
         for number in range(3):
             staging.add(kafka(["a"], [str(number)]).to_batches()[0])
@@ -49,14 +50,14 @@ def test_flush_lets_go_of_what_waits_and_loses_nothing(store: Store) -> None:
             assert staging.waiting_bytes == 0
         staged = staging.finish()
     assert len(staged.files) == 1
-    topic.commit_staged([staged])
+    TopicWriter(topic).commit([staged])
     assert rows(topic.read(), "value") == [b"0", b"1", b"2"]
     assert rows(topic.segments(), "row_groups") == [[0, 1, 2]]
 
 
 def test_without_rows_nothing_is_staged(store: Store, objects: MemoryStore) -> None:
     topic = store.create_topic("t")
-    with topic.begin_staging() as staging:
+    with TopicWriter(topic).begin_staging() as staging:
         staging.add(pa.RecordBatch.from_pylist([], kafka([]).schema))
         assert staging.finish().files == ()
     assert data_files(objects) == []
@@ -69,7 +70,7 @@ def test_an_exception_removes_what_was_written(
     topic = store.create_topic("t", partitions=3)
 
     def fail() -> None:
-        with topic.begin_staging() as staging:
+        with TopicWriter(topic).begin_staging() as staging:
             staging.add(kafka(["a", "b", "c"], partition=ints(0, 1, 2)).to_batches()[0])
             if when == "flushed":
                 staging.flush()
@@ -89,7 +90,7 @@ def test_a_row_that_does_not_fit_removes_what_was_written(
     topic = store.create_topic("t", partitions=2)
 
     def fail() -> None:
-        with topic.begin_staging() as staging:
+        with TopicWriter(topic).begin_staging() as staging:
             staging.add(kafka(["a"]).to_batches()[0])
             staging.flush()
             staging.add(kafka(["a"], partition=ints(9)).to_batches()[0])
@@ -102,28 +103,28 @@ def test_a_row_that_does_not_fit_removes_what_was_written(
 
 def test_find_txn_gives_what_the_append_did(store: Store) -> None:
     topic = store.create_topic("t", partitions=2)
-    assert topic.find_txn("job", 1) is None
+    assert TopicWriter(topic).find_txn("job", 1) is None
     first = topic.append(kafka(["a", "b"]), txn=("job", 1))
     topic.append(kafka(["c"]), txn=("job", 3))
-    found = topic.find_txn("job", 1)
+    found = TopicWriter(topic).find_txn("job", 1)
     assert found is not None
     assert found.repeated
     assert (found.version, found.offsets) == (first.version, first.offsets)
-    assert topic.find_txn("job", 4) is None
-    assert topic.find_txn("other", 1) is None
+    assert TopicWriter(topic).find_txn("job", 4) is None
+    assert TopicWriter(topic).find_txn("other", 1) is None
     with pytest.raises(InvalidRequestError, match="versions of an app id must grow"):
-        topic.find_txn("job", 2)
+        TopicWriter(topic).find_txn("job", 2)
 
 
 @pytest.mark.parametrize("txn", [("", 1), ("job", -1), ("job", True), ("job", 2**63)])
 def test_find_txn_refuses_what_is_no_txn(store: Store, txn: tuple[str, int]) -> None:
     with pytest.raises(InvalidRequestError, match="txn must be"):
-        store.create_topic("t").find_txn(*txn)
+        TopicWriter(store.create_topic("t")).find_txn(*txn)
 
 
 def test_check_columns_says_what_an_append_would_say(store: Store) -> None:
     topic = store.create_topic("t", schema={"id": pa.int64(), "amount": pa.float64()}, key="id")
-    topic.check_columns(pa.schema({"amount": pa.float32(), "id": pa.int32()}))
+    TopicWriter(topic).check_columns(pa.schema({"amount": pa.float32(), "id": pa.int32()}))
     for wrong, why in (
         ({"id": pa.string()}, "column 'id' is string"),
         ({"amuont": pa.float64()}, "did you mean 'amount'"),
@@ -132,7 +133,7 @@ def test_check_columns_says_what_an_append_would_say(store: Store) -> None:
         ({"timestamp": pa.timestamp("us")}, "time zone"),
     ):
         with pytest.raises(SchemaMismatchError, match=why):
-            topic.check_columns(pa.schema(wrong))
+            TopicWriter(topic).check_columns(pa.schema(wrong))
         with pytest.raises(SchemaMismatchError, match=why):
             topic.append(pa.RecordBatch.from_pylist([{}], pa.schema(wrong)))
 
@@ -140,7 +141,7 @@ def test_check_columns_says_what_an_append_would_say(store: Store) -> None:
 def test_check_columns_sees_columns_that_others_have_added(store: Store) -> None:
     topic = store.create_topic("t", schema={"id": pa.int64()})
     store.topic("t").alter(add_columns={"note": pa.string()})
-    topic.check_columns(pa.schema({"note": pa.string()}))
+    TopicWriter(topic).check_columns(pa.schema({"note": pa.string()}))
 
 
 def test_placement_tells_where_an_append_puts_rows(store: Store) -> None:
@@ -150,14 +151,14 @@ def test_placement_tells_where_an_append_puts_rows(store: Store) -> None:
     table = kafka(keys, partition=explicit)
     topic.append(table)
     landed = dict(rows(topic.read(), "value", "partition"))
-    placement = pickle.loads(pickle.dumps(topic.placement()))
+    placement = pickle.loads(pickle.dumps(TopicWriter(topic).placement()))
     told = placement.partitions(table.to_batches()[0]).to_pylist()
     assert told == [landed[str(number).encode()] for number in range(40)]
     assert (placement.count, placement.key) == (5, ("key",))
 
 
 def test_placement_leaves_open_where_rows_without_a_key_go(store: Store) -> None:
-    placement = store.create_topic("t", partitions=5).placement()
+    placement = TopicWriter(store.create_topic("t", partitions=5)).placement()
     (batch,) = kafka([None, "a", None], partition=ints(None, None, 3)).to_batches()
     first, second, third = placement.partitions(batch).to_pylist()
     assert (first, third) == (None, 3)
@@ -167,6 +168,6 @@ def test_placement_leaves_open_where_rows_without_a_key_go(store: Store) -> None
 
 
 def test_placement_refuses_partitions_there_are_not(store: Store) -> None:
-    placement = store.create_topic("t", partitions=2).placement()
+    placement = TopicWriter(store.create_topic("t", partitions=2)).placement()
     with pytest.raises(InvalidRequestError, match="partition 2 in row 1 is out of range"):
         placement.partitions(kafka(["a", "b"], partition=ints(1, 2)).to_batches()[0])

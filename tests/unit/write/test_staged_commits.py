@@ -11,6 +11,7 @@ import pytest
 
 import pylogtable
 from pylogtable import InvalidRequestError
+from pylogtable.engine import TopicWriter
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
 from tests.builders import data_files, ints, kafka, make_store, rows
@@ -20,9 +21,9 @@ from tests.stores import Fault, FaultyStore
 
 def test_a_repeated_commit_of_staged_files_leaves_them_alone(store: Store) -> None:
     topic = store.create_topic("t")
-    staged = topic.stage(kafka(["a"]))
-    first = topic.commit_staged([staged], txn=("job", 1))
-    again = topic.commit_staged([staged], txn=("job", 1))
+    staged = TopicWriter(topic).stage(kafka(["a"]))
+    first = TopicWriter(topic).commit([staged], txn=("job", 1))
+    again = TopicWriter(topic).commit([staged], txn=("job", 1))
     assert again.repeated
     assert again.offsets == first.offsets
     assert rows(topic.read(), "key") == [b"a"]
@@ -34,43 +35,43 @@ def test_a_driver_with_an_old_handle_commits_what_newer_ones_staged(store: Store
     worker = store.topic("t")
     worker.append(kafka(["a"]))
     worker.alter(partitions=4)
-    staged = worker.stage(kafka(["b", "c"], partition=ints(0, 3)))
-    assert driver.commit_staged([staged]).offsets == {0: (1, 2), 3: (0, 1)}
+    staged = TopicWriter(worker).stage(kafka(["b", "c"], partition=ints(0, 3)))
+    assert TopicWriter(driver).commit([staged]).offsets == {0: (1, 2), 3: (0, 1)}
     assert driver.verify(data=True)
 
 
 def test_files_staged_for_another_topic_are_refused(store: Store) -> None:
     one, other = store.create_topic("one"), store.create_topic("other")
-    staged = one.stage(kafka(["a"]))
-    with pytest.raises(InvalidRequestError, match=f"staged for topic {one.topic_id}"):
-        other.commit_staged([staged])
+    staged = TopicWriter(one).stage(kafka(["a"]))
+    with pytest.raises(InvalidRequestError, match=f"staged for topic id {one.topic_id}"):
+        TopicWriter(other).commit([staged])
     store.delete_topic("one")
-    with pytest.raises(InvalidRequestError, match="created anew"):
-        store.create_topic("one").commit_staged([staged])
+    with pytest.raises(InvalidRequestError, match="created again"):
+        TopicWriter(store.create_topic("one")).commit([staged])
 
 
 def test_the_same_files_twice_in_a_commit_are_refused(store: Store) -> None:
     topic = store.create_topic("t")
-    staged = topic.stage(kafka(["a"]))
+    staged = TopicWriter(topic).stage(kafka(["a"]))
     with pytest.raises(InvalidRequestError, match="given twice"):
-        topic.commit_staged([staged, staged])
+        TopicWriter(topic).commit([staged, staged])
     assert topic.version == 0
-    assert topic.commit_staged([staged]).records == 1
+    assert TopicWriter(topic).commit([staged]).records == 1
 
 
 def test_staged_files_that_are_not_wanted_can_be_removed(
     store: Store, objects: MemoryStore
 ) -> None:
     topic = store.create_topic("t")
-    topic.discard_staged([topic.stage(kafka(["a", "b"]))])
+    TopicWriter(topic).discard([TopicWriter(topic).stage(kafka(["a", "b"]))])
     assert data_files(objects) == []
 
 
 def test_verify_names_a_file_that_two_segments_claim(store: Store) -> None:
     topic = store.create_topic("t")
-    staged = topic.stage(kafka(["a"]))
-    topic.commit_staged([staged])
-    topic.commit_staged([staged])
+    staged = TopicWriter(topic).stage(kafka(["a"]))
+    TopicWriter(topic).commit([staged])
+    TopicWriter(topic).commit([staged])
     (problem,) = topic.verify().problems
     assert (problem.rule, problem.path) == ("SEG-1", staged.files[0].path)
 
@@ -78,8 +79,8 @@ def test_verify_names_a_file_that_two_segments_claim(store: Store) -> None:
 def test_topics_and_staged_files_travel_between_processes(tmp_path: Path) -> None:
     topic = pylogtable.open(tmp_path).create_topic("t")
     there = pickle.loads(pickle.dumps(topic))
-    staged = pickle.loads(pickle.dumps(there.stage(kafka(["a"]))))
-    assert topic.commit_staged([staged]).records == 1
+    staged = pickle.loads(pickle.dumps(TopicWriter(there).stage(kafka(["a"]))))
+    assert TopicWriter(topic).commit([staged]).records == 1
     assert there.count() == 1
 
 
@@ -172,8 +173,12 @@ def test_a_time_that_does_not_fit_is_refused(store: Store) -> None:
 
 def test_a_repeat_by_the_same_origin_is_one_and_tells_its_origin(store: Store) -> None:
     topic = store.create_topic("t")
-    first = topic.commit_staged([topic.stage(kafka(["a"]))], txn=("job", 0), origin="run 1")
-    again = topic.commit_or_discard([topic.stage(kafka(["a"]))], txn=("job", 0), origin="run 1")
+    first = TopicWriter(topic).commit(
+        [TopicWriter(topic).stage(kafka(["a"]))], txn=("job", 0), origin="run 1"
+    )
+    again = TopicWriter(topic).commit_or_discard(
+        [TopicWriter(topic).stage(kafka(["a"]))], txn=("job", 0), origin="run 1"
+    )
     assert (first.origin, first.repeated) == ("run 1", False)
     assert (again.origin, again.repeated, again.offsets) == ("run 1", True, first.offsets)
     assert rows(topic.read(), "key") == [b"a"]
@@ -186,17 +191,21 @@ def test_a_txn_of_another_origin_is_an_error_and_no_repeat(
     """[TXN-4], for the last txn of the app id and for an earlier one."""
     topic = store.create_topic("t")
     for number in (3, 5):
-        topic.commit_staged([topic.stage(kafka(["a"]))], txn=("job", number), origin="run 1")
+        TopicWriter(topic).commit(
+            [TopicWriter(topic).stage(kafka(["a"]))], txn=("job", number), origin="run 1"
+        )
     before = data_files(objects)
     mine = ("job", version)
     with pytest.raises(InvalidRequestError, match=f"txn {version} of app id 'job' was applied by"):
-        topic.commit_or_discard([topic.stage(kafka(["b"]))], txn=mine, origin="run 2")
+        TopicWriter(topic).commit_or_discard(
+            [TopicWriter(topic).stage(kafka(["b"]))], txn=mine, origin="run 2"
+        )
     with pytest.raises(InvalidRequestError, match="'run 1'"):
-        topic.find_txn(*mine, origin="run 2")
+        TopicWriter(topic).find_txn(*mine, origin="run 2")
     assert data_files(objects) == before
     assert topic.count() == 2
     # Greater numbers of the same app id are new, whoever counts them.
-    assert not topic.commit_staged([], txn=("job", 6), origin="run 2").repeated
+    assert not TopicWriter(topic).commit([], txn=("job", 6), origin="run 2").repeated
 
 
 @pytest.mark.parametrize(("first", "then"), [(None, "run 2"), ("run 1", None)])
@@ -204,8 +213,12 @@ def test_without_an_origin_nothing_is_known_to_differ(
     store: Store, first: str | None, then: str | None
 ) -> None:
     topic = store.create_topic("t")
-    topic.commit_staged([topic.stage(kafka(["a"]))], txn=("job", 1), origin=first)
-    again = topic.commit_or_discard([topic.stage(kafka(["a"]))], txn=("job", 1), origin=then)
+    TopicWriter(topic).commit(
+        [TopicWriter(topic).stage(kafka(["a"]))], txn=("job", 1), origin=first
+    )
+    again = TopicWriter(topic).commit_or_discard(
+        [TopicWriter(topic).stage(kafka(["a"]))], txn=("job", 1), origin=then
+    )
     assert again.repeated
     assert again.origin == first
     assert topic.count() == 1
@@ -213,18 +226,22 @@ def test_without_an_origin_nothing_is_known_to_differ(
 
 def test_versions_that_go_back_to_one_that_was_never_applied_are_an_error(store: Store) -> None:
     topic = store.create_topic("t")
-    topic.commit_staged([topic.stage(kafka(["a"]))], txn=("job", 7), origin="run 1")
+    TopicWriter(topic).commit(
+        [TopicWriter(topic).stage(kafka(["a"]))], txn=("job", 7), origin="run 1"
+    )
     with pytest.raises(InvalidRequestError, match="txn 4 of app id 'job' was never applied"):
-        topic.commit_or_discard([topic.stage(kafka(["b"]))], txn=("job", 4), origin="run 1")
+        TopicWriter(topic).commit_or_discard(
+            [TopicWriter(topic).stage(kafka(["b"]))], txn=("job", 4), origin="run 1"
+        )
     assert topic.count() == 1
 
 
 def test_an_origin_belongs_to_a_txn(store: Store) -> None:
     topic = store.create_topic("t")
-    with pytest.raises(InvalidRequestError, match="is of a txn, and there is none"):
-        topic.commit_staged([], origin="run 1")
+    with pytest.raises(InvalidRequestError, match="needs a txn, and there is none"):
+        TopicWriter(topic).commit([], origin="run 1")
     with pytest.raises(InvalidRequestError, match="origin is empty"):
-        topic.commit_staged([], txn=("job", 1), origin="")
+        TopicWriter(topic).commit([], txn=("job", 1), origin="")
 
 
 def test_files_of_a_commit_with_an_unknown_outcome_are_left_alone(
@@ -233,7 +250,7 @@ def test_files_of_a_commit_with_an_unknown_outcome_are_left_alone(
     store.create_topic("t")
     refusing = FaultyStore(objects, lambda verb, _: Fault.REFUSE if verb == "create" else None)
     topic = store_over(refusing).topic("t")
-    staged = topic.stage(kafka(["a"]))
+    staged = TopicWriter(topic).stage(kafka(["a"]))
     with pytest.raises(pylogtable.CommitUnknownError):
-        topic.commit_or_discard([staged])
+        TopicWriter(topic).commit_or_discard([staged])
     assert len(data_files(objects)) == 1

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pylogtable.engine import TopicWriter
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
 from tests.builders import data_files, ints, kafka, rows
@@ -41,11 +42,13 @@ def test_bloom_filters_count_before_they_are_written(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They come with the footer, and are much of a file of short records; also when rewritten."""
-    monkeypatch.setattr("pylogtable.write.stager.ROW_GROUP_ROWS", 2000)
-    monkeypatch.setattr("pylogtable.maintenance.rewrite.ROW_GROUP_ROWS", 2000)
+    monkeypatch.setattr("pylogtable.segments.rolling_writer.ROW_GROUP_ROWS", 2000)
+    monkeypatch.setattr("pylogtable.segments.rolling_writer.ROW_GROUP_ROWS", 2000)
     limit = 150_000
     topic = store.create_topic("t", config={"segment.bytes": limit})
-    topic.commit_staged([topic.stage(kafka(noise(20_000, 8), [b""] * 20_000)) for _ in range(2)])
+    TopicWriter(topic).commit(
+        [TopicWriter(topic).stage(kafka(noise(20_000, 8), [b""] * 20_000)) for _ in range(2)]
+    )
     for _ in range(2):
         sizes = rows(topic.segments(), "size_bytes")
         assert max(sizes) <= limit
@@ -58,7 +61,7 @@ def test_files_of_keys_that_repeat_are_filled(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Their filters are small; a file that is half empty would be merged again and again."""
-    monkeypatch.setattr("pylogtable.write.stager.ROW_GROUP_ROWS", 2000)
+    monkeypatch.setattr("pylogtable.segments.rolling_writer.ROW_GROUP_ROWS", 2000)
     topic = store.create_topic("t", config={"segment.bytes": 100_000})
     keys = noise(50, 8) * 400
     topic.append(kafka(keys, noise(20_000, 8)))
@@ -93,7 +96,7 @@ def test_row_groups_have_like_sizes_and_the_manifest_knows_where_they_begin(
     group_rows: int,
     groups: int,
 ) -> None:
-    monkeypatch.setattr("pylogtable.write.stager.ROW_GROUP_ROWS", group_rows)
+    monkeypatch.setattr("pylogtable.segments.rolling_writer.ROW_GROUP_ROWS", group_rows)
     topic = store.create_topic("t")
     topic.append(kafka(["a"] * 7))
     topic.append(kafka(["a"] * 100))
@@ -107,7 +110,7 @@ def test_row_groups_have_like_sizes_and_the_manifest_knows_where_they_begin(
 
 
 def test_row_groups_are_bounded_in_bytes(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pylogtable.write.stager.ROW_GROUP_BYTES", 10_000)
+    monkeypatch.setattr("pylogtable.segments.rolling_writer.ROW_GROUP_BYTES", 10_000)
     topic = store.create_topic("t")
     topic.append(kafka([b"k"] * 1000, noise(1000)))
     (groups,) = rows(topic.segments(), "row_groups")
@@ -119,7 +122,7 @@ def test_files_are_closed_when_too_many_are_open(
 ) -> None:
     monkeypatch.setattr("pylogtable.write.stager.OPEN_FILES", 4)
     monkeypatch.setattr("pylogtable.write.stager.CHUNK_ROWS", 20)
-    monkeypatch.setattr("pylogtable.write.stager.ROW_GROUP_ROWS", 1)
+    monkeypatch.setattr("pylogtable.segments.rolling_writer.ROW_GROUP_ROWS", 1)
     topic = store.create_topic("t", partitions=20)
     spread = ints(*list(range(20)) * 3)
     result = topic.append(kafka(["a"] * 60, [str(n) for n in range(60)], partition=spread))

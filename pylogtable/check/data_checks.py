@@ -1,0 +1,121 @@
+"""Checks that read every record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from pylogtable.check.manifest_checks import file_problem
+from pylogtable.check.subject import Subject, problem_of
+from pylogtable.errors import CorruptTopicError, LogTableError
+from pylogtable.format.model import Segment, TopicInfo
+from pylogtable.format.partitioner import key_bytes
+from pylogtable.format.schema import OFFSET, TIMESTAMP, file_schema, fits, from_arrow, to_arrow
+from pylogtable.format.shaping import count_tombstones
+from pylogtable.format.snapshot import PartitionState
+from pylogtable.lazy_arrow import pc
+from pylogtable.results.operations import Problem
+from pylogtable.segments.reader import SegmentReader
+
+
+def check_contents(subject: Subject) -> Iterator[Problem]:
+    """Columns, row counts, offsets, times and tombstones of each file [SEG-3], [SEG-5], [SEG-6].
+    Files that `check_files` complains about are left out."""
+    for segment in subject.segments:
+        if file_problem(subject, segment) is None:
+            try:
+                yield from _check_file(subject, segment)
+            except LogTableError as error:
+                yield problem_of(error, segment.path)
+
+
+def check_compacted_keys(subject: Subject) -> Iterator[Problem]:
+    """Below the clean end each key occurs once, and every record has a key [LOG-9]. Runs only if
+    nothing else is wrong. The keys of one partition's clean part are held in memory."""
+    info = subject.snapshot.info
+    if subject.report.problems or not info.key:
+        return
+    for number, state in enumerate(subject.snapshot.partitions):
+        if state.clean_end <= state.log_start:
+            continue
+        where = f"partition={number}"
+        keys = _clean_keys(subject, info, number, state)
+        if keys.null_count:
+            detail = f"{keys.null_count} record(s) without a key below offset {state.clean_end}"
+            yield Problem("LOG-9", where, detail)
+        counts = keys.drop_null().value_counts().field("counts")
+        repeated = pc.sum(pc.greater(counts, 1)).as_py() or 0
+        if repeated:
+            detail = f"{repeated} key(s) occur more than once below offset {state.clean_end}"
+            yield Problem("LOG-9", where, detail)
+
+
+def _check_file(subject: Subject, segment: Segment) -> Iterator[Problem]:
+    info = subject.snapshot.info
+    reader = SegmentReader(subject.store, segment)
+    wrong_columns = list(_check_columns(reader, info))
+    yield from wrong_columns
+    if wrong_columns:
+        return
+    stored = [field.name for field in file_schema(info.fields) if field.name in reader.schema.names]
+    has_all_columns = all(field.name in stored for field in info.fields)
+    last = segment.base_offset - 1
+    tombstones = 0
+    times: list[int] = []
+    for group, first in enumerate(segment.row_groups):
+        is_first_batch = True
+        for batch in reader.batches([group], stored):
+            offsets = reader.true_offsets(batch).to_numpy()
+            if np.any(np.diff(offsets, prepend=last) < 1) or offsets[-1] >= segment.end_offset:
+                detail = (
+                    f"its offsets do not rise inside [{segment.base_offset}, {segment.end_offset})"
+                )
+                raise CorruptTopicError(segment.path, "SEG-5", detail)
+            if is_first_batch and offsets[0] != segment.base_offset + first:
+                detail = f"row group {group} does not begin at {first}"
+                raise CorruptTopicError(segment.path, "SEG-6", detail)
+            last, is_first_batch = int(offsets[-1]), False
+            bounds = pc.min_max(batch.column(TIMESTAMP).cast(pa.int64()))
+            times += [bounds["min"].as_py(), bounds["max"].as_py()]
+            if has_all_columns:
+                tombstones += count_tombstones(pa.Table.from_batches([batch]), info)
+            subject.report.records += batch.num_rows
+    recorded = (segment.min_timestamp_us, segment.max_timestamp_us)
+    if times and (min(times), max(times)) != recorded:
+        detail = f"its timestamps span {(min(times), max(times))}, but the manifest says {recorded}"
+        yield Problem("SEG-5", segment.path, detail)
+    if has_all_columns and tombstones != segment.tombstones:
+        detail = f"it has {tombstones} tombstones, but the manifest says {segment.tombstones}"
+        yield Problem("SEG-5", segment.path, detail)
+
+
+def _check_columns(reader: SegmentReader, info: TopicInfo) -> Iterator[Problem]:
+    fields = {field.name: field for field in info.fields}
+    for own in (OFFSET, TIMESTAMP):
+        if own not in reader.schema.names:
+            yield Problem("SEG-3", reader.segment.path, f"it has no column {own!r}")
+    for column in reader.schema:
+        if column.name in (OFFSET, TIMESTAMP):
+            continue
+        field = fields.get(column.name)
+        if field is None or not fits(from_arrow(column.type), from_arrow(to_arrow(field.type))):
+            detail = f"its column {column.name!r} ({column.type}) does not fit the topic's schema"
+            yield Problem("SEG-3", reader.segment.path, detail)
+
+
+def _clean_keys(
+    subject: Subject, info: TopicInfo, number: int, state: PartitionState
+) -> pa.ChunkedArray:
+    keys: list[pa.Array] = []
+    for segment in subject.segments_by_partition.get(number, []):
+        if segment.base_offset >= state.clean_end:
+            break
+        reader = SegmentReader(subject.store, segment)
+        for batch in reader.batches(range(len(segment.row_groups)), [*info.key, OFFSET]):
+            offsets = reader.true_offsets(batch).to_numpy()
+            inside = (offsets >= state.log_start) & (offsets < state.clean_end)
+            mine = key_bytes([batch.column(name) for name in info.key])
+            keys.append(mine.filter(pa.array(inside)))
+    return pa.chunked_array(keys, pa.binary())

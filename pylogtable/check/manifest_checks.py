@@ -1,0 +1,150 @@
+"""Checks that need the manifest, the states of consumer groups and a listing, but no records."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from pylogtable.check.subject import Subject, problem_of
+from pylogtable.errors import CorruptTopicError, LogTableError
+from pylogtable.format.codec import decode_group
+from pylogtable.format.lookup import all_entries
+from pylogtable.format.model import Segment
+from pylogtable.format.paths import (
+    check_segment_path,
+    commit_path,
+    parse_commit_path,
+    parse_group_path,
+    root_path,
+)
+from pylogtable.format.snapshot import PartitionState, Snapshot, replay, tiling_fault, totals_of
+from pylogtable.results.operations import Problem
+
+
+def check_partitions(subject: Subject) -> Iterator[Problem]:
+    """Bounds, tiling and totals of every partition [LOG-4], [LOG-5], [LOG-9], [ROOT-5]."""
+    path = commit_path(subject.snapshot.version)
+    for number, state in enumerate(subject.snapshot.partitions):
+        segments = subject.segments_by_partition.get(number, [])
+        yield from _check_partition(number, state, segments, path)
+
+
+def check_replay(subject: Subject) -> Iterator[Problem]:
+    """The index says what all commits together say [ROOT-5]. Only possible while all commits since
+    the topic's creation are kept."""
+    manifest, snapshot = subject.manifest, subject.snapshot
+    try:
+        commits = list(manifest.commits_backwards(snapshot))
+        subject.report.commits = len(commits)
+        if not commits or commits[-1].operation != "create":
+            return
+        first = commits[-1].version
+        full = replay(manifest.load_at(first - 1) if first else None, reversed(commits))
+    except LogTableError as error:
+        yield problem_of(error, commit_path(snapshot.version))
+        return
+    assert full is not None
+    same = (
+        full.topic == snapshot.topic
+        and full.topic_id == snapshot.topic_id
+        and dict(full.txns) == dict(snapshot.txns)
+        and full.end_offsets == snapshot.end_offsets
+        and full.start_offsets == snapshot.start_offsets
+        and _clean_ends(full) == _clean_ends(snapshot)
+        and all_entries(full, manifest.leaf).equals(subject.entries)
+    )
+    if not same:
+        root = snapshot.root_version
+        path = commit_path(snapshot.version) if root is None else root_path(root)
+        yield Problem("ROOT-5", path, "the index and the commits disagree")
+
+
+def check_unique_paths(subject: Subject) -> Iterator[Problem]:
+    """No two live segments share a file [SEG-1]."""
+    counts = Counter(segment.path for segment in subject.segments)
+    for path, count in counts.items():
+        if count > 1:
+            yield Problem("SEG-1", path, f"{count} live segments name this file")
+
+
+def check_commit_gap(subject: Subject) -> Iterator[Problem]:
+    """No commit exists beyond a missing one [COMMIT-3]. Reading forward cannot notice that."""
+    versions = (parse_commit_path(key) for key in subject.sizes)
+    highest = max((version for version in versions if version is not None), default=0)
+    following = subject.snapshot.version + 1
+    if highest > following and subject.manifest.read_commit(following) is None:
+        detail = f"the commit is missing, but commit {highest} exists"
+        yield Problem("COMMIT-3", commit_path(following), detail)
+
+
+def check_group_states(subject: Subject) -> Iterator[Problem]:
+    """Each state of a consumer group can be decoded [GRP-2] and belongs to this topic [GRP-3]."""
+    topic_id = subject.snapshot.topic_id
+    for key in subject.sizes:
+        parsed = parse_group_path(key)
+        data = None if parsed is None else subject.store.read(key)
+        if parsed is None or data is None:  # not a state, or removed since the listing
+            continue
+        try:
+            state = decode_group(data, *parsed)
+        except CorruptTopicError as error:
+            yield problem_of(error, key)
+        else:
+            if state.topic_id != topic_id:
+                detail = f"it belongs to topic id {state.topic_id}; this topic's id is {topic_id}"
+                yield Problem("GRP-3", key, detail)
+
+
+def check_files(subject: Subject) -> Iterator[Problem]:
+    """Each segment's file has a valid name, exists, and has the recorded size."""
+    for segment in subject.segments:
+        problem = file_problem(subject, segment)
+        if problem is not None:
+            yield problem
+
+
+def file_problem(subject: Subject, segment: Segment) -> Problem | None:
+    """What is wrong with a segment's file, as far as a listing tells [SEG-1], [SEG-5]."""
+    try:
+        check_segment_path(segment.path, segment.partition, source=segment.path)
+    except CorruptTopicError as error:
+        return problem_of(error, segment.path)
+    size = subject.sizes.get(segment.path)
+    if size is None:
+        return Problem("SEG-1", segment.path, "the file is missing")
+    if size != segment.size_bytes:
+        detail = f"the file has {size} bytes, but the manifest says {segment.size_bytes}"
+        return Problem("SEG-5", segment.path, detail)
+    return None
+
+
+def _check_partition(
+    number: int, state: PartitionState, segments: list[Segment], path: str
+) -> Iterator[Problem]:
+    if not 0 <= state.log_start <= state.end:
+        detail = f"partition {number}: log start {state.log_start}, end {state.end}"
+        yield Problem("LOG-5", path, detail)
+    if state.clean_end > state.end:
+        detail = f"partition {number}: clean to {state.clean_end}, end {state.end}"
+        yield Problem("LOG-9", path, detail)
+    for segment in segments:
+        if segment.delete_horizon_ms is not None and not segment.tombstones:
+            detail = "it has a delete horizon but no tombstones"
+            yield Problem("CLEAN-4", segment.path, detail)
+    first = segments[0].base_offset if segments else state.log_start
+    if first > state.log_start or (segments and segments[0].end_offset <= state.log_start):
+        detail = f"partition {number}: no segment covers the log start {state.log_start}"
+        yield Problem("LOG-4", path, detail)
+    fault = tiling_fault(segments, first, state.end)
+    if fault is not None:
+        yield Problem("LOG-4", path, f"partition {number}: {fault}")
+    if totals_of(segments) != state.live:
+        detail = (
+            f"partition {number}: the recorded totals are {state.live}, but the segments add up to "
+            f"{totals_of(segments)}"
+        )
+        yield Problem("ROOT-5", path, detail)
+
+
+def _clean_ends(snapshot: Snapshot) -> list[int]:
+    return [state.clean_end for state in snapshot.partitions]

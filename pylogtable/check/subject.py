@@ -1,0 +1,64 @@
+"""A topic as it is in the store, loaded once for all checks of `verify`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import groupby
+
+import pyarrow as pa
+
+from pylogtable.errors import CorruptTopicError, LogTableError, TopicNotFoundError
+from pylogtable.format.leaf import segments_of
+from pylogtable.format.lookup import all_entries
+from pylogtable.format.model import Segment
+from pylogtable.format.snapshot import Snapshot
+from pylogtable.log.manifest import Manifest
+from pylogtable.results.operations import Problem, VerifyReport
+from pylogtable.storage.base import ObjectStore
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What the checks look at. `entries` and `segments` have all live segments in partition and
+    offset order. `sizes` has the size of every object below the topic. A check may count in
+    `report` what it looked at."""
+
+    store: ObjectStore
+    manifest: Manifest
+    snapshot: Snapshot
+    entries: pa.Table
+    segments: list[Segment]
+    segments_by_partition: dict[int, list[Segment]]
+    sizes: dict[str, int]
+    report: VerifyReport
+
+
+def load_subject(store: ObjectStore, report: VerifyReport) -> Subject:
+    """Raise `CorruptTopicError` if the state or the index cannot be loaded."""
+    manifest = Manifest(store)
+    snapshot = manifest.load()
+    if snapshot is None or snapshot.topic is None:
+        raise TopicNotFoundError(f"there is no topic at {store.url}")
+    report.leaves = len(snapshot.leaves)
+    entries = all_entries(snapshot, manifest.leaf)
+    segments = segments_of(entries)
+    report.segments = len(segments)
+    return Subject(
+        store=store,
+        manifest=manifest,
+        snapshot=snapshot,
+        entries=entries,
+        segments=segments,
+        segments_by_partition={
+            number: list(mine) for number, mine in groupby(segments, lambda s: s.partition)
+        },
+        sizes={entry.key: entry.size_bytes for entry in store.list()},
+        report=report,
+    )
+
+
+def problem_of(error: LogTableError, path: str) -> Problem:
+    """The problem behind an error. `path` is where it happened, if the error does not say."""
+    if isinstance(error, CorruptTopicError):
+        return Problem(error.rule, error.path, error.detail)
+    return Problem("SEG-2", path, str(error))

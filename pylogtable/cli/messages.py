@@ -1,0 +1,96 @@
+"""Messages on standard error: errors, warnings, notes, progress, and questions.
+
+Each message is one line. With `--output json` errors and warnings are JSON objects, and notes are
+left out.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from pylogtable import LogTableError, TopicNotFoundError
+from pylogtable.cli.streams import is_terminal, write_error
+
+if TYPE_CHECKING:
+    from pylogtable.cli.session import Session
+
+
+def report_error(session: Session, kind: str, message: str, **more: object) -> None:
+    """Print an error in one line and make the exit status non-zero."""
+    session.has_failed = True
+    line = " ".join(message.split())
+    if session.is_json:
+        write_error(json.dumps({"error": kind, "message": line, **more}, ensure_ascii=False))
+    else:
+        write_error(f"pylogtable: {line}")
+
+
+def show_traceback(session: Session) -> None:
+    """With `--verbose`, print the traceback of the error that is being handled."""
+    if session.verbose:
+        write_error(traceback.format_exc().rstrip())
+
+
+@dataclass
+class Attempt:
+    """The outcome of one topic's turn; `error` is the message if it failed."""
+
+    error: str | None = None
+
+
+@contextmanager
+def continue_on_error(session: Session, topic: str) -> Iterator[Attempt]:
+    """Report a failure in one topic, and let the command go on with the next topic."""
+    attempt = Attempt()
+    try:
+        yield attempt
+    except LogTableError as error:
+        attempt.error = str(error)
+        show_traceback(session)
+        is_named = isinstance(error, TopicNotFoundError)
+        message = str(error) if is_named else f"{topic}: {error}"
+        report_error(session, type(error).__name__, message, topic=topic)
+
+
+def note(session: Session, message: str) -> None:
+    """Print a remark for people; programs that asked for JSON do not need it."""
+    if not session.is_json:
+        write_error(message)
+
+
+def warn(session: Session, message: str) -> None:
+    """Print a warning, also for programs that asked for JSON."""
+    write_error(json.dumps({"warning": message}) if session.is_json else f"pylogtable: {message}")
+
+
+def confirm(action: str, yes: bool) -> None:
+    """Ask before a destructive action on a terminal; elsewhere raise unless `--yes` was given."""
+    if yes:
+        return
+    if not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
+        raise click.ClickException(
+            f"this would {action}; add --yes to confirm, or --dry-run to see what it would do"
+        )
+    if not click.confirm(f"This will {action}. Continue?", err=True):
+        raise click.ClickException("cancelled; nothing was changed")
+
+
+@contextmanager
+def progress(action: str, *, show: bool = True) -> Iterator[Callable[[str], None]]:
+    """Show a spinner on a terminal while something takes long. The function it gives replaces the
+    detail behind `action`, such as a count."""
+    if not (show and is_terminal(sys.stderr)):
+        yield lambda detail: None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(action) as status:
+        yield lambda detail: status.update(f"{action} {detail}")

@@ -1,0 +1,178 @@
+"""For those who connect another engine to topics, as `pyspark_pylogtable` connects Spark.
+
+Users of a topic need none of this. An engine does in many processes what a `Topic` does in one:
+
+- `TopicWriter` splits an append: tasks stage files, the driver commits all of them at once.
+- `Scan` splits a read: the driver plans parts, tasks read them with a `PartReader`.
+- `run_job` and `maintain` split maintenance: the driver plans units of work, a function of yours
+  runs them anywhere with a `Worker`, the driver commits.
+
+What travels between processes (`Staged`, `ReadPart`, `PartReader`, `Worker`, units, `Rewritten`)
+can be pickled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Executor
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from pylogtable.errors import InvalidRequestError
+from pylogtable.format.shaping import Placement, RowShaper, check_log_columns
+from pylogtable.maintenance import maintain as jobs
+from pylogtable.maintenance.compaction import Compaction
+from pylogtable.maintenance.job import Job, MaintainOptions
+from pylogtable.maintenance.merge import Merge
+from pylogtable.maintenance.retention import Retention
+from pylogtable.maintenance.units import Rewritten, RunUnits, Worker
+from pylogtable.maintenance.vacuum import Vacuum
+from pylogtable.plan.read import ReadTask
+from pylogtable.plan.split import ReadPart
+from pylogtable.read.scan import PartReader, Scan
+from pylogtable.results.operations import AppendResult, MaintainReport
+from pylogtable.store import Store
+from pylogtable.topic import Topic
+from pylogtable.write.append import commit_or_discard
+from pylogtable.write.stager import Staged, Stager
+
+__all__ = [
+    "Compaction",
+    "Job",
+    "Merge",
+    "PartReader",
+    "Placement",
+    "ReadPart",
+    "ReadTask",
+    "Retention",
+    "Rewritten",
+    "RunUnits",
+    "Scan",
+    "Staged",
+    "Stager",
+    "TopicWriter",
+    "Vacuum",
+    "Worker",
+    "check_log_columns",
+    "maintain",
+    "protected_groups",
+    "run_job",
+]
+
+Report = TypeVar("Report")
+
+
+class TopicWriter:
+    """Appends in two halves: any number of processes stage files, one commits them.
+
+    >>> staged = TopicWriter(topic).stage(batches)                  # in each task
+    >>> TopicWriter(topic).commit_or_discard(all_staged)            # in the driver
+    """
+
+    def __init__(self, topic: Topic) -> None:
+        self._topic = topic
+        self._appender = topic._appender
+        self._head = topic._head
+
+    def check_columns(self, schema: pa.Schema) -> None:
+        """Raise `SchemaMismatchError` if rows with these columns cannot be appended. Call it
+        before any task starts."""
+        if not isinstance(schema, pa.Schema):
+            raise InvalidRequestError(f"`schema` must be a pyarrow.Schema, not {schema!r}")
+        RowShaper(self._head.latest().info, 0, 0).check_columns(schema)
+
+    def placement(self) -> Placement:
+        """Tells which partition each row goes to, for engines that shuffle rows themselves."""
+        return Placement(self._head.latest().info)
+
+    def stage(self, data: Any, *, first_sticky: int | None = None) -> Staged:
+        """Write the data files of an append without committing them. `data` is what
+        `Topic.append` takes.
+
+        Rows without a key start in partition `first_sticky` modulo the number of partitions. Give
+        each task another number, so that tasks spread their rows.
+        """
+        return self._appender.stage(data, first_sticky)
+
+    def begin_staging(
+        self, *, first_sticky: int | None = None, encoders: Executor | None = None
+    ) -> Stager:
+        """Like `stage`, for rows that arrive batch by batch: a context manager with `add` and
+        `finish`. A task that stages for several topics passes the same `encoders` (a thread pool)
+        to each, since every pool holds memory."""
+        return self._appender.begin(first_sticky, encoders)
+
+    def commit(
+        self,
+        staged: Sequence[Staged],
+        *,
+        txn: tuple[str, int] | None = None,
+        origin: str | None = None,
+    ) -> AppendResult:
+        """Make staged files visible in one commit, in the order given.
+
+        Commit files once. A retry is safe only with a `txn`. No file is removed here, because an
+        earlier try may have committed it.
+
+        `origin` names the run that numbers the txn. If the log has the same txn from another
+        origin, it is an error and not a repeat: the data differs.
+        """
+        return self._appender.commit(staged, txn, origin)
+
+    def commit_or_discard(
+        self,
+        staged: Sequence[Staged],
+        *,
+        txn: tuple[str, int] | None = None,
+        origin: str | None = None,
+    ) -> AppendResult:
+        """Like `commit`, for files that no earlier try can have committed. They are removed if the
+        commit fails or repeats a txn, and kept while its outcome is unknown."""
+        return commit_or_discard(
+            lambda: self.commit(staged, txn=txn, origin=origin),
+            lambda: self.discard(staged),
+        )
+
+    def discard(self, staged: Iterable[Staged]) -> None:
+        """Remove staged files. Call it only if no commit can name them: none was tried, or it
+        failed with any error but `CommitUnknownError`."""
+        self._appender.discard(staged)
+
+    def find_txn(
+        self, app_id: str, version: int, *, origin: str | None = None
+    ) -> AppendResult | None:
+        """The result of the append with this txn, or None if there was none. A txn of another
+        `origin` is an error."""
+        return self._appender.find((app_id, version), origin)
+
+
+def run_job(topic: Topic, job: Job[Report], run_units: RunUnits) -> Report:
+    """Run one maintenance job on a topic. `run_units(worker, units)` calls `worker(unit)` for each
+    unit, wherever that is, and returns the results.
+
+    >>> run_job(topic, Compaction(force=True), lambda worker, units: map(worker, units))
+    """
+    return job.run(topic._maintained, run_units)
+
+
+def maintain(
+    topic: Topic,
+    run_units: RunUnits,
+    *,
+    vacuum: bool = True,
+    protect_groups: Sequence[str] | None = None,
+    report_errors: bool = False,
+) -> MaintainReport:
+    """`Topic.maintain` with a `run_units` as in `run_job`. With `report_errors`, an error that ends
+    it early is not raised: the report has it, beside the reports of the jobs before."""
+    options = MaintainOptions(vacuum, protect_groups)
+    return jobs.maintain(topic._maintained, run_units, options, report_errors=report_errors)
+
+
+def protected_groups(
+    store: Store, groups: Sequence[str], topics: Sequence[str]
+) -> dict[str, list[str]]:
+    """Which of these consumer groups each of these topics has, to be passed as its
+    `protect_groups`. A group that no topic has is an error."""
+    return store._protected(groups, topics)

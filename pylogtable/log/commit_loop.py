@@ -1,0 +1,80 @@
+"""The commit protocol that topics and consumer groups share.
+
+A change is planned on the newest known state, put as the next numbered object, and planned again
+if somebody else took that number [COMMIT-4]. A put may succeed, fail, or have an unknown outcome.
+Storage clients retry on their own, so "exists" may mean "mine": unless the reply is a plain yes,
+the object is read back and its commit id decides. No other number is tried until the outcome of
+this one is known. So a put that arrives late is either ours and in the right place, or it loses
+[COMMIT-5].
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import TypeVar
+
+from pylogtable.errors import CommitUnknownError, CorruptTopicError, StorageError
+from pylogtable.runtime import LONGEST_PAUSE_AFTER_LOST_RACE, Runtime
+from pylogtable.storage.base import Created
+
+State = TypeVar("State")
+Landed = TypeVar("Landed")
+
+
+def change_until_landed(
+    first: State,
+    attempt: Callable[[State], Landed | None],
+    refresh: Callable[[], State],
+    runtime: Runtime,
+) -> Landed:
+    """Attempt a change on `first`, and on a refreshed state after every attempt that gives None.
+
+    None means a lost race: another commit took the number. Whatever `attempt` raises ends the
+    loop.
+    """
+    state = first
+    for number in itertools.count():
+        landed = attempt(state)
+        if landed is not None:
+            return landed
+        runtime.back_off(number, longest_seconds=LONGEST_PAUSE_AFTER_LOST_RACE)
+        state = refresh()
+    raise AssertionError("an endless loop ended")
+
+
+def put_numbered(
+    create: Callable[[], Created],
+    read_commit_id: Callable[[], str | None],
+    unknown: CommitUnknownError,
+    runtime: Runtime,
+) -> bool:
+    """Put a numbered object; True if it is ours now, False if another commit has the number.
+
+    `read_commit_id` reads the commit id of the object with that number, None if there is none.
+    Raises `StorageError` if the object is not there and will not arrive later, and `unknown` if
+    that cannot be found out in time.
+    """
+    in_doubt = False
+    refusal: StorageError | None = None
+    for _ in runtime.patient_attempts():
+        refusal = None
+        try:
+            if create() is Created.YES:
+                return True
+            in_doubt = True
+        except StorageError as error:
+            refusal = error
+        try:
+            winner = read_commit_id()
+        except StorageError as error:
+            if refusal is not None and not in_doubt:
+                raise refusal from error
+        except CorruptTopicError as error:
+            raise unknown from error
+        else:
+            if winner is not None:
+                return winner == unknown.commit_id
+            if refusal is not None and not in_doubt:
+                raise refusal
+    raise unknown from refusal

@@ -1,0 +1,102 @@
+"""Compaction: keep the newest record of each key, at its offset."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import msgspec
+import numpy as np
+
+from pylogtable.errors import CommitConflictError, InvalidRequestError
+from pylogtable.format.config import TopicConfig, parse_config
+from pylogtable.format.model import Segment
+from pylogtable.format.snapshot import Snapshot
+from pylogtable.maintenance.job import MaintainedTopic, MaintainOptions
+from pylogtable.maintenance.rewrite import rewrite_segments
+from pylogtable.maintenance.rewrite_job import RewriteJob
+from pylogtable.maintenance.units import Rewritten
+from pylogtable.plan.compaction import CompactionUnit, plan_compaction, plan_swaps
+from pylogtable.plan.swap import Swap
+from pylogtable.segments.newest import BUDGET_BYTES, find_kept
+from pylogtable.storage.base import ObjectStore
+
+
+@dataclass(frozen=True)
+class Compaction(RewriteJob[CompactionUnit]):
+    """Compacts partitions that are dirty enough, or all dirty ones with `force`. A unit of work is
+    a partition; `budget_bytes` bounds the memory for its keys.
+
+    In a partition where one of `protect_groups` has something to read, no record is dropped for its
+    age. Older records of a key go all the same.
+    """
+
+    force: bool = False
+    budget_bytes: int = BUDGET_BYTES
+    protect_groups: Sequence[str] | None = None
+
+    name: ClassVar[str] = "compaction"
+    operation: ClassVar[str] = "compact"
+
+    @classmethod
+    def for_maintain(cls, config: TopicConfig, options: MaintainOptions) -> Compaction | None:
+        return cls(protect_groups=options.protect_groups) if config.is_compacted else None
+
+    def plan(self, topic: MaintainedTopic) -> list[CompactionUnit]:
+        snapshot = topic.head.latest()
+        if not snapshot.config.is_compacted:
+            policy = ",".join(sorted(snapshot.config.cleanup_policy))
+            raise InvalidRequestError(
+                f"topic {topic.name!r} has cleanup.policy={policy} and is not compacted; "
+                "topic.alter(config={'cleanup.policy': 'compact'}) makes it so"
+            )
+        now_ms = topic.runtime.clock()
+        unread = topic.unread_from(self.protect_groups, snapshot)
+        planned = (
+            plan_compaction(
+                snapshot,
+                topic.head.manifest.leaf,
+                number,
+                now_ms,
+                force=self.force,
+                keep_from=unread.get(number),
+            )
+            for number in range(len(snapshot.partitions))
+        )
+        return [unit for unit in planned if unit is not None]
+
+    def check(self, snapshot: Snapshot) -> None:
+        if not snapshot.config.is_compacted:
+            raise CommitConflictError("the topic is not compacted any more")
+
+    def rewrite(
+        self, store: ObjectStore, unit: CompactionUnit, new_id: Callable[[], str]
+    ) -> Rewritten:
+        config = parse_config(unit.topic.config)
+        masks = find_kept(store, unit, self.budget_bytes)
+        kept = [int(np.count_nonzero(mask)) for mask in masks]
+        mask_of = {s.path: mask for s, mask in zip(unit.inputs, masks, strict=True)}
+        swaps: list[Swap] = []
+
+        def rewritten() -> Rewritten:
+            records = sum(segment.records for segment in unit.inputs)
+            return Rewritten(unit.partition, tuple(swaps), records, sum(kept), unit.clean_end)
+
+        try:
+            for swap in plan_swaps(unit, kept, config.delete_retention_ms, config.segment_bytes):
+                horizon_ms = swap.delete_horizon_ms
+                outputs: tuple[Segment, ...]
+                if swap.rewrites:
+                    keep = [mask_of[segment.path] for segment in swap.inputs]
+                    outputs = rewrite_segments(
+                        store, unit.topic, swap.inputs, keep, new_id, delete_horizon_ms=horizon_ms
+                    )
+                else:
+                    (only,) = swap.inputs
+                    outputs = (msgspec.structs.replace(only, delete_horizon_ms=horizon_ms),)
+                swaps.append(Swap(swap.inputs, outputs))
+        except BaseException:
+            rewritten().discard(store)
+            raise
+        return rewritten()

@@ -1,0 +1,78 @@
+"""What a maintenance job is.
+
+A job changes how a topic is stored, or drops what its settings say may go. It is safe beside
+writers, readers and other jobs: it plans on a snapshot and commits only if what it read is still
+live. If another job was first, it has changed nothing.
+
+To add a job, write a module beside this one and add a line to `JOBS` in `maintain`. Its report gets
+a field in `MaintainReport`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from pylogtable.arguments import names_in
+from pylogtable.errors import InvalidRequestError
+from pylogtable.format.snapshot import Snapshot
+from pylogtable.log.group_objects import load_groups
+from pylogtable.log.head import Head
+from pylogtable.maintenance.units import RunUnits
+from pylogtable.plan.positions import unread_from
+from pylogtable.runtime import Runtime
+from pylogtable.storage.base import ObjectStore
+
+Report = TypeVar("Report", covariant=True)
+
+
+@dataclass(frozen=True)
+class MaintainedTopic:
+    """The topic that a job works on."""
+
+    name: str
+    store: ObjectStore
+    head: Head
+
+    @property
+    def runtime(self) -> Runtime:
+        return self.head.runtime
+
+    def unread_from(self, groups: Sequence[str] | None, snapshot: Snapshot) -> dict[int, int]:
+        """For each partition, the first offset that one of these consumer groups has not read.
+        An unknown group is an error, since the caller relies on its protection."""
+        groups = names_in("groups", () if groups is None else groups)
+        if not groups:
+            return {}
+        known = load_groups(self.store, snapshot.topic_id)
+        missing = [name for name in groups if name not in known]
+        if missing:
+            raise InvalidRequestError(
+                f"topic {self.name!r} has no group {', '.join(map(repr, missing))} to keep "
+                f"records for; it has {', '.join(sorted(known)) or 'none'}"
+            )
+        return unread_from([known[name] for name in groups], snapshot)
+
+
+@dataclass(frozen=True)
+class MaintainOptions:
+    """What a caller of `maintain` chooses: whether files are removed, and the consumer groups whose
+    unread records do not expire."""
+
+    vacuum: bool = True
+    protect_groups: Sequence[str] | None = None
+
+
+class Job(Protocol[Report]):
+    """A maintenance job. `name` is the field of `MaintainReport` that its report goes to.
+
+    >>> report = job.run(topic, in_threads(2))
+    """
+
+    @property
+    def name(self) -> str:
+        """The job's name, such as "compaction"."""
+
+    def run(self, topic: MaintainedTopic, run_units: RunUnits) -> Report:
+        """Do the job. A job with much to read or write splits it into units for `run_units`."""

@@ -1,0 +1,53 @@
+"""Merge: join small segments into larger ones, and seal shifted ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pylogtable.format.config import TopicConfig
+from pylogtable.maintenance.job import MaintainedTopic, MaintainOptions
+from pylogtable.maintenance.rewrite import rewrite_segments
+from pylogtable.maintenance.rewrite_job import RewriteJob
+from pylogtable.maintenance.units import Rewritten
+from pylogtable.plan.merge import MergeUnit, plan_merge
+from pylogtable.plan.swap import Swap
+from pylogtable.storage.base import ObjectStore
+
+
+@dataclass(frozen=True)
+class Merge(RewriteJob[MergeUnit]):
+    """Joins neighbouring small segments. Offsets stay as they are. A unit of work is a run of
+    neighbours that becomes about one segment."""
+
+    name: ClassVar[str] = "merge"
+    operation: ClassVar[str] = "merge"
+
+    @classmethod
+    def for_maintain(cls, config: TopicConfig, options: MaintainOptions) -> Merge:
+        return cls()
+
+    def plan(self, topic: MaintainedTopic) -> list[MergeUnit]:
+        snapshot = topic.head.latest()
+        return [
+            unit
+            for number in range(len(snapshot.partitions))
+            for unit in plan_merge(snapshot, topic.head.manifest.leaf, number)
+        ]
+
+    def rewrite(self, store: ObjectStore, unit: MergeUnit, new_id: Callable[[], str]) -> Rewritten:
+        outputs = rewrite_segments(
+            store,
+            unit.topic,
+            unit.inputs,
+            unit.log_start,
+            new_id,
+            delete_horizon_ms=unit.delete_horizon_ms,
+        )
+        return Rewritten(
+            unit.partition,
+            (Swap(unit.inputs, outputs),),
+            records_in=sum(segment.records for segment in unit.inputs),
+            records_out=sum(segment.records for segment in outputs),
+        )

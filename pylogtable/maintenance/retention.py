@@ -1,0 +1,52 @@
+"""Retention: move log starts past records that are too old or too many."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pylogtable.format.config import TopicConfig
+from pylogtable.format.model import Change
+from pylogtable.format.snapshot import Snapshot
+from pylogtable.maintenance.job import MaintainedTopic, MaintainOptions
+from pylogtable.maintenance.units import RunUnits
+from pylogtable.plan.retention import plan_retention
+from pylogtable.results.operations import RetentionReport
+
+
+@dataclass(frozen=True)
+class Retention:
+    """Removes whole segments from the beginning of each partition, as `retention.ms` and
+    `retention.bytes` say. Nothing goes at or after the offsets of `keep_from`, and nothing that one
+    of `groups` has not read. It touches no data, so it has no units of work."""
+
+    keep_from: Mapping[int, int] | None = None
+    groups: Sequence[str] | None = None
+
+    name: ClassVar[str] = "retention"
+
+    @classmethod
+    def for_maintain(cls, config: TopicConfig, options: MaintainOptions) -> Retention | None:
+        return cls(groups=options.protect_groups) if config.deletes else None
+
+    def run(self, topic: MaintainedTopic, run_units: RunUnits) -> RetentionReport:
+        began = topic.runtime.monotonic()
+
+        def plan(snapshot: Snapshot) -> Change | None:
+            keep_from = topic.unread_from(self.groups, snapshot)
+            for number, offset in (self.keep_from or {}).items():
+                keep_from[number] = min(offset, keep_from.get(number, offset))
+            leaves = topic.head.manifest.leaf
+            return plan_retention(snapshot, leaves, topic.runtime.clock(), keep_from)
+
+        snapshot, change = topic.head.change(plan)
+        moves = change.log_starts if change is not None else ()
+        return RetentionReport(
+            version=snapshot.version,
+            log_starts={move.partition: move.offset for move in moves},
+            segments_removed=sum(move.dropped.segments for move in moves),
+            records_removed=sum(move.dropped.records for move in moves),
+            bytes_removed=sum(move.dropped.size_bytes for move in moves),
+            seconds=topic.runtime.monotonic() - began,
+        )

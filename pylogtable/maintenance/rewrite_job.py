@@ -1,0 +1,134 @@
+"""A job that writes new files for old ones and commits them as swaps, a partition at a time."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+from typing import ClassVar, Generic, TypeVar
+
+from pylogtable.errors import CommitConflictError, CommitUnknownError, LogTableError
+from pylogtable.format.config import STALE_AFTER_MS
+from pylogtable.format.model import Change
+from pylogtable.format.snapshot import Snapshot
+from pylogtable.maintenance.job import MaintainedTopic
+from pylogtable.maintenance.units import Rewritten, RunUnits, Worker
+from pylogtable.plan.swap import plan_swap_commit
+from pylogtable.results.operations import RewriteReport
+from pylogtable.storage.base import ObjectStore
+
+Unit = TypeVar("Unit")
+
+
+class RewriteJob(ABC, Generic[Unit]):
+    """Plans units of work, has them run, and commits their results.
+
+    `operation` is the name that its commits have in the log.
+    """
+
+    name: ClassVar[str]
+    operation: ClassVar[str]
+
+    @abstractmethod
+    def plan(self, topic: MaintainedTopic) -> list[Unit]:
+        """The work there is now; plain data that pickles."""
+
+    @abstractmethod
+    def rewrite(self, store: ObjectStore, unit: Unit, new_id: Callable[[], str]) -> Rewritten:
+        """Do one unit. Needs nothing but the store, so that any process can run it. If it fails,
+        it leaves no file behind."""
+
+    def check(self, snapshot: Snapshot) -> None:
+        """Raise `CommitConflictError` if the topic does not ask for this job any more."""
+
+    def run(self, topic: MaintainedTopic, run_units: RunUnits) -> RewriteReport:
+        began, began_ms = topic.runtime.monotonic(), topic.runtime.clock()
+        units = self.plan(topic)
+        version = topic.head.known.version
+        worker = Worker(topic.store, topic.runtime.new_id, self.rewrite)
+        by_partition: dict[int, list[Rewritten]] = {}
+        for rewritten in run_units(worker, units):
+            by_partition.setdefault(rewritten.partition, []).append(rewritten)
+        uncommitted = [results for _, results in sorted(by_partition.items())]
+        committed: list[Rewritten] = []
+        skipped = 0
+        try:
+            while uncommitted:
+                results = uncommitted.pop(0)
+                landed = self._commit_or_discard(topic, results, began_ms)
+                if landed is None:
+                    skipped += len(results)
+                else:
+                    version = landed
+                    committed += results
+        except LogTableError:
+            # No commit was tried with these, so none can name their files.
+            for rewritten in chain.from_iterable(uncommitted):
+                rewritten.discard(topic.store)
+            raise
+        seconds = topic.runtime.monotonic() - began
+        return self._report(version, committed, skipped, seconds)
+
+    def _commit_or_discard(
+        self, topic: MaintainedTopic, results: Sequence[Rewritten], began_ms: int
+    ) -> int | None:
+        """The version that the commit became, or None if another job had changed its input
+        [LOG-8]. The new files stay only if a commit may name them [COMMIT-5]."""
+        try:
+            return self._commit(topic, results, began_ms)
+        except CommitUnknownError:
+            raise
+        except LogTableError as error:
+            for rewritten in results:
+                rewritten.discard(topic.store)
+            if isinstance(error, CommitConflictError):
+                return None
+            raise
+
+    def _commit(self, topic: MaintainedTopic, results: Sequence[Rewritten], began_ms: int) -> int:
+        swaps = [swap for rewritten in results for swap in rewritten.swaps]
+        cleaned = {r.partition: r.clean_end for r in results if r.clean_end is not None}
+        removed = _records_removed(results)
+
+        def plan(snapshot: Snapshot) -> Change:
+            if topic.runtime.clock() - began_ms > STALE_AFTER_MS:  # [COMMIT-8]
+                raise CommitConflictError(
+                    f"{self.operation} took so long that vacuum may have removed its files"
+                )
+            self.check(snapshot)
+            return plan_swap_commit(
+                snapshot,
+                topic.head.manifest.leaf,
+                self.operation,
+                swaps,
+                cleaned=cleaned,
+                summary={"records_removed": removed} if removed else {},
+            )
+
+        snapshot, _ = topic.head.change(plan)
+        return snapshot.version
+
+    def _report(
+        self, version: int, committed: Sequence[Rewritten], skipped: int, seconds: float
+    ) -> RewriteReport:
+        swaps = [swap for rewritten in committed for swap in rewritten.swaps]
+        old = [segment for swap in swaps for segment in swap.inputs]
+        new = [segment for swap in swaps for segment in swap.outputs]
+        return RewriteReport(
+            operation=self.operation,
+            version=version,
+            units=len(committed),
+            skipped=skipped,
+            segments_in=len(old),
+            segments_out=len(new),
+            bytes_in=sum(segment.size_bytes for segment in old),
+            bytes_out=sum(segment.size_bytes for segment in new),
+            records_in=sum(rewritten.records_in for rewritten in committed),
+            records_removed=_records_removed(committed),
+            tombstones=sum(segment.tombstones for segment in new),
+            seconds=seconds,
+        )
+
+
+def _records_removed(results: Iterable[Rewritten]) -> int:
+    return sum(rewritten.records_in - rewritten.records_out for rewritten in results)

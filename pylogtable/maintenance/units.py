@@ -1,0 +1,87 @@
+"""Units of work: what a job gives out to threads here, or to other machines.
+
+A unit is plain data that pickles. A `Worker` turns a unit into a `Rewritten`: it reads segments and
+writes new files for them. Nothing is committed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from pylogtable.arguments import check_number
+from pylogtable.errors import StorageError
+from pylogtable.plan.swap import Swap
+from pylogtable.storage.base import ObjectStore
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """The result of a unit of work, ready to be committed.
+
+    `records_in` and `records_out` count all records that the unit looked at, also those of segments
+    that stay. `clean_end` is set by compaction: below it no key occurs twice.
+    """
+
+    partition: int
+    swaps: tuple[Swap, ...]
+    records_in: int
+    records_out: int
+    clean_end: int | None = None
+
+    @property
+    def new_files(self) -> list[str]:
+        """The files that this unit wrote."""
+        return [
+            segment.path
+            for swap in self.swaps
+            for segment in swap.outputs
+            if segment.path not in {known.path for known in swap.inputs}
+        ]
+
+    def discard(self, store: ObjectStore) -> None:
+        """Remove the new files. Call it only if no commit can name them."""
+        for path in self.new_files:
+            with suppress(StorageError):
+                store.delete(path)
+
+
+@dataclass(frozen=True)
+class Worker:
+    """Runs units of one job, in this process or, pickled, in another.
+
+    >>> rewritten = worker(unit)
+    """
+
+    store: ObjectStore
+    new_id: Callable[[], str]
+    rewrite: Callable[[ObjectStore, Any, Callable[[], str]], Rewritten]
+
+    def __call__(self, unit: Any) -> Rewritten:
+        """Do one unit of work; nothing is committed."""
+        return self.rewrite(self.store, unit, self.new_id)
+
+
+#: Runs all units of a job with its worker, wherever that is.
+RunUnits = Callable[[Worker, Sequence[Any]], Iterable[Rewritten]]
+
+
+def in_threads(threads: int) -> RunUnits:
+    """Run units of work in this process, this many at a time."""
+    check_number("threads", threads, least=1)
+
+    def run_units(worker: Worker, units: Sequence[Any]) -> Iterable[Rewritten]:
+        with ThreadPoolExecutor(threads) as pool:
+            futures = [pool.submit(worker, unit) for unit in units]
+            try:
+                return [future.result() for future in futures]
+            except BaseException:
+                for future in futures:
+                    if not future.cancel() and future.exception() is None:
+                        future.result().discard(worker.store)
+                raise
+
+    return run_units

@@ -1,0 +1,132 @@
+"""How many records and bytes a range of offsets has, and where a number of records ends.
+
+Compaction leaves holes: offsets without a record. In a partition without holes the answer is
+arithmetic. Otherwise it comes from the segments' entries, and the offset column is read only for
+segments that the range cuts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from pylogtable.format.leaf import Leaf
+from pylogtable.format.lookup import LoadLeaf, segment_at, tiles_from
+from pylogtable.format.model import Segment
+from pylogtable.format.snapshot import LeafRun, PartitionState, Snapshot, Tile, tile_end, tile_start
+from pylogtable.plan.read import Span
+from pylogtable.segments.reader import count_from, end_of_records
+from pylogtable.storage.base import ObjectStore
+
+# A leaf may have many more entries than are needed, so they are decoded in steps.
+_ENTRIES_AT_A_TIME = 256
+
+
+class RangeSize(NamedTuple):
+    """How much a range of offsets has, from `View.range_sizes`. `records` is exact. `bytes` is
+    estimated from the size of the segments."""
+
+    records: int
+    bytes: int
+
+
+def range_size(store: ObjectStore, snapshot: Snapshot, leaves: LoadLeaf, span: Span) -> RangeSize:
+    """The records and bytes that can be read in the span."""
+    state = snapshot.partitions[span.partition]
+    is_dense = _is_dense(snapshot, leaves, span.partition)
+    records, size = 0, 0.0
+    for tile, start, end in _tiles(state, span):
+        if isinstance(tile, Segment):
+            count = _count(store, tile, start, end)
+            size += tile.size_bytes * count / max(1, tile.records)
+        elif is_dense:
+            count = end - start
+            size += state.live.size_bytes * count / state.live.records
+        else:
+            leaf = leaves(tile.leaf)
+            rows = leaf.rows(span.partition, start, end)
+            inner, cut = _split_rows(leaf, rows, start, end)
+            totals = leaf.totals(inner)
+            count = totals.records
+            size += totals.size_bytes
+            for segment in cut:
+                part = _count(store, segment, max(start, segment.base_offset), end)
+                count += part
+                size += segment.size_bytes * part / max(1, segment.records)
+        records += count
+    return RangeSize(records, round(size))
+
+
+def offset_after_records(
+    store: ObjectStore, snapshot: Snapshot, leaves: LoadLeaf, span: Span, records: int
+) -> int:
+    """The offset after the first `records` records of the span. Its end if there are fewer."""
+    state = snapshot.partitions[span.partition]
+    is_dense = _is_dense(snapshot, leaves, span.partition)
+    left = records
+    if left <= 0:
+        return span.start
+    for tile, start, end in _tiles(state, span):
+        if isinstance(tile, LeafRun) and is_dense:
+            if end - start >= left:
+                return start + left
+            left -= end - start
+            continue
+        for segment in _segments(leaves, span.partition, tile, start, end):
+            low, high = max(start, segment.base_offset), min(end, segment.end_offset)
+            here = _count(store, segment, low, high)
+            if here >= left:
+                return end_of_records(store, segment, low, left)
+            left -= here
+    return span.end
+
+
+def _tiles(state: PartitionState, span: Span) -> Iterator[tuple[Tile, int, int]]:
+    """The tiles of the span, each with the offsets that are inside the span."""
+    for tile in tiles_from(state, span.start):
+        start, end = max(span.start, tile_start(tile)), min(span.end, tile_end(tile))
+        if start >= end:
+            return
+        yield tile, start, end
+
+
+def _is_dense(snapshot: Snapshot, leaves: LoadLeaf, partition: int) -> bool:
+    """True if no segment has holes. The totals include all of the first segment, also what is
+    below the log start."""
+    state = snapshot.partitions[partition]
+    first = segment_at(snapshot, leaves, partition, state.log_start)
+    return first is not None and state.live.records == state.end - first.base_offset
+
+
+def _count(store: ObjectStore, segment: Segment, start: int, end: int) -> int:
+    if segment.is_dense:
+        return min(end, segment.end_offset) - start
+    below = 0 if end >= segment.end_offset else count_from(store, segment, end)
+    if start <= segment.base_offset:
+        return segment.records - below
+    return count_from(store, segment, start) - below
+
+
+def _split_rows(leaf: Leaf, rows: range, start: int, end: int) -> tuple[range, list[Segment]]:
+    """The entries that are completely inside `[start, end)`, and those that are cut."""
+    low, high = rows.start, rows.stop
+    cut: list[Segment] = []
+    if low < high and leaf.base_offsets[low] < start:
+        cut += leaf.segments(range(low, low + 1))
+        low += 1
+    if low < high and leaf.end_offsets[high - 1] > end:
+        cut += leaf.segments(range(high - 1, high))
+        high -= 1
+    return range(low, high), cut
+
+
+def _segments(
+    leaves: LoadLeaf, partition: int, tile: Tile, start: int, end: int
+) -> Iterator[Segment]:
+    if isinstance(tile, Segment):
+        yield tile
+        return
+    leaf = leaves(tile.leaf)
+    rows = leaf.rows(partition, start, end)
+    for first in range(rows.start, rows.stop, _ENTRIES_AT_A_TIME):
+        yield from leaf.segments(range(first, min(rows.stop, first + _ENTRIES_AT_A_TIME)))

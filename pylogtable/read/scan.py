@@ -1,0 +1,87 @@
+"""Splits a read into parts that can be read in parallel, in this process or in others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from pylogtable.arguments import check_number
+from pylogtable.format.schema import column_schema
+from pylogtable.lazy_arrow import pc
+from pylogtable.plan.read import Ranges, ReadTask, plan_tasks, spans_of
+from pylogtable.plan.split import ReadPart, pack, split_spans
+from pylogtable.read.view import View
+from pylogtable.segments.reader import read_task
+from pylogtable.storage.base import ObjectStore
+
+
+@dataclass(frozen=True)
+class PartReader:
+    """Reads the parts of a `Scan`, in any process. It can be pickled. `Scan.reader` makes one."""
+
+    store: ObjectStore
+    topic: str
+    schema: pa.Schema
+
+    def read(self, part: ReadPart) -> Iterator[pa.RecordBatch]:
+        """The records of a part, in offset order."""
+        for task in part.tasks:
+            yield from read_task(self.store, task, self.schema, self.topic)
+
+
+class Scan:
+    """Plans reads of a view for an engine that reads in many processes.
+
+    >>> scan = Scan(topic.at())
+    >>> parts, reader = scan.parts(), scan.reader(["offset", "value"])
+    >>> for batch in reader.read(parts[0]): ...        # in a task
+    """
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._leaf = view._leaf
+
+    def tasks(self, ranges: Ranges | None = None) -> Iterator[ReadTask]:
+        """What a read of these offsets touches in each segment, in partition and offset order.
+        Without `ranges`, everything. Leaves are loaded as the iterator reaches them."""
+        snapshot = self._view.snapshot
+        return plan_tasks(snapshot, self._leaf, spans_of(snapshot, ranges))
+
+    def parts(
+        self,
+        ranges: Ranges | None = None,
+        *,
+        max_records: int | None = None,
+        min_parts: int | None = None,
+    ) -> list[ReadPart]:
+        """Split the read of these offsets, or of everything, into parts for tasks. A part covers at
+        most `max_records` offsets. There are about `min_parts` parts or more. Without these limits
+        parts are cut by size."""
+        for name, number in (("max_records", max_records), ("min_parts", min_parts)):
+            if number is not None:
+                check_number(name, number, least=1)
+        snapshot = self._view.snapshot
+        return [
+            part
+            for span in split_spans(spans_of(snapshot, ranges), max_records, min_parts)
+            for part in pack(plan_tasks(snapshot, self._leaf, [span]))
+        ]
+
+    def reader(self, columns: Sequence[str] | pa.Schema | None = None) -> PartReader:
+        """A reader of the parts, with these columns. A `pyarrow.Schema` is used as it is. Send it
+        to the tasks together with their parts."""
+        if isinstance(columns, pa.Schema):
+            schema = columns
+        else:
+            schema = column_schema(self._view.snapshot.info.fields, columns)
+        return PartReader(self._view._store, self._view.name, schema)
+
+    def key_groups(self) -> list[list[int]]:
+        """Partitions grouped so that no key has records in two groups. Each partition is alone if
+        every record is where its key puts it today [SEG-7]; otherwise all are in one group."""
+        numbers = list(range(self._view.partition_count))
+        hashed_over = self._view.segments()["hashed_over"]
+        settled = pc.all(pc.equal(pc.fill_null(hashed_over, 0), len(numbers)))
+        return [[number] for number in numbers] if settled.as_py() is not False else [numbers]

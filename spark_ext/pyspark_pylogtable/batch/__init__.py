@@ -1,0 +1,1 @@
+"""What Spark calls for batch reads and writes."""

@@ -1,0 +1,66 @@
+"""`df.write.format("pylogtable")`: what Spark calls, on the driver and in tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from pylogtable import InvalidRequestError
+from pylogtable.engine import TopicWriter
+from pyspark_pylogtable.request.destination import Destination
+from pyspark_pylogtable.request.options import Options
+from pyspark_pylogtable.tasks.commit import (
+    commit_staged,
+    discard_aborted,
+    query_of,
+    staged_by_topic,
+)
+from pyspark_pylogtable.tasks.staging import Written, query_id, stage_rows
+from pyspark_pylogtable.tasks.write_columns import plan_destination
+
+
+def plan_write(options: Options, schema: StructType, *, overwrite: bool) -> BatchWriter:
+    """Find or create the topic and check the columns, before any data is written."""
+    options.refuse_for("write")
+    if overwrite:
+        raise InvalidRequestError(
+            "a topic is a log: records are appended, never overwritten. Use mode('append'). To "
+            "start over delete the topic with store.delete_topic; to drop old records use "
+            "topic.delete_records or retention"
+        )
+    where, topic = plan_destination(options, schema)
+    is_repeat = bool(topic and options.txn and TopicWriter(topic).find_txn(*options.txn))
+    return BatchWriter(where, options.txn, is_repeat=is_repeat)
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Writes a DataFrame to one topic, or to the topics that its rows name.
+
+    `is_repeat` says that the log already has the txn, so that the tasks write nothing.
+    """
+
+    def __init__(self, where: Destination, txn: tuple[str, int] | None, *, is_repeat: bool) -> None:
+        self._where = where
+        self._txn = txn
+        self._is_repeat = is_repeat
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        if self._is_repeat:
+            for _ in iterator:
+                pass
+            return Written(query_id=query_id())
+        return stage_rows(self._where, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        staged = staged_by_topic(messages)
+        if self._where.name is not None and self._txn is not None:
+            # A txn is recorded even if there are no rows. For a repeat, only the messages say which
+            # query runs it, so it is checked here.
+            staged.setdefault(self._where.name, [])
+        commit_staged(self._where, staged, self._txn, query_of(messages))
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        discard_aborted(self._where, messages)

@@ -1,0 +1,1 @@
+"""What a read or write asks for: options, then topics and versions, then ranges of offsets."""

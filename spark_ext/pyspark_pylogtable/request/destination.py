@@ -1,0 +1,174 @@
+"""The topics that a write goes to, created if the write says how."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+
+import pylogtable
+from pylogtable import (
+    InvalidRequestError,
+    SchemaMismatchError,
+    Store,
+    Topic,
+    TopicExistsError,
+    TopicNotFoundError,
+    split_topic_url,
+)
+from pylogtable.engine import check_log_columns
+from pyspark_pylogtable.request.options import Options
+
+_LOG_COLUMNS = ("partition", "timestamp")
+_KAFKA_COLUMNS = frozenset({"key", "value", "headers"})
+
+
+@dataclass(frozen=True)
+class Creation:
+    """How a write creates a missing topic. It does so only if it gives the number of
+    `partitions`."""
+
+    partitions: int | None
+    key: tuple[str, ...] | None
+    config: Mapping[str, str]
+    columns: pa.Schema
+
+    def open(self, store: Store, name: str) -> Topic:
+        """The topic, created if it is missing; several tasks may do this at once."""
+        try:
+            topic = store.topic(name)
+        except TopicNotFoundError as error:
+            if self.partitions is None:
+                raise TopicNotFoundError(
+                    f'{error}, or let this write create it: .option("partitions", <how many>), '
+                    'and .option("key", "<column>") if its rows have a key'
+                ) from None
+            try:
+                return self._create(store, name, self.partitions)
+            except TopicExistsError:
+                topic = store.topic(name)
+        self.check_same(topic)
+        return topic
+
+    def _create(self, store: Store, name: str, partitions: int) -> Topic:
+        check_log_columns(self.columns)
+        own = [column for column in self.columns if column.name not in _LOG_COLUMNS]
+        names = {column.name for column in own}
+        # Decided by names alone, as the Kafka sink does: text is accepted for key and value.
+        if "value" in names <= _KAFKA_COLUMNS and self.key in (None, ("key",)):
+            check_text(self.columns, ("key", "value"))
+            return store.create_topic(name, partitions, config=self.config)
+        schema = pa.schema([column.with_nullable(True) for column in own])
+        return store.create_topic(name, partitions, schema, self.key, self.config)
+
+    def check_same(self, topic: Topic) -> None:
+        """Compare the options with a topic that exists: another key is an error, other settings are
+        a warning, because a write changes no topic."""
+        has = topic.describe()
+        if self.key is not None and self.key != has.key:
+            raise InvalidRequestError(
+                f"topic {topic.name!r} exists and its key is {', '.join(has.key) or 'none'}, not "
+                f"{', '.join(self.key)}: a topic's key cannot be changed. Remove the option key."
+            )
+        differ = [
+            f"{name} is {has.config[name]}, not {value}"
+            for name, value in self.config.items()
+            if has.config.get(name) != value
+        ]
+        if self.partitions is not None and self.partitions != len(has.partitions):
+            differ.append(f"partitions is {len(has.partitions)}, not {self.partitions}")
+        if differ:
+            warnings.warn(
+                f"topic {topic.name!r} exists, so the options for creating it are not used: "
+                f"{'; '.join(differ)}. Use topic.alter(...) to change it.",
+                stacklevel=2,
+            )
+
+
+@dataclass(frozen=True)
+class Destination:
+    """Where a write goes: to the topic called `name`. If `name` is None, each row names its topic
+    in its `topic` column."""
+
+    store: Store
+    name: str | None
+    creation: Creation
+    # The topic, if planning opened it; reused in the same process, as a stream plans every batch.
+    found: Topic | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**vars(self), "found": None}
+
+    def open(self, name: str) -> Topic:
+        """The topic with this name, created if it is missing and the options say how."""
+        if self.found is not None and self.found.name == name:
+            self.creation.check_same(self.found)
+            return self.found
+        return self.creation.open(self.store, name)
+
+    def existing(self, name: str) -> Topic:
+        """The topic that files were staged for. One that was deleted since is not created again."""
+        if self.found is not None and self.found.name == name:
+            return self.found
+        return self.store.topic(name)
+
+
+def destination(options: Options, columns: pa.Schema) -> Destination:
+    """Where the rows go, from `path`, the option `topic` and a `topic` column.
+
+    As in the Kafka sink the option wins over the column. The path may be that of a store or that of
+    a single topic.
+    """
+    path = options.require_path()
+    own = pa.schema([column for column in columns if column.name != "topic"])
+    creation = Creation(options.partitions, options.key, options.config, own)
+    opened = partial(pylogtable.open, storage_options=options.storage_options)
+    if options.topic is not None:
+        return Destination(opened(path), options.topic, creation)
+    if (found := _find_topic(path, options)) is not None:
+        parent, name = split_topic_url(path)
+        return Destination(opened(parent), name, creation, found)
+    if "topic" in columns.names:
+        return Destination(opened(path), None, creation)
+    if topics := opened(path).topics():
+        raise InvalidRequestError(
+            "topic option required when no 'topic' attribute is present: "
+            f"{path} is a store with the topic(s) {', '.join(topics[:10])}. Use the option "
+            "'topic', add a 'topic' column, or give the path of a topic."
+        )
+    parent, name = split_topic_url(path)
+    return Destination(opened(parent), name, creation)
+
+
+def check_text(columns: pa.Schema, names: Iterable[str]) -> None:
+    """Raise if one of these columns is neither text nor bytes, in the Kafka sink's words."""
+    for column in columns:
+        if column.name in names and not _is_text(column.type):
+            raise SchemaMismatchError(
+                f"{column.name} must be a(n) string or binary, and is {column.type}; cast it"
+            )
+
+
+def _is_text(arrow: pa.DataType) -> bool:
+    types = pa.types
+    return any(
+        is_kind(arrow)
+        for is_kind in (
+            types.is_string,
+            types.is_binary,
+            types.is_large_string,
+            types.is_large_binary,
+            types.is_null,
+        )
+    )
+
+
+def _find_topic(path: str, options: Options) -> Topic | None:
+    """The topic at the path, or None if the path is that of a store or of nothing."""
+    try:
+        return pylogtable.open_topic(path, storage_options=options.storage_options)
+    except InvalidRequestError:
+        return None

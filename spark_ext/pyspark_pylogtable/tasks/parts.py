@@ -1,0 +1,75 @@
+"""Ranges of offsets, cut into parts for Spark's tasks, and the records of a part."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+
+import pyarrow as pa
+
+from pylogtable import SchemaMismatchError, SegmentGoneError, StorageError, View
+from pylogtable.engine import PartReader, ReadPart, ReadTask, Scan
+from pyspark_pylogtable.request.options import Options
+from pyspark_pylogtable.request.ranges import Ranges
+
+
+def plan_parts(
+    options: Options, views: Mapping[str, View], ranges: Ranges
+) -> list[tuple[str, ReadPart]]:
+    """The ranges cut into parts for tasks, each with the name of its topic."""
+    total = sum(map(_offsets_in, ranges.values()))
+    return [
+        (topic, part)
+        for topic, spans in ranges.items()
+        for part in Scan(views[topic]).parts(
+            spans,
+            max_records=options.max_records_per_partition,
+            min_parts=_min_parts(options.min_partitions, _offsets_in(spans), total),
+        )
+    ]
+
+
+def read_records(
+    reader: PartReader, part: ReadPart, *, fail_on_data_loss: bool
+) -> Iterator[pa.RecordBatch]:
+    """The records of a part. A segment whose file is gone is an error, or is skipped with a
+    warning."""
+    for task in part.tasks:
+        yield from _read_segment(reader, part, task, fail_on_data_loss)
+
+
+def check_nulls(batch: pa.RecordBatch) -> None:
+    """Raise for a null in a column that the user's schema calls NOT NULL: Spark trusts the schema
+    and would give wrong results."""
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        if not field.nullable and column.null_count:
+            raise SchemaMismatchError(
+                f"column {field.name!r} was requested as NOT NULL, but it has nulls; request it as "
+                "nullable"
+            )
+
+
+def _read_segment(
+    reader: PartReader, part: ReadPart, task: ReadTask, fail: bool
+) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from reader.read(ReadPart((task,)))
+    except SegmentGoneError as error:
+        lost = (
+            f"[DATA_LOSS] {reader.topic}-{part.partition}: the segment of offsets {task.start} to "
+            f"{task.end - 1} was removed after this read was planned; read it again ({error})"
+        )
+        if fail:
+            raise StorageError(f"{lost}, or set failOnDataLoss=false to skip it") from error
+        warnings.warn(lost, stacklevel=2)
+
+
+def _offsets_in(spans: Mapping[int, tuple[int, int]]) -> int:
+    return sum(end - start for start, end in spans.values())
+
+
+def _min_parts(min_partitions: int | None, offsets: int, total: int) -> int | None:
+    """A topic's part of `minPartitions`, in proportion to its number of offsets."""
+    if min_partitions is None or not total:
+        return None
+    return max(1, -(-min_partitions * offsets // total))

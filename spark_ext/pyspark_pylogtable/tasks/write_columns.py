@@ -1,0 +1,83 @@
+"""Checks the columns of a write against its topic, before any data is written."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from pylogtable import LogTableError, SchemaMismatchError, Topic, is_kafka_shaped
+from pylogtable.engine import TopicWriter
+from pyspark_pylogtable.columns import arrow_schema, default_columns
+from pyspark_pylogtable.request.destination import Destination, check_text, destination
+from pyspark_pylogtable.request.options import Options
+
+TOPIC = "topic"
+#: Columns that only the log sets; the rows of a write must have null there.
+SET_BY_LOG = ("offset", "timestampType", TOPIC)
+
+
+def plan_destination(options: Options, schema: StructType) -> tuple[Destination, Topic | None]:
+    """Where the rows go, with the columns checked. The topic is None if the rows name theirs."""
+    columns = spark_columns(schema)
+    where = destination(options, columns)
+    if where.name is None:
+        return where, None
+    topic = where.open(where.name)
+    given = columns
+    if _has_every_column(topic, columns):
+        given = pa.schema([column for column in columns if column.name not in SET_BY_LOG])
+    check_columns(topic, given)
+    return where, topic
+
+
+def check_columns(topic: Topic, columns: pa.Schema) -> None:
+    """Raise if rows with these columns cannot be written to the topic.
+
+    For a Kafka-shaped topic the messages are those of the Kafka sink, and `value` is required:
+    without it every record would be a tombstone.
+    """
+    given = columns
+    if TOPIC in columns.names:
+        given = columns.remove(columns.get_field_index(TOPIC))
+    if is_kafka_shaped(topic.schema, more_columns=True):
+        if "value" not in given.names:
+            raise SchemaMismatchError("Required attribute 'value' not found")
+        check_text(given, ("key", "value"))
+    TopicWriter(topic).check_columns(given)
+
+
+def spark_columns(schema: StructType) -> pa.Schema:
+    """The Arrow columns of a DataFrame; raises for types that a topic cannot hold."""
+    try:
+        columns = arrow_schema(schema)
+    except LogTableError:
+        raise
+    except Exception as error:
+        raise SchemaMismatchError(
+            f"these columns cannot be written: {schema.simpleString()}: {error}"
+        ) from error
+    if TOPIC in columns.names and not pa.types.is_string(columns.field(TOPIC).type):
+        raise SchemaMismatchError(
+            f"topic must be a(n) string, and is {columns.field(TOPIC).type}; cast it"
+        )
+    return columns
+
+
+def without_log_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch without the columns that only the log sets. They must be null, except `topic`,
+    which has no effect when the topic is already chosen."""
+    present = [name for name in SET_BY_LOG if name in batch.schema.names]
+    for name in present:
+        column = batch.column(name)
+        if name != TOPIC and column.null_count < len(column):
+            raise SchemaMismatchError(
+                f"column {name!r} is given by the log and cannot be written; drop it"
+            )
+    return batch.drop_columns(present) if present else batch
+
+
+def _has_every_column(topic: Topic, columns: pa.Schema) -> bool:
+    """True for an `INSERT INTO` a view: SQL sends null for each column that it does not name,
+    those that only the log sets included."""
+    shown = default_columns(topic.at(), include_headers=False, with_topic=False)
+    return set(shown) <= set(columns.names)

@@ -1,0 +1,87 @@
+"""`pylogtable consume`: positions, formats and groups."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pylogtable
+from tests.builders import kafka
+from tests.cli.conftest import Run
+
+
+def test_from_and_to_positions(run: Run, clicks: pylogtable.Topic) -> None:
+    def got(*options: object) -> str:
+        return run("consume", "clicks", "--format", "%s", *options).out
+
+    assert got() == got("--from", "earliest") == "abcd"
+    assert got("--from", "latest") == ""
+    assert got("--from", 1, "--partition", 0) == "bc"
+    assert got("--from", -1) == "cd"
+    assert got("--from", -99) == "abcd"
+    assert got("--from", "0:2") == "cd"
+    assert got("--to", "0:2,1:0") == "ab"
+    assert got("--from", 1, "--to", 2, "--partition", "0") == "b"
+    assert got("--count", 2) == "ab"
+    assert got("--count", 0) == ""
+    assert got("--from", "2000-01-01", "--to", "2100-01-01") == "abcd"
+    assert got("--from", "@0", "--to", "e@1") == ""
+    assert got("--from", "2100-01-01T00:00:00+02:00") == ""
+    assert got("--follow", "--count", 4) == "abcd"
+    assert got("--follow", "--to", "latest") == "abcd"
+
+
+def test_wrong_positions_are_refused(run: Run, clicks: pylogtable.Topic) -> None:
+    for position in ("first", "1:x", "0x10", "--", "1.5", ""):
+        run("consume", "clicks", "--from", position).failed("--from", status=2)
+    run("consume", "clicks", "--to", "stored").failed("--to", status=2)
+    run("consume", "clicks", "--from", "stored").failed("needs --group", status=2)
+    run("consume", "clicks", "--from", 4, "--partition", 0).failed("offset 4", "[0, 3)")
+    run("consume", "clicks", "--from", 2).failed("partition 1", "[0, 1)", "--partition")
+    run("consume", "clicks", "--from", "9:0").failed("no partition 9")
+    run("consume", "clicks", "--count", -1).failed("--count", status=2)
+    run("consume", "clicks", "--format", "%q").failed("%q is not supported", "%s", status=2)
+    run("consume", "clicks", "--format", "%s", "--output", "json").failed("--format", status=2)
+    run("consume", "clickz").failed("did you mean 'clicks'?")
+
+
+def test_a_group_continues_where_it_stopped(run: Run, clicks: pylogtable.Topic) -> None:
+    def got(*options: object) -> str:
+        return run("consume", "clicks", "-g", "g", "--format", "%s", *options).out
+
+    assert got("--count", 2) == "ab"
+    assert clicks.group("g").positions() == {0: 2}
+    assert got() == "cd"
+    assert clicks.group("g").positions() == {0: 3, 1: 1}
+    assert got() == ""
+    assert got("--from", "earliest", "--partition", 0, "--count", 1) == "a"
+    assert clicks.group("g").positions() == {0: 1, 1: 1}
+    clicks.delete_records({0: 2})
+    told = run("consume", "clicks", "-g", "g", "--count", 0, "--output", "json")
+    assert "offset 1 of partition 0" in json.loads(told.err)["warning"]
+    passed = run("consume", "clicks", "-g", "g", "--from", "stored")
+    assert passed.out == "c\n"
+    assert "offset 1 of partition 0 does not exist any more; continuing at 2" in passed.err
+    assert clicks.group("g").positions() == {0: 3, 1: 1}
+
+
+def test_a_group_gets_a_position_in_an_empty_partition(run: Run, store_dir: Path) -> None:
+    topic = pylogtable.open(store_dir).create_topic("t", partitions=2)
+    assert run("consume", "t", "--group", "g").status == 0
+    assert topic.group("g").positions() == {0: 0, 1: 0}
+
+
+def test_offsets_removed_by_compaction_count_as_read(run: Run, store_dir: Path) -> None:
+    topic = pylogtable.open(store_dir).create_topic("t", config={"cleanup.policy": "compact"})
+    topic.append(kafka(["a", "b", "a"], ["1", "2", None]))
+    topic.compact(force=True)
+    assert run("consume", "t", "--group", "g", "--format", "%o:%s ").out == "1:2 2: "
+    assert topic.group("g").positions() == {0: 3}
+
+
+def test_large_batches_are_printed_completely(run: Run, store_dir: Path) -> None:
+    topic = pylogtable.open(store_dir).create_topic("t")
+    many = 40_000
+    topic.append(kafka([None] * many, [b"%d" % n for n in range(many)]))
+    assert run("consume", "t").lines == [str(n) for n in range(many)]
+    assert run("consume", "t", "--count", 20_000, "--from", 7).lines[-1] == "20006"

@@ -1,0 +1,135 @@
+"""`pylogtable segments`, `history`, `verify`, `report` and `doctor`."""
+
+from __future__ import annotations
+
+import html
+import os
+import re
+import shlex
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import pylogtable
+from pylogtable.cli.app import app
+from tests.builders import kafka, times
+from tests.cli.conftest import Run, parse
+
+
+def test_segments(run: Run, clicks: pylogtable.Topic) -> None:
+    clicks.append(kafka(["k1"], [None], partition=pa.array([0], pa.int32())))
+    head, *lines = (line.split() for line in run("segments", "clicks").lines)
+    assert head == ["PARTITION", "BASE-OFFSET", "LAST-OFFSET", "COUNT", "SIZE", "MIN-TIME",
+                    "MAX-TIME", "SHIFT", "TOMBSTONES", "PATH"]  # fmt: skip
+    assert [line[:4] for line in lines] == [
+        ["0", "0", "2", "3"],
+        ["0", "3", "3", "1"],
+        ["1", "0", "0", "1"],
+    ]
+    assert [line[-2] for line in lines] == ["0", "1", "0"]
+    rows = run("segments", "clicks", "--partition", 0, "--limit", 1, "--output", "json").json
+    assert len(rows) == 1
+    assert (rows[0]["base_offset"], rows[0]["end_offset"], rows[0]["sealed"]) == (0, 3, True)
+    assert len(run("segments", "clicks", "--version", 1, "--output", "json").json) == 2
+    run("segments", "clicks", "--version", 9).failed("no version 9")
+    run("segments", "clicks", "--partition", 9).failed("no partition 9")
+
+
+def test_history(run: Run, clicks: pylogtable.Topic) -> None:
+    clicks.append(kafka(["x"]), txn=("etl", 7))
+    head, first, *_ = (line.split() for line in run("history", "clicks").lines)
+    assert head[0] == "VERSION"
+    assert (first[0], first[2], first[-1]) == ("2", "append", "etl:7")
+    rows = run("history", "clicks", "--limit", 2, "--output", "json").json
+    assert [row["version"] for row in rows] == [2, 1]
+    assert rows[1]["end_offsets"] == {"0": 3, "1": 1}
+
+
+def test_verify(run: Run, clicks: pylogtable.Topic, store_dir: Path) -> None:
+    pylogtable.open(store_dir).create_topic("other")
+    sound = run("verify", "--data")
+    assert sound.status == 0
+    assert [line.split(":")[0] for line in sound.lines] == ["clicks", "other"]
+    victim = next((store_dir / "clicks" / "partition=0").glob("*.parquet"))
+    victim.write_bytes(victim.read_bytes()[:-1])
+    broken = run("verify", "clicks")
+    assert broken.status == 1
+    assert victim.name in broken.out
+    told = run("verify", "--output", "json")
+    assert told.status == 1
+    assert [report["sound"] for report in told.json] == [False, True]
+    assert told.json[0]["problems"][0]["path"].endswith(victim.name)
+
+
+def test_verify_continues_after_a_broken_topic(
+    run: Run, clicks: pylogtable.Topic, store_dir: Path
+) -> None:
+    pylogtable.open(store_dir).create_topic("broken")
+    (store_dir / "broken" / "_manifest" / f"{0:020}.json").write_text("{}")
+    ran = run("verify")
+    ran.failed("broken: ")
+    assert ran.out.startswith("clicks: sound")
+
+
+def test_report(run: Run, store_dir: Path, tmp_path: Path) -> None:
+    """The page advises commands that exist."""
+    topic = pylogtable.open(store_dir).create_topic(
+        "t", partitions=2, config={"retention.ms": 1000}
+    )
+    for _ in range(5):
+        topic.append(kafka(["k"] * 2, timestamp=times(0, 1)))
+    topic.group("g").commit({0: 0, 1: 0})
+    file = tmp_path / "report.html"
+    ran = run("report", store_dir, "-o", file)
+    assert (ran.status, ran.out.startswith(f"wrote {file} (")) == (0, True)
+    page = file.read_text(encoding="utf-8")
+    assert page.startswith("<!DOCTYPE html>")
+    advised = set(re.findall(r"<code>(pylogtable .*?)</code>", page))
+    assert len(advised) >= 2
+    for command in advised:
+        words = html.unescape(re.sub(r"<[^>]*>", "", command))
+        parse(app, shlex.split(words)[1:])
+    assert run("report", "-o", "-").out.startswith("<!DOCTYPE html>")
+    told = run("report", "-o", file, "--output", "json").json
+    assert told == {"path": str(file), "size_bytes": file.stat().st_size}
+    run("report", "-o", tmp_path).failed("Is a directory")
+
+
+def test_doctor(run: Run, store_dir: Path, tmp_path: Path) -> None:
+    sound = run("doctor", store_dir)
+    assert sound.status == 0
+    assert sound.lines[-1] == f"file://{store_dir} can carry topics"
+    assert list(store_dir.iterdir()) == []
+    report = run("doctor", "--output", "json").json
+    assert report["sound"]
+    assert {check["status"] for check in report["checks"]} == {"ok"}
+    missing = run("doctor", tmp_path / "nowhere")
+    assert missing.status == 1
+    assert "there is no directory" in missing.out
+    assert not (tmp_path / "nowhere").exists()
+    wrong = run("doctor", "http://host/x")
+    assert (wrong.status, "address" in wrong.out) == (1, True)
+
+
+def test_a_store_below_a_file_is_refused(run: Run, tmp_path: Path) -> None:
+    """Below a file not even root can make a directory."""
+    (tmp_path / "file").write_text("x")
+    run("topics", "create", "t", "-s", tmp_path / "file" / "logs").failed("Not a directory")
+    told = run("doctor", tmp_path / "file" / "logs")
+    assert (told.status, told.lines[0].split()[0]) == (1, "failed")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_missing_permissions(run: Run, clicks: pylogtable.Topic, store_dir: Path) -> None:
+    store_dir.chmod(0o500)
+    (store_dir / "clicks" / "_manifest").chmod(0o500)
+    try:
+        told = run("doctor", store_dir)
+        assert told.status == 1
+        assert "Permission denied" in told.out
+        run("topics", "create", "x").failed("Permission denied")
+        run("produce", "clicks", stdin="a\n").failed("Permission denied", "no line is appended")
+    finally:
+        store_dir.chmod(0o700)
+        (store_dir / "clicks" / "_manifest").chmod(0o700)
