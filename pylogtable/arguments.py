@@ -1,4 +1,4 @@
-"""Checks of arguments. Each raises an error with the name and the value of the argument."""
+"""Argument checks. Every error names the argument and shows its value."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def check_text(name: str, value: object) -> None:
 
 
 def names_in(name: str, value: object) -> list[str]:
-    """The value as a list of names. Raises for a string, which is easily given by mistake."""
+    """The value as a list of names. Raises if it is a single string, a common mistake."""
     if isinstance(value, str):
         raise InvalidRequestError(f"`{name}` is a list of names: [{value!r}]")
     listed = list(value) if isinstance(value, Iterable) else None

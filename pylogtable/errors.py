@@ -1,4 +1,4 @@
-"""All errors of this library, by what the caller should do about them.
+"""All errors of this library, with what the caller should do about each.
 
 LogTableError
 ├─ InvalidRequestError       fix the call             (also a ValueError)
@@ -52,7 +52,7 @@ class TopicNotFoundError(InvalidRequestError, FileNotFoundError):
 
 
 class TopicExistsError(InvalidRequestError, FileExistsError):
-    """There already is a topic at this address."""
+    """A topic already exists at this address."""
 
     __str__ = Exception.__str__
 
@@ -62,7 +62,7 @@ class SchemaMismatchError(InvalidRequestError):
 
 
 class CommitConflictError(LogTableError):
-    """Somebody else changed what this change was based on. Nothing was changed."""
+    """Someone else changed the state that this change was based on. This change had no effect."""
 
 
 class CommitUnknownError(LogTableError):
@@ -71,7 +71,7 @@ class CommitUnknownError(LogTableError):
     The commit can only land as `version`. `topic.find_commit(commit_id, version)` returns the
     version if it did, None if another commit took that version, and raises this error while both
     are still possible. For a commit of a consumer `group`, `version` is the number of the group's
-    state, and `group.positions()` shows what holds.
+    state, and `group.positions()` shows the current positions.
     """
 
     def __init__(self, commit_id: str, version: int, group: str | None = None) -> None:
