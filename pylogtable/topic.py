@@ -1,5 +1,4 @@
-"""`Topic`: the methods that users call. Each is a few lines over the modules of the other
-folders."""
+"""`Topic`: the methods that users call. Each delegates to the other folders in a few lines."""
 
 from __future__ import annotations
 

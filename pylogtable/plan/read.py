@@ -53,7 +53,8 @@ def plan_spans(
     starts: Mapping[int, int],
     ends: Mapping[int, int],
 ) -> list[Span]:
-    """What to read of each partition. Without a bound it is log start or end [READ-1], [READ-2]."""
+    """The span to read of each partition. A missing bound means log start or end [READ-1],
+    [READ-2]."""
     spans = []
     for number in partitions:
         state = snapshot.partitions[number]

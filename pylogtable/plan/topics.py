@@ -31,7 +31,7 @@ def new_topic_info(
     config: Mapping[str, object],
     now_ms: int,
 ) -> TopicInfo:
-    """The description of a topic to be created. Raises if there cannot be such a topic [META-1]."""
+    """The description of a topic to be created. Raises if an argument is not valid [META-1]."""
     check_fields(fields, key)
     _check_partition_count(partitions)
     settings = normalize(config)
@@ -47,7 +47,7 @@ def new_topic_info(
 
 
 def plan_create(snapshot: Snapshot | None, topic: TopicInfo, url: str) -> Change:
-    """Create the topic. Raises if there is one [META-2]."""
+    """Create the topic. Raises if it already exists [META-2]."""
     if snapshot is not None and snapshot.topic is not None:
         raise TopicExistsError(f"there is a topic at {url} already; open it with store.topic()")
     return Change(operation="create", protocol=Protocol(format=FORMAT_VERSION), topic=topic)
@@ -106,7 +106,7 @@ def plan_alter(
 def plan_delete_records(
     snapshot: Snapshot, leaves: LoadLeaf, offsets: Mapping[int, int | None]
 ) -> Change:
-    """Move log starts to `offsets`; None is the end. A log start never moves back [LOG-6]."""
+    """Move log starts to `offsets`; None means the end. A log start never moves back [LOG-6]."""
     check_mapping("offsets", offsets, "{0: 100}, offsets by partition")
     if not snapshot.config.deletes:
         raise InvalidRequestError(

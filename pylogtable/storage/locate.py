@@ -1,4 +1,4 @@
-"""From an address to a store. Only stores that can put an object if it is absent are known."""
+"""Opens the store for an address. Only stores with put-if-absent are supported."""
 
 from __future__ import annotations
 
