@@ -185,7 +185,7 @@ class _Probe:
         ]
 
     def clean(self) -> None:
-        """Remove all probes, as far as the store allows it."""
+        """Remove all probes, if the store allows it."""
         for key in self._made:
             with suppress(LogTableError):
                 self._store.delete(key)

@@ -9,7 +9,7 @@ _MOST_NAMES = 20
 
 
 def did_you_mean(name: str, known: Collection[str]) -> str:
-    """A hint for a name that does not exist: a similar one, or those there are."""
+    """A hint for a name that does not exist: a similar name, or all available names."""
     similar = difflib.get_close_matches(name, known, n=1)
     if similar:
         return f"did you mean {similar[0]!r}?"

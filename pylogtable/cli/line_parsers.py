@@ -1,4 +1,4 @@
-"""Lines of text or JSON become columns of records, and errors name the line."""
+"""Turns lines of text or JSON into columns of records. Errors name the line."""
 
 from __future__ import annotations
 

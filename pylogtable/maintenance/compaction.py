@@ -28,8 +28,8 @@ class Compaction(RewriteJob[CompactionUnit]):
     """Compacts partitions that are dirty enough, or all dirty ones with `force`. A unit of work is
     a partition; `budget_bytes` bounds the memory for its keys.
 
-    In a partition where one of `protect_groups` has something to read, no record is dropped for its
-    age. Older records of a key go all the same.
+    In a partition where one of `protect_groups` has unread records, no record is dropped for its
+    age. Older records of a key are still removed.
     """
 
     force: bool = False

@@ -80,8 +80,9 @@ def _vacuum(
 def _plan(
     listing: list[Listed], needed: Needed, known: frozenset[str], now_ms: int, keep_ms: int
 ) -> Garbage:
-    """With a short retention, files that a version once named go early. A file that no version ever
-    named goes only when it is old: a writer may be about to commit it [COMMIT-8]."""
+    """With a short retention, files that a version once named are removed early. A file that no
+    version ever named is removed only when it is old: a writer may be about to commit it
+    [COMMIT-8]."""
     old = plan_vacuum(listing, needed, now_ms - MANIFEST_RETENTION_MS)
     if keep_ms >= MANIFEST_RETENTION_MS:
         return old

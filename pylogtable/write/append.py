@@ -100,7 +100,7 @@ class Appender:
 
     def deliver(self, staged: Staged, txn: Txn | None, last: TxnMark | None) -> Commit:
         """Commit as the only writer of an app id. If the outcome of the commit is unknown, find it
-        out. A failure removes the files, unless the outcome stays unknown."""
+        out first. A failure removes the files, unless the outcome stays unknown."""
 
         def plan(snapshot: Snapshot) -> Change:
             self._check_age(staged)

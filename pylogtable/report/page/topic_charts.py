@@ -246,7 +246,7 @@ def _time_axis(bins: Sequence[Bin]) -> tuple[str, str]:
 
 
 def _whole(count: float) -> str:
-    """A label for a number of things. There are no half things, so 0.5 gets no label."""
+    """A label for a count. Fractions such as 0.5 get no label."""
     return short_count(count) if count >= 1000 or count == int(count) else ""
 
 

@@ -1,7 +1,7 @@
 """Maintenance of a store as a scheduled Spark job: the entry point `pylogtable-maintain-job`.
 
 It is `main` of a Databricks wheel task, the command of an EMR step, and what `spark-submit` runs.
-If a topic fails, the others still run, and the job raises at the end; all three take that for a
+If a topic fails, the others still run, and the job raises at the end, which all three treat as a
 failure. It does not end the process or stop the session, since others may use them.
 """
 
