@@ -40,8 +40,8 @@ class OffsetOutOfRangeError(InvalidRequestError):
     def __str__(self) -> str:
         return (
             f"offset {self.requested} of partition {self.partition} is out of range: "
-            f"available is [{self.log_start}, {self.end}). Read from start_offsets(), or leave "
-            "the bound out to mean earliest or latest."
+            f"available offsets are [{self.log_start}, {self.end}). Read from start_offsets(), or "
+            "leave the bound out to mean earliest or latest."
         )
 
 
@@ -84,8 +84,8 @@ class CommitUnknownError(LogTableError):
         if self.group is not None:
             return (
                 f"the outcome of commit {self.commit_id} as number {self.version} of group "
-                f"{self.group!r} is unknown. positions() shows what holds now. If the commit "
-                "is missing there, commit again; until then it may still land."
+                f"{self.group!r} is unknown. positions() shows the current positions. If the "
+                "commit is missing there, commit again; until you do, it may still land."
             )
         return (
             f"the outcome of commit {self.commit_id} as version {self.version} is unknown. "

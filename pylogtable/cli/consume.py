@@ -92,7 +92,7 @@ class ConsumeOptions:
 @click.option(
     "--to", "end", metavar="POSITION", help="Stop before this position; written as for --from."
 )
-@click.option("--count", "-n", type=COUNT, help="Stop after so many records.")
+@click.option("--count", "-n", type=COUNT, help="Stop after N records.")
 @partitions_option
 @click.option("--follow", "-f", is_flag=True, help="Wait for new records; Ctrl-C ends.")
 @click.option(
@@ -229,7 +229,7 @@ def _move_into_log(session: Session, positions: Positions, view: View) -> None:
         if nearest != position:
             warn(
                 session,
-                f"offset {position} of partition {number} does not exist any more; continuing at "
+                f"offset {position} of partition {number} no longer exists; continuing at "
                 f"{nearest}",
             )
             positions[number] = nearest

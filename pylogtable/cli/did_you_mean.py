@@ -14,7 +14,7 @@ def did_you_mean(name: str, known: Collection[str]) -> str:
     if similar:
         return f"did you mean {similar[0]!r}?"
     if not known:
-        return "there is none"
+        return "none exist yet"
     more = len(known) - _MOST_NAMES
     shown = ", ".join(list(known)[:_MOST_NAMES])
     return f"available: {shown}" + (f" and {more} more" if more > 0 else "")

@@ -40,7 +40,7 @@ def kafka_columns(rows: Sequence[Row], schema: pa.Schema) -> dict[str, pa.Array]
     known |= {"ts", "timestamp", "partition"}
     for row in rows:
         if unknown := row.keys() - known:
-            raise ValueError(f"a record has no {min(unknown)!r}; it has key, value, headers")
+            raise ValueError(f"unknown field {min(unknown)!r}; a record has key, value, headers")
     headers = [_headers_of(row) for row in rows]
     if any(headers):
         columns["headers"] = pa.array(headers, schema.field("headers").type)

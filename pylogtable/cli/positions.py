@@ -74,7 +74,8 @@ def _checked(view: View, positions: Positions) -> Positions:
         first, end = view.start_offsets[number], view.end_offsets[number]
         if not first <= position <= end:
             raise InvalidRequestError(
-                f"offset {position} of partition {number} is out of range: available is [{first}, "
-                f"{end}); give one of these, earliest or latest, or choose with --partition"
+                f"offset {position} of partition {number} is out of range: available offsets are "
+                f"[{first}, {end}); give one of these, earliest or latest, or choose with "
+                "--partition"
             )
     return positions

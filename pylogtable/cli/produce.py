@@ -89,7 +89,7 @@ class ProduceOptions:
     type=POSITIVE,
     default=16 << 20,
     show_default=True,
-    help="Append when so many bytes have been read.",
+    help="Append when this many bytes have been read.",
 )
 @click.option(
     "--linger",

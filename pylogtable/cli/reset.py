@@ -55,7 +55,7 @@ class Target:
         given = [getattr(self, option.name) for option in fields(self)]
         if sum(value is not None and value is not False for value in given) != 1:
             names = ", ".join(f"--{field.name.replace('_', '-')}" for field in fields(self))
-            raise click.UsageError(f"give one target, one of {names}")
+            raise click.UsageError(f"give exactly one target out of {names}")
 
     @property
     def to(self) -> To:

@@ -133,12 +133,12 @@ class RowShaper:
                 hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(wanted)}."
                 raise SchemaMismatchError(
                     f"the topic has no column {name!r}; {hint} "
-                    "A new nullable column is made with topic.alter(add_columns=...)"
+                    "To add a nullable column, use topic.alter(add_columns=...)"
                 )
             self._check_type(name, column.type, wanted[name].type)
         missing = [f.name for f in self.topic.fields if not f.nullable and f.name not in names]
         if missing:
-            raise SchemaMismatchError(f"column(s) {', '.join(missing)} may not be missing or null")
+            raise SchemaMismatchError(f"column(s) {', '.join(missing)} must not be missing or null")
 
     def shares(self, batch: pa.RecordBatch) -> Iterator[Share]:
         """The rows of the batch by partition. Rows keep their order inside a partition
@@ -188,7 +188,7 @@ class RowShaper:
             if not field.nullable and column.null_count:  # [APPEND-2]
                 row = self._rows_seen + _first(pc.is_null(column))
                 raise SchemaMismatchError(
-                    f"column {field.name!r} may not be null, and is in row {row}"
+                    f"column {field.name!r} must not be null, but is null in row {row}"
                 )
             columns.append(column)
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)

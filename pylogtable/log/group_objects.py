@@ -89,7 +89,7 @@ class GroupObjects:
             if self._is_there(state):
                 self._store.delete(group_path(self._group, state.number))
         except StorageError as error:
-            _log.warning("a stray state of group %s stays: %s", self._group, error)
+            _log.warning("cannot remove a stray state of group %s: %s", self._group, error)
 
     def clean(self, newest: int) -> None:
         """Remove old states one by one, the oldest first, and stop at the first failure: an object
@@ -100,7 +100,7 @@ class GroupObjects:
                     return
                 self._store.delete(group_path(self._group, number))
         except StorageError as error:
-            _log.warning("states of group %s stay: %s", self._group, error)
+            _log.warning("cannot remove old states of group %s: %s", self._group, error)
 
     def _forward(self, known: Tip) -> Tip | None:
         """The newest state, found by reading forward from a known one. None if the known one is

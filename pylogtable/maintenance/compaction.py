@@ -48,8 +48,8 @@ class Compaction(RewriteJob[CompactionUnit]):
         if not snapshot.config.is_compacted:
             policy = ",".join(sorted(snapshot.config.cleanup_policy))
             raise InvalidRequestError(
-                f"topic {topic.name!r} has cleanup.policy={policy} and is not compacted; "
-                "topic.alter(config={'cleanup.policy': 'compact'}) makes it so"
+                f"topic {topic.name!r} has cleanup.policy={policy} and is not compacted; to "
+                "change that, call topic.alter(config={'cleanup.policy': 'compact'})"
             )
         now_ms = topic.runtime.clock()
         unread = topic.unread_from(self.protect_groups, snapshot)

@@ -49,8 +49,8 @@ class MaintainedTopic:
         missing = [name for name in groups if name not in known]
         if missing:
             raise InvalidRequestError(
-                f"topic {self.name!r} has no group {', '.join(map(repr, missing))} to keep "
-                f"records for; it has {', '.join(sorted(known)) or 'none'}"
+                f"topic {self.name!r} has no group {', '.join(map(repr, missing))} to "
+                f"protect; existing groups: {', '.join(sorted(known)) or 'none'}"
             )
         return unread_from([known[name] for name in groups], snapshot)
 

@@ -51,7 +51,9 @@ def _vacuum(
     began = runtime.monotonic()
     keep_ms = MANIFEST_RETENTION_MS if retention_ms is None else retention_ms
     if isinstance(keep_ms, bool) or not isinstance(keep_ms, int) or keep_ms < 0:
-        raise InvalidRequestError(f"retention_ms must be a whole number from 0 on, not {keep_ms!r}")
+        raise InvalidRequestError(
+            f"retention_ms must be a whole number, 0 or more, not {keep_ms!r}"
+        )
     now_ms = runtime.clock()
     newest = head.latest()
     # Listed before anything is decided, so that files written later are not in the list.

@@ -46,7 +46,7 @@ def check_offsets(offsets: Mapping[int, int], snapshot: Snapshot) -> dict[int, i
             )
         if not 0 <= offset < 2**63:
             raise InvalidRequestError(
-                f"the position of partition {partition} must be from 0 on, not {offset}"
+                f"the position of partition {partition} must be 0 to 2**63 - 1, not {offset}"
             )
         checked[int(partition)] = int(offset)
     return checked

@@ -40,7 +40,9 @@ def choose_partitions(snapshot: Snapshot, asked: int | Sequence[int] | None) -> 
     if asked is None:
         return list(range(len(snapshot.partitions)))
     if isinstance(asked, str):
-        raise InvalidRequestError(f"{asked!r} is not a partition: give a number or a list of them")
+        raise InvalidRequestError(
+            f"{asked!r} is not a partition: give a number or a list of numbers"
+        )
     chosen = list(asked) if isinstance(asked, Iterable) else [asked]
     for number in chosen:
         snapshot.check_partition(number)

@@ -158,7 +158,9 @@ def _typed(name: str, column: object, arrow: pa.DataType) -> pa.Array:
             return column.cast(arrow)
         assert isinstance(column, list)
         if any(isinstance(part, float) for part in column):
-            raise pa.ArrowTypeError("a float is no key")  # pa.array would cut off its fraction
+            raise pa.ArrowTypeError(
+                "a float cannot be a key"
+            )  # pa.array would cut off its fraction
         if pa.types.is_binary(arrow):
             column = [part.encode() if isinstance(part, str) else part for part in column]
         return pa.array(column, arrow)

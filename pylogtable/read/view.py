@@ -233,7 +233,7 @@ class View:
         self, partition: int, start: int, records: int, end: int | None = None
     ) -> int:
         """The offset after `records` records from `start` on, at most `end` (default: the end of
-        the log). Use it to cut a range into batches of so many records: after compaction, offsets
+        the log). Use it to cut a range into batches of N records: after compaction, offsets
         alone do not give the number of records."""
         to = self.end_offsets[partition] if end is None else end
         (span,) = spans_of(self.snapshot, {partition: (start, to)})

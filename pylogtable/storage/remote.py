@@ -155,8 +155,8 @@ class RemoteStore(ObjectStore):
             raise self._failure("read", path, error) from error
         if len(data) != end - start:
             raise StorageError(
-                f"cannot read {self._protocol}://{path}: asked for bytes {start} to {end}, "
-                f"got {len(data)} of them"
+                f"cannot read {self._protocol}://{path}: requested bytes {start} to {end}, "
+                f"but got {len(data)} bytes"
             )
         return bytes(data)
 

@@ -100,7 +100,7 @@ def size_chart(topic: TopicHealth) -> str:
     at = (half - log2(bins[0].start)) / len(bins)
     plot = Plot(
         title="Segment sizes",
-        note="each column stands for sizes twice those of the one before",
+        note="each column covers sizes twice as large as the one before",
         description=f"segments by size, from {bytes_text(bins[0].start)} to "
         f"{bytes_text(bins[-1].end)}; "
         f"{topic.total('small_segments'):,} of {topic.total('segments'):,} are at most half of "

@@ -78,14 +78,14 @@ def _parser() -> argparse.ArgumentParser:
         description="Retention, compaction, merge and vacuum, as each topic's settings ask.",
     )
     parser.add_argument("store", help="a path or URL, such as s3://bucket/logs")
-    parser.add_argument("--topic", action="append", help="this topic alone; may be repeated")
+    parser.add_argument("--topic", action="append", help="only this topic; may be repeated")
     parser.add_argument("--no-vacuum", dest="vacuum", action="store_false", help="remove no files")
     parser.add_argument(
         "--protect-group",
         metavar="NAME",
         action="append",
         default=[],
-        help="let nothing expire that this consumer group has not read; may be repeated",
+        help="keep records that this consumer group has not read; may be repeated",
     )
     parser.add_argument("--storage-options", help="a JSON object for the store's client")
     parser.add_argument("--output", choices=["text", "json"], default="text")

@@ -236,7 +236,7 @@ def test_versions_that_go_back_to_one_that_was_never_applied_are_an_error(store:
 
 def test_an_origin_belongs_to_a_txn(store: Store) -> None:
     topic = store.create_topic("t")
-    with pytest.raises(InvalidRequestError, match="needs a txn, and there is none"):
+    with pytest.raises(InvalidRequestError, match="is given without a txn"):
         TopicWriter(topic).commit([], origin="run 1")
     with pytest.raises(InvalidRequestError, match="origin is empty"):
         TopicWriter(topic).commit([], txn=("job", 1), origin="")
