@@ -349,7 +349,7 @@ def test_a_bad_table_fails_alone(store: Store) -> None:
         producer.send_batch([1, 2])
     bad = producer.send_batch(pa.table({"id": pa.array([1, None], pa.int32())}))
     other = producer.send_batch(pa.table({"id": pa.array([5, 6], pa.int32())}))
-    with pytest.raises(SchemaMismatchError, match="may not be null"):
+    with pytest.raises(SchemaMismatchError, match="must not be null"):
         producer.close()
     assert good.exception() is None
     assert isinstance(bad.exception(), SchemaMismatchError)

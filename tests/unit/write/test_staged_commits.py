@@ -234,7 +234,7 @@ def test_txn_version_that_was_skipped_is_refused(store: Store) -> None:
 
 def test_origin_without_a_txn_is_refused(store: Store) -> None:
     topic = store.create_topic("t")
-    with pytest.raises(InvalidRequestError, match="needs a txn, and there is none"):
+    with pytest.raises(InvalidRequestError, match="is given without a txn"):
         TopicWriter(topic).commit([], origin="run 1")
     with pytest.raises(InvalidRequestError, match="origin is empty"):
         TopicWriter(topic).commit([], txn=("job", 1), origin="")
