@@ -205,9 +205,8 @@ class _Appender:
                 f"{error} {self.done.so_far()}; lines {batch.first} to {batch.last} may be"
             ) from error
         except LogTableError as error:
-            raise InvalidRequestError(
-                f"{error}; {self.done.so_far()}, none from line {batch.first} on"
-            ) from error
+            rest = f", none from line {batch.first} on" if self.done.lines else ""
+            raise InvalidRequestError(f"{error}; {self.done.so_far()}{rest}") from error
 
     def _append_columns(self, batch: LineBatch, columns: Columns) -> AppendResult:
         import pyarrow as pa

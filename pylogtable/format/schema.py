@@ -79,7 +79,10 @@ def to_arrow(wire: WireType) -> pa.DataType:
     except (KeyError, TypeError, AttributeError):
         arrow = None
     if arrow is None:
-        raise InvalidRequestError(f"unknown column type {wire!r}")
+        raise InvalidRequestError(
+            f"unknown column type {wire!r}; the types are {', '.join(_PLAIN)}, decimal(p,s) with p "
+            "of 1 to 38 and s of 0 to p, and array, struct (with fields) and map, as JSON"
+        )
     return arrow
 
 

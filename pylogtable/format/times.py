@@ -47,6 +47,11 @@ def from_us(us: int) -> datetime:
 def parse_duration(text: str) -> timedelta:
     """A duration such as `90s`, `15m`, `12h`, `7d` or `2w`, or in ISO 8601, such as `PT1H30M`."""
     short = _SHORT_DURATION.fullmatch(text.strip())
+    if short is None and not text.strip().upper().startswith("P"):
+        raise InvalidRequestError(
+            f"{text!r} is not a duration: give a number and a unit, such as 90s, 15m, 12h, 7d or "
+            "2w, or ISO 8601, such as P1DT12H. It cannot be negative."
+        )
     if short is None:
         return parse_iso_duration(text.strip())
     return _timedelta(text, {_SHORT_UNITS[short[2]]: short[1]})

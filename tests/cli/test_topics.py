@@ -74,7 +74,7 @@ def test_mistakes_are_answered_with_a_hint(
     run("topics", "create", "x", "-c", "retention.m=1").failed("did you mean 'retention.ms'?")
     run("topics", "create", "x", "-c", "retention.ms").failed("name=value", status=2)
     run("topics", "create", "x", "--column", "id").failed("name:type", status=2)
-    run("topics", "create", "x", "--column", "id:lang").failed("unknown column type 'lang'")
+    run("topics", "create", "x", "--column", "id:lang").failed("unknown column type 'lang'", "long")
     run("topics", "create", "x", "-p", "0").failed("partition")
     run("topics", "create", "x", "-p", "many").failed("'many'", status=2)
     run("topics", "describe", "click").failed("no topic 'click'", "did you mean 'clicks'?")

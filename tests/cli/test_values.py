@@ -75,6 +75,12 @@ def test_wrong_durations_are_refused(
     run(*reset).failed("--by-duration", status=2)
 
 
+def test_a_wrong_duration_is_answered_with_both_ways_to_write_one(
+    run: Run, clicks: pylogtable.Topic
+) -> None:
+    run("vacuum", "clicks", "--keep", "a week").failed("'a week'", "7d", "P1DT12H", status=2)
+
+
 @pytest.mark.parametrize(
     ("when", "expected"),
     [
@@ -147,7 +153,7 @@ def test_rows_that_the_topic_refuses_are_named_by_their_line(
     options = [word for column in columns for word in ("--column", column)]
     assert run("topics", "create", "t", *options, "--key", "id", *config).status == 0
     ran = run("produce", "t", stdin=f'{{"id": 1}}\n\n{{"id": 2}}\n{wrong}\n')
-    ran.failed(f"line 4: {problem}", "no line is appended, none from line 1 on")
+    ran.failed(f"line 4: {problem}", "; no line is appended")
     assert " row " not in ran.err
 
 

@@ -115,6 +115,14 @@ def test_contributing_names_every_folder_of_tests() -> None:
     assert sorted(named) == sorted(folders)
 
 
+@each_document
+def test_every_make_target_that_is_named_exists(path: Path) -> None:
+    targets = re.findall(r"^([\w-]+):", read("Makefile"), re.MULTILINE)
+    text = path.read_text(encoding="utf-8")
+    shown = "\n".join(body for _, body in code(text, "sh")) + "\n" + "\n".join(quoted(prose(text)))
+    assert set(re.findall(r"^make ([\w-]+)", shown, re.MULTILINE)) <= set(targets)
+
+
 def test_the_guide_names_every_call_that_users_rely_on() -> None:
     examples = "\n".join(body for _, body in code(GUIDE, "python"))
     shown = examples + "".join(f"{name}\n" for name in quoted(prose(GUIDE)))
