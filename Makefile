@@ -3,6 +3,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 JAVA   := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 MATRIX ?= 4.0 4.1 4.3
+PYTHONS ?= 3.10 3.12 3.13
 
 # Spark's workers would be the python3 of the PATH otherwise.
 export PYSPARK_PYTHON        := $(abspath $(BIN)/python)
@@ -16,10 +17,11 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@echo "make demo         set up and run the tour of pylogtable on the local disk"
 	@echo "make test         set up and run lint, types and all tests"
-	@echo "make test-deep    the same tests with far more examples and kills, from a new seed; takes long"
+	@echo "make test-deep    the tests with many more examples, faults and kills, from a new seed each time"
 	@echo "make lint         ruff and mypy only"
 	@echo "make bench        the benchmarks, as a table of ratios (BENCH='throughput --quick' for a part)"
-	@echo "make test-matrix  the Spark tests on PySpark $(MATRIX) (MATRIX='4.0' for one of them)"
+	@echo "make test-matrix  the Spark tests on PySpark $(MATRIX), all tests on Python $(PYTHONS)"
+	@echo "                  (MATRIX='4.0' PYTHONS= for one of them)"
 	@echo "Python 3.10 or newer (PYTHON=python3.11 to choose), and Java 17 or newer for all but lint."
 
 demo: java $(VENV)/.installed
@@ -28,8 +30,11 @@ demo: java $(VENV)/.installed
 test: java lint
 	$(BIN)/python -m pytest -n 3
 
-test-deep: export PYLOGTABLE_DEEP := 1
-test-deep: test
+test-deep: java $(VENV)/.installed-dev
+	@seed=$${PYLOGTABLE_SEED:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}; \
+	echo "PYLOGTABLE_SEED=$$seed make test-deep repeats this run"; \
+	PYLOGTABLE_DEEP=1 PYLOGTABLE_SEED=$$seed \
+	  $(BIN)/python -m pytest -n 3 -o timeout=0 --hypothesis-seed=$$seed
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -40,27 +45,37 @@ bench: java $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --editable '.[bench]'
 	$(BIN)/python -m benchmarks $(BENCH)
 
-test-matrix: java $(MATRIX:%=.venv-spark-%/.installed)
-	@for version in $(MATRIX); do \
-	  python=$(CURDIR)/.venv-spark-$$version/bin/python; \
-	  echo "== PySpark $$version"; \
+# A cell of the matrix is a version of PySpark or of Python; its environment is .venv-<cell>.
+# An interpreter may be on the PATH, or one of pyenv's that is not.
+python_of = $(shell for python in python$(1) "$$HOME"/.pyenv/versions/$(1).*/bin/python; do \
+  "$$python" -c '' 2>/dev/null && echo "$$python" && break; done)
+pythons_found = $(foreach version,$(PYTHONS),$(if $(call python_of,$(version)),$(version)))
+cells = $(MATRIX:%=spark-%) $(pythons_found:%=python-%)
+
+test-matrix: java
+	@$(MAKE) --no-print-directory $(cells:%=.venv-%/.installed)
+	@for cell in $(cells); do \
+	  python=$(CURDIR)/.venv-$$cell/bin/python; \
+	  case $$cell in spark-*) tests="tests/spark tests/spark_unit";; *) tests=tests;; esac; \
+	  echo "== $$cell"; \
 	  PYSPARK_PYTHON=$$python PYSPARK_DRIVER_PYTHON=$$python \
-	    $$python -m pytest -n 2 -p no:cacheprovider tests/spark tests/spark_unit \
-	    > .venv-spark-$$version/tests.log 2>&1; \
-	  echo $$? > .venv-spark-$$version/exit; \
-	  grep -E '^(FAILED|ERROR) ' .venv-spark-$$version/tests.log; \
-	  tail -n 1 .venv-spark-$$version/tests.log; \
+	    $$python -m pytest -n 3 -p no:cacheprovider $$tests > .venv-$$cell/tests.log 2>&1; \
+	  echo $$? > .venv-$$cell/exit; \
+	  grep -E '^(FAILED|ERROR) ' .venv-$$cell/tests.log; \
+	  tail -n 1 .venv-$$cell/tests.log; \
 	done; \
 	echo "== Summary"; failed=0; \
-	for version in $(MATRIX); do \
-	  test "$$(cat .venv-spark-$$version/exit)" = 0 && word=passed || { word=FAILED; failed=1; }; \
-	  python=.venv-spark-$$version/bin/python; \
-	  exact=$$($$python -c 'import pyspark, sys; print(pyspark.__version__, "on Python", sys.version.split()[0])'); \
-	  echo "PySpark $$exact: $$word, see .venv-spark-$$version/tests.log"; \
+	for cell in $(cells); do \
+	  test "$$(cat .venv-$$cell/exit)" = 0 && word=passed || { word=FAILED; failed=1; }; \
+	  exact=$$(.venv-$$cell/bin/python -c 'import pyspark, sys; print(pyspark.__version__, "on Python", sys.version.split()[0])'); \
+	  echo "PySpark $$exact: $$word, see .venv-$$cell/tests.log"; \
+	done; \
+	for version in $(filter-out $(pythons_found),$(PYTHONS)); do \
+	  echo "Python $$version: SKIPPED, there is no python$$version on the PATH or among pyenv's versions"; \
 	done; exit $$failed
 
 clean:
-	rm -rf $(VENV) .venv-spark-* .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-spark-* .venv-python-* .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 java:
 	@found=$$("$(JAVA)" -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p'); \
@@ -91,6 +106,12 @@ $(VENV)/.installed: pyproject.toml | $(BIN)/python
 $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@ $(VENV)/.installed
+
+.venv-python-%/.installed: pyproject.toml
+	$(call python_of,$*) -m venv .venv-python-$*
+	.venv-python-$*/bin/python -m pip install --quiet --upgrade pip
+	.venv-python-$*/bin/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
 
 .venv-spark-%/.installed: pyproject.toml
 	$(PYTHON) -m venv .venv-spark-$*

@@ -5,7 +5,7 @@
 >>> topic = store.create_topic("orders", partitions=6)
 
 Every public name is here. Each is imported at its first use, so that programs start fast.
-`pylogtable.engine` is for those who connect another engine, as `pyspark_pylogtable` does for Spark.
+`pylogtable.engine` connects other engines, as `pyspark_pylogtable` does for Spark.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Checks of arguments. Each raises an error with the name and the value of the argument."""
+"""Argument checks. Every error names the argument and shows its value."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def check_number(name: str, value: object, least: int = 0) -> None:
     """Raise if the value is not a whole number of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise InvalidRequestError(
-            f"`{name}` must be a whole number from {least} on, not {_shown(value)}"
+            f"`{name}` must be a whole number, {least} or more, not {_shown(value)}"
         )
 
 
@@ -29,9 +29,9 @@ def check_text(name: str, value: object) -> None:
 
 
 def names_in(name: str, value: object) -> list[str]:
-    """The value as a list of names. Raises for a string, which is easily given by mistake."""
+    """The value as a list of names. Raises if it is a single string, a common mistake."""
     if isinstance(value, str):
-        raise InvalidRequestError(f"`{name}` is a list of names: [{value!r}]")
+        raise InvalidRequestError(f"`{name}` must be a list of names: [{value!r}]")
     listed = list(value) if isinstance(value, Iterable) else None
     if listed is None or not all(isinstance(part, str) for part in listed):
         raise InvalidRequestError(f"`{name}` must be a list of names, not {_shown(value)}")

@@ -1,4 +1,4 @@
-"""For those who connect another engine to topics, as `pyspark_pylogtable` connects Spark.
+"""The interface for connecting another engine to topics, as `pyspark_pylogtable` does for Spark.
 
 Users of a topic need none of this. An engine does in many processes what a `Topic` does in one:
 
@@ -7,8 +7,8 @@ Users of a topic need none of this. An engine does in many processes what a `Top
 - `run_job` and `maintain` split maintenance: the driver plans units of work, a function of yours
   runs them anywhere with a `Worker`, the driver commits.
 
-What travels between processes (`Staged`, `ReadPart`, `PartReader`, `Worker`, units, `Rewritten`)
-can be pickled.
+Everything that is sent between processes (`Staged`, `ReadPart`, `PartReader`, `Worker`, units,
+`Rewritten`) can be pickled.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ Report = TypeVar("Report")
 
 
 class TopicWriter:
-    """Appends in two halves: any number of processes stage files, one commits them.
+    """An append in two steps: any number of processes stage files, one process commits them.
 
     >>> staged = TopicWriter(topic).stage(batches)                  # in each task
     >>> TopicWriter(topic).commit_or_discard(all_staged)            # in the driver
@@ -87,11 +87,11 @@ class TopicWriter:
         return Placement(self._head.latest().info)
 
     def stage(self, data: Any, *, first_sticky: int | None = None) -> Staged:
-        """Write the data files of an append without committing them. `data` is what
-        `Topic.append` takes.
+        """Write the data files of an append without committing them. `data` is anything that
+        `Topic.append` accepts.
 
         Rows without a key start in partition `first_sticky` modulo the number of partitions. Give
-        each task another number, so that tasks spread their rows.
+        each task a different number, so that tasks spread their rows.
         """
         return self._appender.stage(data, first_sticky)
 
@@ -115,8 +115,8 @@ class TopicWriter:
         Commit files once. A retry is safe only with a `txn`. No file is removed here, because an
         earlier try may have committed it.
 
-        `origin` names the run that numbers the txn. If the log has the same txn from another
-        origin, it is an error and not a repeat: the data differs.
+        `origin` names the run that numbers the txn. If the log has the same txn from a different
+        origin, the commit raises an error: the data is not the same.
         """
         return self._appender.commit(staged, txn, origin)
 
@@ -136,20 +136,20 @@ class TopicWriter:
 
     def discard(self, staged: Iterable[Staged]) -> None:
         """Remove staged files. Call it only if no commit can name them: none was tried, or it
-        failed with any error but `CommitUnknownError`."""
+        failed with an error other than `CommitUnknownError`."""
         self._appender.discard(staged)
 
     def find_txn(
         self, app_id: str, version: int, *, origin: str | None = None
     ) -> AppendResult | None:
-        """The result of the append with this txn, or None if there was none. A txn of another
-        `origin` is an error."""
+        """The result of the append with this txn, or None if there was none. Raises if the txn has
+        a different `origin`."""
         return self._appender.find((app_id, version), origin)
 
 
 def run_job(topic: Topic, job: Job[Report], run_units: RunUnits) -> Report:
     """Run one maintenance job on a topic. `run_units(worker, units)` calls `worker(unit)` for each
-    unit, wherever that is, and returns the results.
+    unit, in any process, and returns the results.
 
     >>> run_job(topic, Compaction(force=True), lambda worker, units: map(worker, units))
     """
@@ -164,8 +164,9 @@ def maintain(
     protect_groups: Sequence[str] | None = None,
     report_errors: bool = False,
 ) -> MaintainReport:
-    """`Topic.maintain` with a `run_units` as in `run_job`. With `report_errors`, an error that ends
-    it early is not raised: the report has it, beside the reports of the jobs before."""
+    """Like `Topic.maintain`, with a `run_units` function as in `run_job`. With `report_errors`, a
+    job that fails ends the run but does not raise. The report then has the error and the reports of
+    the jobs that ran before."""
     options = MaintainOptions(vacuum, protect_groups)
     return jobs.maintain(topic._maintained, run_units, options, report_errors=report_errors)
 
@@ -173,6 +174,6 @@ def maintain(
 def protected_groups(
     store: Store, groups: Sequence[str], topics: Sequence[str]
 ) -> dict[str, list[str]]:
-    """Which of these consumer groups each of these topics has, to be passed as its
-    `protect_groups`. A group that no topic has is an error."""
+    """For each topic, which of these consumer groups it has. Pass these as `protect_groups` of that
+    topic. Raises if a group is in none of the topics."""
     return store._protected(groups, topics)

@@ -1,4 +1,4 @@
-"""All errors of this library, by what the caller should do about them.
+"""All errors of this library, with what the caller should do about each.
 
 LogTableError
 ├─ InvalidRequestError       fix the call             (also a ValueError)
@@ -40,8 +40,8 @@ class OffsetOutOfRangeError(InvalidRequestError):
     def __str__(self) -> str:
         return (
             f"offset {self.requested} of partition {self.partition} is out of range: "
-            f"available is [{self.log_start}, {self.end}). Read from start_offsets(), or leave "
-            "the bound out to mean earliest or latest."
+            f"available offsets are [{self.log_start}, {self.end}). Read from start_offsets(), or "
+            "leave the bound out to mean earliest or latest."
         )
 
 
@@ -52,7 +52,7 @@ class TopicNotFoundError(InvalidRequestError, FileNotFoundError):
 
 
 class TopicExistsError(InvalidRequestError, FileExistsError):
-    """There already is a topic at this address."""
+    """A topic already exists at this address."""
 
     __str__ = Exception.__str__
 
@@ -62,7 +62,7 @@ class SchemaMismatchError(InvalidRequestError):
 
 
 class CommitConflictError(LogTableError):
-    """Somebody else changed what this change was based on. Nothing was changed."""
+    """Someone else changed the state that this change was based on. This change had no effect."""
 
 
 class CommitUnknownError(LogTableError):
@@ -71,7 +71,7 @@ class CommitUnknownError(LogTableError):
     The commit can only land as `version`. `topic.find_commit(commit_id, version)` returns the
     version if it did, None if another commit took that version, and raises this error while both
     are still possible. For a commit of a consumer `group`, `version` is the number of the group's
-    state, and `group.positions()` shows what holds.
+    state, and `group.positions()` shows the current positions.
     """
 
     def __init__(self, commit_id: str, version: int, group: str | None = None) -> None:
@@ -84,8 +84,8 @@ class CommitUnknownError(LogTableError):
         if self.group is not None:
             return (
                 f"the outcome of commit {self.commit_id} as number {self.version} of group "
-                f"{self.group!r} is unknown. positions() shows what holds now. If the commit "
-                "is missing there, commit again; until then it may still land."
+                f"{self.group!r} is unknown. positions() shows the current positions. If the "
+                "commit is missing there, commit again; until you do, it may still land."
             )
         return (
             f"the outcome of commit {self.commit_id} as version {self.version} is unknown. "

@@ -1,4 +1,4 @@
-"""Everything that is not a function of its input: the clock, fresh ids, waiting and chance."""
+"""Everything impure: the clock, fresh ids, waiting and randomness."""
 
 from __future__ import annotations
 

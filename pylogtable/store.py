@@ -90,8 +90,8 @@ class Store:
         key: str | Sequence[str] | None = None,
         config: Mapping[str, object] | None = None,
     ) -> Topic:
-        """Create a topic. Raises `TopicExistsError` if it exists, also if two callers create it at
-        the same time.
+        """Create a topic. Raises `TopicExistsError` if it already exists. If two callers create it
+        at the same time, one succeeds and the other gets this error.
 
         `schema` has the topic's own columns, and `key` names those that make up the key. Without a
         schema the topic is Kafka-shaped: binary `key` and `value`, and `headers`.
@@ -130,7 +130,7 @@ class Store:
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic and its data. Its commits stay, so that no version number is used twice. A
-        topic that is later created under this name has another id and starts at offset 0
+        topic that is later created under this name has a different id and starts at offset 0
         [META-5]."""
         check_topic_name(name)
         below = self._store.below(name)
@@ -138,7 +138,7 @@ class Store:
         snapshot = manifest.load()
         if snapshot is None or snapshot.topic is None:
             raise TopicNotFoundError(f"there is no topic at {below.url}")
-        # Listed before the deletion, so that files of a successor are not in the list.
+        # List before deleting, so that the list has no files of a new topic with this name.
         doomed = [
             entry.key
             for entry in below.list()
@@ -175,8 +175,8 @@ class Store:
         """Run `Topic.maintain` on these topics, or on all. Schedule this, for example once an hour.
 
         If a topic fails, its report has the error, and the others are still maintained. Each topic
-        protects those of `protect_groups` that it has. A group that no topic has raises an error
-        before any work starts.
+        protects the groups of `protect_groups` that it has. If a group is in none of the topics,
+        this raises before any work starts.
         """
         names = self.topics() if topics is None else names_in("topics", topics)
         protected = self._protected(protect_groups, names)
@@ -187,7 +187,7 @@ class Store:
         ]
 
     def _protected(self, groups: Sequence[str], topics: Sequence[str]) -> dict[str, list[str]]:
-        """Which of these groups each of these topics has; see `engine.protected_groups`."""
+        """For each topic, which of these groups it has; see `engine.protected_groups`."""
         groups = names_in("groups", groups)
         known = self._groups_in(topics) if groups else {}
         missing = [group for group in groups if group not in known]
@@ -219,7 +219,8 @@ class Store:
         return {name: [topic for topic, has in found.items() if name in has] for name in names}
 
     def _load_all(self) -> dict[str, Snapshot | LogTableError]:
-        """Every topic by name: its state, or the error if it cannot be loaded. Loads each once."""
+        """Every topic by name: its state, or the error if it cannot be loaded. Each topic is loaded
+        once."""
         folders = [name for name in self._store.list_folders() if _is_topic_name(name)]
         with ThreadPoolExecutor(max(1, min(8, len(folders)))) as pool:
             loaded = list(pool.map(self._load, folders))

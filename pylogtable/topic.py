@@ -1,4 +1,4 @@
-"""`Topic`: what users call. Every method is a few lines over the rooms below."""
+"""`Topic`: the methods that users call. Each delegates to the other folders in a few lines."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Topic:
 
     @property
     def topic_id(self) -> str:
-        """The topic's id. A topic that is deleted and created again has another one."""
+        """The topic's id. A topic that is deleted and created again has a different id."""
         return self._head.known.topic_id
 
     @property
@@ -188,7 +188,7 @@ class Topic:
         return self.at(version).offsets_for_time(when)
 
     def count(self, version: int | datetime | None = None) -> int:
-        """The number of records that can be read. It needs only the manifest, except if
+        """The number of records that can be read. It reads only the manifest, unless
         `delete_records` cut a compacted segment."""
         return self.at(version).count()
 
@@ -278,16 +278,17 @@ class Topic:
     ) -> RewriteReport:
         """Keep the newest record of each key, at its offset, and remove older ones.
 
-        Only partitions that are dirty enough, or dirty for too long, are compacted, as the topic's
-        settings say. With `force`, all partitions with something dirty are. `budget_bytes` bounds
-        the memory for the keys of a partition; `threads` partitions are compacted at a time.
+        Only partitions that are dirty enough, or have been dirty for too long, are compacted; the
+        topic's settings define both. With `force`, every partition with dirty records is compacted.
+        `budget_bytes` limits the memory for the keys of a partition. `threads` is the number of
+        partitions compacted at a time.
         """
         check_number("budget_bytes", budget_bytes, least=1)
         return self._run(Compaction(force=force, budget_bytes=budget_bytes), threads)
 
     def merge(self, *, threads: int = 2) -> RewriteReport:
         """Join small segments into larger ones, seal shifted ones, and drop records below the log
-        start from files that it cuts. Offsets stay as they are."""
+        start. Offsets do not change."""
         return self._run(Merge(), threads)
 
     def apply_retention(
@@ -296,18 +297,20 @@ class Topic:
         """Remove whole segments from the beginning of each partition, as `retention.ms` and
         `retention.bytes` say, if `cleanup.policy` contains `delete`.
 
-        Nothing goes at or after the offsets of `keep_from`, and nothing that one of these consumer
-        groups has not read. A group without a position in a partition has read nothing of it.
+        Records at or after the offsets of `keep_from` are kept, and so are records that one of
+        these consumer groups has not read. A group without a position in a partition has read
+        nothing of it.
         """
         return self._run(Retention(keep_from, groups))
 
     def vacuum(self, *, dry_run: bool = True, retention_ms: int | None = None) -> VacuumReport:
-        """Remove files that no kept version needs: those of failed appends, of segments that were
-        replaced or expired, and the commits and index of versions that are not kept.
+        """Remove files that no kept version needs: data files of failed appends, of replaced
+        segments and of expired segments, and the commits and index files of versions that are not
+        kept.
 
         Versions of the last 7 days are kept, or of the last `retention_ms`. With less than 7 days,
-        replaced files go earlier, and reads that still need them fail. A dry run, the default,
-        removes nothing.
+        replaced files are removed earlier, and reads that still need them fail. A dry run, the
+        default, removes nothing.
         """
         return self._run(Vacuum(dry_run=dry_run, retention_ms=retention_ms))
 
@@ -319,8 +322,8 @@ class Topic:
         protect_groups: Sequence[str] | None = None,
     ) -> MaintainReport:
         """Run all jobs that the topic's settings ask for: retention, compaction, merge, vacuum. It
-        is safe at any time, also twice, and from two places at once. Nothing expires that one of
-        `protect_groups` has not read."""
+        is safe to run at any time, repeatedly, and from two places at once. Records that one of
+        `protect_groups` has not read do not expire."""
         return maintain(
             self._maintained, in_threads(threads), MaintainOptions(vacuum, protect_groups)
         )
@@ -377,7 +380,7 @@ class Topic:
 
     def expire_groups(self, older_than: timedelta | int, *, dry_run: bool = False) -> list[str]:
         """Delete the groups that have had no member and no commit for this long: a timedelta, or
-        milliseconds. Returns their names. Run it from time to time to forget groups that nobody
+        milliseconds. Returns their names. Run it from time to time to remove groups that nobody
         uses any more; `dry_run=True` only lists them."""
         return expire_groups(self._store, self._head, older_than, dry_run=dry_run)
 

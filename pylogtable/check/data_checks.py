@@ -22,7 +22,7 @@ from pylogtable.segments.reader import SegmentReader
 
 def check_contents(subject: Subject) -> Iterator[Problem]:
     """Columns, row counts, offsets, times and tombstones of each file [SEG-3], [SEG-5], [SEG-6].
-    Files that `check_files` complains about are left out."""
+    Files with a problem that `check_files` reports are skipped."""
     for segment in subject.segments:
         if file_problem(subject, segment) is None:
             try:

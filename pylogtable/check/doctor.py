@@ -58,7 +58,7 @@ class DoctorReport:
         return all(check.status != FAILED for check in self.checks)
 
     def __str__(self) -> str:
-        verdict = "can carry topics" if self else "cannot carry topics"
+        verdict = "can hold topics" if self else "cannot hold topics"
         return "\n".join([*map(str, self.checks), f"{self.url} {verdict}"])
 
 
@@ -185,7 +185,7 @@ class _Probe:
         ]
 
     def clean(self) -> None:
-        """Remove all probes, as far as the store allows it."""
+        """Remove all probes, if the store allows it."""
         for key in self._made:
             with suppress(LogTableError):
                 self._store.delete(key)
@@ -235,7 +235,7 @@ class _Probe:
         found = self._store.read("race")
         if len(winners) > 1 or found not in (winners or bodies):
             raise _Failure(
-                f"{len(winners)} of {_RACERS} concurrent writers were told that they had won"
+                f"{len(winners)} of {_RACERS} concurrent writers got the reply that they had won"
             )
         return f"one of {_RACERS} concurrent writers won"
 

@@ -30,8 +30,8 @@ def check_partitions(subject: Subject) -> Iterator[Problem]:
 
 
 def check_replay(subject: Subject) -> Iterator[Problem]:
-    """The index says what all commits together say [ROOT-5]. Only possible while all commits since
-    the topic's creation are kept."""
+    """The index agrees with a replay of all commits [ROOT-5]. This check needs all commits since
+    the topic's creation, and is skipped if some were removed."""
     manifest, snapshot = subject.manifest, subject.snapshot
     try:
         commits = list(manifest.commits_backwards(snapshot))
@@ -68,7 +68,8 @@ def check_unique_paths(subject: Subject) -> Iterator[Problem]:
 
 
 def check_commit_gap(subject: Subject) -> Iterator[Problem]:
-    """No commit exists beyond a missing one [COMMIT-3]. Reading forward cannot notice that."""
+    """No commit exists beyond a missing one [COMMIT-3]. Reading forward would stop at the gap and
+    not notice it."""
     versions = (parse_commit_path(key) for key in subject.sizes)
     highest = max((version for version in versions if version is not None), default=0)
     following = subject.snapshot.version + 1
@@ -104,7 +105,7 @@ def check_files(subject: Subject) -> Iterator[Problem]:
 
 
 def file_problem(subject: Subject, segment: Segment) -> Problem | None:
-    """What is wrong with a segment's file, as far as a listing tells [SEG-1], [SEG-5]."""
+    """What is wrong with a segment's file, according to a listing [SEG-1], [SEG-5]."""
     try:
         check_segment_path(segment.path, segment.partition, source=segment.path)
     except CorruptTopicError as error:

@@ -34,7 +34,7 @@ class Subject:
 
 
 def load_subject(store: ObjectStore, report: VerifyReport) -> Subject:
-    """Raise `CorruptTopicError` if the state or the index cannot be loaded."""
+    """Load the topic. Raises `CorruptTopicError` if the state or the index cannot be loaded."""
     manifest = Manifest(store)
     snapshot = manifest.load()
     if snapshot is None or snapshot.topic is None:
@@ -58,7 +58,7 @@ def load_subject(store: ObjectStore, report: VerifyReport) -> Subject:
 
 
 def problem_of(error: LogTableError, path: str) -> Problem:
-    """The problem behind an error. `path` is where it happened, if the error does not say."""
+    """The problem that an error describes. `path` is used if the error names no path."""
     if isinstance(error, CorruptTopicError):
         return Problem(error.rule, error.path, error.detail)
     return Problem("SEG-2", path, str(error))

@@ -8,7 +8,7 @@
 | 130    | Ctrl-C                                                                  |
 | 141    | the reader of standard output went away, as in `consume t | head -n 1`  |
 
-Nothing but the answer goes to standard output, so that JSON stays JSON if something fails.
+Only the answer goes to standard output, so that JSON output stays valid if something fails.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     fill_closed_streams()
     session = Session()
     if sys.stdout is None:
-        # Refused before anything is done: a command that failed at its end would be repeated.
+        # Refuse before doing anything: a user would repeat a command that failed at its end.
         report_error(
             session, "ClosedOutput", "standard output is closed; use > /dev/null to discard it"
         )

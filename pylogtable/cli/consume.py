@@ -63,7 +63,7 @@ class ConsumeOptions:
 
     @property
     def start_or_default(self) -> str:
-        """`--from`, or where reading starts without it."""
+        """`--from`, or its default."""
         if self.start is not None:
             return self.start
         return "earliest" if self.group is None else "stored"
@@ -92,7 +92,7 @@ class ConsumeOptions:
 @click.option(
     "--to", "end", metavar="POSITION", help="Stop before this position; written as for --from."
 )
-@click.option("--count", "-n", type=COUNT, help="Stop after so many records.")
+@click.option("--count", "-n", type=COUNT, help="Stop after N records.")
 @partitions_option
 @click.option("--follow", "-f", is_flag=True, help="Wait for new records; Ctrl-C ends.")
 @click.option(
@@ -117,9 +117,9 @@ class ConsumeOptions:
 def consume(context: click.Context, /, topic: str, **given: Any) -> None:
     """Print the records of TOPIC, one partition after the other, in offset order.
 
-    Each record is a line with its value. A topic with other columns than Kafka's prints JSON
-    objects. --output json prints one object per line with everything there is to know. Bytes that
-    are not UTF-8 are then in base64, under a name that ends in _base64.
+    Each record is a line with its value. A topic with columns other than Kafka's prints JSON
+    objects. --output json prints each record as one JSON object per line, with all of its fields.
+    Bytes that are not UTF-8 are then in base64, under a name that ends in _base64.
     """
     session = current_session(context)
     options = ConsumeOptions(**given)
@@ -194,7 +194,7 @@ class _Printer:
                 self._move(number, part.column("offset")[-1].as_py() + 1)
 
     def _move(self, number: int, position: int) -> None:
-        """Only what has been printed counts as read."""
+        """Move the position past records that have been printed, and commit it."""
         self.positions[number] = position
         if self._group is None or self.committed is None:
             return
@@ -222,15 +222,14 @@ def _next_version(topic: Topic, view: View) -> View:
 
 
 def _move_into_log(session: Session, positions: Positions, view: View) -> None:
-    """Move positions that retention has removed, or that are behind the end, to the nearest offset
-    there is, with a warning."""
+    """Move positions outside the log to its start or end, with a warning."""
     for number, position in positions.items():
         first, end = view.start_offsets[number], view.end_offsets[number]
         nearest = min(max(position, first), end)
         if nearest != position:
             warn(
                 session,
-                f"offset {position} of partition {number} does not exist any more; continuing at "
+                f"offset {position} of partition {number} no longer exists; continuing at "
                 f"{nearest}",
             )
             positions[number] = nearest

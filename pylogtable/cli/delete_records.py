@@ -19,7 +19,7 @@ from pylogtable.cli.session import complete_topics, current_session
 if TYPE_CHECKING:
     from pylogtable import Topic
 
-#: The new log start of each partition; None is its end.
+#: The new log start of each partition; None means its end.
 LogStarts = dict[int, int | None]
 
 

@@ -1,4 +1,4 @@
-"""Columns of records from JSON objects; `to_json` is the way there.
+"""Turns JSON objects into columns of records; `to_json` does the reverse.
 
 Arrow alone would take true for 1, cut the fraction off a whole number and make a large number
 infinite, all without an error. Here each of these is a ValueError.
@@ -22,7 +22,7 @@ from pylogtable.cli.values import to_time
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# What JSON says about the place of the old record; the new record does not take it over.
+# Fields that describe where the old record was. They are ignored for the new record.
 _OLD_PLACE = ("topic", "offset", "tstype", "timestampType", "broker")
 _ENVELOPE = ("key", "payload", "value", "headers")
 
@@ -40,7 +40,7 @@ def kafka_columns(rows: Sequence[Row], schema: pa.Schema) -> dict[str, pa.Array]
     known |= {"ts", "timestamp", "partition"}
     for row in rows:
         if unknown := row.keys() - known:
-            raise ValueError(f"a record has no {min(unknown)!r}; it has key, value, headers")
+            raise ValueError(f"unknown field {min(unknown)!r}; a record has key, value, headers")
     headers = [_headers_of(row) for row in rows]
     if any(headers):
         columns["headers"] = pa.array(headers, schema.field("headers").type)
@@ -49,7 +49,7 @@ def kafka_columns(rows: Sequence[Row], schema: pa.Schema) -> dict[str, pa.Array]
 
 
 def table_columns(rows: Sequence[Row], schema: pa.Schema) -> dict[str, pa.Array]:
-    """All columns of a topic from objects; what an object does not have is null."""
+    """All columns of a topic from objects; missing fields are null."""
     import pyarrow as pa
 
     rows = [_decoded(row, schema) for row in rows]
@@ -70,7 +70,7 @@ def table_columns(rows: Sequence[Row], schema: pa.Schema) -> dict[str, pa.Array]
 
 
 def _place(rows: Sequence[Row], stamps: Sequence[Any]) -> dict[str, pa.Array]:
-    """The timestamp and the partition, if records ask for them."""
+    """The timestamp and the partition columns, if records have these fields."""
     import pyarrow as pa
 
     columns: dict[str, pa.Array] = {}
@@ -173,7 +173,7 @@ def _map_items(value: Row, wanted: pa.MapType) -> list[tuple[Any, Any]]:
 
 
 def _map_key(key: str, wanted: pa.DataType) -> Any:
-    """The key of a JSON object is text: as it is, or the JSON of what has no text in JSON."""
+    """Parse a map key, which is text in JSON: keys of some types are JSON inside that text."""
     from pyarrow import types
 
     is_json = types.is_nested(wanted) or types.is_boolean(wanted) or types.is_integer(wanted)

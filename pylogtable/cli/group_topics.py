@@ -1,4 +1,4 @@
-"""Which consumer groups there are, and in which topics."""
+"""Finds consumer groups, and the topics in which they have positions."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 )
 @topic_argument
 @partitions_option
-@click.option("--limit", type=COUNT, help="Show only the first so many.")
+@click.option("--limit", type=COUNT, help="Show only the first N.")
 @click.option(
     "--version", "at_version", type=int, metavar="N", help="Show the segments of this version."
 )
@@ -111,7 +111,7 @@ def _segment_json(row: dict[str, Any]) -> dict[str, Any]:
     type=COUNT,
     default=20,
     show_default=True,
-    help="Show only the newest so many; each one is a request to the store.",
+    help="Show only the newest N; each one takes a request to the store.",
 )
 @click.pass_context
 def history(context: click.Context, topic: str, limit: int) -> None:

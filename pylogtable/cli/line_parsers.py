@@ -1,4 +1,4 @@
-"""Lines of text or JSON become columns of records, and errors name the line."""
+"""Turns lines of text or JSON into columns of records. Errors name the line."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def find_wrong_row(columns: Columns, view: View) -> tuple[int, str] | None:
     for field in view.schema:
         is_given = field.name in columns and field.name not in LOG_COLUMNS
         if is_given and not field.nullable:
-            look(pc.is_null(columns[field.name]), f"column {field.name!r} may not be null")
+            look(pc.is_null(columns[field.name]), f"column {field.name!r} must not be null")
     if "partition" in columns:
         numbers, count = columns["partition"], view.partition_count
         outside = pc.or_(pc.less(numbers, 0), pc.greater_equal(numbers, count))

@@ -117,7 +117,7 @@ class LineReader:
         self._size += sum(map(len, lines))
 
     def _pump(self) -> None:
-        # An unbuffered read returns what is there, and holds no lock when the program ends.
+        # An unbuffered read returns the available bytes, and holds no lock when the program ends.
         source = getattr(self._source, "raw", self._source)
         try:
             while chunk := source.read(_CHUNK_BYTES):

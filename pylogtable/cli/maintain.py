@@ -108,7 +108,7 @@ def retain(context: click.Context, topic: str, protect_groups: tuple[str, ...]) 
 @click.option(
     "--keep",
     metavar="DURATION",
-    help="Keep the versions of the last so long readable, such as 14d.  [default: 7d]",
+    help="Keep versions readable for this long, such as 14d.  [default: 7d]",
 )
 @click.pass_context
 def vacuum(context: click.Context, topic: str, yes: bool, keep: str | None) -> None:
@@ -192,5 +192,5 @@ def _rewrite_text(report: RewriteReport) -> str:
     if report.records_removed:
         text += f", {report.records_removed} of {report.records_in} records removed"
     if report.skipped:
-        text += f", {report.skipped} units skipped, since another job was there first"
+        text += f", {report.skipped} units skipped, because another job was faster"
     return text

@@ -85,8 +85,8 @@ def confirm(action: str, yes: bool) -> None:
 
 @contextmanager
 def progress(action: str, *, show: bool = True) -> Iterator[Callable[[str], None]]:
-    """Show a spinner on a terminal while something takes long. The function it gives replaces the
-    detail behind `action`, such as a count."""
+    """Show a spinner on a terminal while something takes long. It yields a function that sets the
+    detail shown after `action`, such as a count."""
     if not (show and is_terminal(sys.stderr)):
         yield lambda detail: None
         return

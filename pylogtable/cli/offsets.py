@@ -47,7 +47,7 @@ def offsets(
 ) -> None:
     """Print offsets of each TOPIC, or of all topics, as topic:partition:offset lines.
 
-    A partition that is empty, or has no record that late, has no line; in JSON its offset is null.
+    A partition without a matching record has no line; in JSON its offset is null.
     """
     session = current_session(context)
     chosen = parse_partitions(partitions)

@@ -21,7 +21,8 @@ Positions = dict[int, int]
 def start_positions(
     view: View, text: str, partitions: Sequence[int] | None, stored: Positions | None
 ) -> Positions:
-    """What `--from` means. `stored` is where the consumer group is, if there is a group."""
+    """The positions that `--from` means. `stored` has the positions of the consumer group, if
+    any."""
     firsts, _ = _bounds(view, partitions)
     if text == "stored" and stored is not None:
         return {number: stored.get(number, first) for number, first in firsts.items()}
@@ -29,7 +30,7 @@ def start_positions(
 
 
 def end_positions(view: View, text: str, partitions: Sequence[int] | None) -> Positions:
-    """What `--to` means."""
+    """The positions that `--to` means."""
     return _resolve(view, text, partitions, "--to")
 
 
@@ -73,7 +74,8 @@ def _checked(view: View, positions: Positions) -> Positions:
         first, end = view.start_offsets[number], view.end_offsets[number]
         if not first <= position <= end:
             raise InvalidRequestError(
-                f"offset {position} of partition {number} is out of range: available is [{first}, "
-                f"{end}); give one of these, earliest or latest, or choose with --partition"
+                f"offset {position} of partition {number} is out of range: available offsets are "
+                f"[{first}, {end}); give one of these, earliest or latest, or choose with "
+                "--partition"
             )
     return positions

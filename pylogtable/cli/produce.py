@@ -89,7 +89,7 @@ class ProduceOptions:
     type=POSITIVE,
     default=16 << 20,
     show_default=True,
-    help="Append when so many bytes have been read.",
+    help="Append when this many bytes have been read.",
 )
 @click.option(
     "--linger",
@@ -181,7 +181,7 @@ class _Done:
         return f"{summary}; {places}" if places else summary
 
     def so_far(self) -> str:
-        """Which lines are appended, for those who continue after an error."""
+        """Which lines are appended, so that the user can continue after an error."""
         return f"lines 1 to {self.lines} are appended" if self.lines else "no line is appended"
 
 

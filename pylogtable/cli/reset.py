@@ -39,7 +39,7 @@ To = str | int | datetime | timedelta | dict[int, int] | None
 
 @dataclass(frozen=True)
 class Target:
-    """The options of which exactly one says where the group goes."""
+    """The options for the new position of a group. Exactly one of them must be given."""
 
     to_earliest: bool
     to_latest: bool
@@ -55,7 +55,7 @@ class Target:
         given = [getattr(self, option.name) for option in fields(self)]
         if sum(value is not None and value is not False for value in given) != 1:
             names = ", ".join(f"--{field.name.replace('_', '-')}" for field in fields(self))
-            raise click.UsageError(f"give one target, one of {names}")
+            raise click.UsageError(f"give exactly one target out of {names}")
 
     @property
     def to(self) -> To:
@@ -151,7 +151,7 @@ def reset(
             _Job(_open_group(store, name, group), to, target.shift_by, partitions)
             for name, partitions in scope.items()
         ]
-    # All topics are tried before the first is changed.
+    # Try all topics as a dry run before changing the first one.
     reports = [job.run(dry_run=True) for job in jobs]
     if execute:
         reports = []

@@ -91,8 +91,8 @@ class Session:
 
 
 def topic_names(store: Store) -> list[str]:
-    """The names of all topics. A prefix in an object store always "exists", so an empty store is
-    most likely a wrong address, and an error."""
+    """The names of all topics. Raises if there are none: every prefix of an object store "exists",
+    so an empty store is most likely a wrong address."""
     names = store.topics()
     if not names:
         raise InvalidRequestError(f"there is no topic in {store.url}")

@@ -51,7 +51,7 @@ def write_error(line: str) -> None:
 
 
 def is_terminal(stream: IO[str] | None) -> bool:
-    """True if a person is at the other end of the stream."""
+    """True if the stream is a terminal."""
     return stream is not None and stream.isatty()
 
 

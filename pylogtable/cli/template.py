@@ -1,4 +1,4 @@
-"""The text of records by kcat's `%` signs, made for a whole batch at once."""
+"""Formats records as text with kcat's `%` placeholders, a whole batch at a time."""
 
 from __future__ import annotations
 

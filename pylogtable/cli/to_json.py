@@ -1,4 +1,4 @@
-"""Records as JSON objects; `from_json` is the way back."""
+"""Turns records into JSON objects; `from_json` does the reverse."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _values(name: str, column: pa.Array) -> list[Any]:
 
 
 def _times_out_of_range(name: str, column: pa.Array) -> list[Any]:
-    """Times or dates of which some are outside of the years 1 to 9999, the range of Python's."""
+    """A column of times or dates, some of them outside of Python's years 1 to 9999."""
     import pyarrow as pa
 
     if pa.types.is_timestamp(column.type):
@@ -140,7 +140,7 @@ def _flat(pairs: Sequence[Mapping[str, Any]], text: Callable[[bytes], str]) -> l
 
 
 def _shown(value: Any, kind: pa.DataType) -> Any:
-    """A value as JSON has it: no NaN, maps as objects (Arrow has lists of pairs)."""
+    """A value in JSON's form: NaN as text, maps as objects (Arrow has lists of pairs)."""
     from pyarrow import types
 
     if value is None:
@@ -168,7 +168,8 @@ def _number(value: float) -> float | str:
 
 
 def _map_key(key: Any) -> str:
-    """The key's text; if it is no text in JSON, its JSON."""
+    """A map key as text: what JSON writes as a string stays as it is, anything else becomes
+    JSON."""
     if isinstance(key, str):
         return key
     encoded = msgspec.json.encode(key)

@@ -174,7 +174,7 @@ class AlterOptions:
             else dict(zip(wider.names, wider.types, strict=True)),
         }
         if all(change is None for change in changes.values()):
-            raise click.UsageError("nothing to change is given")
+            raise click.UsageError("no change is given")
         return {name: change for name, change in changes.items() if change is not None}
 
 

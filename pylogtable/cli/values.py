@@ -110,7 +110,7 @@ def to_time(text: str) -> datetime:
 
 
 def parse_time(text: str, option: str) -> datetime:
-    """A time given to an option; wrong usage if it is none."""
+    """A time given to an option. Anything else is a usage error."""
     try:
         return to_time(text)
     except ValueError as error:

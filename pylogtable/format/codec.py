@@ -1,6 +1,6 @@
 """Encoding and decoding of the objects in the manifest and in consumer groups.
 
-An object that does not decode raises an error with its path and the rule it breaks.
+If an object cannot be decoded, the error names its path and the rule it breaks.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _protocols = msgspec.json.Decoder(_JustProtocol)
 
 
 def encode(noun: Commit | Root | Hint | GroupState) -> bytes:
-    """The JSON of an object, without its defaults."""
+    """Encode an object as JSON. Fields with their default value are left out."""
     return _encoder.encode(noun)
 
 
@@ -103,12 +103,12 @@ def decode_hint(data: bytes) -> Hint | None:
 
 
 def check_readable(protocol: Protocol) -> None:
-    """Raise if this version cannot read such a topic [PROTO-2]."""
+    """Raise if this version of the library cannot read the topic [PROTO-2]."""
     _refuse_unknown(protocol, protocol.reader_features, READER_FEATURES, "read")
 
 
 def check_writable(protocol: Protocol) -> None:
-    """Raise if this version cannot write to such a topic [PROTO-3]."""
+    """Raise if this version of the library cannot write to the topic [PROTO-3]."""
     _refuse_unknown(protocol, protocol.writer_features, WRITER_FEATURES, "written")
 
 
@@ -129,7 +129,7 @@ def _refuse_unknown(
 
 
 def _check_topic(topic: TopicInfo, path: str) -> None:
-    """A topic object is checked here, when it is decoded; other code relies on it [META-1]."""
+    """Check a topic object right after decoding. Other code relies on this check [META-1]."""
     try:
         check_fields(topic.fields, topic.key)
         parse_config(topic.config)
@@ -146,7 +146,8 @@ def _decode(decoder: msgspec.json.Decoder[Any], data: bytes, path: str, rule: st
 
 
 def _raise_if_newer(data: bytes) -> None:
-    """Raise `UnsupportedFormatError` if an object that does not decode is of a newer format."""
+    """Raise `UnsupportedFormatError` if the object cannot be decoded because its format is
+    newer."""
     try:
         protocol = _protocols.decode(data).protocol
     except msgspec.MsgspecError:

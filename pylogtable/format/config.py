@@ -121,8 +121,8 @@ _PARSERS: dict[str, Callable[[str, str], object]] = {
 #: Every key that can be set with `create_topic` and `alter`.
 TOPIC_CONFIG_KEYS = tuple(_PARSERS)
 
-# A key that older versions let users set although nothing ever used it. Topics that have it keep
-# it, and it is shown, but it can only be removed [CONF-2].
+# Older versions accepted this key although nothing ever used it. Topics that have it keep and show
+# it. It can be removed, but no longer set [CONF-2].
 _WITHOUT_EFFECT = {"file.delete.delay.ms": "60000"}
 
 
@@ -149,7 +149,7 @@ def normalize(settings: Mapping[str, object]) -> dict[str, str]:
 
 
 def check_keys(keys: Iterable[str]) -> None:
-    """Raise if one of the keys is not a topic's setting; suggests the one that was meant."""
+    """Raise if a key is not a topic setting, and suggest a similar key."""
     for key in keys:
         if key not in _PARSERS and key not in _WITHOUT_EFFECT:
             near = difflib.get_close_matches(str(key), _PARSERS, n=1, cutoff=0.5)
@@ -158,7 +158,7 @@ def check_keys(keys: Iterable[str]) -> None:
 
 
 def parse_config(settings: Mapping[str, str]) -> TopicConfig:
-    """The typed values of stored settings, with Kafka's defaults for what was not set.
+    """The typed values of stored settings, with Kafka's defaults for keys that are not set.
 
     Keys that this version does not know are ignored: a newer writer may have set them [CONF-2].
     """

@@ -1,6 +1,6 @@
 """A leaf of the index: many segment entries as one Arrow table, in (partition, offset) order. Pure.
 
-A lookup wants few of the many entries in a leaf, so entries stay columns until they are needed.
+A lookup needs only a few of a leaf's many entries, so entries stay in columns until then.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Leaf:
         return range(low, max(low, high))
 
     def entries(self, rows: range) -> pa.Table:
-        """These rows, still as columns."""
+        """These rows as a table."""
         return self.table.slice(rows.start, len(rows))
 
     def segments(self, rows: range) -> list[Segment]:
@@ -84,7 +84,7 @@ class Leaf:
         return segments
 
     def totals(self, rows: range) -> Totals:
-        """What the segments of these rows hold together."""
+        """The totals of the segments in these rows."""
         part = self.entries(rows)
         return Totals(
             segments=len(rows),

@@ -1,7 +1,7 @@
 """Finding segments in a snapshot: root, then leaf, then entry, each by binary search [LOOK-1].
 
-Pure except for `leaves`, a function of the caller that loads a leaf by its id. A leaf is loaded
-only if the answer may depend on it, and only when its turn comes [LOOK-2].
+Pure, except that `leaves`, a function given by the caller, loads a leaf by its id. A leaf is loaded
+only if the answer may depend on it, and as late as possible [LOOK-2].
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def all_entries(snapshot: Snapshot, leaves: LoadLeaf) -> pa.Table:
     """Every live segment as one table in (partition, offset) order."""
     parts: list[pa.Table] = []
     loose: list[Segment] = []
-    # Partitions share leaves, and the cache behind `leaves` may be smaller than their number.
+    # Load each leaf once: partitions share leaves, and the cache inside `leaves` may be too small.
     load = cache(leaves)
     for number, state in enumerate(snapshot.partitions):
         for tile in tiles_from(state, state.log_start):

@@ -16,7 +16,7 @@ MAX_METADATA = 4096
 READER_FEATURES: frozenset[str] = frozenset()
 WRITER_FEATURES: frozenset[str] = frozenset()
 
-#: A whole number from 0 on that fits into 64 bits. Decoding refuses any other.
+#: A whole number of 0 or more that fits into 64 bits. Decoding refuses anything else.
 Natural = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
@@ -127,7 +127,7 @@ class StagedSegment(Noun, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Totals(Noun, frozen=True, kw_only=True, omit_defaults=True):
-    """What a set of segments holds. A segment that a log start cuts counts in full."""
+    """Totals over a set of segments. A segment that the log start cuts counts in full."""
 
     segments: Natural = 0
     records: Natural = 0
@@ -167,7 +167,8 @@ class Replaced(Noun, frozen=True, kw_only=True, omit_defaults=True):
 
 class Txn(Noun, frozen=True, kw_only=True, omit_defaults=True):
     """The number that an application gave to an append. `previous` is the version of the commit
-    with its last one [TXN-1]; `origin` names the run of the application that counted it [TXN-4].
+    with the application's previous txn [TXN-1]. `origin` names the run that gave the number
+    [TXN-4].
     """
 
     app_id: str

@@ -8,7 +8,7 @@
 - [PART-3] The bytes of a key of one column: string its UTF-8, binary itself; byte, short, integer,
   long, date (days) and timestamp (microseconds) big-endian two's complement in 1, 2, 4, 8, 4, 8
   bytes, as Java's serializers write them; boolean one byte, 0 or 1; decimal 16 bytes big-endian
-  two's complement of the unscaled value. Floating-point and nested types are no keys.
+  two's complement of the unscaled value. Floating-point and nested types cannot be keys.
 - [PART-4] The bytes of a key of several columns: for each column in key order the length of its
   part as 4 bytes big-endian, then the part as in [PART-3]; a null part is the length 0xffffffff
   and no bytes. So no two different keys have the same bytes.

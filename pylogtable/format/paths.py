@@ -1,7 +1,7 @@
 """Builds and parses every object name of the format. No other module does.
 
-A path in a manifest may have been tampered with. A path that is checked here has the expected shape
-and is inside the topic; otherwise there is a `CorruptTopicError` [PATH-4].
+A path in a manifest may have been tampered with. The checks here raise `CorruptTopicError` if a
+path does not have the expected form or leads out of the topic [PATH-4].
 """
 
 from __future__ import annotations
@@ -49,25 +49,25 @@ def group_path(group: str, number: int) -> str:
 
 
 def parse_commit_path(path: str) -> int | None:
-    """The version of a commit's path, or None if the path is not one."""
+    """The version in the path of a commit; None for any other path."""
     match = _COMMIT.fullmatch(path)
     return int(match[1]) if match else None
 
 
 def parse_root_path(path: str) -> int | None:
-    """The version of a root's path, or None if the path is not one."""
+    """The version in the path of a root; None for any other path."""
     match = _ROOT.fullmatch(path)
     return int(match[1]) if match else None
 
 
 def parse_leaf_path(path: str) -> str | None:
-    """The id of a leaf's path, or None if the path is not one."""
+    """The id in the path of a leaf; None for any other path."""
     match = _LEAF.fullmatch(path)
     return match[1] if match else None
 
 
 def parse_group_path(path: str) -> tuple[str, int] | None:
-    """The group and the number of a state's path, or None if the path is not one."""
+    """The group and the number in the path of a group's state; None for any other path."""
     match = _GROUP.fullmatch(path)
     if not match or match[1] in {".", ".."}:
         return None
@@ -80,13 +80,13 @@ def is_segment_path(path: str) -> bool:
 
 
 def check_leaf_id(leaf_id: str, *, source: str) -> None:
-    """Raise if an id in the object `source` cannot be a leaf's [PATH-4]."""
+    """Raise if the object `source` names a leaf id that is not valid [PATH-4]."""
     if not _LEAF_ID.fullmatch(leaf_id):
         raise CorruptTopicError(source, "PATH-4", f"{leaf_id!r} is not a valid leaf id")
 
 
 def check_segment_path(path: str, partition: int, *, source: str) -> int:
-    """The floor offset of a segment's path. Raises if it is not one of `partition` [PATH-3]."""
+    """The floor offset in a segment's path. Raises if the path is not in `partition` [PATH-3]."""
     match = _SEGMENT.fullmatch(path)
     if not match or int(match[1]) != partition:
         raise CorruptTopicError(
@@ -96,17 +96,17 @@ def check_segment_path(path: str, partition: int, *, source: str) -> int:
 
 
 def check_topic_name(name: str) -> None:
-    """Raise if a topic cannot have this name, by Kafka's rule [PATH-1]."""
+    """Raise if this is not a valid topic name. The rule is Kafka's [PATH-1]."""
     _check_name("topic", name)
 
 
 def check_group_name(name: str) -> None:
-    """Raise if a consumer group cannot have this name: the rule is that of topics [GRP-1]."""
+    """Raise if this is not a valid group name. The rule is the same as for topics [GRP-1]."""
     _check_name("group", name)
 
 
 def check_member_name(name: str) -> None:
-    """Raise if a member of a group cannot have this name: the rule is that of topics."""
+    """Raise if this is not a valid member name. The rule is the same as for topics."""
     _check_name("member", name)
 
 

@@ -1,4 +1,4 @@
-"""The columns of a topic: stored types, Arrow types, and which fit into which [TYPE-1..4]."""
+"""The columns of a topic: stored types, Arrow types, and which type fits into which [TYPE-1..4]."""
 
 from __future__ import annotations
 
@@ -217,11 +217,11 @@ def check_fields(fields: Sequence[Field], key: Sequence[str]) -> None:
 
 
 def is_kafka_shaped(schema: pa.Schema, *, more_columns: bool = False) -> bool:
-    """Whether records have the columns of a Kafka record: `key` and `value`, both binary, and
-    perhaps `headers`. The log's own columns do not count, and any order will do.
+    """True if records have the columns of a Kafka record: binary `key` and `value`, and optionally
+    `headers`. The log's own columns and the order of columns are ignored.
 
-    Other columns make it a table, unless `more_columns` allows them: a topic of Kafka's shape may
-    get columns later. Which columns are the topic's key makes no difference.
+    With other columns the result is False, unless `more_columns` allows them: a Kafka-shaped topic
+    may get columns later. It does not matter which columns are the topic's key.
 
         >>> is_kafka_shaped(store.create_topic("clicks").schema)
         True

@@ -1,6 +1,6 @@
-"""Rows of a user become rows of segment files. Pure.
+"""Turns rows from users into rows of segment files. Pure.
 
-They are cast to the topic's schema, get a timestamp and a partition, and are grouped by partition.
+Rows are cast to the topic's schema, get a timestamp and a partition, and are grouped by partition.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Placement:
 
     @property
     def count(self) -> int:
-        """How many partitions there are."""
+        """The number of partitions."""
         return self.topic.partitions
 
     def partitions(self, batch: pa.RecordBatch) -> pa.Array:
@@ -113,7 +113,7 @@ class RowShaper:
         self._now = pa.scalar(now_us, TIMESTAMP_TYPE)
         self._sticky = first_sticky
         self._rows_seen = 0
-        #: If set to a list, it gets the partitions of the rows, one array per batch.
+        #: If this is a list, each batch adds an array to it: the partitions of its rows.
         self.placed: list[Int32s] | None = None
 
     def check_columns(self, given: pa.Schema) -> None:
@@ -133,15 +133,16 @@ class RowShaper:
                 hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(wanted)}."
                 raise SchemaMismatchError(
                     f"the topic has no column {name!r}; {hint} "
-                    "A new nullable column is made with topic.alter(add_columns=...)"
+                    "To add a nullable column, use topic.alter(add_columns=...)"
                 )
             self._check_type(name, column.type, wanted[name].type)
         missing = [f.name for f in self.topic.fields if not f.nullable and f.name not in names]
         if missing:
-            raise SchemaMismatchError(f"column(s) {', '.join(missing)} may not be missing or null")
+            raise SchemaMismatchError(f"column(s) {', '.join(missing)} must not be missing or null")
 
     def shares(self, batch: pa.RecordBatch) -> Iterator[Share]:
-        """The rows of the batch by partition. The order of rows is kept in each [APPEND-4]."""
+        """The rows of the batch by partition. Rows keep their order inside a partition
+        [APPEND-4]."""
         rows = self._fit(batch)
         partitions, hashed = self._partitions(batch, rows)
         self._rows_seen += batch.num_rows
@@ -187,7 +188,7 @@ class RowShaper:
             if not field.nullable and column.null_count:  # [APPEND-2]
                 row = self._rows_seen + _first(pc.is_null(column))
                 raise SchemaMismatchError(
-                    f"column {field.name!r} may not be null, and is in row {row}"
+                    f"column {field.name!r} must not be null, but is null in row {row}"
                 )
             columns.append(column)
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
@@ -238,7 +239,7 @@ class RowShaper:
 
 def check_log_columns(given: pa.Schema) -> None:
     """Raise if the data has one of the log's own columns other than `partition` and `timestamp`, or
-    has these with a wrong type [APPEND-1]."""
+    has these two with a wrong type [APPEND-1]."""
     for column in given:
         name = column.name
         if name in (OFFSET, *ON_REQUEST):

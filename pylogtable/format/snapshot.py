@@ -93,7 +93,7 @@ class Snapshot:
 
     @property
     def info(self) -> TopicInfo:
-        """The topic. The caller must know that it is not deleted."""
+        """The topic's description. The topic must not be deleted."""
         assert self.topic is not None
         return self.topic
 

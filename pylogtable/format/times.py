@@ -40,7 +40,7 @@ def to_us(when: Moment) -> int:
 
 
 def from_us(us: int) -> datetime:
-    """The time that is so many microseconds after the epoch, in UTC."""
+    """The UTC time for a number of microseconds since the epoch."""
     return EPOCH + timedelta(microseconds=us)
 
 

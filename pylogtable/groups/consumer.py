@@ -35,13 +35,13 @@ _log = logging.getLogger(__name__)
 # The first wait for new records. It doubles each time there are none, up to the member's limit.
 FIRST_PAUSE_SECONDS = 0.01
 MIN_LEASE_MS = 100
-# A poll starts again this often if its lease runs out while it reads. Then it gives up.
+# How often a poll starts again if its lease runs out while it reads, before it gives up.
 MAX_LATE_READS = 3
 
 
 @dataclass(frozen=True)
 class ConsumerOptions:
-    """What `Topic.consumer` was asked for."""
+    """The arguments of `Topic.consumer`."""
 
     group: str
     member: tuple[int, int] | str | None
@@ -122,7 +122,7 @@ class Consumer:
             elif not self._follow:
                 if self._member.has_full_share:
                     return
-                # Other members still hold partitions that this one is to read.
+                # Other members still hold partitions of this member's share.
                 self._runtime.pause(self._member.longest_pause_seconds)
 
     def poll(self, max_records: int | None = None, timeout: float | None = None) -> pa.Table:
@@ -159,11 +159,11 @@ class Consumer:
     def commit(
         self, positions: Mapping[int, int] | None = None, metadata: str = ""
     ) -> dict[int, int]:
-        """Commit the consumer's positions, behind the last records that `poll` returned. Or commit
-        `positions`, the next offset to read by partition. Returns what was committed.
+        """Commit the positions after the last records that `poll` returned, or the given
+        `positions` (the next offset to read, by partition). Returns what was committed.
 
-        Call it after the records are processed: a restart continues from here. `metadata` is kept
-        beside the positions.
+        Call it after the records are processed: a restart continues from here. `metadata` is stored
+        with the positions.
         """
         self._check_open()
         check_metadata(metadata)
@@ -307,7 +307,8 @@ class Consumer:
         return view.snapshot.partitions[partition].end if found is None else found
 
     def _pause_before(self, attempt: int, began: float, timeout: float | None) -> float | None:
-        """How many seconds to wait before the next look at the log. None if the time is over."""
+        """How many seconds to wait before the next look at the log. None if the timeout has
+        passed."""
         longest = self._member.longest_pause_seconds
         pause = min(longest, FIRST_PAUSE_SECONDS * 2 ** min(attempt, 16))
         if timeout is None:
@@ -323,7 +324,7 @@ class Consumer:
         return {number: positions[number] for number in self._assigned if number in positions}
 
     def _uncommitted(self) -> dict[int, int]:
-        """The positions that differ from the committed ones, as far as these are known."""
+        """The positions that differ from the last known committed ones."""
         positions = self._positions()
         committed = self._member.committed() if positions else {}
         return {number: at for number, at in positions.items() if committed.get(number) != at}
@@ -377,7 +378,7 @@ def open_consumer(
 
 
 def _static(member: object) -> tuple[int, int]:
-    """`(index, count)` of a static member. A consumer that is alone is number 0 of 1."""
+    """`(index, count)` of a static member. A single consumer is number 0 of 1."""
     match member:
         case None:
             return 0, 1

@@ -141,8 +141,8 @@ class Fetcher:
         return batch
 
     def _rotate(self, served: set[int], *, has_more: bool) -> None:
-        """Partitions that were served go to the back of the queue. One that has had a whole turn is
-        closed, if more partitions wait than may be open."""
+        """Move partitions that were served to the back of the queue. Close those that have had a
+        whole turn, if more partitions wait than may be open."""
         for number in [number for number in self._turns if number in served]:
             records = self._turns.pop(number)
             is_over = records >= TURN_RECORDS

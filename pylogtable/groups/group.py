@@ -125,7 +125,7 @@ class Group:
         - a datetime: the first record at or after it,
         - a timedelta: the first record at or after that long ago.
 
-        Or `shift_by` moves each position by so many offsets, back if it is negative.
+        Or `shift_by` moves each position by this many offsets, back if it is negative.
 
         A position outside the log becomes the log start or the end. A time after the last record
         becomes the end. Both give a warning. `dry_run=True` only reports the new positions.

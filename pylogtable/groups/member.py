@@ -26,7 +26,7 @@ from pylogtable.log.group_head import GroupHead, GroupPlan
 from pylogtable.log.head import Head
 from pylogtable.plan.membership import assign, heartbeat, join, leave
 
-# How long a consumer that finds nothing to read waits at most before it looks again.
+# The longest wait of a consumer that finds nothing to read, before it looks again.
 LONGEST_PAUSE_SECONDS = 1.0
 
 
@@ -45,15 +45,15 @@ class Member(Protocol):
 
     @property
     def has_full_share(self) -> bool:
-        """False while other members still hold partitions that are to come to this one."""
+        """False while other members still hold partitions of this member's share."""
 
     @property
     def longest_pause_seconds(self) -> float:
         """How long the consumer may wait between two looks at the log."""
 
     def assigned(self, partition_count: int) -> tuple[int, ...]:
-        """The member's partitions, of so many in the topic. A dynamic member joins or renews its
-        lease here if it has to."""
+        """The member's partitions. The topic has `partition_count` of them. A dynamic member joins
+        or renews its lease here if it has to."""
 
     def committed(self) -> Mapping[int, int]:
         """The committed positions, by partition."""
@@ -70,7 +70,7 @@ class Member(Protocol):
 
 class StaticMember:
     """Number `index` of `count` members that share the partitions: partition `p` belongs to member
-    `p % count`. A consumer that is alone is number 0 of 1."""
+    `p % count`. A single consumer is number 0 of 1."""
 
     member_id = None
     has_full_share = True
@@ -221,7 +221,7 @@ class DynamicMember:
 
     def _change(self, plan: GroupPlan) -> None:
         """Write a state, unless the topic is gone. After a refused commit, or one whose outcome is
-        unknown, the member counts itself out of the group."""
+        unknown, the member considers itself no longer in the group."""
         check_writable(self._head.latest().protocol)
         try:
             self._state = self._log.change(plan)

@@ -1,11 +1,11 @@
 """The commit protocol that topics and consumer groups share.
 
-A change is planned on the newest known state, put as the next numbered object, and planned again
-if somebody else took that number [COMMIT-4]. A put may succeed, fail, or have an unknown outcome.
-Storage clients retry on their own, so "exists" may mean "mine": unless the reply is a plain yes,
-the object is read back and its commit id decides. No other number is tried until the outcome of
-this one is known. So a put that arrives late is either ours and in the right place, or it loses
-[COMMIT-5].
+A change is planned on the newest known state, put as the next numbered object, and planned again if
+somebody else took that number [COMMIT-4]. A put may succeed, fail, or have an unknown outcome.
+Storage clients retry on their own, so "exists" may mean that our own first try succeeded. Unless
+the put clearly succeeded, the object is read back, and its commit id decides. No other number is
+tried until the outcome of this one is known. So a put that arrives late is either ours and in the
+right place, or it loses [COMMIT-5].
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ def change_until_landed(
     refresh: Callable[[], State],
     runtime: Runtime,
 ) -> Landed:
-    """Attempt a change on `first`, and on a refreshed state after every attempt that gives None.
+    """Attempt a change on the state `first`. While an attempt returns None, refresh and try again.
 
-    None means a lost race: another commit took the number. Whatever `attempt` raises ends the
+    None means a lost race: another commit took the number. An exception from `attempt` ends the
     loop.
     """
     state = first
@@ -52,8 +52,8 @@ def put_numbered(
     """Put a numbered object; True if it is ours now, False if another commit has the number.
 
     `read_commit_id` reads the commit id of the object with that number, None if there is none.
-    Raises `StorageError` if the object is not there and will not arrive later, and `unknown` if
-    that cannot be found out in time.
+    Raises `StorageError` if the put certainly failed, and `unknown` if its outcome cannot be found
+    out in time.
     """
     in_doubt = False
     refusal: StorageError | None = None

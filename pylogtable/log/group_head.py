@@ -1,8 +1,8 @@
-"""The newest known state of a consumer group, and how it is changed: by a state after it.
+"""Holds the newest known state of a consumer group, and changes it by putting the next state.
 
 A change is planned on the known state first, without asking the store for a newer one. If there is
-a newer one, the put loses, or it lands among numbers that were cleaned up, which is found out
-afterwards [GRP-6]. Either way the change is planned again.
+a newer one, the put fails, or it reuses a number that was cleaned up, which a check after the put
+detects [GRP-6]. In both cases the change is planned again.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from pylogtable.log.group_objects import CLEAN_EVERY, GroupObjects, Tip
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import ObjectStore
 
-#: Plans a change from the newest state, None if there is none, and the time in milliseconds. It
-#: returns None if there is nothing to do.
+#: Plans a change. The arguments are the newest state (None if there is none) and the time in
+#: milliseconds. The result is None if there is nothing to do.
 GroupPlan = Callable[[GroupState | None, int], GroupChange | None]
 
 
 class GroupHead:
-    """The newest known state of one group in one topic, which it is bound to by the topic's id."""
+    """The newest known state of one group in one topic. It is bound to the topic's id."""
 
     def __init__(self, store: ObjectStore, runtime: Runtime, group: str, topic_id: str) -> None:
         self.runtime = runtime
@@ -69,8 +69,8 @@ class GroupHead:
         return change_until_landed(first, attempt, self._refresh, self.runtime).state
 
     def _attempt(self, tip: Tip, change: GroupChange, commit_id: str, now_ms: int) -> Tip | None:
-        """Put the change as the state after `tip`; None is a lost race. The state is decoded before
-        it is put, because a broken one could never be taken back."""
+        """Put the change as the state after `tip`. Returns None after a lost race. The state is
+        decoded before it is put, because a broken state could never be removed."""
         number = tip.next_number
         state = GroupState(
             **msgspec.structs.asdict(change),
@@ -101,8 +101,8 @@ class GroupHead:
         return after
 
     def _is_next(self, before: Tip, unknown: CommitUnknownError) -> bool:
-        """Whether the state that was just put is the next one after `before` [GRP-6]. It is in the
-        store already: if this cannot be found out, the outcome of the commit is unknown."""
+        """True if the state that was just put is the next one after `before` [GRP-6]. It is already
+        in the store, so if this check fails, the outcome of the commit is unknown."""
         failure: StorageError | None = None
         for _ in self.runtime.patient_attempts():
             try:

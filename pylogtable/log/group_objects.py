@@ -24,7 +24,8 @@ from pylogtable.storage.numbered import NumberedObjects
 
 _log = logging.getLogger(__name__)
 
-#: The newest states, which are never removed, and how many commits there are between cleanups.
+#: This many of the newest states are never removed. It is also the number of commits between
+#: cleanups.
 KEPT = 32
 CLEAN_EVERY = 32
 
@@ -64,8 +65,9 @@ class GroupObjects:
         return found or self.newest_of(self._numbers())
 
     def newest_of(self, numbers: Sequence[int]) -> Tip:
-        """The newest of the listed states. They are listed once more after it was read, and again
-        from the start if it is gone, or may have been put where a state was removed [GRP-5]."""
+        """The newest of the listed states. After reading it, this lists again and checks the
+        result. It starts over if the state is gone, or may have reused the number of a removed
+        state [GRP-5]."""
         while True:
             found = self.listed(numbers)
             if not numbers:
@@ -82,12 +84,12 @@ class GroupObjects:
         return self._is_there(before.newest)
 
     def discard(self, state: GroupState) -> None:
-        """Remove an object that does not count as a state. It does no harm if that fails."""
+        """Remove an object that does not count as a state. A failure does no harm."""
         try:
             if self._is_there(state):
                 self._store.delete(group_path(self._group, state.number))
         except StorageError as error:
-            _log.warning("a stray state of group %s stays: %s", self._group, error)
+            _log.warning("cannot remove a stray state of group %s: %s", self._group, error)
 
     def clean(self, newest: int) -> None:
         """Remove old states one by one, the oldest first, and stop at the first failure: an object
@@ -98,11 +100,11 @@ class GroupObjects:
                     return
                 self._store.delete(group_path(self._group, number))
         except StorageError as error:
-            _log.warning("states of group %s stay: %s", self._group, error)
+            _log.warning("cannot remove old states of group %s: %s", self._group, error)
 
     def _forward(self, known: Tip) -> Tip | None:
-        """The newest state, reading from a known one on; None if that one is gone. It is looked for
-        last: if it still exists then, no object after it had been removed before [GRP-5]."""
+        """The newest state, found by reading forward from a known one. None if the known one is
+        gone. That is checked last: if it still exists, no later object has been removed [GRP-5]."""
         assert known.newest is not None
         newest, state = known
         for number, data in self._objects.read_forward(known.next_number):
@@ -111,7 +113,7 @@ class GroupObjects:
         return Tip(newest, state) if self._is_there(known.newest) else None
 
     def listed(self, numbers: Sequence[int]) -> Tip | None:
-        """The newest of the listed states; None if it is gone by now."""
+        """The newest of the listed states; None if it no longer exists."""
         newest = None
         for number in reversed(numbers):
             found = self.read(number)
@@ -133,7 +135,7 @@ class GroupObjects:
 
 
 def _may_be_stray(found: Tip, numbers_after: Sequence[int]) -> bool:
-    """True if the number of the newest state may have been removed and put again before it was
+    """True if the newest state may have been removed, and its number used again, before it was
     read. A state is removed only when there are more than `KEPT` after it [GRP-7], and the greatest
     number is always listed."""
     return found.newest is not None and max(numbers_after, default=0) > found.newest.number + KEPT

@@ -1,4 +1,4 @@
-"""The newest known state of a topic, and how it is changed: by a commit after it."""
+"""Holds the newest known state of a topic, and changes it by putting the next commit."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ Other = TypeVar("Other")
 
 
 class Head:
-    """The newest known state of one topic. It is bound to the topic's id: a topic that was created
-    again under the same name is another one."""
+    """The newest known state of one topic. It is bound to the topic's id: a topic that was deleted
+    and created again under the same name is a different topic."""
 
     def __init__(self, manifest: Manifest, runtime: Runtime, snapshot: Snapshot, url: str) -> None:
         self.manifest = manifest
@@ -82,7 +82,7 @@ class Head:
         return change_until_landed(first, attempt, self.latest, self.runtime)
 
     def _committed(self, snapshot: Snapshot) -> Snapshot:
-        """The state after a commit of ours, on a new root if one is due."""
+        """The state after our own commit. Writes a new root if one is due."""
         if root_is_due(snapshot) and snapshot.topic is not None:
             snapshot = self._with_root(snapshot)
         return self._remember(snapshot, self.runtime.clock(), may_be_gone=True)
@@ -124,8 +124,8 @@ def attempt_commit(
     commit_id: str,
     topic_id: str,
 ) -> tuple[Commit, Snapshot] | None:
-    """Put the change as the version after `snapshot`; None is a lost race. The commit is decoded
-    and replayed before it is put, because a broken one could never be taken back."""
+    """Put the change as the version after `snapshot`. Returns None after a lost race. The commit is
+    decoded and replayed before it is put, because a broken commit could never be removed."""
     if snapshot is not None:
         check_writable(snapshot.protocol)
     commit = seal(change, snapshot, commit_id, topic_id, runtime.clock())
@@ -146,7 +146,7 @@ def attempt_commit(
 def seal(
     change: Change, snapshot: Snapshot | None, commit_id: str, topic_id: str, now_ms: int
 ) -> Commit:
-    """The commit that puts the change after `snapshot`, with a later time [COMMIT-6]."""
+    """The commit for this change: the version after `snapshot`, with a later time [COMMIT-6]."""
     return Commit(
         **msgspec.structs.asdict(change),
         version=snapshot.version + 1 if snapshot else 0,

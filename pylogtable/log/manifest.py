@@ -78,7 +78,7 @@ class Manifest:
 
     def rebase(self, snapshot: Snapshot) -> Snapshot:
         """The same state or a newer one, loaded from the newest root if that is newer than the one
-        of `snapshot`. Without this, a snapshot that is advanced for long keeps growing."""
+        of `snapshot`. Without this, a snapshot that is advanced again and again keeps growing."""
         hint = self._read_hint()
         if hint is None or (hint.root_version or 0) <= (snapshot.root_version or 0):
             return snapshot
@@ -100,12 +100,12 @@ class Manifest:
         return replay(root, commits)
 
     def read_commit(self, version: int) -> Commit | None:
-        """The commit of `version`; None if there is none, or if it was removed."""
+        """The commit of `version`; None if it does not exist or was removed."""
         data = self._commits.read(version)
         return None if data is None else decode_commit(data, version)
 
     def commits_backwards(self, newest: Snapshot) -> Iterator[Commit]:
-        """The commits of the topic from the newest to the oldest that is still there."""
+        """The commits of the topic, from the newest to the oldest that still exists."""
         step = max(1, self._store.concurrency)
         for high in range(newest.version, -1, -step):
             versions = range(high, max(-1, high - step), -1)
@@ -154,8 +154,8 @@ class Manifest:
         return next((c.version for c in commits if c.commit_id == commit_id), None)
 
     def find_commit_at(self, commit_id: str, version: int) -> int | None:
-        """`version` if this commit has it, None if another commit has. Raises while the version is
-        free, because the commit may still land there [COMMIT-5]."""
+        """`version` if it belongs to the commit with this id, None if it belongs to another commit.
+        Raises while the version is free, because the commit may still land there [COMMIT-5]."""
         commit = self.read_commit(version)
         if commit is None:
             raise CommitUnknownError(commit_id, version)
@@ -245,7 +245,8 @@ class Manifest:
         return None if data is None else decode_hint(data)
 
     def _root_at_or_below(self, version: int) -> Snapshot | None:
-        """Most roots are at multiples of the interval, so these are tried before a listing."""
+        """The newest root at or below a version. Most roots are at multiples of the interval, so
+        these are tried before a listing."""
         nearest = version - version % ROOT_INTERVAL
         for candidate in (nearest, nearest - ROOT_INTERVAL):
             if candidate > 0:

@@ -28,8 +28,8 @@ class Compaction(RewriteJob[CompactionUnit]):
     """Compacts partitions that are dirty enough, or all dirty ones with `force`. A unit of work is
     a partition; `budget_bytes` bounds the memory for its keys.
 
-    In a partition where one of `protect_groups` has something to read, no record is dropped for its
-    age. Older records of a key go all the same.
+    In a partition where one of `protect_groups` has unread records, no record is dropped for its
+    age. Older records of a key are still removed.
     """
 
     force: bool = False
@@ -48,8 +48,8 @@ class Compaction(RewriteJob[CompactionUnit]):
         if not snapshot.config.is_compacted:
             policy = ",".join(sorted(snapshot.config.cleanup_policy))
             raise InvalidRequestError(
-                f"topic {topic.name!r} has cleanup.policy={policy} and is not compacted; "
-                "topic.alter(config={'cleanup.policy': 'compact'}) makes it so"
+                f"topic {topic.name!r} has cleanup.policy={policy} and is not compacted; to "
+                "change that, call topic.alter(config={'cleanup.policy': 'compact'})"
             )
         now_ms = topic.runtime.clock()
         unread = topic.unread_from(self.protect_groups, snapshot)

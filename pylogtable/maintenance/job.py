@@ -1,11 +1,11 @@
 """What a maintenance job is.
 
-A job changes how a topic is stored, or drops what its settings say may go. It is safe beside
-writers, readers and other jobs: it plans on a snapshot and commits only if what it read is still
-live. If another job was first, it has changed nothing.
+A job changes how a topic is stored, or removes what its settings allow. It can run at the same time
+as writers, readers and other jobs: it plans on a snapshot, and commits only if what it read is
+still live. If another job was faster, it changes nothing.
 
-To add a job, write a module beside this one and add a line to `JOBS` in `maintain`. Its report gets
-a field in `MaintainReport`.
+To add a job, write a module next to this one and add a line to `JOBS` in `maintain`. Its report
+gets a field in `MaintainReport`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class MaintainedTopic:
 
     def unread_from(self, groups: Sequence[str] | None, snapshot: Snapshot) -> dict[int, int]:
         """For each partition, the first offset that one of these consumer groups has not read.
-        An unknown group is an error, since the caller relies on its protection."""
+        Raises if a group does not exist, since the caller relies on its protection."""
         groups = names_in("groups", () if groups is None else groups)
         if not groups:
             return {}
@@ -49,8 +49,8 @@ class MaintainedTopic:
         missing = [name for name in groups if name not in known]
         if missing:
             raise InvalidRequestError(
-                f"topic {self.name!r} has no group {', '.join(map(repr, missing))} to keep "
-                f"records for; it has {', '.join(sorted(known)) or 'none'}"
+                f"topic {self.name!r} has no group {', '.join(map(repr, missing))} to "
+                f"protect; existing groups: {', '.join(sorted(known)) or 'none'}"
             )
         return unread_from([known[name] for name in groups], snapshot)
 

@@ -18,7 +18,7 @@ from pylogtable.storage.base import ObjectStore
 
 @dataclass(frozen=True)
 class Merge(RewriteJob[MergeUnit]):
-    """Joins neighbouring small segments. Offsets stay as they are. A unit of work is a run of
+    """Joins neighbouring small segments. Offsets do not change. A unit of work is a run of
     neighbours that becomes about one segment."""
 
     name: ClassVar[str] = "merge"

@@ -18,8 +18,8 @@ from pylogtable.results.operations import RetentionReport
 @dataclass(frozen=True)
 class Retention:
     """Removes whole segments from the beginning of each partition, as `retention.ms` and
-    `retention.bytes` say. Nothing goes at or after the offsets of `keep_from`, and nothing that one
-    of `groups` has not read. It touches no data, so it has no units of work."""
+    `retention.bytes` say. Records at or after the offsets of `keep_from` are kept, and so are
+    records that one of `groups` has not read. It touches no data, so it has no units of work."""
 
     keep_from: Mapping[int, int] | None = None
     groups: Sequence[str] | None = None

@@ -1,4 +1,4 @@
-"""Rewriting: new, sealed segments for some old ones, with all or some of their records.
+"""Rewriting: replaces old segments with new, sealed ones that have all or some of their records.
 
 One row group is read and filtered while the one before is encoded. Memory is bounded by a few row
 groups, whatever the size of the segments.

@@ -31,15 +31,15 @@ class RewriteJob(ABC, Generic[Unit]):
 
     @abstractmethod
     def plan(self, topic: MaintainedTopic) -> list[Unit]:
-        """The work there is now; plain data that pickles."""
+        """The units of work that are due now; plain data that can be pickled."""
 
     @abstractmethod
     def rewrite(self, store: ObjectStore, unit: Unit, new_id: Callable[[], str]) -> Rewritten:
-        """Do one unit. Needs nothing but the store, so that any process can run it. If it fails,
-        it leaves no file behind."""
+        """Do one unit. It needs only the store, so that any process can run it. If it fails, it
+        leaves no file behind."""
 
     def check(self, snapshot: Snapshot) -> None:
-        """Raise `CommitConflictError` if the topic does not ask for this job any more."""
+        """Raise `CommitConflictError` if the topic's settings no longer ask for this job."""
 
     def run(self, topic: MaintainedTopic, run_units: RunUnits) -> RewriteReport:
         began, began_ms = topic.runtime.monotonic(), topic.runtime.clock()
@@ -62,7 +62,7 @@ class RewriteJob(ABC, Generic[Unit]):
                     version = landed
                     committed += results
         except LogTableError:
-            # No commit was tried with these, so none can name their files.
+            # No commit was tried for these, so their files can be removed.
             for rewritten in chain.from_iterable(uncommitted):
                 rewritten.discard(topic.store)
             raise

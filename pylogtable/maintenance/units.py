@@ -1,7 +1,7 @@
-"""Units of work: what a job gives out to threads here, or to other machines.
+"""Units of work, which a job distributes to threads or to other machines.
 
-A unit is plain data that pickles. A `Worker` turns a unit into a `Rewritten`: it reads segments and
-writes new files for them. Nothing is committed here.
+A unit is plain data that can be pickled. A `Worker` turns a unit into a `Rewritten`: it reads
+segments and writes new files for them. Nothing is committed here.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from pylogtable.storage.base import ObjectStore
 class Rewritten:
     """The result of a unit of work, ready to be committed.
 
-    `records_in` and `records_out` count all records that the unit looked at, also those of segments
-    that stay. `clean_end` is set by compaction: below it no key occurs twice.
+    `records_in` and `records_out` count all records that the unit looked at, including those of
+    segments that stay. `clean_end` is set by compaction: below it no key occurs twice.
     """
 
     partition: int
@@ -65,7 +65,7 @@ class Worker:
         return self.rewrite(self.store, unit, self.new_id)
 
 
-#: Runs all units of a job with its worker, wherever that is.
+#: Runs all units of a job with its worker, in any process.
 RunUnits = Callable[[Worker, Sequence[Any]], Iterable[Rewritten]]
 
 

@@ -51,7 +51,9 @@ def _vacuum(
     began = runtime.monotonic()
     keep_ms = MANIFEST_RETENTION_MS if retention_ms is None else retention_ms
     if isinstance(keep_ms, bool) or not isinstance(keep_ms, int) or keep_ms < 0:
-        raise InvalidRequestError(f"retention_ms must be a whole number from 0 on, not {keep_ms!r}")
+        raise InvalidRequestError(
+            f"retention_ms must be a whole number, 0 or more, not {keep_ms!r}"
+        )
     now_ms = runtime.clock()
     newest = head.latest()
     # Listed before anything is decided, so that files written later are not in the list.
@@ -80,8 +82,9 @@ def _vacuum(
 def _plan(
     listing: list[Listed], needed: Needed, known: frozenset[str], now_ms: int, keep_ms: int
 ) -> Garbage:
-    """With a short retention, files that a version once named go early. A file that no version ever
-    named goes only when it is old: a writer may be about to commit it [COMMIT-8]."""
+    """With a short retention, files that a version once named are removed early. A file that no
+    version ever named is removed only when it is old: a writer may be about to commit it
+    [COMMIT-8]."""
     old = plan_vacuum(listing, needed, now_ms - MANIFEST_RETENTION_MS)
     if keep_ms >= MANIFEST_RETENTION_MS:
         return old

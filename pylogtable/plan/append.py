@@ -22,7 +22,7 @@ class Repeated:
 
 
 def find_txn(snapshot: Snapshot, txn: Txn | None) -> Repeated | None:
-    """Whether the log already has this txn; None if it is new, or if there is none [TXN-2]."""
+    """The repeat, if the log already has this txn. None for a new txn, or without a txn [TXN-2]."""
     mark = snapshot.txns.get(txn.app_id) if txn else None
     if txn and mark and txn.version <= mark.txn_version:
         return Repeated(mark.commit_version)
@@ -70,8 +70,8 @@ def plan_append(
 def plan_fenced_append(
     snapshot: Snapshot, staged: Sequence[StagedSegment], txn: Txn | None, last: TxnMark | None
 ) -> Change:
-    """Like `plan_append`, for a producer that is the only one with its app id and whose last txn is
-    `last`. If the log has another last txn, somebody else used the app id and this one is fenced.
+    """Like `plan_append`, for the only producer of an app id. `last` is the last txn it knows. If
+    the log has a different last txn, another producer used the app id, and this one is fenced.
     """
     mark = snapshot.txns.get(txn.app_id) if txn else None
     if txn and mark != last:
@@ -81,7 +81,7 @@ def plan_fenced_append(
             "appended. Run one producer per app id; open a new one to continue after the log's txn"
         )
     change = plan_append(snapshot, staged, txn)
-    assert isinstance(change, Change)  # a txn after the last one repeats nothing
+    assert isinstance(change, Change)  # it is after the last txn, so it cannot be a repeat
     return change
 
 

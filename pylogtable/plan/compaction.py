@@ -1,6 +1,6 @@
-"""Planning compactions: what one reads, and which segments it rewrites. Pure.
+"""Plans compactions: which segments to read, and which to rewrite. Pure.
 
-A partition has a clean part, which an earlier compaction left, and a dirty part behind it. The
+A partition has a clean part, which an earlier compaction left, and a dirty part after it. The
 newest record of each key in the dirty part replaces all older records of that key, in both parts.
 Segments that are too young do not take part.
 """
@@ -40,8 +40,8 @@ class CompactionUnit:
 
     @property
     def clean_end(self) -> int | None:
-        """Up to where the partition is clean afterwards. None if it was clean up to there before:
-        only tombstones go, or a segment that is too young reaches into the clean part."""
+        """The end of the clean part after this compaction. None if the clean part does not grow:
+        only tombstones are removed, or a segment that is too young reaches into the clean part."""
         return self.end if self.end > self.dirty_from else None
 
     def tombstones_expired(self, segment: Segment) -> bool:
@@ -52,8 +52,8 @@ class CompactionUnit:
 
 @dataclass(frozen=True)
 class PlannedSwap:
-    """Neighbouring segments to be rewritten together. Without `rewrites` it is one segment whose
-    file stays and whose entry gets this delete horizon."""
+    """Neighbouring segments to be rewritten together. If `rewrites` is false, this is one segment:
+    its file stays, and its entry gets this delete horizon."""
 
     inputs: tuple[Segment, ...]
     delete_horizon_ms: int | None
@@ -162,7 +162,7 @@ def plan_swaps(
 
 
 def _delete_horizon(unit: CompactionUnit, segment: Segment, delete_retention_ms: int) -> int | None:
-    """Until when the tombstones that stay here are kept. It is set once [CLEAN-4]."""
+    """The time until which the remaining tombstones are kept. It is set only once [CLEAN-4]."""
     if not segment.tombstones or unit.tombstones_expired(segment):
         return None
     if segment.delete_horizon_ms is not None:

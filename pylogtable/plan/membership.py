@@ -23,7 +23,7 @@ Members = Mapping[str, GroupMember]
 def join(
     state: GroupState | None, member: str, now_ms: int, lease_ms: int, partitions: int
 ) -> GroupChange:
-    """Become a member, and take the free partitions of its share."""
+    """Join the group, and take the free partitions of the member's share."""
     members = _live(state, now_ms)
     mine = members.get(member, GroupMember(lease_until_ms=0))
     return _renewed("join", state, members, member, mine.owned, now_ms + lease_ms, partitions)
@@ -38,8 +38,8 @@ def heartbeat(
     offsets: Mapping[int, int] | None = None,
     metadata: str = "",
 ) -> GroupChange:
-    """Renew the lease: remove members whose lease ran out, give up partitions beyond the share, and
-    take free partitions of it. `offsets` are committed in the same step [GRP-13]."""
+    """Renew the lease: remove members whose lease ran out, give up partitions beyond the member's
+    share, and take free partitions within it. `offsets` are committed in the same step [GRP-13]."""
     mine = _membership(state, member, now_ms)
     _check_owned(state, member, mine, offsets or {})
     change = _renewed(
@@ -81,7 +81,7 @@ def assign(owned: Mapping[str, Iterable[int]], partitions: int) -> dict[str, tup
     # A member may not know of new partitions that others already own; they still count.
     known = set(range(partitions)).union(*held.values())
     least, more = divmod(len(known), len(names))
-    # Members that already own more than the least keep one more; then names decide.
+    # Members that already own more than `least` get the extra partitions first, then by name.
     by_need = sorted(names, key=lambda name: (len(held[name]) <= least, name))
     share = {name: least + (rank < more) for rank, name in enumerate(by_need)}
     kept = {name: held[name][: share[name]] for name in names}

@@ -1,4 +1,4 @@
-"""Planning merges: which neighbouring segments are joined into larger ones. Pure."""
+"""Plans merges: which neighbouring segments are joined into larger ones. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class MergeUnit:
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """Until when the tombstones are kept; by plan it is the same for all inputs."""
+        """The time until which tombstones are kept. Planning made it the same for all inputs."""
         return next((s.delete_horizon_ms for s in self.inputs if s.tombstones), None)
 
 
@@ -35,7 +35,8 @@ def plan_merge(snapshot: Snapshot, leaves: LoadLeaf, partition: int) -> Iterator
     below the log start.
 
     Large sealed segments stay, and so does a small one without a small neighbour. Only segments of
-    the same kind are joined [MERGE-1]. Clean and dirty ones are not: the result would be dirty.
+    the same kind are joined [MERGE-1]. A clean and a dirty segment are not joined, because the
+    result would be dirty.
     """
     limit = snapshot.config.segment_bytes
     state = snapshot.partitions[partition]

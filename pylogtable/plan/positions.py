@@ -25,8 +25,8 @@ class Move(NamedTuple):
 
 
 class Target(NamedTuple):
-    """Where a reset should move a partition, before this is compared with the log: to `offset`, or
-    by `shift` from the committed position. Without both, the committed position stays. `note` says
+    """Where a reset should move a partition, not yet compared with the log: to `offset`, or by
+    `shift` from the committed position. If both are None, the committed position stays. `note` says
     how the offset was found, if that is not obvious."""
 
     offset: int | None = None
@@ -46,7 +46,7 @@ def check_offsets(offsets: Mapping[int, int], snapshot: Snapshot) -> dict[int, i
             )
         if not 0 <= offset < 2**63:
             raise InvalidRequestError(
-                f"the position of partition {partition} must be from 0 on, not {offset}"
+                f"the position of partition {partition} must be 0 to 2**63 - 1, not {offset}"
             )
         checked[int(partition)] = int(offset)
     return checked
@@ -160,7 +160,7 @@ def _refuse_while_active(group: str, state: GroupState | None, now_ms: int, doin
 def _with_positions(
     state: GroupState | None, operation: str, entries: Mapping[int, GroupPosition]
 ) -> GroupChange:
-    """The state with these positions and without members: a member that comes back joins again."""
+    """The state with these positions and without members. A member that returns must join again."""
     before = {} if state is None else state.positions
     return GroupChange(
         operation=operation,
@@ -170,7 +170,7 @@ def _with_positions(
 
 
 def _generation(state: GroupState) -> int:
-    """The next generation: it grows if there are members to be dropped [GRP-11]."""
+    """The next generation. It grows if the change drops members [GRP-11]."""
     return state.generation + 1 if state.members else state.generation
 
 

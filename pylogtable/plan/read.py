@@ -40,7 +40,9 @@ def choose_partitions(snapshot: Snapshot, asked: int | Sequence[int] | None) -> 
     if asked is None:
         return list(range(len(snapshot.partitions)))
     if isinstance(asked, str):
-        raise InvalidRequestError(f"{asked!r} is not a partition: give a number or a list of them")
+        raise InvalidRequestError(
+            f"{asked!r} is not a partition: give a number or a list of numbers"
+        )
     chosen = list(asked) if isinstance(asked, Iterable) else [asked]
     for number in chosen:
         snapshot.check_partition(number)
@@ -53,7 +55,8 @@ def plan_spans(
     starts: Mapping[int, int],
     ends: Mapping[int, int],
 ) -> list[Span]:
-    """What to read of each partition. Without a bound it is log start or end [READ-1], [READ-2]."""
+    """The span to read of each partition. A missing bound means log start or end [READ-1],
+    [READ-2]."""
     spans = []
     for number in partitions:
         state = snapshot.partitions[number]

@@ -1,7 +1,8 @@
-"""Planning retention: which segments go from the beginning of a partition. Pure.
+"""Plans retention: which segments to remove from the beginning of a partition. Pure.
 
-The rules are Kafka's. By time, a segment goes if its latest record is older than `retention.ms`. By
-size, segments go while the rest is at least `retention.bytes`. It ends at the first that stays.
+The rules are Kafka's. By time, a segment is removed if its latest record is older than
+`retention.ms`. By size, segments are removed while the rest has at least `retention.bytes`. Removal
+stops at the first segment that stays.
 """
 
 from __future__ import annotations

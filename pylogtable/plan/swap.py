@@ -1,4 +1,4 @@
-"""Planning the commit that swaps segments for rewritten ones. Pure.
+"""Plans the commit that swaps segments for rewritten ones. Pure.
 
 Merge and compaction write different files, but they change the log in the same way.
 """
@@ -32,10 +32,10 @@ def plan_swap_commit(
     cleaned: Mapping[int, int] | None = None,
     summary: Mapping[str, int] | None = None,
 ) -> Change:
-    """One commit with these swaps. Raises `CommitConflictError` if an input is not live any more as
-    it was read [LOG-8]. Appends never conflict.
+    """One commit with these swaps. Raises `CommitConflictError` if an input is no longer live or
+    has changed since it was read [LOG-8]. Appends never conflict.
 
-    `cleaned` has the new clean end of partitions. It is left out where another job has already
+    `cleaned` has the new clean end by partition. An entry is ignored if another job has already
     cleaned further [LOG-9].
     """
     replaced = []

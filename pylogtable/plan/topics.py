@@ -31,7 +31,7 @@ def new_topic_info(
     config: Mapping[str, object],
     now_ms: int,
 ) -> TopicInfo:
-    """The description of a topic to be created. Raises if there cannot be such a topic [META-1]."""
+    """The description of a topic to be created. Raises if an argument is not valid [META-1]."""
     check_fields(fields, key)
     _check_partition_count(partitions)
     settings = normalize(config)
@@ -47,9 +47,9 @@ def new_topic_info(
 
 
 def plan_create(snapshot: Snapshot | None, topic: TopicInfo, url: str) -> Change:
-    """Create the topic. Raises if there is one [META-2]."""
+    """Create the topic. Raises if it already exists [META-2]."""
     if snapshot is not None and snapshot.topic is not None:
-        raise TopicExistsError(f"there is a topic at {url} already; open it with store.topic()")
+        raise TopicExistsError(f"a topic already exists at {url}; open it with store.topic()")
     return Change(operation="create", protocol=Protocol(format=FORMAT_VERSION), topic=topic)
 
 
@@ -89,7 +89,7 @@ def plan_alter(
                 f"column {field.name!r} must be nullable: older records have no value for it"
             )
         if any(field.name == existing.name for existing in fields):
-            raise InvalidRequestError(f"the topic has a column {field.name!r} already")
+            raise InvalidRequestError(f"the topic already has a column {field.name!r}")
         fields = (*fields, field)
     check_fields(fields, old.key)
     new = msgspec.structs.replace(
@@ -99,18 +99,20 @@ def plan_alter(
     if parse_config(settings).is_compacted and not old.key:
         raise InvalidRequestError("a topic without key columns cannot be compacted")
     if new == old:
-        raise InvalidRequestError("nothing to alter: the topic already is as asked for")
+        raise InvalidRequestError(
+            "nothing to alter: the topic already has these settings and columns"
+        )
     return Change(operation="alter", topic=new)
 
 
 def plan_delete_records(
     snapshot: Snapshot, leaves: LoadLeaf, offsets: Mapping[int, int | None]
 ) -> Change:
-    """Move log starts to `offsets`; None is the end. A log start never moves back [LOG-6]."""
+    """Move log starts to `offsets`; None means the end. A log start never moves back [LOG-6]."""
     check_mapping("offsets", offsets, "{0: 100}, offsets by partition")
     if not snapshot.config.deletes:
         raise InvalidRequestError(
-            "records can be deleted only where cleanup.policy contains 'delete'; the topic has "
+            "records can be deleted only if cleanup.policy contains 'delete'; the topic has "
             f"{snapshot.info.config.get('cleanup.policy')!r}"
         )
     moves: list[LogStart] = []
@@ -149,9 +151,8 @@ def _check_first_value_column(snapshot: Snapshot, new: TopicInfo) -> None:
     if written:
         raise InvalidRequestError(
             f"column {value_columns(new)[0]!r} would be the first value column of a topic that has "
-            f"only key columns ({', '.join(new.key)}), and make tombstones of the {written} "
-            "record(s) that were written without one; create a new topic with the value columns "
-            "it needs and copy them there"
+            f"only key columns ({', '.join(new.key)}): its {written} record(s) would become "
+            "tombstones. Create a new topic with the value columns and copy the records there"
         )
 
 
@@ -168,8 +169,8 @@ def _widened(
             )
         if not widens(by_name[name].type, wire):
             raise InvalidRequestError(
-                f"column {name!r} cannot go from {by_name[name].type} to {wire}: "
-                "not every value would fit unchanged"
+                f"column {name!r} cannot be widened from {by_name[name].type} to {wire}: "
+                "some values would not fit"
             )
         by_name[name] = msgspec.structs.replace(by_name[name], type=wire)
     return tuple(by_name.values())

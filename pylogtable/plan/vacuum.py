@@ -1,7 +1,7 @@
-"""Planning a vacuum: which objects of a topic nothing refers to any more. Pure.
+"""Plans a vacuum: which objects of a topic are no longer needed. Pure.
 
 Everything that a kept version needs stays. So does every young file, since a writer may be about to
-commit it. Files whose names are not of this format are ignored.
+commit it. Files with names that are not part of this format are ignored.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Listed(NamedTuple):
 @dataclass(frozen=True)
 class Needed:
     """What must stay. The oldest kept version is read from the root at `root_version`; without a
-    root no commit can go. `txn_commits` are read when an append with a txn is repeated."""
+    root no commit can be removed. `txn_commits` are read when an append with a txn is repeated."""
 
     segments: frozenset[str]
     leaves: frozenset[str]
@@ -39,8 +39,8 @@ class Needed:
 
 @dataclass(frozen=True)
 class Garbage:
-    """What can go, in the order of removal: a crash in between leaves a topic that reads the same
-    [VAC-3]. `leftovers` are temporary files of the store and not objects."""
+    """What can be removed, in the order of removal. After a crash in between, the topic still reads
+    the same [VAC-3]. `leftovers` are temporary files of the store and not objects."""
 
     roots: tuple[Listed, ...] = ()
     commits: tuple[Listed, ...] = ()
@@ -57,8 +57,8 @@ class Garbage:
 
 
 def plan_vacuum(listing: Iterable[Listed], needed: Needed, old_before_ms: int) -> Garbage:
-    """The garbage in a listing. Only what was last changed before `old_before_ms` may go
-    [VAC-1]."""
+    """The garbage in a listing. Only objects that were last changed before `old_before_ms` may be
+    removed [VAC-1]."""
     roots: list[Listed] = []
     commits: list[Listed] = []
     leaves: list[Listed] = []

@@ -41,8 +41,8 @@ def latest_of_partition(
 
 
 def newest_across_partitions(found: pa.Table, info: TopicInfo) -> pa.Table:
-    """One record per key, if several partitions have one: that with the latest timestamp. Of equal
-    timestamps, the record in the partition that the key belongs to now [READ-6]."""
+    """Keep one record per key if several partitions have one: the record with the latest timestamp.
+    If timestamps are equal, the record in the key's current partition wins [READ-6]."""
     keys = key_bytes([one_chunk(found[name]) for name in info.key])
     belongs = partition_for(keys, info.partitions) == found[PARTITION].to_numpy()
     times = found[TIMESTAMP].cast(pa.int64()).to_numpy()

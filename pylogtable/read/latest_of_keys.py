@@ -46,14 +46,15 @@ class WantedKeys:
         return len(self.bytes)
 
     def in_segment(self, segment: Segment) -> Mask:
-        """Which keys this segment may have, by its entry in the manifest."""
+        """Which keys this segment may have, according to its entry in the manifest."""
         if segment.hashed_over is None:
             return np.ones(len(self), dtype=bool)
         belongs: Mask = partition_for(self.bytes, segment.hashed_over) == segment.partition
         return belongs
 
     def in_row_group(self, reader: SegmentReader, group: int, wanted: Mask) -> Mask:
-        """Which of the keys `wanted` this row group may have, by statistics and Bloom filters."""
+        """Which of the keys `wanted` this row group may have, according to statistics and Bloom
+        filters."""
         wanted = wanted.copy()
         for name, values, hashes in zip(self.names, self.columns, self._hashes, strict=True):
             index = reader.column_index(name)
@@ -157,7 +158,9 @@ def _typed(name: str, column: object, arrow: pa.DataType) -> pa.Array:
             return column.cast(arrow)
         assert isinstance(column, list)
         if any(isinstance(part, float) for part in column):
-            raise pa.ArrowTypeError("a float is no key")  # pa.array would cut off its fraction
+            raise pa.ArrowTypeError(
+                "a float cannot be a key"
+            )  # pa.array would cut off its fraction
         if pa.types.is_binary(arrow):
             column = [part.encode() if isinstance(part, str) else part for part in column]
         return pa.array(column, arrow)
@@ -180,8 +183,8 @@ def _plain_hashes(column: pa.Array) -> npt.NDArray[np.uint64] | None:
 
 
 def _by_statistics(statistics: Any, values: pa.Array) -> Mask:
-    """Which values are inside the bounds of a column chunk. Nulls always are, and every value is
-    if the chunk has no bounds."""
+    """Which values are inside the bounds of a column chunk. Nulls count as inside, and so do all
+    values if the chunk has no bounds."""
     if statistics is None or not statistics.has_min_max:
         return np.ones(len(values), dtype=bool)
     if pa.types.is_temporal(values.type):

@@ -1,4 +1,4 @@
-"""How many records and bytes a range of offsets has, and where a number of records ends.
+"""Counts the records and bytes in a range of offsets, and finds the offset after N records.
 
 Compaction leaves holes: offsets without a record. In a partition without holes the answer is
 arithmetic. Otherwise it comes from the segments' entries, and the offset column is read only for
@@ -23,7 +23,7 @@ _ENTRIES_AT_A_TIME = 256
 
 
 class RangeSize(NamedTuple):
-    """How much a range of offsets has, from `View.range_sizes`. `records` is exact. `bytes` is
+    """The size of a range of offsets, from `View.range_sizes`. `records` is exact. `bytes` is
     estimated from the size of the segments."""
 
     records: int
@@ -60,7 +60,8 @@ def range_size(store: ObjectStore, snapshot: Snapshot, leaves: LoadLeaf, span: S
 def offset_after_records(
     store: ObjectStore, snapshot: Snapshot, leaves: LoadLeaf, span: Span, records: int
 ) -> int:
-    """The offset after the first `records` records of the span. Its end if there are fewer."""
+    """The offset after the first `records` records of the span; the end of the span if it has
+    fewer."""
     state = snapshot.partitions[span.partition]
     is_dense = _is_dense(snapshot, leaves, span.partition)
     left = records
@@ -91,7 +92,7 @@ def _tiles(state: PartitionState, span: Span) -> Iterator[tuple[Tile, int, int]]
 
 
 def _is_dense(snapshot: Snapshot, leaves: LoadLeaf, partition: int) -> bool:
-    """True if no segment has holes. The totals include all of the first segment, also what is
+    """True if no segment has holes. The totals include all of the first segment, even its records
     below the log start."""
     state = snapshot.partitions[partition]
     first = segment_at(snapshot, leaves, partition, state.log_start)

@@ -44,8 +44,8 @@ class Scan:
         self._leaf = view._leaf
 
     def tasks(self, ranges: Ranges | None = None) -> Iterator[ReadTask]:
-        """What a read of these offsets touches in each segment, in partition and offset order.
-        Without `ranges`, everything. Leaves are loaded as the iterator reaches them."""
+        """The part of each segment that a read of these offsets needs, in partition and offset
+        order. Without `ranges`, all segments. Leaves are loaded as the iterator reaches them."""
         snapshot = self._view.snapshot
         return plan_tasks(snapshot, self._leaf, spans_of(snapshot, ranges))
 
@@ -79,8 +79,9 @@ class Scan:
         return PartReader(self._view._store, self._view.name, schema)
 
     def key_groups(self) -> list[list[int]]:
-        """Partitions grouped so that no key has records in two groups. Each partition is alone if
-        every record is where its key puts it today [SEG-7]; otherwise all are in one group."""
+        """Partitions grouped so that no key has records in two groups. Each partition is a group of
+        its own if every record is in the partition its key belongs to now [SEG-7]; otherwise all
+        partitions are in one group."""
         numbers = list(range(self._view.partition_count))
         hashed_over = self._view.segments()["hashed_over"]
         settled = pc.all(pc.equal(pc.fill_null(hashed_over, 0), len(numbers)))

@@ -87,7 +87,7 @@ class View:
 
     @property
     def topic_id(self) -> str:
-        """The topic's id. A topic that is deleted and created again has another one."""
+        """The topic's id. A topic that is deleted and created again has a different id."""
         return self.snapshot.topic_id
 
     @property
@@ -203,8 +203,8 @@ class View:
     def max_timestamp_offsets(
         self, partitions: Sequence[int] | None = None
     ) -> dict[int, int | None]:
-        """The offset of the record with the greatest timestamp, by partition; the first of several.
-        None for an empty partition."""
+        """The offset of the record with the greatest timestamp, by partition. If several records
+        have it, the first one counts. None for an empty partition."""
         return {number: self._max_timestamp_offset(number) for number in self.ranges(partitions)}
 
     def count(self) -> int:
@@ -233,8 +233,8 @@ class View:
         self, partition: int, start: int, records: int, end: int | None = None
     ) -> int:
         """The offset after `records` records from `start` on, at most `end` (default: the end of
-        the log). Use it to cut a range into batches of so many records: with compaction, offsets
-        alone do not tell."""
+        the log). Use it to cut a range into batches of N records: after compaction, offsets
+        alone do not give the number of records."""
         to = self.end_offsets[partition] if end is None else end
         (span,) = spans_of(self.snapshot, {partition: (start, to)})
         return offset_after_records(self._store, self.snapshot, self._leaf, span, records)
@@ -254,9 +254,9 @@ class View:
         return history_table(self._manifest.commits_backwards(self.snapshot), limit)
 
     def _max_timestamp_offset(self, partition: int) -> int | None:
-        """Search segments by falling greatest timestamp until no other can have a greater one. One
-        is not enough: the log start may have cut off the record that a segment's bound stems
-        from."""
+        """Search segments in descending order of their greatest timestamp, until no other segment
+        can have a greater one. The first segment may not be enough: its greatest timestamp may
+        belong to a record below the log start."""
         start, end = self.ranges(partition)[partition]
         segments = self.segments()
         segments = segments.filter(pc.equal(segments["partition"], partition))

@@ -29,7 +29,8 @@ _WIDTHS = (
 def bins_by_time(
     at_ms: Int64s, segments: Int64s, records: Int64s, size_bytes: Int64s
 ) -> tuple[Bin, ...]:
-    """Bins of equal width, a round length of time. The last one has the latest of `at_ms`."""
+    """Bins of equal width. The width is a round length of time. The last bin has the latest of
+    `at_ms`."""
     if not len(at_ms):
         return ()
     low, high = int(at_ms.min()), int(at_ms.max())

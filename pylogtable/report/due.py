@@ -33,7 +33,7 @@ class Dirtiness(NamedTuple):
 def expired_segments(
     segments: Segments, state: PartitionState, config: TopicConfig, now_ms: int
 ) -> int:
-    """How many segments, from the first on, retention would remove [RET-1]."""
+    """How many of the first segments retention would remove [RET-1]."""
     if not config.deletes or not len(segments["size_bytes"]):
         return 0
     goes = np.zeros(len(segments["size_bytes"]), dtype=bool)
@@ -75,9 +75,10 @@ def mergeable_segments(
     first_row_groups: Sequence[int],
     segment_bytes: int,
 ) -> npt.NDArray[np.bool_]:
-    """Which segments a merge would rewrite: shifted ones, one with records below the log start, and
-    small ones beside a small one of the same kind [MERGE-1]. `first_row_groups` are the row groups
-    of the first segment: only that one can have records below the log start [SEG-6]."""
+    """Which segments a merge would rewrite: shifted segments, a segment with records below the log
+    start, and small segments next to a small one of the same kind [MERGE-1]. `first_row_groups` are
+    the row groups of the first segment: only that one can have records below the log start
+    [SEG-6]."""
     size, must_go = segments["size_bytes"].copy(), segments["shift"] > 0
     base, end = segments["base_offset"], segments["end_offset"]
     first = base[0] + first_row_groups[0] if first_row_groups else state.log_start

@@ -11,7 +11,7 @@ from pylogtable.report.health import Growth, OperationTotals
 
 
 def measure_growth(history: pa.Table, now_ms: int) -> Growth:
-    """`history` is what `Topic.history` returns: commits, newest first."""
+    """The growth of a topic. `history` is the result of `Topic.history`: commits, newest first."""
     if not history.num_rows:
         return Growth()
     at_ms = history["committed_at"].cast(pa.int64()).to_numpy()
@@ -29,7 +29,8 @@ def measure_growth(history: pa.Table, now_ms: int) -> Growth:
     is_old = at_ms < now_ms - MANIFEST_RETENTION_MS
     is_removable = is_old
     if len(vacuums):
-        # The last vacuum removed what was replaced more than the manifest's retention before it.
+        # The last vacuum removed files that had been replaced longer ago than the manifest's
+        # retention.
         is_removable = is_old & (at_ms >= int(vacuums[0]) - MANIFEST_RETENTION_MS)
     appends = names == "append"
     return Growth(

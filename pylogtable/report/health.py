@@ -53,7 +53,7 @@ class PartitionHealth:
 
 @dataclass(frozen=True)
 class GroupHealth:
-    """A consumer group's lag, and what it loses unread.
+    """A consumer group's lag, and the records it loses before reading them.
 
     - `lost_offsets` were removed before the group read them.
     - `expiring_records` would be removed unread if retention ran now.

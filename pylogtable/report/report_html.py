@@ -26,8 +26,8 @@ def report_html(store: Store, *, now_ms: int | None = None) -> str:
 
     >>> Path("report.html").write_text(pylogtable.report_html(store))
 
-    It reads manifests, and for each group's lag a record or two. `now_ms` replaces the store's
-    clock, for tests.
+    It reads manifests, and one or two records per partition for the lag of each group. `now_ms`
+    replaces the store's clock, for tests.
     """
     moment = store._runtime.clock() if now_ms is None else now_ms
     names = store.topics()

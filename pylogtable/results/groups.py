@@ -24,7 +24,7 @@ from pylogtable.results.text import (
 
 @dataclass(frozen=True)
 class Lag:
-    """What a group has not read yet of one partition.
+    """How far a group is behind in one partition.
 
     `records` is exact: offsets that compaction or retention removed do not count. `seconds` is the
     age of the first unread record. If the group has no position, all but `end_offset` are None.

@@ -35,7 +35,7 @@ class AppendResult:
 
 @dataclass(frozen=True)
 class PartitionDescription:
-    """One partition in a `TopicDescription`: its offsets, and what its live segments have."""
+    """One partition in a `TopicDescription`: its offsets, and the totals of its live segments."""
 
     partition: int
     log_start: int
@@ -107,10 +107,10 @@ class TopicDescription:
 
 @dataclass(frozen=True)
 class RewriteReport:
-    """What a compaction or a merge did. `units` of work were committed. `skipped` ones were not,
-    because another job had changed their input. `segments_in` and `bytes_in` are of the segments
-    that were replaced; `segments_out`, `bytes_out` and `tombstones` of the new ones. `records_in`
-    counts all records that were read."""
+    """What a compaction or a merge did. `units` counts the committed units of work, `skipped` those
+    that were not committed because another job had changed their input. `segments_in` and
+    `bytes_in` describe the replaced segments; `segments_out`, `bytes_out` and `tombstones` the new
+    ones. `records_in` counts all records that were read."""
 
     operation: str
     version: int
@@ -158,8 +158,8 @@ class VacuumReport:
 
 @dataclass(frozen=True)
 class MaintainReport:
-    """What all jobs of a topic did, in the order they ran; None for those its settings do not ask
-    for. `error` says what ended it early."""
+    """What all jobs of a topic did, in the order they ran. A report is None if the topic's settings
+    do not ask for that job. `error` says why the run ended early."""
 
     topic: str
     retention: RetentionReport | None = None
@@ -171,7 +171,7 @@ class MaintainReport:
 
     @property
     def did_something(self) -> bool:
-        """Whether a job ended, if not all."""
+        """True if at least one job finished."""
         return any((self.retention, self.compaction, self.merge, self.vacuum))
 
     def __str__(self) -> str:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 _Hashes: TypeAlias = npt.NDArray[np.uint64]
 _Rows: TypeAlias = npt.NDArray[np.intp]
-# A Thrift struct by field id, as far as a filter's header needs it.
+# A Thrift struct by field id, limited to the types that a filter's header uses.
 _Struct: TypeAlias = "dict[int, int | _Struct]"
 
 _P1: Final = np.uint64(0x9E3779B185EBCA87)

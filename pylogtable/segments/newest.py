@@ -23,11 +23,11 @@ from pylogtable.plan.compaction import CompactionUnit
 from pylogtable.segments.reader import SegmentReader
 from pylogtable.storage.base import ObjectStore
 
-# For the keys of one partition's dirty part.
+# Memory for the keys of one partition's dirty part.
 BUDGET_BYTES = 512 << 20
-# What a record of the dirty part takes beside its key: its position, and its share of hash tables.
+# Memory for a record of the dirty part besides its key: its position and its share of hash tables.
 BYTES_PER_KEY = 48
-# This many clean keys at a time are looked up in the dirty ones.
+# How many clean keys are looked up among the dirty keys at a time.
 LOOKUP_ROWS = 1 << 22
 
 BUCKETS = 64
@@ -130,7 +130,7 @@ class _KeyBuckets:
 def _slices(
     store: ObjectStore, topic: TopicInfo, dirty: Sequence[Segment], budget_bytes: int
 ) -> int:
-    """How many slices the keys of the dirty part are taken in, so that one fits the budget."""
+    """The number of slices for the keys of the dirty part, so that each slice fits the budget."""
     records = sum(segment.records for segment in dirty)
     if not records:
         return 0
@@ -152,7 +152,7 @@ def _dirty_keys(keys: _KeySlice, dirty: Sequence[_Placed], kept: Mask) -> _KeyBu
 
 
 def _keep_newest(dirty_keys: _KeyBuckets, kept: Mask) -> dict[int, pa.Array]:
-    """Drop all but the newest record of each key; gives the distinct keys by bucket."""
+    """Drop all but the newest record of each key. Returns the distinct keys by bucket."""
     distinct: dict[int, pa.Array] = {}
     for bucket, keys, positions in dirty_keys:
         encoded = keys.dictionary_encode()

@@ -134,8 +134,8 @@ def read_open(
 def read_masked(
     store: ObjectStore, segment: Segment, mask: Mask, schema: pa.Schema, topic: str
 ) -> Iterator[pa.RecordBatch]:
-    """The records that `mask` selects, in offset order, with the columns of `schema`, which has
-    `offset`. Row groups without a selected record are not read."""
+    """The records that `mask` selects, in offset order, with the columns of `schema`. `schema` must
+    have `offset`. Row groups without a selected record are not read."""
     if not mask.any():
         return
     reader = SegmentReader(store, segment)
@@ -202,7 +202,8 @@ def count_from(store: ObjectStore, segment: Segment, log_start: int) -> int:
 
 
 def end_of_records(store: ObjectStore, segment: Segment, start: int, records: int) -> int:
-    """The offset after the first `records` records from `start` on. The segment has that many."""
+    """The offset after the first `records` records from `start` on. The segment must have that
+    many."""
     if segment.is_dense:
         return start + records
     wanted = task_for(segment, start, segment.end_offset)
@@ -247,8 +248,8 @@ def _shape(
 
 
 def _cast(column: pa.Array, field: pa.Field, topic: str) -> pa.Array:
-    """The column as the reader expects it. It is narrower than the file's only if the read began
-    before the column was widened."""
+    """The column with the type that the reader expects. That type is narrower than the file's only
+    if the read began before the column was widened."""
     try:
         return column.cast(field.type)
     except pa.ArrowInvalid as error:
@@ -261,7 +262,7 @@ def _cast(column: pa.Array, field: pa.Field, topic: str) -> pa.Array:
 
 @contextmanager
 def _errors_naming(path: str) -> Iterator[None]:
-    """Raise errors of Parquet and of the store as errors about this file."""
+    """Turn errors of Parquet and of the store into errors that name this file."""
     try:
         yield
     except ObjectMissingError as error:

@@ -79,7 +79,7 @@ class RollingWriter(Generic[Entry]):
         )
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Let these records wait for `start_encoding`."""
+        """Hold these records until `start_encoding`."""
         if not batch.num_rows:
             return
         self._waiting.append(batch)
@@ -89,8 +89,8 @@ class RollingWriter(Generic[Entry]):
     def start_encoding(
         self, encoder: Executor, *, keep_rest: bool = False
     ) -> tuple[Future[None], int] | None:
-        """Encode the waiting records on `encoder`; gives the future and their bytes, or None if
-        nothing waits. With `keep_rest`, records beyond whole row groups go on waiting."""
+        """Encode the waiting records on `encoder`. Returns the future and their bytes, or None if
+        nothing waits. With `keep_rest`, records beyond whole row groups keep waiting."""
         if not self._waiting:
             return None
         self.wait_for_encoding()

@@ -74,8 +74,8 @@ class SegmentWriter:
         topic: TopicInfo,
         like: pa.Table,
     ) -> None:
-        """`like` is the first row group to come; it decides the encodings. `floor` is the first
-        offset that the file may hold."""
+        """`like` is the first row group that will be written; it determines the encodings. `floor`
+        is the first offset that the file may hold."""
         schema = file_schema(topic.fields)
         config = parse_config(topic.config)
         self.path = segment_path(partition, floor, file_id)
@@ -108,7 +108,7 @@ class SegmentWriter:
 
     @property
     def size_bytes(self) -> int:
-        """The size of the file if it was closed now, without the footer. Bloom filters are written
+        """The size of the file if it were closed now, without the footer. Bloom filters are written
         with the footer but count here: they are a sixth of a file of short records."""
         return int(self._sink.tell()) + len(self._row_group_offsets) * self._bloom_bytes
 
@@ -150,7 +150,8 @@ class SegmentWriter:
 
 
 def _bounded_columns(schema: pa.Schema, key: Sequence[str]) -> list[str]:
-    """The columns that get statistics. Binary payloads get none: they cost much and help nobody."""
+    """The columns that get statistics. Binary payloads get none: their statistics are large and of
+    little use."""
     names = [f.name for f in schema if f.name in key or not pa.types.is_binary(f.type)]
     return _leaf_paths(schema, names)
 

@@ -1,8 +1,8 @@
-"""The interface of an object store: what this format needs of one.
+"""The interface of an object store: the operations that this format needs.
 
-Keys are relative to a root, use `/` and do not start with it. A store can be shared between threads
-and pickled. If the store fails, there is a `StorageError` with its cause chained. An object that
-does not exist is not an error: `read` returns None.
+Keys are relative to a root. They use `/` as separator and do not start with it. A store can be
+shared between threads and pickled. If the store fails, it raises `StorageError` with the cause
+chained. An object that does not exist is not an error: `read` returns None.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Created(Enum):
 
 
 class ObjectMissingError(StorageError):
-    """`open_input`, or a read of what it returned, found no such object."""
+    """The object does not exist. Raised by `open_input`, or by the first read after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,21 +42,22 @@ class ObjectInfo:
 
 
 def check_key(key: str) -> str:
-    """The key itself. Raises if it is not valid: a key never leads out of the root [PATH-4]."""
+    """Return the key. Raise if it is not valid or would lead out of the root [PATH-4]."""
     if "\0" in key or any(part in {"", ".", ".."} for part in key.split("/")):
         raise InvalidRequestError(f"{key!r} is not a valid key")
     return key
 
 
 def check_prefix(prefix: str) -> str:
-    """The prefix itself. Raises unless it is `""`, or a key and a `/`."""
+    """Return the prefix. Raise unless it is `""`, or a key followed by `/`."""
     if prefix and not prefix.endswith("/"):
         raise InvalidRequestError(f"{prefix!r} is not a prefix: it must end in '/'")
     return check_key(prefix[:-1]) + "/" if prefix else prefix
 
 
 class ObjectStore(ABC):
-    """The interface of a store [STORE-1]. `tests/storage/contract.py` tests each store for it."""
+    """The interface of a store [STORE-1]. `tests/storage/contract.py` tests every store against
+    it."""
 
     #: How many requests to send in parallel; 1 if a request takes only microseconds.
     concurrency: int = 1
@@ -64,7 +65,7 @@ class ObjectStore(ABC):
     @property
     @abstractmethod
     def url(self) -> str:
-        """The address of the root, to be shown to users: it has no credentials."""
+        """The address of the root, without credentials, so that it can be shown to users."""
 
     @abstractmethod
     def below(self, prefix: str) -> ObjectStore:
@@ -72,12 +73,12 @@ class ObjectStore(ABC):
 
     @abstractmethod
     def read(self, key: str) -> bytes | None:
-        """The whole object, or None if there is none."""
+        """The whole object, or None if it does not exist."""
 
     @abstractmethod
     def create(self, key: str, data: bytes) -> Created:
-        """Put `data`, which is not empty, if there is no such object. Readers see all of it or
-        nothing. Raises if nothing was put for certain (no permission, no bucket)."""
+        """Put `data` if the object does not exist. `data` must not be empty. Readers see all of it
+        or nothing. Raises if certainly nothing was stored (no permission, no bucket)."""
 
     @abstractmethod
     def write(self, key: str, data: bytes) -> None:
@@ -93,7 +94,7 @@ class ObjectStore(ABC):
 
     @abstractmethod
     def delete(self, key: str) -> None:
-        """Delete the object. It is no error if there is none."""
+        """Delete the object. A missing object is not an error."""
 
     def leftovers(self) -> Iterator[ObjectInfo]:
         """Temporary files that writers left behind when they died. `list` does not show them
@@ -101,7 +102,7 @@ class ObjectStore(ABC):
         return iter(())
 
     def remove_leftover(self, key: str) -> None:
-        """Delete one of `leftovers()`. It is no error if it is gone."""
+        """Delete one of `leftovers()`. A missing file is not an error."""
         raise InvalidRequestError(f"{key!r} is not a temporary file: this store has none")
 
     @abstractmethod
@@ -111,5 +112,5 @@ class ObjectStore(ABC):
 
     @abstractmethod
     def open_input(self, key: str, size_bytes: int) -> pa.NativeFile:
-        """Random access to an object of a known size. If there is no such object, either this or
-        the first read raises `ObjectMissingError`; no request is made only to find out."""
+        """Random access to an object of a known size. If the object does not exist, this call or
+        the first read raises `ObjectMissingError`. No extra request is made to check."""

@@ -1,6 +1,6 @@
-"""Connects to an object store through fsspec: packages, spellings of options, and secrets in them.
+"""Connects to an object store through fsspec: checks packages, maps option names, hides secrets.
 
-Versions of a client that cannot put an object only if it is absent are refused.
+Client versions without put-if-absent are refused.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _native_options(protocol: str, given: Mapping[str, object]) -> dict[str, Any
             options[_S3_NAMES[plain]] = value
         elif plain in _S3_REGIONS:
             region = value
-        elif plain != "aws_allow_http":  # the endpoint's scheme says it
+        elif plain != "aws_allow_http":  # the scheme of the endpoint decides this
             options[name] = value
     if region is not None:
         options["client_kwargs"] = {"region_name": region, **(options.get("client_kwargs") or {})}

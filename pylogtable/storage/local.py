@@ -310,7 +310,7 @@ def _holds_files(directory: str) -> bool:
 
 
 def _walk(directory: str, prefix: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """All files in the order of their keys, in which a directory sorts as its name and a `/`."""
+    """All files in key order. A directory sorts as its name followed by `/`."""
     named = []
     for entry in _scan(directory):
         if entry.is_dir(follow_symlinks=False):

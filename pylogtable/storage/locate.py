@@ -1,4 +1,4 @@
-"""From an address to a store. Only stores that can put an object if it is absent are known."""
+"""Opens the store for an address. Only stores with put-if-absent are supported."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def open_store(
         return _remote(_REMOTE[scheme], rest[2:], storage_options or {})
     raise UnsupportedFormatError(
         f"{scheme}: is not supported: it is not known to put an object only if it is absent, and "
-        f"without that commits overwrite each other. What works: {_WORKING}"
+        f"without that commits would overwrite each other. Supported: {_WORKING}"
     )
 
 

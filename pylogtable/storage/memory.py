@@ -23,7 +23,8 @@ from pylogtable.storage.base import (
 
 
 class _Space:
-    """The objects of one name. `ticks` counts changes, because storage has no clock."""
+    """The objects of all stores with one name. `ticks` counts changes, because this store has no
+    clock."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()

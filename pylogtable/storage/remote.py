@@ -4,10 +4,10 @@ Put-if-absent is a condition that the store checks itself: `If-None-Match: *` on
 `ifGenerationMatch=0` on Google. The general `mode="create"` of fsspec checks first and writes
 later, which is not safe, so `locate` lists the stores that may be used.
 
-S3 is tested against moto, which shows the form of the replies but not what happens in a race.
-Google and Azure use the same code as their clients document it, and have **not been tried**. On an
-S3-compatible server that ignores `If-None-Match` commits get lost. Creating a topic finds out and
-refuses such a server.
+S3 is tested against moto, which shows the form of the replies but not what happens in a race. The
+code for Google and Azure follows the documentation of their clients. It has **not been tried**. On
+an S3-compatible server that ignores `If-None-Match` commits get lost. Creating a topic detects such
+a server and refuses it.
 """
 
 from __future__ import annotations
@@ -155,8 +155,8 @@ class RemoteStore(ObjectStore):
             raise self._failure("read", path, error) from error
         if len(data) != end - start:
             raise StorageError(
-                f"cannot read {self._protocol}://{path}: asked for bytes {start} to {end}, "
-                f"got {len(data)} of them"
+                f"cannot read {self._protocol}://{path}: requested bytes {start} to {end}, "
+                f"but got {len(data)} bytes"
             )
         return bytes(data)
 
@@ -164,7 +164,8 @@ class RemoteStore(ObjectStore):
         return f"{self._root}/{check_key(key)}"
 
     def _ask(self, verb: str, path: str, request: Callable[[Any], _T]) -> _T:
-        """The reply. Raises FileNotFoundError if there is no such object, else a StorageError."""
+        """The reply to a request. Raises FileNotFoundError if the object does not exist, and
+        StorageError for any other failure."""
         try:
             return request(self._client.fs)
         except LogTableError:
@@ -261,7 +262,7 @@ class _Upload(io.RawIOBase):
 
 
 def _reply(error: BaseException) -> tuple[str, int]:
-    """The error code and the HTTP status of an error, if the client tells them."""
+    """The error code and the HTTP status of an error, if the client provides them."""
     seen: BaseException | None = error
     while seen is not None:
         response = getattr(seen, "response", None)
@@ -281,7 +282,8 @@ def _classify(error: Exception) -> Created | None:
     """The outcome of a put-if-absent that raised; None if certainly nothing was put.
 
     s3fs turns a 412 into FileExistsError only if the server names the condition, which
-    S3-compatible servers may not do. An error that is not a known refusal may have landed.
+    S3-compatible servers may not do. After an error that is not a known refusal, the put may still
+    have landed.
     """
     code, status = _reply(error)
     if isinstance(error, FileExistsError) or status == 412:

@@ -100,7 +100,7 @@ class Appender:
 
     def deliver(self, staged: Staged, txn: Txn | None, last: TxnMark | None) -> Commit:
         """Commit as the only writer of an app id. If the outcome of the commit is unknown, find it
-        out. A failure removes the files, unless the outcome stays unknown."""
+        out first. A failure removes the files, unless the outcome stays unknown."""
 
         def plan(snapshot: Snapshot) -> Change:
             self._check_age(staged)
@@ -170,8 +170,8 @@ class Appender:
             raise InvalidRequestError(
                 f"txn {txn.version} of app id {txn.app_id!r} was applied by {first!r}, in commit "
                 f"{commit.version} of the topic at {self._store.url}. {txn.origin!r} uses the same "
-                "number for other data, so nothing was appended. Give it an app id of its own, or "
-                "go on with the run that has this one."
+                "number for other data, so nothing was appended. Give it its own app id, or "
+                "continue the run that already uses this one."
             )
         return self._result(commit, began, repeated=True)
 
@@ -183,7 +183,7 @@ class Appender:
             if commit is None:
                 raise InvalidRequestError(
                     f"txn {txn.version} of app id {txn.app_id!r} is not newer than its last one, "
-                    f"so nothing was appended. Its result is not known any more: commit {at} and "
+                    f"so nothing was appended. Its result is no longer known: commit {at} and "
                     "those before it were removed by vacuum"
                 )
             if commit.txn is None or commit.txn.version < txn.version:
@@ -245,7 +245,9 @@ def _stage_all(stager: Stager, data: Any) -> Staged:
 def parse_txn(txn: tuple[str, int] | None, origin: str | None = None) -> Txn | None:
     if txn is None:
         if origin is not None:
-            raise InvalidRequestError(f"origin {origin!r} needs a txn, and there is none")
+            raise InvalidRequestError(
+                f"origin {origin!r} is given without a txn; give both or neither"
+            )
         return None
     if origin == "":
         raise InvalidRequestError("origin is empty; leave it out, or name the run that counts txns")

@@ -36,8 +36,8 @@ Value = TypeVar("Value")
 
 @dataclass(slots=True)
 class SentRecords:
-    """Records that were sent one by one, one after the other. Each is an item: it is accepted or
-    refused by itself."""
+    """Consecutive records that were sent one by one. Each record is an item of its own: it is
+    accepted or refused independently of the others."""
 
     shape: RecordShape
     records: list[RecordTuple] = field(default_factory=list)
@@ -131,7 +131,7 @@ class ProducerBatch:
         self._outcome: Delivered | BaseException | None = None
 
     def settle(self, outcome: Delivered | BaseException) -> None:
-        """Wake everybody who waits for the outcome, and free the records."""
+        """Wake all threads that wait for the outcome, and free the records."""
         self.sent = []
         self.tail = None
         with self._lock:
@@ -181,7 +181,7 @@ class SendFuture(Generic[Value]):
         return self._error(outcome) if isinstance(outcome, Delivered) else outcome
 
     def result(self, timeout: float | None = None) -> Value:
-        """Wait until it is committed, and tell where it is in the log. Raises the error if it
+        """Wait for the commit, and return the place in the log. Raises the error if the append
         failed, and `concurrent.futures.TimeoutError` after `timeout` seconds."""
         error = self.exception(timeout)
         if error is not None:
@@ -232,7 +232,7 @@ class BatchFuture(SendFuture[BatchMetadata]):
         self._count = count
 
     def _error(self, delivered: Delivered) -> BaseException | None:
-        # A table without rows has no position of its own: it has that of what came next.
+        # An empty table has no position of its own: its position belongs to the next item.
         return super()._error(delivered) if self._count else None
 
     def _value(self, delivered: Delivered) -> BatchMetadata:

@@ -1,4 +1,4 @@
-"""Appending a batch of a producer in one commit, and telling where each record went."""
+"""Appends a producer's batch in one commit, and finds out where each record went."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pylogtable.write.batch import Delivered, ProducerBatch, SentRecords, SentTa
 from pylogtable.write.records import separate_bad
 
 Sent = SentRecords | SentTable
-#: The items from a first to a last (excluded) of something that was sent.
+#: A range of items, `[start, end)`, of something that was sent.
 ItemRange = tuple[Sent, int, int]
 Int64s = npt.NDArray[np.int64]
 
@@ -45,14 +45,14 @@ class Delivery:
 
     @property
     def sequence(self) -> int:
-        """How many records of the app id are in the log, as far as is known here."""
+        """How many records of the app id are in the log, as known to this writer."""
         return self._last.txn_version if self._last is not None else 0
 
     def deliver(self, batch: ProducerBatch) -> Delivered:
         """Append the good items of the batch in one commit; the bad ones get their error.
 
-        With an app id, only the items before the first bad one are appended: a later one would
-        be counted in its place.
+        With an app id, only the items before the first bad one are appended, because a later item
+        would get its number.
         """
         everything = [(sent, 0, sent.item_count) for sent in batch.sent]
         try:
@@ -126,8 +126,8 @@ class Delivery:
 
 
 def _given_times(sent: Sent, rows: pa.RecordBatch) -> pa.Array | int:
-    """The timestamps that records were sent with. Just their number if they had none, or if they
-    came in a table, whose future does not tell timestamps."""
+    """The timestamps that records were sent with. Only the number of records if they had none, or
+    if they came in a table, whose future does not return timestamps."""
     index = rows.schema.get_field_index(TIMESTAMP)
     return rows.column(index) if index >= 0 and isinstance(sent, SentRecords) else rows.num_rows
 

@@ -1,8 +1,8 @@
 """Sending records one by one from many threads; one thread commits them in batches.
 
 A batch is committed as one append when `linger_ms` have passed since its first record, when it has
-`batch_bytes`, or when somebody flushes. The next batch gathers meanwhile. If that one is full too,
-senders wait, so that no more than two batches are in memory.
+`batch_bytes`, or when `flush` is called. Meanwhile the next batch fills up. If that one is full
+too, senders wait, so that no more than two batches are in memory.
 """
 
 from __future__ import annotations
@@ -42,13 +42,14 @@ class Producer:
     >>> with topic.producer() as producer:
     ...     future = producer.send(key=b"k", value=b"v")
 
-    Close it, or use it as a context manager: records that still wait are lost with the process.
+    Close it, or use it as a context manager. Otherwise records that still wait are lost when the
+    process ends.
 
     With an `app_id` the producer counts its records in the log, and goes on counting after a
-    restart: `sequence` says from which record on a source must be sent again. Therefore the first
+    restart: `sequence` is the number of records that need not be sent again. Therefore the first
     refused record ends the producer, and it refuses all later ones. Only one producer may use an
-    app id at a time. Of two, the first to commit goes on, and the other gets a
-    `CommitConflictError`; the other may be an earlier run that was still writing.
+    app id at a time. If two do, the first to commit continues, and the other gets a
+    `CommitConflictError`. One of the two may be an earlier run that was still writing.
     """
 
     def __init__(
@@ -124,8 +125,9 @@ class Producer:
         """Send one record: `key` and `value` as bytes or text, or the topic's columns by name.
         Columns that are not named are null. The future gives partition, offset and timestamp.
 
-        Headers are pairs of a name and bytes, or a dict. Obvious mistakes raise here. Others fail
-        the record's own future and, without an app id, no other. Waits while two batches are full.
+        Headers are pairs of a name and bytes, or a dict. Obvious mistakes raise at once. Other
+        mistakes fail the future of the record; without an app id, they affect no other record.
+        Waits while two batches are full.
         """
         shape = self._shape
         if (
@@ -160,8 +162,9 @@ class Producer:
         return RecordFuture(batch, position)
 
     def send_batch(self, data: Any) -> BatchFuture:
-        """Send many records at once, in any form that `topic.append` takes. Columns that do not
-        fit raise here. A bad row fails the future of its table and, without an app id, no other."""
+        """Send many records at once, in any form that `topic.append` takes. Columns that do not fit
+        raise at once. A bad row fails the future of its table; without an app id, it affects no
+        other record."""
         with self._ending_if_refused():
             table = self._table(data)
         with self._lock:
@@ -218,7 +221,7 @@ class Producer:
 
     @contextmanager
     def _ending_if_refused(self) -> Iterator[None]:
-        """With an app id, a record after a refused one would be counted in its place."""
+        """With an app id, end after a refused record: the next record would get its number."""
         try:
             yield
         except InvalidRequestError as error:
@@ -248,7 +251,8 @@ class Producer:
             RowShaper(newest, 0, 0).check_columns(schema)
 
     def _admit(self) -> ProducerBatch:
-        """Wait until there is room, and give the batch for the next record. Needs the lock."""
+        """Wait until there is room, and return the batch for the next record. The caller must hold
+        the lock."""
         while True:
             if (why := self._broken or self._refused) is not None:
                 raise InvalidRequestError(
@@ -299,7 +303,7 @@ class Producer:
                 self._progress.notify_all()
 
     def _next(self) -> ProducerBatch | None:
-        """Wait until a batch is due, and give it; None when the producer is closed."""
+        """Wait until a batch is due, and return it; None when the producer is closed."""
         lingered = False
         with self._lock:
             while True:

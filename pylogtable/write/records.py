@@ -24,7 +24,7 @@ from pylogtable.format.schema import (
 )
 from pylogtable.format.shaping import Int32s
 
-#: About what a waiting record takes in memory beside its own bytes.
+#: Approximate memory for a waiting record, in addition to its own bytes.
 OVERHEAD_BYTES = 100
 
 RecordTuple = tuple[Any, ...]
@@ -50,15 +50,15 @@ class BatchMetadata(NamedTuple):
 
 
 class RecordShape:
-    """The columns of a topic's records. A record is a tuple of its columns in order, the partition
-    it asks for, and its timestamp in microseconds."""
+    """The columns of a topic's records. A record is a tuple of its columns in order, its requested
+    partition, and its timestamp in microseconds."""
 
     def __init__(self, topic: TopicInfo) -> None:
         self.topic = topic
         self.fields = list(file_schema(topic.fields))[2:]
         self.names = [field.name for field in self.fields]
         self.is_kafka_shaped = is_kafka_shaped(pa.schema(self.fields))
-        #: Whether a row of a key and a value is `(key, value, None, None, None)`.
+        #: True if a record with just a key and a value is `(key, value, None, None, None)`.
         self.is_kafka_row = self.is_kafka_shaped and self.names == ["key", "value", HEADERS]
 
     def record(
@@ -144,8 +144,8 @@ def separate_bad(
 
 
 def offsets_in_order(partitions: Int32s, first_offsets: Mapping[int, int]) -> npt.NDArray[np.int64]:
-    """The offset of each record, from its partition and the first offset that the append was given
-    there. Inside a partition, records keep their order [APPEND-4]."""
+    """The offset of each record, from its partition and the append's first offset in that
+    partition. Inside a partition, records keep their order [APPEND-4]."""
     order = np.argsort(partitions, kind="stable")
     counts = np.bincount(partitions)
     begins = np.cumsum(counts) - counts

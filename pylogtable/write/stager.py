@@ -93,8 +93,8 @@ class Stager:
         encoders: Executor | None = None,
         remember_partitions: bool = False,
     ) -> None:
-        """`first_sticky` is the partition at which rows without a key begin. `encoders` are threads
-        to use instead of own ones."""
+        """`first_sticky` is the partition at which rows without a key begin. `encoders` is a thread
+        pool to use instead of a new one."""
         self._store = store
         self._topic = snapshot.info
         self._topic_id = snapshot.topic_id
@@ -138,14 +138,14 @@ class Stager:
             self._add_chunk(chunk)
 
     def flush(self) -> None:
-        """Write what waits in memory now, as row groups smaller than they could be."""
+        """Write the waiting rows now, even if their row groups are small."""
         for chunk in self._chunks.rest():
             self._add_chunk(chunk)
         for number in self._lanes:
             self._start_encoding(number)
 
     def finish(self) -> Staged:
-        """Write the rest and close all files. Gives what is to be committed, in partition and
+        """Write the rest and close all files. Returns what is to be committed, in partition and
         offset order."""
         self.flush()
         self._close_files()
@@ -178,7 +178,7 @@ class Stager:
         return self._lanes[partition]
 
     def _start_encoding(self, partition: int, *, keep_rest: bool = False) -> None:
-        """Hand what waits in a lane to an encoder, which works in the order of the lane."""
+        """Pass the waiting rows of a lane to an encoder. A lane is encoded in order."""
         writer = self._lanes[partition].writer
         if not writer.has_waiting:
             return

@@ -34,8 +34,8 @@ def __getattr__(name: str) -> object:
     try:
         return getattr(importlib.import_module(module), attribute)
     except ImportError as error:
-        # Spark asks with hasattr, which needs an AttributeError. For the other names an ImportError
-        # is better: `from … import` would hide the message of an AttributeError.
+        # Spark looks for the name with hasattr, which needs an AttributeError. For the other names
+        # an ImportError is better: `from … import` would hide the message of an AttributeError.
         kind = AttributeError if name == "DefaultSource" else ImportError
         raise kind(
             f"{__name__}.{name} needs PySpark 4.0 or newer ({error}): "

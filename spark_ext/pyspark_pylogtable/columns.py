@@ -18,7 +18,7 @@ _HEADERS = "headers"
 
 
 def default_columns(view: View, *, include_headers: bool, with_topic: bool) -> list[str]:
-    """The columns of a read that names none.
+    """The columns of a read that does not choose any.
 
     A Kafka-shaped topic has the columns of Spark's Kafka source in the same order, headers only on
     request. Any other topic has the log's columns and then its own; `with_topic` adds `topic`, for

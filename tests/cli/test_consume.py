@@ -61,7 +61,7 @@ def test_a_group_continues_where_it_stopped(run: Run, clicks: pylogtable.Topic) 
     assert "offset 1 of partition 0" in json.loads(told.err)["warning"]
     passed = run("consume", "clicks", "-g", "g", "--from", "stored")
     assert passed.out == "c\n"
-    assert "offset 1 of partition 0 does not exist any more; continuing at 2" in passed.err
+    assert "offset 1 of partition 0 no longer exists; continuing at 2" in passed.err
     assert clicks.group("g").positions() == {0: 3, 1: 1}
 
 

@@ -49,7 +49,7 @@ def test_unknown_groups_are_refused(run: Run, clicks: pylogtable.Topic) -> None:
     listed = run("groups", "list")
     assert (listed.status, listed.out) == (0, "")
     assert "there is no consumer group" in listed.err
-    run("groups", "describe", "x").failed("there is none")
+    run("groups", "describe", "x").failed("none exist yet")
     run("groups", "reset", "x", "--all-topics", "--to-latest").failed("name a topic")
 
 
@@ -147,7 +147,9 @@ def test_reset_changes_no_topic_if_one_is_wrong(run: Run, two: pylogtable.Store)
 def test_reset_needs_one_target_and_one_scope(run: Run, two: pylogtable.Store) -> None:
     reset = ("groups", "reset", "g")
     run(*reset, "--all-topics").failed("--to-earliest", "--from-file", status=2)
-    run(*reset, "--all-topics", "--to-latest", "--shift-by", 1).failed("one of", status=2)
+    run(*reset, "--all-topics", "--to-latest", "--shift-by", 1).failed(
+        "exactly one target", status=2
+    )
     run(*reset, "--to-latest").failed("--all-topics", status=2)
     run(*reset, "--to-latest", "--all-topics", "--topic", "views").failed("--topic", status=2)
     run(*reset, "--from-file", "x", "--topic", "views").failed("leave out --topic", status=2)

@@ -99,7 +99,7 @@ def test_report(run: Run, store_dir: Path, tmp_path: Path) -> None:
 def test_doctor(run: Run, store_dir: Path, tmp_path: Path) -> None:
     sound = run("doctor", store_dir)
     assert sound.status == 0
-    assert sound.lines[-1] == f"file://{store_dir} can carry topics"
+    assert sound.lines[-1] == f"file://{store_dir} can hold topics"
     assert list(store_dir.iterdir()) == []
     report = run("doctor", "--output", "json").json
     assert report["sound"]

@@ -79,7 +79,7 @@ def test_mistakes_are_answered_with_a_hint(
     run("topics", "create", "x", "-p", "many").failed("'many'", status=2)
     run("topics", "describe", "click").failed("no topic 'click'", "did you mean 'clicks'?")
     run("topics", "describe", "zzz").failed("available: clicks")
-    run("topics", "alter", "clicks").failed("nothing to change", status=2)
+    run("topics", "alter", "clicks").failed("no change is given", status=2)
     run("topics", "alter", "clicks", "-p", "1").failed("2", "1")
     run("topic", "list").failed("did you mean 'topics'?", status=2)
     run("topics", "lst").failed("did you mean 'list'?", status=2)

@@ -36,7 +36,7 @@ def test_reset_takes_zero(
 
 def test_zero_and_another_target_are_two_targets(run: Run, group: pylogtable.Group) -> None:
     reset = ("groups", "reset", "g", "--topic", "clicks", "--to-offset", 0)
-    run(*reset, "--to-latest").failed("give one target", status=2)
+    run(*reset, "--to-latest").failed("give exactly one target", status=2)
 
 
 def test_limits_of_zero(run: Run, clicks: pylogtable.Topic) -> None:
@@ -141,7 +141,7 @@ def test_a_linger_of_centuries_waits_for_the_end_of_the_input(
 @pytest.mark.parametrize(
     ("columns", "config", "wrong", "problem"),
     [
-        (["id:long not null", "n:long"], [], '{"n": 1}', "column 'id' may not be null"),
+        (["id:long not null", "n:long"], [], '{"n": 1}', "column 'id' must not be null"),
         (["id:long", "n:long"], [], '{"id": 1, "partition": 7}', "there is no partition 7"),
         (["id:long", "n:long"], ["-c", "cleanup.policy=compact"], '{"n": 1}', "it has no key"),
     ],

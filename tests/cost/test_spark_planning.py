@@ -44,7 +44,7 @@ def _calls_to_plan(path: Path, **options: str) -> int:
 
 
 def test_a_plan_of_all_segments_opens_none_of_them(large: Path) -> None:
-    parts = [pickle.loads(part).value.what for part in _planned(large)]
+    parts = [pickle.loads(part).value.share for part in _planned(large)]
     assert sum(len(part.tasks) for part in parts) == SEGMENTS
     assert sum(part.end - part.start for part in parts) == SEGMENTS * RECORDS
 

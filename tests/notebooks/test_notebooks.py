@@ -38,7 +38,6 @@ def test_it_is_kept_without_outputs(path: Path) -> None:
         assert cell.get("execution_count") is None, cell.source
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_it_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
@@ -46,7 +45,7 @@ def test_it_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     notebook = read(path)
     client = NotebookClient(
         notebook,
-        timeout=240,
+        timeout=600,
         kernel_manager_class=ThisPython,
         resources={"metadata": {"path": str(tmp_path)}},
     )

@@ -46,7 +46,7 @@ def start(
 def run(*args: Any, **options: Any) -> list[int]:
     """Run a query that ends by itself, and return the rows of each batch. Raises its error."""
     query = start(*args, **options)
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(600)
     return rows_of(query)
 
 
@@ -54,7 +54,7 @@ def rows_of(query: StreamingQuery) -> list[int]:
     return [p.numInputRows for p in query.recentProgress if p.numInputRows and p.numInputRows > 0]
 
 
-def until(done: Callable[[], bool], seconds: float = 60) -> None:
+def until(done: Callable[[], bool], seconds: float = 600) -> None:
     deadline = time.monotonic() + seconds
     while not done():
         assert time.monotonic() < deadline, "it did not happen"

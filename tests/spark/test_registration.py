@@ -67,16 +67,13 @@ def test_register_may_be_called_at_any_time(
 
 def test_importing_the_package_imports_nothing_large() -> None:
     found = run(
-        "import json, sys, time\n"
-        "began = time.process_time()\n"
+        "import json, sys\n"
         "import pyspark_pylogtable\n"
-        "took = time.process_time() - began\n"
         "large = [n for n in ('pyarrow', 'fsspec', 'pyspark', 'numpy', 'pylogtable')"
         " if n in sys.modules]\n"
-        "print(json.dumps({'took': took, 'large': large}))"
+        "print(json.dumps({'large': large}))"
     )
     assert found["large"] == []
-    assert float(str(found["took"])) < 0.1
 
 
 def test_source_discovery_does_not_import_arrow() -> None:

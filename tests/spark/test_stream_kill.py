@@ -18,10 +18,11 @@ import pytest
 import pylogtable
 from pylogtable import Topic
 from tests.builders import kafka, rows
+from tests.depth import new_seed, rounds
 from tests.spark.conftest import CONNECT
 from tests.spark.streams import copied, places, until
 
-KILLS = 10
+KILLS = rounds(2, deep=10)
 PER_RUN = 400
 PER_BATCH = 50
 
@@ -101,12 +102,9 @@ def version_of(folder: Path) -> int:
     return max((int(name[:20]) for name in names if name[:20].isdigit()), default=0)
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.skipif(CONNECT, reason="starts its own sessions")
-def test_ten_kills_lose_and_duplicate_nothing(tmp_path: Path) -> None:
-    seed = random.randrange(2**32)
-    print(f"seed {seed}")
-    chance = random.Random(seed)
+def test_kills_lose_and_duplicate_nothing(tmp_path: Path) -> None:
+    chance = random.Random(new_seed())
     (tmp_path / "driver.py").write_text(DRIVER)
     source = pylogtable.open(tmp_path / "logs").create_topic("source", partitions=2)
     with drivers(tmp_path) as started:
@@ -116,13 +114,13 @@ def test_ten_kills_lose_and_duplicate_nothing(tmp_path: Path) -> None:
             _more(source, number)
             before, driver = version_of(tmp_path), started[number]
             driver.begin("run")
-            until(lambda at=before: version_of(tmp_path) > at, seconds=120)  # type: ignore[misc]
+            until(lambda at=before: version_of(tmp_path) > at, seconds=600)  # type: ignore[misc]
             # Kill it at some point in a later batch.
             time.sleep(chance.random())
             assert driver.process.poll() is None, (tmp_path / "drivers.log").read_text()[-5000:]
             driver.kill()
         started[-1].begin("finish")
-        out, _ = started[-1].process.communicate(timeout=120)
+        out, _ = started[-1].process.communicate(timeout=600)
         assert out.endswith("finished\n")
     copy = pylogtable.open(tmp_path / "logs").topic("copy")
     assert source.count() == KILLS * PER_RUN

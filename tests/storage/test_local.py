@@ -59,8 +59,15 @@ def test_one_winner_among_processes(store: LocalStore, tmp_path: Path) -> None:
 def test_the_link_decides_a_race_and_not_the_check_before_it(
     store: LocalStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    store.write(COMMIT, b"theirs")
-    monkeypatch.setattr(local, "_is_taken", lambda path: False)
+    """The other's object comes when the name was looked at and found free."""
+    real = os.fsync
+
+    def sync_late(descriptor: int) -> None:
+        monkeypatch.setattr(os, "fsync", real)
+        store.write(COMMIT, b"theirs")
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", sync_late)
     assert store.create(COMMIT, b"mine") is Created.EXISTS
     assert store.read(COMMIT) == b"theirs"
     assert files(tmp_path) == [COMMIT]

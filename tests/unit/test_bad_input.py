@@ -106,8 +106,8 @@ APPENDS: list[Append] = [
         r"column 'amount': a topic cannot have a column of Arrow type uint64",
         {"amount": pa.array([1], pa.uint64())},
     ),
-    ("strict", SchemaMismatchError, r"column\(s\) id may not be missing or null", {"amount": ints(1)}),  # noqa: E501
-    ("strict", SchemaMismatchError, r"'id' may not be null, and is in row 2", {"id": [1, 2, None]}),
+    ("strict", SchemaMismatchError, r"column\(s\) id must not be missing or null", {"amount": ints(1)}),  # noqa: E501
+    ("strict", SchemaMismatchError, r"'id' must not be null, but is null in row 2", {"id": [1, 2, None]}),  # noqa: E501
     (
         "compacted",
         InvalidRequestError,
@@ -420,15 +420,15 @@ ALTERS: list[Alter] = [
     ("kafka", "nothing to alter", {}),
     ("kafka", "did you mean 'retention.ms'", {"config": {"retention.sm": None}}),
     ("kafka", "is not a whole number", {"config": {"retention.ms": "x"}}),
-    ("kafka", "has a column 'value' already", {"add_columns": {"value": pa.int64()}}),
+    ("kafka", "already has a column 'value'", {"add_columns": {"value": pa.int64()}}),
     ("kafka", "partition belong to the log", {"add_columns": {"partition": pa.int64()}}),
     (
         "kafka",
         "column 'n' must be nullable: older records have no value for it",
         {"add_columns": pa.schema([pa.field("n", pa.int64(), nullable=False)])},
     ),
-    ("table", "'amount' cannot go from integer to short", {"widen_columns": {"amount": pa.int16()}}),  # noqa: E501
-    ("table", "'amount' cannot go from integer to string", {"widen_columns": {"amount": pa.string()}}),  # noqa: E501
+    ("table", "'amount' cannot be widened from integer to short", {"widen_columns": {"amount": pa.int16()}}),  # noqa: E501
+    ("table", "'amount' cannot be widened from integer to string", {"widen_columns": {"amount": pa.string()}}),  # noqa: E501
     ("table", "no column 'x' to widen", {"widen_columns": {"x": pa.int64()}}),
     ("strict", "key column 'id' cannot be widened", {"widen_columns": {"id": pa.int64()}}),
 ]  # fmt: skip
@@ -456,7 +456,7 @@ def test_adding_value_columns_cannot_turn_records_into_tombstones(
         refused(
             objects,
             InvalidRequestError,
-            f"column '{column}' would be the first value column .* tombstones of the 2 record",
+            rf"column '{column}' would be the first value column .* its 2 record\(s\) would become",
             lambda column=column: topic.alter(add_columns={column: pa.string()}),
         )
 
@@ -553,8 +553,8 @@ SAID: list[tuple[str, Callable[[Store, Any], object]]] = [
     ("offsets by partition, not 5", lambda _, topic: topic.delete_records(5)),
     ("a pyarrow.Schema, not ['a', 'b']", lambda store, _: store.create_topic("s", 1, ["a", "b"])),
     ("`columns` must be a list of names, not 7", lambda _, topic: topic.read(columns=7)),
-    ("`threads` must be a whole number from 1 on, not 0", lambda _, topic: topic.merge(threads=0)),
-    ("`topics` is a list of names: ['orders']", lambda store, _: store.maintain("orders")),
+    ("`threads` must be a whole number, 1 or more, not 0", lambda _, topic: topic.merge(threads=0)),
+    ("`topics` must be a list of names: ['orders']", lambda store, _: store.maintain("orders")),
 ]
 
 

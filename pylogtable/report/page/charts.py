@@ -43,7 +43,8 @@ class Block(NamedTuple):
 @dataclass(frozen=True)
 class Plot:
     """The frame of a chart. `description` is for screen readers, `x_labels` stand below the chart,
-    `y_label` writes the numbers beside it, in steps that suit powers of `unit`."""
+    `y_label` formats the numbers of the y axis, and the axis ends at a round number in powers of
+    `unit`."""
 
     title: str
     description: str
@@ -205,7 +206,7 @@ def _tick(marker: Marker | None) -> str:
 
 
 def _y(value: float, top: float) -> float:
-    """The height of a value. One above zero is always visible."""
+    """The y coordinate of a value. A value above zero is always visible."""
     return min(_HEIGHT - 1, _HEIGHT * (1 - value / top)) if value else _HEIGHT
 
 

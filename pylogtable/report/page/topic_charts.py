@@ -100,7 +100,7 @@ def size_chart(topic: TopicHealth) -> str:
     at = (half - log2(bins[0].start)) / len(bins)
     plot = Plot(
         title="Segment sizes",
-        note="each column stands for sizes twice those of the one before",
+        note="each column covers sizes twice as large as the one before",
         description=f"segments by size, from {bytes_text(bins[0].start)} to "
         f"{bytes_text(bins[-1].end)}; "
         f"{topic.total('small_segments'):,} of {topic.total('segments'):,} are at most half of "
@@ -246,7 +246,7 @@ def _time_axis(bins: Sequence[Bin]) -> tuple[str, str]:
 
 
 def _whole(count: float) -> str:
-    """A label for a number of things. There are no half things, so 0.5 gets no label."""
+    """A label for a count. Fractions such as 0.5 get no label."""
     return short_count(count) if count >= 1000 or count == int(count) else ""
 
 

@@ -38,7 +38,7 @@ _TOPIC = pa.field("topic", pa.string())
 @dataclass(frozen=True)
 class ViewPart:
     """What one task reads of one topic. `share` is a `ReadPart` of records, the partitions whose
-    latest records to read, or None for the whole of a table."""
+    latest records to read, or None for a whole table."""
 
     topic: str
     share: Any = None
@@ -53,7 +53,7 @@ class ViewReader(ABC):
 
     @abstractmethod
     def schema(self) -> StructType:
-        """The columns of a DataFrame without a schema of the user's."""
+        """The columns of a DataFrame if the user gives no schema."""
 
     @abstractmethod
     def check(self, requested: StructType) -> None:

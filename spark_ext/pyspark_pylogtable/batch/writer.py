@@ -39,7 +39,7 @@ def plan_write(options: Options, schema: StructType, *, overwrite: bool) -> Batc
 class BatchWriter(DataSourceArrowWriter):
     """Writes a DataFrame to one topic, or to the topics that its rows name.
 
-    `is_repeat` says that the log already has the txn, so that the tasks write nothing.
+    If `is_repeat` is true, the log already has the txn, and the tasks write nothing.
     """
 
     def __init__(self, where: Destination, txn: tuple[str, int] | None, *, is_repeat: bool) -> None:
@@ -57,8 +57,9 @@ class BatchWriter(DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         staged = staged_by_topic(messages)
         if self._where.name is not None and self._txn is not None:
-            # A txn is recorded even if there are no rows. For a repeat, only the messages say which
-            # query runs it, so it is checked here.
+            # Commit even without rows, so that the txn is recorded. A repeat goes through here too:
+            # only now the messages tell which query wrote it, so that a txn of another query can be
+            # refused.
             staged.setdefault(self._where.name, [])
         commit_staged(self._where, staged, self._txn, query_of(messages))
 

@@ -1,7 +1,7 @@
 """The start and end of a read as the options state them: offsets or times, not yet resolved.
 
 The syntax is Kafka's: the words `earliest` and `latest`, -2 and -1 for them in JSON, and JSON by
-topic and partition. Two forms are ours: the `"*"` entry, which holds for all that are not named,
+topic and partition. Two forms are ours: the `"*"` entry, which covers everything that is not named,
 and the short form `{"0":23,"*":-2}`, which omits the topic's name if there is only one topic.
 """
 
@@ -72,8 +72,8 @@ def everywhere(option: str, value: int, is_time: bool = False) -> Bound:
 def parse_bound(given: Mapping[str, str], side: str) -> Bound | None:
     """The start or the end; `side` is "starting" or "ending".
 
-    A single time wins over times by partition, and those win over offsets. All that are given are
-    checked.
+    A single time wins over times by partition, and those win over offsets. All of the given options
+    are checked.
     """
     parsers = dict(zip(BOUND_FORMS, (_single_time, _times, _offsets), strict=True))
     found = [

@@ -28,8 +28,7 @@ _KAFKA_COLUMNS = frozenset({"key", "value", "headers"})
 
 @dataclass(frozen=True)
 class Creation:
-    """How a write creates a missing topic. It does so only if it gives the number of
-    `partitions`."""
+    """How a write creates a missing topic. It does so only if the option `partitions` is given."""
 
     partitions: int | None
     key: tuple[str, ...] | None
@@ -110,7 +109,8 @@ class Destination:
         return self.creation.open(self.store, name)
 
     def existing(self, name: str) -> Topic:
-        """The topic that files were staged for. One that was deleted since is not created again."""
+        """The topic that files were staged for. If it was deleted since then, it is not created
+        again."""
         if self.found is not None and self.found.name == name:
             return self.found
         return self.store.topic(name)
@@ -167,7 +167,7 @@ def _is_text(arrow: pa.DataType) -> bool:
 
 
 def _find_topic(path: str, options: Options) -> Topic | None:
-    """The topic at the path, or None if the path is that of a store or of nothing."""
+    """The topic at the path, or None if the path is a store or does not exist."""
     try:
         return pylogtable.open_topic(path, storage_options=options.storage_options)
     except InvalidRequestError:

@@ -43,7 +43,7 @@ _ALTERNATIVES = {
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the options ask for; the defaults hold where nothing was given.
+    """The values of all options. Options that were not given have their defaults.
 
     `given` has the names of the options that were given, without path and storageOptions.
     """
@@ -91,7 +91,7 @@ class Options:
 
     @property
     def txn(self) -> tuple[str, int] | None:
-        """App id and version, which make a batch write happen once; None without them."""
+        """App id and version, which make a batch write happen exactly once; None without them."""
         if self.txn_app_id is None or self.txn_version is None:
             return None
         return self.txn_app_id, self.txn_version

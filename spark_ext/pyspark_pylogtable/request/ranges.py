@@ -1,7 +1,8 @@
 """Resolves the start and end of a read to offsets, by Kafka's rules.
 
-A start is inclusive, an end is exclusive. Where Spark's Kafka connector has an error condition for
-a mistake, the message begins with it in brackets: of a Python exception Spark shows only the text.
+A start is inclusive, an end is exclusive. If Spark's Kafka connector has an error condition for a
+mistake, the message begins with it in brackets, because Spark shows only the text of a Python
+exception.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class TopicView(Protocol):
 
 
 def check_batch(options: Options) -> None:
-    """Raise if the bounds are wrong for a batch read, as far as that shows without a topic."""
+    """Raise if the bounds are wrong for a batch read. This needs no topic."""
     start, _ = _bounds(options)
     _refuse(start, LATEST, "starting offset{} can't be latest for batch queries", "earliest")
     check_bounds(options)
@@ -63,7 +64,8 @@ def check_bounds(options: Options) -> None:
 
 
 def resolve_batch(options: Options, views: Mapping[str, TopicView], assigned: Assigned) -> Ranges:
-    """The range to read of every assigned partition. The caller has checked that they exist."""
+    """The range to read of every assigned partition. The caller has checked that the partitions
+    exist."""
     check_batch(options)
     if not assigned:
         return {}
@@ -104,7 +106,7 @@ def resolve_start(
 
 
 class _Resolver:
-    """Resolves bounds for the partitions of one topic; offsets that are gone go to `losses`."""
+    """Resolves bounds for the partitions of one topic, and adds missing offsets to `losses`."""
 
     def __init__(
         self, topic: str, view: TopicView, partitions: Sequence[int], losses: list[str]
@@ -117,8 +119,8 @@ class _Resolver:
         self.ends = view.end_offsets
 
     def resolve(self, bound: Bound, must_match: bool) -> dict[int, int]:
-        """An offset for each partition. If no record is that late, it is the end of the partition,
-        or an error with `must_match`."""
+        """An offset for each partition. A time after the last record gives the end of the
+        partition, or an error with `must_match`."""
         wanted = {p: v for p in self.partitions if (v := bound.at(self.topic, p)) is not None}
         if not bound.is_time:
             return {p: self._offset(bound.option, p, value) for p, value in wanted.items()}
@@ -270,7 +272,8 @@ def _listed(pairs: Iterable[tuple[str, int | None]]) -> str:
 
 
 def _moment(time_us: int) -> int | datetime:
-    """Milliseconds, or a datetime if the time is finer; only milliseconds can pass year 9999."""
+    """Milliseconds, or a datetime if the time is finer; only milliseconds can go beyond the year
+    9999."""
     if time_us % 1000 == 0:
         return time_us // 1000
     return EPOCH + timedelta(microseconds=time_us)

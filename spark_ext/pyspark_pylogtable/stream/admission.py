@@ -15,7 +15,7 @@ else:
     except ImportError:
 
         class SupportsTriggerAvailableNow:
-            """Stands in on Spark 4.0 and 4.1, which do not have it."""
+            """A placeholder for Spark 4.0 and 4.1, which do not have this class."""
 
 
 __all__ = ["SupportsTriggerAvailableNow", "default_read_limit", "limits_in_force", "limits_of"]
@@ -31,7 +31,7 @@ def limits_of(options: Options, *, with_min: bool) -> Limits:
 
 
 def default_read_limit(limits: Limits) -> ReadLimit:
-    """The closest of Spark's limits; Spark has none that combines several."""
+    """The closest of Spark's own limits. Spark has no limit that combines several."""
     from pyspark.sql.streaming.datasource import (
         ReadAllAvailable,
         ReadMaxBytes,
@@ -49,5 +49,6 @@ def default_read_limit(limits: Limits) -> ReadLimit:
 
 
 def limits_in_force(limit: Any, limits: Limits) -> Limits:
-    """Those of the options, unless Spark asks for everything, as `Trigger.Once` does."""
+    """The limits of the options, unless Spark asks for everything, as it does for
+    `Trigger.Once`."""
     return NO_LIMITS if type(limit).__name__ == "ReadAllAvailable" else limits

@@ -20,7 +20,7 @@ class GroupPositions:
         self._committed: StreamOffsets = {}
 
     def open(self, topic: Topic) -> None:
-        """Start to follow a topic, or one that was recreated. Raises for an invalid group name."""
+        """Open the group in a new or recreated topic. Raises if the group name is not valid."""
         self._groups[topic.name] = topic.group(self._name)
         self._committed.pop(topic.name, None)
 
@@ -40,7 +40,7 @@ class GroupPositions:
         try:
             self._groups[topic.name].commit(moved)
         except LogTableError as error:
-            # Somebody else may have moved the group. Opened again, the next commit overwrites that.
+            # Somebody else may have moved the group. Open it again, so that the next commit wins.
             self.open(topic)
             warnings.warn(
                 f"the positions of this stream were not committed to group {self._name!r} of topic "

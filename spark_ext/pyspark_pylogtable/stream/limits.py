@@ -15,7 +15,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Upper and lower limits of one batch; None is no limit."""
+    """Upper and lower limits of one batch; None means no limit."""
 
     max_records: int | None = None
     max_bytes: int | None = None
@@ -36,8 +36,8 @@ NO_LIMITS = Limits()
 def share(limit: int, sizes: Mapping[Key, int]) -> dict[Key, int]:
     """Divide `limit` in proportion to `sizes`; no share is larger than its size.
 
-    Shares are rounded down, but to no less than 1, so that a small partition beside large ones
-    makes progress. So their sum can exceed `limit` by up to one per partition.
+    Shares are rounded down, but to no less than 1, so that small partitions make progress too. So
+    their sum can exceed `limit` by up to one per partition.
     """
     total = sum(sizes.values())
     if total <= limit:
@@ -47,7 +47,7 @@ def share(limit: int, sizes: Mapping[Key, int]) -> dict[Key, int]:
 
 def take(limits: Limits, records: Mapping[Key, int], sizes: Mapping[Key, int]) -> dict[Key, int]:
     """How many records of each partition a batch takes. `records` and `sizes` (in bytes) are what
-    there is."""
+    is available."""
     taken = dict(records)
     if limits.max_records is not None:
         taken = share(limits.max_records, records)

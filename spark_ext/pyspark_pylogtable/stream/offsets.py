@@ -43,7 +43,7 @@ class Available:
     ends: Mapping[int, int]
 
     def up_to(self, target: TopicOffsets) -> Available:
-        """The same, without what was appended after `target`."""
+        """The same offsets, without records that were appended after `target`."""
         return Available(
             self.topic_id,
             {p: self.starts[p] for p in target.offsets if p in self.starts},

@@ -91,7 +91,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 def batches_of_rows(rows: Iterable[Row], schema: StructType) -> Iterator[pa.RecordBatch]:
-    """Rows as the Arrow batches that newer Sparks pass themselves."""
+    """Rows as Arrow batches. Newer versions of Spark pass such batches themselves."""
     from pyspark.sql.conversion import LocalDataToArrowConversion
 
     left = iter(rows)

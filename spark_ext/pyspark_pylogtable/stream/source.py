@@ -137,7 +137,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """The end of all topics at the last refresh, whatever the limits."""
+        """The end of all topics at the last refresh, without limits."""
         available = self._opened.available if self._opened is not None else {}
         return encode(ends_of(available)) if available else None
 
@@ -187,7 +187,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if is_initial(start):
             base = began = self._beginning(available)
             end = self._limited(base, available, limits)
-            # Even without records: only a batch stores the start in the checkpoint.
+            # Run a batch even without records: only a batch stores the start in the checkpoint.
             return encode(end or base, began)
         known = decode(start)
         losses: list[str] = []
@@ -197,7 +197,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return dict(start) if end is None or end == known else encode(end)
 
     def _bounded(self, available: Mapping[str, Available]) -> Mapping[str, Available]:
-        """Without what was appended since a run with `Trigger.AvailableNow` began."""
+        """The available offsets. In a run with `Trigger.AvailableNow`, later appends are left
+        out."""
         if self._target is None:
             return available
         for topic, target in self._target.items():

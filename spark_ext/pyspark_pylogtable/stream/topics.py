@@ -22,7 +22,7 @@ from pyspark_pylogtable.stream.group import GroupPositions
 from pyspark_pylogtable.stream.offsets import Available, StreamOffsets
 
 TOPICS_AT_ONCE = 8
-#: A stream waits this many times as long as it took to look for new topics before it looks again.
+#: After a search for new topics, a stream waits this many times as long as the search took.
 DISCOVERY_PAUSE = 20
 
 
@@ -63,7 +63,7 @@ class StreamTopics:
         return [name for name in self._named if name not in self.views]
 
     def commit_to_group(self, offsets: StreamOffsets) -> None:
-        """Commit to the consumer group, if there is one, that everything before was read."""
+        """Commit these offsets to the consumer group, if there is one."""
         if self._group is not None:
             self._group.commit(offsets, self._open)
 
@@ -85,7 +85,7 @@ class StreamTopics:
             if name in self._open:
                 return self._open[name].at()
         except TopicNotFoundError:
-            # Deleted. If there is one with this name now, it is another topic.
+            # The topic was deleted. A topic that has its name now is a different one.
             del self._open[name]
         try:
             topic = self._store.topic(name)

@@ -108,16 +108,16 @@ def _place_batches(placement: Placement) -> MapBatches:
 
 def send_to_tasks(df: DataFrame, target: str, count: int) -> DataFrame:
     """`df` in `count` tasks. The column `target` has the task of each row, from 0. The number of
-    tasks is given, so that adaptive execution merges none."""
+    tasks is given explicitly, so that adaptive execution merges no tasks."""
     if hasattr(df, "repartitionById"):
         return df.repartitionById(count, target)
     return df.repartition(count, _hashing_to(df, target, count))
 
 
 def _hashing_to(df: DataFrame, target: str, count: int) -> Column:
-    """For each task `target` the smallest number that Spark's hash sends to it.
+    """For each task `target`, the smallest number that Spark's hash sends to that task.
 
-    The chance that no number tried goes to some task is about `count` in e^64.
+    The chance that a task gets none of the numbers that are tried is about `count` in e^64.
     """
     numbers = df.sparkSession.range(64 * count)
     task = F.pmod(F.hash("id"), F.lit(count)).alias("task")

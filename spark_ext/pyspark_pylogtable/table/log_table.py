@@ -94,7 +94,8 @@ class LogTable:
 
         `view="latest"` has the newest record of each key, tombstones included: what a compaction of
         the whole topic would leave. It takes no range, because the newest record of a key in a
-        range may not be its newest. Python reads it, because no filter may be applied before.
+        range may not be its newest. It is read by Python, because filters must not run before the
+        newest records are found.
         """
         pinned = self.topic.at(version)
         names = columns if columns is not None else _shown(pinned)
@@ -161,8 +162,8 @@ class LogTable:
     def maintain(
         self, *, vacuum: bool = True, protect_groups: Sequence[str] | None = None
     ) -> MaintainReport:
-        """`Topic.maintain` with compaction and merge as Spark jobs. Nothing expires that one of
-        `protect_groups` has not read."""
+        """`Topic.maintain` with compaction and merge as Spark jobs. Records that one of
+        `protect_groups` has not read do not expire."""
         run_units = on_executors(self._spark)
         return maintain(self.topic, run_units, vacuum=vacuum, protect_groups=protect_groups)
 

@@ -1,7 +1,7 @@
 """Maintenance of a store as a scheduled Spark job: the entry point `pylogtable-maintain-job`.
 
 It is `main` of a Databricks wheel task, the command of an EMR step, and what `spark-submit` runs.
-If a topic fails, the others still run, and the job raises at the end; all three take that for a
+If a topic fails, the others still run, and the job raises at the end, which all three treat as a
 failure. It does not end the process or stop the session, since others may use them.
 """
 
@@ -78,14 +78,14 @@ def _parser() -> argparse.ArgumentParser:
         description="Retention, compaction, merge and vacuum, as each topic's settings ask.",
     )
     parser.add_argument("store", help="a path or URL, such as s3://bucket/logs")
-    parser.add_argument("--topic", action="append", help="this topic alone; may be repeated")
+    parser.add_argument("--topic", action="append", help="only this topic; may be repeated")
     parser.add_argument("--no-vacuum", dest="vacuum", action="store_false", help="remove no files")
     parser.add_argument(
         "--protect-group",
         metavar="NAME",
         action="append",
         default=[],
-        help="let nothing expire that this consumer group has not read; may be repeated",
+        help="keep records that this consumer group has not read; may be repeated",
     )
     parser.add_argument("--storage-options", help="a JSON object for the store's client")
     parser.add_argument("--output", choices=["text", "json"], default="text")

@@ -45,7 +45,7 @@ class NativeUnavailable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FilePart:
-    """The records of a file whose *stored* offsets are in `[low, high)`; None is no limit."""
+    """The records of a file whose *stored* offsets are in `[low, high)`; None means no limit."""
 
     path: str
     size_bytes: int
@@ -71,7 +71,7 @@ class FileScan:
 
     @property
     def uniform(self) -> FilePart | None:
-        """Any part, if all have the same shift and bounds; otherwise None."""
+        """One of the parts if all have the same shift and bounds; otherwise None."""
         first = self.parts[0]
         same = all(
             (part.shift, part.low, part.high) == (first.shift, first.low, first.high)

@@ -78,6 +78,6 @@ def without_log_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def _has_every_column(topic: Topic, columns: pa.Schema) -> bool:
     """True for an `INSERT INTO` a view: SQL sends null for each column that it does not name,
-    those that only the log sets included."""
+    including those that only the log sets."""
     shown = default_columns(topic.at(), include_headers=False, with_topic=False)
     return set(shown) <= set(columns.names)

@@ -87,7 +87,7 @@ def statuses(report: DoctorReport) -> dict[str, str]:
     ("store", "failing", "words"),
     [
         (Overwriting(), {"put-if-absent", "race"}, "conditional puts"),
-        (AsksThenWrites(), {"race"}, "were told that they had won"),
+        (AsksThenWrites(), {"race"}, "got the reply that they had won"),
         (ReadOnly(), {"create"}, "AccessDenied; allow creating objects (s3:PutObject"),
         (Swallowing(), {"create"}, "the object is not there"),
         (Unlisted(), {"listed"}, "vacuum relies on it"),
@@ -105,7 +105,7 @@ def test_faulty_store_fails_the_check_of_its_fault(
     assert not report
     assert {name for name, status in statuses(report).items() if status == "failed"} == failing
     assert words in str(report)
-    assert str(report).endswith("cannot carry topics")
+    assert str(report).endswith("cannot hold topics")
 
 
 def test_good_store_passes_and_is_left_unchanged() -> None:

@@ -147,7 +147,7 @@ def test_commit_without_progress_writes_nothing(store: Store, objects: MemorySto
 
 @pytest.mark.parametrize(
     ("positions", "why"),
-    [({3: 1}, "no partition 3"), ({0: -1}, "from 0 on"), ({0: "x"}, "not a position")],
+    [({3: 1}, "no partition 3"), ({0: -1}, "must be 0 to"), ({0: "x"}, "not a position")],
 )
 def test_invalid_positions_are_refused(topic: Topic, positions: Any, why: str) -> None:
     with pytest.raises(InvalidRequestError, match=why):

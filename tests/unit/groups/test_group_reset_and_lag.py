@@ -114,7 +114,7 @@ def test_reset_to_current_clamps_an_expired_position_to_the_log_start(topic: Top
         ({"to": datetime(2023, 1, 1)}, "no time zone"),
         ({"to": timedelta(seconds=-1)}, "is negative"),
         ({"to": {3: 1}}, "there is no partition 3"),
-        ({"to": {0: -1}}, "must be from 0 on"),
+        ({"to": {0: -1}}, "must be 0 to"),
         ({"to": {0: 1}, "partitions": 0}, "names the partitions"),
         ({"to": "latest", "partitions": 7}, "there is no partition 7"),
     ],

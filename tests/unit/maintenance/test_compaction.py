@@ -38,7 +38,7 @@ def topic(store: Store) -> Topic:
     return store.create_topic("t", config=COMPACT)
 
 
-def test_the_newest_record_of_each_key_survives_at_its_offset(topic: Topic) -> None:  # case 1
+def test_newest_record_of_each_key_is_kept_at_its_offset(topic: Topic) -> None:  # case 1
     topic.append(kafka(["0", "1", "0", "1", "0"]))
     report = topic.compact()
     assert records(topic) == [("1", "3", 3), ("0", "4", 4)]
@@ -83,7 +83,7 @@ def test_segments_that_are_too_young_are_left_as_they_are(store: Store, clock: C
     assert topic.at().snapshot.partitions[0].clean_end == 6
 
 
-def test_a_segment_exactly_at_the_lag_is_cleaned(store: Store, clock: Clock) -> None:
+def test_segment_exactly_at_the_lag_is_compacted(store: Store, clock: Clock) -> None:
     topic = store.create_topic("t", config={**COMPACT, "min.compaction.lag.ms": HOUR})
     put(topic, ("a", "1"), ("a", "2"))
     clock.tick(HOUR - 1)
@@ -92,12 +92,12 @@ def test_a_segment_exactly_at_the_lag_is_cleaned(store: Store, clock: Clock) -> 
     assert topic.compact().records_removed == 1
 
 
-def test_without_a_lag_a_timestamp_in_the_future_is_cleaned_too(topic: Topic) -> None:
+def test_without_a_lag_records_of_the_future_are_compacted(topic: Topic) -> None:
     put(topic, ("a", "1"), ("a", "2"), timestamp=times(HOUR, HOUR))
     assert topic.compact().records_removed == 1
 
 
-def test_a_tombstone_lives_from_the_first_clean_that_saw_it(topic: Topic, clock: Clock) -> None:
+def test_tombstone_is_kept_from_its_first_compaction_on(topic: Topic, clock: Clock) -> None:
     put(topic, ("0", "0"), timestamp=times(10**9))  # case 8: record time must not matter
     topic.compact()
     put(topic, ("0", None), timestamp=times(-(10**9)))
@@ -115,7 +115,7 @@ def test_a_tombstone_lives_from_the_first_clean_that_saw_it(topic: Topic, clock:
     assert report.records_removed == 1
 
 
-def test_the_time_of_a_tombstone_is_set_once(topic: Topic, clock: Clock) -> None:
+def test_delete_horizon_is_set_once(topic: Topic, clock: Clock) -> None:
     put(topic, ("a", "1"), ("b", "1"))
     put(topic, ("a", None))
     topic.compact()
@@ -170,9 +170,7 @@ def test_the_dirty_ratio_must_be_exceeded(store: Store, ratio: str, cleans: bool
     assert (topic.compact().units == 1) is cleans
 
 
-def test_what_is_dirty_for_too_long_is_cleaned_whatever_the_ratio(
-    store: Store, clock: Clock
-) -> None:
+def test_partition_that_is_dirty_for_too_long_is_compacted(store: Store, clock: Clock) -> None:
     config = {**COMPACT, "min.cleanable.dirty.ratio": "1", "max.compaction.lag.ms": HOUR}
     topic = store.create_topic("t", config=config)
     put(topic, ("a", "1"), ("a", "2"))
@@ -199,7 +197,7 @@ def test_records_without_a_key_go_when_the_topic_becomes_compacted(store: Store)
     assert report.records_removed == 2
 
 
-def test_a_segment_in_which_nothing_died_is_not_written_anew(
+def test_segment_that_keeps_all_records_is_not_rewritten(
     topic: Topic, objects: MemoryStore
 ) -> None:
     put(topic, ("a", "1"), ("b", "1"))
@@ -211,7 +209,7 @@ def test_a_segment_in_which_nothing_died_is_not_written_anew(
     assert topic.compact(force=True).units == 0
 
 
-def test_a_partition_whose_records_all_go_keeps_its_offsets(topic: Topic, clock: Clock) -> None:
+def test_partition_that_loses_all_records_keeps_its_offsets(topic: Topic, clock: Clock) -> None:
     put(topic, ("a", "1"))
     put(topic, ("a", None))
     topic.compact()
@@ -263,7 +261,9 @@ def test_an_append_meanwhile_does_not_disturb_a_compaction(store: Store) -> None
     assert records(topic) == [("a", "1", 1), ("b", "2", 2), ("b", "later", 3)]
 
 
-def test_a_lost_compaction_leaves_no_file_behind(store: Store, objects: MemoryStore) -> None:
+def test_compaction_that_loses_a_race_leaves_no_file_behind(
+    store: Store, objects: MemoryStore
+) -> None:
     topic = store.create_topic("t", config=COMPACT)
     topic.append(kafka(["a", "a"]))
     before = set()
@@ -299,9 +299,7 @@ def test_several_key_columns_and_nulls_among_them(store: Store) -> None:
 
 
 @pytest.mark.parametrize("clean_end", [0, 1, 9, 10, 11, 14, 15])
-def test_a_segment_that_reaches_beyond_the_clean_end_decides_over_older_ones(
-    topic: Topic, clean_end: int
-) -> None:
+def test_segment_across_the_clean_end_replaces_older_records(topic: Topic, clean_end: int) -> None:
     """As another implementation may leave it: no key occurs twice below 15, and below 10 or above
     it a segment begins."""
     topic.append(kafka([f"k{n}" for n in range(10)]))

@@ -43,7 +43,7 @@ def operations(topic: Topic) -> list[str]:
     ],
     ids=["delete", "compact", "both"],
 )
-def test_it_runs_what_the_settings_ask_for_in_order(
+def test_maintain_runs_the_jobs_of_the_settings_in_order(
     store: Store, clock: Clock, config: dict[str, Any], ran: list[str], kept: list[int]
 ) -> None:
     topic = store.create_topic("t", config=config)
@@ -91,7 +91,7 @@ def test_without_vacuum(store: Store) -> None:
     assert topic.maintain(vacuum=False).vacuum is None
 
 
-def test_vacuum_comes_last_and_takes_what_the_others_left(tmp_path: Path) -> None:
+def test_vacuum_comes_last_and_removes_replaced_files(tmp_path: Path) -> None:
     """With the clock ahead of the files' times, everything that was replaced is old enough."""
     topic = pylogtable.open(tmp_path).create_topic("t", config=COMPACT)
     fill(topic)
@@ -187,7 +187,7 @@ def test_beside_a_writer(tmp_path: Path) -> None:
 # --- a store ---------------------------------------------------------------------------------
 
 
-def test_every_topic_has_its_turn_whatever_happens_to_others(broken_store: Path) -> None:
+def test_failing_topic_does_not_stop_the_others(broken_store: Path) -> None:
     broken, orders, users = pylogtable.open(broken_store).maintain()
     assert (broken.topic, orders.topic, users.topic) == ("broken", "orders", "users")
     assert broken.error is not None
@@ -201,7 +201,7 @@ def test_every_topic_has_its_turn_whatever_happens_to_others(broken_store: Path)
     assert users.compaction.records_removed == 6
 
 
-def test_the_topics_asked_for_alone(store: Store) -> None:
+def test_only_named_topics_are_maintained(store: Store) -> None:
     for name in ("a", "b", "c"):
         fill(store.create_topic(name))
     reports = store.maintain(["c", "a", "nope"])

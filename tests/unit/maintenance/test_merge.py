@@ -53,7 +53,7 @@ def test_large_sealed_segments_are_left_alone(store: Store, objects: MemoryStore
     assert data_files(objects) == before
 
 
-def test_groups_keep_to_the_size_of_a_segment(store: Store) -> None:  # case 17
+def test_units_keep_to_the_size_of_a_segment(store: Store) -> None:  # case 17
     topic = store.create_topic("t")
     for _ in range(10):
         topic.append(kafka(["k"] * 5))
@@ -65,7 +65,7 @@ def test_groups_keep_to_the_size_of_a_segment(store: Store) -> None:  # case 17
     assert topic.verify(data=True)
 
 
-def test_tombstones_with_different_times_are_kept_apart(store: Store, clock: object) -> None:
+def test_tombstones_with_different_horizons_are_kept_apart(store: Store, clock: object) -> None:
     topic = store.create_topic("t", config={"cleanup.policy": "compact"})
     topic.append(kafka(["a"], [None]))
     topic.compact()
@@ -85,7 +85,7 @@ def test_timestamps_of_different_types_are_kept_apart(store: Store) -> None:
     assert len(topic.segments()) == 2
 
 
-def test_older_columns_are_brought_up_to_date(store: Store) -> None:
+def test_old_files_get_new_columns(store: Store) -> None:
     topic = store.create_topic("t", schema={"n": pa.int32()})
     topic.append(pa.table({"n": pa.array([1], pa.int32())}))
     topic.alter(add_columns={"s": pa.string()}, widen_columns={"n": pa.int64()})
@@ -105,7 +105,7 @@ def stored(objects: MemoryStore, topic: Topic) -> list[int]:
 
 
 @pytest.mark.parametrize("group_rows", [7, 1000])
-def test_what_lies_below_the_log_start_leaves_a_file_however_large(
+def test_records_below_the_log_start_are_dropped_from_large_files_too(
     store: Store, objects: MemoryStore, monkeypatch: pytest.MonkeyPatch, group_rows: int
 ) -> None:
     monkeypatch.setattr("pylogtable.segments.rolling_writer.ROW_GROUP_ROWS", group_rows)
@@ -125,9 +125,7 @@ def test_what_lies_below_the_log_start_leaves_a_file_however_large(
     assert topic.merge().units == 0
 
 
-def test_a_file_of_which_nothing_is_left_keeps_its_range(
-    store: Store, objects: MemoryStore
-) -> None:
+def test_segment_without_records_keeps_its_range(store: Store, objects: MemoryStore) -> None:
     topic = store.create_topic("t", config={"cleanup.policy": "compact,delete"})
     topic.append(kafka(["a", "b", "b"]))
     topic.append(kafka(["b"]))
@@ -139,7 +137,9 @@ def test_a_file_of_which_nothing_is_left_keeps_its_range(
     assert topic.verify(data=True)
 
 
-def test_a_compaction_leaves_it_out_too(store: Store, objects: MemoryStore) -> None:
+def test_compaction_drops_records_below_the_log_start_too(
+    store: Store, objects: MemoryStore
+) -> None:
     topic = store.create_topic("t", config={"cleanup.policy": "compact,delete"})
     topic.append(kafka(["a", "b", "c"]))
     topic.delete_records({0: 1})

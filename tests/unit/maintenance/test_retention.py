@@ -15,7 +15,7 @@ def put(topic: Topic, count: int, at_ms: int) -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 15, 25])
-def test_when_all_is_old_all_goes_and_offsets_go_on(  # case 21
+def test_all_records_expire_and_offsets_go_on(  # case 21
     store: Store, clock: Clock, count: int
 ) -> None:
     topic = store.create_topic("t", config={"retention.ms": 1000})
@@ -58,7 +58,7 @@ def test_the_default_is_a_week(store: Store, clock: Clock) -> None:
     assert topic.apply_retention().log_starts == {0: 1}
 
 
-def test_one_late_record_holds_its_segment_and_all_after_it(store: Store, clock: Clock) -> None:
+def test_one_young_record_keeps_its_segment_and_all_after_it(store: Store, clock: Clock) -> None:
     topic = store.create_topic("t", config={"retention.ms": 1000})
     put(topic, 2, 0)
     topic.append(kafka(["a", "b"], timestamp=times(0, 10_000)))
@@ -90,7 +90,7 @@ def test_nothing_a_reader_still_needs_is_removed(store: Store, clock: Clock) -> 
     assert topic.apply_retention(keep_from={0: 100}).log_starts == {0: 30}
 
 
-def test_the_report_and_the_history_say_what_went(store: Store, clock: Clock) -> None:
+def test_report_and_history_say_what_was_removed(store: Store, clock: Clock) -> None:
     topic = store.create_topic("t", config={"retention.ms": 1000})
     put(topic, 3, 0)
     size = topic.segments()["size_bytes"].to_pylist()[0]

@@ -197,7 +197,7 @@ def test_plain_bytes_of_a_slice_with_nulls(kind: pa.DataType) -> None:
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.int8(), pa.int32(), pa.int64()], ids=str)
-def test_nothing_to_probe(kind: pa.DataType) -> None:
+def test_no_hashes_give_no_answers(kind: pa.DataType) -> None:
     filter_bytes = filter_of(pa.array(["k"]), 10)
     assert probe(filter_bytes, pa.array([], kind)).shape == (0,)
 
@@ -278,5 +278,5 @@ def test_other_spellings_of_the_same_header(header: str) -> None:
         "endless nesting",
     ],
 )
-def test_what_is_not_understood_may_contain_everything(filter_bytes: bytes) -> None:
+def test_unknown_filter_may_contain_everything(filter_bytes: bytes) -> None:
     assert may_contain(filter_bytes, xxh64(pa.array([b"k", b"l"]))).tolist() == [True, True]

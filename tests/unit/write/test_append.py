@@ -42,7 +42,7 @@ FORMS: dict[str, Callable[[pa.Table], Any]] = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_every_form_of_rows_is_appended_the_same(store: Store, form: str) -> None:
+def test_every_form_of_data_is_appended_alike(store: Store, form: str) -> None:
     topic = store.create_topic("t", partitions=3)
     result = topic.append(FORMS[form](SIX))
     assert result.records == 6
@@ -331,7 +331,7 @@ def test_txns_are_known_after_a_root_and_to_a_stale_handle(store: Store) -> None
 # --- two halves, two writers ---
 
 
-def test_a_writer_that_came_second_keeps_its_files_and_shifts_their_offsets(
+def test_writer_that_loses_a_race_keeps_its_files_and_shifts_their_offsets(
     store: Store, objects: MemoryStore
 ) -> None:
     topic, other = store.create_topic("t"), store.topic("t")

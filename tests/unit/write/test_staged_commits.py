@@ -15,9 +15,11 @@ from pylogtable.engine import TopicWriter
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
 from tests.builders import data_files, ints, kafka, make_store, rows
+from tests.faults.support import FakeTime
+from tests.stores import Fault, FaultyStore
 
 
-def test_a_repeated_commit_of_staged_files_leaves_them_alone(store: Store) -> None:
+def test_repeated_commit_keeps_the_files_of_the_first(store: Store) -> None:
     topic = store.create_topic("t")
     staged = TopicWriter(topic).stage(kafka(["a"]))
     first = TopicWriter(topic).commit([staged], txn=("job", 1))
@@ -57,9 +59,7 @@ def test_the_same_files_twice_in_a_commit_are_refused(store: Store) -> None:
     assert TopicWriter(topic).commit([staged]).records == 1
 
 
-def test_staged_files_that_are_not_wanted_can_be_removed(
-    store: Store, objects: MemoryStore
-) -> None:
+def test_staged_files_can_be_discarded(store: Store, objects: MemoryStore) -> None:
     topic = store.create_topic("t")
     TopicWriter(topic).discard([TopicWriter(topic).stage(kafka(["a", "b"]))])
     assert data_files(objects) == []
@@ -95,7 +95,7 @@ def test_more_partitions_than_files_may_be_open(tmp_path: Path) -> None:
     assert result.offsets == dict.fromkeys(range(700), (0, 2))
 
 
-def test_a_handle_of_a_float_clock_cannot_spoil_a_topic() -> None:
+def test_clock_that_gives_floats_cannot_damage_a_topic() -> None:
     objects = MemoryStore()
     with pytest.raises(pylogtable.CorruptTopicError, match=r"committed_at_ms|created_at_ms"):
         make_store(objects, lambda: 1.5).create_topic("t")  # type: ignore[arg-type, return-value]
@@ -103,7 +103,7 @@ def test_a_handle_of_a_float_clock_cannot_spoil_a_topic() -> None:
 
 
 @pytest.mark.parametrize("offset", [True, 0.5, "1"])
-def test_what_is_no_offset_cannot_spoil_a_topic(store: Store, offset: object) -> None:
+def test_bad_offset_cannot_damage_a_topic(store: Store, offset: object) -> None:
     topic = store.create_topic("t")
     topic.append(kafka(["a", "b"]))
     with pytest.raises(InvalidRequestError, match="is not an offset of partition 0"):
@@ -119,7 +119,7 @@ def test_a_damaged_topic_does_not_hide_the_others(store: Store, objects: MemoryS
 
 
 @pytest.mark.parametrize("name", ["row", "rank", "k0"])
-def test_latest_does_not_mind_what_columns_are_called(store: Store, name: str) -> None:
+def test_latest_works_with_any_column_name(store: Store, name: str) -> None:
     topic = store.create_topic("t", schema={"id": pa.int64(), name: pa.int64()}, key="id")
     topic.append(pa.table({"id": [1, 1], name: [1, 2]}))
     assert rows(topic.latest(), name) == rows(topic.latest(keys=[1]), name) == [2]
@@ -147,7 +147,7 @@ def test_history_and_find_commit_end_where_the_topic_began(store: Store) -> None
     ("unit", "given", "stored"),
     [("ns", -1, -1), ("ns", -1500, -2), ("ns", 1999, 1), ("s", 2, 2_000_000)],
 )
-def test_times_between_microseconds_belong_to_the_earlier(
+def test_times_are_rounded_down_to_microseconds(
     store: Store, unit: str, given: int, stored: int
 ) -> None:
     topic = store.create_topic("t")
@@ -156,7 +156,7 @@ def test_times_between_microseconds_belong_to_the_earlier(
     assert topic.read().read_all()["timestamp"].cast(pa.int64()).to_pylist() == [stored]
 
 
-def test_a_decimal_with_a_negative_scale_is_no_column(store: Store) -> None:
+def test_decimal_with_a_negative_scale_is_refused(store: Store) -> None:
     with pytest.raises(pylogtable.SchemaMismatchError, match="cannot have a column of Arrow type"):
         store.create_topic("t", schema={"a": pa.decimal128(5, -2)})
 
@@ -169,7 +169,7 @@ def test_a_time_that_does_not_fit_is_refused(store: Store) -> None:
     assert topic.version == 0
 
 
-def test_a_repeat_by_the_same_origin_is_one_and_tells_its_origin(store: Store) -> None:
+def test_repeat_by_the_same_origin_is_recognised(store: Store) -> None:
     topic = store.create_topic("t")
     first = TopicWriter(topic).commit(
         [TopicWriter(topic).stage(kafka(["a"]))], txn=("job", 0), origin="run 1"
@@ -183,9 +183,7 @@ def test_a_repeat_by_the_same_origin_is_one_and_tells_its_origin(store: Store) -
 
 
 @pytest.mark.parametrize("version", [3, 5])
-def test_a_txn_of_another_origin_is_an_error_and_no_repeat(
-    store: Store, objects: MemoryStore, version: int
-) -> None:
+def test_txn_of_another_origin_is_refused(store: Store, objects: MemoryStore, version: int) -> None:
     """[TXN-4], for the last txn of the app id and for an earlier one."""
     topic = store.create_topic("t")
     for number in (3, 5):
@@ -207,7 +205,7 @@ def test_a_txn_of_another_origin_is_an_error_and_no_repeat(
 
 
 @pytest.mark.parametrize(("first", "then"), [(None, "run 2"), ("run 1", None)])
-def test_without_an_origin_nothing_is_known_to_differ(
+def test_without_an_origin_a_repeated_txn_is_a_repeat(
     store: Store, first: str | None, then: str | None
 ) -> None:
     topic = store.create_topic("t")
@@ -222,7 +220,7 @@ def test_without_an_origin_nothing_is_known_to_differ(
     assert topic.count() == 1
 
 
-def test_versions_that_go_back_to_one_that_was_never_applied_are_an_error(store: Store) -> None:
+def test_txn_version_that_was_skipped_is_refused(store: Store) -> None:
     topic = store.create_topic("t")
     TopicWriter(topic).commit(
         [TopicWriter(topic).stage(kafka(["a"]))], txn=("job", 7), origin="run 1"
@@ -234,24 +232,21 @@ def test_versions_that_go_back_to_one_that_was_never_applied_are_an_error(store:
     assert topic.count() == 1
 
 
-def test_an_origin_belongs_to_a_txn(store: Store) -> None:
+def test_origin_without_a_txn_is_refused(store: Store) -> None:
     topic = store.create_topic("t")
-    with pytest.raises(InvalidRequestError, match="needs a txn, and there is none"):
+    with pytest.raises(InvalidRequestError, match="is given without a txn"):
         TopicWriter(topic).commit([], origin="run 1")
     with pytest.raises(InvalidRequestError, match="origin is empty"):
         TopicWriter(topic).commit([], txn=("job", 1), origin="")
 
 
-def test_files_of_a_commit_with_an_unknown_outcome_are_left_alone(
-    store: Store, objects: MemoryStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    topic = store.create_topic("t")
-    staged = TopicWriter(topic).stage(kafka(["a"]))
+def test_files_of_a_commit_with_an_unknown_outcome_are_left_alone() -> None:
+    def refuse_commits(verb: str, key: str) -> Fault | None:
+        return Fault.REFUSE if verb == "create" and key.endswith(f"{1:020d}.json") else None
 
-    def unknown(*args: object, **kwargs: object) -> None:
-        raise pylogtable.CommitUnknownError("0" * 32, 1)
-
-    monkeypatch.setattr(TopicWriter, "commit", unknown)
+    objects = MemoryStore()
+    store = Store(FaultyStore(objects, refuse_commits), FakeTime().runtime(patience_seconds=1))
+    writer = TopicWriter(store.create_topic("t"))
     with pytest.raises(pylogtable.CommitUnknownError):
-        TopicWriter(topic).commit_or_discard([staged])
+        writer.commit_or_discard([writer.stage(kafka(["a"]))])
     assert len(data_files(objects)) == 1

@@ -57,9 +57,7 @@ def test_bloom_filters_count_before_they_are_written(
     assert set(rows(topic.segments(), "shift")) == {0}
 
 
-def test_files_of_keys_that_repeat_are_filled(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_with_repeated_keys_are_filled(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their filters are small; a file that is half empty would be merged again and again."""
     monkeypatch.setattr("pylogtable.segments.rolling_writer.ROW_GROUP_ROWS", 2000)
     topic = store.create_topic("t", config={"segment.bytes": 100_000})
@@ -134,7 +132,7 @@ def test_files_are_closed_when_too_many_are_open(
     assert topic.verify(data=True)
 
 
-def test_a_segment_is_plain_parquet_that_tells_the_truth_while_it_is_sealed(
+def test_sealed_segment_is_plain_parquet_with_true_offsets(
     tmp_path: Path,
 ) -> None:
     import pylogtable
