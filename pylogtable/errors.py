@@ -40,8 +40,8 @@ class OffsetOutOfRangeError(InvalidRequestError):
     def __str__(self) -> str:
         return (
             f"offset {self.requested} of partition {self.partition} is out of range: "
-            f"available offsets are [{self.log_start}, {self.end}). Read from start_offsets(), or "
-            "leave the bound out to mean earliest or latest."
+            f"available offsets are [{self.log_start}, {self.end}). start_offsets() and "
+            "end_offsets() give these bounds; a read without a bound means earliest or latest."
         )
 
 

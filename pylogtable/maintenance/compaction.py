@@ -49,7 +49,8 @@ class Compaction(RewriteJob[CompactionUnit]):
             policy = ",".join(sorted(snapshot.config.cleanup_policy))
             raise InvalidRequestError(
                 f"topic {topic.name!r} has cleanup.policy={policy} and is not compacted; to "
-                "change that, call topic.alter(config={'cleanup.policy': 'compact'})"
+                "change that, call topic.alter(config={'cleanup.policy': 'compact'}), or run "
+                f"pylogtable topics alter {topic.name} --config cleanup.policy=compact"
             )
         now_ms = topic.runtime.clock()
         unread = topic.unread_from(self.protect_groups, snapshot)
