@@ -12,7 +12,7 @@ EXAMPLE = Path(__file__).parents[2] / "notebooks" / "streaming.py"
 
 
 @pytest.mark.timeout(900)
-def test_the_job_is_killed_and_nothing_is_missing_or_twice(tmp_path: Path) -> None:
+def test_killed_job_loses_and_repeats_no_record(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, str(EXAMPLE), str(tmp_path / "logs")],
         capture_output=True,

@@ -50,7 +50,7 @@ def test_the_newest_record_of_each_key_survives_at_its_offset(topic: Topic) -> N
 
 
 @pytest.mark.parametrize("budget", [200, 2000, 1 << 30])
-def test_a_small_budget_changes_nothing_but_the_number_of_passes(  # case 2
+def test_a_small_budget_gives_the_same_result_in_more_passes(  # case 2
     store: Store, budget: int
 ) -> None:
     chance = random.Random(budget)
@@ -67,7 +67,7 @@ def test_a_small_budget_changes_nothing_but_the_number_of_passes(  # case 2
     assert topic.verify(data=True)
 
 
-def test_segments_that_are_too_young_are_left_as_they_are(store: Store, clock: Clock) -> None:
+def test_segments_that_are_too_young_are_not_compacted(store: Store, clock: Clock) -> None:
     config = {**COMPACT, "min.compaction.lag.ms": HOUR}  # cases 4, 6 and 7
     topic = store.create_topic("t", config=config)
     for _ in range(3):
@@ -92,7 +92,7 @@ def test_a_segment_exactly_at_the_lag_is_cleaned(store: Store, clock: Clock) -> 
     assert topic.compact().records_removed == 1
 
 
-def test_a_tombstone_lives_from_the_first_clean_that_saw_it(topic: Topic, clock: Clock) -> None:
+def test_delete_retention_counts_from_the_first_compaction(topic: Topic, clock: Clock) -> None:
     put(topic, ("0", "0"), timestamp=times(10**9))  # case 8: record time must not matter
     topic.compact()
     put(topic, ("0", None), timestamp=times(-(10**9)))
@@ -110,7 +110,7 @@ def test_a_tombstone_lives_from_the_first_clean_that_saw_it(topic: Topic, clock:
     assert report.records_removed == 1
 
 
-def test_the_time_of_a_tombstone_is_set_once(topic: Topic, clock: Clock) -> None:
+def test_delete_horizon_is_set_once(topic: Topic, clock: Clock) -> None:
     put(topic, ("a", "1"), ("b", "1"))
     put(topic, ("a", None))
     topic.compact()
@@ -144,7 +144,7 @@ def test_an_expired_tombstone_is_not_dropped_before_what_it_deletes(
     assert records(topic) == [("a", None, 2)]
 
 
-def test_holes_do_not_hold_the_clean_part_back(topic: Topic) -> None:  # case 12
+def test_clean_part_grows_past_holes(topic: Topic) -> None:  # case 12
     topic.append(kafka(["a"] * 10))
     topic.compact()
     topic.append(kafka(["b"] * 10))
@@ -165,9 +165,7 @@ def test_the_dirty_ratio_must_be_exceeded(store: Store, ratio: str, cleans: bool
     assert (topic.compact().units == 1) is cleans
 
 
-def test_what_is_dirty_for_too_long_is_cleaned_whatever_the_ratio(
-    store: Store, clock: Clock
-) -> None:
+def test_records_dirty_for_too_long_are_compacted_at_any_ratio(store: Store, clock: Clock) -> None:
     config = {**COMPACT, "min.cleanable.dirty.ratio": "1", "max.compaction.lag.ms": HOUR}
     topic = store.create_topic("t", config=config)
     put(topic, ("a", "1"), ("a", "2"))
@@ -176,7 +174,7 @@ def test_what_is_dirty_for_too_long_is_cleaned_whatever_the_ratio(
     assert topic.compact().records_removed == 1
 
 
-def test_a_log_start_above_the_clean_part_begins_there(store: Store) -> None:  # case 14
+def test_compaction_begins_at_the_log_start(store: Store) -> None:  # case 14
     topic = store.create_topic("t", config={"cleanup.policy": "compact,delete"})
     topic.append(kafka(["a", "b", "a", "c"]))
     topic.delete_records({0: 1})
@@ -185,7 +183,7 @@ def test_a_log_start_above_the_clean_part_begins_there(store: Store) -> None:  #
     assert topic.verify(data=True)
 
 
-def test_records_without_a_key_go_when_the_topic_becomes_compacted(store: Store) -> None:
+def test_records_without_a_key_are_removed_when_the_topic_becomes_compacted(store: Store) -> None:
     topic = store.create_topic("t")  # case 15
     put(topic, (None, "x"), ("a", "1"), (None, "y"), ("b", "1"))
     topic.alter(config=COMPACT)
@@ -194,7 +192,7 @@ def test_records_without_a_key_go_when_the_topic_becomes_compacted(store: Store)
     assert report.records_removed == 2
 
 
-def test_a_segment_in_which_nothing_died_is_not_written_anew(
+def test_a_segment_that_keeps_all_records_is_not_rewritten(
     topic: Topic, objects: MemoryStore
 ) -> None:
     put(topic, ("a", "1"), ("b", "1"))
@@ -206,7 +204,7 @@ def test_a_segment_in_which_nothing_died_is_not_written_anew(
     assert topic.compact(force=True).units == 0
 
 
-def test_a_partition_whose_records_all_go_keeps_its_offsets(topic: Topic, clock: Clock) -> None:
+def test_a_partition_that_loses_all_records_keeps_its_offsets(topic: Topic, clock: Clock) -> None:
     put(topic, ("a", "1"))
     put(topic, ("a", None))
     topic.compact()
@@ -245,7 +243,7 @@ def test_two_compactors_at_once_do_no_harm(store: Store) -> None:
     assert topic.verify(data=True)
 
 
-def test_an_append_meanwhile_does_not_disturb_a_compaction(store: Store) -> None:
+def test_an_append_during_a_compaction_is_kept(store: Store) -> None:
     topic = store.create_topic("t", config=COMPACT)
     topic.append(kafka(["a", "a", "b"]))
 
@@ -294,7 +292,7 @@ def test_several_key_columns_and_nulls_among_them(store: Store) -> None:
 
 
 @pytest.mark.parametrize("clean_end", [0, 1, 9, 10, 11, 14, 15])
-def test_a_segment_that_reaches_beyond_the_clean_end_decides_over_older_ones(
+def test_a_segment_that_crosses_the_clean_end_wins_over_older_ones(
     topic: Topic, clean_end: int
 ) -> None:
     """As another implementation may leave it: no key occurs twice below 15, and below 10 or above

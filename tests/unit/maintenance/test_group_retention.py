@@ -33,7 +33,7 @@ def old(store: Store, clock: Clock) -> Topic:
     return topic
 
 
-def test_nothing_goes_that_a_group_has_not_read(old: Topic) -> None:
+def test_retention_keeps_records_that_a_group_has_not_read(old: Topic) -> None:
     old.group("slow").commit({0: 3, 1: 6})
     report = old.apply_retention(groups=["slow"])
     assert report.log_starts == {0: 2, 1: 6}
@@ -45,32 +45,30 @@ def test_nothing_goes_that_a_group_has_not_read(old: Topic) -> None:
     assert old.verify(data=True)
 
 
-def test_the_slowest_of_several_groups_counts(old: Topic) -> None:
+def test_the_slowest_group_decides(old: Topic) -> None:
     old.group("slow").commit({0: 2, 1: 4})
     old.group("fast").commit({0: 6, 1: 2})
     assert old.apply_retention(groups=["fast", "slow"]).log_starts == {0: 2, 1: 2}
 
 
-def test_where_a_group_has_no_position_it_has_read_nothing(old: Topic) -> None:
+def test_a_group_without_a_position_protects_everything(old: Topic) -> None:
     old.group("g").commit({0: 6})
     assert old.apply_retention(groups=["g"]).log_starts == {0: 6}
 
 
-def test_a_position_that_the_log_start_has_passed_keeps_what_is_left(old: Topic) -> None:
+def test_a_position_below_the_log_start_protects_everything_left(old: Topic) -> None:
     old.delete_records({0: 3})
     old.group("g").commit({0: 1, 1: 6})
     assert old.apply_retention(groups=["g"]).log_starts == {1: 6}
 
 
-def test_offsets_to_keep_and_groups_hold_together(old: Topic) -> None:
+def test_offsets_to_keep_and_groups_both_protect_records(old: Topic) -> None:
     old.group("g").commit({0: 2, 1: 6})
     assert old.apply_retention({0: 4, 1: 4}, ["g"]).log_starts == {0: 2, 1: 4}
 
 
 @pytest.mark.parametrize("groups", [["g", "typo"], ["gone"]])
-def test_a_group_that_there_is_not_is_an_error_and_nothing_goes(
-    old: Topic, groups: list[str]
-) -> None:
+def test_an_unknown_group_is_refused_and_nothing_is_removed(old: Topic, groups: list[str]) -> None:
     old.group("g").commit({0: 6, 1: 6})
     old.group("gone").commit({0: 6, 1: 6})
     old.group("gone").delete()
@@ -83,7 +81,7 @@ def test_a_group_that_there_is_not_is_an_error_and_nothing_goes(
     assert old.start_offsets() == {0: 0, 1: 0}
 
 
-def test_a_name_alone_is_no_list_of_names(old: Topic, store: Store) -> None:
+def test_a_single_name_instead_of_a_list_is_refused(old: Topic, store: Store) -> None:
     old.group("g").commit({0: 6})
     for use in (
         lambda: old.apply_retention(groups="g"),
@@ -93,14 +91,14 @@ def test_a_name_alone_is_no_list_of_names(old: Topic, store: Store) -> None:
             use()
 
 
-def test_size_is_no_reason_either(store: Store) -> None:
+def test_groups_are_protected_from_retention_by_size(store: Store) -> None:
     topic = store.create_topic("t", config={"retention.ms": -1, "retention.bytes": 0})
     put(topic, 3)
     topic.group("g").commit({0: 2})
     assert topic.apply_retention(groups=["g"]).log_starts == {0: 2}
 
 
-def test_maintain_spares_what_groups_have_not_read(old: Topic) -> None:
+def test_maintain_keeps_records_that_groups_have_not_read(old: Topic) -> None:
     old.group("g").commit({0: 4, 1: 0})
     report = old.maintain(protect_groups=["g"])
     assert report.retention is not None
@@ -108,9 +106,7 @@ def test_maintain_spares_what_groups_have_not_read(old: Topic) -> None:
     assert old.count() == 2 + 6
 
 
-def test_compaction_drops_no_record_for_its_age_that_a_group_has_not_read(
-    store: Store, clock: Clock
-) -> None:
+def test_compaction_keeps_old_records_that_a_group_has_not_read(store: Store, clock: Clock) -> None:
     """Of `compact,delete` a compaction drops single records that expired, in segments that stay."""
     config = {"cleanup.policy": "compact,delete", "retention.ms": DAY}
     topic = store.create_topic("t", partitions=2, config=config)
@@ -146,7 +142,7 @@ def two(store: Store, old: Topic, clock: Clock) -> Store:
     return store
 
 
-def test_each_topic_of_a_store_heeds_the_groups_it_has(two: Store) -> None:
+def test_each_topic_of_a_store_protects_its_own_groups(two: Store) -> None:
     reports = two.maintain(protect_groups=["g"])
     assert [report.error for report in reports] == [None, None]
     assert two.topic("t").start_offsets() == {0: 0, 1: 0}
@@ -155,7 +151,7 @@ def test_each_topic_of_a_store_heeds_the_groups_it_has(two: Store) -> None:
     assert two.topic("t").start_offsets() == {0: 6, 1: 6}
 
 
-def test_a_group_that_no_topic_has_stops_a_store_before_anything_is_done(two: Store) -> None:
+def test_a_group_unknown_to_all_topics_is_refused_before_any_work(two: Store) -> None:
     with pytest.raises(InvalidRequestError, match="'typo' to protect; existing groups: g"):
         two.maintain(protect_groups=["g", "typo"])
     assert two.topic("u").start_offsets() == {0: 0}

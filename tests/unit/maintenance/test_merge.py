@@ -44,7 +44,7 @@ def test_a_shifted_segment_is_sealed(store: Store) -> None:
     assert all_rows(topic) == before
 
 
-def test_large_sealed_segments_are_left_alone(store: Store, objects: MemoryStore) -> None:
+def test_large_sealed_segments_are_not_rewritten(store: Store, objects: MemoryStore) -> None:
     topic = store.create_topic("t", config={"segment.bytes": 1000})
     for _ in range(3):
         topic.append(kafka([f"{n:0100d}" for n in range(20)]))
@@ -53,7 +53,7 @@ def test_large_sealed_segments_are_left_alone(store: Store, objects: MemoryStore
     assert data_files(objects) == before
 
 
-def test_groups_keep_to_the_size_of_a_segment(store: Store) -> None:  # case 17
+def test_merged_segments_stay_within_segment_bytes(store: Store) -> None:  # case 17
     topic = store.create_topic("t")
     for _ in range(10):
         topic.append(kafka(["k"] * 5))
@@ -65,7 +65,9 @@ def test_groups_keep_to_the_size_of_a_segment(store: Store) -> None:  # case 17
     assert topic.verify(data=True)
 
 
-def test_tombstones_with_different_times_are_kept_apart(store: Store, clock: object) -> None:
+def test_tombstones_with_different_delete_horizons_are_kept_apart(
+    store: Store, clock: object
+) -> None:
     topic = store.create_topic("t", config={"cleanup.policy": "compact"})
     topic.append(kafka(["a"], [None]))
     topic.compact()
@@ -105,7 +107,7 @@ def stored(objects: MemoryStore, topic: Topic) -> list[int]:
 
 
 @pytest.mark.parametrize("group_rows", [7, 1000])
-def test_what_lies_below_the_log_start_leaves_a_file_however_large(
+def test_records_below_the_log_start_are_removed_from_files_of_any_size(
     store: Store, objects: MemoryStore, monkeypatch: pytest.MonkeyPatch, group_rows: int
 ) -> None:
     monkeypatch.setattr("pylogtable.segments.rolling_writer.ROW_GROUP_ROWS", group_rows)
@@ -125,9 +127,7 @@ def test_what_lies_below_the_log_start_leaves_a_file_however_large(
     assert topic.merge().units == 0
 
 
-def test_a_file_of_which_nothing_is_left_keeps_its_range(
-    store: Store, objects: MemoryStore
-) -> None:
+def test_a_segment_without_records_keeps_its_range(store: Store, objects: MemoryStore) -> None:
     topic = store.create_topic("t", config={"cleanup.policy": "compact,delete"})
     topic.append(kafka(["a", "b", "b"]))
     topic.append(kafka(["b"]))
@@ -139,7 +139,9 @@ def test_a_file_of_which_nothing_is_left_keeps_its_range(
     assert topic.verify(data=True)
 
 
-def test_a_compaction_leaves_it_out_too(store: Store, objects: MemoryStore) -> None:
+def test_compaction_also_removes_records_below_the_log_start(
+    store: Store, objects: MemoryStore
+) -> None:
     topic = store.create_topic("t", config={"cleanup.policy": "compact,delete"})
     topic.append(kafka(["a", "b", "c"]))
     topic.delete_records({0: 1})
@@ -150,7 +152,7 @@ def test_a_compaction_leaves_it_out_too(store: Store, objects: MemoryStore) -> N
 
 
 @pytest.mark.parametrize(("further", "lands"), [(3, True), (4, False)])
-def test_a_log_start_that_moves_while_a_merge_runs(
+def test_log_start_may_move_while_a_merge_runs(
     store: Store, objects: MemoryStore, further: int, lands: bool
 ) -> None:
     """Inside the first input it does no harm: what it leaves below it is cut by the next merge."""
@@ -177,7 +179,7 @@ def test_a_log_start_that_moves_while_a_merge_runs(
 
 
 @pytest.mark.parametrize("cut", [1, 3])
-def test_a_log_start_inside_a_segment_stays_where_it_is(store: Store, cut: int) -> None:
+def test_merge_does_not_move_a_log_start_inside_a_segment(store: Store, cut: int) -> None:
     topic = store.create_topic("t")
     topic.append(kafka(["a", "b"], partition=ints(0, 0)))
     topic.append(kafka(["c", "d"], partition=ints(0, 0)))

@@ -15,7 +15,7 @@ def put(topic: Topic, count: int, at_ms: int) -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 15, 25])
-def test_when_all_is_old_all_goes_and_offsets_go_on(  # case 21
+def test_all_old_records_are_removed_and_offsets_continue(  # case 21
     store: Store, clock: Clock, count: int
 ) -> None:
     topic = store.create_topic("t", config={"retention.ms": 1000})
@@ -30,7 +30,7 @@ def test_when_all_is_old_all_goes_and_offsets_go_on(  # case 21
 
 
 @pytest.mark.parametrize(("policy", "removed"), [("compact", 0), ("compact,delete", 5)])
-def test_only_a_policy_with_delete_deletes(  # case 22
+def test_only_a_policy_with_delete_removes_records(  # case 22
     store: Store, clock: Clock, policy: str, removed: int
 ) -> None:
     config = {"cleanup.policy": policy, "retention.ms": 1000}
@@ -40,7 +40,7 @@ def test_only_a_policy_with_delete_deletes(  # case 22
     assert topic.apply_retention().records_removed == removed
 
 
-def test_the_limit_of_time_must_be_exceeded(store: Store, clock: Clock) -> None:
+def test_a_segment_exactly_at_retention_ms_is_kept(store: Store, clock: Clock) -> None:
     topic = store.create_topic("t", config={"retention.ms": 1000})
     put(topic, 1, 0)
     clock.tick(1000)
@@ -49,7 +49,7 @@ def test_the_limit_of_time_must_be_exceeded(store: Store, clock: Clock) -> None:
     assert topic.apply_retention().log_starts == {0: 1}
 
 
-def test_the_default_is_a_week(store: Store, clock: Clock) -> None:
+def test_the_default_retention_is_a_week(store: Store, clock: Clock) -> None:
     topic = store.create_topic("t")
     put(topic, 1, 0)
     clock.tick(WEEK)
@@ -58,7 +58,7 @@ def test_the_default_is_a_week(store: Store, clock: Clock) -> None:
     assert topic.apply_retention().log_starts == {0: 1}
 
 
-def test_one_late_record_holds_its_segment_and_all_after_it(store: Store, clock: Clock) -> None:
+def test_one_late_record_keeps_its_segment_and_all_after_it(store: Store, clock: Clock) -> None:
     topic = store.create_topic("t", config={"retention.ms": 1000})
     put(topic, 2, 0)
     topic.append(kafka(["a", "b"], timestamp=times(0, 10_000)))
@@ -68,7 +68,7 @@ def test_one_late_record_holds_its_segment_and_all_after_it(store: Store, clock:
     assert rows(topic.read(), "offset") == [2, 3, 4, 5]
 
 
-def test_what_remains_is_never_below_the_limit_of_size(store: Store) -> None:
+def test_retention_by_size_leaves_at_least_retention_bytes(store: Store) -> None:
     topic = store.create_topic("t", config={"retention.ms": -1})
     for _ in range(4):
         put(topic, 10, 0)
@@ -81,7 +81,7 @@ def test_what_remains_is_never_below_the_limit_of_size(store: Store) -> None:
     assert topic.apply_retention().log_starts == {0: 40}
 
 
-def test_nothing_a_reader_still_needs_is_removed(store: Store, clock: Clock) -> None:
+def test_files_that_a_reader_still_needs_are_kept(store: Store, clock: Clock) -> None:
     topic = store.create_topic("t", partitions=1, config={"retention.ms": 1000})
     for _ in range(3):
         put(topic, 10, 0)
@@ -90,7 +90,7 @@ def test_nothing_a_reader_still_needs_is_removed(store: Store, clock: Clock) -> 
     assert topic.apply_retention(keep_from={0: 100}).log_starts == {0: 30}
 
 
-def test_the_report_and_the_history_say_what_went(store: Store, clock: Clock) -> None:
+def test_report_and_history_show_what_was_removed(store: Store, clock: Clock) -> None:
     topic = store.create_topic("t", config={"retention.ms": 1000})
     put(topic, 3, 0)
     size = topic.segments()["size_bytes"].to_pylist()[0]

@@ -34,7 +34,7 @@ def files(folder: Path, pattern: str = "**/*") -> set[str]:
     return {str(p.relative_to(folder)) for p in folder.glob(pattern) if p.is_file()}
 
 
-def test_replaced_files_go_when_no_kept_version_needs_them(
+def test_replaced_files_are_removed_when_no_kept_version_needs_them(
     disk: Store, tmp_path: Path, clock: Clock
 ) -> None:
     topic = disk.create_topic("t", config=COMPACT)
@@ -56,7 +56,7 @@ def test_replaced_files_go_when_no_kept_version_needs_them(
     assert topic.verify(data=True)
 
 
-def test_files_of_failed_writes_go_and_young_ones_stay(
+def test_old_files_of_failed_writes_are_removed_and_young_ones_kept(
     disk: Store, tmp_path: Path, clock: Clock
 ) -> None:
     topic = disk.create_topic("t")
@@ -89,7 +89,7 @@ store.create("_manifest/x.json", b"all of it")
 """
 
 
-def test_what_killed_writers_left_goes_and_what_may_be_alive_stays(
+def test_old_temporary_files_are_removed_and_young_ones_kept(
     disk: Store, tmp_path: Path, clock: Clock
 ) -> None:
     topic = disk.create_topic("t")
@@ -133,7 +133,9 @@ def test_time_travel_inside_the_window_still_works(
     assert topic.verify(data=True)
 
 
-def test_old_commits_roots_and_leaves_go(disk: Store, tmp_path: Path, clock: Clock) -> None:
+def test_old_commits_roots_and_leaves_are_removed(
+    disk: Store, tmp_path: Path, clock: Clock
+) -> None:
     topic = disk.create_topic("t")
     for number in range(200):
         txn = {10: ("etl", 0), 3: ("old", 0), 20: ("old", 2)}.get(number)
@@ -177,7 +179,7 @@ def test_a_topic_without_hint_is_found_after_its_first_commits_are_gone(
     assert disk.topic("t").count() == 130
 
 
-def test_it_stops_at_a_reference_it_cannot_read(disk: Store, tmp_path: Path, clock: Clock) -> None:
+def test_vacuum_stops_at_an_unreadable_reference(disk: Store, tmp_path: Path, clock: Clock) -> None:
     topic = disk.create_topic("t")
     for number in range(130):
         topic.append(kafka([str(number)]))
@@ -191,7 +193,7 @@ def test_it_stops_at_a_reference_it_cannot_read(disk: Store, tmp_path: Path, clo
     assert files(tmp_path) == before
 
 
-def test_names_that_are_not_ours_are_left_alone(disk: Store, tmp_path: Path, clock: Clock) -> None:
+def test_files_with_other_names_are_kept(disk: Store, tmp_path: Path, clock: Clock) -> None:
     topic = disk.create_topic("t")
     topic.append(kafka(["a"]))
     strange = ["t/_groups/g/00000000000000000000.json", "t/notes.txt", "t/partition=0/x.parquet"]

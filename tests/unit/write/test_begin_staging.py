@@ -27,7 +27,7 @@ def test_rows_added_bit_by_bit_are_committed_in_order(store: Store) -> None:
     assert topic.verify(data=True)
 
 
-def test_staging_makes_the_files_that_stage_makes(store: Store) -> None:
+def test_begin_staging_writes_the_same_files_as_stage(store: Store) -> None:
     one, other = store.create_topic("one", 3), store.create_topic("other", 3)
     table = kafka([f"k{n % 7}" for n in range(50)] + [None] * 50)
     with TopicWriter(one).begin_staging(first_sticky=2) as staging:
@@ -39,7 +39,7 @@ def test_staging_makes_the_files_that_stage_makes(store: Store) -> None:
     assert rows(one.read(), *columns) == rows(other.read(), *columns)
 
 
-def test_flush_lets_go_of_what_waits_and_loses_nothing(store: Store) -> None:
+def test_flush_writes_waiting_rows_and_frees_memory(store: Store) -> None:
     topic = store.create_topic("t")
     with TopicWriter(topic).begin_staging() as staging:
         assert staging.waiting_bytes == 0
@@ -55,7 +55,7 @@ def test_flush_lets_go_of_what_waits_and_loses_nothing(store: Store) -> None:
     assert rows(topic.segments(), "row_groups") == [[0, 1, 2]]
 
 
-def test_without_rows_nothing_is_staged(store: Store, objects: MemoryStore) -> None:
+def test_staging_no_rows_writes_no_files(store: Store, objects: MemoryStore) -> None:
     topic = store.create_topic("t")
     with TopicWriter(topic).begin_staging() as staging:
         staging.add(pa.RecordBatch.from_pylist([], kafka([]).schema))
@@ -64,9 +64,7 @@ def test_without_rows_nothing_is_staged(store: Store, objects: MemoryStore) -> N
 
 
 @pytest.mark.parametrize("when", ["waiting", "flushed", "finished"])
-def test_an_exception_removes_what_was_written(
-    store: Store, objects: MemoryStore, when: str
-) -> None:
+def test_an_exception_removes_staged_files(store: Store, objects: MemoryStore, when: str) -> None:
     topic = store.create_topic("t", partitions=3)
 
     def fail() -> None:
@@ -84,9 +82,7 @@ def test_an_exception_removes_what_was_written(
     assert topic.version == 0
 
 
-def test_a_row_that_does_not_fit_removes_what_was_written(
-    store: Store, objects: MemoryStore
-) -> None:
+def test_a_row_that_does_not_fit_removes_staged_files(store: Store, objects: MemoryStore) -> None:
     topic = store.create_topic("t", partitions=2)
 
     def fail() -> None:
@@ -101,7 +97,7 @@ def test_a_row_that_does_not_fit_removes_what_was_written(
     assert data_files(objects) == []
 
 
-def test_find_txn_gives_what_the_append_did(store: Store) -> None:
+def test_find_txn_returns_the_result_of_the_append(store: Store) -> None:
     topic = store.create_topic("t", partitions=2)
     assert TopicWriter(topic).find_txn("job", 1) is None
     first = topic.append(kafka(["a", "b"]), txn=("job", 1))
@@ -117,12 +113,12 @@ def test_find_txn_gives_what_the_append_did(store: Store) -> None:
 
 
 @pytest.mark.parametrize("txn", [("", 1), ("job", -1), ("job", True), ("job", 2**63)])
-def test_find_txn_refuses_what_is_no_txn(store: Store, txn: tuple[str, int]) -> None:
+def test_find_txn_refuses_an_invalid_txn(store: Store, txn: tuple[str, int]) -> None:
     with pytest.raises(InvalidRequestError, match="txn must be"):
         TopicWriter(store.create_topic("t")).find_txn(*txn)
 
 
-def test_check_columns_says_what_an_append_would_say(store: Store) -> None:
+def test_check_columns_raises_the_same_error_as_an_append(store: Store) -> None:
     topic = store.create_topic("t", schema={"id": pa.int64(), "amount": pa.float64()}, key="id")
     TopicWriter(topic).check_columns(pa.schema({"amount": pa.float32(), "id": pa.int32()}))
     for wrong, why in (
@@ -138,13 +134,13 @@ def test_check_columns_says_what_an_append_would_say(store: Store) -> None:
             topic.append(pa.RecordBatch.from_pylist([{}], pa.schema(wrong)))
 
 
-def test_check_columns_sees_columns_that_others_have_added(store: Store) -> None:
+def test_check_columns_sees_columns_added_by_others(store: Store) -> None:
     topic = store.create_topic("t", schema={"id": pa.int64()})
     store.topic("t").alter(add_columns={"note": pa.string()})
     TopicWriter(topic).check_columns(pa.schema({"note": pa.string()}))
 
 
-def test_placement_tells_where_an_append_puts_rows(store: Store) -> None:
+def test_placement_gives_the_partition_that_an_append_uses(store: Store) -> None:
     topic = store.create_topic("t", partitions=5)
     keys = [f"key-{number}" for number in range(40)]
     explicit = ints(*[4 if number % 3 == 0 else None for number in range(40)])
@@ -157,7 +153,7 @@ def test_placement_tells_where_an_append_puts_rows(store: Store) -> None:
     assert (placement.count, placement.key) == (5, ("key",))
 
 
-def test_placement_leaves_open_where_rows_without_a_key_go(store: Store) -> None:
+def test_placement_is_null_for_rows_without_a_key(store: Store) -> None:
     placement = TopicWriter(store.create_topic("t", partitions=5)).placement()
     (batch,) = kafka([None, "a", None], partition=ints(None, None, 3)).to_batches()
     first, second, third = placement.partitions(batch).to_pylist()
@@ -167,7 +163,7 @@ def test_placement_leaves_open_where_rows_without_a_key_go(store: Store) -> None
     assert placement.partitions(without_key).to_pylist() == [None]
 
 
-def test_placement_refuses_partitions_there_are_not(store: Store) -> None:
+def test_placement_refuses_unknown_partitions(store: Store) -> None:
     placement = TopicWriter(store.create_topic("t", partitions=2)).placement()
     with pytest.raises(InvalidRequestError, match="partition 2 in row 1 is out of range"):
         placement.partitions(kafka(["a", "b"], partition=ints(1, 2)).to_batches()[0])

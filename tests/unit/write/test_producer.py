@@ -48,7 +48,7 @@ def found(topic: Topic) -> dict[tuple[int, int], Any]:
     return {(partition, offset): (key, value) for partition, offset, key, value in read}
 
 
-def test_every_future_tells_where_its_record_is(topic: Topic, producer: Producer) -> None:
+def test_every_future_returns_the_place_of_its_record(topic: Topic, producer: Producer) -> None:
     topic.append(kafka(["a", "b", "c", "d"]))
     sent = {}
     for number in range(5000):
@@ -69,7 +69,7 @@ def test_every_future_tells_where_its_record_is(topic: Topic, producer: Producer
     assert len(places) == 5000 == len(there) - 4
 
 
-def test_keys_alone_still_decide_where_keyed_records_go(topic: Topic, producer: Producer) -> None:
+def test_keyed_records_are_placed_by_key(topic: Topic, producer: Producer) -> None:
     """So that the newest record of a key is looked for in one partition only [SEG-7]."""
     for number in range(50):
         producer.send(f"k{number}" if number % 5 else None, "v")
@@ -99,13 +99,13 @@ def test_one_batch_is_one_commit(topic: Topic, producer: Producer) -> None:
     assert topic.version == 1
 
 
-def test_lingering_ends_by_itself(topic: Topic) -> None:
+def test_batch_is_committed_after_linger_ms(topic: Topic) -> None:
     with topic.producer(linger_ms=1) as producer:
         assert producer.send("k", "v").result(timeout=60).offset == 0
         assert producer.send("k", "v").result(timeout=60).offset == 1
 
 
-def test_a_full_batch_does_not_linger_and_full_batches_make_senders_wait(topic: Topic) -> None:
+def test_full_batch_is_sent_at_once_and_two_full_batches_block_senders(topic: Topic) -> None:
     with topic.producer(linger_ms=FOREVER_MS, batch_bytes=10_000) as producer:
         futures = [producer.send("k", b"v" * 900) for _ in range(95)]
         assert futures[9].result(timeout=60).offset == 9
@@ -116,7 +116,7 @@ def test_a_full_batch_does_not_linger_and_full_batches_make_senders_wait(topic: 
     assert topic.version >= 9
 
 
-def test_many_threads(topic: Topic) -> None:
+def test_many_threads_can_send(topic: Topic) -> None:
     sent: list[tuple[Any, bytes]] = []
     with topic.producer(linger_ms=1, batch_bytes=50_000) as producer:
 
@@ -140,7 +140,7 @@ def test_many_threads(topic: Topic) -> None:
         assert mine == [b"%d-%d" % (me, n) for n in range(2000)]
 
 
-def test_what_a_future_offers(producer: Producer) -> None:
+def test_future_works_like_a_standard_future(producer: Producer) -> None:
     future = producer.send("k", "v")
     seen: list[Any] = []
     future.add_done_callback(seen.append)
@@ -159,9 +159,7 @@ def test_what_a_future_offers(producer: Producer) -> None:
     assert "offset=0" in repr(future)
 
 
-def test_callbacks_may_send_and_must_not_wait(
-    topic: Topic, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_callbacks_can_send_but_not_flush(topic: Topic, caplog: pytest.LogCaptureFixture) -> None:
     with topic.producer(linger_ms=FOREVER_MS, batch_bytes=1) as producer:
         again: list[Any] = []
         first = producer.send("a", partition=0)
@@ -183,7 +181,7 @@ def test_timestamps(topic: Topic, clock: Clock, producer: Producer) -> None:
     assert rows(topic.read(), "timestamp") == told
 
 
-def test_append_time_is_told_where_the_topic_wants_it(store: Store) -> None:
+def test_future_has_the_append_time_if_the_topic_uses_it(store: Store) -> None:
     topic = store.create_topic("t", config={"message.timestamp.type": "LogAppendTime"})
     with topic.producer() as producer:
         future = producer.send("k", "v", timestamp=1_000)
@@ -243,7 +241,7 @@ def test_table_shaped_topics_take_columns_by_name(store: Store) -> None:
         ({"valeu": b"1"}, "did you mean 'value'"),
     ],
 )
-def test_what_is_seen_to_be_wrong_is_refused_at_once(
+def test_obvious_mistakes_raise_at_once(
     topic: Topic, producer: Producer, wrong: dict[str, Any], why: str
 ) -> None:
     producer.send("k", "v")
@@ -276,7 +274,7 @@ def records(ids: list[int]) -> pa.Table:
     ids=str,
 )
 @pytest.mark.parametrize("place", [0, 1, 20])
-def test_a_bad_record_fails_its_own_future_and_no_other(
+def test_a_bad_record_fails_only_its_own_future(
     store: Store, wrong: dict[str, Any], place: int
 ) -> None:
     topic = table_topic(store)
@@ -300,7 +298,7 @@ def test_a_bad_record_fails_its_own_future_and_no_other(
     producer.close()
 
 
-def test_a_batch_of_nothing_but_bad_records_commits_nothing(store: Store) -> None:
+def test_a_batch_of_only_bad_records_commits_nothing(store: Store) -> None:
     topic = table_topic(store)
     with pytest.raises(SchemaMismatchError), topic.producer() as producer:
         futures = [producer.send(name="x") for _ in range(3)]
@@ -309,7 +307,7 @@ def test_a_batch_of_nothing_but_bad_records_commits_nothing(store: Store) -> Non
     assert futures[0].done()
 
 
-def test_keyless_records_on_a_compacted_topic_fail_alone(store: Store) -> None:
+def test_keyless_record_on_a_compacted_topic_fails_only_itself(store: Store) -> None:
     topic = store.create_topic("t", 2, config={"cleanup.policy": "compact"})
     producer = topic.producer()
     futures = [producer.send(key, "v") for key in ("a", None, "b")]
@@ -319,7 +317,7 @@ def test_keyless_records_on_a_compacted_topic_fail_alone(store: Store) -> None:
     assert topic.count() == 2
 
 
-def test_a_table_among_records(topic: Topic, producer: Producer) -> None:
+def test_tables_and_records_can_be_sent_in_turn(topic: Topic, producer: Producer) -> None:
     before = producer.send("a", "0")
     table = kafka([f"k{n}" for n in range(20)])
     inside = producer.send_batch(table)
@@ -341,7 +339,7 @@ def test_a_table_among_records(topic: Topic, producer: Producer) -> None:
     assert empty.result().offsets == {}
 
 
-def test_a_bad_table_fails_alone(store: Store) -> None:
+def test_a_bad_table_fails_only_itself(store: Store) -> None:
     topic = table_topic(store)
     producer = topic.producer(linger_ms=FOREVER_MS)
     good = producer.send(id=1)
@@ -370,7 +368,7 @@ def test_new_columns_and_partitions_are_noticed(store: Store, topic: Topic) -> N
     assert sorted(rows(topic.read(), "extra"), key=str) == [1, 9, None]
 
 
-def test_closing(topic: Topic) -> None:
+def test_closed_producer_delivers_everything_and_refuses_more(topic: Topic) -> None:
     producer = topic.producer(linger_ms=FOREVER_MS)
     future = producer.send("k", "v")
     producer.close()
@@ -383,7 +381,7 @@ def test_closing(topic: Topic) -> None:
         producer.send_batch(kafka(["a"]))
 
 
-def test_leaving_with_an_exception_keeps_what_was_sent(topic: Topic) -> None:
+def test_exception_in_the_with_block_keeps_sent_records(topic: Topic) -> None:
     with pytest.raises(ZeroDivisionError), topic.producer() as producer:
         raise ZeroDivisionError(producer.send("k", "v"))
     assert topic.count() == 1
@@ -399,12 +397,12 @@ def test_leaving_with_an_exception_keeps_what_was_sent(topic: Topic) -> None:
         ("app_id", 5),
     ],
 )
-def test_bad_settings(topic: Topic, name: str, wrong: Any) -> None:
+def test_bad_settings_are_refused(topic: Topic, name: str, wrong: Any) -> None:
     with pytest.raises(InvalidRequestError):
         topic.producer(**{name: wrong})
 
 
-def test_a_deleted_topic_takes_nothing(store: Store, topic: Topic) -> None:
+def test_sending_to_a_deleted_topic_fails(store: Store, topic: Topic) -> None:
     producer = topic.producer(linger_ms=FOREVER_MS)
     future = producer.send("k", "v")
     store.delete_topic("t")
@@ -414,7 +412,7 @@ def test_a_deleted_topic_takes_nothing(store: Store, topic: Topic) -> None:
 
 
 class TestAppId:
-    def test_it_goes_on_counting_after_a_restart(self, topic: Topic) -> None:
+    def test_sequence_continues_after_a_restart(self, topic: Topic) -> None:
         source = [str(number) for number in range(10)]
         with topic.producer(app_id="etl") as producer:
             assert producer.sequence == 0
@@ -436,7 +434,7 @@ class TestAppId:
         [{"id": "no number", "name": "x"}, {"id": 5, "nmae": "x"}],
         ids=["in the batch", "at once"],
     )
-    def test_a_record_that_is_refused_ends_it(self, store: Store, wrong: dict[str, Any]) -> None:
+    def test_a_refused_record_ends_the_producer(self, store: Store, wrong: dict[str, Any]) -> None:
         """What is behind it would be counted in its place, and be sent again or left out."""
         topic = table_topic(store)
         source: list[dict[str, Any]] = [{"id": n, "name": str(n)} for n in range(9)]
@@ -450,7 +448,7 @@ class TestAppId:
             assert producer.sequence == (9 if bad is None else bad)
         assert sorted(row["id"] for row in rows(topic.read())) == list(range(9))
 
-    def test_of_a_batch_only_what_is_before_the_bad_record_is_there(self, store: Store) -> None:
+    def test_records_before_a_bad_one_are_appended(self, store: Store) -> None:
         topic = table_topic(store)
         producer = topic.producer(linger_ms=FOREVER_MS, app_id="etl")
         good = [producer.send(id=1, name="a"), producer.send_batch(records([2, 3]))]
@@ -463,7 +461,7 @@ class TestAppId:
         assert sorted(rows(topic.read(), "id")) == [1, 2, 3]
         assert producer.sequence == 3
 
-    def test_a_table_that_is_refused_ends_it(self, topic: Topic) -> None:
+    def test_a_refused_table_ends_the_producer(self, topic: Topic) -> None:
         producer = topic.producer(linger_ms=FOREVER_MS, app_id="etl")
         good, bad = kafka(["a"]), pa.table({"vlaue": ["x"]})
         first = producer.send_batch(good)
@@ -474,13 +472,13 @@ class TestAppId:
         producer.close()
         assert first.result().records == producer.sequence == topic.count() == 1
 
-    def test_without_it_nothing_is_counted(self, topic: Topic, producer: Producer) -> None:
+    def test_without_an_app_id_there_is_no_sequence(self, topic: Topic, producer: Producer) -> None:
         producer.send("k", "v")
         producer.flush()
         assert producer.sequence is None
         assert topic.history(limit=1)["txn_app_id"].to_pylist() == [None]
 
-    def test_of_two_the_first_to_commit_goes_on_and_the_other_is_fenced(
+    def test_second_producer_with_the_same_app_id_is_fenced(
         self, store: Store, topic: Topic
     ) -> None:
         old = topic.producer(linger_ms=FOREVER_MS, app_id="etl")
@@ -505,7 +503,7 @@ class TestAppId:
         assert rows(topic.read(), "value") == [b"0", b"1", b"2"]
         assert topic.last_txn("etl") == 3
 
-    def test_what_is_fenced_leaves_no_files(
+    def test_fenced_producer_leaves_no_files(
         self, store: Store, topic: Topic, objects: MemoryStore
     ) -> None:
         first, second = topic.producer(app_id="a"), store.topic("t").producer(app_id="a")
@@ -516,7 +514,7 @@ class TestAppId:
             second.close()
         assert len(data_files(objects)) == 1
 
-    def test_after_a_failed_commit_nothing_more_is_taken(self) -> None:
+    def test_after_a_failed_commit_the_producer_refuses_records(self) -> None:
         """Or the count would skip what was lost."""
         inner = MemoryStore()
         new_topic(inner)
@@ -531,7 +529,7 @@ class TestAppId:
         assert numbers_of(open_topic(inner)) == []
 
 
-def test_a_store_in_trouble_fails_one_batch_and_the_next_goes_on() -> None:
+def test_storage_failure_fails_one_batch_and_the_next_succeeds() -> None:
     inner = MemoryStore()
     new_topic(inner)
     plan = Plan(0, Fault.REFUSE, lambda verb, key: verb == "open_output")
@@ -547,7 +545,9 @@ def test_a_store_in_trouble_fails_one_batch_and_the_next_goes_on() -> None:
 
 @pytest.mark.parametrize("app_id", [None, "a"])
 @pytest.mark.parametrize("fault", [Fault.LOSE_REPLY, Fault.SELF_RETRY, Fault.LATE, Fault.REFUSE])
-def test_a_commit_in_doubt_is_neither_lost_nor_doubled(fault: Fault, app_id: str | None) -> None:
+def test_a_commit_with_unknown_outcome_is_applied_exactly_once(
+    fault: Fault, app_id: str | None
+) -> None:
     inner = MemoryStore()
     new_topic(inner)
     plan = Plan(0, fault, lambda verb, key: verb == "create")
@@ -599,7 +599,9 @@ def test_an_unknown_commit_is_resolved_before_anything_else(
     assert numbers_of(open_topic(inner)) == ([0, 2] if lands else [0, 2, 100])
 
 
-def test_racing_with_other_writers(store: Store, objects: MemoryStore, topic: Topic) -> None:
+def test_producer_races_with_other_writers(
+    store: Store, objects: MemoryStore, topic: Topic
+) -> None:
     other = make_store(objects).topic("t")
     futures = {}
     with topic.producer(linger_ms=0) as producer:

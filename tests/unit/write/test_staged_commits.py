@@ -17,7 +17,7 @@ from pylogtable.store import Store
 from tests.builders import data_files, ints, kafka, make_store, rows
 
 
-def test_a_repeated_commit_of_staged_files_leaves_them_alone(store: Store) -> None:
+def test_repeated_commit_does_not_remove_the_staged_files(store: Store) -> None:
     topic = store.create_topic("t")
     staged = TopicWriter(topic).stage(kafka(["a"]))
     first = TopicWriter(topic).commit([staged], txn=("job", 1))
@@ -28,7 +28,7 @@ def test_a_repeated_commit_of_staged_files_leaves_them_alone(store: Store) -> No
     assert topic.verify(data=True)
 
 
-def test_a_driver_with_an_old_handle_commits_what_newer_ones_staged(store: Store) -> None:
+def test_stale_driver_commits_files_staged_by_newer_handles(store: Store) -> None:
     driver = store.create_topic("t")
     worker = store.topic("t")
     worker.append(kafka(["a"]))
@@ -48,7 +48,7 @@ def test_files_staged_for_another_topic_are_refused(store: Store) -> None:
         TopicWriter(store.create_topic("one")).commit([staged])
 
 
-def test_the_same_files_twice_in_a_commit_are_refused(store: Store) -> None:
+def test_committing_the_same_file_twice_is_refused(store: Store) -> None:
     topic = store.create_topic("t")
     staged = TopicWriter(topic).stage(kafka(["a"]))
     with pytest.raises(InvalidRequestError, match="given twice"):
@@ -57,9 +57,7 @@ def test_the_same_files_twice_in_a_commit_are_refused(store: Store) -> None:
     assert TopicWriter(topic).commit([staged]).records == 1
 
 
-def test_staged_files_that_are_not_wanted_can_be_removed(
-    store: Store, objects: MemoryStore
-) -> None:
+def test_unwanted_staged_files_can_be_removed(store: Store, objects: MemoryStore) -> None:
     topic = store.create_topic("t")
     TopicWriter(topic).discard([TopicWriter(topic).stage(kafka(["a", "b"]))])
     assert data_files(objects) == []
@@ -74,7 +72,7 @@ def test_verify_names_a_file_that_two_segments_claim(store: Store) -> None:
     assert (problem.rule, problem.path) == ("SEG-1", staged.files[0].path)
 
 
-def test_topics_and_staged_files_travel_between_processes(tmp_path: Path) -> None:
+def test_topics_and_staged_files_can_be_sent_between_processes(tmp_path: Path) -> None:
     topic = pylogtable.open(tmp_path).create_topic("t")
     there = pickle.loads(pickle.dumps(topic))
     staged = pickle.loads(pickle.dumps(TopicWriter(there).stage(kafka(["a"]))))
@@ -82,7 +80,7 @@ def test_topics_and_staged_files_travel_between_processes(tmp_path: Path) -> Non
     assert there.count() == 1
 
 
-def test_more_partitions_than_files_may_be_open(tmp_path: Path) -> None:
+def test_append_works_with_more_partitions_than_open_files(tmp_path: Path) -> None:
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     topic = pylogtable.open(tmp_path).create_topic("t", partitions=700)
     partitions = [n % 700 for n in range(1400)]
@@ -95,7 +93,7 @@ def test_more_partitions_than_files_may_be_open(tmp_path: Path) -> None:
     assert result.offsets == dict.fromkeys(range(700), (0, 2))
 
 
-def test_a_handle_of_a_float_clock_cannot_spoil_a_topic() -> None:
+def test_clock_that_returns_floats_is_refused() -> None:
     objects = MemoryStore()
     with pytest.raises(pylogtable.CorruptTopicError, match=r"committed_at_ms|created_at_ms"):
         make_store(objects, lambda: 1.5).create_topic("t")  # type: ignore[arg-type, return-value]
@@ -103,7 +101,7 @@ def test_a_handle_of_a_float_clock_cannot_spoil_a_topic() -> None:
 
 
 @pytest.mark.parametrize("offset", [True, 0.5, "1"])
-def test_what_is_no_offset_cannot_spoil_a_topic(store: Store, offset: object) -> None:
+def test_invalid_offset_to_delete_is_refused(store: Store, offset: object) -> None:
     topic = store.create_topic("t")
     topic.append(kafka(["a", "b"]))
     with pytest.raises(InvalidRequestError, match="is not an offset of partition 0"):
@@ -119,7 +117,7 @@ def test_a_damaged_topic_does_not_hide_the_others(store: Store, objects: MemoryS
 
 
 @pytest.mark.parametrize("name", ["row", "rank", "k0"])
-def test_latest_does_not_mind_what_columns_are_called(store: Store, name: str) -> None:
+def test_latest_works_with_any_column_names(store: Store, name: str) -> None:
     topic = store.create_topic("t", schema={"id": pa.int64(), name: pa.int64()}, key="id")
     topic.append(pa.table({"id": [1, 1], name: [1, 2]}))
     assert rows(topic.latest(), name) == rows(topic.latest(keys=[1]), name) == [2]
@@ -147,7 +145,7 @@ def test_history_and_find_commit_end_where_the_topic_began(store: Store) -> None
     ("unit", "given", "stored"),
     [("ns", -1, -1), ("ns", -1500, -2), ("ns", 1999, 1), ("s", 2, 2_000_000)],
 )
-def test_times_between_microseconds_belong_to_the_earlier(
+def test_timestamps_are_rounded_down_to_microseconds(
     store: Store, unit: str, given: int, stored: int
 ) -> None:
     topic = store.create_topic("t")
@@ -156,7 +154,7 @@ def test_times_between_microseconds_belong_to_the_earlier(
     assert topic.read().read_all()["timestamp"].cast(pa.int64()).to_pylist() == [stored]
 
 
-def test_a_decimal_with_a_negative_scale_is_no_column(store: Store) -> None:
+def test_a_decimal_with_a_negative_scale_is_refused(store: Store) -> None:
     with pytest.raises(pylogtable.SchemaMismatchError, match="cannot have a column of Arrow type"):
         store.create_topic("t", schema={"a": pa.decimal128(5, -2)})
 
@@ -169,7 +167,7 @@ def test_a_time_that_does_not_fit_is_refused(store: Store) -> None:
     assert topic.version == 0
 
 
-def test_a_repeat_by_the_same_origin_is_one_and_tells_its_origin(store: Store) -> None:
+def test_repeat_by_the_same_origin_is_recognised_and_names_it(store: Store) -> None:
     topic = store.create_topic("t")
     first = TopicWriter(topic).commit(
         [TopicWriter(topic).stage(kafka(["a"]))], txn=("job", 0), origin="run 1"
@@ -183,7 +181,7 @@ def test_a_repeat_by_the_same_origin_is_one_and_tells_its_origin(store: Store) -
 
 
 @pytest.mark.parametrize("version", [3, 5])
-def test_a_txn_of_another_origin_is_an_error_and_no_repeat(
+def test_txn_of_another_origin_is_an_error(
     store: Store, objects: MemoryStore, version: int
 ) -> None:
     """[TXN-4], for the last txn of the app id and for an earlier one."""
@@ -207,7 +205,7 @@ def test_a_txn_of_another_origin_is_an_error_and_no_repeat(
 
 
 @pytest.mark.parametrize(("first", "then"), [(None, "run 2"), ("run 1", None)])
-def test_without_an_origin_nothing_is_known_to_differ(
+def test_without_an_origin_a_repeated_txn_counts_as_the_same(
     store: Store, first: str | None, then: str | None
 ) -> None:
     topic = store.create_topic("t")
@@ -222,7 +220,7 @@ def test_without_an_origin_nothing_is_known_to_differ(
     assert topic.count() == 1
 
 
-def test_versions_that_go_back_to_one_that_was_never_applied_are_an_error(store: Store) -> None:
+def test_going_back_to_a_txn_that_was_never_applied_is_an_error(store: Store) -> None:
     topic = store.create_topic("t")
     TopicWriter(topic).commit(
         [TopicWriter(topic).stage(kafka(["a"]))], txn=("job", 7), origin="run 1"
@@ -234,7 +232,7 @@ def test_versions_that_go_back_to_one_that_was_never_applied_are_an_error(store:
     assert topic.count() == 1
 
 
-def test_an_origin_belongs_to_a_txn(store: Store) -> None:
+def test_an_origin_without_a_txn_is_refused(store: Store) -> None:
     topic = store.create_topic("t")
     with pytest.raises(InvalidRequestError, match="is given without a txn"):
         TopicWriter(topic).commit([], origin="run 1")
@@ -242,7 +240,7 @@ def test_an_origin_belongs_to_a_txn(store: Store) -> None:
         TopicWriter(topic).commit([], txn=("job", 1), origin="")
 
 
-def test_files_of_a_commit_with_an_unknown_outcome_are_left_alone(
+def test_files_of_a_commit_with_unknown_outcome_are_kept(
     store: Store, objects: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = store.create_topic("t")
