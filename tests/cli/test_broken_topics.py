@@ -37,7 +37,7 @@ def test_describe_shows_the_other_topics(run: Run, broken: pylogtable.Store) -> 
     assert (error["error"], error["topic"]) == ("CorruptTopicError", "m")
 
 
-def test_describe_shows_the_others_beside_a_missing_topic(
+def test_describe_shows_the_other_topics_if_one_is_missing(
     run: Run, clicks: pylogtable.Topic
 ) -> None:
     shown = run("topics", "describe", "clickz", "clicks")
@@ -63,7 +63,7 @@ def test_verify_shows_the_other_topics(run: Run, broken: pylogtable.Store) -> No
     ]
 
 
-def test_maintain_goes_on_with_the_other_topics(run: Run, broken: pylogtable.Store) -> None:
+def test_maintain_continues_with_the_other_topics(run: Run, broken: pylogtable.Store) -> None:
     done = run("maintain")
     done.failed("m: ")
     assert [line.split(":")[0] for line in done.lines] == ["a", "z"]

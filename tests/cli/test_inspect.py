@@ -121,7 +121,9 @@ def test_a_store_below_a_file_is_refused(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_missing_permissions(run: Run, clicks: pylogtable.Topic, store_dir: Path) -> None:
+def test_missing_permissions_are_reported(
+    run: Run, clicks: pylogtable.Topic, store_dir: Path
+) -> None:
     store_dir.chmod(0o500)
     (store_dir / "clicks" / "_manifest").chmod(0o500)
     try:

@@ -53,7 +53,7 @@ def same(one: Any, other: Any) -> bool:
     ],
     ids=str,
 )
-def test_columns_come_back(
+def test_columns_survive_a_round_trip(
     run: Run, store_dir: Path, kind: pa.DataType, values: list[Any], shown: list[Any]
 ) -> None:
     topic = pylogtable.open(store_dir).create_topic("t", 1, {"c": kind})
@@ -84,7 +84,7 @@ def test_each_line_is_one_object(run: Run, orders: pylogtable.Topic) -> None:
     run("produce", "orders", stdin='{"id": 1} {"id": 2}\n').failed("line 1: ")
 
 
-def test_headers_that_are_not_utf_8_come_back(run: Run, store_dir: Path) -> None:
+def test_headers_that_are_not_utf_8_survive_a_round_trip(run: Run, store_dir: Path) -> None:
     topic = pylogtable.open(store_dir).create_topic("t")
     headers = [
         [{"key": "a", "value": b"\xff"}, {"key": "b", "value": b"x"}, {"key": "c", "value": None}]

@@ -34,7 +34,7 @@ def complaint(capsys: pytest.CaptureFixture[str]) -> str:
     return err
 
 
-def test_the_command_says_what_it_did_and_fails_if_a_topic_did(broken_store: Path) -> None:
+def test_the_command_reports_its_work_and_fails_if_a_topic_fails(broken_store: Path) -> None:
     ran = command("maintain", broken_store)
     assert ran.returncode == 1
     lines = ran.stdout.splitlines()
@@ -74,7 +74,7 @@ def test_the_command_gives_json(broken_store: Path) -> None:
     assert (orders["topic"], orders["compaction"]) == ("orders", None)
 
 
-def test_json_tells_of_failures_too(broken_store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_includes_failures(broken_store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["maintain", str(broken_store), "--output", "json", "--no-vacuum"]) == 1
     out, err = capsys.readouterr()
     reports = {report["topic"]: report for report in json.loads(out)}
@@ -131,7 +131,7 @@ def test_storage_options(broken_store: Path, capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr().err == ""
 
 
-def test_on_a_terminal_it_shows_where_it_is(
+def test_on_a_terminal_maintain_shows_its_progress(
     broken_store: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)

@@ -14,7 +14,7 @@ from tests.builders import T0, kafka, rows, times
 from tests.cli.conftest import Run
 
 
-def test_lines_in_and_out(run: Run, store_dir: Path) -> None:
+def test_produced_lines_are_consumed(run: Run, store_dir: Path) -> None:
     topic = pylogtable.open(store_dir).create_topic("t", partitions=3)
     made = run("produce", "t", stdin="a\n\nc")
     assert (made.status, made.err) == (0, "")

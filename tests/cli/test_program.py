@@ -74,7 +74,7 @@ def test_consume_follow_sees_new_records_and_ends_on_ctrl_c(clicks: pylogtable.T
     assert running.stderr.read() == b""
 
 
-def test_produce_appends_slow_input_by_and_by(clicks: pylogtable.Topic) -> None:
+def test_produce_appends_slow_input_as_it_arrives(clicks: pylogtable.Topic) -> None:
     """Ctrl-C ends the input: all complete lines are appended and counted."""
     running = start("produce", "clicks", "--linger", "0.05", "--partition", "1")
     assert running.stdin is not None

@@ -97,7 +97,7 @@ def test_the_guide_lists_every_command_with_its_arguments() -> None:
     assert sorted(listed) == sorted(expected)
 
 
-def test_the_commands_beside_kafkas_run_in_order(shell: Shell, store_dir: Path) -> None:
+def test_the_commands_compared_with_kafka_run_in_order(shell: Shell, store_dir: Path) -> None:
     """All on one store, as somebody would try them out."""
     rows = KAFKA_ROW.findall(section(read(GUIDE), "## Coming from Kafka's tools"))
     assert len(rows) >= 20

@@ -27,7 +27,7 @@ def bash(script: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_reader_that_goes_away_ends_it_quietly(store_dir: Path) -> None:
+def test_closed_pipe_ends_the_command_quietly(store_dir: Path) -> None:
     topic = pylogtable.open(store_dir).create_topic("t")
     topic.append(kafka([None] * 50_000, [b"x" * 50] * 50_000))
     running = start("consume", "t")
@@ -40,7 +40,7 @@ def test_a_reader_that_goes_away_ends_it_quietly(store_dir: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["--help", "topics describe clicks", "consume clicks"])
-def test_a_reader_that_reads_nothing_ends_it_quietly(
+def test_pipe_without_a_reader_ends_the_command_quietly(
     clicks: pylogtable.Topic, command: str
 ) -> None:
     """The pipe has lost its reader before the program starts."""
@@ -65,7 +65,7 @@ def test_nothing_is_appended_if_the_output_is_closed(clicks: pylogtable.Topic) -
     assert clicks.count() == 4
 
 
-def test_closed_input_is_refused_by_produce_alone(clicks: pylogtable.Topic) -> None:
+def test_only_produce_refuses_closed_input(clicks: pylogtable.Topic) -> None:
     ran = bash("$P produce clicks <&-")
     assert (ran.returncode, ran.stdout) == (1, "")
     assert ran.stderr.startswith("pylogtable: standard input is closed")
@@ -86,7 +86,7 @@ def test_closed_error_output_drops_the_messages(clicks: pylogtable.Topic) -> Non
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has /dev/full")
-def test_output_that_cannot_be_written_is_one_line(clicks: pylogtable.Topic) -> None:
+def test_output_that_cannot_be_written_is_reported_in_one_line(clicks: pylogtable.Topic) -> None:
     for command in ("topics list", "consume clicks"):
         ran = bash(f"$P {command} > /dev/full")
         assert (ran.returncode, ran.stderr.count("\n")) == (1, 1), ran

@@ -39,7 +39,7 @@ def test_zero_and_another_target_are_two_targets(run: Run, group: pylogtable.Gro
     run(*reset, "--to-latest").failed("give exactly one target", status=2)
 
 
-def test_limits_of_zero(run: Run, clicks: pylogtable.Topic) -> None:
+def test_limit_of_zero_shows_nothing(run: Run, clicks: pylogtable.Topic) -> None:
     assert run("consume", "clicks", "--count", 0).out == ""
     assert run("history", "clicks", "--limit", 0, "--output", "json").json == []
     assert run("segments", "clicks", "--limit", 0, "--output", "json").json == []
@@ -47,7 +47,7 @@ def test_limits_of_zero(run: Run, clicks: pylogtable.Topic) -> None:
 
 
 @pytest.mark.parametrize("arguments", [("topics", "list", ""), ("topics", "list", "--store", "")])
-def test_an_empty_store_never_means_that_of_the_environment(
+def test_an_empty_store_option_does_not_use_the_environment(
     run: Run, clicks: pylogtable.Topic, arguments: tuple[str, ...]
 ) -> None:
     """As in `--store "$UNSET"`: the command would go to another store."""
@@ -55,7 +55,7 @@ def test_an_empty_store_never_means_that_of_the_environment(
 
 
 @pytest.mark.parametrize("duration", ["999999d", "999999999d", "P999999D", "999999999999999ms"])
-def test_a_duration_before_the_beginning_of_time(
+def test_a_duration_longer_than_the_calendar_is_accepted(
     run: Run, clicks: pylogtable.Topic, group: pylogtable.Group, duration: str
 ) -> None:
     kept = run("vacuum", "clicks", "--keep", duration, "--yes")

@@ -198,9 +198,7 @@ def _use(path: Path, when: str) -> None:
 
 
 @pytest.mark.parametrize("case", SOUND)
-def test_a_sealed_segment_tells_its_offsets_to_any_parquet_reader(
-    case: str, tmp_path: Path
-) -> None:
+def test_any_parquet_reader_sees_the_offsets_of_a_sealed_segment(case: str, tmp_path: Path) -> None:
     folder = _copy(case, tmp_path)
     sealed = [s for s in pylogtable.open_topic(folder).segments().to_pylist() if s["shift"] == 0]
     assert sealed
@@ -236,7 +234,7 @@ def remade(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_writer_of_today_makes_the_same_manifest(case: str, remade: Path) -> None:
+def test_the_current_writer_makes_the_same_manifest(case: str, remade: Path) -> None:
     """But for ids in file names, drawn by threads, and sizes, which the Parquet library decides."""
     made, kept = _manifest(remade / case), _manifest(TOPICS / case)
     assert made == kept

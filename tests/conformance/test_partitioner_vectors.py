@@ -54,7 +54,7 @@ def test_the_corpus_is_complete() -> None:
 
 
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["name"])
-def test_vector(vector: dict[str, Any]) -> None:
+def test_library_follows_the_vector(vector: dict[str, Any]) -> None:
     columns = [_column(column) for column in vector["input"]["columns"]]
     if "error" in vector:
         with pytest.raises(getattr(errors, vector["error"])):

@@ -37,7 +37,7 @@ def test_data_files_that_waited_longer_are_refused(clock: Clock) -> None:
 
 
 @pytest.mark.parametrize(("age_ms", "loads"), [(HALF, 0), (HALF + 1, 1)])
-def test_a_state_older_than_half_the_retention_is_loaded_anew(
+def test_a_state_older_than_half_the_retention_is_loaded_again(
     clock: Clock, age_ms: int, loads: int
 ) -> None:
     objects = CountingStore(MemoryStore())

@@ -297,7 +297,7 @@ def test_the_library_agrees_with_the_vector(name: str, vector: Vector) -> None:
     assert getattr(caught.value, "rule", None) == vector["error"].get("rule")
 
 
-def test_every_vector_file_is_run_by_someone() -> None:
+def test_every_vector_file_is_run_by_a_test() -> None:
     assert vector_files() == sorted([*RUNNERS, "partitioner"])
 
 

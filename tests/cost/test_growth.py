@@ -96,21 +96,21 @@ def _lookup(topic: Topic, offset: int) -> object:
     return topic.at().snapshot, topic.read(3, offset, offset + 1, columns=["offset"]).read_all()
 
 
-def test_the_large_topic_is_as_large_as_it_says(large: Grown) -> None:
+def test_the_large_topic_has_the_promised_size(large: Grown) -> None:
     described = large.open().describe()
     segments = sum(p.segments for p in described.partitions)
     assert segments > 0.99 * LARGE_COMMITS * SEGMENTS_PER_COMMIT
     assert described.version == LARGE_COMMITS
 
 
-def test_opening_asks_the_store_as_often_whatever_the_size(small: Grown, large: Grown) -> None:
+def test_opening_takes_the_same_requests_at_any_size(small: Grown, large: Grown) -> None:
     asked = large.requests(large.open)
     assert asked == small.requests(small.open)
     assert set(asked) == {"read"}
     assert asked["read"] <= 2 + ROOT_INTERVAL + COLD_WAVE
 
 
-def test_an_append_asks_the_store_as_often_whatever_the_size(small: Grown, large: Grown) -> None:
+def test_an_append_takes_the_same_requests_at_any_size(small: Grown, large: Grown) -> None:
     topics = [small.open(), large.open()]
     asked = [
         grown.requests(lambda topic=topic: topic.append(_records(60)))
@@ -120,9 +120,7 @@ def test_an_append_asks_the_store_as_often_whatever_the_size(small: Grown, large
     assert asked[0] == {"read": 1, "create": 1, "open_output": PARTITIONS}
 
 
-def test_a_lookup_by_offset_asks_the_store_as_often_whatever_the_size(
-    small: Grown, large: Grown
-) -> None:
+def test_a_lookup_by_offset_takes_the_same_requests_at_any_size(small: Grown, large: Grown) -> None:
     asked = []
     for grown in (small, large):
         topic = grown.open()
@@ -132,7 +130,7 @@ def test_a_lookup_by_offset_asks_the_store_as_often_whatever_the_size(
     assert asked[0]["read"] <= 3
 
 
-def test_a_lookup_by_time_loads_one_leaf_per_partition_whatever_the_size(
+def test_a_lookup_by_time_loads_one_leaf_per_partition_at_any_size(
     small: Grown, large: Grown
 ) -> None:
     """The segments are without files, so that what is asked for is the manifest alone."""
@@ -170,7 +168,7 @@ def test_a_cold_read_of_one_record_costs_at_most_six_gets_besides_the_tail(large
     assert sum(gets.values()) <= 6, gets
 
 
-def test_opening_appending_and_looking_up_take_as_many_calls_whatever_the_size(
+def test_opening_appending_and_looking_up_take_the_same_calls_at_any_size(
     small: Grown, large: Grown
 ) -> None:
     """The requests are as many; here it is what is done with the answers, in calls of functions."""
@@ -227,7 +225,7 @@ def test_a_cold_lookup_in_the_large_topic_stays_below_200_mib(large: Grown, tmp_
     assert answer["bytes"] < 200 * 2**20
 
 
-def test_a_report_of_the_large_topic_is_small_and_looks_at_no_segment_by_itself(
+def test_a_report_of_the_large_topic_is_small_and_handles_segments_as_columns(
     large: Grown,
 ) -> None:
     """Every leaf is read once, of the commits only the newest, and no data."""
@@ -251,7 +249,7 @@ def test_the_root_stays_small(large: Grown) -> None:
 
 
 @pytest.mark.parametrize("limits", [{}, {"maxOffsetsPerTrigger": "25"}, {"group": "g"}])
-def test_a_trigger_of_a_stream_reads_only_the_commits_that_are_new(
+def test_a_trigger_of_a_stream_reads_only_new_commits(
     small: Grown, large: Grown, limits: dict[str, str]
 ) -> None:
     asked = []
@@ -270,7 +268,7 @@ def test_a_trigger_of_a_stream_reads_only_the_commits_that_are_new(
     assert asked[0]["read"] <= 3 + 3  # the first that is missing, and what is asked for beside it
 
 
-def test_a_trigger_takes_as_many_calls_whatever_the_size(small: Grown, large: Grown) -> None:
+def test_a_trigger_takes_the_same_calls_at_any_size(small: Grown, large: Grown) -> None:
     taken = []
     for grown in (small, large):
         reader, writer = _stream(grown, {}), grown.open()

@@ -32,14 +32,14 @@ def test_there_is_a_quickstart() -> None:
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_it_is_kept_without_outputs(path: Path) -> None:
+def test_the_quickstart_is_stored_without_outputs(path: Path) -> None:
     for cell in read(path).cells:
         assert not cell.get("outputs"), cell.source
         assert cell.get("execution_count") is None, cell.source
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_it_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_quickstart_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     monkeypatch.setenv("MPLBACKEND", "module://matplotlib_inline.backend_inline")
     notebook = read(path)

@@ -192,7 +192,9 @@ def ownerships(draw: st.DrawFn) -> tuple[dict[str, list[int]], int]:
 
 
 @given(ownerships())
-def test_shares_are_even_whole_sticky_and_final(given: tuple[dict[str, list[int]], int]) -> None:
+def test_shares_are_even_complete_sticky_and_stable(
+    given: tuple[dict[str, list[int]], int],
+) -> None:
     owned, partitions = given
     shares = assign(owned, partitions)
     known = set(range(partitions)).union(*owned.values())

@@ -131,7 +131,7 @@ def test_a_small_object_costs_one_get_in_all(store: RemoteStore, calls: list[str
     assert calls == ["GetObject"]
 
 
-def test_an_object_shorter_than_said_is_an_error(store: RemoteStore) -> None:
+def test_an_object_shorter_than_expected_is_an_error(store: RemoteStore) -> None:
     store.write(SEGMENT, b"x" * 10)
     with pytest.raises(StorageError, match="got 10"):
         store.open_input(SEGMENT, 20).read()
@@ -143,7 +143,7 @@ def test_modified_is_the_store_s_clock(store: RemoteStore) -> None:
     assert info.modified_ms > 1_600_000_000_000
 
 
-def test_a_missing_bucket_is_an_error_and_not_an_absence(endpoint: str) -> None:
+def test_a_missing_bucket_is_an_error_and_not_a_missing_object(endpoint: str) -> None:
     options = {"key": KEY, "secret": SECRET, "endpoint_url": endpoint}
     store = RemoteStore("s3", "no-such-bucket/t", options)
 
@@ -284,7 +284,7 @@ def answer(status: int, code: str, **more: str) -> Exception:
         (PermissionError(), None),
     ],
 )
-def test_what_a_failed_create_means(
+def test_failed_create_is_classified_by_its_error(
     store: RemoteStore,
     monkeypatch: pytest.MonkeyPatch,
     error: Exception,
@@ -302,7 +302,7 @@ def test_what_a_failed_create_means(
         assert store.create(COMMIT, b"x") is outcome
 
 
-def test_a_client_that_would_drop_the_condition_is_refused(
+def test_a_client_that_ignores_the_condition_is_refused(
     store: RemoteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     again = pickle.loads(pickle.dumps(store))
@@ -317,7 +317,7 @@ def test_a_client_that_would_drop_the_condition_is_refused(
         clients._require_conditional_put("s3", Old)
 
 
-def test_a_fork_connects_anew(store: RemoteStore) -> None:
+def test_a_forked_process_connects_again(store: RemoteStore) -> None:
     store.write("a", b"x")
     client = store._client
     before = client.fs

@@ -24,7 +24,7 @@ LONG_MAX = 2**63 - 1
         (10, [], []),
     ],
 )
-def test_shares(limit: int, sizes: list[int], expected: list[int]) -> None:
+def test_limit_is_shared_in_proportion(limit: int, sizes: list[int], expected: list[int]) -> None:
     assert share(limit, dict(enumerate(sizes))) == dict(enumerate(expected))
 
 

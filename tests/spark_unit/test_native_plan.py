@@ -52,7 +52,7 @@ def seen(scans: tuple[FileScan, ...]) -> list[Seen]:
     ]
 
 
-def test_nothing_to_read_needs_no_scan() -> None:
+def test_an_empty_read_needs_no_scan() -> None:
     assert plan_scans([], by_time_type=True) == ()
 
 

@@ -98,7 +98,7 @@ def test_default_range_is_the_whole_latest_version() -> None:
 
 
 @pytest.mark.parametrize("key", pylogtable.TOPIC_CONFIG_KEYS)
-def test_topic_config_goes_through_as_text(key: str) -> None:
+def test_topic_config_is_passed_on_as_text(key: str) -> None:
     options = parse_options({key: "whatever"})
     assert (options.config, options.given) == ({key: "whatever"}, {key})
 
@@ -227,7 +227,7 @@ def test_unsupported_kafka_options_are_refused_with_advice(key: str, advice: str
         ({"storageOptions": '{"secret":"hush"'}, "storageOptions must be a JSON object"),
     ],
 )
-def test_malformed_values(options: dict[str, str], message: str) -> None:
+def test_malformed_values_are_refused(options: dict[str, str], message: str) -> None:
     assert message in refusal(options)
 
 
@@ -574,7 +574,7 @@ def test_max_trigger_delay_needs_min_offsets_per_trigger() -> None:
     ("text", "delay_ms"),
     [("500ms", 500), ("250", 250), ("30s", 30_000), ("2 min", 120_000), ("1H", 3_600_000)],
 )
-def test_delays(text: str, delay_ms: int) -> None:
+def test_delays_are_parsed(text: str, delay_ms: int) -> None:
     assert parse_options({"maxTriggerDelay": text}).max_trigger_delay_ms == delay_ms
 
 

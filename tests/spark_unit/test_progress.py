@@ -61,7 +61,7 @@ def test_recreated_topic_counts_from_0() -> None:
     "sources",
     [[], [source(READ, None)], [source(None, LATEST)], [source("null", "-")], [source(4, 5)]],
 )
-def test_without_offsets_of_ours_the_result_is_none(sources: list[Any]) -> None:
+def test_progress_without_pylogtable_offsets_gives_none(sources: list[Any]) -> None:
     assert offsets_behind({"sources": sources}) is None
 
 

@@ -275,7 +275,7 @@ def test_bounds_are_checked_before_any_topic_is_opened(
         assert str(caught.value).startswith(message)
 
 
-def test_overruled_options_break_no_rule() -> None:
+def test_an_overridden_start_may_be_latest() -> None:
     assert resolve(startingOffsets="latest", startingTimestamp="1000") == WHOLE
 
 

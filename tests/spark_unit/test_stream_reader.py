@@ -59,7 +59,7 @@ def test_a_stream_begins_at_latest(topic: Topic) -> None:
     assert offsets(query.trigger()) == {0: [2], 2: [0, 1]}
 
 
-def test_the_offsets_are_as_documented(topic: Topic) -> None:
+def test_checkpoint_offsets_have_the_documented_form(topic: Topic) -> None:
     fill(topic, 2, 1)
     query = Query(topic.url, **EARLIEST)
     query.trigger()

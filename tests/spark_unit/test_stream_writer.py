@@ -97,7 +97,7 @@ def test_repeated_batch_is_recognised_and_its_files_are_removed(
     assert topic.count() == 4
 
 
-def test_a_zombie_and_its_successor_append_a_batch_once(topic: Topic) -> None:
+def test_a_stale_run_and_its_successor_append_a_batch_once(topic: Topic) -> None:
     """Both stage the batch, and both commit it."""
     sink = Sink(topic.url)
     table = kafka(["a", "b"])
@@ -108,7 +108,7 @@ def test_a_zombie_and_its_successor_append_a_batch_once(topic: Topic) -> None:
     assert topic.verify(data=True)
 
 
-def test_of_speculative_tasks_only_the_one_spark_chooses_counts(
+def test_only_the_speculative_task_that_spark_chooses_is_committed(
     topic: Topic, tmp_path: Path
 ) -> None:
     """Spark passes one message for each task. Vacuum removes the files of the other attempt."""
@@ -221,7 +221,7 @@ def test_repeat_finishes_a_batch_that_failed_after_some_topics(
     assert [topic.count() for topic in topics] == [1, 1, 1]
 
 
-def test_writes_that_the_sink_refuses(topic: Topic, tmp_path: Path) -> None:
+def test_sink_refuses_invalid_writes(topic: Topic, tmp_path: Path) -> None:
     with pytest.raises(InvalidRequestError, match=r"txnVersion is the batch's own number"):
         Sink(topic.url, txnVersion=1).batch(0, kafka(["a"]))
     with pytest.raises(pylogtable.TopicNotFoundError, match="create it with"):

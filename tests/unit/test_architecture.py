@@ -178,7 +178,7 @@ def assert_no_cycle(graph: Mapping[str, set[str]]) -> None:
         visit(name, ())
 
 
-def test_every_folder_is_a_room_and_says_what_it_is_for() -> None:
+def test_every_folder_is_in_the_table_and_has_a_docstring() -> None:
     for package, rooms in ((LIBRARY, LIBRARY_ROOMS), (SPARK, SPARK_ROOMS)):
         for folder in sorted(p.parent for p in package.glob("*/__init__.py")):
             assert folder.name in rooms
@@ -186,20 +186,20 @@ def test_every_folder_is_a_room_and_says_what_it_is_for() -> None:
 
 
 @for_each([p for p in modules() if room_of(p) in PURE])
-def test_the_pure_rooms_read_no_clock_and_draw_no_lots(path: Path) -> None:
+def test_pure_folders_use_no_clock_and_no_randomness(path: Path) -> None:
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.Attribute):
             assert node.attr not in {"now", "utcnow", "today", "urandom"}, f"line {node.lineno}"
 
 
 @for_each(modules())
-def test_clock_and_chance_come_from_runtime_alone(path: Path) -> None:
+def test_only_runtime_uses_clock_and_randomness(path: Path) -> None:
     imported = {module.split(".")[0] for module, _ in imports(path)}
     assert not imported & IMPURE or room_of(path) == "runtime"
 
 
 @for_each(modules())
-def test_foreign_libraries_stay_in_their_rooms(path: Path) -> None:
+def test_third_party_libraries_are_imported_only_where_allowed(path: Path) -> None:
     for module, name in imports(path):
         full = f"{module}.{name}" if name else module
         for library, rooms in ONLY_IN.items():
@@ -208,7 +208,7 @@ def test_foreign_libraries_stay_in_their_rooms(path: Path) -> None:
 
 
 @for_each([*modules(), *modules(SPARK)])
-def test_modules_stay_small_and_say_what_they_are(path: Path) -> None:
+def test_modules_are_small_and_have_a_docstring(path: Path) -> None:
     text = path.read_text()
     assert len(text.splitlines()) <= MAX_LINES
     if text.strip():
@@ -255,7 +255,7 @@ def test_the_three_lists_of_public_names_agree() -> None:
 
 
 @for_each([*(p for p in modules() if room_of(p) in OUTSIDE), *modules(SPARK)])
-def test_what_stands_outside_uses_only_public_names(path: Path) -> None:
+def test_code_outside_the_library_uses_only_public_names(path: Path) -> None:
     public = {
         "pylogtable": {*pylogtable.__all__, "engine"},
         "pylogtable.engine": set(pylogtable.engine.__all__),
@@ -267,5 +267,5 @@ def test_what_stands_outside_uses_only_public_names(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["utils", "helpers", "common", "misc"])
-def test_there_is_no_drawer_for_everything(name: str) -> None:
+def test_there_is_no_catch_all_module(name: str) -> None:
     assert not list(LIBRARY.rglob(f"{name}.py"))

@@ -43,7 +43,7 @@ each_document = pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
 
 
 @each_document
-def test_every_link_leads_somewhere(path: Path) -> None:
+def test_every_link_has_a_target(path: Path) -> None:
     for target in re.findall(r"\]\(([^)]+)\)", prose(path.read_text(encoding="utf-8"))):
         if target.startswith("https://"):
             continue
@@ -55,7 +55,7 @@ def test_every_link_leads_somewhere(path: Path) -> None:
 
 
 @each_document
-def test_every_file_that_is_named_is_there(path: Path) -> None:
+def test_every_named_file_exists(path: Path) -> None:
     for name in quoted(prose(path.read_text(encoding="utf-8"))):
         is_module = re.fullmatch(r"\w+/[\w/]+\.py", name) is not None
         if (is_module or name.startswith(SOURCES)) and not re.search(r"[<… ]", name):
@@ -63,14 +63,14 @@ def test_every_file_that_is_named_is_there(path: Path) -> None:
 
 
 @each_document
-def test_nothing_is_unfinished_or_of_one_machine(path: Path) -> None:
+def test_documents_have_no_todos_and_no_local_paths(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert not re.search(r"\b(TODO|FIXME|TBD|XXX)\b", text)
     assert not re.search(r"(/work/|/home/|/root/|/Users/)", text)
 
 
 @pytest.mark.parametrize("heading", MAPS, ids=["library", "spark"])
-def test_the_map_shows_each_room_where_it_is(heading: str) -> None:
+def test_the_map_lists_every_folder_and_module(heading: str) -> None:
     package, rooms, top = MAPS[heading]
     rows = {cells[0].strip("`"): quoted(cells[1]) for cells in table(section(GUIDE, heading))}
     assert list(rows) == list(rooms)
@@ -103,7 +103,7 @@ def test_every_change_names_rooms_that_exist() -> None:
             assert not cell or first.split(" ")[0] in rooms, change
 
 
-def test_contributing_tells_how_to_make_each_change_of_the_map() -> None:
+def test_contributing_explains_each_change_of_the_map() -> None:
     for change, *_ in table(section(GUIDE, "### What a change touches")):
         assert f"\n### A new {change}\n" in CONTRIBUTING
 
@@ -150,7 +150,7 @@ def test_the_guide_has_the_settings_and_defaults_of_the_library() -> None:
     )
 
 
-def test_every_decision_is_in_the_index_and_tells_what_was_rejected() -> None:
+def test_every_decision_is_in_the_index_and_lists_rejected_options() -> None:
     decisions = sorted((ROOT / "format_spec" / "decisions").glob("*.md"))
     index = section(read("format_spec/README.md"), "## Decisions")
     assert re.findall(r"\]\(decisions/([^)]+)\)", index) == [path.name for path in decisions]

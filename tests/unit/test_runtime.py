@@ -46,7 +46,7 @@ def test_the_first_attempt_does_not_wait() -> None:
 
 
 @pytest.mark.parametrize("patience_seconds", [-1.0, 0.0])
-def test_there_is_an_attempt_even_without_patience(patience_seconds: float) -> None:
+def test_one_attempt_is_made_even_without_patience(patience_seconds: float) -> None:
     attempts = iter(Time().runtime(patience_seconds).patient_attempts())
     next(attempts)
     if patience_seconds < 0:

@@ -81,19 +81,23 @@ def test_sound_topic_has_no_problems_and_a_count_of_what_was_checked(topic: Topi
     assert str(topic.verify()).endswith(" 0 record(s) read")
 
 
-def test_missing_file(topic: Topic, objects: MemoryStore, below: ObjectStore) -> None:
+def test_missing_file_is_reported(topic: Topic, objects: MemoryStore, below: ObjectStore) -> None:
     path = rows(topic.segments(), "path")[1]
     below.delete(path)
     assert problems(objects) == [("SEG-1", path)]
 
 
-def test_file_of_wrong_size(topic: Topic, objects: MemoryStore, below: ObjectStore) -> None:
+def test_file_of_wrong_size_is_reported(
+    topic: Topic, objects: MemoryStore, below: ObjectStore
+) -> None:
     path = rows(topic.segments(), "path")[1]
     below.write(path, (below.read(path) or b"") + b"x")
     assert problems(objects) == [("SEG-5", path)]
 
 
-def test_file_that_is_not_parquet(topic: Topic, objects: MemoryStore, below: ObjectStore) -> None:
+def test_file_that_is_not_parquet_is_reported(
+    topic: Topic, objects: MemoryStore, below: ObjectStore
+) -> None:
     path = rows(topic.segments(), "path")[1]
     below.write(path, b"x" * len(below.read(path) or b""))
     assert problems(objects) == []
@@ -138,7 +142,7 @@ def replaced(name: str, values: list[Any]) -> Callable[[pa.Table], pa.Table]:
         "columns",
     ],
 )
-def test_file_that_contradicts_the_manifest(
+def test_file_that_contradicts_the_manifest_is_reported(
     topic: Topic,
     objects: MemoryStore,
     below: ObjectStore,
@@ -151,7 +155,7 @@ def test_file_that_contradicts_the_manifest(
 
 
 @pytest.mark.parametrize("second", [1, 2])
-def test_row_group_that_begins_at_another_offset(
+def test_row_group_that_begins_at_another_offset_is_reported(
     topic: Topic, objects: MemoryStore, below: ObjectStore, second: int
 ) -> None:
     path = edit_file(below, topic, lambda table: table, groups=2)
@@ -163,7 +167,7 @@ def test_row_group_that_begins_at_another_offset(
     assert problems(objects, data=True) == ([] if second == 2 else [("SEG-6", path)])
 
 
-def test_commit_beyond_a_missing_one(
+def test_commit_beyond_a_missing_one_is_reported(
     topic: Topic, objects: MemoryStore, below: ObjectStore
 ) -> None:
     topic.append(kafka(["x"]))
@@ -215,7 +219,7 @@ def leaf_of(below: ObjectStore) -> str:
 
 
 @pytest.mark.parametrize("damage", ["missing", "garbage", "order"])
-def test_damaged_leaf(
+def test_damaged_leaf_is_reported(
     indexed: Topic, objects: MemoryStore, below: ObjectStore, damage: str
 ) -> None:
     path = leaf_of(below)
@@ -240,7 +244,7 @@ def test_damaged_leaf(
     ],
     ids=["totals", "topic", "txns"],
 )  # fmt: skip
-def test_index_that_disagrees_with_the_commits(
+def test_index_that_disagrees_with_the_commits_is_reported(
     indexed: Topic, objects: MemoryStore, below: ObjectStore, change: Edit
 ) -> None:
     edit_json(below, f"_manifest/{64:020d}.root.json", change)
@@ -267,7 +271,7 @@ def changelog(store: Store) -> Topic:
 COMPACTED = f"_manifest/{2:020d}.json"
 
 
-def test_clean_end_beyond_the_end(
+def test_clean_end_beyond_the_end_is_reported(
     changelog: Topic, objects: MemoryStore, below: ObjectStore
 ) -> None:
     changelog._manifest.write_root(changelog.at().snapshot, lambda: "r")
@@ -281,7 +285,7 @@ def test_clean_end_beyond_the_end(
     assert ("ROOT-5", f"_manifest/{3:020d}.root.json") in found
 
 
-def test_clean_end_that_differs_from_the_commits(
+def test_clean_end_that_differs_from_the_commits_is_reported(
     changelog: Topic, objects: MemoryStore, below: ObjectStore
 ) -> None:
     changelog._manifest.write_root(changelog.at().snapshot, lambda: "r")
@@ -293,7 +297,7 @@ def test_clean_end_that_differs_from_the_commits(
     assert problems(objects) == [("ROOT-5", f"_manifest/{3:020d}.root.json")]
 
 
-def test_delete_horizon_without_tombstones(
+def test_delete_horizon_without_tombstones_is_reported(
     changelog: Topic, objects: MemoryStore, below: ObjectStore
 ) -> None:
     def forget(commit: Any) -> None:
@@ -304,7 +308,7 @@ def test_delete_horizon_without_tombstones(
     assert problems(objects) == [("CLEAN-4", path)]
 
 
-def test_repeated_key_in_the_clean_part(
+def test_repeated_key_in_the_clean_part_is_reported(
     changelog: Topic, objects: MemoryStore, below: ObjectStore
 ) -> None:
     def claim(commit: Any) -> None:
@@ -315,7 +319,7 @@ def test_repeated_key_in_the_clean_part(
     assert problems(objects, data=True) == [("LOG-9", "partition=0")]
 
 
-def test_record_without_a_key_in_the_clean_part(
+def test_record_without_a_key_in_the_clean_part_is_reported(
     store: Store, objects: MemoryStore, below: ObjectStore
 ) -> None:
     topic = store.create_topic("t")

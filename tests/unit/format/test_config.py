@@ -86,14 +86,14 @@ class TestFileDeleteDelay:
         objects.write(first, json.dumps(commit).encode())
         return store.topic("old")
 
-    def test_it_cannot_be_set(self, store: Store) -> None:
+    def test_unused_key_cannot_be_set(self, store: Store) -> None:
         with pytest.raises(InvalidRequestError, match="vacuum, and its retention_ms"):
             store.create_topic("t", config={self.KEY: "5"})
         topic = store.create_topic("t")
         with pytest.raises(InvalidRequestError, match="has no effect here and cannot be set"):
             topic.alter(config={self.KEY: "60000"})
 
-    def test_a_topic_that_has_it_opens_keeps_it_and_can_drop_it(self, old: Topic) -> None:
+    def test_topic_with_unused_key_opens_and_can_remove_it(self, old: Topic) -> None:
         assert old.describe().config[self.KEY] == "5"
         old.alter(config={"retention.ms": "1000"})
         assert old.describe().config[self.KEY] == "5"

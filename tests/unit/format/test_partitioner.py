@@ -78,14 +78,14 @@ def test_bytes_behind_a_null_key_are_ignored() -> None:
 
 
 @pytest.mark.parametrize("lengths", [(8, 8), (6, 6), (0, 20)], ids=["words", "tail", "mixed"])
-def test_keys_in_several_blocks(lengths: tuple[int, int]) -> None:
+def test_keys_in_several_blocks_hash_like_kafka(lengths: tuple[int, int]) -> None:
     rng = random.Random(7)
     keys = [rng.randbytes(rng.randint(*lengths)) for _ in range(partitioner._BLOCK + 100)]
     check(pa.array(keys))
 
 
 @pytest.mark.parametrize("crowd", [1, 3, 63, 64, 80])
-def test_long_keys_among_short_ones(crowd: int) -> None:
+def test_long_keys_among_short_ones_hash_like_kafka(crowd: int) -> None:
     """Few long keys are hashed one by one, many are hashed together; the hashes are the same."""
     rng = random.Random(crowd)
     keys = [rng.randbytes(rng.randint(900, 1100)) for _ in range(crowd)]
@@ -94,12 +94,12 @@ def test_long_keys_among_short_ones(crowd: int) -> None:
     check(pa.array(keys))
 
 
-def test_a_key_longer_than_a_scalar_block() -> None:
+def test_a_key_longer_than_a_scalar_block_hashes_like_kafka() -> None:
     longest = random.Random(1).randbytes(4 * partitioner._SCALAR_WORDS + 7)
     check(pa.array([b"k", longest, b"key"]))
 
 
-def test_an_empty_array_of_keys() -> None:
+def test_an_empty_array_of_keys_gives_no_hashes() -> None:
     assert murmur2(pa.array([], pa.binary())).shape == (0,)
     assert partition_for(pa.array([], pa.binary()), 3).shape == (0,)
     assert len(key_bytes([pa.array([], pa.int64())])) == 0

@@ -218,7 +218,7 @@ def test_invalid_settings_are_refused(topic: Topic, name: str, wrong: Any) -> No
 
 
 class TestBeginning:
-    def test_earliest_and_latest(self, topic: Topic) -> None:
+    def test_consumer_starts_at_earliest_or_latest(self, topic: Topic) -> None:
         topic.delete_records({0: 4})
         assert topic.consumer("g").position(0) == 4
         latest = topic.consumer("g", auto_offset_reset="latest")
@@ -238,7 +238,9 @@ class TestBeginning:
         topic.group("h").commit({0: 10, 1: 3, 2: 19})
         assert drain(topic.consumer("h", auto_offset_reset="none")) == ["2:19"]
 
-    def test_by_duration(self, store: Store, clock: Clock) -> None:
+    def test_by_duration_starts_at_the_first_record_since_then(
+        self, store: Store, clock: Clock
+    ) -> None:
         topic = store.create_topic("t", partitions=2)
         topic.append(kafka(["a"] * 4, timestamp=times(0, 10, 20, 30), partition=ints(0, 0, 0, 0)))
         topic.append(kafka(["a"], timestamp=times(0), partition=ints(1)))
@@ -302,7 +304,7 @@ class TestBeginning:
         ("PT0S", timedelta(0)),
     ],
 )
-def test_durations(text: str, ago: timedelta) -> None:
+def test_iso_durations_are_parsed(text: str, ago: timedelta) -> None:
     assert parse_policy(f"by_duration:{text}") == ResetPolicy("by_duration", ago)
 
 
@@ -310,19 +312,19 @@ def test_durations(text: str, ago: timedelta) -> None:
     "text",
     ["", "-PT1H", "PT-1H", "P", "PT", "P1DT", "1h", "PT1H ", "P1H", "P1M", "PT1H30", f"P{10**12}D"],
 )
-def test_bad_durations(text: str) -> None:
+def test_bad_durations_are_refused(text: str) -> None:
     with pytest.raises(InvalidRequestError, match="duration"):
         parse_policy(f"by_duration:{text}")
 
 
 @pytest.mark.parametrize("policy", ["", "by_duration", "Earliest", None, 5])
-def test_bad_policies(policy: Any) -> None:
+def test_bad_policies_are_refused(policy: Any) -> None:
     with pytest.raises(InvalidRequestError, match="auto_offset_reset"):
         parse_policy(policy)
 
 
 class TestMoving:
-    def test_seek(self, store: Store) -> None:
+    def test_seek_changes_the_position(self, store: Store) -> None:
         topic = store.create_topic("t")
         stamps = times(*range(0, 100, 10))
         topic.append(kafka(["k"] * 10, [f"0:{n}" for n in range(10)], timestamp=stamps))
@@ -346,7 +348,7 @@ class TestMoving:
             consumer.seek(0, target)
         assert consumer.position(0) == 0
 
-    def test_pause(self, topic: Topic) -> None:
+    def test_paused_partitions_are_not_polled(self, topic: Topic) -> None:
         consumer = topic.consumer("g", max_records=6)
         first = [v.decode() for v in rows(consumer.poll(), "value")]
         consumer.pause([0, 2])
@@ -459,7 +461,7 @@ class TestFollowing:
         assert consumer.poll(timeout=0).num_rows == 0
         assert waits == []
 
-    def test_poll_with_timeout(self, topic: Topic, objects: MemoryStore) -> None:
+    def test_poll_waits_up_to_its_timeout(self, topic: Topic, objects: MemoryStore) -> None:
         waits: list[float] = []
         consumer = self.follower(objects, waits.append)
         assert consumer.poll().num_rows == 33
@@ -472,7 +474,7 @@ class TestFollowing:
         assert follower.poll(timeout=3).num_rows == 0
         assert sum(waits) == pytest.approx(3)
 
-    def test_iteration_ends_unless_it_follows(self, topic: Topic, objects: MemoryStore) -> None:
+    def test_iteration_ends_unless_follow_is_set(self, topic: Topic, objects: MemoryStore) -> None:
         assert [t.num_rows for t in topic.consumer("g", max_records=20)] == [20, 13]
         rounds = 0
 
@@ -517,7 +519,7 @@ def test_segments_may_be_rewritten_while_they_are_read(topic: Topic) -> None:
     assert [len(of_partition(found, p)) for p in range(3)] == [60, 53, 70]
 
 
-def test_consumer_of_a_deleted_topic(topic: Topic, store: Store) -> None:
+def test_consumer_of_a_deleted_topic_fails(topic: Topic, store: Store) -> None:
     consumer = topic.consumer("g")
     drain(consumer)
     store.delete_topic("t")

@@ -298,7 +298,7 @@ def test_iteration_waits_for_its_share(objects: MemoryStore, topic: Topic, clock
     assert sorted(found) == sorted(f"{p}:{n}".encode() for p in (2, 3) for n in range(1, 5))
 
 
-def test_lease_that_runs_out_while_reading(
+def test_poll_starts_again_if_the_lease_runs_out_while_reading(
     topic: Topic, clock: Clock, objects: MemoryStore
 ) -> None:
     """The records are not returned, because another member may own the partitions now."""

@@ -136,7 +136,7 @@ def test_empty_commit_writes_nothing(topic: Topic, objects: MemoryStore) -> None
     assert states(objects) == []
 
 
-def test_group_of_a_pickled_topic(tmp_path: object) -> None:
+def test_pickled_topic_can_open_a_group(tmp_path: object) -> None:
     topic = pylogtable.open(str(tmp_path)).create_topic("t")
     topic.group("g").commit({0: 4})
     assert pickle.loads(pickle.dumps(topic)).group("g").positions() == {0: 4}
@@ -552,7 +552,7 @@ def test_unreadable_topic_does_not_hide_other_groups(two: Store, objects: Memory
     assert two.groups() == {"g": ["t", "u"], "h": ["u"]}
 
 
-def test_html_for_notebooks(two: Store) -> None:
+def test_group_results_are_shown_as_html(two: Store) -> None:
     topic = two.topic("t")
     group = topic.group("g")
     group.commit({0: 1}, metadata="<b>")

@@ -50,7 +50,7 @@ def test_newest_record_of_each_key_is_kept_at_its_offset(topic: Topic) -> None: 
 
 
 @pytest.mark.parametrize("budget", [200, 2000, 1 << 30])
-def test_a_small_budget_changes_nothing_but_the_number_of_passes(  # case 2
+def test_a_small_budget_gives_the_same_result_in_more_passes(  # case 2
     store: Store, budget: int
 ) -> None:
     chance = random.Random(budget)
@@ -67,7 +67,7 @@ def test_a_small_budget_changes_nothing_but_the_number_of_passes(  # case 2
     assert topic.verify(data=True)
 
 
-def test_segments_that_are_too_young_are_left_as_they_are(store: Store, clock: Clock) -> None:
+def test_segments_that_are_too_young_are_not_compacted(store: Store, clock: Clock) -> None:
     config = {**COMPACT, "min.compaction.lag.ms": HOUR}  # cases 4, 6 and 7
     topic = store.create_topic("t", config=config)
     for _ in range(3):
@@ -149,7 +149,7 @@ def test_an_expired_tombstone_is_not_dropped_before_what_it_deletes(
     assert records(topic) == [("a", None, 2)]
 
 
-def test_holes_do_not_hold_the_clean_part_back(topic: Topic) -> None:  # case 12
+def test_clean_part_grows_past_holes(topic: Topic) -> None:  # case 12
     topic.append(kafka(["a"] * 10))
     topic.compact()
     topic.append(kafka(["b"] * 10))
@@ -179,7 +179,7 @@ def test_partition_that_is_dirty_for_too_long_is_compacted(store: Store, clock: 
     assert topic.compact().records_removed == 1
 
 
-def test_a_log_start_above_the_clean_part_begins_there(store: Store) -> None:  # case 14
+def test_compaction_begins_at_the_log_start(store: Store) -> None:  # case 14
     topic = store.create_topic("t", config={"cleanup.policy": "compact,delete"})
     topic.append(kafka(["a", "b", "a", "c"]))
     topic.delete_records({0: 1})
@@ -188,7 +188,7 @@ def test_a_log_start_above_the_clean_part_begins_there(store: Store) -> None:  #
     assert topic.verify(data=True)
 
 
-def test_records_without_a_key_go_when_the_topic_becomes_compacted(store: Store) -> None:
+def test_records_without_a_key_are_removed_when_the_topic_becomes_compacted(store: Store) -> None:
     topic = store.create_topic("t")  # case 15
     put(topic, (None, "x"), ("a", "1"), (None, "y"), ("b", "1"))
     topic.alter(config=COMPACT)
@@ -248,7 +248,7 @@ def test_two_compactors_at_once_do_no_harm(store: Store) -> None:
     assert topic.verify(data=True)
 
 
-def test_an_append_meanwhile_does_not_disturb_a_compaction(store: Store) -> None:
+def test_an_append_during_a_compaction_is_kept(store: Store) -> None:
     topic = store.create_topic("t", config=COMPACT)
     topic.append(kafka(["a", "a", "b"]))
 

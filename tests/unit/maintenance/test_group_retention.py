@@ -45,7 +45,7 @@ def test_unread_records_of_a_group_are_kept(old: Topic) -> None:
     assert old.verify(data=True)
 
 
-def test_the_slowest_of_several_groups_counts(old: Topic) -> None:
+def test_the_slowest_group_decides(old: Topic) -> None:
     old.group("slow").commit({0: 2, 1: 4})
     old.group("fast").commit({0: 6, 1: 2})
     assert old.apply_retention(groups=["fast", "slow"]).log_starts == {0: 2, 1: 2}
@@ -56,13 +56,13 @@ def test_group_without_a_position_has_read_nothing(old: Topic) -> None:
     assert old.apply_retention(groups=["g"]).log_starts == {0: 6}
 
 
-def test_a_position_that_the_log_start_has_passed_keeps_what_is_left(old: Topic) -> None:
+def test_a_position_below_the_log_start_protects_everything_left(old: Topic) -> None:
     old.delete_records({0: 3})
     old.group("g").commit({0: 1, 1: 6})
     assert old.apply_retention(groups=["g"]).log_starts == {1: 6}
 
 
-def test_offsets_to_keep_and_groups_hold_together(old: Topic) -> None:
+def test_offsets_to_keep_and_groups_both_protect_records(old: Topic) -> None:
     old.group("g").commit({0: 2, 1: 6})
     assert old.apply_retention({0: 4, 1: 4}, ["g"]).log_starts == {0: 2, 1: 4}
 

@@ -65,7 +65,7 @@ def test_maintain_runs_the_jobs_of_the_settings_in_order(
 
 
 @pytest.mark.parametrize("config", [{"retention.ms": DAY}, COMPACT, BOTH])
-def test_the_second_time_there_is_nothing_to_do(
+def test_second_maintain_changes_nothing(
     store: Store, clock: Clock, config: dict[str, Any]
 ) -> None:
     topic = store.create_topic("t", partitions=2, config=config)
@@ -85,7 +85,7 @@ def test_the_second_time_there_is_nothing_to_do(
     assert again.vacuum.files == ()
 
 
-def test_without_vacuum(store: Store) -> None:
+def test_maintain_can_skip_the_vacuum(store: Store) -> None:
     topic = store.create_topic("t")
     fill(topic)
     assert topic.maintain(vacuum=False).vacuum is None
@@ -111,14 +111,14 @@ def test_vacuum_comes_last_and_removes_replaced_files(tmp_path: Path) -> None:
     assert topic.verify(data=True)
 
 
-def test_an_empty_topic(store: Store) -> None:
+def test_an_empty_topic_can_be_maintained(store: Store) -> None:
     topic = store.create_topic("t", partitions=3, config=BOTH)
     report = topic.maintain()
     assert topic.version == 0
     assert str(report).startswith("t: retention removed 0 records, compaction removed 0 records")
 
 
-def test_a_table_with_a_key_of_two_columns(store: Store) -> None:
+def test_a_table_with_a_key_of_two_columns_can_be_maintained(store: Store) -> None:
     schema = {"shop": pa.string(), "item": pa.int64(), "stock": pa.int64()}
     topic = store.create_topic("t", 2, schema, key=["shop", "item"], config=COMPACT)
     for stock in range(3):
@@ -129,7 +129,7 @@ def test_a_table_with_a_key_of_two_columns(store: Store) -> None:
     assert after == before
 
 
-def test_two_at_once_do_no_harm(tmp_path: Path) -> None:
+def test_concurrent_maintain_runs_do_no_harm(tmp_path: Path) -> None:
     """Each commits or finds out that the other did; the work is done once in the end."""
     store = pylogtable.open(tmp_path)
     for attempt in range(5):
@@ -163,7 +163,7 @@ def _paths(topic: Topic, version: int) -> list[str]:
     return found
 
 
-def test_beside_a_writer(tmp_path: Path) -> None:
+def test_maintain_runs_alongside_a_writer(tmp_path: Path) -> None:
     topic = pylogtable.open(tmp_path).create_topic("t", partitions=2, config=COMPACT)
     done = threading.Event()
 
@@ -227,7 +227,7 @@ def test_a_missing_segment_fails_its_topic_and_changes_nothing(
     assert sorted((tmp_path / "t").rglob("*")) == files
 
 
-def test_what_was_done_before_a_failure_is_reported(tmp_path: Path, clock: Clock) -> None:
+def test_jobs_done_before_a_failure_are_reported(tmp_path: Path, clock: Clock) -> None:
     store = make_store(LocalStore(tmp_path), clock)
     topic = store.create_topic("t", config={"retention.ms": 1000})
     topic.append(kafka(["a", "b"], timestamp=times(0, 0)))

@@ -44,7 +44,7 @@ def test_a_shifted_segment_is_sealed(store: Store) -> None:
     assert all_rows(topic) == before
 
 
-def test_large_sealed_segments_are_left_alone(store: Store, objects: MemoryStore) -> None:
+def test_large_sealed_segments_are_not_rewritten(store: Store, objects: MemoryStore) -> None:
     topic = store.create_topic("t", config={"segment.bytes": 1000})
     for _ in range(3):
         topic.append(kafka([f"{n:0100d}" for n in range(20)]))
@@ -150,7 +150,7 @@ def test_compaction_drops_records_below_the_log_start_too(
 
 
 @pytest.mark.parametrize(("further", "lands"), [(3, True), (4, False)])
-def test_a_log_start_that_moves_while_a_merge_runs(
+def test_log_start_may_move_while_a_merge_runs(
     store: Store, objects: MemoryStore, further: int, lands: bool
 ) -> None:
     """Inside the first input it does no harm: what it leaves below it is cut by the next merge."""
@@ -177,7 +177,7 @@ def test_a_log_start_that_moves_while_a_merge_runs(
 
 
 @pytest.mark.parametrize("cut", [1, 3])
-def test_a_log_start_inside_a_segment_stays_where_it_is(store: Store, cut: int) -> None:
+def test_merge_does_not_move_a_log_start_inside_a_segment(store: Store, cut: int) -> None:
     topic = store.create_topic("t")
     topic.append(kafka(["a", "b"], partition=ints(0, 0)))
     topic.append(kafka(["c", "d"], partition=ints(0, 0)))

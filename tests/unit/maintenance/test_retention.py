@@ -30,7 +30,7 @@ def test_all_records_expire_and_offsets_go_on(  # case 21
 
 
 @pytest.mark.parametrize(("policy", "removed"), [("compact", 0), ("compact,delete", 5)])
-def test_only_a_policy_with_delete_deletes(  # case 22
+def test_only_a_policy_with_delete_removes_records(  # case 22
     store: Store, clock: Clock, policy: str, removed: int
 ) -> None:
     config = {"cleanup.policy": policy, "retention.ms": 1000}
@@ -40,7 +40,7 @@ def test_only_a_policy_with_delete_deletes(  # case 22
     assert topic.apply_retention().records_removed == removed
 
 
-def test_the_limit_of_time_must_be_exceeded(store: Store, clock: Clock) -> None:
+def test_a_segment_exactly_at_retention_ms_is_kept(store: Store, clock: Clock) -> None:
     topic = store.create_topic("t", config={"retention.ms": 1000})
     put(topic, 1, 0)
     clock.tick(1000)
@@ -49,7 +49,7 @@ def test_the_limit_of_time_must_be_exceeded(store: Store, clock: Clock) -> None:
     assert topic.apply_retention().log_starts == {0: 1}
 
 
-def test_the_default_is_a_week(store: Store, clock: Clock) -> None:
+def test_the_default_retention_is_a_week(store: Store, clock: Clock) -> None:
     topic = store.create_topic("t")
     put(topic, 1, 0)
     clock.tick(WEEK)
@@ -68,7 +68,7 @@ def test_one_young_record_keeps_its_segment_and_all_after_it(store: Store, clock
     assert rows(topic.read(), "offset") == [2, 3, 4, 5]
 
 
-def test_what_remains_is_never_below_the_limit_of_size(store: Store) -> None:
+def test_retention_by_size_leaves_at_least_retention_bytes(store: Store) -> None:
     topic = store.create_topic("t", config={"retention.ms": -1})
     for _ in range(4):
         put(topic, 10, 0)
@@ -81,7 +81,7 @@ def test_what_remains_is_never_below_the_limit_of_size(store: Store) -> None:
     assert topic.apply_retention().log_starts == {0: 40}
 
 
-def test_nothing_a_reader_still_needs_is_removed(store: Store, clock: Clock) -> None:
+def test_files_that_a_reader_still_needs_are_kept(store: Store, clock: Clock) -> None:
     topic = store.create_topic("t", partitions=1, config={"retention.ms": 1000})
     for _ in range(3):
         put(topic, 10, 0)

@@ -56,7 +56,7 @@ def test_replaced_files_are_removed_when_no_kept_version_needs_them(
     assert topic.verify(data=True)
 
 
-def test_files_of_failed_writes_go_and_young_ones_stay(
+def test_old_files_of_failed_writes_are_removed_and_young_ones_kept(
     disk: Store, tmp_path: Path, clock: Clock
 ) -> None:
     topic = disk.create_topic("t")

@@ -34,7 +34,7 @@ def test_without_options_ranges_stay_whole_and_empty_ones_are_dropped() -> None:
     assert cut((7, 7), min_parts=4, max_records=2) == []
 
 
-def test_as_many_parts_as_offsets() -> None:
+def test_a_range_can_be_split_into_single_offsets() -> None:
     assert cut((1, 5), min_parts=4) == [(0, 1, 2), (0, 2, 3), (0, 3, 4), (0, 4, 5)]
 
 
@@ -42,7 +42,7 @@ def test_the_last_part_takes_the_remainder() -> None:
     assert cut((1, 11), min_parts=3) == [(0, 1, 4), (0, 4, 7), (0, 7, 11)]
 
 
-def test_a_limit_of_records_per_part() -> None:
+def test_max_records_limits_the_records_of_a_part() -> None:
     assert cut((1, 6), max_records=4) == [(0, 1, 3), (0, 3, 6)]
 
 
@@ -164,7 +164,7 @@ def test_a_large_segment_is_cut_between_row_groups() -> None:
     ]
 
 
-def test_of_a_large_segment_only_the_requested_range_is_cut() -> None:
+def test_a_large_segment_is_cut_only_inside_the_requested_range() -> None:
     large = segment(1000, 1000 * MB, row_groups=10)
     (part,) = pack([task_for(large, 140, 160)])
     assert (part.start, part.end) == (140, 160)

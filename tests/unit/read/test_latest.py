@@ -42,7 +42,7 @@ def test_searching_and_scanning_agree_with_a_dictionary(
 
 
 @pytest.mark.parametrize("budget", [100, 3000, 1 << 30])
-def test_memory_for_keys_is_bounded_and_changes_nothing(
+def test_bounded_memory_for_keys_gives_the_same_result(
     store: Store, monkeypatch: pytest.MonkeyPatch, budget: int
 ) -> None:
     """After a compaction, above a log start, with and without keys."""

@@ -62,7 +62,7 @@ def test_range_sizes_and_offset_after_records_agree_with_a_read(
                 assert reached == end
 
 
-def test_partition_without_holes(fold: Fold) -> None:
+def test_range_sizes_of_a_partition_without_holes(fold: Fold) -> None:
     objects = MemoryStore()
     topic = make_store(objects).create_topic("t")
     for _ in range(20):
@@ -85,7 +85,7 @@ def test_bytes_are_split_evenly_over_records() -> None:
     assert topic.at().range_sizes({0: (5, 10)})[0] == (5, round(size / 2))
 
 
-def test_empty_partition() -> None:
+def test_range_sizes_of_an_empty_partition() -> None:
     view = make_store().create_topic("t").at()
     assert view.range_sizes() == {0: (0, 0)}
     assert view.offset_after_records(0, 0, 10) == 0

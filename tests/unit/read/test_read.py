@@ -198,7 +198,9 @@ def test_one_record_of_a_large_segment_costs_one_row_group(
     assert read < segment["size_bytes"] / 3
 
 
-def test_partition_and_offset_alone_open_no_data_file(wide: Topic, measured: CountingStore) -> None:
+def test_reading_only_partition_and_offset_opens_no_data_file(
+    wide: Topic, measured: CountingStore
+) -> None:
     found = wide.read(start=10, columns=["offset", "partition", "topic", "timestampType"])
     assert rows(found, "offset") == list(range(10, 8000))
     assert wide.count() == 8000

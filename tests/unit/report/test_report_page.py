@@ -156,11 +156,11 @@ def test_report_time_is_the_stores_clock_or_now_ms(store: Store, clock: Clock) -
     assert "2001-09-09 01:46:40" in report_html(store, now_ms=10**12)
 
 
-def test_store_without_topics(store: Store) -> None:
+def test_store_without_topics_has_a_page(store: Store) -> None:
     assert "This store has no topics yet." in Page(report_html(store)).text
 
 
-def test_topic_without_records(store: Store) -> None:
+def test_topic_without_records_has_a_page(store: Store) -> None:
     store.create_topic("t", partitions=2)
     assert "The log is empty." in Page(report_html(store)).text
     assert "in good shape" in Page(report_html(store)).text

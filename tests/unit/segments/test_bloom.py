@@ -70,7 +70,7 @@ def reference(value: bytes) -> int:
         (b"Nobody inspects the spammish repetition", 0xFBCEA83C8A378BF1),
     ],
 )
-def test_published_hashes(value: bytes, wanted: int) -> None:
+def test_xxh64_matches_published_hashes(value: bytes, wanted: int) -> None:
     assert xxh64(pa.array([value])).tolist() == [wanted]
 
 
@@ -79,7 +79,7 @@ def test_published_hashes(value: bytes, wanted: int) -> None:
     st.lists(st.one_of(st.none(), st.binary(max_size=20), st.binary(max_size=150)), max_size=40),
     st.integers(0, 5),
 )
-def test_xxh64(values: list[bytes | None], skip: int) -> None:
+def test_xxh64_matches_the_reference_implementation(values: list[bytes | None], skip: int) -> None:
     array = pa.array(values, pa.binary())[skip:]
     hashes = xxh64(array)
     assert hashes.dtype == np.uint64
@@ -87,14 +87,14 @@ def test_xxh64(values: list[bytes | None], skip: int) -> None:
         assert value is None or hashed == reference(value)
 
 
-def test_xxh64_of_every_length() -> None:
+def test_xxh64_is_right_for_every_length() -> None:
     rng = random.Random(3)
     values = [rng.randbytes(n) for n in range(140)]
     rng.shuffle(values)
     assert xxh64(pa.array(values)).tolist() == [reference(v) for v in values]
 
 
-def test_nothing_is_read_past_an_exact_buffer() -> None:
+def test_hashing_does_not_read_past_the_end_of_the_buffer() -> None:
     buffers = [None, pa.py_buffer(np.array([0, 1, 3], dtype=np.int32)), pa.py_buffer(b"abc")]
     values = pa.Array.from_buffers(pa.binary(), 2, buffers)
     assert xxh64(values).tolist() == [reference(b"a"), reference(b"bc")]
@@ -148,7 +148,7 @@ def distinct_values(kind: pa.DataType, count: int) -> pa.Array:
     ],
     ids=str,
 )
-def test_filters_that_pyarrow_wrote(kind: pa.DataType) -> None:
+def test_filters_written_by_pyarrow_can_be_read(kind: pa.DataType) -> None:
     column = distinct_values(kind, 2 * _N)
     written, absent = column[:_N], column[_N:]
     for filter_bytes in (
@@ -160,13 +160,13 @@ def test_filters_that_pyarrow_wrote(kind: pa.DataType) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 10, 100, 3000, 6500, 131_072])
-def test_how_large_a_filter_will_be(count: int) -> None:
+def test_filter_size_is_predicted(count: int) -> None:
     """But for a byte or two that its header needs less to say a smaller number."""
     made = len(filter_of(pa.array(np.arange(count) * 7919), count))
     assert made <= bloom.filter_bytes(count, 0.01) <= made + 2
 
 
-def test_the_false_positive_rate_is_the_one_asked_for() -> None:
+def test_false_positive_rate_is_the_requested_one() -> None:
     """With as many values as the filter is sized for, it neither misses nor says yes too often."""
     count = 20_000
     column = pa.array(np.arange(12 * count) * 7919)
@@ -222,7 +222,7 @@ def test_uncertain_types_are_not_probed(column: pa.Array) -> None:
 _HEADER = bytes.fromhex("15401c1c00001c1c00001c1c000000")
 
 
-def test_the_header_pyarrow_writes() -> None:
+def test_header_written_by_pyarrow_is_understood() -> None:
     """The cases below vary this header, so it has to be the real one."""
     assert filter_of(pa.array(["k"]), 10)[: len(_HEADER)] == _HEADER
     assert not may_contain(_HEADER + bytes(32), xxh64(pa.array([b"k"]))).any()
@@ -235,7 +235,7 @@ def test_the_header_pyarrow_writes() -> None:
         "15401c1c00001c1c00001c1c0000150200",  # a field of the future
     ],
 )
-def test_other_spellings_of_the_same_header(header: str) -> None:
+def test_other_encodings_of_the_same_header_are_understood(header: str) -> None:
     assert not may_contain(bytes.fromhex(header) + bytes(32), xxh64(pa.array([b"k"]))).any()
 
 

@@ -54,7 +54,9 @@ def test_every_form_of_data_is_appended_alike(store: Store, form: str) -> None:
     ("key", "partition"),
     [("21", 0), ("foobar", 0), ("a-little-bit-long-string", 2), ("abc", 3), ("", 3)],
 )
-def test_keys_go_where_kafka_puts_them(store: Store, key: str, partition: int) -> None:
+def test_keys_go_to_the_partition_that_kafka_chooses(
+    store: Store, key: str, partition: int
+) -> None:
     """The vectors of kafka.md §1, over six partitions; the empty key is a key."""
     topic = store.create_topic("t", partitions=6)
     assert list(topic.append(kafka([key])).offsets) == [partition]
@@ -110,7 +112,7 @@ def test_narrower_types_fit_and_missing_nullable_columns_are_null(store: Store) 
     assert rows(table) == [{"id": 1, "price": 0.5, "note": None, "n": 7}]
 
 
-def test_a_column_of_nulls_without_a_type_fits_anything(store: Store) -> None:
+def test_a_column_of_untyped_nulls_fits_any_type(store: Store) -> None:
     topic = store.create_topic("t", schema={"a": pa.int64(), "b": pa.list_(pa.string())})
     topic.append(pa.table({"a": [1], "b": pa.nulls(1)}))
     assert rows(topic.read(), "a", "b") == [(1, None)]
@@ -136,7 +138,7 @@ def test_all_partitions_become_visible_in_one_commit(store: Store) -> None:
     assert topic.count(version=0) == 0
 
 
-def test_the_result_tells_version_offsets_records_bytes_and_segments(
+def test_append_result_has_version_offsets_records_bytes_and_segments(
     store: Store, objects: MemoryStore
 ) -> None:
     topic = store.create_topic("t", partitions=2)
@@ -189,7 +191,7 @@ def test_any_integer_type_names_a_partition(store: Store, arrow: Any) -> None:
     assert topic.end_offsets() == {0: 0, 1: 0, 2: 1}
 
 
-def test_null_keys_of_small_appends_go_round_the_partitions(store: Store) -> None:
+def test_null_keys_of_small_appends_rotate_over_partitions(store: Store) -> None:
     topic = store.create_topic("t", partitions=4)
     for _ in range(40):
         assert len(topic.append(kafka([None] * 5)).offsets) == 1
@@ -304,7 +306,7 @@ def test_a_repeated_txn_appends_nothing_and_returns_the_first_offsets(
     assert topic.version == 8
 
 
-def test_a_txn_older_than_the_last_that_was_never_applied_is_refused(store: Store) -> None:
+def test_an_older_txn_that_was_never_applied_is_refused(store: Store) -> None:
     """Case 28: out of order."""
     topic = store.create_topic("t")
     topic.append(kafka(["a"]), txn=("app", 3))

@@ -55,7 +55,7 @@ def test_flush_writes_what_waits_and_loses_nothing(store: Store) -> None:
     assert rows(topic.segments(), "row_groups") == [[0, 1, 2]]
 
 
-def test_without_rows_nothing_is_staged(store: Store, objects: MemoryStore) -> None:
+def test_staging_no_rows_writes_no_files(store: Store, objects: MemoryStore) -> None:
     topic = store.create_topic("t")
     with TopicWriter(topic).begin_staging() as staging:
         staging.add(pa.RecordBatch.from_pylist([], kafka([]).schema))

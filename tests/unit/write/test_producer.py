@@ -48,7 +48,7 @@ def found(topic: Topic) -> dict[tuple[int, int], Any]:
     return {(partition, offset): (key, value) for partition, offset, key, value in read}
 
 
-def test_every_future_tells_where_its_record_is(topic: Topic, producer: Producer) -> None:
+def test_every_future_returns_the_place_of_its_record(topic: Topic, producer: Producer) -> None:
     topic.append(kafka(["a", "b", "c", "d"]))
     sent = {}
     for number in range(5000):
@@ -105,7 +105,7 @@ def test_batch_is_sent_after_the_linger_time(topic: Topic) -> None:
         assert producer.send("k", "v").result(timeout=60).offset == 1
 
 
-def test_a_full_batch_does_not_linger_and_full_batches_make_senders_wait(topic: Topic) -> None:
+def test_full_batch_is_sent_at_once_and_two_full_batches_block_senders(topic: Topic) -> None:
     with topic.producer(linger_ms=FOREVER_MS, batch_bytes=10_000) as producer:
         futures = [producer.send("k", b"v" * 900) for _ in range(95)]
         assert futures[9].result(timeout=60).offset == 9
@@ -116,7 +116,7 @@ def test_a_full_batch_does_not_linger_and_full_batches_make_senders_wait(topic: 
     assert topic.version >= 9
 
 
-def test_many_threads(topic: Topic) -> None:
+def test_many_threads_can_send(topic: Topic) -> None:
     sent: list[tuple[Any, bytes]] = []
     with topic.producer(linger_ms=1, batch_bytes=50_000) as producer:
 
@@ -140,7 +140,7 @@ def test_many_threads(topic: Topic) -> None:
         assert mine == [b"%d-%d" % (me, n) for n in range(2000)]
 
 
-def test_what_a_future_offers(producer: Producer) -> None:
+def test_future_works_like_a_standard_future(producer: Producer) -> None:
     future = producer.send("k", "v")
     seen: list[Any] = []
     future.add_done_callback(seen.append)
@@ -274,7 +274,7 @@ def records(ids: list[int]) -> pa.Table:
     ids=str,
 )
 @pytest.mark.parametrize("place", [0, 1, 20])
-def test_a_bad_record_fails_its_own_future_and_no_other(
+def test_a_bad_record_fails_only_its_own_future(
     store: Store, wrong: dict[str, Any], place: int
 ) -> None:
     topic = table_topic(store)
@@ -307,7 +307,7 @@ def test_batch_with_only_bad_records_commits_nothing(store: Store) -> None:
     assert futures[0].done()
 
 
-def test_keyless_records_on_a_compacted_topic_fail_alone(store: Store) -> None:
+def test_keyless_record_on_a_compacted_topic_fails_only_itself(store: Store) -> None:
     topic = store.create_topic("t", 2, config={"cleanup.policy": "compact"})
     producer = topic.producer()
     futures = [producer.send(key, "v") for key in ("a", None, "b")]
@@ -317,7 +317,7 @@ def test_keyless_records_on_a_compacted_topic_fail_alone(store: Store) -> None:
     assert topic.count() == 2
 
 
-def test_a_table_among_records(topic: Topic, producer: Producer) -> None:
+def test_tables_and_records_can_be_sent_in_turn(topic: Topic, producer: Producer) -> None:
     before = producer.send("a", "0")
     table = kafka([f"k{n}" for n in range(20)])
     inside = producer.send_batch(table)
@@ -339,7 +339,7 @@ def test_a_table_among_records(topic: Topic, producer: Producer) -> None:
     assert empty.result().offsets == {}
 
 
-def test_a_bad_table_fails_alone(store: Store) -> None:
+def test_a_bad_table_fails_only_itself(store: Store) -> None:
     topic = table_topic(store)
     producer = topic.producer(linger_ms=FOREVER_MS)
     good = producer.send(id=1)
@@ -368,7 +368,7 @@ def test_producer_notices_new_columns_and_partitions(store: Store, topic: Topic)
     assert sorted(rows(topic.read(), "extra"), key=str) == [1, 9, None]
 
 
-def test_closing(topic: Topic) -> None:
+def test_closed_producer_delivers_everything_and_refuses_more(topic: Topic) -> None:
     producer = topic.producer(linger_ms=FOREVER_MS)
     future = producer.send("k", "v")
     producer.close()
@@ -381,7 +381,7 @@ def test_closing(topic: Topic) -> None:
         producer.send_batch(kafka(["a"]))
 
 
-def test_leaving_with_an_exception_keeps_what_was_sent(topic: Topic) -> None:
+def test_exception_in_the_with_block_keeps_sent_records(topic: Topic) -> None:
     with pytest.raises(ZeroDivisionError), topic.producer() as producer:
         raise ZeroDivisionError(producer.send("k", "v"))
     assert topic.count() == 1
@@ -397,7 +397,7 @@ def test_leaving_with_an_exception_keeps_what_was_sent(topic: Topic) -> None:
         ("app_id", 5),
     ],
 )
-def test_bad_settings(topic: Topic, name: str, wrong: Any) -> None:
+def test_bad_settings_are_refused(topic: Topic, name: str, wrong: Any) -> None:
     with pytest.raises(InvalidRequestError):
         topic.producer(**{name: wrong})
 
@@ -597,7 +597,9 @@ def test_an_unknown_commit_is_resolved_before_anything_else(
     assert numbers_of(open_topic(inner)) == ([0, 2] if lands else [0, 2, 100])
 
 
-def test_racing_with_other_writers(store: Store, objects: MemoryStore, topic: Topic) -> None:
+def test_producer_races_with_other_writers(
+    store: Store, objects: MemoryStore, topic: Topic
+) -> None:
     other = make_store(objects).topic("t")
     futures = {}
     with topic.producer(linger_ms=0) as producer:

@@ -30,7 +30,7 @@ def test_repeated_commit_keeps_the_files_of_the_first(store: Store) -> None:
     assert topic.verify(data=True)
 
 
-def test_a_driver_with_an_old_handle_commits_what_newer_ones_staged(store: Store) -> None:
+def test_stale_driver_commits_files_staged_by_newer_handles(store: Store) -> None:
     driver = store.create_topic("t")
     worker = store.topic("t")
     worker.append(kafka(["a"]))
@@ -50,7 +50,7 @@ def test_files_staged_for_another_topic_are_refused(store: Store) -> None:
         TopicWriter(store.create_topic("one")).commit([staged])
 
 
-def test_the_same_files_twice_in_a_commit_are_refused(store: Store) -> None:
+def test_committing_the_same_file_twice_is_refused(store: Store) -> None:
     topic = store.create_topic("t")
     staged = TopicWriter(topic).stage(kafka(["a"]))
     with pytest.raises(InvalidRequestError, match="given twice"):
@@ -74,7 +74,7 @@ def test_verify_names_a_file_that_two_segments_claim(store: Store) -> None:
     assert (problem.rule, problem.path) == ("SEG-1", staged.files[0].path)
 
 
-def test_topics_and_staged_files_travel_between_processes(tmp_path: Path) -> None:
+def test_topics_and_staged_files_can_be_sent_between_processes(tmp_path: Path) -> None:
     topic = pylogtable.open(tmp_path).create_topic("t")
     there = pickle.loads(pickle.dumps(topic))
     staged = pickle.loads(pickle.dumps(TopicWriter(there).stage(kafka(["a"]))))
@@ -82,7 +82,7 @@ def test_topics_and_staged_files_travel_between_processes(tmp_path: Path) -> Non
     assert there.count() == 1
 
 
-def test_more_partitions_than_files_may_be_open(tmp_path: Path) -> None:
+def test_append_works_with_more_partitions_than_open_files(tmp_path: Path) -> None:
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     topic = pylogtable.open(tmp_path).create_topic("t", partitions=700)
     partitions = [n % 700 for n in range(1400)]

@@ -38,9 +38,7 @@ def test_segments_roll_before_they_exceed_segment_bytes(store: Store, compressio
     assert topic.verify(data=True)
 
 
-def test_bloom_filters_count_before_they_are_written(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_segment_size_includes_bloom_filters(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """They come with the footer, and are much of a file of short records; also when rewritten."""
     monkeypatch.setattr("pylogtable.segments.rolling_writer.ROW_GROUP_ROWS", 2000)
     monkeypatch.setattr("pylogtable.segments.rolling_writer.ROW_GROUP_ROWS", 2000)
@@ -69,7 +67,7 @@ def test_files_with_repeated_keys_are_filled(store: Store, monkeypatch: pytest.M
     assert topic.merge().units == 0
 
 
-def test_a_record_larger_than_segment_bytes_has_a_segment_for_itself(store: Store) -> None:
+def test_a_record_larger_than_segment_bytes_gets_its_own_segment(store: Store) -> None:
     """Case 30: Kafka refuses it; a table has no batch limit, and its segment is the one record."""
     topic = store.create_topic("t", config={"segment.bytes": 1000})
     topic.append(kafka(["a", "b", "c"], noise(3, 20_000)))
@@ -87,7 +85,7 @@ def test_one_append_makes_one_file_per_partition_and_appends_never_share_one(
 
 
 @pytest.mark.parametrize(("group_rows", "groups"), [(10, 10), (30, 4), (100, 1), (1000, 1)])
-def test_row_groups_have_like_sizes_and_the_manifest_knows_where_they_begin(
+def test_row_groups_have_similar_sizes_and_their_starts_are_in_the_manifest(
     store: Store,
     objects: MemoryStore,
     monkeypatch: pytest.MonkeyPatch,
