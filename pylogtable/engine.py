@@ -83,7 +83,8 @@ class TopicWriter:
         RowShaper(self._head.latest().info, 0, 0).check_columns(schema)
 
     def placement(self) -> Placement:
-        """Tells which partition each row goes to, for engines that shuffle rows themselves."""
+        """An object that computes the partition of each row, for engines that shuffle rows
+        themselves."""
         return Placement(self._head.latest().info)
 
     def stage(self, data: Any, *, first_sticky: int | None = None) -> Staged:

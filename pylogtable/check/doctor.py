@@ -1,8 +1,8 @@
 """Tests whether a store can hold topics, with probe objects, and says what to do if it cannot.
 
-It tries what commits and maintenance rely on: put-if-absent, also by several writers at once;
-reading and listing right after a write; overwriting and deleting. The probes are in a folder of
-their own, which is not a topic. They are removed at the end.
+It tries the operations that commits and maintenance rely on: put-if-absent, also from several
+writers at once; reading and listing right after a write; overwriting and deleting. The probes are
+in a folder of their own, which is not a topic. They are removed at the end.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class Attempt:
 
 @contextmanager
 def continue_on_error(session: Session, topic: str) -> Iterator[Attempt]:
-    """Report a failure in one topic, and let the command go on with the next topic."""
+    """Report a failure in one topic, and let the command continue with the next topic."""
     attempt = Attempt()
     try:
         yield attempt

@@ -22,7 +22,7 @@ class WholeNumber(click.types.IntParamType):
         return "N"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The number; wrong usage if it is outside of the bounds."""
+        """Parse the number. A value outside of the bounds is a usage error."""
         number = super().convert(value, param, ctx)
         if not self._least <= number <= self._most:
             bound = f"at least {self._least}" if number < self._least else f"at most {self._most}"

@@ -16,8 +16,8 @@ import click
 def fill_closed_streams() -> None:
     """Open /dev/null in place of closed standard streams.
 
-    `sys.stdin` and `sys.stdout` stay None, so that commands can tell. Messages to a closed standard
-    error are dropped.
+    `sys.stdin` and `sys.stdout` stay None, so that commands can detect this. Messages to a closed
+    standard error are dropped.
     """
     # In this order, because open() returns the lowest free descriptor.
     if sys.stdin is None:

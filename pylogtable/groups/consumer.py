@@ -1,9 +1,9 @@
 """Reading a topic as a member of a consumer group, one batch at a time.
 
-There is no background thread. Leases are renewed, partitions taken or given up, and new records
-looked for inside `poll` and `commit`, in the caller's thread. Nothing is committed unless the
-caller asks for it. Records that were polled but not committed are read again after a restart, or by
-the next owner of the partition: at-least-once delivery, as in Kafka.
+There is no background thread. `poll` and `commit` do everything in the caller's thread: renew
+leases, take or give up partitions, and look for new records. Nothing is committed unless the caller
+asks for it. Records that were polled but not committed are read again after a restart, or by the
+next owner of the partition: at-least-once delivery, as in Kafka.
 """
 
 from __future__ import annotations

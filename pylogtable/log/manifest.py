@@ -213,7 +213,7 @@ class Manifest:
             for leaf in leaves:
                 self._store.write(leaf_path(leaf.id), _encode_leaf(leaf))
             created = self._store.create(root_path(snapshot.version), encode(to_root(folded)))
-        except Exception as error:  # whatever it is, the commit has landed
+        except Exception as error:  # any error: the commit has already landed
             _log.warning(
                 "no root at version %s of %s: %s", snapshot.version, self._store.url, error
             )

@@ -1,8 +1,8 @@
 """Plans for the members of a consumer group: who owns which partitions, who may commit. Pure.
 
-Every plan gives the whole next state of the group, which is put if absent after the state it was
-planned on. So of two plans on the same state one wins and the other is planned again, and the
-newest state alone says who owns what [GRP-11], [GRP-12].
+Every plan returns the whole next state of the group. It is put if absent, under the number after
+the state it was planned on. So of two plans on the same state one wins and the other is planned
+again, and the newest state alone says who owns what [GRP-11], [GRP-12].
 
 A partition moves from one member to another in two steps. First its owner gives it up, or the
 owner's lease runs out and somebody removes that member. Then the other member takes it. So two

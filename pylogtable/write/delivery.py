@@ -30,7 +30,7 @@ class Delivery:
 
     The txn version of a batch is the number of records of the app id in the log, that batch
     included. So a writer that starts again knows how far it came. Each commit requires that the
-    last txn is still the one that this writer knows: of two writers only one goes on [TXN-1].
+    last txn is still the one that this writer knows: of two writers only one can continue [TXN-1].
     """
 
     def __init__(self, appender: Appender, head: Head, app_id: str | None) -> None:

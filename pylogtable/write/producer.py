@@ -257,7 +257,7 @@ class Producer:
             if (why := self._broken or self._refused) is not None:
                 raise InvalidRequestError(
                     f"this producer takes no more records, because earlier ones failed: {why}. "
-                    "Open a new one, and go on from its `sequence`"
+                    "Open a new one, and continue from its `sequence`"
                 ) from why
             if self._closing:
                 raise InvalidRequestError(f"the producer of {self.topic_name!r} is closed")

@@ -1,4 +1,4 @@
-"""The topics that a write goes to, created if the write says how."""
+"""Finds the topics that a write goes to, and creates them if the options say how."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def decode(offset: RawOffset) -> StreamOffsets:
 
 
 def decode_start(start: RawOffset, end: RawOffset) -> StreamOffsets:
-    """The start of the batch from `start` to `end`, also if `start` is the placeholder."""
+    """The start of the batch from `start` to `end`, even if `start` is the placeholder."""
     return _decode(end, "from") if is_initial(start) else decode(start)
 
 

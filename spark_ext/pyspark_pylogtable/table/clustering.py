@@ -77,7 +77,8 @@ def _needs_partition(schema: StructType, key: tuple[str, ...]) -> bool:
 def _with_placed(df: DataFrame, placement: Placement) -> DataFrame:
     """`df` with the partition that each row must go to, or null if it may go anywhere.
 
-    With Arrow functions (Spark 4.1) only the columns that decide go to Python, before that all.
+    With Arrow functions (Spark 4.1), only the columns that decide the partition are sent to Python.
+    Older versions send all columns.
     """
     deciding = [name for name in df.columns if name in (*placement.key, _PARTITION)]
     if not deciding:

@@ -57,7 +57,7 @@ def _maintain(
     try:
         topic = LogTable.for_path(spark, path, options).topic
         return maintain(topic, on_executors(spark), **how, report_errors=True)
-    except Exception as error:  # a task may fail with anything, and the other topics must go on
+    except Exception as error:  # a task may raise any error, and the other topics must still run
         return MaintainReport(topic=name, error=f"{type(error).__name__}: {error}")
 
 

@@ -17,7 +17,8 @@ SET_BY_LOG = ("offset", "timestampType", TOPIC)
 
 
 def plan_destination(options: Options, schema: StructType) -> tuple[Destination, Topic | None]:
-    """Where the rows go, with the columns checked. The topic is None if the rows name theirs."""
+    """Where the rows go, with the columns checked. The topic is None if each row names its
+    topic."""
     columns = spark_columns(schema)
     where = destination(options, columns)
     if where.name is None:

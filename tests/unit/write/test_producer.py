@@ -467,7 +467,7 @@ class TestAppId:
         first = producer.send_batch(good)
         with pytest.raises(SchemaMismatchError):
             producer.send_batch(bad)
-        with pytest.raises(InvalidRequestError, match=r"earlier ones failed.*go on from its `sequ"):
+        with pytest.raises(InvalidRequestError, match=r"earlier ones failed.*continue from its"):
             producer.send_batch(good)
         producer.close()
         assert first.result().records == producer.sequence == topic.count() == 1
