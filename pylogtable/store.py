@@ -21,6 +21,7 @@ from pylogtable.format.codec import encode
 from pylogtable.format.model import Commit, Field
 from pylogtable.format.paths import (
     HINT_PATH,
+    MANIFEST_DIR,
     check_topic_name,
     collide,
     commit_path,
@@ -245,7 +246,14 @@ class Store:
         return found is not None and found.topic is not None
 
     def _refuse_collision(self, name: str) -> None:
-        for other in self._store.list_folders():
+        folders = self._store.list_folders()
+        if MANIFEST_DIR.rstrip("/") in folders and Manifest(self._store).load() is not None:
+            # Deleting that topic would delete the new one with it.
+            raise InvalidRequestError(
+                f"cannot create topic {name!r} in {self.url}, which is a topic and not a store: "
+                "open the folder above it"
+            )
+        for other in folders:
             if collide(name, other) and _is_topic_name(other) and self._is_live(other):
                 raise InvalidRequestError(
                     f"topic name {name!r} collides with existing topic {other!r}: names must "

@@ -44,6 +44,19 @@ def test_names_that_differ_only_in_dot_and_underscore_collide(
     store.create_topic(other)
 
 
+def test_topic_inside_a_topic_is_refused(store: Store, objects: MemoryStore) -> None:
+    store.create_topic("outer")
+    with pytest.raises(InvalidRequestError, match=r"outer, which is a topic and not a store"):
+        make_store(objects.below("outer")).create_topic("inner")
+    assert not list(objects.below("outer").list("inner/"))
+
+
+def test_topic_may_have_the_name_of_a_folder_of_the_format(store: Store) -> None:
+    for name in ("_manifest", "_groups", "other"):
+        store.create_topic(name).append(kafka(["a"]))
+    assert [store.topic(name).count() for name in store.topics()] == [1, 1, 1]
+
+
 def test_default_topic_is_kafka_shaped(store: Store) -> None:
     described = store.create_topic("t").describe()
     assert described.key == ("key",)
