@@ -50,6 +50,10 @@ KNOWN_SKIPS = (
 _skips: Counter[tuple[str, str]] = Counter()
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "deep: runs in `make test-deep` only")
+
+
 def pytest_report_header() -> str:
     return f"depth: {'deep' if DEEP else 'usual (make test-deep does more)'}"
 
@@ -100,6 +104,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not DEEP and (deep := [item for item in items if item.get_closest_marker("deep")]):
+        config.hook.pytest_deselected(items=deep)
+        items[:] = [item for item in items if item not in deep]
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: rank_of(item.nodeid))
 

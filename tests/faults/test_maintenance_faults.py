@@ -204,7 +204,7 @@ def test_a_job_that_fails_at_any_step_leaves_the_old_or_the_new(
     job(open_at(ideal, WEEKS))
     new = records(open_at(ideal, WEEKS))
     check(ideal, new, new)
-    for at in sample(range(crash_points(base, job)), 3, first=FAULTS.index(fault)):
+    for at in sample(range(crash_points(base, job)), 4, first=FAULTS.index(fault)):
         inner = copy_of(base)
         plan = Plan(at, fault)
         plan.armed = False
@@ -260,7 +260,7 @@ def at_every_step(
 ) -> Iterator[tuple[AgingStore, BaseException | None]]:
     """Run the job once for each of its operations (each third, unless the run is deep), with
     someone else's work just before it."""
-    for at in sample(range(crash_points(base, job)), 3):
+    for at in sample(range(crash_points(base, job)), 3, first=JOBS.index(job)):
         inner = copy_of(base)
         seen = 0
         armed = False

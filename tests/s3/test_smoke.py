@@ -48,18 +48,22 @@ def test_a_topic_lives_on_s3_from_end_to_end(s3_endpoint: str, scheme: str) -> N
         again.append(kafka(["a"]))
 
 
-def test_a_topic_on_s3_reaches_its_first_root(s3_endpoint: str) -> None:
+def test_a_topic_on_s3_reaches_its_first_root(
+    s3_endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("plan.index", "log.manifest"):
+        monkeypatch.setattr(f"pylogtable.{module}.ROOT_INTERVAL", 8)
     options = {"key": S3_KEY, "secret": S3_SECRET, "endpoint_url": s3_endpoint}
     store = pylogtable.open(
         f"s3://{S3_BUCKET}/smoke{next(_folders)}", storage_options=options, clock=Clock()
     )
     topic = store.create_topic("t")
-    for number in range(66):
+    for number in range(10):
         topic.append(kafka(["k"], [str(number)]))
     opened = store.topic("t")
-    assert opened._head.known.root_version == 64
-    assert rows(opened.read(), "value") == [str(number).encode() for number in range(66)]
-    assert opened.count(30) == 30
+    assert opened._head.known.root_version == 8
+    assert rows(opened.read(), "value") == [str(number).encode() for number in range(10)]
+    assert opened.count(5) == 5
 
 
 def test_records_are_sent_and_consumed_on_s3(s3_endpoint: str) -> None:

@@ -18,11 +18,11 @@ import pytest
 import pylogtable
 from pylogtable import Topic
 from tests.builders import kafka, rows
-from tests.depth import new_seed, rounds
+from tests.depth import new_seed
 from tests.spark.conftest import CONNECT
 from tests.spark.streams import copied, places, until
 
-KILLS = rounds(2, deep=10)
+KILLS = 10
 PER_RUN = 400
 PER_BATCH = 50
 
@@ -102,6 +102,7 @@ def version_of(folder: Path) -> int:
     return max((int(name[:20]) for name in names if name[:20].isdigit()), default=0)
 
 
+@pytest.mark.deep  # The streaming example in tests/notebooks is killed once.
 @pytest.mark.skipif(CONNECT, reason="starts its own sessions")
 def test_kills_lose_and_duplicate_nothing(tmp_path: Path) -> None:
     chance = random.Random(new_seed())

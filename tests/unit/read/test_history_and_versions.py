@@ -13,14 +13,23 @@ from tests.stores import CountingStore
 COMMITS = 150
 
 
-@pytest.fixture
-def long(store: Store, clock: Clock) -> Topic:
-    """Version n has n records and was committed 10·n ms after T0."""
-    topic = store.create_topic("t")
+@pytest.fixture(scope="module")
+def committed() -> MemoryStore:
+    clock, objects = Clock(), MemoryStore()
+    topic = make_store(objects, clock).create_topic("t")
     for number in range(COMMITS):
         clock.tick(10)
         topic.append(kafka(["a"], [str(number)]))
-    return topic
+    return objects
+
+
+@pytest.fixture
+def long(committed: MemoryStore, store: Store, objects: MemoryStore, clock: Clock) -> Topic:
+    """Version n has n records and was committed 10·n ms after T0."""
+    clock.tick(10 * COMMITS)
+    for key, data in contents(committed).items():
+        objects.write(key, data or b"")
+    return store.topic("t")
 
 
 def test_every_version_reads_the_same_later(long: Topic, objects: MemoryStore) -> None:
