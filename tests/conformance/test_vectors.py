@@ -302,7 +302,7 @@ def test_every_vector_file_is_run_by_a_test() -> None:
 
 
 @pytest.mark.parametrize("name", vector_files())
-def test_a_vector_file_is_not_empty_and_its_vectors_are_complete(name: str) -> None:
+def test_every_vector_is_complete(name: str) -> None:
     corpus = vectors(name)
     assert len(corpus) >= 10
     assert len({vector["name"] for vector in corpus}) == len(corpus)

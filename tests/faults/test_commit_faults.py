@@ -98,7 +98,7 @@ class TestOneWriter:
         ids=lambda faults: "-".join(fault.name for fault in faults),
     )
     @pytest.mark.parametrize("late_after", [None, 1, 2, 3, 4])
-    def test_a_doubtful_commit_lands_once(
+    def test_commit_with_a_lost_reply_lands_once(
         self, inner: MemoryStore, faults: tuple[Fault, ...], late_after: int | None
     ) -> None:
         store = FaultyStore(inner, on_commits(*faults), late_after=late_after)
@@ -113,7 +113,7 @@ class TestOneWriter:
         topic.append(rows([8]))
         check(inner, [*OLD, *MINE, 8])
 
-    def test_a_definite_failure_leaves_nothing(self, inner: MemoryStore) -> None:
+    def test_refused_commit_leaves_no_files(self, inner: MemoryStore) -> None:
         topic = faulty(inner, on_commits(StorageError(DENIED)))
         before = data_files(inner)
         with pytest.raises(StorageError, match=DENIED):
@@ -123,7 +123,7 @@ class TestOneWriter:
         assert topic.append(rows(MINE)).version == 2
         check(inner, [*OLD, *MINE])
 
-    def test_a_refusal_after_a_doubt_is_a_doubt(self, inner: MemoryStore) -> None:
+    def test_refusal_after_an_unknown_outcome_stays_unknown(self, inner: MemoryStore) -> None:
         """The first put may still land, so what the second was told proves nothing."""
         faults = [Fault.LATE, *(StorageError(DENIED) for _ in range(100))]
         store = FaultyStore(inner, on_commits(*faults))
@@ -150,9 +150,7 @@ class TestOneWriter:
         assert len(data_files(inner)) == len(before) + 1
 
     @pytest.mark.parametrize("verb", ["open_output", "read"])
-    def test_a_failure_before_the_commit_leaves_nothing(
-        self, inner: MemoryStore, verb: str
-    ) -> None:
+    def test_failure_before_the_commit_leaves_no_files(self, inner: MemoryStore, verb: str) -> None:
         plan = Plan(0, Fault.REFUSE, lambda asked, key: asked == verb)
         plan.armed = False
         topic = faulty(inner, plan)
@@ -164,7 +162,7 @@ class TestOneWriter:
         assert data_files(inner) == before
         check(inner, OLD)
 
-    def test_a_read_back_that_fails_is_tried_again(self, inner: MemoryStore) -> None:
+    def test_failed_read_back_is_retried(self, inner: MemoryStore) -> None:
         doubtful = False
         failures = 0
 
@@ -185,7 +183,7 @@ class TestOneWriter:
 
 
 class TestUnknown:
-    def test_it_says_what_to_look_for_and_deletes_nothing(self, inner: MemoryStore) -> None:
+    def test_error_names_the_commit_and_no_file_is_deleted(self, inner: MemoryStore) -> None:
         time = FakeTime()
         store = FaultyStore(inner, always(Fault.REFUSE))
         topic = Store(store, time.runtime(patience_seconds=30)).topic(NAME)
@@ -198,7 +196,7 @@ class TestUnknown:
         assert len(data_files(inner) - before) == PARTITIONS
         check(inner, OLD)
 
-    def test_found_where_it_landed(self, inner: MemoryStore) -> None:
+    def test_find_commit_finds_a_commit_that_landed(self, inner: MemoryStore) -> None:
         store = FaultyStore(inner, always(Fault.LATE))
         with pytest.raises(CommitUnknownError) as caught:
             open_topic(store, patience_seconds=1).append(rows(MINE))
@@ -209,7 +207,7 @@ class TestUnknown:
         assert clean.find_commit(error.commit_id) == error.version
         check(inner, [*OLD, *MINE])
 
-    def test_not_found_where_another_won(self, inner: MemoryStore) -> None:
+    def test_find_commit_returns_none_where_another_commit_won(self, inner: MemoryStore) -> None:
         store = FaultyStore(inner, always(Fault.LATE))
         with pytest.raises(CommitUnknownError) as caught:
             open_topic(store, patience_seconds=1).append(rows(MINE))
@@ -222,7 +220,9 @@ class TestUnknown:
         check(inner, [*OLD, *OTHERS])
 
     @pytest.mark.parametrize("lands", ["before", "after", "never"])
-    def test_a_repeat_by_txn_is_exactly_once(self, inner: MemoryStore, lands: str) -> None:
+    def test_repeat_with_the_same_txn_appends_exactly_once(
+        self, inner: MemoryStore, lands: str
+    ) -> None:
         store = FaultyStore(inner, always(Fault.LATE))
         with pytest.raises(CommitUnknownError):
             open_topic(store, patience_seconds=1).append(rows(MINE), txn=TXN)
@@ -236,7 +236,7 @@ class TestUnknown:
         assert result.offsets == {0: (2, 4), 1: (2, 4)}
         check(inner, [*OLD, *MINE])
 
-    def test_a_repeat_by_the_same_writer_while_the_put_lands(self, inner: MemoryStore) -> None:
+    def test_repeat_by_the_same_writer_before_its_first_put_lands(self, inner: MemoryStore) -> None:
         faults = [Fault.LATE] * 20
         store = FaultyStore(
             inner, lambda v, k: faults.pop() if is_commit(v, k) and faults else None
@@ -253,7 +253,9 @@ class TestUnknown:
         check(inner, [*OLD, *MINE, *OTHERS])
 
     @pytest.mark.parametrize("lands", [True, False])
-    def test_in_alter_and_create(self, inner: MemoryStore, lands: bool) -> None:
+    def test_alter_and_create_with_an_unknown_outcome(
+        self, inner: MemoryStore, lands: bool
+    ) -> None:
         store = FaultyStore(inner, always(Fault.LATE))
         topic = open_topic(store, patience_seconds=1)
         with pytest.raises(CommitUnknownError) as caught:
@@ -278,7 +280,7 @@ class TestTwoWriters:
         [None, Fault.LOSE_REPLY, Fault.SELF_RETRY, Fault.REFUSE, Fault.LATE],
         ids=lambda fault: fault.name if fault else "none",
     )
-    def test_the_other_wins_just_before_the_put(
+    def test_other_writer_commits_just_before_the_put(
         self, inner: MemoryStore, fault: Fault | None, others: int
     ) -> None:
         other = open_topic(inner)
@@ -300,7 +302,7 @@ class TestTwoWriters:
         check_sound(inner, open_topic(inner))
 
     @pytest.mark.parametrize("fault", [Fault.REFUSE, Fault.LATE, Fault.LOSE_REPLY])
-    def test_the_other_comes_between_the_doubt_and_the_look(
+    def test_other_writer_commits_before_the_read_back(
         self, inner: MemoryStore, fault: Fault
     ) -> None:
         other = open_topic(inner)
@@ -324,14 +326,14 @@ class TestTwoWriters:
         assert len(landed) == (1 if fault is Fault.LATE else 0)
         check(inner, [*OLD, *MINE, *OTHERS])
 
-    def test_the_put_lands_between_the_look_and_the_second_try(self, inner: MemoryStore) -> None:
+    def test_late_put_lands_between_read_back_and_retry(self, inner: MemoryStore) -> None:
         store = FaultyStore(inner, on_commits(Fault.LATE), late_after=2)
         result = open_topic(store).append(rows(MINE))
         assert result.version == 2
         assert not store.late
         check(inner, [*OLD, *MINE])
 
-    def test_the_same_txn_at_once(self, inner: MemoryStore) -> None:
+    def test_two_writers_with_the_same_txn_append_once(self, inner: MemoryStore) -> None:
         zombie = open_topic(inner)
         first = []
 
@@ -346,7 +348,7 @@ class TestTwoWriters:
         check(inner, [*OLD, *MINE])
         assert data_files(inner) == named_files(inner)
 
-    def test_many_winners_do_not_wear_out_an_append(self, inner: MemoryStore) -> None:
+    def test_append_survives_many_lost_races(self, inner: MemoryStore) -> None:
         other = open_topic(inner)
         wins = 150
 
@@ -361,7 +363,7 @@ class TestTwoWriters:
         assert result.version == 152
         check(inner, [*OLD, *MINE, *range(200, 350)])
 
-    def test_the_topic_is_deleted_before_the_put(self, inner: MemoryStore) -> None:
+    def test_topic_deleted_before_the_put_is_an_error(self, inner: MemoryStore) -> None:
         def decide(verb: str, key: str) -> Fault | None:
             if is_commit(verb, key) and NAME in store_over(inner).topics():
                 store_over(inner).delete_topic(NAME)
@@ -371,7 +373,7 @@ class TestTwoWriters:
             faulty(inner, decide).append(rows(MINE))
         assert data_files(inner) == set()
 
-    def test_the_topic_is_replaced_before_the_put(self, inner: MemoryStore) -> None:
+    def test_topic_recreated_before_the_put_gets_no_rows(self, inner: MemoryStore) -> None:
         done: list[Topic] = []
 
         def decide(verb: str, key: str) -> Fault | None:
@@ -419,7 +421,7 @@ class TestTheIndex:
         ids=lambda fault: getattr(fault, "name", "DENIED"),
     )
     @pytest.mark.parametrize("at", [0, 1, 2], ids=["leaf", "root", "hint"])
-    def test_a_fault_in_it_never_fails_an_append(
+    def test_fault_while_writing_the_index_never_fails_an_append(
         self, full_store: MemoryStore, fault: Fault | Exception, at: int
     ) -> None:
         inner = copy_of(full_store)
@@ -442,7 +444,7 @@ class TestTheIndex:
         assert healed.version == 144
 
     @pytest.mark.parametrize("fault", [Fault.REFUSE, Fault.LOSE_REPLY])
-    def test_a_fault_in_reading_the_hint_never_fails_an_append(
+    def test_fault_while_reading_the_hint_never_fails_an_append(
         self, full_store: MemoryStore, fault: Fault
     ) -> None:
         inner = copy_of(full_store)
@@ -454,7 +456,7 @@ class TestTheIndex:
         assert plan.hit
         check(inner, [*OLD, 50, 51, *MINE])
 
-    def test_a_newer_format_seen_after_the_commit_does_not_undo_it(
+    def test_newer_format_seen_after_the_commit_does_not_fail_it(
         self, full_store: MemoryStore
     ) -> None:
         """Between the commit and its root another writer has gone on with a newer format."""
@@ -492,7 +494,7 @@ class TestTheIndex:
         ],
         ids=["append", "alter", "delete_records"],
     )
-    def test_a_deletion_seen_after_the_commit_does_not_undo_it(
+    def test_topic_deleted_after_the_commit_does_not_fail_it(
         self, full_store: MemoryStore, act: Callable[[Topic], bool], succeeded: bool
     ) -> None:
         """Between the commit and its root the topic was deleted, and made anew or not."""
@@ -621,7 +623,7 @@ def _cases(
 @pytest.mark.usefixtures("small_tail")
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
 @pytest.mark.parametrize("late", [1, 3, None])
-def test_every_fault_at_every_operation(
+def test_any_fault_at_any_operation_leaves_a_sound_topic(
     full_store: MemoryStore, step: Step, late: int | None
 ) -> None:
     """Whatever happens at whichever step: the topic opens, the change is whole or absent, what was
@@ -673,7 +675,7 @@ def test_every_fault_at_every_operation(
 
 
 @pytest.mark.parametrize("concurrency", [1, 8])
-def test_random_faults_lose_and_double_nothing(
+def test_random_faults_lose_and_duplicate_nothing(
     monkeypatch: pytest.MonkeyPatch, concurrency: int
 ) -> None:
     """Three writers take turns, and every other put of a commit meets a fault."""
@@ -725,7 +727,7 @@ def test_random_faults_lose_and_double_nothing(
     assert topic.version == len(acknowledged)
 
 
-def test_a_root_lands_late_over_a_newer_one(full_store: MemoryStore) -> None:
+def test_root_that_lands_late_changes_nothing(full_store: MemoryStore) -> None:
     """A root that arrives when others have gone on changes nothing."""
     inner = copy_of(full_store)
     plan = Plan(0, Fault.LATE, lambda verb, key: ".root." in key and verb == "create")

@@ -22,7 +22,7 @@ LEASE_MS = 1_500
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs fork and SIGKILL")
 
 
-def test_the_partitions_of_one_that_is_killed_go_to_the_others(tmp_path: Path) -> None:
+def test_partitions_of_a_killed_consumer_go_to_the_others(tmp_path: Path) -> None:
     url = str(tmp_path)
     topic = pylogtable.open(url).create_topic("t", PARTITIONS, SCHEMA)
     for partition in range(PARTITIONS):

@@ -104,7 +104,7 @@ damages = pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys()
 class TestCommits:
     @damages
     @pytest.mark.parametrize("version", [0, 1])
-    def test_a_damaged_commit_is_named(
+    def test_damaged_commit_is_an_error_that_names_it(
         self, plain: MemoryStore, version: int, damage: Callable[[bytes], bytes]
     ) -> None:
         path = commit_path(version)
@@ -115,7 +115,7 @@ class TestCommits:
         assert caught.value.rule == "COMMIT-1"
         assert path in str(caught.value)
 
-    def test_a_damaged_commit_stops_an_open_writer_and_costs_no_data(
+    def test_damaged_commit_stops_an_open_writer_without_data_loss(
         self, plain: MemoryStore
     ) -> None:
         topic = open_topic(plain)
@@ -125,7 +125,7 @@ class TestCommits:
             topic.append(rows([9]))
         assert data_files(plain) == before
 
-    def test_a_commit_under_another_number(self, plain: MemoryStore) -> None:
+    def test_commit_stored_under_another_version_is_refused(self, plain: MemoryStore) -> None:
         objects(plain).write(commit_path(2), get(plain, commit_path(1)))
         with pytest.raises(CorruptTopicError, match="the body says version 1") as caught:
             open_topic(plain)
@@ -144,7 +144,7 @@ class TestCommits:
         ],
         ids=["topic", "time", "end", "base", "records", "shift", "create"],
     )
-    def test_a_commit_that_cannot_follow(
+    def test_commit_that_does_not_follow_the_one_before_is_refused(
         self, plain: MemoryStore, change: Callable[[dict[str, Any]], object], rule: str
     ) -> None:
         edit(plain, commit_path(1), change)
@@ -152,7 +152,7 @@ class TestCommits:
             open_topic(plain)
         assert (caught.value.path, caught.value.rule) == (commit_path(1), rule)
 
-    def test_a_missing_commit_is_found_by_verify(self, plain: MemoryStore) -> None:
+    def test_verify_finds_a_missing_commit(self, plain: MemoryStore) -> None:
         topic = open_topic(plain)
         topic.append(rows([4]))
         topic.append(rows([5]))
@@ -164,7 +164,7 @@ class TestCommits:
 class TestTheIndex:
     @damages
     @pytest.mark.parametrize("path", [HINT_PATH, ROOT], ids=["hint", "root"])
-    def test_a_damaged_hint_or_root_is_ignored_and_healed(
+    def test_damaged_hint_or_root_is_ignored_and_replaced(
         self, inner: MemoryStore, path: str, damage: Callable[[bytes], bytes]
     ) -> None:
         objects(inner).write(path, damage(get(inner, path)))
@@ -178,30 +178,30 @@ class TestTheIndex:
         json.loads(get(inner, root_path(hint["root_version"])))
 
     @pytest.mark.parametrize("path", [HINT_PATH, ROOT], ids=["hint", "root"])
-    def test_a_missing_hint_or_root_is_no_loss(self, inner: MemoryStore, path: str) -> None:
+    def test_missing_hint_or_root_loses_nothing(self, inner: MemoryStore, path: str) -> None:
         objects(inner).delete(path)
         assert check(inner, NUMBERS).version == 65
 
     @pytest.mark.parametrize("named", [63, 66, 10**19])
-    def test_a_hint_to_a_root_that_is_not_there(self, inner: MemoryStore, named: int) -> None:
+    def test_hint_to_a_missing_root_is_ignored(self, inner: MemoryStore, named: int) -> None:
         objects(inner).write(HINT_PATH, json.dumps({"root_version": named}).encode())
         assert check(inner, NUMBERS).version == 65
 
     @pytest.mark.parametrize("named", [-1, -64])
-    def test_a_hint_to_a_negative_version(self, inner: MemoryStore, named: int) -> None:
+    def test_hint_to_a_negative_version_is_ignored(self, inner: MemoryStore, named: int) -> None:
         objects(inner).write(HINT_PATH, json.dumps({"root_version": named}).encode())
         assert check(inner, NUMBERS).version == 65
 
-    def test_a_hint_that_denies_the_root(self, inner: MemoryStore) -> None:
+    def test_hint_that_says_there_is_no_root_is_ignored(self, inner: MemoryStore) -> None:
         objects(inner).write(HINT_PATH, b'{"root_version":null}')
         assert check(inner, NUMBERS).version == 65
 
-    def test_a_root_of_another_version_is_ignored(self, inner: MemoryStore) -> None:
+    def test_root_of_another_version_is_ignored(self, inner: MemoryStore) -> None:
         edit(inner, ROOT, lambda body: body.update(version=63))
         assert check(inner, NUMBERS).version == 65
 
     @damages
-    def test_a_damaged_leaf_is_named(
+    def test_damaged_leaf_is_an_error_that_names_it(
         self, inner: MemoryStore, damage: Callable[[bytes], bytes]
     ) -> None:
         path = leaf_of(inner)
@@ -212,14 +212,14 @@ class TestTheIndex:
         assert caught.value.path == path
         assert [(p.rule, p.path) for p in topic.verify().problems] == [("LEAF-1", path)]
 
-    def test_a_missing_leaf_is_named(self, inner: MemoryStore) -> None:
+    def test_missing_leaf_is_an_error_that_names_it(self, inner: MemoryStore) -> None:
         path = leaf_of(inner)
         objects(inner).delete(path)
         with pytest.raises(CorruptTopicError, match="missing") as caught:
             numbers_of(open_topic(inner))
         assert caught.value.path == path
 
-    def test_a_writer_goes_on_beside_a_damaged_leaf(self, inner: MemoryStore) -> None:
+    def test_appends_work_beside_a_damaged_leaf(self, inner: MemoryStore) -> None:
         """Appends do not need the old entries; the root that would is put off."""
         objects(inner).write(leaf_of(inner), b"PAR1")
         topic = open_topic(inner)
@@ -227,13 +227,13 @@ class TestTheIndex:
             topic.append(rows([]), txn=("more", number))
         assert open_topic(inner).version == 145
 
-    def test_a_root_that_names_a_leaf_outside(self, inner: MemoryStore) -> None:
+    def test_root_that_names_a_leaf_outside_the_topic_is_ignored(self, inner: MemoryStore) -> None:
         edit(inner, ROOT, lambda body: body["leaves"][0].__setitem__(0, "../../other"))
         assert check(inner, NUMBERS).version == 65
 
 
 class TestSegments:
-    def test_a_missing_segment(self, plain: MemoryStore) -> None:
+    def test_missing_segment_is_an_error_that_names_it(self, plain: MemoryStore) -> None:
         path = min(data_files(plain))
         objects(plain).delete(path)
         topic = open_topic(plain)
@@ -243,7 +243,9 @@ class TestSegments:
         assert [(p.rule, p.path) for p in topic.verify().problems] == [("SEG-1", path)]
 
     @pytest.mark.parametrize("records", [1, 3])
-    def test_another_row_count(self, plain: MemoryStore, records: int) -> None:
+    def test_segment_with_another_row_count_is_an_error(
+        self, plain: MemoryStore, records: int
+    ) -> None:
         path = min(data_files(plain))
         table = pq.read_table(pa.BufferReader(get(plain, path)))
         other = pa.concat_tables([table, table]).slice(0, records)
@@ -257,7 +259,9 @@ class TestSegments:
         assert not topic.verify(data=True)
 
     @damages
-    def test_a_damaged_segment(self, plain: MemoryStore, damage: Callable[[bytes], bytes]) -> None:
+    def test_damaged_segment_is_an_error_that_names_it(
+        self, plain: MemoryStore, damage: Callable[[bytes], bytes]
+    ) -> None:
         path = min(data_files(plain))
         objects(plain).write(path, damage(get(plain, path)))
         topic = open_topic(plain)
@@ -272,17 +276,19 @@ class TestProtocol:
     def _protocol(self, store: ObjectStore, **features: list[str]) -> None:
         edit(store, commit_path(0), lambda body: body["protocol"].update(features))
 
-    def test_an_unknown_reader_feature_refuses_to_open(self, plain: MemoryStore) -> None:
+    def test_topic_with_an_unknown_reader_feature_cannot_be_opened(
+        self, plain: MemoryStore
+    ) -> None:
         self._protocol(plain, reader_features=["deletion_vectors"])
         with pytest.raises(UnsupportedFormatError, match="deletion_vectors"):
             open_topic(plain)
 
-    def test_an_unknown_reader_feature_in_a_root(self, inner: MemoryStore) -> None:
+    def test_unknown_reader_feature_in_a_root_is_refused(self, inner: MemoryStore) -> None:
         edit(inner, ROOT, lambda b: b["protocol"].update(reader_features=["deletion_vectors"]))
         with pytest.raises(UnsupportedFormatError, match="deletion_vectors"):
             open_topic(inner)
 
-    def test_an_unknown_writer_feature_refuses_to_write(self, plain: MemoryStore) -> None:
+    def test_topic_with_an_unknown_writer_feature_is_read_only(self, plain: MemoryStore) -> None:
         self._protocol(plain, writer_features=["idempotent_producers"])
         topic = check(plain, range(4))
         before = data_files(plain)
@@ -296,23 +302,23 @@ class TestProtocol:
         assert data_files(plain) == before
         assert check(plain, range(4)).version == 1
 
-    def test_a_newer_format(self, plain: MemoryStore) -> None:
+    def test_newer_format_is_refused(self, plain: MemoryStore) -> None:
         edit(plain, commit_path(0), lambda body: body["protocol"].update(format=2))
         with pytest.raises(UnsupportedFormatError, match="format version 2"):
             open_topic(plain)
 
-    def test_a_newer_format_that_does_not_even_decode(self, plain: MemoryStore) -> None:
+    def test_newer_format_that_does_not_decode_is_refused(self, plain: MemoryStore) -> None:
         objects(plain).write(commit_path(0), b'{"protocol": {"format": 2}, "what": "else"}')
         with pytest.raises(UnsupportedFormatError, match="format version 2"):
             open_topic(plain)
 
 
 class TestNoTopic:
-    def test_nothing_there(self) -> None:
+    def test_missing_topic_says_how_to_create_it(self) -> None:
         with pytest.raises(TopicNotFoundError, match="create_topic"):
             open_topic(MemoryStore())
 
-    def test_a_directory_of_something_else(self, tmp_path: Path) -> None:
+    def test_directory_of_another_format_is_not_a_topic(self, tmp_path: Path) -> None:
         other = tmp_path / "data" / "_delta_log"
         other.mkdir(parents=True)
         (other / "00000000000000000000.json").write_text("{}")
@@ -322,7 +328,7 @@ class TestNoTopic:
             store.topic("data")
         assert store.topics() == []
 
-    def test_a_file_where_the_topic_should_be(self, tmp_path: Path) -> None:
+    def test_file_is_not_a_topic(self, tmp_path: Path) -> None:
         (tmp_path / "data").write_text("hello")
         store = pylogtable.open(tmp_path)
         with pytest.raises(TopicNotFoundError, match="there is no topic at"):
@@ -351,16 +357,16 @@ EVIL = [
 
 
 @pytest.mark.parametrize("path", EVIL)
-class TestPathsThatLeadAstray:
+class TestPathsOutsideTheTopic:
     """A manifest is data from outside: the paths in it are checked before anything is asked for."""
 
-    def test_in_a_commit(self, plain: MemoryStore, path: str) -> None:
+    def test_path_in_a_commit_is_refused(self, plain: MemoryStore, path: str) -> None:
         edit(plain, commit_path(1), lambda body: body["add"][0].update(path=path))
         with pytest.raises(CorruptTopicError) as caught:
             open_topic(plain)
         assert (caught.value.path, caught.value.rule) == (commit_path(1), "PATH-4")
 
-    def test_in_the_tail_of_a_root(
+    def test_root_with_such_a_path_is_ignored(
         self, plain: MemoryStore, path: str, caplog: pytest.LogCaptureFixture
     ) -> None:
         topic = open_topic(plain)
@@ -370,7 +376,7 @@ class TestPathsThatLeadAstray:
         assert "PATH-4" in caplog.text
         assert root_path(1) in caplog.text
 
-    def test_in_a_leaf(self, inner: MemoryStore, path: str) -> None:
+    def test_path_in_a_leaf_is_refused(self, inner: MemoryStore, path: str) -> None:
         leaf = leaf_of(inner)
         table = pq.read_table(pa.BufferReader(get(inner, leaf)))
         at = table.schema.get_field_index("path")
@@ -410,7 +416,7 @@ class TestSecrets:
         ],
         ids=["topics", "open", "create"],
     )
-    def test_never_in_an_error_or_a_log(
+    def test_secrets_are_not_in_errors_and_logs(
         self, act: Callable[[pylogtable.Store], object], caplog: pytest.LogCaptureFixture
     ) -> None:
         pytest.importorskip("s3fs")
@@ -432,7 +438,7 @@ class TestSecrets:
             assert KEY not in text
             assert TOKEN not in text
 
-    def test_never_in_a_manifest(self, tmp_path: Path) -> None:
+    def test_secrets_are_not_in_the_manifest(self, tmp_path: Path) -> None:
         options = {"secret": SECRET, "key": KEY}
         store = pylogtable.open(tmp_path, storage_options=options)
         topic = store.create_topic("t")
@@ -446,7 +452,7 @@ class TestSecrets:
     @pytest.mark.parametrize(
         "url", [f"s3://{KEY}:{SECRET}@bucket/x", f"https://user:{SECRET}@host/x"]
     )
-    def test_never_repeated_from_a_url(self, url: str) -> None:
+    def test_secrets_in_a_url_are_not_repeated(self, url: str) -> None:
         with pytest.raises(LogTableError) as caught:
             pylogtable.open(url)
         assert SECRET not in "".join(traceback.format_exception(caught.value))

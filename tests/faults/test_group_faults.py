@@ -57,7 +57,7 @@ def opened(filled: MemoryStore, plan: Plan) -> tuple[MemoryStore, FaultyStore, G
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_whatever_fails_the_group_stands_where_it_was_told(
+def test_after_any_fault_the_position_is_what_the_caller_was_told(
     filled: MemoryStore, fault: Fault
 ) -> None:
     plan = Plan(None, None)
@@ -89,7 +89,7 @@ def test_whatever_fails_the_group_stands_where_it_was_told(
         assert open_topic(inner).verify()
 
 
-def test_a_group_commit_whose_fate_stays_unknown_says_so(filled: MemoryStore) -> None:
+def test_group_commit_with_an_unknown_outcome_is_an_error(filled: MemoryStore) -> None:
     inner = copy_of(filled)
     group = faulty(
         inner, lambda verb, key: Fault.REFUSE if verb == "create" else None, patience=1.0
@@ -100,7 +100,7 @@ def test_a_group_commit_whose_fate_stays_unknown_says_so(filled: MemoryStore) ->
     assert open_topic(inner).group(GROUP).positions() == {0: 63}
 
 
-def test_a_commit_that_landed_and_cannot_be_looked_at_is_unknown(filled: MemoryStore) -> None:
+def test_group_commit_that_cannot_be_read_back_is_unknown(filled: MemoryStore) -> None:
     """It is in the store; whether it counts depends on the state before it."""
     inner = copy_of(filled)
     before = group_path(GROUP, 63)
@@ -117,7 +117,7 @@ def test_a_commit_that_landed_and_cannot_be_looked_at_is_unknown(filled: MemoryS
     assert open_topic(inner).group(GROUP).positions() == {0: 64}
 
 
-def test_a_put_that_lands_after_its_number_was_cleaned_up_is_seen_by_nobody(
+def test_late_put_of_a_removed_state_is_ignored(
     filled: MemoryStore,
 ) -> None:
     inner = copy_of(filled)
@@ -212,7 +212,7 @@ def advance(group: Group, partition: int, to: int) -> None:
             advance(group, partition, to)
 
 
-def test_no_commit_is_lost_and_no_read_goes_back_whatever_the_order(
+def test_no_commit_is_lost_and_positions_never_go_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """All states but the newest two are cleaned up every now and then, so that stale writers and
@@ -282,7 +282,7 @@ class AfterListing(CountingStore):
 
 
 @pytest.mark.parametrize("load", ["one group", "all groups"])
-def test_a_stray_state_put_between_listing_and_read_is_not_taken(load: str) -> None:
+def test_state_put_between_listing_and_reading_is_ignored(load: str) -> None:
     inner = MemoryStore()
     writer = new_topic(inner).group(GROUP)
     for offset in range(40):
@@ -314,7 +314,7 @@ def test_a_stray_state_put_between_listing_and_read_is_not_taken(load: str) -> N
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs fork")
-def test_processes_commit_their_own_partitions_and_one_they_share(tmp_path: Path) -> None:
+def test_processes_commit_own_and_shared_partitions(tmp_path: Path) -> None:
     url, each = str(tmp_path), 20
     topic = pylogtable.open(url).create_topic("t", PARTITIONS + 1, SCHEMA)
     with crew() as workers:

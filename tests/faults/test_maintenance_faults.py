@@ -195,7 +195,7 @@ def check(inner: ObjectStore, old: Records, new: Records) -> None:
 
 @pytest.mark.parametrize("job", JOBS)
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_job_that_fails_at_any_step_leaves_the_old_or_the_new(
+def test_job_that_fails_at_any_step_leaves_old_or_new_records(
     base: MemoryStore, job: Job, fault: Fault
 ) -> None:
     base = prepared(base, job)
@@ -220,7 +220,9 @@ def test_a_job_that_fails_at_any_step_leaves_the_old_or_the_new(
 
 @pytest.mark.parametrize("job", [compact, merge])
 @pytest.mark.parametrize("lands", [True, False])
-def test_a_commit_of_unknown_fate_keeps_its_files(base: MemoryStore, job: Job, lands: bool) -> None:
+def test_files_of_a_commit_with_an_unknown_outcome_are_kept(
+    base: MemoryStore, job: Job, lands: bool
+) -> None:
     ideal = copy_of(base)
     old = records(open_at(ideal))
     job(open_at(ideal, WEEKS))
@@ -294,7 +296,7 @@ def others(job: Job) -> Callable[[ObjectStore], object]:
 
 
 @pytest.mark.parametrize("job", JOBS)
-def test_appends_at_any_step_are_not_disturbed(base: MemoryStore, job: Job) -> None:
+def test_job_does_not_disturb_an_append_at_any_step(base: MemoryStore, job: Job) -> None:
     base = prepared(base, job)
     ideal = copy_of(base)
     job(open_at(ideal, WEEKS))
@@ -328,7 +330,7 @@ def test_appends_at_any_step_are_not_disturbed(base: MemoryStore, job: Job) -> N
         (vacuum, vacuum_at_once),
     ],
 )
-def test_jobs_that_meet_at_any_step_do_no_harm(base: MemoryStore, job: Job, other: Job) -> None:
+def test_two_jobs_that_meet_at_any_step_do_no_harm(base: MemoryStore, job: Job, other: Job) -> None:
     base = prepared(base, retention if retention in (job, other) else job)
     ideal = copy_of(base)
     for step in (job, other, compact):
@@ -347,7 +349,7 @@ def test_jobs_that_meet_at_any_step_do_no_harm(base: MemoryStore, job: Job, othe
 
 
 @pytest.mark.parametrize("job", [compact, merge, vacuum_at_once, retention])
-def test_a_topic_created_anew_meanwhile_is_not_touched(base: MemoryStore, job: Job) -> None:
+def test_job_does_not_touch_a_topic_that_was_recreated(base: MemoryStore, job: Job) -> None:
     base = prepared(base, job)
 
     def anew(inner: ObjectStore) -> None:
@@ -379,7 +381,7 @@ def after_the_work(meanwhile: Callable[[], object]) -> RunUnits:
     return run_units
 
 
-def test_a_column_added_meanwhile_is_not_lost(base: MemoryStore) -> None:
+def test_column_added_during_a_merge_is_kept(base: MemoryStore) -> None:
     """A unit of work is done as the topic was when it was planned, whenever its worker was made."""
     inner = copy_of(base)
     topic = open_at(inner, WEEKS)
@@ -396,7 +398,7 @@ def test_a_column_added_meanwhile_is_not_lost(base: MemoryStore) -> None:
     assert topic.read(0, columns=["n"]).read_all()["n"].to_pylist()[-1] == 7
 
 
-def test_a_policy_that_changed_meanwhile_ends_a_compaction(base: MemoryStore) -> None:
+def test_compaction_stops_if_the_policy_changed(base: MemoryStore) -> None:
     inner = copy_of(base)
     topic = open_at(inner, WEEKS)
     before = records(topic)
@@ -409,7 +411,7 @@ def test_a_policy_that_changed_meanwhile_ends_a_compaction(base: MemoryStore) ->
     assert records(topic) == before
 
 
-def test_a_compactor_that_others_overtook_has_done_nothing(base: MemoryStore) -> None:
+def test_compaction_that_another_overtook_commits_nothing(base: MemoryStore) -> None:
     """Nothing died in what it read, so that it has only a clean end to tell, which is old."""
     inner = MemoryStore()
     store = Store(inner, FakeTime().runtime())
@@ -427,7 +429,7 @@ def test_a_compactor_that_others_overtook_has_done_nothing(base: MemoryStore) ->
     assert topic.at().snapshot.partitions[0].clean_end == 2
 
 
-def test_many_threads_keep_one_topic(base: MemoryStore) -> None:
+def test_jobs_in_threads_beside_a_writer_lose_nothing(base: MemoryStore) -> None:
     """Two compactors, a merger and retention beside a writer, in real threads."""
     inner = copy_of(base)
     stop = threading.Event()
@@ -458,7 +460,7 @@ def test_many_threads_keep_one_topic(base: MemoryStore) -> None:
     assert topic.verify(data=True)
 
 
-def test_a_file_staged_before_a_vacuum_can_be_committed_after_it(base: MemoryStore) -> None:
+def test_file_staged_before_a_vacuum_can_be_committed_after_it(base: MemoryStore) -> None:
     inner = copy_of(prepared(base, vacuum))
     topic = open_at(inner, WEEKS)
     staged = TopicWriter(topic).stage(kafka(["z"], ["1"], partition=ints(0)))
@@ -485,7 +487,7 @@ def two_indexes(inner: ObjectStore, time: FakeTime) -> tuple[Topic, Topic]:
     return topic, reader
 
 
-def test_a_reader_that_lives_long_does_not_rest_on_leaves_that_are_gone(
+def test_long_lived_reader_does_not_need_removed_leaves(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It looks at the topic every day, and few commits come by; vacuum takes the older index."""
@@ -503,7 +505,7 @@ def test_a_reader_that_lives_long_does_not_rest_on_leaves_that_are_gone(
 
 
 @pytest.mark.parametrize("fails", [".root.json", "leaf-", "_head.json"])
-def test_a_vacuum_that_cannot_write_its_index_keeps_what_the_old_one_needs(fails: str) -> None:
+def test_vacuum_that_cannot_write_an_index_keeps_the_files_of_the_old_one(fails: str) -> None:
     """The hint stays where it was; whoever begins there must find what it needs [VAC-3]."""
     time, inner = FakeTime(), MemoryStore()
     topic, _ = two_indexes(inner, time)
@@ -524,7 +526,7 @@ def test_a_vacuum_that_cannot_write_its_index_keeps_what_the_old_one_needs(fails
     assert not [entry.key for entry in inner.list() if f"{8:020d}.root" in entry.key]
 
 
-def test_a_job_on_a_deleted_topic_says_so_and_leaves_no_file(base: MemoryStore) -> None:
+def test_job_on_a_deleted_topic_is_an_error_and_leaves_no_files(base: MemoryStore) -> None:
     inner = copy_of(base)
     topic = open_at(inner, WEEKS)
     other = Store(inner, FakeTime(WEEKS).runtime())

@@ -63,7 +63,7 @@ def test_eight_processes_append_at_once(tmp_path: Path) -> None:
     assert sorted(topic.read(columns=["n"]).read_all()["n"].to_pylist()) == expected
 
 
-def test_threads_share_one_topic_object(tmp_path: Path) -> None:
+def test_threads_append_through_one_topic_object(tmp_path: Path) -> None:
     count = rounds(40, deep=400)
     topic = pylogtable.open(tmp_path).create_topic("t", PARTITIONS, SCHEMA)
 

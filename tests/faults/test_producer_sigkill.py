@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs fork and 
 
 
 @pytest.mark.parametrize("app_id", [None, "etl"])
-def test_nothing_flushed_is_lost(tmp_path: Path, app_id: str | None) -> None:
+def test_killed_producer_loses_no_flushed_record(tmp_path: Path, app_id: str | None) -> None:
     chance = random.Random(new_seed())
     url = str(tmp_path)
     topic = pylogtable.open(url).create_topic("t", PARTITIONS, SCHEMA, key="n")

@@ -21,7 +21,7 @@ KILLS = rounds(12, deep=200)
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs fork and SIGKILL")
 
 
-def test_nothing_acknowledged_is_lost_and_nothing_is_twice(tmp_path: Path) -> None:
+def test_killed_writer_loses_and_duplicates_nothing_acknowledged(tmp_path: Path) -> None:
     seed = new_seed()
     chance = random.Random(seed)
     url = str(tmp_path)
@@ -47,7 +47,7 @@ def test_nothing_acknowledged_is_lost_and_nothing_is_twice(tmp_path: Path) -> No
     assert acknowledged
 
 
-def test_killed_before_every_operation_of_an_append(tmp_path: Path) -> None:
+def test_writer_killed_before_each_operation_of_an_append(tmp_path: Path) -> None:
     url = str(tmp_path)
     pylogtable.open(url).create_topic("t", PARTITIONS, SCHEMA)
     steps = 9  # a read, one to four files, the commit, and for the 64th the root and the hint

@@ -131,7 +131,7 @@ def play(role: str, url: str, seed: int) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs fork")
-def test_every_job_beside_writers_and_readers(tmp_path: Path) -> None:
+def test_all_jobs_beside_writers_and_readers_lose_nothing(tmp_path: Path) -> None:
     seed = new_seed()
     topic = pylogtable.open(tmp_path).create_topic(NAME, PARTITIONS, config=CONFIG)
     roles = ["write-0", "write-1", "compact", "merge", "retain", "vacuum", "read-0", "read-1"]

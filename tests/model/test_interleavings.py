@@ -102,8 +102,8 @@ def _repeating(store: ObjectStore, told: list[Told]) -> None:
         return
 
 
-class TestTheCommitCodeHolds:
-    def test_an_append_without_txn_repeated_only_on_a_settled_no(self) -> None:
+class TestCommitProtocolHolds:
+    def test_append_without_txn_is_repeated_only_after_a_certain_failure(self) -> None:
         others = writer("b", [B1])
         holds(explore((Writer("a", _repeating), others), (A1, B1), LATE), 100)
 
@@ -120,7 +120,7 @@ class TestTheCommitCodeHolds:
         writers = writer("a", [A1]), writer("b", [B1]), writer("c", [C1])
         holds(explore(writers, (A1, B1, C1), Faults(1, PUTS)), 1_500_000_000)
 
-    def test_three_writers_that_crash_or_are_late_and_repeat_by_txn(self) -> None:
+    def test_three_writers_that_crash_or_are_late_repeat_with_their_txn(self) -> None:
         writers = writer("a", [TA1]), writer("b", [TB1]), writer("c", [TC1])
         faults = Faults(1, frozenset({"crash", "late"}))
         holds(explore(writers, (TA1, TB1, TC1), faults), 1_000_000_000)
@@ -133,35 +133,35 @@ class TestTheCommitCodeHolds:
         writers = writer("a", [TA1]), writer("b", [TB1])
         holds(explore(writers, (TA1, TB1), Faults(3, ALL)), 100_000_000)
 
-    def test_writers_without_patience_repeat_what_is_unknown_by_txn(self) -> None:
+    def test_impatient_writers_repeat_unknown_commits_with_their_txn(self) -> None:
         how: dict[str, Any] = {"patience_seconds": -1, "repeats_doubtful": True}
         writers = writer("a", [TA1, TA2], **how), writer("b", [B1], patience_seconds=-1)
         faults = Faults(rounds(1, deep=2), ALL - {"crash"})
         holds(explore(writers, (TA1, TA2, B1), faults), rounds(1_000_000, deep=100_000_000))
 
-    def test_unknown_without_txn_leaves_one_copy_or_none(self) -> None:
+    def test_unknown_commit_without_txn_lands_at_most_once(self) -> None:
         writers = tuple(
             writer(name, appends, patience_seconds=-1)
             for name, appends in (("a", [A1, A2]), ("b", [B1]))
         )
         holds(explore(writers, (A1, A2, B1), Faults(2, PUTS | {"unread"})), 2_500_000)
 
-    def test_a_zombie_and_its_successor_share_a_txn(self) -> None:
+    def test_old_and_new_process_with_the_same_txn_append_once(self) -> None:
         writers = tuple(Writer(name, appending(name, [TA1, TA2])) for name in ("a", "z"))
         faults = Faults(rounds(1, deep=2), PUTS)
         holds(explore(writers, (TA1, TA2), faults), rounds(1_000_000, deep=10_000_000))
 
-    def test_cleanup_frees_names_that_no_sleeper_takes(self) -> None:
+    def test_no_sleeping_writer_takes_a_version_that_vacuum_freed(self) -> None:
         faults = Faults(1, PUTS if DEEP else frozenset({"late"}))
         holds(explore(*_sleepers(), faults, may_tick=True), 1_000_000)
 
-    def test_a_hint_from_before_the_first_root_is_survived(self) -> None:
+    def test_hint_from_before_the_first_root_does_no_harm(self) -> None:
         cleaner = Writer("cleaner", hasty_cleaning, after_tick=True)
         writers = Writer("a", appending("a", [A1, A2])), cleaner
         faults = Faults(1, frozenset({"denied"}))
         holds(explore(writers, (A1, A2), faults, may_tick=True), 5)
 
-    def test_a_plan_that_cannot_be_replayed_does_not_land(
+    def test_commit_that_cannot_be_replayed_does_not_land(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         right = Appender._plan
@@ -214,7 +214,7 @@ class TestTheCheckerFinds:
         faults = Faults(1, frozenset({"self_retry"}))
         found(explore(writers, (A1, B1), faults, first_violation_only=True), "commit id(s)")
 
-    def test_exists_taken_for_mine(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_an_existing_commit_taken_for_my_own(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def put(create: Create, *rest: object) -> bool:
             return create() in (Created.YES, Created.EXISTS)
 
@@ -239,19 +239,21 @@ class TestTheCheckerFinds:
         outcome = explore(writers, (A1, B1), faults, first_violation_only=True)
         found(outcome, "is committed and has been deleted")
 
-    def test_a_freed_version_taken_by_a_sleeper(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_freed_version_taken_by_a_sleeping_writer(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(pylogtable.log.head, "STALE_AFTER_MS", 2**62)
         outcome = explore(*_sleepers(), Faults(0), may_tick=True, first_violation_only=True)
         found(outcome, "append a1 was told")
 
-    def test_a_cleanup_at_once_under_who_is_just_opening(self) -> None:
+    def test_a_vacuum_without_waiting_while_a_reader_opens_the_topic(self) -> None:
         """The limit of the guard: a cleanup has to wait between a root and what it stands for."""
         outcome = explore(
             *_sleepers(hasty_cleaning), Faults(0), may_tick=True, first_violation_only=True
         )
         assert outcome.violations
 
-    def test_a_cleanup_that_leaves_the_hint_behind(self) -> None:
+    def test_a_vacuum_that_leaves_an_old_hint(self) -> None:
         """Another limit: who opens the topic believes the hint, if the root it names is there, and
         takes the first missing commit after it for the end."""
         cleaner = Writer("cleaner", hasty_cleaning, after_tick=True)
@@ -261,7 +263,9 @@ class TestTheCheckerFinds:
         outcome = explore(writers, (A1, A2), faults, may_tick=True, first_violation_only=True)
         found(outcome, "cannot be reached")
 
-    def test_going_on_while_a_put_is_under_way(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_writer_that_goes_on_while_its_put_may_still_land(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         def put(
             create: Create, read_id: ReadId, unknown: CommitUnknownError, *rest: object
         ) -> bool:
@@ -276,7 +280,7 @@ class TestTheCheckerFinds:
         faults = Faults(1, frozenset({"late"}))
         found(explore(writers, (A1, B1), faults, first_violation_only=True), "commit id(s)")
 
-    def test_a_txn_that_only_the_first_attempt_looks_for(
+    def test_a_txn_that_is_checked_only_in_the_first_attempt(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         right = Appender._plan
@@ -297,7 +301,7 @@ class TestTheCheckerFinds:
         outcome = explore(writers, (TA1,), Faults(0), first_violation_only=True)
         found(outcome, "a txn in several commits")
 
-    def test_repeating_without_txn_while_the_version_is_still_open(
+    def test_a_repeat_without_txn_while_the_version_is_still_free(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """While the version of a doubtful commit is absent its put may still land: the bug is a

@@ -9,7 +9,7 @@ from pathlib import Path
 EXAMPLE = Path(__file__).parents[2] / "notebooks" / "streaming.py"
 
 
-def test_the_job_is_killed_and_nothing_is_missing_or_twice(tmp_path: Path) -> None:
+def test_killed_job_loses_and_duplicates_nothing(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, str(EXAMPLE), str(tmp_path / "logs")],
         capture_output=True,

@@ -10,7 +10,7 @@ from tests.builders import Clock, kafka
 from tests.conftest import S3_BUCKET, S3_KEY, S3_SECRET
 
 
-def test_a_group_lives_on_s3_from_end_to_end(
+def test_group_on_s3_from_first_commit_to_deletion(
     s3_endpoint: str, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pylogtable.log.group_objects.KEPT", 2)

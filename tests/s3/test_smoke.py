@@ -15,7 +15,7 @@ _folders = itertools.count()
 
 
 @pytest.mark.parametrize("scheme", ["s3", "s3a"])
-def test_a_topic_lives_on_s3_from_end_to_end(s3_endpoint: str, scheme: str) -> None:
+def test_topic_on_s3_from_creation_to_deletion(s3_endpoint: str, scheme: str) -> None:
     options = {"key": S3_KEY, "secret": S3_SECRET, "endpoint_url": s3_endpoint}
     url = f"{scheme}://{S3_BUCKET}/smoke{next(_folders)}"
     clock = Clock()
@@ -48,9 +48,7 @@ def test_a_topic_lives_on_s3_from_end_to_end(s3_endpoint: str, scheme: str) -> N
         again.append(kafka(["a"]))
 
 
-def test_a_topic_on_s3_reaches_its_first_root(
-    s3_endpoint: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_topic_on_s3_writes_a_root(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("plan.index", "log.manifest"):
         monkeypatch.setattr(f"pylogtable.{module}.ROOT_INTERVAL", 8)
     options = {"key": S3_KEY, "secret": S3_SECRET, "endpoint_url": s3_endpoint}

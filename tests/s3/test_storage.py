@@ -137,7 +137,7 @@ def test_an_object_shorter_than_expected_is_an_error(store: RemoteStore) -> None
         store.open_input(SEGMENT, 20).read()
 
 
-def test_modified_is_the_store_s_clock(store: RemoteStore) -> None:
+def test_modified_time_comes_from_the_store(store: RemoteStore) -> None:
     store.write("a", b"x")
     (info,) = store.list()
     assert info.modified_ms > 1_600_000_000_000

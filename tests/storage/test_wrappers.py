@@ -102,7 +102,7 @@ def test_a_late_create_lands_at_the_nth_operation() -> None:
     ("fault", "landed"), [(Fault.CRASH_BEFORE, False), (Fault.CRASH_AFTER, True)]
 )
 @pytest.mark.parametrize("verb", ["create", "write", "open_output"])
-def test_a_crash_before_or_after_an_operation(fault: Fault, landed: bool, verb: str) -> None:
+def test_crash_before_or_after_an_operation(fault: Fault, landed: bool, verb: str) -> None:
     store, inner = faulty(fault)
 
     def run() -> None:
