@@ -34,7 +34,7 @@ def new_id() -> str:
 
 @dataclass
 class FakeTime:
-    """Waiting is the only thing that takes time."""
+    """A clock that moves only while something waits."""
 
     seconds: float = 0.0
     waits: list[float] = field(default_factory=list)
@@ -122,7 +122,7 @@ def named_files(inner: ObjectStore) -> set[str]:
 
 
 def check(inner: ObjectStore, expected: Iterable[int]) -> Topic:
-    """Open with a clean store and hold everything against what must be there."""
+    """Open without faults and compare everything with what must be there."""
     topic = open_topic(inner)
     assert numbers_of(topic) == sorted(expected)
     check_sound(inner, topic)
@@ -164,8 +164,8 @@ def check_visible_together(topic: Topic, commits: list[Commit]) -> None:
 
 
 class Plan:
-    """Decides by a list: the k-th operation that `wanted` picks meets the fault; a crash is for
-    good, so nothing after it gets through."""
+    """The operation number `at`, of those that `wanted` selects, meets the fault. After a crash no
+    operation succeeds."""
 
     def __init__(
         self,
@@ -199,5 +199,5 @@ class Plan:
 
 
 def faulty(inner: ObjectStore, decide: Decide, patience: float = 10.0, **how: int) -> Topic:
-    """A writer whose store asks `decide`; opening already goes through it."""
+    """A topic on a store that asks `decide` before each operation, from the opening on."""
     return open_topic(FaultyStore(inner, decide, **how), patience)

@@ -1,4 +1,4 @@
-"""Topics over a store that loses replies, answers late, refuses, and dies between two steps."""
+"""Topics on a store that loses replies, answers late, refuses and crashes between steps."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class TestOneWriter:
         check(inner, [*OLD, *MINE])
 
     def test_refusal_after_an_unknown_outcome_stays_unknown(self, inner: MemoryStore) -> None:
-        """The first put may still land, so what the second was told proves nothing."""
+        """The first put may still land, so the refusal of the second proves nothing."""
         faults = [Fault.LATE, *(StorageError(DENIED) for _ in range(100))]
         store = FaultyStore(inner, on_commits(*faults))
         topic = open_topic(store, patience_seconds=1)
@@ -135,7 +135,7 @@ class TestOneWriter:
         assert topic.find_commit(caught.value.commit_id, caught.value.version) == 2
 
     def test_files_that_waited_too_long_are_not_committed(self, inner: MemoryStore) -> None:
-        """Vacuum may have taken them by then."""
+        """Vacuum may have removed them."""
         time = FakeTime()
         topic = Store(inner, time.runtime()).topic(NAME)
         before = data_files(inner)
@@ -413,7 +413,7 @@ def is_index(verb: str, key: str) -> bool:
 
 @pytest.mark.usefixtures("small_tail")
 class TestTheIndex:
-    """A commit has been made when its root is written; nothing about a root may fail it."""
+    """The root is written after the commit, so a failure there must not fail the commit."""
 
     @pytest.mark.parametrize(
         "fault",
@@ -459,7 +459,7 @@ class TestTheIndex:
     def test_newer_format_seen_after_the_commit_does_not_fail_it(
         self, full_store: MemoryStore
     ) -> None:
-        """Between the commit and its root another writer has gone on with a newer format."""
+        """Another writer commits with a newer format between the commit and its root."""
         inner = copy_of(full_store)
         topic_store = inner.below(NAME)
         newer = (
@@ -497,7 +497,7 @@ class TestTheIndex:
     def test_topic_deleted_after_the_commit_does_not_fail_it(
         self, full_store: MemoryStore, act: Callable[[Topic], bool], succeeded: bool
     ) -> None:
-        """Between the commit and its root the topic was deleted, and made anew or not."""
+        """The topic is deleted, and perhaps created again, between the commit and its root."""
         inner = copy_of(full_store)
 
         def decide(verb: str, key: str) -> Fault | None:
@@ -523,7 +523,7 @@ class TestTheIndex:
 
 @dataclass(frozen=True)
 class Step:
-    """One thing a writer does. `base` has the objects before it; `done` tells whether it is."""
+    """One thing a writer does. `base` is the store before it; `done` is True if it was done."""
 
     name: str
     base: Callable[[MemoryStore], MemoryStore]
@@ -607,8 +607,8 @@ EVERY_FAULT: list[Fault | Exception] = [
 def _cases(
     step: Step, full: MemoryStore, late: int | None
 ) -> Iterator[tuple[int, Fault | Exception]]:
-    """The operations of a step by number, each with the faults that it is to meet. Unless the run
-    is deep, an operation meets some of them, and the next one others."""
+    """The number of each operation of a step, with the faults to try there: all of them in a deep
+    run, otherwise a third of them, and another third for the next operation."""
     plan = Plan(None, None)
     step.act(FaultyStore(step.base(full), plan))
     faults = EVERY_FAULT if late is None else [Fault.LATE]
@@ -626,8 +626,8 @@ def _cases(
 def test_any_fault_at_any_operation_leaves_a_sound_topic(
     full_store: MemoryStore, step: Step, late: int | None
 ) -> None:
-    """Whatever happens at whichever step: the topic opens, the change is whole or absent, what was
-    told is true, and who repeats it has it once."""
+    """After any fault at any step the topic opens, the change is complete or absent, the caller was
+    told the truth, and a repeat makes the change once."""
     ran = set()
     for at, fault in _cases(step, full_store, late):
         inner = step.base(full_store)
@@ -728,7 +728,7 @@ def test_random_faults_lose_and_duplicate_nothing(
 
 
 def test_root_that_lands_late_changes_nothing(full_store: MemoryStore) -> None:
-    """A root that arrives when others have gone on changes nothing."""
+    """Other writers have written newer roots by then."""
     inner = copy_of(full_store)
     plan = Plan(0, Fault.LATE, lambda verb, key: ".root." in key and verb == "create")
     store = FaultyStore(inner, plan)

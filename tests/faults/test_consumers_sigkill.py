@@ -1,4 +1,4 @@
-"""Consumers of one group in real processes, one of them killed: the others take over."""
+"""Consumers of one group in real processes: one is killed, and the others take over."""
 
 from __future__ import annotations
 

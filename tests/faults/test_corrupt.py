@@ -1,4 +1,4 @@
-"""Objects that are not what they should be: named, refused, never followed; hints are ignored."""
+"""Damaged objects are refused with their names, and never followed; damaged hints are ignored."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ class TestTheIndex:
         assert caught.value.path == path
 
     def test_appends_work_beside_a_damaged_leaf(self, inner: MemoryStore) -> None:
-        """Appends do not need the old entries; the root that would is put off."""
+        """An append does not read the leaf; a root that needs it is not written."""
         objects(inner).write(leaf_of(inner), b"PAR1")
         topic = open_topic(inner)
         for number in range(80):
@@ -358,7 +358,7 @@ EVIL = [
 
 @pytest.mark.parametrize("path", EVIL)
 class TestPathsOutsideTheTopic:
-    """A manifest is data from outside: the paths in it are checked before anything is asked for."""
+    """A manifest is data from outside: its paths are checked before anything is read there."""
 
     def test_path_in_a_commit_is_refused(self, plain: MemoryStore, path: str) -> None:
         edit(plain, commit_path(1), lambda body: body["add"][0].update(path=path))

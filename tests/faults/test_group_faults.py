@@ -1,4 +1,4 @@
-"""Consumer groups over a store that loses replies and dies, and among writers in any order."""
+"""Consumer groups on a store that loses replies and crashes, with writers in any order."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def numbers(inner: ObjectStore) -> list[int]:
 
 @pytest.fixture(scope="module")
 def filled() -> MemoryStore:
-    """A group whose next commit, number 64, is the first to clean up."""
+    """A group whose next commit, number 64, is the first that removes old states."""
     inner = MemoryStore()
     group = new_topic(inner).group(GROUP)
     for offset in range(64):
@@ -46,7 +46,7 @@ FAULTS = [fault for fault in Fault if fault is not Fault.TRUNCATE]
 
 
 def opened(filled: MemoryStore, plan: Plan) -> tuple[MemoryStore, FaultyStore, Group]:
-    """A copy, its group behind the faults of the plan, and the group's state read without them."""
+    """A copy of the store, the copy with the plan's faults, and a group that has read its state."""
     inner = copy_of(filled)
     plan.armed = False
     store = FaultyStore(inner, plan, late_after=3)
@@ -101,7 +101,7 @@ def test_group_commit_with_an_unknown_outcome_is_an_error(filled: MemoryStore) -
 
 
 def test_group_commit_that_cannot_be_read_back_is_unknown(filled: MemoryStore) -> None:
-    """It is in the store; whether it counts depends on the state before it."""
+    """It is stored, but whether it counts depends on the state before it."""
     inner = copy_of(filled)
     before = group_path(GROUP, 63)
     landed: list[str] = []
@@ -147,8 +147,8 @@ def test_late_put_of_a_removed_state_is_ignored(
 
 
 class Turns:
-    """Lets one thread do one operation at a time, whichever chance picks. Some are slow for a
-    while, so that they meet what the others have made of the world meanwhile."""
+    """Lets one thread at a time do one operation, chosen at random. Some threads are slow for a
+    while, so that the others change the store before they go on."""
 
     def __init__(self, seed: int, threads: int) -> None:
         self._random = random.Random(seed)
@@ -201,8 +201,8 @@ class InTurns(CountingStore):
 
 
 def advance(group: Group, partition: int, to: int) -> None:
-    """Commit a partition that is this caller's alone. A conflict may only mean that the commit was
-    made and its proof was cleaned up before it could be looked at."""
+    """Commit a partition that no one else commits. A conflict can only mean that the commit landed
+    and was removed before it could be read back."""
     try:
         group.commit({partition: to})
     except CommitConflictError:
@@ -215,8 +215,8 @@ def advance(group: Group, partition: int, to: int) -> None:
 def test_no_commit_is_lost_and_positions_never_go_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """All states but the newest two are cleaned up every now and then, so that stale writers and
-    readers meet numbers that are gone, or about to go, at every step."""
+    """All states but the newest two are removed now and then, so that slow writers and readers meet
+    removed numbers at every step."""
     monkeypatch.setattr(groups, "KEPT", 2)
     monkeypatch.setattr("pylogtable.log.group_head.CLEAN_EVERY", 4)
     seed = new_seed()

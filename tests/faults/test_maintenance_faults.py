@@ -1,4 +1,4 @@
-"""Maintenance that dies at any step, loses its replies, or meets others at any step.
+"""Maintenance that crashes at any step, loses replies, or meets other jobs and writers at any step.
 
 Readers see, in each partition, exactly the old or exactly the new records; another run gets there.
 """
@@ -43,7 +43,7 @@ Records = dict[int, list[tuple[int, bytes | None, bytes | None]]]
 
 
 class AgingStore(MemoryStore):
-    """Tells a time: what was written up to `old_until` is old, the rest is of now."""
+    """Objects that were written up to `old_until` are old, the others are new."""
 
     def __init__(self, name: str | None = None, prefix: str = "", old_until: int = 0) -> None:
         super().__init__(name, prefix)
@@ -145,7 +145,7 @@ def merge(topic: Topic) -> object:
 
 
 def retention(topic: Topic) -> object:
-    """Half of what there is goes; log starts moved, a second run finds less to do."""
+    """Removes about half of the records."""
     return topic.apply_retention()
 
 
@@ -260,8 +260,8 @@ def test_files_of_a_commit_with_an_unknown_outcome_are_kept(
 def at_every_step(
     base: MemoryStore, job: Job, interloper: Callable[[ObjectStore], object]
 ) -> Iterator[tuple[AgingStore, BaseException | None]]:
-    """Run the job once for each of its operations (each third, unless the run is deep), with
-    someone else's work just before it."""
+    """Run the job once for each of its operations (each third, unless the run is deep), and let
+    the interloper do its work just before that operation."""
     for at in sample(range(crash_points(base, job)), 3, first=JOBS.index(job)):
         inner = copy_of(base)
         seen = 0
@@ -382,7 +382,7 @@ def after_the_work(meanwhile: Callable[[], object]) -> RunUnits:
 
 
 def test_column_added_during_a_merge_is_kept(base: MemoryStore) -> None:
-    """A unit of work is done as the topic was when it was planned, whenever its worker was made."""
+    """A worker made before the change uses the topic as it was when the unit was planned."""
     inner = copy_of(base)
     topic = open_at(inner, WEEKS)
     earlier = Worker(topic._store, topic._head.runtime.new_id, Merge().rewrite)
@@ -412,7 +412,7 @@ def test_compaction_stops_if_the_policy_changed(base: MemoryStore) -> None:
 
 
 def test_compaction_that_another_overtook_commits_nothing(base: MemoryStore) -> None:
-    """Nothing died in what it read, so that it has only a clean end to tell, which is old."""
+    """It found nothing to remove, so it would only commit a clean end, and that is old by now."""
     inner = MemoryStore()
     store = Store(inner, FakeTime().runtime())
     topic = store.create_topic(NAME, 1, config={"cleanup.policy": "compact"})
@@ -472,8 +472,8 @@ def test_file_staged_before_a_vacuum_can_be_committed_after_it(base: MemoryStore
 
 
 def two_indexes(inner: ObjectStore, time: FakeTime) -> tuple[Topic, Topic]:
-    """A topic with a root at 8 and one at 12, each with a leaf of its own, and a reader whose state
-    rests on the first."""
+    """A topic with roots at versions 8 and 12, each with its own leaf, and a reader whose state
+    uses the first."""
     topic = Store(inner, time.runtime()).create_topic(NAME, 1, config={"retention.ms": -1})
     for _ in range(8):
         put(topic, "ab", "12", 0)
@@ -490,7 +490,7 @@ def two_indexes(inner: ObjectStore, time: FakeTime) -> tuple[Topic, Topic]:
 def test_long_lived_reader_does_not_need_removed_leaves(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It looks at the topic every day, and few commits come by; vacuum takes the older index."""
+    """It reads the topic every day, there are few commits, and vacuum removes the older index."""
     monkeypatch.setattr(index, "ROOT_GRACE", 4)
     time, inner = FakeTime(), MemoryStore()
     _, reader = two_indexes(inner, time)
@@ -506,7 +506,7 @@ def test_long_lived_reader_does_not_need_removed_leaves(
 
 @pytest.mark.parametrize("fails", [".root.json", "leaf-", "_head.json"])
 def test_vacuum_that_cannot_write_an_index_keeps_the_files_of_the_old_one(fails: str) -> None:
-    """The hint stays where it was; whoever begins there must find what it needs [VAC-3]."""
+    """The hint still names the old root: a reader that begins there finds all it needs [VAC-3]."""
     time, inner = FakeTime(), MemoryStore()
     topic, _ = two_indexes(inner, time)
     before = records(topic)

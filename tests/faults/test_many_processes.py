@@ -1,4 +1,4 @@
-"""Processes that write to one topic, or make one, at the same moment."""
+"""Processes that append to one topic, or create one, at the same time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs fork")
 
 
 def check_acks(topic: Topic, acks: list[dict[str, Any]], starts: dict[int, int]) -> None:
-    """Every batch is in the log once, where its writer was told it is."""
+    """Every batch is in the log once, at the offsets that its writer was told."""
     report = topic.verify(data=True)
     assert report, str(report)
     found = topic.read(columns=["partition", "offset", "n", "batch"]).read_all()

@@ -1,4 +1,4 @@
-"""A producer in a real process, killed with SIGKILL: what `flush()` said is there stays there."""
+"""A producer in a real process, killed with SIGKILL: records that `flush()` confirmed stay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real process, killed with SIGKILL in the middle of whatever it was doing, again and again."""
+"""A writer in a real process that is killed with SIGKILL at any moment, again and again."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_writer_killed_before_each_operation_of_an_append(tmp_path: Path) -> Non
 
 
 def check_acknowledged(url: str, acknowledged: dict[int, dict[str, Any]]) -> None:
-    """What was acknowledged is there and where it was said to be; everything is there once."""
+    """Every acknowledged batch is at the offsets that were told, and no batch is there twice."""
     topic = pylogtable.open(url).topic("t")
     report = topic.verify(data=True)
     assert report, str(report)

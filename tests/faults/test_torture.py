@@ -38,7 +38,7 @@ KEYS = 60
 
 
 def batches(seed: int, writer: int) -> list[list[tuple[str, str | None]]]:
-    """What a writer appends follows from its seed; no two writers share a key."""
+    """The batches of a writer depend only on the seed; no two writers share a key."""
     chance = random.Random(f"{seed} writer {writer}")
     return [
         [
@@ -53,7 +53,7 @@ def batches(seed: int, writer: int) -> list[list[tuple[str, str | None]]]:
 
 
 def last_values(seed: int) -> dict[str, str]:
-    """The model: what each key was last set to, without those that were deleted."""
+    """The model: the last value of each key that was not deleted."""
     last: dict[str, str | None] = {}
     for writer in (0, 1):
         for batch in batches(seed, writer):
@@ -74,7 +74,7 @@ def check_order(table: pa.Table) -> None:
 
 
 def read(topic: Topic, seed: int, reader: int) -> None:
-    """Any version, from any offset: the version answers, and answers the same again."""
+    """Read random versions from random offsets: each can be read, and reads the same again."""
     chance = random.Random(f"{seed} reader {reader}")
     while is_written_to(topic):
         if chance.random() < 0.1:

@@ -37,7 +37,7 @@ STRIDE = 100
 
 
 def batch_rows(batch: int) -> pa.Table:
-    """What a batch consists of follows from its number alone; every third is in all partitions."""
+    """The rows of a batch depend only on its number; every third batch is in all partitions."""
     count = 1 + batch % 7
     numbers = [batch * STRIDE + i for i in range(count)]
     spread = PARTITIONS if batch % 3 == 0 else 1
@@ -55,7 +55,7 @@ def tell(**answer: Any) -> None:
 
 
 def append_until_killed(url: str, first: int) -> None:
-    """Batches from `first`, each under its own txn; the first may have been there already."""
+    """Append batches from `first` on, each with a txn; the first may be in the log already."""
     topic = pylogtable.open(url).topic("t")
     batch = first
     parent = os.getppid()
@@ -67,7 +67,7 @@ def append_until_killed(url: str, first: int) -> None:
 
 
 def append_and_die(url: str, batch: int, at: int) -> None:
-    """One batch, killed just before its operation number `at` on the store, or after the last."""
+    """Append one batch and die before operation number `at` on the store, or after the last."""
     operations = itertools.count(-(10**9))
 
     def decide(verb: str, key: str) -> None:
@@ -81,8 +81,8 @@ def append_and_die(url: str, batch: int, at: int) -> None:
 
 
 def produce_until_killed(url: str, app_id: str | None, flush_every: int) -> None:
-    """Numbers without end, each in its own record, told when they are flushed; with an app id it
-    goes on where the log is."""
+    """Send one number per record and report the places after each flush. With an app id it goes on
+    after the last number in the log."""
     topic = pylogtable.open(url).topic("t")
     with topic.producer(linger_ms=1, app_id=app_id) as producer:
         first = producer.sequence or 0
@@ -101,7 +101,7 @@ def produce_until_killed(url: str, app_id: str | None, flush_every: int) -> None
 
 
 def consume(url: str, name: str, lease_ms: int) -> None:
-    """As a dynamic member, until the group has read everything; what was committed is told."""
+    """Consume as a dynamic member until the group has read all; report what was committed."""
     topic = pylogtable.open(url).topic("t")
     group, ends = topic.group("g"), topic.end_offsets()
     consumer = topic.consumer("g", name, lease_ms=lease_ms, max_records=20)
@@ -141,7 +141,7 @@ def create_many(url: str, me: int, count: int) -> None:
 
 
 def administer(url: str, up_to: int) -> None:
-    """More partitions one by one, and log starts that follow the ends."""
+    """Add partitions one by one, and move the log starts forward."""
     topic = pylogtable.open(url).topic("t")
     _wait_for_start()
     for partitions in range(PARTITIONS + 1, up_to + 1):
@@ -156,7 +156,7 @@ def administer(url: str, up_to: int) -> None:
 
 
 def commit_positions(url: str, me: int, count: int) -> None:
-    """Count up a partition of a group that is mine alone, and one that all share."""
+    """Count up the position of my own partition, and of one that all processes share."""
     topic = pylogtable.open(url).topic("t")
     mine, shared = topic.group("g"), topic.group("g")
     _wait_for_start()
@@ -180,7 +180,7 @@ def torture(role: str, url: str, seed: int) -> None:
 
 
 def _wait_for_start() -> None:
-    """Everybody is here when the parent's end of this pipe is closed."""
+    """Wait until all processes are up: then the parent closes its end of the pipe."""
     os.read(_gate, 1)
 
 
@@ -199,7 +199,7 @@ _ORDERS = {
 
 
 def serve() -> None:
-    """One line is a list of orders, which run at once."""
+    """Run the orders of each line at the same time."""
     global _gate
     batch_rows(0)  # pyarrow looks for pandas at its first array, for 0.3 s: not once per child
     for line in sys.stdin:
@@ -233,7 +233,7 @@ class Crew:
         self._early: deque[dict[str, Any]] = deque()
 
     def order(self, *orders: tuple[str, list[Any]]) -> list[int]:
-        """Start these at once; their pids."""
+        """Start these at the same time; returns their pids."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(orders).encode() + b"\n")
         self._process.stdin.flush()
@@ -246,7 +246,7 @@ class Crew:
         return self._early.popleft() if self._early else self._receive()
 
     def until_end(self) -> tuple[list[dict[str, Any]], list[int]]:
-        """All answers that have not been taken yet, and the exit codes."""
+        """The remaining answers, and the exit codes."""
         answers = []
         while "statuses" not in (answer := self.answer()):
             answers.append(answer)

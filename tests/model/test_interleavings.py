@@ -1,4 +1,4 @@
-"""The real commit code holds in every interleaving; the checker finds bugs put in on purpose."""
+"""The real commit code is right in every interleaving; the checker finds planted bugs."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ LATE = Faults(1, frozenset({"late"}))
 
 
 def _repeating(store: ObjectStore, told: list[Told]) -> None:
-    """Append without a txn, and after a doubt again only if `find_commit` says no."""
+    """Append without a txn; after an unknown outcome, again only if `find_commit` returns None."""
     topic = Topic("t", store, LocalTime().runtime("a", -1))
     for attempt in ("a", "b"):
         try:
@@ -182,8 +182,8 @@ class TestCommitProtocolHolds:
 
 
 def _sleepers(cleaner: Program = cleaning) -> tuple[tuple[Writer, ...], tuple[Append, ...]]:
-    """One writer that sleeps, one that goes on, someone who writes a root, and a cleanup when the
-    retention has passed since."""
+    """One writer that sleeps, one that goes on, one that writes a root, and a vacuum after the
+    retention time."""
     writers = (
         Writer("a", appending("a", [A1], rests=True)),
         Writer("b", appending("b", [B1, B2], rests=True)),
@@ -247,15 +247,15 @@ class TestTheCheckerFinds:
         found(outcome, "append a1 was told")
 
     def test_a_vacuum_without_waiting_while_a_reader_opens_the_topic(self) -> None:
-        """The limit of the guard: a cleanup has to wait between a root and what it stands for."""
+        """A limit: vacuum must wait after writing a root before it removes the commits below it."""
         outcome = explore(
             *_sleepers(hasty_cleaning), Faults(0), may_tick=True, first_violation_only=True
         )
         assert outcome.violations
 
     def test_a_vacuum_that_leaves_an_old_hint(self) -> None:
-        """Another limit: who opens the topic believes the hint, if the root it names is there, and
-        takes the first missing commit after it for the end."""
+        """Another limit: a reader trusts a hint whose root exists, and takes the first missing
+        commit after it for the end."""
         cleaner = Writer("cleaner", hasty_cleaning, after_tick=True)
         writers = Writer("a", appending("a", [A1, A2])), Writer("rooter", rooting), cleaner
         holds(explore(writers, (A1, A2), Faults(0), may_tick=True), 10)
@@ -304,8 +304,8 @@ class TestTheCheckerFinds:
     def test_a_repeat_without_txn_while_the_version_is_still_free(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """While the version of a doubtful commit is absent its put may still land: the bug is a
-        `find_commit` that takes absence for a no."""
+        """While the version of an unknown commit is absent its put may still land. The bug:
+        `find_commit` returns None for an absent version."""
         monkeypatch.setattr(Manifest, "find_commit_at", lambda *_: None)
         outcome = explore((Writer("a", _repeating),), (A1,), LATE, first_violation_only=True)
         found(outcome, "append a1 is in the log twice")

@@ -1,5 +1,5 @@
-"""Members of a group in any order of events, with states they read long ago and races they lose:
-a partition has one owner at most at any time, and no commit comes from one that is not."""
+"""Members of a group, with any order of events, stale states and lost races: a partition never has
+two owners, and only its owner commits it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Member:
     offsets: dict[int, int] = field(default_factory=dict)
 
     def owned(self, name: str, now_ms: int) -> set[int]:
-        """What it believes to own: it goes by what it wrote, and by its lease."""
+        """The partitions it believes to own, by its last write and its lease."""
         held = self.written.members.get(name) if self.written else None
         return set() if held is None or held.lease_until_ms <= now_ms else set(held.owned)
 
@@ -54,7 +54,7 @@ class Membership(RuleBasedStateMachine):
         return self.states[-1] if self.states else None
 
     def put(self, name: str, change: GroupChange | None) -> bool:
-        """As the store does it: only the next number after the state that was read is free."""
+        """As the store does it: only the next number after the state that was read can be put."""
         member = self.members[name]
         number = 0 if member.read is None else member.read.number + 1
         if change is None or number != len(self.states):
@@ -141,7 +141,7 @@ class Membership(RuleBasedStateMachine):
 
     @rule(chosen=st.permutations(NAMES), count=st.integers(1, 4))
     def quiet(self, chosen: list[str], count: int) -> None:
-        """Nobody comes, goes or dies: two heartbeats of each are enough."""
+        """If no member joins, leaves or dies, two heartbeats of each settle the assignment."""
         self.now_ms += 2 * LEASE_MS
         for name in chosen[:count]:
             self.look(name)

@@ -1,5 +1,4 @@
-"""A topic against a plain list of rows, through any sequence of what can be done to it, maintenance
-among it.
+"""A topic compared with a plain list of rows after any sequence of operations, also maintenance.
 
 The index is made small, so that a few dozen commits already write roots, fold leaves and merge
 them; in some runs row groups, chunks and batches are a few rows, too.
@@ -63,7 +62,7 @@ SMALL_INDEX = {
 
 
 def murmur2(data: bytes) -> int:
-    """Kafka's, written down a second time."""
+    """Kafka's hash, written a second time, independently of the library."""
     m, mask = 0x5BD1E995, 0xFFFFFFFF
     h = 0x9747B28C ^ len(data)
     whole = len(data) // 4 * 4
@@ -105,7 +104,7 @@ class State:
 
 @dataclass
 class Pending:
-    """Rows that were staged and not committed; those without a place have partition None."""
+    """Rows that are staged but not committed; partition None if the library chooses it."""
 
     rows: list[Row]
     staged: Staged
@@ -115,7 +114,7 @@ class Pending:
 
 @st.composite
 def written(draw: st.DrawFn) -> dict[str, Any]:
-    """What to append, but for the partition numbers, which depend on the topic."""
+    """What to append, except for partition numbers, which depend on the topic."""
     count = draw(st.integers(0, 9))
 
     def column(values: st.SearchStrategy[Any]) -> list[Any]:
@@ -242,7 +241,7 @@ class TopicMachine(RuleBasedStateMachine):
         return pa.table(columns), rows
 
     def place(self, rows: Sequence[Row], offsets: dict[int, tuple[int, int]]) -> None:
-        """The model's append, held against the offsets that the library gave."""
+        """Append to the model, and compare with the offsets that the library returned."""
         loose = [row for row in rows if row["partition"] is None]
         if loose:
             where = {}
@@ -286,7 +285,7 @@ class TopicMachine(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 1), specs=st.lists(written(), min_size=3, max_size=6))
     def append_often(self, which: int, specs: list[dict[str, Any]]) -> None:
-        """So that roots, leaves and runs come about."""
+        """Enough appends for roots, leaves and runs."""
         for spec in specs:
             self.append(which, spec, batches=False)
             which = 1 - which
@@ -319,7 +318,7 @@ class TopicMachine(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 1), spec=written())
     def stage(self, which: int, spec: dict[str, Any]) -> None:
-        """The first half of an append; others may come before its second."""
+        """The first half of an append; other operations may come before the second."""
         table, rows = self.shaped(spec)
         has_null = any(row["key"] is None for row in rows)
         if self.compacted and has_null:
@@ -419,7 +418,7 @@ class TopicMachine(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 1), data=st.data())
     def rewrite_with_holes(self, which: int, data: st.DataObject) -> None:
-        """What compaction will do: some neighbours become one segment with fewer records."""
+        """As compaction does: some neighbours become one segment with fewer records."""
         handle = self.handles[which]
         handle.version  # noqa: B018 - sees the newest commit
         live = [s for s in segments_of(handle.segments()) if s.end_offset > s.base_offset]
@@ -598,7 +597,7 @@ class TopicMachine(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 1), keep_ms=st.sampled_from([0, 1000, 5 * DAY_MS, None]))
     def vacuum(self, which: int, keep_ms: int | None) -> None:
-        """A store in memory cannot tell the time, so that only replaced files ever go."""
+        """A store in memory knows no modification times, so only replaced files are removed."""
         handle = self.handles[which]
         before = {entry.key for entry in self.below.list()}
         dry = handle.vacuum(retention_ms=keep_ms)
