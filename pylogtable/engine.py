@@ -132,7 +132,7 @@ class TopicWriter:
         commit fails or repeats a txn, and kept while its outcome is unknown."""
         return commit_or_discard(
             lambda: self.commit(staged, txn=txn, origin=origin),
-            lambda: self.discard(staged),
+            lambda version: self._appender.discard(staged, repeats=version),
         )
 
     def discard(self, staged: Iterable[Staged]) -> None:

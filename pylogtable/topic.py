@@ -125,6 +125,7 @@ class Topic:
     def last_txn(self, app_id: str) -> int | None:
         """The version of the last txn of this app id, or None. Use it after a restart to find out
         what was already appended."""
+        check_text("app_id", app_id)
         mark = self._head.latest().txns.get(app_id)
         return None if mark is None else mark.txn_version
 

@@ -138,7 +138,7 @@ def normalize(settings: Mapping[str, object]) -> dict[str, str]:
             )
     normal: dict[str, str] = {}
     for key, value in settings.items():
-        if isinstance(value, list | tuple | set | frozenset):
+        if key == "cleanup.policy" and isinstance(value, list | tuple | set | frozenset):
             text = ",".join(sorted(str(part) for part in value))
         else:
             text = str(value).strip()

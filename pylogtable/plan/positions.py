@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from numbers import Integral
 from typing import NamedTuple
 
+from pylogtable.arguments import check_mapping
 from pylogtable.errors import CommitConflictError, InvalidRequestError
 from pylogtable.format.model import MAX_METADATA, GroupChange, GroupPosition, GroupState
 from pylogtable.format.snapshot import Snapshot
@@ -36,6 +37,7 @@ class Target(NamedTuple):
 
 def check_offsets(offsets: Mapping[int, int], snapshot: Snapshot) -> dict[int, int]:
     """The offsets as plain numbers. Raises if an offset or a partition is not valid [GRP-4]."""
+    check_mapping("offsets", offsets, "{0: 100}, the next offset to read by partition")
     checked: dict[int, int] = {}
     for partition, offset in offsets.items():
         snapshot.check_partition(partition)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from pylogtable.errors import LogTableError
+from pylogtable.errors import InvalidRequestError, LogTableError
 from pylogtable.report.advice import advise, advise_unreadable
 from pylogtable.report.health import TopicHealth, UnreadableTopic
 from pylogtable.report.measure import measure_topic
@@ -29,6 +29,8 @@ def report_html(store: Store, *, now_ms: int | None = None) -> str:
     It reads manifests, and one or two records per partition for the lag of each group. `now_ms`
     replaces the store's clock, for tests.
     """
+    if not isinstance(store, Store):
+        raise InvalidRequestError(f"`store` must be what pylogtable.open() returned, not {store!r}")
     moment = store._runtime.clock() if now_ms is None else now_ms
     names = store.topics()
     with ThreadPoolExecutor(TOPICS_AT_A_TIME) as pool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from itertools import islice
@@ -315,7 +316,7 @@ def offsets_of(commit: Commit) -> dict[int, tuple[int, int]]:
 def history_table(commits: Iterable[Commit], limit: int | None) -> pa.Table:
     """A row for each commit, in the given order, at most `limit`."""
     rows = []
-    for commit in islice(commits, limit):
+    for commit in islice(commits, None if limit is None else min(limit, sys.maxsize)):
         dropped = [
             *(move.dropped for move in commit.log_starts),
             *(swap.dropped for swap in commit.replaced),

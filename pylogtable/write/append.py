@@ -50,7 +50,7 @@ class Appender:
         staged = _stage_all(stager, data)
         return commit_or_discard(
             lambda: self._commit(staged, numbered, began, refresh=False),
-            lambda: self.discard([staged]),
+            lambda _: self.discard([staged]),
         )
 
     def begin(
@@ -132,9 +132,17 @@ class Appender:
                 return commit if commit.commit_id == unknown.commit_id else None
         raise unknown
 
-    def discard(self, staged: Iterable[Staged]) -> None:
+    def discard(self, staged: Iterable[Staged], *, repeats: int | None = None) -> None:
+        """Remove staged files. Those that commit `repeats` names are kept: a caller may repeat a
+        commit with the same files."""
+        kept: set[str] = set()
+        if repeats is not None:
+            commit = self._head.manifest.read_commit(repeats)
+            if commit is None:
+                return
+            kept = {segment.path for segment in commit.add}
         for part in _checked_staged(staged):
-            discard(self._store, part.files)
+            discard(self._store, [file for file in part.files if file.path not in kept])
 
     def _commit(
         self, staged: Staged, txn: Txn | None, began: float, *, refresh: bool
@@ -211,18 +219,19 @@ class Appender:
 
 
 def commit_or_discard(
-    commit: Callable[[], AppendResult], discard_files: Callable[[], None]
+    commit: Callable[[], AppendResult], discard_files: Callable[[int | None], None]
 ) -> AppendResult:
-    """Commit, and remove the files if no commit can name them: it failed, or it was a repeat."""
+    """Commit, and remove the files if it failed, or if it was a repeat. `discard_files` gets the
+    version of the commit that is repeated."""
     try:
         result = commit()
     except CommitUnknownError:
         raise
     except LogTableError:
-        discard_files()
+        discard_files(None)
         raise
     if result.repeated:
-        discard_files()
+        discard_files(result.version)
     return result
 
 

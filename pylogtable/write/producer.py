@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from pylogtable.arguments import check_number
 from pylogtable.errors import InvalidRequestError, SchemaMismatchError
 from pylogtable.format.shaping import RowShaper
 from pylogtable.format.times import Moment, from_us, to_us
@@ -61,9 +62,11 @@ class Producer:
         batch_bytes: int,
         app_id: str | None,
     ) -> None:
-        if isinstance(linger_ms, bool) or not linger_ms >= 0:
+        is_number = isinstance(linger_ms, int | float) and not isinstance(linger_ms, bool)
+        if not is_number or not linger_ms >= 0:
             raise InvalidRequestError(f"linger_ms must be at least 0, not {linger_ms!r}")
-        if not 1 <= batch_bytes <= MAX_BATCH_BYTES:
+        check_number("batch_bytes", batch_bytes, least=1)
+        if batch_bytes > MAX_BATCH_BYTES:
             raise InvalidRequestError(
                 f"batch_bytes must be from 1 to {MAX_BATCH_BYTES}, not {batch_bytes!r}"
             )
@@ -233,6 +236,8 @@ class Producer:
 
     def _table(self, data: Any) -> pa.Table:
         batches = list(batches_of(data))
+        if not batches:
+            return pa.table({})
         for schema in {batch.schema for batch in batches}:
             self._check_columns(schema)
         try:

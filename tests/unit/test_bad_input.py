@@ -504,6 +504,12 @@ ODD: list[Any] = [5, "x", b"x", 1.5, [1], {1}, {"a": 1}, object(), True, pa.tabl
 ASKED: dict[str, Callable[[Store, Topic, Any], object]] = {
     "delete_records": lambda _, topic, odd: topic.delete_records(odd),
     "delete_records of a partition": lambda _, topic, odd: topic.delete_records({0: (odd,)}),
+    "setting": lambda _, topic, odd: topic.alter(config={"retention.ms": (odd,)}),
+    "last_txn": lambda _, topic, odd: topic.last_txn((odd,)),
+    "positions": lambda _, topic, odd: topic.group("g").commit((odd,)),
+    "linger_ms": lambda _, topic, odd: topic.producer(linger_ms=(odd,)),
+    "batch_bytes": lambda _, topic, odd: topic.producer(batch_bytes=(odd,)),
+    "report": lambda _, __, odd: pylogtable.report_html(odd),
     "alter config": lambda _, topic, odd: topic.alter(config=odd),
     "alter add_columns": lambda _, topic, odd: topic.alter(add_columns=odd),
     "alter add_columns type": lambda _, topic, odd: topic.alter(add_columns={"n": odd}),

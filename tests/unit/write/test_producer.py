@@ -610,3 +610,11 @@ def test_producer_races_with_other_writers(
     assert len(there) == 120
     for future, value in futures.items():
         assert there[future.result()[:2]][1] == value
+
+
+def test_sending_an_empty_list_of_batches_appends_nothing(store: Store) -> None:
+    topic = store.create_topic("t")
+    with topic.producer() as producer:
+        assert producer.send_batch([]).result(10).records == 0
+        producer.send(key="a").result(10)
+    assert topic.count() == 1

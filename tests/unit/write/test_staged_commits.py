@@ -250,3 +250,13 @@ def test_files_of_a_commit_with_an_unknown_outcome_are_left_alone() -> None:
     with pytest.raises(pylogtable.CommitUnknownError):
         writer.commit_or_discard([writer.stage(kafka(["a"]))])
     assert len(data_files(objects)) == 1
+
+
+def test_repeating_a_commit_with_the_same_files_keeps_them(store: Store) -> None:
+    topic = store.create_topic("t")
+    writer = TopicWriter(topic)
+    staged = writer.stage(kafka(["a"]))
+    first = writer.commit_or_discard([staged], txn=("job", 1))
+    again = writer.commit_or_discard([staged], txn=("job", 1))
+    assert (again.repeated, again.offsets) == (True, first.offsets)
+    assert rows(topic.read(), "key") == [b"a"]
