@@ -1,14 +1,17 @@
 """How `pytest -n` shares the tests out: file by file, and all that use one Spark session as one.
 
-What takes long begins first, so that no process is alone for long at the end.
+There are two sessions: streams wait much of their time, which other Spark tests can use. What takes
+long begins first, so that no process is alone for long at the end.
 """
 
 from __future__ import annotations
 
 #: They start sessions of their own, in other processes.
 ALONE = ("tests/spark/test_stream_kill.py", "tests/spark/test_connect.py")
+STREAMS = ("tests/spark/test_stream", "tests/spark/test_guide", "tests/spark/test_readme")
 LONGEST_FIRST = (
     "tests/spark",
+    "streams",
     *ALONE,
     "tests/notebooks/",
     "tests/cost/",
@@ -22,7 +25,9 @@ LONGEST_FIRST = (
 def unit_of(nodeid: str) -> str:
     """What has to run in one process, one test after the other."""
     file = nodeid.partition("::")[0]
-    return "tests/spark" if file.startswith("tests/spark/") and file not in ALONE else file
+    if file in ALONE or not file.startswith("tests/spark/"):
+        return file
+    return "streams" if file.startswith(STREAMS) else "tests/spark"
 
 
 def rank_of(nodeid: str) -> int:
