@@ -129,7 +129,8 @@ class TopicWriter:
         origin: str | None = None,
     ) -> AppendResult:
         """Like `commit`, for files that no earlier try can have committed. They are removed if the
-        commit fails or repeats a txn, and kept while its outcome is unknown."""
+        commit fails, and kept while its outcome is unknown. If it repeats a txn, files that the
+        first commit does not name are removed."""
         return commit_or_discard(
             lambda: self.commit(staged, txn=txn, origin=origin),
             lambda version: self._appender.discard(staged, repeats=version),
