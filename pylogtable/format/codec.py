@@ -30,7 +30,7 @@ from pylogtable.format.paths import (
     group_path,
     root_path,
 )
-from pylogtable.format.schema import check_fields
+from pylogtable.format.schema import check_fields, to_arrow
 
 
 class _JustProtocol(Noun, frozen=True, kw_only=True, omit_defaults=True):
@@ -129,7 +129,13 @@ def _refuse_unknown(
 
 
 def _check_topic(topic: TopicInfo, path: str) -> None:
-    """Check a topic object right after decoding. Other code relies on this check [META-1]."""
+    """Check a topic object right after decoding. Other code relies on this check [META-1]. A type
+    that is not known is not damage: a newer writer may know it [TYPE-1]."""
+    try:
+        for field in topic.fields:
+            to_arrow(field.type)
+    except InvalidRequestError as error:
+        raise UnsupportedFormatError(f"{path}: {error}. Upgrade pylogtable.") from None
     try:
         check_fields(topic.fields, topic.key)
         parse_config(topic.config)
