@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from numbers import Integral
 
-from pylogtable.errors import InvalidRequestError
+from pylogtable.errors import CommitUnknownError, InvalidRequestError, StorageError
 from pylogtable.format.codec import check_writable
 from pylogtable.format.model import GroupChange, GroupState
 from pylogtable.format.paths import check_group_name
@@ -18,14 +18,17 @@ from pylogtable.log.group_head import GroupHead
 from pylogtable.log.group_objects import load_groups
 from pylogtable.log.head import Head
 from pylogtable.plan.positions import (
+    Move,
     Target,
     check_metadata,
     check_offsets,
+    overtaken,
     plan_commit,
     plan_delete,
     plan_expiry,
     plan_moves,
     plan_reset,
+    plan_reset_notice,
 )
 from pylogtable.plan.read import choose_partitions
 from pylogtable.read.view import View
@@ -138,13 +141,7 @@ class Group:
         if dry_run:
             plan_reset(self.name, state, moves, self._head.runtime.clock())
         else:
-
-            def plan(state: GroupState | None, now_ms: int) -> GroupChange:
-                nonlocal moves
-                moves = plan_moves(self.name, state, targets, view.snapshot)
-                return plan_reset(self.name, state, moves, now_ms)
-
-            self._seen = self._log.change(plan)
+            moves = self._beside_retention(self._move(targets, view.snapshot))
         for move in moves:
             if move.note:
                 warnings.warn(
@@ -159,6 +156,40 @@ class Group:
         self._writable()
         self._seen = self._log.change(lambda state, now_ms: plan_delete(self.name, state, now_ms))
         self._has_looked = True
+
+    def _move(self, targets: Mapping[int, Target], snapshot: Snapshot) -> list[Move]:
+        moves: list[Move] = []
+
+        def plan(state: GroupState | None, now_ms: int) -> GroupChange:
+            nonlocal moves
+            moves = plan_moves(self.name, state, targets, snapshot)
+            return plan_reset(self.name, state, moves, now_ms)
+
+        self._seen = self._log.change(plan)
+        return moves
+
+    def _beside_retention(self, moves: list[Move]) -> list[Move]:
+        """Make a retention that is under way notice these moves, or move on to the log start if it
+        was faster [GRP-9]. The group is already reset, so a failure here is a warning."""
+        try:
+            snapshot, _ = self._head.change(lambda snapshot: plan_reset_notice(snapshot, moves))
+        except (StorageError, CommitUnknownError) as error:
+            warnings.warn(
+                f"group {self.name!r} of topic {self.topic_name!r} is reset, but a retention that "
+                f"runs at this moment may not notice it: {error}",
+                stacklevel=3,
+            )
+            return moves
+        late = overtaken(moves, snapshot)
+        if not late:
+            return moves
+        moved_on = {move.partition: move for move in self._move(late, snapshot)}
+        return [
+            move._replace(new=moved_on[move.partition].new, note=moved_on[move.partition].note)
+            if move.partition in moved_on
+            else move
+            for move in moves
+        ]
 
     def _look(self) -> GroupState | None:
         self._head.latest()

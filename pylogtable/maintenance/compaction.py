@@ -67,9 +67,19 @@ class Compaction(RewriteJob[CompactionUnit]):
         )
         return [unit for unit in planned if unit is not None]
 
-    def check(self, snapshot: Snapshot) -> None:
+    def check(
+        self, topic: MaintainedTopic, snapshot: Snapshot, results: Sequence[Rewritten]
+    ) -> None:
         if not snapshot.config.is_compacted:
             raise CommitConflictError("the topic is not compacted any more")
+        unread = topic.unread_from(self.protect_groups, snapshot)
+        for rewritten in results:
+            expired, partition = rewritten.expired_below, rewritten.partition
+            if expired is not None and unread.get(partition, expired) < expired:  # [CLEAN-3]
+                raise CommitConflictError(
+                    f"compaction of partition {partition}: a group was reset to offset "
+                    f"{unread[partition]}, and records below {expired} were dropped for their age"
+                )
 
     def rewrite(
         self, store: ObjectStore, unit: CompactionUnit, new_id: Callable[[], str]
@@ -82,7 +92,14 @@ class Compaction(RewriteJob[CompactionUnit]):
 
         def rewritten() -> Rewritten:
             records = sum(segment.records for segment in unit.inputs)
-            return Rewritten(unit.partition, tuple(swaps), records, sum(kept), unit.clean_end)
+            return Rewritten(
+                unit.partition,
+                tuple(swaps),
+                records,
+                sum(kept),
+                unit.clean_end,
+                expired_below=None if unit.expire_before_us is None else unit.end,
+            )
 
         try:
             for swap in plan_swaps(unit, kept, config.delete_retention_ms, config.segment_bytes):

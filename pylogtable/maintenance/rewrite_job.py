@@ -38,8 +38,11 @@ class RewriteJob(ABC, Generic[Unit]):
         """Do one unit. It needs only the store, so that any process can run it. If it fails, it
         leaves no file behind."""
 
-    def check(self, snapshot: Snapshot) -> None:
-        """Raise `CommitConflictError` if the topic's settings no longer ask for this job."""
+    def check(
+        self, topic: MaintainedTopic, snapshot: Snapshot, results: Sequence[Rewritten]
+    ) -> None:
+        """Raise `CommitConflictError` if the topic's settings no longer ask for this job, or no
+        longer allow what it did."""
 
     def run(self, topic: MaintainedTopic, run_units: RunUnits) -> RewriteReport:
         began, began_ms = topic.runtime.monotonic(), topic.runtime.clock()
@@ -95,7 +98,7 @@ class RewriteJob(ABC, Generic[Unit]):
                 raise CommitConflictError(
                     f"{self.operation} took so long that vacuum may have removed its files"
                 )
-            self.check(snapshot)
+            self.check(topic, snapshot, results)
             return plan_swap_commit(
                 snapshot,
                 topic.head.manifest.leaf,

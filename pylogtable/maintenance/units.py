@@ -24,6 +24,7 @@ class Rewritten:
 
     `records_in` and `records_out` count all records that the unit looked at, including those of
     segments that stay. `clean_end` is set by compaction: below it no key occurs twice.
+    `expired_below` is set if records below it were dropped for their age.
     """
 
     partition: int
@@ -31,6 +32,7 @@ class Rewritten:
     records_in: int
     records_out: int
     clean_end: int | None = None
+    expired_below: int | None = None
 
     @property
     def new_files(self) -> list[str]:

@@ -2,6 +2,12 @@
 
 They are for groups without live members. As long as there are live members, only they may change
 positions [GRP-8].
+
+A reset and a retention that protects the group must not miss each other, though they write
+different objects. So a reset that moves a position back also puts a commit into the topic, after
+its own state [GRP-9]. A retention looks at groups after the state it plans on, in every attempt.
+So either it planned on that commit and sees the reset, or it loses the race for a version and plans
+again, or its own commit is the earlier one. Then the reset sees the new log start.
 """
 
 from __future__ import annotations
@@ -12,7 +18,7 @@ from typing import NamedTuple
 
 from pylogtable.arguments import check_mapping
 from pylogtable.errors import CommitConflictError, InvalidRequestError
-from pylogtable.format.model import MAX_METADATA, GroupChange, GroupPosition, GroupState
+from pylogtable.format.model import MAX_METADATA, Change, GroupChange, GroupPosition, GroupState
 from pylogtable.format.snapshot import Snapshot
 
 
@@ -117,6 +123,25 @@ def plan_reset(
     _refuse_while_active(group, state, now_ms, "reset positions")
     offsets = {move.partition: move.new for move in moves}
     return _with_positions(state, "reset", _entries(offsets, "", now_ms))
+
+
+def plan_reset_notice(snapshot: Snapshot, moves: Iterable[Move]) -> Change | None:
+    """The commit that makes every retention under way notice a reset [GRP-9]. None if no position
+    goes back, or nothing expires in this topic."""
+    goes_back = any(move.old is not None and move.new < move.old for move in moves)
+    return Change(operation="reset") if goes_back and snapshot.config.deletes else None
+
+
+def overtaken(moves: Iterable[Move], snapshot: Snapshot) -> dict[int, Target]:
+    """Where a reset has to move again, because the log start has passed it meanwhile [GRP-9]."""
+    return {
+        move.partition: Target(
+            snapshot.partitions[move.partition].log_start,
+            note=f"offset {move.new} was removed while the group was reset",
+        )
+        for move in moves
+        if move.new < snapshot.partitions[move.partition].log_start
+    }
 
 
 def plan_delete(group: str, state: GroupState | None, now_ms: int) -> GroupChange:

@@ -149,7 +149,14 @@ ENGINE_SIGNATURES = {
     engine.Retention: ["keep_from", "groups"],
     engine.Vacuum: ["dry_run", "retention_ms"],
     engine.Worker.__call__: ["unit"],
-    engine.Rewritten: ["partition", "swaps", "records_in", "records_out", "clean_end"],
+    engine.Rewritten: [
+        "partition",
+        "swaps",
+        "records_in",
+        "records_out",
+        "clean_end",
+        "expired_below",
+    ],
 }
 SIGNATURES |= ENGINE_SIGNATURES
 # A method of these is pinned above, or it is not public.

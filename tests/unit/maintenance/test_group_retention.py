@@ -10,7 +10,11 @@ import pytest
 import pylogtable
 from pylogtable import InvalidRequestError, Store, Topic
 from pylogtable.__main__ import main
-from tests.builders import Clock, ints, kafka, rows, times
+from pylogtable.engine import Compaction, run_job
+from pylogtable.format.paths import commit_path, group_path
+from pylogtable.storage.memory import MemoryStore
+from tests.builders import Clock, ints, kafka, make_store, rows, times
+from tests.stores import Fault, FaultyStore
 
 DAY = 86_400_000
 
@@ -128,6 +132,92 @@ def test_compaction_keeps_old_records_that_a_group_has_not_read(store: Store, cl
     topic.group("g").commit({1: 8})
     topic.maintain(protect_groups=["g"])
     assert (1, 1) not in rows(topic.read(), "partition", "offset")
+
+
+def test_a_group_reset_while_retention_commits_keeps_its_records(clock: Clock) -> None:
+    inner = MemoryStore()
+    old = make_store(inner, clock).create_topic("t", config={"retention.ms": 1000})
+    put(old, 3)
+    clock.tick(DAY)
+    old.group("slow").commit({0: 6})
+    commit = f"t/{commit_path(old.version + 1)}"
+    waiting = [lambda: old.group("slow").reset("earliest")]
+
+    def before(verb: str, key: str) -> None:
+        if (verb, key) == ("create", commit) and waiting:
+            waiting.pop()()
+
+    report = (
+        make_store(FaultyStore(inner, before), clock).topic("t").apply_retention(None, ["slow"])
+    )
+    assert not waiting
+    assert report.log_starts == {}
+    assert old.group("slow").positions() == {0: 0}
+    assert old.history()["operation"].to_pylist()[0] == "reset"
+
+
+def test_a_group_reset_while_retention_was_faster_moves_to_the_log_start(clock: Clock) -> None:
+    inner = MemoryStore()
+    old = make_store(inner, clock).create_topic("t", config={"retention.ms": 1000})
+    put(old, 3)
+    clock.tick(DAY)
+    old.group("slow").commit({0: 6})
+    waiting = [lambda: old.apply_retention(groups=["slow"])]
+
+    def before(verb: str, key: str) -> None:
+        if (verb, key) == ("create", f"t/{group_path('slow', 1)}") and waiting:
+            waiting.pop()()
+
+    group = make_store(FaultyStore(inner, before), clock).topic("t").group("slow")
+    with pytest.warns(UserWarning, match="offset 0 was removed while.*its position is 6"):
+        (move,) = group.reset("earliest")
+    assert (move.old, move.new) == (6, 6)
+    assert group.positions() == {0: 6} == old.start_offsets()
+
+
+def test_a_group_reset_forward_adds_no_commit_to_the_topic(old: Topic) -> None:
+    old.group("g").commit({0: 0, 1: 0})
+    before = old.version
+    old.group("g").reset("latest")
+    assert old.version == before
+
+
+def test_a_reset_is_done_though_the_topic_takes_no_commit(clock: Clock) -> None:
+    inner = MemoryStore()
+    old = make_store(inner, clock).create_topic("t")
+    put(old, 1)
+    old.group("g").commit({0: 2})
+
+    def refuse(verb: str, key: str) -> Fault | None:
+        return Fault.REFUSE if verb == "create" and "_manifest" in key else None
+
+    group = make_store(FaultyStore(inner, refuse), clock).topic("t").group("g")
+    with pytest.warns(UserWarning, match="is reset, but a retention that runs"):
+        group.reset("earliest")
+    assert group.positions() == {0: 0}
+
+
+def test_compaction_drops_its_work_if_a_group_is_reset_into_expired_records(clock: Clock) -> None:
+    inner = MemoryStore()
+    config = {"cleanup.policy": "compact,delete", "retention.ms": DAY}
+    topic = make_store(inner, clock).create_topic("t", config=config)
+    topic.append(kafka(["a", "b"], timestamp=times(0, 2 * DAY)))
+    clock.tick(2 * DAY)
+    topic.group("g").commit({0: 2})
+    waiting = [lambda: topic.group("g").reset("earliest")]
+
+    def before(verb: str, key: str) -> None:
+        if verb == "open_output" and waiting:
+            waiting.pop()()
+
+    other = make_store(FaultyStore(inner, before), clock).topic("t")
+    job = Compaction(force=True, protect_groups=["g"])
+    report = run_job(other, job, lambda worker, units: map(worker, units))
+    assert not waiting
+    assert (report.units, report.skipped) == (0, 1)
+    assert rows(topic.read(), "offset") == [0, 1]
+    report = run_job(other, job, lambda worker, units: map(worker, units))
+    assert rows(topic.read(), "offset") == [0, 1]
 
 
 # --- a whole store --------------------------------------------------------------------------------
