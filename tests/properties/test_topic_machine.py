@@ -10,6 +10,8 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
@@ -45,6 +47,7 @@ from pylogtable.write import stager as staging
 from pylogtable.write.append import Staged
 from tests.builders import EPOCH, T0, UTC_US, Clock, Row, make_store, write_sparse_segment
 from tests.depth import rounds
+from tests.reference import dump, reference_reader
 
 DAY_MS = 86_400_000
 KEYS = [b"a", b"b", b"c", b"dd", b"", b"\xff\x00"]
@@ -174,6 +177,27 @@ class TopicMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         if hasattr(self, "patch"):
             self.patch.undo()
+        if hasattr(self, "states"):
+            self.compare_with_the_reference_reader()
+
+    def compare_with_the_reference_reader(self) -> None:
+        """It replays every commit from the first on, without roots, leaves and hint."""
+        reader = reference_reader()
+        with TemporaryDirectory() as folder:
+            topic = dump(self.below, Path(folder))
+            for version in {self.kept_from, len(self.states) - 1}:
+                expected, state = self.states[version], reader.open_topic(topic, version)
+                logs = dict(enumerate(expected.logs))
+                assert reader.bounds(state) == {
+                    n: (log.log_start, log.end) for n, log in logs.items()
+                }
+                names = ["partition", "offset", "timestamp", *expected.columns]
+                for number, log in logs.items():
+                    tables = reader.read(topic, state, number)
+                    found = [row for table in tables for row in table.to_pylist()]
+                    assert found == [{name: row[name] for name in names} for row in log.rows]
+                records = sum(len(log.rows) for log in logs.values())
+                assert reader.count(topic, state) == records
 
     # --- the model ---
 
