@@ -13,6 +13,7 @@ import msgspec
 FORMAT_VERSION = 1
 MAX_PARTITIONS = 10_000
 MAX_METADATA = 4096
+#: The features that this version knows. `format_spec/features.md` lists them all [PROTO-4].
 READER_FEATURES: frozenset[str] = frozenset()
 WRITER_FEATURES: frozenset[str] = frozenset()
 

@@ -17,8 +17,31 @@ VECTORS = SPEC_FOLDER / "vectors"
 TOPICS = SPEC_FOLDER / "topics"
 
 RULE = re.compile(r"\[([A-Z]+-\d+)\]")
+RULE_OR_RANGE = re.compile(r"\b([A-Z]{3,})-(\d+)(?:\.\.(\d+))?\b")
 
 Vector = dict[str, Any]
+
+
+def defined_rules() -> list[str]:
+    """The rules that the specification defines, in its order."""
+    return re.findall(r"^- \*\*\[([A-Z]+-\d+)\]\*\*", SPEC.read_text("utf-8"), re.MULTILINE)
+
+
+def rules_in(text: str) -> list[str]:
+    """The rules that a text names, with or without brackets, also as ranges such as LOG-4..7."""
+    return [
+        f"{family}-{number}"
+        for family, low, high in RULE_OR_RANGE.findall(text)
+        for number in range(int(low), int(high or low) + 1)
+    ]
+
+
+def table_after(text: str, heading: str) -> list[list[str]]:
+    """The cells of the first table below a heading, without its head."""
+    section = text.partition(f"\n{heading}\n")[2]
+    found = re.search(r"^\|.*\n\|[-|]+\n((?:\|.*\n)*)", section, re.MULTILINE)
+    assert found is not None, heading
+    return [[c.strip() for c in row[1:-1].split("|")] for row in found[1].splitlines()]
 
 
 def vector_files() -> list[str]:

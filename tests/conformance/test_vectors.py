@@ -308,7 +308,7 @@ def test_every_vector_is_complete(name: str) -> None:
     assert len({vector["name"] for vector in corpus}) == len(corpus)
     for vector in corpus:
         assert vector["rules"], vector["name"]
-        assert vector.keys() - {"expected", "error"} == {"name", "rules", "input"}
+        assert vector.keys() - {"expected", "error", "levels"} == {"name", "rules", "input"}
         assert ("expected" in vector) != ("error" in vector), vector["name"]
 
 
