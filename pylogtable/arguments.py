@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from pylogtable.errors import InvalidRequestError
+
+YEAR_10000_MS = 253_402_300_800_000
 
 
 def check_mapping(name: str, value: object, example: str) -> None:
@@ -23,9 +25,31 @@ def check_number(name: str, value: object, least: int = 0) -> None:
 
 
 def check_text(name: str, value: object) -> None:
-    """Raise if the value is not a string."""
+    """Raise if the value is not a string that can be stored."""
     if not isinstance(value, str):
         raise InvalidRequestError(f"`{name}` must be a string, not {_shown(value)}")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InvalidRequestError(f"`{name}` is not valid Unicode: {_shown(value)}") from None
+
+
+def checked_clock(clock: Callable[[], int]) -> Callable[[], int]:
+    """The same clock. It raises if it gives anything but milliseconds since 1970, or a time beyond
+    Python's calendar."""
+    if not callable(clock):
+        raise InvalidRequestError(f"`clock` must be callable, not {clock!r}")
+
+    def checked() -> int:
+        now_ms = clock()
+        is_whole = isinstance(now_ms, int) and not isinstance(now_ms, bool)
+        if not is_whole or not 0 <= now_ms < YEAR_10000_MS:
+            raise InvalidRequestError(
+                f"`clock` must return milliseconds since 1970, up to the year 9999, not {now_ms!r}"
+            )
+        return now_ms
+
+    return checked
 
 
 def names_in(name: str, value: object) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -9,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pylogtable.arguments import address, check_mapping, names_in
+from pylogtable.arguments import address, check_mapping, checked_clock, names_in
 from pylogtable.errors import (
     CorruptTopicError,
     InvalidRequestError,
@@ -44,6 +45,8 @@ from pylogtable.storage.base import Created, ObjectStore
 from pylogtable.storage.locate import open_store
 from pylogtable.topic import Topic
 
+_log = logging.getLogger(__name__)
+
 #: A topic with one of these errors exists, but cannot be read.
 _DAMAGED = (CorruptTopicError, UnsupportedFormatError)
 
@@ -71,12 +74,9 @@ class Store:
         return overview_html(self.url, self._load_all())
 
     def topics(self) -> list[str]:
-        """The names of all topics, sorted. Damaged topics are included."""
-        found = self._load_all()
-        for error in found.values():
-            if isinstance(error, LogTableError) and not isinstance(error, _DAMAGED):
-                raise error
-        return list(found)
+        """The names of all topics, sorted. Damaged topics are included, and so are those that the
+        store fails to read: one of them must not hide the others."""
+        return list(self._load_all())
 
     def topic(self, name: str) -> Topic:
         """Open a topic. Raises `TopicNotFoundError` if it does not exist."""
@@ -153,8 +153,15 @@ class Store:
 
     def groups(self) -> dict[str, list[str]]:
         """The consumer groups of all topics, each with the names of its topics. Topics that cannot
-        be opened are left out."""
-        return self._groups_in(self.topics())
+        be read are left out, and logged."""
+        found: dict[str, list[str]] = {}
+        for topic, groups in self._groups_by_topic(self.topics()).items():
+            if isinstance(groups, LogTableError):
+                _log.warning("the groups of topic %r are left out: %s", topic, groups)
+                continue
+            for group in groups:
+                found.setdefault(group, []).append(topic)
+        return dict(sorted(found.items()))
 
     def group(self, name: str) -> StoreGroup:
         """A consumer group over all topics, to inspect, reset or delete it. Opening it writes
@@ -188,16 +195,25 @@ class Store:
         ]
 
     def _protected(self, groups: Sequence[str], topics: Sequence[str]) -> dict[str, list[str]]:
-        """For each topic, which of these groups it has; see `engine.protected_groups`."""
+        """For each topic, which of these groups it has; see `engine.protected_groups`. A topic
+        whose groups cannot be read may have any of them, so it is given all: its maintenance fails
+        then, and removes nothing that they have not read."""
         groups = names_in("groups", groups)
-        known = self._groups_in(topics) if groups else {}
+        if not groups:
+            return {name: [] for name in topics}
+        found = self._groups_by_topic(topics)
+        readable = [listed for listed in found.values() if not isinstance(listed, LogTableError)]
+        known = {group for listed in readable for group in listed}
         missing = [group for group in groups if group not in known]
-        if missing:
+        if missing and len(readable) == len(found):
             raise InvalidRequestError(
                 f"no topic has a group {', '.join(map(repr, missing))} to protect; existing "
                 f"groups: {', '.join(sorted(known)) or 'none'}"
             )
-        return {name: [group for group in groups if name in known[group]] for name in topics}
+        return {
+            name: [g for g in groups if isinstance(listed, LogTableError) or g in listed]
+            for name, listed in found.items()
+        }
 
     def _maintain(self, name: str, run_units: RunUnits, options: MaintainOptions) -> MaintainReport:
         try:
@@ -206,18 +222,17 @@ class Store:
         except LogTableError as error:
             return MaintainReport(topic=name, error=f"{type(error).__name__}: {error}")
 
-    def _groups_in(self, topics: Sequence[str]) -> dict[str, list[str]]:
-        def groups_of(name: str) -> list[str]:
+    def _groups_by_topic(self, topics: Sequence[str]) -> dict[str, list[str] | LogTableError]:
+        """The groups of each topic, or the error if they cannot be read."""
+
+        def groups_of(name: str) -> list[str] | LogTableError:
             try:
-                topic = self.topic(name)
-            except (InvalidRequestError, CorruptTopicError, UnsupportedFormatError):
-                return []
-            return topic.groups()
+                return self.topic(name).groups()
+            except LogTableError as error:
+                return error
 
         with ThreadPoolExecutor(max(1, min(8, len(topics)))) as pool:
-            found = dict(zip(topics, pool.map(groups_of, topics), strict=True))
-        names = sorted({group for groups in found.values() for group in groups})
-        return {name: [topic for topic, has in found.items() if name in has] for name in names}
+            return dict(zip(topics, pool.map(groups_of, topics), strict=True))
 
     def _load_all(self) -> dict[str, Snapshot | LogTableError]:
         """Every topic by name: its state, or the error if it cannot be loaded. Each topic is loaded
@@ -276,9 +291,7 @@ def open(
     """
     if storage_options is not None:
         check_mapping("storage_options", storage_options, "{'region_name': 'eu-west-1'}")
-    if clock is not None and not callable(clock):
-        raise InvalidRequestError(f"`clock` must be callable, not {clock!r}")
-    runtime = Runtime(clock=clock) if clock else Runtime()
+    runtime = Runtime(clock=checked_clock(clock)) if clock else Runtime()
     return Store(open_store(url, storage_options), runtime)
 
 

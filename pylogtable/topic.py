@@ -371,13 +371,15 @@ class Topic:
         return open_consumer(self.name, self._store, self._head, self.at, options)
 
     def groups(self) -> list[str]:
-        """The names of the consumer groups of this topic, sorted."""
-        return sorted(load_groups(self._store, self._head.latest().topic_id))
+        """The names of the consumer groups of this topic, sorted. Damaged groups are included."""
+        return load_groups(self._store, self._head.latest().topic_id).names
 
     def describe_groups(self) -> GroupDescription:
         """Position, lag and owner of every partition, for all consumer groups of this topic."""
-        states = load_groups(self._store, self._head.latest().topic_id)
-        return describe_groups(self._store, self.at(), states, self._head)
+        groups = load_groups(self._store, self._head.latest().topic_id)
+        for error in groups.damaged.values():
+            raise error
+        return describe_groups(self._store, self.at(), groups.states, self._head)
 
     def expire_groups(self, older_than: timedelta | int, *, dry_run: bool = False) -> list[str]:
         """Delete the groups that have had no member and no commit for this long: a timedelta, or

@@ -5,14 +5,17 @@ If an object cannot be decoded, the error names its path and the rule it breaks.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TypeVar
 
 import msgspec
 
 from pylogtable.errors import CorruptTopicError, InvalidRequestError, UnsupportedFormatError
+from pylogtable.format import wire
 from pylogtable.format.config import parse_config
 from pylogtable.format.model import (
     FORMAT_VERSION,
+    MAX_APP_ID_BYTES,
     READER_FEATURES,
     WRITER_FEATURES,
     Commit,
@@ -31,13 +34,15 @@ from pylogtable.format.paths import (
     root_path,
 )
 from pylogtable.format.schema import check_fields, to_arrow
+from pylogtable.format.wire import UndecodableError
+
+Decoded = TypeVar("Decoded")
 
 
 class _JustProtocol(Noun, frozen=True, kw_only=True, omit_defaults=True):
     protocol: Protocol | None = None
 
 
-_encoder = msgspec.json.Encoder()
 _commits = msgspec.json.Decoder(Commit)
 _roots = msgspec.json.Decoder(Root)
 _groups = msgspec.json.Decoder(GroupState)
@@ -47,13 +52,15 @@ _protocols = msgspec.json.Decoder(_JustProtocol)
 
 def encode(noun: Commit | Root | Hint | GroupState) -> bytes:
     """Encode an object as JSON. Fields with their default value are left out."""
-    return _encoder.encode(noun)
+    return wire.encode(noun)
 
 
 def decode_commit(data: bytes, version: int) -> Commit:
     """The commit of `version`. The version in its body must be the one in its name [COMMIT-2]."""
     path = commit_path(version)
-    commit: Commit = _decode(_commits, data, path, "COMMIT-1")
+    commit = _decode(_commits, data, path, "COMMIT-1")
+    if commit.protocol is not None:
+        check_readable(commit.protocol)
     if commit.version != version:
         raise CorruptTopicError(path, "COMMIT-2", f"the body says version {commit.version}")
     if commit.topic is not None:
@@ -66,7 +73,8 @@ def decode_commit(data: bytes, version: int) -> Commit:
 def decode_root(data: bytes, version: int) -> Root:
     """The root of `version`; every path and leaf id in it is checked [ROOT-1]."""
     path = root_path(version)
-    root: Root = _decode(_roots, data, path, "ROOT-1")
+    root = _decode(_roots, data, path, "ROOT-1")
+    check_readable(root.protocol)
     if root.version != version:
         raise CorruptTopicError(path, "ROOT-1", f"the body says version {root.version}")
     if root.topic is not None:
@@ -85,21 +93,46 @@ def decode_group(data: bytes, group: str, number: int) -> GroupState:
     """A state of a consumer group. The number in its body must be the one in its name [GRP-2], and
     no partition may have two owners [GRP-12]."""
     path = group_path(group, number)
-    state: GroupState = _decode(_groups, data, path, "GRP-2")
-    if state.number != number:
-        raise CorruptTopicError(path, "GRP-2", f"the body says number {state.number}")
-    owned = [partition for member in state.members.values() for partition in member.owned]
-    if len(owned) != len(set(owned)):
-        raise CorruptTopicError(path, "GRP-12", "a partition has two owners")
+    try:
+        state = _decode(_groups, data, path, "GRP-2")
+        if state.number != number:
+            raise CorruptTopicError(path, "GRP-2", f"the body says number {state.number}")
+        owned = [partition for member in state.members.values() for partition in member.owned]
+        if len(owned) != len(set(owned)):
+            raise CorruptTopicError(path, "GRP-12", "a partition has two owners")
+    except CorruptTopicError as error:
+        way_out = "remove this object to go back to the state of the group before it"
+        raise CorruptTopicError(path, error.rule, f"{error.detail}; {way_out}") from None
     return state
 
 
 def decode_hint(data: bytes) -> Hint | None:
     """The hint, or None if it cannot be decoded: a hint may be ignored [HINT-1]."""
     try:
-        return _hints.decode(data)
-    except msgspec.MsgspecError:
+        return wire.decode(_hints, data)
+    except UndecodableError:
         return None
+
+
+def decode_own(decode: Callable[..., Decoded], data: bytes, *name: str | int) -> Decoded:
+    """Decode an object that is about to be put, because a broken one could never be removed. Here
+    a fault is the caller's: a value that the format does not allow."""
+    try:
+        return decode(data, *name)
+    except CorruptTopicError as error:
+        raise InvalidRequestError(
+            f"nothing was committed, since no reader could read it [{error.rule}]: {error.detail}"
+        ) from None
+
+
+def check_app_id(app_id: str) -> None:
+    """Raise if a txn cannot have this app id [TXN-5]."""
+    _check_short_text("the app id of a txn", app_id)
+
+
+def check_origin(origin: object) -> None:
+    """Raise if a txn cannot have this origin [TXN-5]."""
+    _check_short_text("the origin of a txn", origin)
 
 
 def check_readable(protocol: Protocol) -> None:
@@ -128,6 +161,21 @@ def _refuse_unknown(
         )
 
 
+def _check_short_text(what: str, text: object) -> None:
+    if not isinstance(text, str):
+        raise InvalidRequestError(f"{what} must be a text, not {text!r}")
+    if not text:
+        raise InvalidRequestError(f"{what} is empty; leave it out, or name the run that counts")
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise InvalidRequestError(f"{what} is not valid Unicode: {text[:60]!r}") from None
+    if size > MAX_APP_ID_BYTES:
+        raise InvalidRequestError(
+            f"{what} may have {MAX_APP_ID_BYTES:,} bytes, and {text[:40]!r}... has {size:,}"
+        )
+
+
 def _check_topic(topic: TopicInfo, path: str) -> None:
     """Check a topic object right after decoding. Other code relies on this check [META-1]. A type
     that is not known is not damage: a newer writer may know it [TYPE-1]."""
@@ -143,10 +191,10 @@ def _check_topic(topic: TopicInfo, path: str) -> None:
         raise CorruptTopicError(path, "META-1", str(error)) from None
 
 
-def _decode(decoder: msgspec.json.Decoder[Any], data: bytes, path: str, rule: str) -> Any:
+def _decode(decoder: msgspec.json.Decoder[Decoded], data: bytes, path: str, rule: str) -> Decoded:
     try:
-        return decoder.decode(data)
-    except msgspec.MsgspecError as error:
+        return wire.decode(decoder, data)
+    except UndecodableError as error:
         _raise_if_newer(data)
         raise CorruptTopicError(path, rule, str(error)) from None
 
@@ -155,8 +203,8 @@ def _raise_if_newer(data: bytes) -> None:
     """Raise `UnsupportedFormatError` if the object cannot be decoded because its format is
     newer."""
     try:
-        protocol = _protocols.decode(data).protocol
-    except msgspec.MsgspecError:
+        protocol = wire.decode(_protocols, data).protocol
+    except UndecodableError:
         return
     if protocol is not None:
         check_readable(protocol)

@@ -13,6 +13,7 @@ import msgspec
 FORMAT_VERSION = 1
 MAX_PARTITIONS = 10_000
 MAX_METADATA = 4096
+MAX_APP_ID_BYTES = 1024
 #: The features that this version knows. `format_spec/features.md` lists them all [PROTO-4].
 READER_FEATURES: frozenset[str] = frozenset()
 WRITER_FEATURES: frozenset[str] = frozenset()
@@ -24,7 +25,8 @@ Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class Noun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Base class. Defaults are not written; fields that this version does not know are ignored."""
+    """Base class. Defaults are not written; fields that this version does not know are ignored. A
+    field whose type includes None may be null, no other [JSON-2]."""
 
 
 class Field(Noun, frozen=True, kw_only=True, omit_defaults=True):

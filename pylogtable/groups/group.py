@@ -104,7 +104,7 @@ class Group:
         change what later commits are checked against."""
         state = self._log.newest()
         if state is None or state.deleted:
-            known = ", ".join(sorted(load_groups(self._store, self._head.known.topic_id)))
+            known = ", ".join(load_groups(self._store, self._head.known.topic_id).names)
             raise InvalidRequestError(
                 f"there is no group {self.name!r} in topic {self.topic_name!r}; its groups: "
                 f"{known or 'none'}"
@@ -273,7 +273,7 @@ def expire_groups(
     now_ms = head.runtime.clock()
     expired = [
         name
-        for name, state in load_groups(store, topic_id).items()
+        for name, state in load_groups(store, topic_id).states.items()
         if plan_expiry(state, age_ms, now_ms) is not None
     ]
 

@@ -17,7 +17,7 @@ from pylogtable.errors import (
     LogTableError,
     StorageError,
 )
-from pylogtable.format.codec import decode_group, encode
+from pylogtable.format.codec import decode_group, decode_own, encode
 from pylogtable.format.model import GroupChange, GroupState
 from pylogtable.log.commit_loop import change_until_landed, put_numbered
 from pylogtable.log.group_objects import CLEAN_EVERY, GroupObjects, Tip
@@ -80,7 +80,7 @@ class GroupHead:
             committed_at_ms=max(now_ms, tip.newest.committed_at_ms if tip.newest else 0),
         )
         data = encode(state)
-        state = decode_group(data, self._group, number)
+        state = decode_own(decode_group, data, self._group, number)
 
         def read_commit_id() -> str | None:
             winner = self._objects.read(number)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
-from pylogtable.errors import StorageError
+from pylogtable.errors import CorruptTopicError, StorageError
 from pylogtable.format.codec import decode_group
 from pylogtable.format.model import GroupState
 from pylogtable.format.paths import GROUPS_DIR, group_path, group_prefix, parse_group_path
@@ -151,21 +151,42 @@ def _listed_numbers(store: ObjectStore) -> dict[str, list[int]]:
     return {name: sorted(numbers[name]) for name in sorted(numbers)}
 
 
-def load_groups(store: ObjectStore, topic_id: str) -> dict[str, GroupState]:
-    """The newest state of every group that is not deleted, by name, with two listings."""
+class LoadedGroups(NamedTuple):
+    """The groups of a topic by name: the newest state of each that is not deleted, and the error of
+    each that is damaged. A damaged group does not hide the others."""
+
+    states: dict[str, GroupState]
+    damaged: dict[str, CorruptTopicError]
+
+    @property
+    def names(self) -> list[str]:
+        return sorted([*self.states, *self.damaged])
+
+
+def load_groups(store: ObjectStore, topic_id: str) -> LoadedGroups:
+    """All groups of the topic at the root of `store`, with two listings."""
+    loaded = LoadedGroups({}, {})
     before = _listed_numbers(store)
     if not before:
-        return {}
+        return loaded
     objects = {name: GroupObjects(store, name, topic_id) for name in before}
+
+    def listed(name: str) -> Tip | CorruptTopicError | None:
+        try:
+            return objects[name].listed(before[name])
+        except CorruptTopicError as error:
+            return error
+
     with ThreadPoolExecutor(min(store.concurrency, len(before))) as pool:
-        found = dict(
-            zip(before, pool.map(lambda n: objects[n].listed(before[n]), before), strict=True)
-        )
+        found = dict(zip(before, pool.map(listed, before), strict=True))
     after = _listed_numbers(store)
-    states: dict[str, GroupState] = {}
     for name, tip in found.items():
-        if tip is None or _may_be_stray(tip, after.get(name, ())):
-            tip = objects[name].newest()
+        try:
+            if not isinstance(tip, Tip) or _may_be_stray(tip, after.get(name, ())):
+                tip = objects[name].newest()
+        except CorruptTopicError as error:
+            loaded.damaged[name] = error
+            continue
         if tip.state is not None and not tip.state.deleted:
-            states[name] = tip.state
-    return states
+            loaded.states[name] = tip.state
+    return loaded

@@ -13,7 +13,7 @@ from pylogtable.errors import (
     LogTableError,
     TopicNotFoundError,
 )
-from pylogtable.format.codec import check_writable, decode_commit, encode
+from pylogtable.format.codec import check_writable, decode_commit, decode_own, encode
 from pylogtable.format.config import STALE_AFTER_MS
 from pylogtable.format.model import Change, Commit
 from pylogtable.format.snapshot import Snapshot, apply
@@ -130,7 +130,7 @@ def attempt_commit(
         check_writable(snapshot.protocol)
     commit = seal(change, snapshot, commit_id, topic_id, runtime.clock())
     version, data = commit.version, encode(commit)
-    after = apply(snapshot, decode_commit(data, version))
+    after = apply(snapshot, decode_own(decode_commit, data, version))
 
     def read_commit_id() -> str | None:
         winner = manifest.read_commit(version)

@@ -46,13 +46,16 @@ class MaintainedTopic:
         if not groups:
             return {}
         known = load_groups(self.store, snapshot.topic_id)
-        missing = [name for name in groups if name not in known]
+        for name in groups:
+            if name in known.damaged:
+                raise known.damaged[name]
+        missing = [name for name in groups if name not in known.states]
         if missing:
             raise InvalidRequestError(
                 f"topic {self.name!r} has no group {', '.join(map(repr, missing))} to "
-                f"protect; existing groups: {', '.join(sorted(known)) or 'none'}"
+                f"protect; existing groups: {', '.join(known.names) or 'none'}"
             )
-        return unread_from([known[name] for name in groups], snapshot)
+        return unread_from([known.states[name] for name in groups], snapshot)
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from pylogtable.errors import (
     SchemaMismatchError,
     StorageError,
 )
+from pylogtable.format.codec import check_app_id, check_origin
 from pylogtable.format.config import STALE_AFTER_MS
 from pylogtable.format.model import Change, Commit, Txn, TxnMark
 from pylogtable.format.snapshot import Snapshot
@@ -258,12 +259,13 @@ def parse_txn(txn: tuple[str, int] | None, origin: str | None = None) -> Txn | N
                 f"origin {origin!r} is given without a txn; give both or neither"
             )
         return None
-    if origin == "":
-        raise InvalidRequestError("origin is empty; leave it out, or name the run that counts txns")
+    if origin is not None:
+        check_origin(origin)
     match txn:
         case (str(app_id), int(version)) if (
             app_id and not isinstance(version, bool) and 0 <= version < 2**63
         ):
+            check_app_id(app_id)
             return Txn(app_id=app_id, version=version, origin=origin)
     raise InvalidRequestError(f"txn must be (app_id, version from 0 to 2**63 - 1), not {txn!r}")
 

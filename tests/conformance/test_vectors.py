@@ -70,8 +70,10 @@ def run_paths(given: Vector) -> object:
 
 
 def run_codec(given: Vector) -> object:
-    text = given["text"] if "text" in given else json.dumps(given["json"])
-    data = text.encode()
+    if "hex" in given:
+        data = bytes.fromhex(given["hex"])
+    else:
+        data = (given["text"] if "text" in given else json.dumps(given["json"])).encode()
     if given["object"] == "group":
         return _wire(codec.decode_group(data, "g", given["number"]))
     if given["object"] == "hint":

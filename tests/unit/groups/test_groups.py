@@ -11,7 +11,6 @@ import pytest
 import pylogtable
 from pylogtable import (
     CommitConflictError,
-    CorruptTopicError,
     Group,
     InvalidRequestError,
     Store,
@@ -476,7 +475,7 @@ def test_state_that_would_not_decode_is_never_written(topic: Topic, objects: Mem
         operation="join",
         members={name: GroupMember(lease_until_ms=1, owned=(0,)) for name in "ab"},
     )
-    with pytest.raises(CorruptTopicError, match="a partition has two owners"):
+    with pytest.raises(InvalidRequestError, match="a partition has two owners"):
         log_of(topic).change(lambda state, now_ms: twice)
     assert states(objects) == []
 

@@ -241,7 +241,7 @@ def test_unreadable_group_does_not_hide_the_topic() -> None:
     newest = max(info.key for info in objects.list("orders/_groups/billing/"))
     objects.write(newest, b"{nope")
     text = Page(report_html(store)).text
-    assert "the topic's groups cannot be read: CorruptTopicError: _groups/billing/" in text
+    assert "group billing cannot be read: CorruptTopicError: _groups/billing/" in text
     assert "retain orders" in text
 
 

@@ -1,0 +1,73 @@
+"""JSON objects as bytes: what decodes, and what does not [JSON-1]. Pure.
+
+Python's own errors end here. Bytes from a store may be anything, so whatever is wrong with them is
+`UndecodableError`, and `codec` turns it into an error that names the object.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TypeVar
+
+import msgspec
+import numpy as np
+
+from pylogtable.errors import InvalidRequestError
+
+#: An object inside an object is one level deeper.
+MAX_NESTING = 100
+
+_MARKS = b'"[]{}'
+_NOT_MARKS = bytes(byte for byte in range(256) if byte not in _MARKS)
+_ESCAPED = re.compile(rb"\\.", re.DOTALL)
+_QUOTED = re.compile(rb'"[^"]*"')
+_STEPS = np.zeros(256, dtype=np.int8)
+_STEPS[[ord("["), ord("{")]] = 1
+_STEPS[[ord("]"), ord("}")]] = -1
+
+_encoder = msgspec.json.Encoder()
+
+Decoded = TypeVar("Decoded")
+
+
+class UndecodableError(Exception):
+    """These bytes are not the JSON object that was expected."""
+
+
+def encode(noun: msgspec.Struct) -> bytes:
+    """Encode an object as JSON. Fields with their default value are left out."""
+    try:
+        return _encoder.encode(noun)
+    except UnicodeEncodeError as error:
+        raise InvalidRequestError(
+            f"{error.object[:60]!r} cannot be stored: it is not valid Unicode text ({error.reason})"
+        ) from None
+    except (OverflowError, TypeError) as error:
+        raise InvalidRequestError(f"a value cannot be stored as JSON: {error}") from None
+
+
+def decode(decoder: msgspec.json.Decoder[Decoded], data: bytes) -> Decoded:
+    """The object in `data`. Raises `UndecodableError` and nothing else."""
+    if not data.isascii():
+        try:
+            data.decode()
+        except UnicodeDecodeError as error:
+            detail = f"byte {error.start} is not UTF-8: {error.reason}"
+            raise UndecodableError(detail) from None
+    if _is_too_deep(data):
+        raise UndecodableError(f"it is nested more than {MAX_NESTING} levels deep")
+    try:
+        return decoder.decode(data)
+    except msgspec.MsgspecError as error:
+        raise UndecodableError(str(error)) from None
+
+
+def _is_too_deep(data: bytes) -> bool:
+    """True if brackets are nested too deep. Decoders recurse, and how deep they can go depends on
+    their caller, so the limit is checked before."""
+    if data.count(b"[") + data.count(b"{") <= MAX_NESTING:
+        return False
+    unescaped = _ESCAPED.sub(b"", data) if b"\\" in data else data
+    brackets = _QUOTED.sub(b"", unescaped.translate(None, _NOT_MARKS))
+    depths = np.cumsum(_STEPS[np.frombuffer(brackets, dtype=np.uint8)], dtype=np.int64)
+    return bool(np.any(depths > MAX_NESTING))
