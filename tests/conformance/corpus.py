@@ -27,6 +27,12 @@ def defined_rules() -> list[str]:
     return re.findall(r"^- \*\*\[([A-Z]+-\d+)\]\*\*", SPEC.read_text("utf-8"), re.MULTILINE)
 
 
+def json_examples(document: Path) -> list[tuple[str, str]]:
+    """The JSON blocks of a document, each with the kind of object that it says it shows."""
+    text = document.read_text(encoding="utf-8")
+    return re.findall(r"^```json(?: (\w+))?\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
 def rules_in(text: str) -> list[str]:
     """The rules that a text names, with or without brackets, also as ranges such as LOG-4..7."""
     return [

@@ -21,16 +21,18 @@ from tests.conformance.corpus import (
     SPEC,
     SPEC_FOLDER,
     TOPICS,
+    defined_rules,
     golden,
     golden_cases,
+    json_examples,
     vector_files,
     vectors,
 )
 
 TEXT = SPEC.read_text(encoding="utf-8")
-DEFINED = re.findall(r"^- \*\*\[([A-Z]+-\d+)\]\*\*", TEXT, re.MULTILINE)
+DEFINED = defined_rules()
 WITHOUT_VECTOR = dict(re.findall(r"^\| ([A-Z]+-\d+) \| (.+) \|$", TEXT, re.MULTILINE))
-BLOCKS = re.findall(r"^```json(?: (\w+))?\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
+BLOCKS = json_examples(SPEC)
 TABLES = re.findall(r"^<!-- fields: (\w+) -->\n(.*?)\n\n", TEXT, re.MULTILINE | re.DOTALL)
 
 
