@@ -606,6 +606,15 @@ def corrupt_segment_truncated(place: Place) -> None:
            "SEG-2")  # fmt: skip
 
 
+def corrupt_segment_copied(place: Place) -> None:
+    _small(place)
+    first, second = sorted((place.topic_folder / "partition=0").glob("*.parquet"))
+    assert first.stat().st_size == second.stat().st_size
+    shutil.copy(first, second)
+    _fails(place, "A segment file has the bytes of another one with as many records",
+           ["SEG-11"], "read", "CorruptTopicError", "SEG-11")  # fmt: skip
+
+
 def corrupt_segment_missing(place: Place) -> None:
     _small(place)
     for path in (place.topic_folder / "partition=0").glob("*2-*.parquet"):
@@ -683,7 +692,7 @@ CASES: dict[str, Callable[[Place], None]] = {
         corrupt_reader_feature, corrupt_writer_feature, corrupt_escaping_path, corrupt_row_count,
         corrupt_segment_truncated, corrupt_segment_missing, corrupt_overlap,
         corrupt_leaf_truncated, corrupt_root, corrupt_hint, corrupt_hint_to_nowhere,
-        corrupt_group_number, corrupt_group_topic,
+        corrupt_group_number, corrupt_group_topic, corrupt_segment_copied,
     )
 }  # fmt: skip
 

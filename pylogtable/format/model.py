@@ -56,7 +56,7 @@ class TopicInfo(Noun, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Segment(Noun, frozen=True, kw_only=True, omit_defaults=True):
-    """A live data file and the offsets it covers [SEG-1].
+    """A live data file and the offsets it covers [SEG-1], [SEG-10].
 
     It covers all of `[base_offset, end_offset)`, even where compaction left holes. The offset of a
     record is the stored value plus `shift`; a segment with shift 0 is *sealed*. `row_groups` has

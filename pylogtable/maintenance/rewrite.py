@@ -14,6 +14,7 @@ import pyarrow as pa
 from pylogtable.format.model import Segment, TopicInfo
 from pylogtable.format.schema import file_schema
 from pylogtable.plan.read import task_for
+from pylogtable.segments.projection import Projection
 from pylogtable.segments.reader import Mask, read_masked, read_task
 from pylogtable.segments.rolling_writer import Output, RollingWriter
 from pylogtable.segments.writer import WrittenFile
@@ -63,13 +64,13 @@ def _kept_records(
     inputs: Sequence[Segment],
     keep: int | Sequence[Mask],
 ) -> Iterator[pa.RecordBatch]:
-    schema = file_schema(topic.fields)
+    columns = Projection(file_schema(topic.fields), "", topic)
     if isinstance(keep, int):
         for segment in inputs:
-            yield from read_task(store, task_for(segment, keep, segment.end_offset), schema, "")
+            yield from read_task(store, task_for(segment, keep, segment.end_offset), columns)
     else:
         for segment, mask in zip(inputs, keep, strict=True):
-            yield from read_masked(store, segment, mask, schema, "")
+            yield from read_masked(store, segment, mask, columns)
 
 
 def _describe(

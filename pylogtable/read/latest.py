@@ -14,6 +14,7 @@ from pylogtable.format.shaping import one_chunk
 from pylogtable.format.snapshot import PartitionState
 from pylogtable.lazy_arrow import pc
 from pylogtable.segments.newest import BUDGET_BYTES, find_newest
+from pylogtable.segments.projection import Projection
 from pylogtable.segments.reader import read_masked
 from pylogtable.storage.base import ObjectStore
 
@@ -23,10 +24,9 @@ def latest_of_partition(
     segments: Sequence[Segment],
     state: PartitionState,
     info: TopicInfo,
-    schema: pa.Schema,
-    topic: str,
+    columns: Projection,
 ) -> Iterator[pa.RecordBatch]:
-    """The newest record of each key of one partition. `schema` must have `offset`.
+    """The newest record of each key of one partition. `columns` must have `offset`.
 
     The first pass reads keys, in bounded memory, and finds which records are the newest. The second
     reads only those records. Segments that are already compacted are checked only against newer
@@ -34,7 +34,7 @@ def latest_of_partition(
     dirty_from = max(state.clean_end, state.log_start)
     masks = find_newest(store, info, segments, dirty_from, BUDGET_BYTES)
     for segment, mask in zip(segments, masks, strict=True):
-        for batch in read_masked(store, segment, mask, schema, topic):
+        for batch in read_masked(store, segment, mask, columns):
             if segment.has_below(state.log_start):
                 batch = batch.filter(pc.greater_equal(batch[OFFSET], state.log_start))
             yield batch

@@ -22,7 +22,9 @@ from pylogtable.format.shaping import one_chunk
 from pylogtable.lazy_arrow import pc
 from pylogtable.plan.read import task_for
 from pylogtable.segments.bloom import may_contain, plain_bytes, xxh64
-from pylogtable.segments.reader import SegmentReader, read_open
+from pylogtable.segments.projection import Projection, check_columns
+from pylogtable.segments.reader import read_open
+from pylogtable.segments.segment_file import SegmentReader, errors_naming
 from pylogtable.storage.base import ObjectStore
 
 Mask = npt.NDArray[np.bool_]
@@ -60,8 +62,9 @@ class WantedKeys:
             index = reader.column_index(name)
             if index is None or not wanted.any():
                 continue
-            chunk = reader.metadata.row_group(group).column(index)
-            wanted &= _by_statistics(chunk.statistics, values)
+            with errors_naming(reader.segment.path):
+                chunk = reader.metadata.row_group(group).column(index)
+                wanted &= _by_statistics(chunk.statistics, values)
             offset = getattr(chunk, "bloom_filter_offset", None)
             if offset is None or hashes is None or not wanted.any():
                 continue
@@ -75,10 +78,10 @@ def newest_of(
     segments: Iterable[Segment],
     wanted: WantedKeys,
     log_start: int,
-    schema: pa.Schema,
-    topic: str,
+    columns: Projection,
 ) -> Iterator[pa.RecordBatch]:
-    """The newest record of each wanted key in one partition. `segments` come newest first."""
+    """The newest record of each wanted key in one partition. `segments` come newest first.
+    `columns` must have `offset`."""
     missing = np.ones(len(wanted), dtype=bool)
     for segment in segments:
         if not missing.any():
@@ -87,6 +90,7 @@ def newest_of(
         if not candidates.any():
             continue
         reader = SegmentReader(store, segment)
+        check_columns(reader, columns.info, wanted.names)
         for group in reversed(task_for(segment, log_start, segment.end_offset).row_groups):
             possible = wanted.in_row_group(reader, group, candidates & missing)
             if not possible.any():
@@ -94,7 +98,7 @@ def newest_of(
             found, offsets = _newest_in_row_group(reader, group, wanted, possible, log_start)
             missing[found] = False
             if offsets.size:
-                yield from _fetch(reader, offsets, schema, topic)
+                yield from _fetch(reader, offsets, columns)
 
 
 def _newest_in_row_group(
@@ -114,14 +118,13 @@ def _newest_in_row_group(
 
 
 def _fetch(
-    reader: SegmentReader, offsets: npt.NDArray[np.int64], schema: pa.Schema, topic: str
+    reader: SegmentReader, offsets: npt.NDArray[np.int64], columns: Projection
 ) -> Iterator[pa.RecordBatch]:
-    columns = schema if OFFSET in schema.names else schema.append(pa.field(OFFSET, pa.int64()))
     task = task_for(reader.segment, int(offsets[0]), int(offsets[-1]) + 1)
-    for batch in read_open(reader, task, columns, topic):
+    for batch in read_open(reader, task, columns):
         mine = np.isin(batch.column(OFFSET).to_numpy(), offsets)
         if mine.any():
-            yield batch.filter(pa.array(mine)).select(schema.names)
+            yield batch.filter(pa.array(mine))
 
 
 def _key_columns(topic: TopicInfo, keys: object) -> list[pa.Array]:

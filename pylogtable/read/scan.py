@@ -13,6 +13,7 @@ from pylogtable.lazy_arrow import pc
 from pylogtable.plan.read import Ranges, ReadTask, plan_tasks, spans_of
 from pylogtable.plan.split import ReadPart, pack, split_spans
 from pylogtable.read.view import View
+from pylogtable.segments.projection import Projection
 from pylogtable.segments.reader import read_task
 from pylogtable.storage.base import ObjectStore
 
@@ -22,13 +23,22 @@ class PartReader:
     """Reads the parts of a `Scan`, in any process. It can be pickled. `Scan.reader` makes one."""
 
     store: ObjectStore
-    topic: str
-    schema: pa.Schema
+    columns: Projection
+
+    @property
+    def topic(self) -> str:
+        """The name of the topic."""
+        return self.columns.topic
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the records."""
+        return self.columns.schema
 
     def read(self, part: ReadPart) -> Iterator[pa.RecordBatch]:
         """The records of a part, in offset order."""
         for task in part.tasks:
-            yield from read_task(self.store, task, self.schema, self.topic)
+            yield from read_task(self.store, task, self.columns)
 
 
 class Scan:
@@ -72,11 +82,10 @@ class Scan:
     def reader(self, columns: Sequence[str] | pa.Schema | None = None) -> PartReader:
         """A reader of the parts, with these columns. A `pyarrow.Schema` is used as it is. Send it
         to the tasks together with their parts."""
-        if isinstance(columns, pa.Schema):
-            schema = columns
-        else:
-            schema = column_schema(self._view.snapshot.info.fields, columns)
-        return PartReader(self._view._store, self._view.name, schema)
+        info = self._view.snapshot.info
+        is_schema = isinstance(columns, pa.Schema)
+        schema = columns if is_schema else column_schema(info.fields, columns)
+        return PartReader(self._view._store, Projection(schema, self._view.name, info))
 
     def key_groups(self) -> list[list[int]]:
         """Partitions grouped so that no key has records in two groups. Each partition is a group of

@@ -35,6 +35,7 @@ from pylogtable.results.operations import (
     history_table,
     partitions_table,
 )
+from pylogtable.segments.projection import Projection
 from pylogtable.segments.reader import count_from, first_offset_at_time, read_task
 from pylogtable.storage.base import ObjectStore
 
@@ -145,11 +146,10 @@ class View:
         """Stream records in offset order, one partition after the other; see `Topic.read`."""
         spans = self._asked(partition, start, end)
         tasks = plan_tasks(self.snapshot, self._leaf, spans)
-        schema = column_schema(self.snapshot.info.fields, columns)
-        batches = (
-            batch for task in tasks for batch in read_task(self._store, task, schema, self.name)
-        )
-        return pa.RecordBatchReader.from_batches(schema, batches)
+        info = self.snapshot.info
+        asked = Projection(column_schema(info.fields, columns), self.name, info)
+        batches = (batch for task in tasks for batch in read_task(self._store, task, asked))
+        return pa.RecordBatchReader.from_batches(asked.schema, batches)
 
     def latest(
         self,
@@ -164,7 +164,7 @@ class View:
             raise InvalidRequestError(f"topic {self.name!r} has no key columns")
         asked = column_schema(info.fields, columns)
         needed = dict.fromkeys([*asked.names, *info.key, PARTITION, TIMESTAMP, OFFSET])
-        schema = column_schema(info.fields, list(needed))
+        found_columns = Projection(column_schema(info.fields, list(needed)), self.name, info)
         wanted = None if keys is None else WantedKeys(info, keys)
         numbers = list(dict.fromkeys(choose_partitions(self.snapshot, partitions)))
         parts: list[pa.RecordBatch] = []
@@ -176,13 +176,13 @@ class View:
                     segments_between(self.snapshot, self._leaf, number, state.log_start, state.end)
                 )
                 may_repeat |= any(s.hashed_over != self.partition_count for s in segments)
-                parts += latest_of_partition(self._store, segments, state, info, schema, self.name)
+                parts += latest_of_partition(self._store, segments, state, info, found_columns)
             else:
                 newest_first = segments_backwards(self.snapshot, self._leaf, number)
                 parts += newest_of(
-                    self._store, newest_first, wanted, state.log_start, schema, self.name
+                    self._store, newest_first, wanted, state.log_start, found_columns
                 )
-        found = pa.Table.from_batches(parts, schema)
+        found = pa.Table.from_batches(parts, found_columns.schema)
         if may_repeat and len(numbers) > 1:
             found = newest_across_partitions(found, info)
         return found.select(asked.names)

@@ -20,7 +20,8 @@ from pylogtable.format.schema import TIMESTAMP, value_columns
 from pylogtable.format.shaping import tombstone_mask
 from pylogtable.lazy_arrow import pc
 from pylogtable.plan.compaction import CompactionUnit
-from pylogtable.segments.reader import SegmentReader
+from pylogtable.segments.projection import check_columns
+from pylogtable.segments.segment_file import SegmentReader
 from pylogtable.storage.base import ObjectStore
 
 # Memory for the keys of one partition's dirty part.
@@ -200,6 +201,7 @@ def _drop_expired(store: ObjectStore, unit: CompactionUnit, segment: Segment, ma
     if drops_tombstones:
         wanted += [*unit.topic.key, *value_columns(unit.topic)]
     reader = SegmentReader(store, segment)
+    check_columns(reader, unit.topic, wanted)
     at = 0
     for batch in reader.batches(range(len(segment.row_groups)), ["offset", *wanted]):
         part = mask[at : at + batch.num_rows]
@@ -215,12 +217,9 @@ def _drop_expired(store: ObjectStore, unit: CompactionUnit, segment: Segment, ma
 def _keys(store: ObjectStore, topic: TopicInfo, segment: Segment) -> Iterator[pa.Array]:
     """The keys of a segment as bytes, in offset order."""
     reader = SegmentReader(store, segment)
-    types = {field.name: field.type for field in reader.schema}
+    check_columns(reader, topic, topic.key)
     for batch in reader.batches(range(len(segment.row_groups)), topic.key):
-        columns = [
-            batch.column(name) if name in types else pa.nulls(batch.num_rows) for name in topic.key
-        ]
-        yield key_bytes(columns)
+        yield key_bytes([batch.column(name) for name in topic.key])
 
 
 def _rows_of_slice(keys: pa.Array, number: int, slices: int) -> npt.NDArray[np.int64]:

@@ -232,7 +232,8 @@ def test_closed_reader_opens_no_more_files(measured: CountingStore) -> None:
 
 
 def test_batches_are_bounded(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pylogtable.segments.reader.BATCH_ROWS", 7)
+    for module in ("reader", "segment_file"):
+        monkeypatch.setattr(f"pylogtable.segments.{module}.BATCH_ROWS", 7)
     topic = store.create_topic("t")
     topic.append(kafka(["k"] * 40))
 

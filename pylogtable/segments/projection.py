@@ -1,0 +1,114 @@
+"""The columns of a read: from records as a file has them to rows with the columns asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from pylogtable.errors import CorruptTopicError, SchemaMismatchError
+from pylogtable.format.model import Segment, TopicInfo
+from pylogtable.format.schema import OFFSET, PARTITION, fits, from_arrow, to_arrow
+from pylogtable.segments.segment_file import SegmentReader
+
+_WITHOUT_FILE = frozenset({PARTITION, OFFSET, "topic", "timestampType"})
+
+
+@dataclass(frozen=True)
+class Projection:
+    """The columns `schema` of a topic called `topic`. `info` is the topic at the version that
+    is read. It can be pickled."""
+
+    schema: pa.Schema
+    topic: str
+    info: TopicInfo
+
+    @cached_property
+    def needs_file(self) -> bool:
+        """False if the entry of a segment without holes says all that is asked for."""
+        return not _WITHOUT_FILE.issuperset(self.schema.names)
+
+    @cached_property
+    def has_offsets(self) -> bool:
+        return OFFSET in self.schema.names
+
+    def stored_names(self, reader: SegmentReader) -> list[str]:
+        """The columns of the file that are needed, after a check of their types."""
+        check_columns(reader, self.info, self.schema.names)
+        return [name for name in reader.schema.names if name in self.schema.names]
+
+    def shape(
+        self, batch: pa.RecordBatch, offsets: pa.Array | None, segment: Segment
+    ) -> pa.RecordBatch:
+        """Exactly the columns of `schema`: the log's own are computed, missing ones are null, and
+        old ones are widened."""
+        columns = []
+        for field in self.schema:
+            index = batch.schema.get_field_index(field.name)
+            if field.name == OFFSET:
+                column = offsets
+            elif field.name == PARTITION:
+                column = pa.array(np.full(batch.num_rows, segment.partition, dtype=np.int32))
+            elif field.name == "topic":
+                column = pa.repeat(pa.scalar(self.topic), batch.num_rows)
+            elif field.name == "timestampType":  # [SEG-9]
+                column = pa.repeat(pa.scalar(int(segment.append_time), pa.int32()), batch.num_rows)
+            elif index < 0:
+                column = pa.nulls(batch.num_rows, field.type)
+            else:
+                column = batch.column(index)
+                if field.name in self._required and column.null_count:
+                    detail = f"its column {field.name!r} has nulls, and the topic allows none"
+                    raise CorruptTopicError(segment.path, "SEG-3", detail)
+                if column.type != field.type:
+                    column = self._cast(column, field)
+            columns.append(column)
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    @cached_property
+    def _required(self) -> frozenset[str]:
+        return frozenset(field.name for field in self.info.fields if not field.nullable)
+
+    def _cast(self, column: pa.Array, field: pa.Field) -> pa.Array:
+        """The column with the type that the reader expects. That type is narrower than the file's
+        only if the read began before the column was widened."""
+        try:
+            return column.cast(field.type)
+        except pa.ArrowInvalid as error:
+            raise SchemaMismatchError(
+                f"column {field.name!r} of topic {self.topic!r} was {field.type} when this read "
+                f"began. It is {column.type} now and has values that do not fit: {error}. Start "
+                "the read, or the query, again to see the new type"
+            ) from error
+
+
+def check_columns(reader: SegmentReader, topic: TopicInfo, names: Sequence[str]) -> None:
+    """Raise if one of these columns does not fit the topic's, or is missing and must not be. A
+    column that was added later may be missing, and is neither a key nor required [SEG-3]."""
+    for field in topic.fields:
+        if field.name not in names:
+            continue
+        found = reader.schema.get_all_field_indices(field.name)
+        if not found and field.nullable and field.name not in topic.key:
+            continue
+        if len(found) != 1:
+            detail = f"it has {len(found)} columns {field.name!r} where one belongs"
+            raise CorruptTopicError(reader.segment.path, "SEG-3", detail)
+        stored = reader.schema.field(found[0]).type
+        if not type_fits(stored, to_arrow(field.type)):
+            detail = f"its column {field.name!r} ({stored}) does not fit the topic's ({field.type})"
+            raise CorruptTopicError(reader.segment.path, "SEG-3", detail)
+
+
+def type_fits(stored: pa.DataType, wanted: pa.DataType) -> bool:
+    """True if values of a file's column can be read as the topic's type [TYPE-4]."""
+    if stored == wanted:
+        return True
+    try:
+        name = from_arrow(stored)
+        return to_arrow(name) == stored and fits(name, from_arrow(wanted))
+    except SchemaMismatchError:
+        return False
