@@ -15,6 +15,8 @@ from pylogtable.format.leaf import LEAF_SCHEMA
 from pylogtable.format.schema import to_arrow
 from pylogtable.log import group_objects as groups
 from pylogtable.plan import index
+from pylogtable.runtime import LONGEST_PAUSE_AFTER_LOST_RACE
+from pylogtable.segments import rolling_writer
 from tests.conformance.corpus import (
     REPOSITORY,
     RULE,
@@ -168,18 +170,30 @@ def test_the_settings_table_has_the_keys_and_defaults_of_the_library() -> None:
 
 def test_the_numbers_in_the_rules_are_those_of_the_library() -> None:
     rules = dict(re.findall(r"^- \*\*\[([A-Z]+-\d+)\]\*\* (.+?)(?=\n\n|\n- )", TEXT, re.M | re.S))
-    assert f"multiple of {index.ROOT_INTERVAL}," in rules["ROOT-2"]
-    assert f"{index.ROOT_INTERVAL + index.ROOT_GRACE} or more" in rules["ROOT-2"]
-    for number in (index.TAIL_MAX, index.LEAF_MAX, index.RUNS_MAX):
-        assert f" {number:,} " in " ".join(rules["ROOT-4"].split())
+    assert f"about every {index.ROOT_INTERVAL} versions" in rules["ROOT-2"]
     half = config.MANIFEST_RETENTION_MS / 2 / config.DAY_MS
     assert f"{half} days" in " ".join(rules["COMMIT-8"].split())
     cleaning = " ".join(rules["GRP-7"].split())
-    assert f"a multiple of {groups.CLEAN_EVERY}:" in cleaning
     assert f"more than {groups.KEPT} below the newest" in cleaning
     assert f"The newest {groups.KEPT} MUST stay" in cleaning
     assert f"a number of {groups.KEPT} or more" in " ".join(rules["GRP-6"].split())
     assert f"`format` is {model.FORMAT_VERSION}." in rules["PROTO-1"]
+
+
+def test_the_numbers_in_the_advice_are_those_of_the_library() -> None:
+    text = (SPEC_FOLDER / "advice.md").read_text(encoding="utf-8")
+    advice = {part.partition("\n")[0]: " ".join(part.split()) for part in text.split("\n## ")}
+    roots = advice["When to write roots"]
+    assert f"a multiple of {index.ROOT_INTERVAL}," in roots
+    assert f"is {index.ROOT_INTERVAL + index.ROOT_GRACE} or more versions behind" in roots
+    assert f"{index.ROOT_GRACE} commits later" in roots
+    for number in (index.TAIL_MAX, index.LEAF_MAX, index.RUNS_MAX):
+        assert f" {number:,} " in advice["Leaves"]
+    assert f"{rolling_writer.ROW_GROUP_ROWS:,} rows" in advice["Files"]
+    assert f"{LONGEST_PAUSE_AFTER_LOST_RACE * 1000:.0f} milliseconds" in advice["Lost races"]
+    cleaning = advice["Why states of a group are removed in order"]
+    assert f"a multiple of {groups.CLEAN_EVERY}:" in cleaning
+    assert f"more than {groups.KEPT} below the newest" in cleaning
 
 
 def test_the_listings_in_the_readme_show_the_real_topics() -> None:
