@@ -35,6 +35,7 @@ from pylogtable.lazy_arrow import pc
 # Rows without a key go to one partition for at least this many rows, so that small appends make
 # few files.
 STICKY_ROWS = 1024
+SMALL_SHARE_ROWS = 64
 
 Int32s = npt.NDArray[np.int32]
 
@@ -154,10 +155,19 @@ class RowShaper:
             return
         # On one or two bytes numpy's stable sort is a radix sort.
         order = np.argsort(partitions.astype(np.uint16), kind="stable")
-        bounds = np.cumsum(counts)
+        ends = np.cumsum(counts)
+        # Small shares are taken together and sliced, since each call costs as much as many rows.
+        # Large shares are taken one by one, so that none of them keeps the others in memory.
+        is_small = (counts > 0) & (counts < SMALL_SHARE_ROWS)
+        small = rows.take(pa.array(order[np.repeat(is_small, counts)]))
+        at = 0
         for number in np.flatnonzero(counts):
-            mine = order[bounds[number] - counts[number] : bounds[number]]
-            yield Share(int(number), rows.take(pa.array(mine)), hashed)
+            count, end = int(counts[number]), int(ends[number])
+            if is_small[number]:
+                mine, at = small.slice(at, count), at + count
+            else:
+                mine = rows.take(pa.array(order[end - count : end]))
+            yield Share(int(number), mine, hashed)
 
     def _check_type(self, name: str, given: pa.DataType, wanted: WireType) -> None:
         if pa.types.is_null(given):

@@ -17,7 +17,7 @@ from pylogtable.plan.read import task_for
 from pylogtable.segments.projection import Projection
 from pylogtable.segments.reader import Mask, read_masked, read_task
 from pylogtable.segments.rolling_writer import Output, RollingWriter
-from pylogtable.segments.writer import WrittenFile
+from pylogtable.segments.writer import FileLayout, WrittenFile
 from pylogtable.storage.base import ObjectStore
 
 
@@ -33,7 +33,7 @@ def rewrite_segments(
     """Write neighbouring segments as sealed ones that cover the same offsets. If this fails,
     nothing is left behind. `keep` is the first offset to keep, or a mask for each input."""
     start, end = inputs[0].base_offset, inputs[-1].end_offset
-    output = Output(store, topic, inputs[0].partition, new_id)
+    output = Output(store, FileLayout(topic), inputs[0].partition, new_id)
     writer = RollingWriter(output, start, lambda first, file: (first, file))
     with ThreadPoolExecutor(1) as encoder:
         try:

@@ -15,10 +15,8 @@ from typing import Generic, TypeVar
 import pyarrow as pa
 
 from pylogtable.errors import StorageError
-from pylogtable.format.config import parse_config
-from pylogtable.format.model import TopicInfo
-from pylogtable.format.schema import OFFSET, file_schema
-from pylogtable.segments.writer import SegmentWriter, WrittenFile
+from pylogtable.format.schema import OFFSET
+from pylogtable.segments.writer import FileLayout, SegmentWriter, WrittenFile
 from pylogtable.storage.base import ObjectStore
 
 ROW_GROUP_ROWS = 131_072
@@ -32,7 +30,7 @@ class Output:
     """Where a rolling writer writes: the files of one partition of one topic."""
 
     store: ObjectStore
-    topic: TopicInfo
+    layout: FileLayout
     partition: int
     new_id: Callable[[], str]
 
@@ -56,7 +54,7 @@ class RollingWriter(Generic[Entry]):
         self.waiting_bytes = 0
         self._output = output
         self._describe = describe
-        self._segment_bytes = parse_config(output.topic.config).segment_bytes
+        self._segment_bytes = output.layout.segment_bytes
         self._row_group_bytes = row_group_bytes or ROW_GROUP_BYTES
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_records = 0
@@ -116,7 +114,7 @@ class RollingWriter(Generic[Entry]):
 
     def write_empty_file(self) -> None:
         """Write a file without records."""
-        self._open_file(file_schema(self._output.topic.fields).empty_table().drop_columns([OFFSET]))
+        self._open_file(self._output.layout.schema.empty_table().drop_columns([OFFSET]))
         self.close_file()
 
     def abandon(self, error: BaseException) -> None:
@@ -177,7 +175,7 @@ class RollingWriter(Generic[Entry]):
             partition=self._output.partition,
             floor=self._file_start,
             file_id=self._output.new_id(),
-            topic=self._output.topic,
+            layout=self._output.layout,
             like=first_group,
         )
         return self._writer

@@ -23,6 +23,7 @@ from pylogtable.lazy_arrow import pc, pq
 from pylogtable.storage.base import ObjectMissingError, ObjectStore
 
 BATCH_ROWS = 131_072
+SMALL_BYTES = 64 << 10
 
 
 class SegmentReader:
@@ -77,6 +78,8 @@ class SegmentReader:
             batch_size=BATCH_ROWS,
             row_groups=[group],
             columns=[*columns, OFFSET] if is_hidden else columns,
+            # Decoding a small file in threads takes longer than decoding it.
+            use_threads=self.segment.size_bytes > SMALL_BYTES,
         ):
             if not batch.num_rows:
                 continue

@@ -61,6 +61,39 @@ class WrittenFile:
         }
 
 
+class FileLayout:
+    """What all files of a topic have in common. It is made once and not for each file: an append to
+    a topic of many partitions writes many small files."""
+
+    def __init__(self, topic: TopicInfo) -> None:
+        config = parse_config(topic.config)
+        self.topic = topic
+        self.schema = file_schema(topic.fields)
+        self.codec = config.parquet_codec
+        self.segment_bytes = config.segment_bytes
+        self.append_time = config.uses_append_time
+        self.leaf_paths = {
+            field.name: _paths_below(field.name, field.type) for field in self.schema
+        }
+        self.bounded = [
+            path
+            for name in _bounded_columns(self.schema, topic.key)
+            for path in self.leaf_paths[name]
+        ]
+        self.filtered = _filtered_columns(self.schema, topic.key)
+
+    def dictionary_paths(self, columns: Sequence[str]) -> list[str]:
+        """The Parquet paths of the leaf columns under these top-level columns."""
+        return [path for name in columns for path in self.leaf_paths[name]]
+
+    def bloom_options(self, rows: int) -> dict[str, Any]:
+        """A Bloom filter for each key column that can have one, if pyarrow can write it [SEG-4]."""
+        if not self.filtered:
+            return {}
+        wanted = {"ndv": max(1, rows), "fpp": BLOOM_FPP}
+        return {"bloom_filter_options": dict.fromkeys(self.filtered, wanted)}
+
+
 class SegmentWriter:
     """Writes one file, row group by row group. The file appears in the store when it is closed."""
 
@@ -71,24 +104,22 @@ class SegmentWriter:
         partition: int,
         floor: int,
         file_id: str,
-        topic: TopicInfo,
+        layout: FileLayout,
         like: pa.Table,
     ) -> None:
         """`like` is the first row group that will be written; it determines the encodings. `floor`
         is the first offset that the file may hold."""
-        schema = file_schema(topic.fields)
-        config = parse_config(topic.config)
         self.path = segment_path(partition, floor, file_id)
         self.records = 0
         self._next = floor
-        self._topic = topic
+        self._topic = layout.topic
         self._tombstones = 0
         self._null_keys = 0
-        self._schema = schema
+        self._schema = layout.schema
         self._row_group_offsets: list[int] = []
         self._timestamps: list[int] = []
         repetitive = _repetitive_columns(like)
-        blooms = _bloom_options(schema, topic.key, like.num_rows)
+        blooms = layout.bloom_options(like.num_rows)
         # A filter is as large as its distinct values need, which is little if values repeat.
         large = set(blooms.get("bloom_filter_options", ())).difference(repetitive)
         self._bloom_bytes = len(large) * filter_bytes(like.num_rows, BLOOM_FPP)
@@ -96,12 +127,12 @@ class SegmentWriter:
         self._sink = self._open.enter_context(store.open_output(self.path))
         self._writer = pq.ParquetWriter(
             self._sink,
-            schema,
-            compression=config.parquet_codec,
+            layout.schema,
+            compression=layout.codec,
             version="2.6",
-            use_dictionary=_leaf_paths(schema, repetitive) or False,
+            use_dictionary=layout.dictionary_paths(repetitive) or False,
             column_encoding=dict.fromkeys([OFFSET, TIMESTAMP], "DELTA_BINARY_PACKED"),
-            write_statistics=_bounded_columns(schema, topic.key),
+            write_statistics=layout.bounded,
             store_schema=False,
             **blooms,
         )
@@ -152,26 +183,21 @@ class SegmentWriter:
 def _bounded_columns(schema: pa.Schema, key: Sequence[str]) -> list[str]:
     """The columns that get statistics. Binary payloads get none: their statistics are large and of
     little use."""
-    names = [f.name for f in schema if f.name in key or not pa.types.is_binary(f.type)]
-    return _leaf_paths(schema, names)
+    return [f.name for f in schema if f.name in key or not pa.types.is_binary(f.type)]
 
 
 def _repetitive_columns(rows: pa.Table) -> list[str]:
     """The columns whose values repeat enough for a dictionary. With 40,000 distinct values, a
     twentieth of a sample of 4,096 are still repeats."""
-    every = pa.array(np.linspace(0, rows.num_rows - 1, min(SAMPLE_ROWS, rows.num_rows), dtype=int))
-    sample = rows.drop_columns([TIMESTAMP]).take(every)
+    sample = rows.drop_columns([TIMESTAMP])
+    if rows.num_rows > SAMPLE_ROWS:
+        sample = sample.take(pa.array(np.linspace(0, rows.num_rows - 1, SAMPLE_ROWS, dtype=int)))
     return [
         name
         for name, column in zip(sample.column_names, sample.columns, strict=True)
         if pa.types.is_nested(column.type)
         or pc.count_distinct(column).as_py() <= 0.95 * sample.num_rows
     ]
-
-
-def _leaf_paths(schema: pa.Schema, names: Sequence[str]) -> list[str]:
-    """The Parquet paths of the leaf columns under these top-level columns."""
-    return [path for name in names for path in _paths_below(name, schema.field(name).type)]
 
 
 def _paths_below(path: str, arrow: pa.DataType) -> list[str]:
@@ -192,11 +218,8 @@ def _paths_below(path: str, arrow: pa.DataType) -> list[str]:
     return [path]
 
 
-def _bloom_options(schema: pa.Schema, key: Sequence[str], rows: int) -> dict[str, Any]:
-    """A Bloom filter for each key column that can have one, if pyarrow can write it [SEG-4]."""
-    named = [name for name in key if not pa.types.is_boolean(schema.field(name).type)]
-    if not named or not _can_write_bloom():
-        return {}
-    return {
-        "bloom_filter_options": {name: {"ndv": max(1, rows), "fpp": BLOOM_FPP} for name in named}
-    }
+def _filtered_columns(schema: pa.Schema, key: Sequence[str]) -> list[str]:
+    """The columns that get a Bloom filter."""
+    if not _can_write_bloom():
+        return []
+    return [name for name in key if not pa.types.is_boolean(schema.field(name).type)]

@@ -18,7 +18,6 @@ import numpy as np
 import pyarrow as pa
 
 from pylogtable.errors import StorageError
-from pylogtable.format.config import parse_config
 from pylogtable.format.model import StagedSegment
 from pylogtable.format.schema import is_keys_only
 from pylogtable.format.shaping import Int32s, RowShaper, Share
@@ -26,7 +25,7 @@ from pylogtable.format.snapshot import Snapshot
 from pylogtable.runtime import Runtime
 from pylogtable.segments import rolling_writer
 from pylogtable.segments.rolling_writer import Output, RollingWriter
-from pylogtable.segments.writer import WrittenFile
+from pylogtable.segments.writer import FileLayout, WrittenFile
 from pylogtable.storage.base import ObjectStore
 
 CHUNK_ROWS = 1 << 16
@@ -53,7 +52,7 @@ class _Lane:
 
     def __init__(self, output: Output, first_offset: int, row_group_bytes: int) -> None:
         self.hashed = True
-        self._topic = output.topic
+        self._layout = output.layout
         self._partition = output.partition
         self.writer = RollingWriter(output, first_offset, self._describe, row_group_bytes)
 
@@ -67,9 +66,9 @@ class _Lane:
             predicted_base=first_offset,
             **file.fields_from(first_offset),
             null_keys=file.null_keys,
-            keys_only=is_keys_only(self._topic),
-            hashed_over=self._topic.partitions if self.hashed else None,
-            append_time=parse_config(self._topic.config).uses_append_time,
+            keys_only=is_keys_only(self._layout.topic),
+            hashed_over=self._layout.topic.partitions if self.hashed else None,
+            append_time=self._layout.append_time,
         )
 
 
@@ -96,12 +95,12 @@ class Stager:
         """`first_sticky` is the partition at which rows without a key begin. `encoders` is a thread
         pool to use instead of a new one."""
         self._store = store
-        self._topic = snapshot.info
+        self._layout = FileLayout(snapshot.info)
         self._topic_id = snapshot.topic_id
         self._ends = snapshot.end_offsets
         self._new_id = runtime.new_id
         self._began_ms = runtime.clock()
-        self._shaper = RowShaper(self._topic, self._began_ms * 1000, first_sticky)
+        self._shaper = RowShaper(snapshot.info, self._began_ms * 1000, first_sticky)
         self._shaper.placed = [] if remember_partitions else None
         self._chunks = _Chunks(self._shaper.check_columns)
         self._row_group_bytes = min(
@@ -172,7 +171,7 @@ class Stager:
 
     def _lane(self, partition: int) -> _Lane:
         if partition not in self._lanes:
-            output = Output(self._store, self._topic, partition, self._new_id)
+            output = Output(self._store, self._layout, partition, self._new_id)
             first_offset = self._ends.get(partition, 0)
             self._lanes[partition] = _Lane(output, first_offset, self._row_group_bytes)
         return self._lanes[partition]
