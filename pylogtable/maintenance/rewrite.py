@@ -6,16 +6,19 @@ groups, whatever the size of the segments.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pyarrow as pa
 
+from pylogtable.errors import CorruptTopicError
 from pylogtable.format.model import Segment, TopicInfo
-from pylogtable.format.schema import file_schema
+from pylogtable.format.schema import OFFSET, file_schema
 from pylogtable.plan.read import task_for
+from pylogtable.plan.swap import Swap
 from pylogtable.segments.projection import Projection
-from pylogtable.segments.reader import Mask, read_masked, read_task
+from pylogtable.segments.reader import Mask, count_from, read_masked, read_task
 from pylogtable.segments.rolling_writer import Output, RollingWriter
 from pylogtable.segments.writer import FileLayout, WrittenFile
 from pylogtable.storage.base import ObjectStore
@@ -30,47 +33,72 @@ def rewrite_segments(
     *,
     delete_horizon_ms: int | None = None,
 ) -> tuple[Segment, ...]:
-    """Write neighbouring segments as sealed ones that cover the same offsets. If this fails,
-    nothing is left behind. `keep` is the first offset to keep, or a mask for each input."""
+    """Write neighbouring segments as sealed ones that cover the same offsets. If this fails, or
+    the records written are not exactly those to be kept, nothing is left behind [LOG-10].
+    `keep` is the first offset to keep, or a mask for each input."""
     start, end = inputs[0].base_offset, inputs[-1].end_offset
     output = Output(store, FileLayout(topic), inputs[0].partition, new_id)
     writer = RollingWriter(output, start, lambda first, file: (first, file))
     with ThreadPoolExecutor(1) as encoder:
         try:
-            for batch in _kept_records(store, topic, inputs, keep):
-                writer.add(batch)
-                if writer.is_due:
-                    writer.start_encoding(encoder, keep_rest=True)
+            kept = 0
+            for segment, keeps in _what_to_keep(inputs, keep):
+                for batch in _kept_records(store, topic, segment, keeps):
+                    kept += batch.num_rows
+                    writer.add(batch)
+                    if writer.is_due:
+                        writer.start_encoding(encoder, keep_rest=True)
             writer.start_encoding(encoder)
             writer.wait_for_encoding()
             writer.close_file()
             if not writer.entries:
                 writer.write_empty_file()
+            # A segment covers all offsets up to the first record of the next one.
+            ends = [first for first, _ in writer.entries[1:]] + [end]
+            outputs = tuple(
+                _describe(inputs, first, end, file, delete_horizon_ms)
+                for (first, file), end in zip(writer.entries, ends, strict=True)
+            )
+            Swap(tuple(inputs), outputs).check(kept)
         except BaseException as error:
             encoder.shutdown(wait=True, cancel_futures=True)
             writer.abandon(error)
             raise
-    # A segment covers all offsets up to the first record of the next one.
-    ends = [first for first, _ in writer.entries[1:]] + [end]
-    return tuple(
-        _describe(inputs, first, end, file, delete_horizon_ms)
-        for (first, file), end in zip(writer.entries, ends, strict=True)
-    )
+    return outputs
+
+
+def _what_to_keep(
+    inputs: Sequence[Segment], keep: int | Sequence[Mask]
+) -> Iterable[tuple[Segment, int | Mask]]:
+    if isinstance(keep, int):
+        return [(segment, keep) for segment in inputs]
+    return zip(inputs, keep, strict=True)
 
 
 def _kept_records(
-    store: ObjectStore,
-    topic: TopicInfo,
-    inputs: Sequence[Segment],
-    keep: int | Sequence[Mask],
+    store: ObjectStore, topic: TopicInfo, segment: Segment, keep: int | Mask
 ) -> Iterator[pa.RecordBatch]:
+    """The records of an input that are kept. Raises unless there are exactly as many as there
+    should be, at rising offsets inside the segment [LOG-10]."""
     columns = Projection(file_schema(topic.fields), "", topic)
     if isinstance(keep, int):
-        for segment in inputs:
-            yield from read_task(store, task_for(segment, keep, segment.end_offset), columns)
+        expected = count_from(store, segment, keep)
+        batches = read_task(store, task_for(segment, keep, segment.end_offset), columns)
     else:
-        for segment, mask in zip(inputs, keep, strict=True):
-            yield from read_masked(store, segment, mask, columns)
+        expected = int(np.count_nonzero(keep))
+        batches = read_masked(store, segment, keep, columns)
+    before, found = segment.base_offset - 1, 0
+    for batch in batches:
+        offsets = batch.column(OFFSET).to_numpy()
+        rises = np.all(np.diff(offsets, prepend=before) > 0)
+        before, found = int(offsets[-1]), found + batch.num_rows
+        if not rises or before >= segment.end_offset:
+            detail = "its records do not come in the order of their offsets"
+            raise CorruptTopicError(segment.path, "LOG-10", detail)
+        yield batch
+    if found != expected:
+        detail = f"{found} of its records were read to be kept, and {expected} must be kept"
+        raise CorruptTopicError(segment.path, "LOG-10", detail)
 
 
 def _describe(

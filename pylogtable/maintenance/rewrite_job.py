@@ -89,6 +89,8 @@ class RewriteJob(ABC, Generic[Unit]):
             raise
 
     def _commit(self, topic: MaintainedTopic, results: Sequence[Rewritten], began_ms: int) -> int:
+        for rewritten in results:
+            rewritten.check()
         swaps = [swap for rewritten in results for swap in rewritten.swaps]
         cleaned = {r.partition: r.clean_end for r in results if r.clean_end is not None}
         removed = _records_removed(results)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pylogtable.arguments import check_number
-from pylogtable.errors import StorageError
+from pylogtable.errors import CorruptTopicError, StorageError
 from pylogtable.plan.swap import Swap
 from pylogtable.storage.base import ObjectStore
 
@@ -43,6 +43,22 @@ class Rewritten:
             for segment in swap.outputs
             if segment.path not in {known.path for known in swap.inputs}
         ]
+
+    def check(self) -> None:
+        """Raise if the outputs do not have exactly the records that the unit kept [LOG-10]. The
+        result may come from another process."""
+        dropped = self.records_in - self.records_out
+        for swap in self.swaps:
+            kept = sum(segment.records for segment in swap.outputs)
+            swap.check(kept)
+            dropped -= sum(segment.records for segment in swap.inputs) - kept
+        if dropped:
+            raise CorruptTopicError(
+                f"partition={self.partition}",
+                "LOG-10",
+                f"a job was to drop {self.records_in - self.records_out} records, and its files "
+                f"have {abs(dropped)} {'more' if dropped > 0 else 'fewer'}; nothing was committed",
+            )
 
     def discard(self, store: ObjectStore) -> None:
         """Remove the new files. Call it only if no commit can name them."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pylogtable.errors import CommitConflictError
+from pylogtable.errors import CommitConflictError, CorruptTopicError
 from pylogtable.format.lookup import LoadLeaf, segments_between
 from pylogtable.format.model import Change, Replaced, Segment
 from pylogtable.format.snapshot import Snapshot, totals_of
@@ -21,6 +21,40 @@ class Swap:
 
     inputs: tuple[Segment, ...]
     outputs: tuple[Segment, ...]
+
+    def check(self, kept: int) -> None:
+        """Raise if the outputs cannot be `kept` records of the inputs, at the same offsets
+        [LOG-10]."""
+        first, last = self.inputs[0], self.inputs[-1]
+        bounds = [first.base_offset, *(output.end_offset for output in self.outputs)]
+        starts = [output.base_offset for output in self.outputs]
+        if starts != bounds[:-1] or bounds[-1] != last.end_offset:
+            raise self._refused(f"cover other offsets than [{first.base_offset}, {bounds[-1]})")
+        written, had = (sum(s.records for s in part) for part in (self.outputs, self.inputs))
+        if written != kept or kept > had:
+            raise self._refused(
+                f"have {written} records, where {kept} of {had} were to be kept of the inputs"
+            )
+        low, high = _times(self.inputs)
+        if written and (_times(self.outputs)[0] < low or _times(self.outputs)[1] > high):
+            raise self._refused("have timestamps that the inputs do not have")
+
+    def _refused(self, detail: str) -> CorruptTopicError:
+        return CorruptTopicError(
+            self.inputs[0].path,
+            "LOG-10",
+            f"the files that a job wrote for it and for {len(self.inputs) - 1} more segments "
+            f"{detail}; nothing was committed",
+        )
+
+
+def _times(segments: Sequence[Segment]) -> tuple[int, int]:
+    """The time bounds of segments, of which one must have records."""
+    filled = [segment for segment in segments if segment.records]
+    return (
+        min((segment.min_timestamp_us for segment in filled), default=0),
+        max((segment.max_timestamp_us for segment in filled), default=0),
+    )
 
 
 def plan_swap_commit(
