@@ -136,7 +136,8 @@ def is_void(state: Record, commit: Record) -> bool:
     """A commit of another topic takes its version and has no other effect [COMMIT-11]."""
     if commit["topic_id"] == state["topic_id"]:
         return False
-    return state["topic"] is not None or commit["operation"] != "create"
+    is_child = commit["parent"] in (None, state["commit_id"])
+    return state["topic"] is not None or commit["operation"] != "create" or not is_child
 
 
 # --- 2. The store: here, a directory ---------------------------------------------------------

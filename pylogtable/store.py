@@ -117,10 +117,11 @@ class Store:
         self._refuse_collision(name)
         below = self._store.below(name)
         manifest = Manifest(below)
-        topic_id, commit_id = self._runtime.new_id(), self._runtime.new_id()
+        new_id = self._runtime.new_id
 
         def attempt(snapshot: Snapshot | None) -> tuple[Commit, Snapshot] | None:
             change = plan_create(snapshot, info, below.url)
+            topic_id, commit_id = new_id(), new_id()
             return attempt_commit(manifest, self._runtime, snapshot, change, commit_id, topic_id)
 
         commit, _ = change_until_landed(manifest.load(), attempt, manifest.load, self._runtime)
@@ -324,7 +325,7 @@ def split_topic_url(url: str | os.PathLike[str]) -> tuple[str, str]:
 
 def _refuse_overwriting(store: ObjectStore, manifest: Manifest, commit: Commit) -> None:
     """Raise if the store overwrites: it must refuse to create the same commit twice [STORE-2]."""
-    if manifest.create_commit(commit.version, encode(commit)) is Created.YES:
+    if manifest.commits.create(commit.version, encode(commit)) is Created.YES:
         store.delete(commit_path(commit.version))
         raise UnsupportedFormatError(
             f"{store.url} does not support put-if-absent: it overwrote an object. Appends of "

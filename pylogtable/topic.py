@@ -214,8 +214,8 @@ class Topic:
         check_text("commit_id", commit_id)
         if version is not None:
             check_number("version", version)
-            return self._manifest.find_commit_at(commit_id, version)
-        return self._manifest.find_commit(commit_id, self._head.latest())
+            return self._manifest.commits.find_at(commit_id, version, self._head.latest)
+        return self._manifest.commits.find(commit_id, self._head.latest())
 
     def version_at(self, when: Moment) -> int:
         """The newest version that was committed at or before `when`, for time travel."""

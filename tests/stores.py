@@ -1,6 +1,7 @@
-"""Stores around other stores: one that counts what is asked, and one that fails on command.
+"""Stores around other stores: one that counts what is asked, one that behaves as if it were far
+away, and one that fails on command.
 
-Both see the keys as the outermost store names them, however deep `below` went.
+They see the keys as the outermost store names them, however deep `below` went.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import pyarrow as pa
 
 from pylogtable.errors import StorageError
 from pylogtable.storage.base import Created, ObjectInfo, ObjectStore
+from pylogtable.storage.memory import MemoryStore
 
 _T = TypeVar("_T")
 
@@ -33,11 +35,48 @@ class _Wrapper(ObjectStore):
     def url(self) -> str:
         return self._inner.url
 
+    @property
+    def last_reply_ms(self) -> int | None:
+        return self._inner.last_reply_ms
+
     def leftovers(self) -> Iterator[ObjectInfo]:
         return self._inner.leftovers()
 
     def remove_leftover(self, key: str) -> None:
         self._inner.remove_leftover(key)
+
+
+class FarStore(MemoryStore):
+    """Like a store behind HTTP: several requests are sent at once, and each reply tells the store's
+    time, which comes from `time`. Stores below it know of the same replies."""
+
+    concurrency = 8
+
+    def __init__(self, time: Callable[[], int], name: str | None = None, prefix: str = "") -> None:
+        super().__init__(name, prefix)
+        self._time = time
+        self._replies: builtins.list[int] = []
+
+    @property
+    def last_reply_ms(self) -> int | None:
+        return self._replies[-1] if self._replies else None
+
+    def below(self, prefix: str) -> FarStore:
+        deeper = FarStore(self._time, self._name, self._full(prefix.rstrip("/")) + "/")
+        deeper._replies = self._replies
+        return deeper
+
+    def read(self, key: str) -> bytes | None:
+        self._replies.append(self._time())
+        return super().read(key)
+
+    def create(self, key: str, data: bytes) -> Created:
+        self._replies.append(self._time())
+        return super().create(key, data)
+
+    def write(self, key: str, data: bytes) -> None:
+        self._replies.append(self._time())
+        super().write(key, data)
 
 
 @dataclass

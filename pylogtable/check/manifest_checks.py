@@ -34,12 +34,13 @@ def check_replay(subject: Subject) -> Iterator[Problem]:
     the topic's creation, and is skipped if some were removed."""
     manifest, snapshot = subject.manifest, subject.snapshot
     try:
-        commits = list(manifest.commits_backwards(snapshot))
+        commits = list(manifest.commits.backwards(snapshot))
         subject.report.commits = len(commits)
         if not commits or commits[-1].operation != "create":
             return
         first = commits[-1].version
-        full = replay(manifest.load_at(first - 1) if first else None, reversed(commits))
+        kept = manifest.commits.read_range(range(first, snapshot.version + 1))
+        full = replay(manifest.load_at(first - 1) if first else None, kept or ())
     except LogTableError as error:
         yield problem_of(error, commit_path(snapshot.version))
         return
@@ -71,11 +72,21 @@ def check_commit_gap(subject: Subject) -> Iterator[Problem]:
     """No commit exists beyond a missing one [COMMIT-3]. Reading forward would stop at the gap and
     not notice it."""
     versions = (parse_commit_path(key) for key in subject.sizes)
-    highest = max((version for version in versions if version is not None), default=0)
     following = subject.snapshot.version + 1
-    if highest > following and subject.manifest.read_commit(following) is None:
-        detail = f"the commit is missing, but commit {highest} exists"
-        yield Problem("COMMIT-3", commit_path(following), detail)
+    beyond = sorted(version for version in versions if version is not None and version > following)
+    if not beyond or subject.manifest.commits.read(following) is not None:
+        return
+    for version in beyond:
+        try:
+            commit = subject.manifest.commits.read(version)
+        except CorruptTopicError as error:
+            yield problem_of(error, error.path)
+            continue
+        # One of another topic is void, and waits for its version to come [COMMIT-11].
+        if commit is not None and commit.topic_id == subject.snapshot.topic_id:
+            detail = f"the commit is missing, but commit {version} exists"
+            yield Problem("COMMIT-3", commit_path(following), detail)
+            return
 
 
 def check_group_states(subject: Subject) -> Iterator[Problem]:

@@ -196,8 +196,10 @@ class Change(Noun, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Commit(Change, frozen=True, kw_only=True, omit_defaults=True):
-    """One numbered object of the manifest [COMMIT-1]."""
+    """One numbered object of the manifest [COMMIT-1]. `parent` is the `commit_id` of the last
+    commit before it that had effect [COMMIT-10]."""
 
+    parent: str | None = None
     version: Natural
     commit_id: str
     topic_id: str

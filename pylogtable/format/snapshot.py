@@ -4,7 +4,8 @@ Replay in one paragraph: commit 0 creates the topic. Each later commit changes t
 New segments are added at the end of their partition. A log start moves forward and drops the
 segments below it. A replaced range swaps its segments for others that cover the same offsets. A new
 `topic` object replaces the old one. `delete_topic` leaves an empty state, on which a later `create`
-starts again from nothing, with another topic id.
+starts again from nothing, with another topic id. A commit of another topic is *void*: it takes its
+version, and has no other effect.
 
 A snapshot does not hold every segment. The log of a partition is a sequence of *tiles* in offset
 order. A tile is a segment, or a *run*: a range of offsets whose segments are listed in a leaf of
@@ -78,7 +79,12 @@ class PartitionState:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The state after commit `version`. `topic` is None if that commit deleted the topic."""
+    """The state after commit `version`. `topic` is None if the topic is deleted.
+
+    `commit_id` and `committed_at_ms` are those of the last commit that had effect. `voids` counts
+    the void commits after it [COMMIT-11]. `confirmed_ms` is no part of the state: at this time of
+    the store, the state was known to be the newest [COMMIT-9]. None means that it is not known.
+    """
 
     version: int
     commit_id: str
@@ -90,6 +96,13 @@ class Snapshot:
     txns: Mapping[str, TxnMark] = field(default_factory=dict)
     leaves: Mapping[str, int] = field(default_factory=dict)
     root_version: int | None = None
+    voids: int = 0
+    confirmed_ms: int | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def effective_version(self) -> int:
+        """The version of the last commit that had effect."""
+        return self.version - self.voids
 
     @property
     def info(self) -> TopicInfo:
@@ -138,6 +151,10 @@ def apply(base: Snapshot | None, commit: Commit) -> Snapshot:
     """The state after `commit`. Raises `CorruptTopicError` if the commit cannot follow `base`."""
     if commit.protocol is not None:
         check_readable(commit.protocol)
+    if base is not None and commit.version != base.version + 1:
+        raise _broken(commit, "COMMIT-3", f"it does not follow version {base.version}")
+    if base is not None and is_void(base, commit):
+        return replace(base, version=commit.version, voids=base.voids + 1)
     if base is None or base.topic is None:
         return _create(base, commit)
     _check_follows(base, commit)
@@ -174,6 +191,15 @@ def apply(base: Snapshot | None, commit: Commit) -> Snapshot:
     if commit.txn is not None:
         txns = {**txns, commit.txn.app_id: TxnMark(commit.txn.version, commit.version)}
     return replace(_advanced(base, commit), topic=info, partitions=tuple(states), txns=txns)
+
+
+def is_void(base: Snapshot, commit: Commit) -> bool:
+    """True if the commit belongs to another topic than `base`: it only takes its version
+    [COMMIT-11]. After a `delete_topic`, a `create` that was planned on it makes a new topic."""
+    if commit.topic_id == base.topic_id:
+        return False
+    is_planned_here = commit.parent is None or commit.parent == base.commit_id
+    return base.topic is not None or commit.operation != "create" or not is_planned_here
 
 
 def from_root(root: Root) -> Snapshot:
@@ -277,9 +303,11 @@ def _create(base: Snapshot | None, commit: Commit) -> Snapshot:
     if base is None and commit.version != 0:
         raise _broken(commit, "COMMIT-3", "commits before it are missing")
     if base is not None:
-        _check_version(base, commit)
+        _check_follows(base, commit)
     if commit.operation != "create" or commit.topic is None or commit.protocol is None:
         raise _broken(commit, "META-2", "there is no topic yet, and it does not create one")
+    if base is not None and commit.topic_id == base.topic_id:
+        raise _broken(commit, "META-5", f"it reuses the id of a deleted topic, {base.topic_id}")
     return Snapshot(
         version=commit.version,
         commit_id=commit.commit_id,
@@ -299,20 +327,16 @@ def _advanced(base: Snapshot, commit: Commit) -> Snapshot:
         commit_id=commit.commit_id,
         committed_at_ms=commit.committed_at_ms,
         protocol=commit.protocol or base.protocol,
+        voids=0,
     )
 
 
-def _check_version(base: Snapshot, commit: Commit) -> None:
-    if commit.version != base.version + 1:
-        raise _broken(commit, "COMMIT-3", f"it does not follow version {base.version}")
+def _check_follows(base: Snapshot, commit: Commit) -> None:
     if commit.committed_at_ms <= base.committed_at_ms:
         raise _broken(commit, "COMMIT-6", "it is not later than the commit before it")
-
-
-def _check_follows(base: Snapshot, commit: Commit) -> None:
-    _check_version(base, commit)
-    if commit.topic_id != base.topic_id:
-        raise _broken(commit, "META-2", f"its topic is {commit.topic_id}, not {base.topic_id}")
+    if commit.parent is not None and commit.parent != base.commit_id:
+        detail = f"its parent is {commit.parent!r}, but commit {base.commit_id!r} is before it"
+        raise _broken(commit, "COMMIT-10", detail)
 
 
 def _check_known(commit: Commit, states: Sequence[PartitionState], number: int) -> int:

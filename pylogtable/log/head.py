@@ -1,8 +1,15 @@
-"""Holds the newest known state of a topic, and changes it by putting the next commit."""
+"""Holds the newest known state of a topic, and changes it by putting the next commit.
+
+A commit counts only if it follows the newest one. The put alone does not show that: a version is
+free again if vacuum has removed it, or if the topic was removed. So after the put the writer makes
+sure that the commit it planned on is still there, unless the store has confirmed it shortly before
+[COMMIT-9].
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from threading import Lock
 from typing import TypeVar
 
@@ -10,7 +17,9 @@ import msgspec
 
 from pylogtable.errors import (
     CommitUnknownError,
+    CorruptTopicError,
     LogTableError,
+    StorageError,
     TopicNotFoundError,
 )
 from pylogtable.format.codec import check_writable, decode_commit, decode_own, encode
@@ -18,6 +27,7 @@ from pylogtable.format.config import STALE_AFTER_MS
 from pylogtable.format.model import Change, Commit
 from pylogtable.format.snapshot import Snapshot, apply
 from pylogtable.log.commit_loop import change_until_landed, put_numbered
+from pylogtable.log.commits import gap_at
 from pylogtable.log.manifest import Manifest
 from pylogtable.plan.index import root_is_due
 from pylogtable.runtime import Runtime
@@ -52,7 +62,8 @@ class Head:
             remembered = self._remember(newest, now)
             self._loaded_ms = now
             return remembered
-        return self._remember(self.manifest.advance(self._snapshot), now)
+        known = self._snapshot
+        return self._remember(self.manifest.advance(known), now, instead_of=known)
 
     def change(
         self, plan: Callable[[Snapshot], Change | Other], *, refresh: bool = True
@@ -63,10 +74,11 @@ class Head:
         If `plan` raises, or returns something that is not a `Change`, nothing is committed. With
         `refresh=False` the first plan is made on the known state, unless that is stale.
         """
-        commit_id = self.runtime.new_id()
         is_stale = self.runtime.clock() - self._seen_ms > STALE_AFTER_MS
 
         def attempt(snapshot: Snapshot) -> tuple[Snapshot, Commit | Other] | None:
+            # A new id each time: the last attempt may have left an object that does not count.
+            commit_id = self.runtime.new_id()
             decided = plan(snapshot)
             if not isinstance(decided, Change):
                 return snapshot, decided
@@ -100,7 +112,12 @@ class Head:
         return snapshot if is_gone else rebased
 
     def _remember(
-        self, newest: Snapshot | None, now_ms: int, *, may_be_gone: bool = False
+        self,
+        newest: Snapshot | None,
+        now_ms: int,
+        *,
+        instead_of: Snapshot | None = None,
+        may_be_gone: bool = False,
     ) -> Snapshot:
         if newest is None or (newest.topic is None and not may_be_gone):
             raise TopicNotFoundError(f"the topic at {self._url} has been deleted")
@@ -110,7 +127,8 @@ class Head:
                 "place; open the topic again"
             )
         with self._lock:
-            if newest.version >= self._snapshot.version:
+            # It is older than the known state only if that one no longer stands.
+            if newest.version >= self._snapshot.version or self._snapshot is instead_of:
                 self._snapshot = newest
                 self._seen_ms = now_ms
         return newest
@@ -124,23 +142,75 @@ def attempt_commit(
     commit_id: str,
     topic_id: str,
 ) -> tuple[Commit, Snapshot] | None:
-    """Put the change as the version after `snapshot`. Returns None after a lost race. The commit is
-    decoded and replayed before it is put, because a broken commit could never be removed."""
+    """Put the change as the version after `snapshot`. Returns None after a lost race, and if
+    `snapshot` no longer stands [COMMIT-9]. The commit is decoded and replayed before it is put,
+    because a broken commit could never be removed."""
     if snapshot is not None:
         check_writable(snapshot.protocol)
+        manifest.commits.check_gap(snapshot)
     commit = seal(change, snapshot, commit_id, topic_id, runtime.clock())
     version, data = commit.version, encode(commit)
     after = apply(snapshot, decode_own(decode_commit, data, version))
+    after = replace(after, confirmed_ms=manifest.store_time_ms)
 
     def read_commit_id() -> str | None:
-        winner = manifest.read_commit(version)
+        winner = manifest.commits.read(version)
         return None if winner is None else winner.commit_id
 
     unknown = CommitUnknownError(commit_id, version)
     is_ours = put_numbered(
-        lambda: manifest.create_commit(version, data), read_commit_id, unknown, runtime
+        lambda: manifest.commits.create(version, data), read_commit_id, unknown, runtime
     )
-    return (commit, after) if is_ours else None
+    is_next = is_ours and (
+        snapshot is None or _is_next(manifest, runtime, snapshot, after, unknown)
+    )
+    return (commit, after) if is_next else None
+
+
+def _is_next(
+    manifest: Manifest,
+    runtime: Runtime,
+    before: Snapshot,
+    after: Snapshot,
+    unknown: CommitUnknownError,
+) -> bool:
+    """True if the commit that was just put counts: the one it was planned on is still there
+    [COMMIT-9]. Raises if it was put into a gap. It is already in the store, so if this check fails,
+    the outcome of the commit is unknown."""
+    if manifest.commits.is_fresh(before):
+        return True
+    failure: StorageError | None = None
+    for _ in runtime.patient_attempts():
+        try:
+            stands, later = manifest.commits.stand_and_read(before, after.version + 1)
+            if not stands:
+                return _counts_anyway(manifest, after, unknown)
+        except CorruptTopicError as error:  # noqa: PERF203 (a retry needs it)
+            raise unknown from error
+        except StorageError as error:
+            failure = error
+        else:
+            if later is not None:
+                _check_no_gap(after, later)
+            return True
+    raise unknown from failure
+
+
+def _counts_anyway(manifest: Manifest, after: Snapshot, unknown: CommitUnknownError) -> bool:
+    """Whether our commit is part of the newest state, although the one before it is gone."""
+    counts = manifest.commits.count(after.commit_id, after.version, manifest.load())
+    if counts is None:
+        raise unknown
+    return counts
+
+
+def _check_no_gap(after: Snapshot, later: bytes) -> None:
+    """Raise unless the commit found beyond our own follows it: then it was there before, and the
+    one whose place ours took is missing [COMMIT-3]."""
+    try:
+        apply(after, decode_commit(later, after.version + 1))
+    except CorruptTopicError as error:
+        raise gap_at(after.version) from error
 
 
 def seal(
@@ -150,6 +220,7 @@ def seal(
     return Commit(
         **msgspec.structs.asdict(change),
         version=snapshot.version + 1 if snapshot else 0,
+        parent=None if snapshot is None else snapshot.commit_id,
         commit_id=commit_id,
         topic_id=topic_id,
         committed_at_ms=max(now_ms, snapshot.committed_at_ms + 1) if snapshot else now_ms,

@@ -1,21 +1,25 @@
-"""Reads and writes `_manifest/`: finds the newest state, puts commits, writes the index.
+"""Reads and writes `_manifest/`: finds the newest state, writes the index.
 
 How the newest state is found [HINT-1]: the hint names a root, the root has the state at its
 version, and the commits after it are read until one is missing. If the hint or its root cannot be
 read, the folder is listed.
+
+A state that was found earlier is carried forward in the same way. That is right only while its last
+commit still stands. If the commit is gone, or another one has its version, the topic was vacuumed,
+or removed and created again: the state is loaded from scratch [COMMIT-9].
 """
 
 from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from threading import Lock
 
 import pyarrow as pa
 
-from pylogtable.errors import CommitUnknownError, CorruptTopicError, StorageError
+from pylogtable.errors import CorruptTopicError, StorageError
 from pylogtable.format.codec import decode_commit, decode_hint, decode_root, encode
 from pylogtable.format.leaf import LEAF_SCHEMA, Leaf, check_leaf
 from pylogtable.format.model import Commit, Hint
@@ -27,8 +31,9 @@ from pylogtable.format.paths import (
     parse_root_path,
     root_path,
 )
-from pylogtable.format.snapshot import Snapshot, apply, from_root, replay, to_root
+from pylogtable.format.snapshot import Snapshot, apply, from_root, is_void, to_root
 from pylogtable.lazy_arrow import pq
+from pylogtable.log.commits import Commits
 from pylogtable.plan.index import (
     ROOT_INTERVAL,
     cut_leaves,
@@ -38,7 +43,6 @@ from pylogtable.plan.index import (
     with_leaves,
 )
 from pylogtable.storage.base import Created, ObjectStore
-from pylogtable.storage.numbered import NumberedObjects
 
 _log = logging.getLogger(__name__)
 
@@ -52,9 +56,14 @@ class Manifest:
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
-        self._commits = NumberedObjects(store, commit_path)
+        self.commits = Commits(store)
         self._leaves: OrderedDict[str, Leaf] = OrderedDict()
         self._lock = Lock()
+
+    @property
+    def store_time_ms(self) -> int | None:
+        """The store's time in its last reply; None if it is not known [STORE-5]."""
+        return self._store.last_reply_ms
 
     def load(self) -> Snapshot | None:
         """Load the newest state; None if there never was a topic here."""
@@ -68,10 +77,24 @@ class Manifest:
                     return newest
         return self._forward(self._listed_root(None), first_wave=COLD_WAVE)
 
-    def advance(self, snapshot: Snapshot) -> Snapshot:
-        """The newest state, starting at an earlier one: only newer commits are read."""
-        newest = self._forward(snapshot, first_wave=1)
+    def advance(self, snapshot: Snapshot) -> Snapshot | None:
+        """The newest state, starting at an earlier one: only newer commits are read. If the earlier
+        one no longer stands, the newest is loaded from scratch [COMMIT-9]; None if there is none.
+        """
+        try:
+            newest = self._forward(snapshot, first_wave=1)
+        except CorruptTopicError:
+            if self.commits.stand(snapshot):
+                raise
+            return self.load()
         assert newest is not None
+        if not self.commits.is_fresh(snapshot):
+            # The old commit is read last: if it is still there, no later one was removed.
+            seen_ms = self._store.last_reply_ms
+            stands, beyond = self.commits.stand_and_read(snapshot, newest.version + 2)
+            if not stands:
+                return self.load()
+            newest = replace(newest, confirmed_ms=seen_ms if beyond is None else None)
         if newest.version > snapshot.version and root_is_overdue(newest):
             return self.rebase(newest)
         return newest
@@ -91,36 +114,13 @@ class Manifest:
     def load_at(self, version: int) -> Snapshot | None:
         """The state at `version`; None if commits that it needs are gone."""
         root = self._root_at_or_below(version)
-        missing = range(root.version + 1 if root else 0, version + 1)
-        commits = []
-        for number, data in zip(missing, self._commits.read_many(missing), strict=True):
-            if data is None:
-                return None
-            commits.append(decode_commit(data, number))
-        return replay(root, commits)
-
-    def read_commit(self, version: int) -> Commit | None:
-        """The commit of `version`; None if it does not exist or was removed."""
-        data = self._commits.read(version)
-        return None if data is None else decode_commit(data, version)
-
-    def commits_backwards(self, newest: Snapshot) -> Iterator[Commit]:
-        """The commits of the topic, from the newest to the oldest that still exists."""
-        step = max(1, self._store.concurrency)
-        for high in range(newest.version, -1, -step):
-            versions = range(high, max(-1, high - step), -1)
-            for version, data in zip(versions, self._commits.read_many(versions), strict=True):
-                if data is None:
-                    return
-                commit = decode_commit(data, version)
-                if commit.topic_id != newest.topic_id:
-                    return
-                yield commit
+        commits = self.commits.read_range(range(root.version + 1 if root else 0, version + 1))
+        return None if commits is None else self._replay(root, commits)
 
     def first_version(self, newest: Snapshot) -> int:
         """The oldest version of the topic that can still be read."""
         oldest = newest.version
-        for commit in self.commits_backwards(newest):
+        for commit in self.commits.backwards(newest):
             oldest = commit.version
         if self.load_at(oldest) is not None:
             return oldest
@@ -147,38 +147,6 @@ class Manifest:
     def _root_versions(self) -> list[int]:
         versions = (parse_root_path(entry.key) for entry in self._store.list(MANIFEST_DIR))
         return sorted(version for version in versions if version is not None)
-
-    def find_commit(self, commit_id: str, newest: Snapshot) -> int | None:
-        """The version of a commit, searched in all kept commits; None if it is not there."""
-        commits = self.commits_backwards(newest)
-        return next((c.version for c in commits if c.commit_id == commit_id), None)
-
-    def find_commit_at(self, commit_id: str, version: int) -> int | None:
-        """`version` if it belongs to the commit with this id, None if it belongs to another commit.
-        Raises while the version is free, because the commit may still land there [COMMIT-5]."""
-        commit = self.read_commit(version)
-        if commit is None:
-            raise CommitUnknownError(commit_id, version)
-        return version if commit.commit_id == commit_id else None
-
-    def version_at(self, time_ms: int, newest: Snapshot) -> int | None:
-        """The newest version that is not later than `time_ms`, by binary search [COMMIT-6]."""
-        if newest.committed_at_ms <= time_ms:
-            return newest.version
-        low, high = -1, newest.version
-        while high - low > 1:
-            middle = (low + high) // 2
-            commit = self.read_commit(middle)
-            if commit is None or commit.committed_at_ms <= time_ms:
-                low = middle
-            else:
-                high = middle
-        found = self.read_commit(low) if low >= 0 else None
-        return None if found is None else low
-
-    def create_commit(self, version: int, data: bytes) -> Created:
-        """Put an encoded commit if its version is still free."""
-        return self._commits.create(version, data)
 
     def leaf(self, leaf_id: str) -> Leaf:
         """A leaf of the index. The last ones used are kept in memory."""
@@ -207,7 +175,10 @@ class Manifest:
         also_merge: frozenset[str] = frozenset(),
     ) -> Snapshot:
         """Write a root for this version, and return the same state with that root. If this fails,
-        it is only logged: the commit has landed, and must not seem to fail [ROOT-2]."""
+        it is only logged: the commit has landed, and must not seem to fail [ROOT-2]. A version
+        whose commit is void gets no root [COMMIT-11]."""
+        if snapshot.voids:
+            return snapshot
         try:
             folded, leaves = self._fold(snapshot, new_id, also_merge)
             for leaf in leaves:
@@ -234,10 +205,40 @@ class Manifest:
         return with_leaves(snapshot, merged, leaves), leaves
 
     def _forward(self, base: Snapshot | None, *, first_wave: int) -> Snapshot | None:
+        """The state after all commits from `base` to the first that is missing. It counts as
+        confirmed unless there may be commits beyond that one, which would be a gap [COMMIT-3]."""
+        seen_ms = self._store.last_reply_ms
+        is_confirmed = base is not None and base.confirmed_ms is not None
+
+        def found() -> Iterator[Commit]:
+            nonlocal is_confirmed
+            for wave in self.commits.waves(base.version + 1 if base else 0, first_wave):
+                for index, (version, data) in enumerate(wave):
+                    if data is None:
+                        if beyond := wave[index + 1 :]:
+                            is_confirmed = all(later is None for _, later in beyond)
+                        return
+                    yield decode_commit(data, version)
+
+        newest = self._replay(base, found())
+        if newest is None or newest is base:
+            return newest if is_confirmed or base is None else replace(base, confirmed_ms=None)
+        return replace(newest, confirmed_ms=seen_ms if is_confirmed else None)
+
+    def _replay(self, base: Snapshot | None, commits: Iterable[Commit]) -> Snapshot | None:
+        """The state after these commits. A commit of another topic is void only if the commit of
+        `base` still stands. Otherwise `base` is the state of another topic [COMMIT-11]."""
+        is_proven = base is None
         snapshot = base
-        start = base.version + 1 if base else 0
-        for version, data in self._commits.read_forward(start, first_wave=first_wave):
-            snapshot = apply(snapshot, decode_commit(data, version))
+        for commit in commits:
+            if snapshot is not None and not is_proven and is_void(snapshot, commit):
+                if not self.commits.stand(snapshot):
+                    path = commit_path(snapshot.effective_version)
+                    raise CorruptTopicError(
+                        path, "COMMIT-11", "it is not the expected one, and another topic's follow"
+                    )
+                is_proven = True
+            snapshot = apply(snapshot, commit)
         return snapshot
 
     def _read_hint(self) -> Hint | None:

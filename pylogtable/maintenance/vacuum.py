@@ -96,7 +96,7 @@ def _plan(
 def _needed(head: Head, newest: Snapshot, since_ms: int) -> tuple[Needed, frozenset[str]]:
     """What versions from `since_ms` on need, and every data file that a known commit added."""
     manifest = head.manifest
-    oldest = manifest.version_at(since_ms, newest)
+    oldest = manifest.commits.version_at(since_ms, newest)
     if oldest is None:
         oldest = manifest.first_version(newest)
     state = manifest.load_at(oldest)
@@ -111,11 +111,12 @@ def _needed(head: Head, newest: Snapshot, since_ms: int) -> tuple[Needed, frozen
     segments.update(all_entries(newest, manifest.leaf)["path"].to_pylist())
     known: set[str] = set()
     for version in range(oldest + 1, newest.version + 1):
-        commit = manifest.read_commit(version)
+        commit = manifest.commits.read(version)
         if commit is None:
             raise CorruptTopicError(commit_path(version), "VAC-2", "the commit is missing")
-        segments.update(segment.path for segment in commit.add)
-    for commit in manifest.commits_backwards(newest):
+        if commit.topic_id == newest.topic_id:  # the files of a void commit are not needed
+            segments.update(segment.path for segment in commit.add)
+    for commit in manifest.commits.backwards(newest):
         known.update(segment.path for segment in commit.add)
     leaves = {
         *newest.leaves,

@@ -12,7 +12,7 @@ from pylogtable.log.head import Head
 
 def version_at(name: str, head: Head, when: Moment) -> int:
     """The newest version of topic `name` that was committed at or before `when`."""
-    found = head.manifest.version_at(to_us(when) // 1000, head.latest())
+    found = head.manifest.commits.version_at(to_us(when) // 1000, head.latest())
     if found is None:
         raise InvalidRequestError(
             f"topic {name!r} has no version as old as {when}; history() lists versions"

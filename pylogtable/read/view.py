@@ -251,7 +251,7 @@ class View:
         """The commits up to this version, newest first; see `Topic.history`."""
         if limit is not None:
             check_number("limit", limit)
-        return history_table(self._manifest.commits_backwards(self.snapshot), limit)
+        return history_table(self._manifest.commits.backwards(self.snapshot), limit)
 
     def _max_timestamp_offset(self, partition: int) -> int | None:
         """Search segments in descending order of their greatest timestamp, until no other segment

@@ -63,6 +63,12 @@ class ObjectStore(ABC):
     concurrency: int = 1
 
     @property
+    def last_reply_ms(self) -> int | None:
+        """The store's time in its last reply, without a request; None if it is not known
+        [STORE-5]. Only times of the same store can be compared."""
+        return None
+
+    @property
     @abstractmethod
     def url(self) -> str:
         """The address of the root, without credentials, so that it can be shown to users."""

@@ -34,16 +34,21 @@ class NumberedObjects:
         with ThreadPoolExecutor(workers) as pool:
             return list(pool.map(self.read, numbers))
 
-    def read_forward(self, start: int, *, first_wave: int = 1) -> Iterator[tuple[int, bytes]]:
-        """All objects from `start` to the first that is missing. Where requests are slow, they are
-        sent in waves: `first_wave` at once, then twice as many, and so on."""
-        wave = first_wave
-        at = start
-        while True:
-            size = min(wave, self._store.concurrency)
-            for number, data in enumerate(self.read_many(range(at, at + size)), start=at):
+    def read_forward(self, start: int) -> Iterator[tuple[int, bytes]]:
+        """All objects from `start` to the first that is missing."""
+        for wave in self.waves(start):
+            for number, data in wave:
                 if data is None:
                     return
                 yield number, data
-            at += size
+
+    def waves(self, start: int, *, first_wave: int = 1) -> Iterator[list[tuple[int, bytes | None]]]:
+        """The objects from `start` on, without an end. Where requests are slow, they are sent in
+        waves: `first_wave` at once, then twice as many, and so on."""
+        wave = first_wave
+        at = start
+        while True:
+            numbers = range(at, at + min(wave, self._store.concurrency))
+            yield list(zip(numbers, self.read_many(numbers), strict=True))
+            at = numbers.stop
             wave *= 2

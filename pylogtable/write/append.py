@@ -126,11 +126,12 @@ class Appender:
         stays unknown for too long."""
         for _ in self._runtime.patient_attempts():
             try:
-                commit = self._head.manifest.read_commit(unknown.version)
-            except StorageError:
+                commits, latest = self._head.manifest.commits, self._head.latest
+                if commits.find_at(unknown.commit_id, unknown.version, latest) is None:
+                    return None
+                return commits.read(unknown.version)
+            except (StorageError, CommitUnknownError):  # noqa: PERF203 (a retry needs it)
                 continue
-            if commit is not None:
-                return commit if commit.commit_id == unknown.commit_id else None
         raise unknown
 
     def discard(self, staged: Iterable[Staged], *, repeats: int | None = None) -> None:
@@ -138,7 +139,7 @@ class Appender:
         commit with the same files."""
         kept: set[str] = set()
         if repeats is not None:
-            commit = self._head.manifest.read_commit(repeats)
+            commit = self._head.manifest.commits.read(repeats)
             if commit is None:
                 return
             kept = {segment.path for segment in commit.add}
@@ -188,7 +189,7 @@ class Appender:
         """The commit of this txn, found by walking back over later ones of its app id [TXN-3]."""
         at: int | None = repeated.commit_version
         while at is not None:
-            commit = self._head.manifest.read_commit(at)
+            commit = self._head.manifest.commits.read(at)
             if commit is None:
                 raise InvalidRequestError(
                     f"txn {txn.version} of app id {txn.app_id!r} is not newer than its last one, "

@@ -14,22 +14,21 @@ from pylogtable.engine import TopicWriter
 from pylogtable.errors import CommitUnknownError, LogTableError
 from pylogtable.format.model import Change
 from pylogtable.format.snapshot import Snapshot
-from pylogtable.log.manifest import Manifest
+from pylogtable.log.commits import Commits
 from pylogtable.storage.base import Created, ObjectStore
 from pylogtable.topic import Topic
 from pylogtable.write.append import Appender, Staged
 from pylogtable.write.stager import discard
 from tests.depth import DEEP, rounds
-from tests.model.checker import Checker, Faults, Outcome, Program, Told, Writer
+from tests.model.checker import Faults, Program, Told, Writer
+from tests.model.exploring import explore, found, holds
 from tests.model.writers import (
     Append,
     LocalTime,
     appending,
     cleaning,
     hasty_cleaning,
-    judge,
     rooting,
-    start,
     writer,
 )
 
@@ -46,42 +45,6 @@ C1 = Append("c1", ((0, 1),))
 TA1, TA2 = replace(A1, txn=("a", 1)), replace(A2, txn=("a", 2))
 TB1 = replace(B1, txn=("b", 1))
 TC1 = replace(C1, txn=("c", 1))
-
-
-def explore(
-    writers: tuple[Writer, ...],
-    appends: tuple[Append, ...],
-    faults: Faults,
-    *,
-    may_tick: bool = False,
-    first_violation_only: bool = False,
-) -> Outcome:
-    names = [w.name for w in writers] + [w.recovery.name for w in writers if w.recovery]
-    incarnations = [name + attempt for name in names for attempt in "abc"]
-    checker = Checker(
-        start(appends, incarnations),
-        writers,
-        faults,
-        judge(appends),
-        may_tick=may_tick,
-        first_violation_only=first_violation_only,
-    )
-    outcome = checker.explore()
-    print(
-        f"{outcome.schedules} schedules over {outcome.states} states, {outcome.ends} ends, "
-        f"{len(outcome.violations)} violations"
-    )
-    return outcome
-
-
-def holds(outcome: Outcome, schedules: int) -> None:
-    assert not outcome.violations, outcome.violations[0]
-    assert outcome.schedules >= schedules
-
-
-def found(outcome: Outcome, wrong: str) -> None:
-    assert outcome.violations, "the checker did not find the bug"
-    assert wrong in outcome.violations[0], outcome.violations[0]
 
 
 LATE = Faults(1, frozenset({"late"}))
@@ -153,7 +116,7 @@ class TestCommitProtocolHolds:
 
     def test_no_sleeping_writer_takes_a_version_that_vacuum_freed(self) -> None:
         faults = Faults(1, PUTS if DEEP else frozenset({"late"}))
-        holds(explore(*_sleepers(), faults, may_tick=True), 1_000_000)
+        holds(explore(*sleepers(), faults, may_tick=True), 1_000_000)
 
     def test_hint_from_before_the_first_root_does_no_harm(self) -> None:
         cleaner = Writer("cleaner", hasty_cleaning, after_tick=True)
@@ -181,7 +144,7 @@ class TestCommitProtocolHolds:
         holds(explore(writers, (A1, B1), Faults(0)), 50)
 
 
-def _sleepers(cleaner: Program = cleaning) -> tuple[tuple[Writer, ...], tuple[Append, ...]]:
+def sleepers(cleaner: Program = cleaning) -> tuple[tuple[Writer, ...], tuple[Append, ...]]:
     """One writer that sleeps, one that goes on, one that writes a root, and a vacuum after the
     retention time."""
     writers = (
@@ -239,17 +202,10 @@ class TestTheCheckerFinds:
         outcome = explore(writers, (A1, B1), faults, first_violation_only=True)
         found(outcome, "is committed and has been deleted")
 
-    def test_a_freed_version_taken_by_a_sleeping_writer(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(pylogtable.log.head, "STALE_AFTER_MS", 2**62)
-        outcome = explore(*_sleepers(), Faults(0), may_tick=True, first_violation_only=True)
-        found(outcome, "append a1 was told")
-
     def test_a_vacuum_without_waiting_while_a_reader_opens_the_topic(self) -> None:
         """A limit: vacuum must wait after writing a root before it removes the commits below it."""
         outcome = explore(
-            *_sleepers(hasty_cleaning), Faults(0), may_tick=True, first_violation_only=True
+            *sleepers(hasty_cleaning), Faults(0), may_tick=True, first_violation_only=True
         )
         assert outcome.violations
 
@@ -306,6 +262,6 @@ class TestTheCheckerFinds:
     ) -> None:
         """While the version of an unknown commit is absent its put may still land. The bug:
         `find_commit` returns None for an absent version."""
-        monkeypatch.setattr(Manifest, "find_commit_at", lambda *_: None)
+        monkeypatch.setattr(Commits, "find_at", lambda *_: None)
         outcome = explore((Writer("a", _repeating),), (A1,), LATE, first_violation_only=True)
         found(outcome, "append a1 is in the log twice")

@@ -13,16 +13,23 @@ from typing import Any
 import pyarrow as pa
 
 from pylogtable.engine import TopicWriter
-from pylogtable.errors import CommitUnknownError, LogTableError, StorageError
+from pylogtable.errors import (
+    CommitUnknownError,
+    CorruptTopicError,
+    LogTableError,
+    StorageError,
+    TopicNotFoundError,
+)
 from pylogtable.format.codec import decode_commit, decode_hint, encode
-from pylogtable.format.model import Commit, Hint, Segment, StagedSegment
+from pylogtable.format.model import Change, Commit, Hint, Segment, StagedSegment
 from pylogtable.format.paths import HINT_PATH, commit_path, parse_commit_path, segment_path
 from pylogtable.format.schema import make_fields
+from pylogtable.format.snapshot import apply
 from pylogtable.log.head import seal
 from pylogtable.log.manifest import Manifest
 from pylogtable.plan.topics import new_topic_info, plan_create
 from pylogtable.runtime import Runtime
-from pylogtable.storage.base import ObjectStore
+from pylogtable.storage.base import Created, ObjectStore
 from pylogtable.topic import Topic
 from pylogtable.write.append import Staged
 from tests.model.checker import REST, Objects, ObjectsStore, Program, Told, Writer
@@ -82,21 +89,27 @@ def appending(
     patience_seconds: float = 100.0,
     repeats_doubtful: bool = False,
     rests: bool = False,
+    knows_time: bool = True,
+    waits_for: str | None = None,
 ) -> Program:
     """Opens the topic and makes its appends, one after the other; with `rests` it sleeps before
-    each, and time may pass."""
+    each, and time may pass. Unless it `knows_time`, its clock stands still. It appends nothing if
+    the object that it `waits_for` is not there."""
 
     def program(store: ObjectStore, told: list[Told]) -> None:
         time = LocalTime()
         try:
             topic = Topic("t", store, time.runtime(name, patience_seconds))
-        except StorageError:
+        except (StorageError, TopicNotFoundError, CorruptTopicError):
+            return
+        if waits_for is not None and store.read(waits_for) is None:
             return
         for append in appends:
             if rests:
-                time.now_ms = int(store.read(REST))  # type: ignore[arg-type]
+                now_ms = int(store.read(REST))  # type: ignore[arg-type]
+                time.now_ms = now_ms if knows_time else 0
             for attempt in ("a", "b", "c") if repeats_doubtful else ("a",):
-                staged = Staged(append.files(name + attempt), time.now_ms, "topic")
+                staged = Staged(append.files(name + attempt), time.now_ms, topic.topic_id)
                 try:
                     result = TopicWriter(topic).commit([staged], txn=append.txn)
                 except CommitUnknownError:
@@ -115,6 +128,24 @@ def writer(name: str, appends: Sequence[Append], **how: Any) -> Writer:
     """After a crash it makes all of its appends again."""
     again = Writer(f"{name}again", appending(f"{name}again", appends, **how))
     return Writer(name, appending(name, appends, **how), recovery=again)
+
+
+def growing(commits: int) -> Program:
+    """Makes commits that change nothing, and writes a root at the last of them."""
+
+    def program(store: ObjectStore, told: list[Told]) -> None:
+        manifest = Manifest(store)
+        state = manifest.load()
+        assert state is not None
+        while state.version < commits:
+            following = state.version + 1
+            commit = seal(Change(operation="vacuum"), state, f"grown{following}", "topic", 0)
+            if store.create(commit_path(following), encode(commit)) is not Created.YES:
+                commit = decode_commit(store.read(commit_path(following)) or b"", following)
+            state = apply(state, commit)
+        manifest.write_root(state, lambda: "leaf")
+
+    return program
 
 
 def rooting(store: ObjectStore, told: list[Told]) -> None:
@@ -144,11 +175,41 @@ def hasty_cleaning(store: ObjectStore, told: list[Told]) -> None:
             store.delete(commit_path(version))
 
 
-def start(appends: Sequence[Append], incarnations: Sequence[str]) -> dict[str, bytes]:
-    """A new topic, and the data files of all appends of all incarnations, written already."""
+def removing(
+    name: str, appends: Sequence[Append], *, anew: bool = True, mark: str = "removed"
+) -> Program:
+    """Removes the whole manifest, the oldest commits first, and creates another topic in its place,
+    with some appends. Puts the object `mark` once the old topic is gone."""
+
+    def program(store: ObjectStore, told: list[Told]) -> None:
+        for entry in store.list("_manifest/"):
+            store.delete(entry.key)
+        if anew:
+            store.write(commit_path(0), created("another"))
+        store.write(mark, b"yes")
+        if anew:
+            appending(name, appends)(store, told)
+
+    return program
+
+
+def created(topic_id: str) -> bytes:
+    """The commit that creates a topic."""
     info = new_topic_info(make_fields({"n": pa.int64()}), [], PARTITIONS, {}, 0)
-    created = seal(plan_create(None, info, "here"), None, "create", "topic", 0)
-    objects = {commit_path(0): encode(created), HINT_PATH: encode(Hint(root_version=None))}
+    change = plan_create(None, info, "here")
+    return encode(seal(change, None, f"create{topic_id}", topic_id, 0))
+
+
+def start(
+    appends: Sequence[Append], incarnations: Sequence[str], empty_commits: int = 0
+) -> dict[str, bytes]:
+    """A new topic with some commits that change nothing, and the data files of all appends of all
+    incarnations, written already."""
+    objects = {commit_path(0): created("topic"), HINT_PATH: encode(Hint(root_version=None))}
+    for version in range(1, empty_commits + 1):
+        state = Manifest(ObjectsStore(objects)).load()
+        commit = seal(Change(operation="vacuum"), state, f"empty{version}", "topic", 0)
+        objects[commit_path(version)] = encode(commit)
     for append in appends:
         for incarnation in incarnations:
             for file in append.files(incarnation):
@@ -164,17 +225,22 @@ def _commit(data: bytes, version: int) -> Commit:
     return decode_commit(data, version)
 
 
-def judge(appends: Sequence[Append]) -> Callable[[Objects, tuple[Told, ...]], str | None]:
-    """What is wrong with a state in which all writers are at their end."""
+def judge(
+    appends: Sequence[Append], *, may_leave_strays: bool = False
+) -> Callable[[Objects, tuple[Told, ...]], str | None]:
+    """What is wrong with a state in which all writers are at their end. With `may_leave_strays`,
+    there may be commits beyond the newest, which an old handle has put."""
     by_name = {append.name: append for append in appends}
 
     def wrong(objects: Objects, told: tuple[Told, ...]) -> str | None:
-        return next(_faults(objects, told, by_name), None)
+        return next(_faults(objects, told, by_name, may_leave_strays), None)
 
     return wrong
 
 
-def _faults(objects: Objects, told: tuple[Told, ...], by_name: dict[str, Append]) -> Any:
+def _faults(
+    objects: Objects, told: tuple[Told, ...], by_name: dict[str, Append], may_leave_strays: bool
+) -> Any:
     try:
         snapshot = Manifest(ObjectsStore(objects)).load()
     except LogTableError as error:
@@ -184,7 +250,7 @@ def _faults(objects: Objects, told: tuple[Told, ...], by_name: dict[str, Append]
         yield "the topic is gone"
         return
     versions = {v for key in objects if (v := parse_commit_path(key)) is not None}
-    if max(versions) > snapshot.version:
+    if max(versions) > snapshot.version and not may_leave_strays:
         yield f"commit {max(versions)} is in the store and cannot be reached"
     commits = [_commit(objects[commit_path(v)], v) for v in sorted(versions)]
     twice = [i for i, n in Counter(c.commit_id for c in commits).items() if n > 1]

@@ -181,7 +181,7 @@ COMMITS: list[tuple[str, str, Edit]] = [
     ("COMMIT-1", "not an int", lambda c: c.update(committed_at_ms="soon")),
     ("COMMIT-2", "version", lambda c: c.update(version=7)),
     ("COMMIT-6", "time", lambda c: c.update(committed_at_ms=1)),
-    ("META-2", "topic id", lambda c: c.update(topic_id="other")),
+    ("COMMIT-10", "parent", lambda c: c.update(parent="another")),
     ("META-2", "created twice", lambda c: c.update(operation="create")),
     ("META-3", "partition", lambda c: c["add"][0].update(partition=5, path=f"partition=5/{0:020d}-a.parquet")),  # noqa: E501
     ("LOG-2", "overlap", lambda c: c["add"][0].update(base_offset=1)),

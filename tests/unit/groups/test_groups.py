@@ -24,7 +24,7 @@ from pylogtable.log.group_head import GroupHead
 from pylogtable.log.group_objects import KEPT
 from pylogtable.storage.memory import MemoryStore
 from tests.builders import Clock, ints, kafka, make_store
-from tests.stores import CountingStore, Fault, FaultyStore
+from tests.stores import CountingStore, FarStore, Fault, FaultyStore
 
 DAY = 86_400_000
 
@@ -143,7 +143,7 @@ def test_pickled_topic_can_open_a_group(tmp_path: object) -> None:
 
 def test_commit_costs_few_requests(clock: Clock) -> None:
     """A put, a read of the state before it, and a check that the topic still exists."""
-    counting = CountingStore(MemoryStore())
+    counting = CountingStore(FarStore(clock))
     topic = make_store(counting, clock).create_topic("t")
     group = topic.group("g")
     group.commit({0: 0})

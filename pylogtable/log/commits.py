@@ -1,0 +1,183 @@
+"""Reads and puts the numbered commits of a topic, and looks into its history.
+
+Commits are put one after the other, and vacuum removes the oldest first. So as long as a commit is
+there, nothing after it has been removed. A *void* commit is one of another topic: it takes its
+version and has no other effect [COMMIT-11].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from pylogtable.errors import CommitUnknownError, CorruptTopicError
+from pylogtable.format.codec import decode_commit
+from pylogtable.format.model import Commit
+from pylogtable.format.paths import commit_path
+from pylogtable.format.snapshot import Snapshot
+from pylogtable.storage.base import Created, ObjectStore
+from pylogtable.storage.numbered import NumberedObjects
+
+#: A state that the store confirmed this shortly before, by its own time, needs no proof [COMMIT-9].
+FRESH_MS = 60_000
+
+
+class Commits:
+    """The commits of the topic at the root of `store`."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._objects = NumberedObjects(store, commit_path)
+
+    def read(self, version: int) -> Commit | None:
+        """The commit of `version`; None if it does not exist or was removed."""
+        data = self._objects.read(version)
+        return None if data is None else decode_commit(data, version)
+
+    def create(self, version: int, data: bytes) -> Created:
+        """Put an encoded commit if its version is still free."""
+        return self._objects.create(version, data)
+
+    def read_range(self, versions: range) -> list[Commit] | None:
+        """The commits of all these versions; None if one is missing."""
+        commits = []
+        for version, data in zip(versions, self._objects.read_many(versions), strict=True):
+            if data is None:
+                return None
+            commits.append(decode_commit(data, version))
+        return commits
+
+    def waves(self, start: int, first_wave: int) -> Iterator[list[tuple[int, bytes | None]]]:
+        """The encoded commits from `start` on, without an end; see `NumberedObjects.waves`."""
+        return self._objects.waves(start, first_wave=first_wave)
+
+    def is_fresh(self, snapshot: Snapshot) -> bool:
+        """True if the store has confirmed this state shortly before its last reply [COMMIT-9]. Only
+        times of the store are compared. Where a request costs next to nothing, no state counts as
+        fresh."""
+        now_ms, seen_ms = self._store.last_reply_ms, snapshot.confirmed_ms
+        if self._store.concurrency == 1 or now_ms is None or seen_ms is None:
+            return False
+        return abs(now_ms - seen_ms) < FRESH_MS
+
+    def stand(self, snapshot: Snapshot) -> bool:
+        """True if the last effective commit of this state is still there."""
+        commit = self.read(snapshot.effective_version)
+        return commit is not None and commit.commit_id == snapshot.commit_id
+
+    def stand_and_read(self, snapshot: Snapshot, version: int) -> tuple[bool, bytes | None]:
+        """`stand`, and the encoded commit of this version. Both are requested at once. Where
+        requests cost next to nothing, `check_gap` looks for the other one."""
+        if self._store.concurrency == 1:
+            return self.stand(snapshot), None
+        at = snapshot.effective_version
+        data, other = self._objects.read_many([at, version])
+        found = None if data is None else decode_commit(data, at)
+        return found is not None and found.commit_id == snapshot.commit_id, other
+
+    def check_gap(self, snapshot: Snapshot) -> None:
+        """Raise if the commit after this state is missing while the topic has one after that: a
+        commit must not be put into such a gap [COMMIT-3]. This asks only where it costs next to
+        nothing. A void commit beyond the end is no gap [COMMIT-11]."""
+        following = snapshot.version + 1
+        beyond = self.read(following + 1) if self._store.concurrency == 1 else None
+        if (
+            beyond is not None
+            and beyond.topic_id == snapshot.topic_id
+            and self._objects.read(following) is None
+            and self.stand(snapshot)
+        ):
+            raise gap_at(following)
+
+    def backwards(self, newest: Snapshot) -> Iterator[Commit]:
+        """The commits of the topic, from the newest to the oldest that still exists, without void
+        ones. It ends before a commit that is not the parent of the one above it: a stale writer has
+        put it below the oldest that is kept [COMMIT-9]."""
+        expected: str | None = newest.commit_id
+        for version, data in self._down(newest.version, 0):
+            if data is None:
+                return
+            commit = decode_commit(data, version)
+            if commit.topic_id != newest.topic_id:
+                continue
+            if expected is not None and commit.commit_id != expected:
+                return
+            yield commit
+            if commit.operation == "create":
+                return
+            expected = commit.parent
+
+    def count(self, commit_id: str, version: int, newest: Snapshot | None) -> bool | None:
+        """True if the commit of this version is the one with this id, and is part of the history of
+        `newest`. An object that a stale writer has put need not be [COMMIT-9]. None if that can no
+        longer be told, because the commits after it were removed."""
+        if newest is None or newest.version < version:
+            return False
+        is_linked = True
+        lowest = newest.version + 1
+        for commit in self.backwards(newest):
+            lowest = commit.version
+            if commit.version <= version:
+                return is_linked and (commit.version, commit.commit_id) == (version, commit_id)
+            # Older writers give no parent. Then only commits above the root are sure to be linked.
+            is_linked = commit.parent is not None or version > (newest.root_version or -1)
+        below = self.read(lowest - 1) if lowest > 0 else None
+        return None if below is None else False
+
+    def find(self, commit_id: str, newest: Snapshot) -> int | None:
+        """The version of a commit, searched in all kept commits; None if it is not there."""
+        commits = self.backwards(newest)
+        return next((c.version for c in commits if c.commit_id == commit_id), None)
+
+    def find_at(self, commit_id: str, version: int, load: Callable[[], Snapshot]) -> int | None:
+        """`version` if it belongs to the commit with this id, None if it belongs to another commit.
+        Raises while the version is free, because the commit may still land there [COMMIT-5]. The
+        newest state is loaded after that: it shows whether the commit counts."""
+        commit = self.read(version)
+        if commit is None:
+            raise CommitUnknownError(commit_id, version)
+        if commit.commit_id != commit_id:
+            return None
+        counts = self.count(commit_id, version, load())
+        if counts is None:
+            raise CommitUnknownError(commit_id, version)
+        return version if counts else None
+
+    def version_at(self, time_ms: int, newest: Snapshot) -> int | None:
+        """The newest version that is not later than `time_ms`, by binary search [COMMIT-6]."""
+        if newest.committed_at_ms <= time_ms:
+            return newest.version
+        low, high = -1, newest.effective_version
+        while high - low > 1:
+            middle = (low + high) // 2
+            commit = self._own_at_or_below(middle, low + 1, newest)
+            if commit is None or commit.committed_at_ms <= time_ms:
+                low = middle
+            else:
+                high = commit.version
+        found = self._own_at_or_below(low, 0, newest)
+        return None if found is None else found.version
+
+    def _own_at_or_below(self, version: int, lowest: int, newest: Snapshot) -> Commit | None:
+        """The last commit of the topic from `lowest` to `version`; None if there is none, or if one
+        is missing before it is found. Void ones are passed over: their time means nothing."""
+        for number in range(version, lowest - 1, -1):
+            commit = self.read(number)
+            if commit is None or commit.topic_id == newest.topic_id:
+                return commit
+        return None
+
+    def _down(self, highest: int, lowest: int) -> Iterator[tuple[int, bytes | None]]:
+        step = max(1, self._store.concurrency)
+        for high in range(highest, lowest - 1, -step):
+            versions = range(high, max(lowest - 1, high - step), -1)
+            yield from zip(versions, self._objects.read_many(versions), strict=True)
+
+
+def gap_at(version: int) -> CorruptTopicError:
+    """The error for a missing commit with another one beyond it."""
+    return CorruptTopicError(
+        commit_path(version),
+        "COMMIT-3",
+        f"the commit is missing, but commit {version + 1} exists, so nothing can be committed. "
+        "Restore the missing commit, or copy the records into a new topic",
+    )

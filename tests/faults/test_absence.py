@@ -1,0 +1,480 @@
+"""A handle on a topic whose commits are gone: vacuumed, removed, or removed and created again.
+
+What such a handle is told is true: its appends land at the true end, or are refused [COMMIT-9].
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pylogtable
+from pylogtable.engine import TopicWriter
+from pylogtable.errors import CommitUnknownError, CorruptTopicError, TopicNotFoundError
+from pylogtable.format.codec import decode_commit
+from pylogtable.format.paths import HINT_PATH, commit_path, parse_root_path
+from pylogtable.log.manifest import Manifest
+from pylogtable.plan import index
+from pylogtable.storage.base import ObjectStore
+from pylogtable.storage.local import LocalStore
+from pylogtable.storage.memory import MemoryStore
+from pylogtable.topic import Topic
+from tests.builders import Clock, contents, ints, kafka, make_store, rows
+from tests.stores import CountingStore, FarStore, Fault, FaultyStore
+
+MINUTE_MS = 60_000
+DAY_MS = 86_400_000
+
+MakeStore = Callable[[Path], ObjectStore]
+STORES: dict[str, MakeStore] = {
+    "local": LocalStore,
+    "memory": lambda _: MemoryStore(),
+}
+
+
+@pytest.fixture(params=STORES)
+def near(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
+    """A store in which a request costs next to nothing."""
+    return STORES[request.param](tmp_path)
+
+
+@pytest.fixture
+def often_a_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index, "ROOT_INTERVAL", 4)
+    monkeypatch.setattr(index, "ROOT_GRACE", 1)
+    monkeypatch.setattr("pylogtable.log.manifest.ROOT_INTERVAL", 4)
+
+
+def remove(objects: ObjectStore, prefix: str = "t/") -> None:
+    for entry in list(objects.list(prefix)):
+        objects.delete(entry.key)
+
+
+def append(topic: Topic, *keys: str) -> Any:
+    return topic.append(kafka(list(keys) or ["k"]))
+
+
+def values(topic: Topic) -> list[Any]:
+    return rows(topic.read(), "key")
+
+
+def vacuum_manifest(objects: ObjectStore) -> int:
+    """Remove what a vacuum would remove weeks later: all below the newest root. Returns it."""
+    below = objects.below("t")
+    roots = [v for e in below.list("_manifest/") if (v := parse_root_path(e.key)) is not None]
+    for root in sorted(roots)[:-1]:
+        below.delete(f"_manifest/{root:020d}.root.json")
+    for version in range(max(roots)):
+        below.delete(commit_path(version))
+    return max(roots)
+
+
+class TestRecreatedTopic:
+    @pytest.mark.parametrize("appends", [0, 3, 5], ids=["fewer commits", "as many", "more"])
+    @pytest.mark.parametrize("asks", ["append", "commit", "read", "group"])
+    def test_old_handle_is_refused_and_the_new_topic_is_as_before(
+        self, near: ObjectStore, appends: int, asks: str
+    ) -> None:
+        old = make_store(near).create_topic("t")
+        for _ in range(3):
+            append(old, "old")
+        staged = TopicWriter(old).stage(kafka(["old"]))
+        group = old.group("g")
+        remove(near)
+        new = make_store(near).create_topic("t")
+        for _ in range(appends):
+            append(new, "new")
+        with pytest.raises(TopicNotFoundError, match=r"another one was created.*open the topic"):
+            {
+                "append": lambda: append(old, "old"),
+                "commit": lambda: TopicWriter(old).commit([staged]),
+                "read": lambda: old.read(),
+                "group": lambda: group.commit({0: 1}),
+            }[asks]()
+        assert values(new) == [b"new"] * appends
+        for _ in range(5):
+            append(new, "new")
+        cold = make_store(near).topic("t")
+        assert cold.end_offsets() == {0: appends + 5}
+        assert values(cold) == [b"new"] * (appends + 5)
+        assert cold.verify(data=True), str(cold.verify())
+
+    @pytest.mark.parametrize("appends", [0, 3, 5], ids=["fewer commits", "as many", "more"])
+    def test_topic_that_is_replaced_while_the_old_handle_commits(
+        self, near: ObjectStore, appends: int
+    ) -> None:
+        """The last moment: just before the put."""
+        begun = False
+
+        def replace_topic(verb: str, key: str) -> Fault | None:
+            nonlocal begun
+            if verb == "create" and key == f"t/{commit_path(4)}" and not begun:
+                begun = True
+                remove(near)
+                new = make_store(near).create_topic("t")
+                for _ in range(appends):
+                    append(new, "new")
+            return None
+
+        old = make_store(FaultyStore(near, replace_topic)).create_topic("t")
+        for _ in range(3):
+            append(old, "old")
+        with pytest.raises(TopicNotFoundError, match="another one was created"):
+            append(old, "old")
+        new = make_store(near).topic("t")
+        assert values(new) == [b"new"] * appends
+        for _ in range(6):
+            append(new, "new")
+        cold = make_store(near).topic("t")
+        assert values(cold) == [b"new"] * (appends + 6)
+        assert cold.verify(data=True), str(cold.verify())
+        stray = decode_commit(near.read(f"t/{commit_path(4)}") or b"", 4)
+        is_void = stray.topic_id == old.topic_id
+        assert is_void == (appends < 4)
+        assert cold.version == appends + 6 + is_void
+
+    def test_in_a_directory_removed_with_everything_in_it(self, tmp_path: Path) -> None:
+        old = pylogtable.open(tmp_path).create_topic("t")
+        append(old, "old")
+        shutil.rmtree(tmp_path / "t")
+        new = pylogtable.open(tmp_path).create_topic("t")
+        append(new, "new")
+        with pytest.raises(TopicNotFoundError):
+            append(old, "old")
+        assert values(pylogtable.open_topic(tmp_path / "t")) == [b"new"]
+        assert new.verify(data=True)
+
+    def test_producer_of_the_old_topic_is_refused(self, near: ObjectStore) -> None:
+        old = make_store(near).create_topic("t")
+        producer = old.producer(linger_ms=0)
+        producer.send(key=b"old", value=b"v").result()
+        remove(near)
+        new = make_store(near).create_topic("t")
+        with pytest.raises(TopicNotFoundError):
+            producer.send(key=b"old", value=b"v").result()
+        with pytest.raises(TopicNotFoundError):
+            producer.close()
+        append(new, "new")
+        assert values(new) == [b"new"]
+
+    def test_on_a_far_store_a_minute_later(self) -> None:
+        time = Clock()
+        far = FarStore(time)
+        old = make_store(far).create_topic("t")
+        staged = TopicWriter(old).stage(kafka(["old"]))
+        time.tick(MINUTE_MS)
+        remove(far)
+        new = make_store(far).create_topic("t")
+        append(new, "new")
+        with pytest.raises(TopicNotFoundError, match="another one was created"):
+            TopicWriter(old).commit([staged])
+        with pytest.raises(TopicNotFoundError, match="another one was created"):
+            old.read()
+        append(new, "new")
+        assert values(make_store(far).topic("t")) == [b"new", b"new"]
+
+
+class TestRemovedTopic:
+    @pytest.mark.parametrize("moment", ["before the append", "before the put"])
+    def test_append_of_an_old_handle_is_refused(self, near: ObjectStore, moment: str) -> None:
+        def decide(verb: str, key: str) -> Fault | None:
+            if verb == "create" and key == f"t/{commit_path(2)}" and moment == "before the put":
+                remove(near)
+            return None
+
+        old = make_store(FaultyStore(near, decide)).create_topic("t")
+        append(old, "old")
+        if moment == "before the append":
+            remove(near)
+        with pytest.raises(TopicNotFoundError, match="has been deleted"):
+            append(old, "old")
+        assert make_store(near).topics() == []
+        new = make_store(near).create_topic("t")
+        for _ in range(4):
+            append(new, "new")
+        assert values(make_store(near).topic("t")) == [b"new"] * 4
+
+    def test_group_and_consumer_of_an_old_handle_are_refused(self, near: ObjectStore) -> None:
+        old = make_store(near).create_topic("t")
+        group, consumer = old.group("g"), old.consumer("h", "worker")
+        append(old, "old")
+        consumer.poll()
+        remove(near)
+        with pytest.raises(TopicNotFoundError):
+            group.commit({0: 1})
+        with pytest.raises(TopicNotFoundError):
+            consumer.poll()
+        assert not list(near.list())
+
+
+@pytest.mark.usefixtures("often_a_root")
+class TestVacuumedTopic:
+    def test_append_of_an_idle_handle_lands_at_the_true_end(self, near: ObjectStore) -> None:
+        """Its clock stands still, so it does not know that weeks have passed."""
+        busy = make_store(near).create_topic("t")
+        idle, reader = make_store(near).topic("t"), make_store(near).topic("t")
+        for _ in range(9):
+            append(busy, "busy")
+        root = vacuum_manifest(near)
+        assert root == 8
+        assert reader.end_offsets() == {0: 9}
+        assert append(idle, "idle").offsets == {0: (9, 10)}
+        cold = make_store(near).topic("t")
+        assert values(cold) == [b"busy"] * 9 + [b"idle"]
+        assert cold.verify(data=True), str(cold.verify())
+
+    def test_vacuum_just_before_the_put_of_a_stale_writer(self, near: ObjectStore) -> None:
+        """The put lands in a version that was removed. It does not count, and says so."""
+
+        def vacuum_now(verb: str, key: str) -> Fault | None:
+            if verb == "create" and key == f"t/{commit_path(1)}":
+                for _ in range(9):
+                    append(busy, "busy")
+                vacuum_manifest(near)
+            return None
+
+        busy = make_store(near).create_topic("t")
+        stale = make_store(FaultyStore(near, vacuum_now)).topic("t")
+        with pytest.raises(CommitUnknownError) as raised:
+            append(stale, "stale")
+        with pytest.raises(CommitUnknownError):
+            busy.find_commit(raised.value.commit_id, raised.value.version)
+        for handle in (busy, stale, make_store(near).topic("t")):
+            assert values(handle) == [b"busy"] * 9
+        assert append(stale, "stale").offsets == {0: (9, 10)}
+
+    def test_stray_commit_is_not_built_upon(self, near: ObjectStore) -> None:
+        busy = make_store(near).create_topic("t")
+        idle = [make_store(near).topic("t") for _ in range(3)]
+        before = contents(near)
+        append(idle[0], "stray")
+        stray = near.read(f"t/{commit_path(1)}")
+        assert stray is not None
+        remove(near)
+        for key, data in before.items():
+            near.write(key, data or b"")
+        for _ in range(9):
+            append(busy, "busy")
+        vacuum_manifest(near)
+        assert near.create(f"t/{commit_path(1)}", stray).value == "yes"
+        assert append(idle[1], "late").offsets == {0: (9, 10)}
+        assert idle[2].end_offsets() == {0: 10}
+        assert values(make_store(near).topic("t")) == [b"busy"] * 9 + [b"late"]
+
+    def test_history_ends_before_a_stray_commit(self, near: ObjectStore) -> None:
+        topic = make_store(near).create_topic("t")
+        for _ in range(9):
+            append(topic)
+        below = near.below("t")
+        true = decode_commit(below.read(commit_path(7)) or b"", 7)
+        vacuum_manifest(near)
+        body = (near.read(f"t/{commit_path(9)}") or b"").replace(b'"version":9', b'"version":7')
+        below.create(commit_path(7), body)
+        assert rows(topic.history(), "version") == [9, 8]
+        assert topic.find_commit(true.commit_id) is None
+
+    def test_frozen_clock_while_the_store_moves_on_for_30_days(self) -> None:
+        time, frozen = Clock(), Clock()
+        far = FarStore(time)
+        busy = make_store(far, time).create_topic("t")
+        idle = make_store(far, frozen).topic("t")
+        for _ in range(9):
+            time.tick(3 * DAY_MS)
+            append(busy, "busy")
+        vacuum_manifest(far)
+        time.tick(3 * DAY_MS)
+        assert append(idle, "idle").offsets == {0: (9, 10)}
+        assert make_store(far).topic("t").count() == 10
+
+
+class TestGap:
+    """A commit in the middle is missing, for instance because of a lifecycle rule."""
+
+    def test_nothing_is_put_into_a_gap_where_looking_costs_nothing(self, near: ObjectStore) -> None:
+        topic = make_store(near).create_topic("t")
+        for _ in range(4):
+            append(topic)
+        near.delete(f"t/{commit_path(2)}")
+        before = contents(near)
+        with pytest.raises(CorruptTopicError, match=r"COMMIT-3.*commit 3 exists"):
+            append(make_store(near).topic("t"))
+        assert contents(near) == before
+
+    def test_warm_handle_goes_on_beyond_the_gap(self, near: ObjectStore) -> None:
+        topic = make_store(near).create_topic("t")
+        for _ in range(4):
+            append(topic)
+        near.delete(f"t/{commit_path(2)}")
+        assert append(topic).offsets == {0: (4, 5)}
+
+    @pytest.mark.parametrize("missing", [2, 7, 8, 9])
+    def test_append_into_a_gap_of_a_far_store_is_refused(self, missing: int) -> None:
+        """Whether the commits are read in one wave or in two."""
+        far = FarStore(Clock())
+        topic = make_store(far).create_topic("t")
+        for _ in range(12):
+            append(topic)
+        far.delete(f"t/{commit_path(missing)}")
+        with pytest.raises(CorruptTopicError, match="COMMIT-3"):
+            append(make_store(far).topic("t"))
+
+    def test_commit_of_another_writer_beyond_ours_is_no_gap(self) -> None:
+        """It may follow before we look."""
+        far = FarStore(lambda: None)  # type: ignore[arg-type,return-value]
+
+        def follow(verb: str, key: str) -> Fault | None:
+            put = [commit_path(n) for n in (1, 2) if far.read(f"t/{commit_path(n)}")]
+            if (verb, key) == ("read", f"t/{commit_path(2)}") and put == [commit_path(1)]:
+                append(other, "other")
+            return None
+
+        make_store(far).create_topic("t")
+        other = make_store(far).topic("t")
+        assert append(make_store(FaultyStore(far, follow)).topic("t"), "ours").version == 1
+        assert values(other) == [b"ours", b"other"]
+
+
+class TestRequests:
+    """What the proof costs on a store that is far away and tells its time."""
+
+    def test_fresh_writer_makes_no_extra_request(self) -> None:
+        time = Clock()
+        counting = CountingStore(FarStore(time))
+        topic = make_store(counting).create_topic("t")
+        for _ in range(3):
+            time.tick(MINUTE_MS - 1)
+            counting.reset()
+            append(topic)
+            assert counting.counts == {"read": 1, "open_output": 1, "create": 1}
+
+    def test_cold_writer_makes_no_extra_request(self) -> None:
+        counting = CountingStore(FarStore(Clock()))
+        append(make_store(counting).create_topic("t"))
+        topic = make_store(counting).topic("t")
+        counting.reset()
+        append(topic)
+        assert counting.counts == {"read": 1, "open_output": 1, "create": 1}
+
+    def test_idle_writer_confirms_its_state_once(self) -> None:
+        time = Clock()
+        counting = CountingStore(FarStore(time))
+        topic = make_store(counting).create_topic("t")
+        time.tick(MINUTE_MS)
+        counting.reset()
+        append(topic)
+        assert counting.counts == {"read": 3, "open_output": 1, "create": 1}
+        assert counting.by_key["read", f"t/{commit_path(0)}"] == 1
+
+    def test_writer_that_took_a_minute_proves_its_put(self) -> None:
+        time = Clock()
+        counting = CountingStore(FarStore(time))
+        writer = TopicWriter(make_store(counting).create_topic("t"))
+        staged = writer.stage(kafka(["k"]))
+
+        def decide(verb: str, key: str) -> None:
+            if verb == "create":
+                time.tick(MINUTE_MS)
+
+        slow = make_store(FaultyStore(counting, decide)).topic("t")
+        counting.reset()
+        TopicWriter(slow).commit([staged])
+        assert counting.by_key["read", f"t/{commit_path(0)}"] == 1
+        assert counting.counts == {"read": 3, "create": 1}
+
+    def test_reader_that_polls_confirms_its_state_once_a_minute(self) -> None:
+        time = Clock()
+        counting = CountingStore(FarStore(time))
+        topic = make_store(counting).create_topic("t")
+        counting.reset()
+        for _ in range(60):
+            time.tick(10_000)
+            topic.end_offsets()
+        assert counting.counts == {"read": 60 + 2 * 10}
+
+    def test_store_that_tells_no_time_is_asked_each_time(self) -> None:
+        counting = CountingStore(FarStore(lambda: None))  # type: ignore[arg-type,return-value]
+        topic = make_store(counting).create_topic("t")
+        counting.reset()
+        append(topic)
+        assert counting.counts == {"read": 5, "open_output": 1, "create": 1}
+
+
+class TestVoidCommits:
+    @pytest.fixture
+    def topic(self, near: ObjectStore) -> Topic:
+        """Versions 2, 5 and 6 are void, with times in the far future and the far past."""
+        clock = Clock()
+        topic = make_store(near, clock).create_topic("t")
+        for version, at in ((2, 10**15), (5, 5), (6, 10**15)):
+            while topic.version < version - 1:
+                clock.tick(1000)
+                append(topic)
+            body = near.read(f"t/{commit_path(1)}") or b""
+            commit = decode_commit(body, 1)
+            for old, new in (
+                (b'"version":1', b'"version":%d' % version),
+                (commit.topic_id.encode(), b"another"),
+                (b'"committed_at_ms":%d' % commit.committed_at_ms, b'"committed_at_ms":%d' % at),
+            ):
+                assert old in body
+                body = body.replace(old, new)
+            near.create(f"t/{commit_path(version)}", body)
+        clock.tick(1000)
+        append(topic)
+        assert topic.version == 7
+        return topic
+
+    def test_history_leaves_them_out(self, topic: Topic) -> None:
+        assert rows(topic.history(), "version") == [7, 4, 3, 1, 0]
+        assert rows(topic.history(limit=2), "version") == [7, 4]
+
+    def test_they_have_no_effect(self, topic: Topic, near: ObjectStore) -> None:
+        cold = make_store(near).topic("t")
+        assert cold.count() == 4
+        assert cold.end_offsets() == {0: 4}
+        assert cold.verify(data=True), str(cold.verify())
+
+    def test_time_travel_passes_over_them(self, topic: Topic) -> None:
+        history = topic.history()
+        times = dict(zip(rows(history, "version"), rows(history, "committed_at"), strict=True))
+        for version, at in times.items():
+            assert topic.version_at(at) == version
+        assert [topic.count(version=v) for v in range(8)] == [0, 1, 1, 2, 3, 3, 3, 4]
+
+    def test_vacuum_reads_past_them(self, topic: Topic, near: ObjectStore) -> None:
+        assert topic.vacuum(dry_run=False).version >= 7
+        assert make_store(near).topic("t").count() == 4
+
+    def test_root_is_never_written_at_one(self, topic: Topic, near: ObjectStore) -> None:
+        manifest = Manifest(near.below("t"))
+        state = manifest.load_at(6)
+        assert state is not None
+        assert (state.version, state.effective_version) == (6, 4)
+        assert manifest.write_root(state, lambda: "leaf") is state
+        assert manifest.hinted_root() is None
+
+    def test_partitions_of_another_topic_do_not_matter(self, topic: Topic) -> None:
+        append(topic)
+        topic.append(kafka(["a"], partition=ints(0)))
+        assert topic.count() == 6
+
+
+def test_root_of_a_removed_topic_is_not_taken_for_the_new_one(near: ObjectStore) -> None:
+    """A hint and a root of the old topic that a late writer left behind."""
+    old = make_store(near).create_topic("t")
+    for _ in range(64):
+        append(old, "old")
+    kept = {k: v for k, v in contents(near).items() if "root" in k or k.endswith(HINT_PATH)}
+    assert len(kept) == 2
+    remove(near)
+    new = make_store(near).create_topic("t")
+    for _ in range(66):
+        append(new, "new")
+    for key, data in kept.items():
+        near.write(key, data or b"")
+    with pytest.raises((CorruptTopicError, TopicNotFoundError)):
+        append(old, "old")
