@@ -119,6 +119,10 @@ def apply(state: Record | None, commit: Record) -> Record:
     if commit["operation"] == "delete_topic":
         return {**head, "topic": None, "partitions": [], "txns": {}}
     require(topic["partitions"] >= len(partitions), "META-3", "partitions are taken away")
+    check_columns(state and state["topic"], topic, head["protocol"], require)
+    is_first_value = state and state["topic"] and not values(state["topic"]) and values(topic)
+    written = topic["key"] and any(partition["end"] for partition in partitions)
+    require(not is_first_value or not written, "META-4", "records would become tombstones")
     partitions += [EMPTY_PARTITION] * (topic["partitions"] - len(partitions))
     entries = [*commit["add"], *commit["replaced"], *commit["log_starts"]]
     named = {entry["partition"] for entry in entries} | {*commit["ends"], *commit["cleaned"]}
@@ -222,14 +226,14 @@ def arrow_type(described: Any) -> pa.DataType:
     raise Unsupported(f"the type {described!r:.80} [TYPE-1]")
 
 
-def check_topic(topic: Record) -> None:
-    """What readers rely on [META-1], [TYPE-3], [META-7]."""
+def check_topic(topic: Record, path: str) -> None:
+    """What readers rely on [META-1], [TYPE-3], [META-6..8]."""
     types = {field["name"]: arrow_type(field["type"]) for field in topic["fields"]}
-    stored, key = [stored_name(field) for field in topic["fields"]], topic["key"]
+    key = topic["key"]
     for holds, what in (
         (1 <= topic["partitions"] <= 10_000, "the number of partitions"),
-        (0 < len(types) == len(stored) and not set(types) & set(LOG_COLUMNS), "the columns' names"),
-        (len({*stored, "offset", "timestamp"}) == len(stored) + 2, "the names in files"),
+        (0 < len(types) == len(topic["fields"]), "the columns' names"),
+        (not set(types) & set(LOG_COLUMNS), "a column with a name of the log"),
         (types.get("headers", HEADERS) == HEADERS, "the type of headers"),
         (len(set(key)) == len(key) and set(key) <= set(types), "the key"),
         (all(types[name].id in KEY_TYPES for name in set(key) & set(types)), "the key's types"),
@@ -237,6 +241,85 @@ def check_topic(topic: Record) -> None:
     ):
         if not holds:
             raise Mismatch(what)
+    check_ids(topic, path)
+    check_stored_names(topic, path)
+
+
+def values(topic: Record) -> list[Record]:
+    """The columns that are all null in a tombstone [REC-3]."""
+    return [f for f in topic["fields"] if f["name"] not in (*topic["key"], "headers")]
+
+
+def check_ids(topic: Record, path: str) -> None:
+    """Ids count up, and skip those of dropped columns. Absent ones are filled in [META-6]."""
+    free, gaps = 16, bool(topic["retired"])
+    for field in topic["fields"]:
+        found = field["id"] if gaps or field["id"] is not None else free
+        if found is None or found < free or (found > free and not gaps):
+            raise Corrupt(path, "META-6", f"column {field['name']!r} has the id {found}")
+        field["id"], free = found, found + 1 + fields_inside(field["type"])
+    last = topic["last_field_id"] if gaps or topic["last_field_id"] is not None else free - 1
+    if last is None or last < free - 1 or (last >= free and not gaps):
+        raise Corrupt(path, "META-6", f"last_field_id is {last}")
+    topic["last_field_id"] = last
+
+
+def fields_inside(described: Any) -> int:
+    if isinstance(described, str):
+        return 0
+    parts = [described.get(name) for name in ("elementType", "keyType", "valueType")]
+    parts += [field["type"] for field in described.get("fields", [])]
+    return sum(1 + fields_inside(part) for part in parts if part is not None)
+
+
+def check_stored_names(topic: Record, path: str) -> None:
+    """Stored names are the columns' for good [META-7], [META-8]."""
+    stored = [stored_name(field) for field in topic["fields"]]
+    fixed = [f for f in topic["fields"] if f not in values(topic) and f["stored_as"] is not None]
+    names = [*LOG_COLUMNS, *stored, *topic["retired"]]
+    if fixed or len(set(names)) != len(names):
+        raise Corrupt(path, "META-7" if fixed or not topic["retired"] else "META-8", f"{names}")
+    compacts = "compact" in topic["config"].get("cleanup.policy", "")
+    is_safe = any(not field["nullable"] for field in values(topic)) or not compacts
+    if topic["retired"] and topic["key"] and not (values(topic) and is_safe):
+        raise Corrupt(path, "META-8", "records may have become tombstones")
+
+
+def check_columns(old: Record | None, new: Record, protocol: Record, require: Require) -> None:
+    """Which changes of columns are allowed [META-4], [META-7], [META-8]."""
+    columns = {stored_name(field): field for field in new["fields"]}
+    is_mapped = new["retired"] or any(field["stored_as"] is not None for field in new["fields"])
+    lists = (protocol["reader_features"], protocol["writer_features"])
+    announced = all("column-mapping" in features for features in lists)
+    require(announced or not is_mapped, "META-7", "renamed or dropped without the feature")
+    if old is None:
+        return
+    same_key = (old["key"], old["created_at_ms"]) == (new["key"], new["created_at_ms"])
+    require(same_key, "META-4", "the key or the time of creation changes")
+    kept = [stored_name(field) for field in old["fields"] if stored_name(field) in columns]
+    require([*columns][: len(kept)] == kept, "META-4", "the order of columns changes")
+    gone = {stored_name(field) for field in old["fields"]} - set(kept)
+    require({*new["retired"]} == {*old["retired"], *gone}, "META-8", "a column is gone")
+    for before in old["fields"]:
+        is_value, after = before in values(old), columns.pop(stored_name(before), None)
+        require(is_value or after, "META-8", f"column {before['name']!r} is dropped")
+        if after is None:
+            continue
+        is_renamed = after["name"] != before["name"]
+        is_allowed = not is_renamed or (is_value and after["name"] != "headers")
+        require(is_allowed, "META-7", f"column {before['name']!r} is renamed")
+        given, wanted = arrow_type(before["type"]), arrow_type(after["type"])
+        fits = same(given, wanted) or (is_value and widens(given, wanted))
+        alike = fits and before["nullable"] == after["nullable"]
+        require(alike, "META-4", f"column {before['name']!r} changes")
+        same_id = before["id"] == after["id"]
+        require(same_id, "META-6", f"column {before['name']!r} gets another id")
+    for added in columns.values():
+        require(added["nullable"], "META-4", f"column {added['name']!r} is not nullable")
+        is_new = added["id"] > old["last_field_id"]
+        require(is_new, "META-6", f"column {added['name']!r} gets the id of another one")
+    goes_on = new["last_field_id"] >= old["last_field_id"]
+    require(goes_on, "META-6", "last_field_id goes back")
 
 
 def stored_name(field: Record) -> str:
@@ -252,7 +335,7 @@ def stored_name(field: Record) -> str:
 TABLES = {
     "protocol": "format:integer reader_features:[string]=[] writer_features:[string]=[]",
     "topic": """fields:[field] key:[string]=[] partitions:integer config:<string>={}
-        created_at_ms:integer""",
+        created_at_ms:integer last_field_id:integer?=null retired:[string]=[]""",
     "field": "name:string type:any nullable:boolean=true id:integer?=null stored_as:string?=null",
     "commit": """operation:string protocol:protocol?=null topic:topic?=null ends:{integer}={}
         add:[segment]=[] log_starts:[log_start]=[] replaced:[replaced]=[] cleaned:{integer}={}
@@ -337,7 +420,7 @@ def decode(data: bytes, kind: str, path: str, rule: str) -> Record:
             check_checksum(data)
         found: Record = checked(kind, value)
         if found.get("topic"):
-            check_topic(found["topic"])
+            check_topic(found["topic"], path)
         return found
     except (ValueError, RecursionError, Mismatch) as error:
         raise Corrupt(path, rule, str(error)) from None

@@ -27,6 +27,7 @@ from pylogtable.maintenance.merge import Merge
 from pylogtable.maintenance.retention import Retention
 from pylogtable.maintenance.units import in_threads
 from pylogtable.maintenance.vacuum import Vacuum
+from pylogtable.plan.columns import ColumnChanges
 from pylogtable.plan.topics import plan_alter, plan_delete_records
 from pylogtable.read.versions import snapshot_at, version_at
 from pylogtable.read.view import Bound, View
@@ -246,16 +247,17 @@ class Topic:
         Records stay in their partitions when partitions are added, so newer records of a key may go
         to another partition than its older ones.
         """
-        added = make_fields(add_columns) if add_columns is not None else ()
         given = column_types("widen_columns", {} if widen_columns is None else widen_columns)
-        wider = {name: from_arrow(arrow) for name, arrow in given.items()}
+        columns = ColumnChanges(
+            widen={name: from_arrow(arrow) for name, arrow in given.items()},
+            add=() if add_columns is None else make_fields(add_columns),
+        )
         altered, _ = self._head.change(
             lambda snapshot: plan_alter(
                 snapshot,
                 partitions=partitions,
                 config={} if config is None else config,
-                add_fields=added,
-                widen=wider,
+                columns=columns,
             )
         )
         return describe(self.name, self.url, altered)

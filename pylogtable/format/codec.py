@@ -13,6 +13,7 @@ import msgspec
 from pylogtable.errors import CorruptTopicError, InvalidRequestError, UnsupportedFormatError
 from pylogtable.format import wire
 from pylogtable.format.config import parse_config
+from pylogtable.format.field_ids import field_fault
 from pylogtable.format.model import (
     FORMAT_VERSION,
     MAX_APP_ID_BYTES,
@@ -189,6 +190,9 @@ def _check_topic(topic: TopicInfo, path: str) -> None:
         parse_config(topic.config)
     except InvalidRequestError as error:
         raise CorruptTopicError(path, "META-1", str(error)) from None
+    fault = field_fault(topic)
+    if fault is not None:
+        raise CorruptTopicError(path, fault.rule, fault.detail)
 
 
 def _decode(decoder: msgspec.json.Decoder[Decoded], data: bytes, path: str, rule: str) -> Decoded:

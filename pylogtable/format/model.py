@@ -14,9 +14,12 @@ FORMAT_VERSION = 1
 MAX_PARTITIONS = 10_000
 MAX_METADATA = 4096
 MAX_APP_ID_BYTES = 1024
+#: Columns may have other names in files than in the topic, and files may have columns that the
+#: topic dropped [META-7], [META-8].
+COLUMN_MAPPING = "column-mapping"
 #: The features that this version knows. `format_spec/features.md` lists them all [PROTO-4].
-READER_FEATURES: frozenset[str] = frozenset()
-WRITER_FEATURES: frozenset[str] = frozenset()
+READER_FEATURES: frozenset[str] = frozenset({COLUMN_MAPPING})
+WRITER_FEATURES: frozenset[str] = frozenset({COLUMN_MAPPING})
 
 #: A whole number of 0 or more that fits into 64 bits. Decoding refuses anything else.
 Natural = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
@@ -30,11 +33,20 @@ class Noun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Field(Noun, frozen=True, kw_only=True, omit_defaults=True):
-    """A column of a topic. `type` is a Spark type name, or an object if it is nested [TYPE-1]."""
+    """A column of a topic. `type` is a Spark type name, or an object if it is nested [TYPE-1].
+    `id` never changes [META-6]. `stored_as` is the column's name in files, if that is another than
+    `name` [META-7]."""
 
     name: str
     type: str | dict[str, Any]
     nullable: bool = True
+    id: Count | None = None
+    stored_as: str | None = None
+
+    @property
+    def stored_name(self) -> str:
+        """The name of the column in files."""
+        return self.name if self.stored_as is None else self.stored_as
 
 
 class Protocol(Noun, frozen=True, kw_only=True, omit_defaults=True):
@@ -46,13 +58,17 @@ class Protocol(Noun, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class TopicInfo(Noun, frozen=True, kw_only=True, omit_defaults=True):
-    """Columns, key, partitions and settings of a topic [META-1]."""
+    """Columns, key, partitions and settings of a topic [META-1]. `last_field_id` is the last id
+    that was given to a field [META-6]. `retired` has the stored names of dropped columns [META-8].
+    """
 
     fields: tuple[Field, ...]
     key: tuple[str, ...] = ()
     partitions: Annotated[int, msgspec.Meta(ge=1, le=MAX_PARTITIONS)]
     config: dict[str, str] = {}
     created_at_ms: Natural
+    last_field_id: Count | None = None
+    retired: tuple[str, ...] = ()
 
 
 class Segment(Noun, frozen=True, kw_only=True, omit_defaults=True):

@@ -20,6 +20,7 @@ from functools import cached_property
 from numbers import Integral
 
 from pylogtable.errors import CorruptTopicError, InvalidRequestError
+from pylogtable.format.alteration import alteration_fault, feature_fault
 from pylogtable.format.codec import check_readable
 from pylogtable.format.config import TopicConfig, parse_config
 from pylogtable.format.model import (
@@ -36,7 +37,7 @@ from pylogtable.format.model import (
     Totals,
     TxnMark,
 )
-from pylogtable.format.paths import commit_path
+from pylogtable.format.paths import commit_path, root_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +167,7 @@ def apply(base: Snapshot | None, commit: Commit) -> Snapshot:
     states = list(base.partitions)
     if info.partitions < len(states):
         raise _broken(commit, "META-3", f"{len(states)} partitions become {info.partitions}")
+    _check_altered(commit, base, info)
     states.extend(PartitionState() for _ in range(info.partitions - len(states)))
     added: dict[int, list[Segment]] = {}
     for segment in commit.add:
@@ -222,6 +224,9 @@ def from_root(root: Root) -> Snapshot:
         )
 
     check_readable(root.protocol)
+    fault = feature_fault(root.topic, root.protocol) if root.topic is not None else None
+    if fault is not None:
+        raise CorruptTopicError(root_path(root.version), fault.rule, fault.detail)
     return Snapshot(
         version=root.version,
         commit_id=root.commit_id,
@@ -308,6 +313,9 @@ def _create(base: Snapshot | None, commit: Commit) -> Snapshot:
         raise _broken(commit, "META-2", "there is no topic yet, and it does not create one")
     if base is not None and commit.topic_id == base.topic_id:
         raise _broken(commit, "META-5", f"it reuses the id of a deleted topic, {base.topic_id}")
+    fault = feature_fault(commit.topic, commit.protocol)
+    if fault is not None:
+        raise _broken(commit, fault.rule, fault.detail)
     return Snapshot(
         version=commit.version,
         commit_id=commit.commit_id,
@@ -337,6 +345,19 @@ def _check_follows(base: Snapshot, commit: Commit) -> None:
     if commit.parent is not None and commit.parent != base.commit_id:
         detail = f"its parent is {commit.parent!r}, but commit {base.commit_id!r} is before it"
         raise _broken(commit, "COMMIT-10", detail)
+
+
+def _check_altered(commit: Commit, base: Snapshot, info: TopicInfo) -> None:
+    """Raise if the commit changes columns as no writer may, or without the feature they need."""
+    if commit.topic is None and commit.protocol is None:
+        return
+    fault = None
+    if commit.topic is not None:
+        has_records = any(state.end for state in base.partitions)
+        fault = alteration_fault(base.info, info, has_records=has_records)
+    fault = fault or feature_fault(info, commit.protocol or base.protocol)
+    if fault is not None:
+        raise _broken(commit, fault.rule, fault.detail)
 
 
 def _check_known(commit: Commit, states: Sequence[PartitionState], number: int) -> int:

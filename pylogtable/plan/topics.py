@@ -10,8 +10,10 @@ import msgspec
 from pylogtable.arguments import check_mapping
 from pylogtable.errors import InvalidRequestError, OffsetOutOfRangeError, TopicExistsError
 from pylogtable.format.config import check_keys, normalize, parse_config
+from pylogtable.format.field_ids import numbered, uses_mapping
 from pylogtable.format.lookup import LoadLeaf, totals_below
 from pylogtable.format.model import (
+    COLUMN_MAPPING,
     FORMAT_VERSION,
     MAX_PARTITIONS,
     Change,
@@ -20,8 +22,9 @@ from pylogtable.format.model import (
     Protocol,
     TopicInfo,
 )
-from pylogtable.format.schema import WireType, check_fields, is_keys_only, value_columns, widens
+from pylogtable.format.schema import check_fields, is_keys_only, value_columns
 from pylogtable.format.snapshot import Snapshot
+from pylogtable.plan.columns import ColumnChanges, alter_columns, check_drops
 
 
 def new_topic_info(
@@ -37,12 +40,14 @@ def new_topic_info(
     settings = normalize(config)
     if parse_config(settings).is_compacted and not key:
         raise InvalidRequestError("a compacted topic needs a key: name its key column(s)")
-    return TopicInfo(
-        fields=tuple(fields),
-        key=tuple(key),
-        partitions=partitions,
-        config=settings,
-        created_at_ms=now_ms,
+    return numbered(
+        TopicInfo(
+            fields=tuple(fields),
+            key=tuple(key),
+            partitions=partitions,
+            config=settings,
+            created_at_ms=now_ms,
+        )
     )
 
 
@@ -63,10 +68,9 @@ def plan_alter(
     *,
     partitions: int | None,
     config: Mapping[str, object | None],
-    add_fields: Sequence[Field],
-    widen: Mapping[str, WireType],
+    columns: ColumnChanges,
 ) -> Change:
-    """Add partitions, change settings, add or widen columns [META-3], [META-4]."""
+    """Add partitions, change settings, change columns [META-3], [META-4]."""
     old = snapshot.info
     if partitions is not None:
         _check_partition_count(partitions)
@@ -82,27 +86,20 @@ def plan_alter(
     unset = {key for key, value in config.items() if value is None}
     settings = {key: value for key, value in old.config.items() if key not in unset}
     settings.update(normalize({key: value for key, value in config.items() if value is not None}))
-    fields = _widened(old.fields, old.key, widen)
-    for field in add_fields:
-        if not field.nullable:
-            raise InvalidRequestError(
-                f"column {field.name!r} must be nullable: older records have no value for it"
-            )
-        if any(field.name == existing.name for existing in fields):
-            raise InvalidRequestError(f"the topic already has a column {field.name!r}")
-        fields = (*fields, field)
-    check_fields(fields, old.key)
-    new = msgspec.structs.replace(
-        old, partitions=partitions or old.partitions, config=settings, fields=fields
+    new = alter_columns(
+        msgspec.structs.replace(old, partitions=partitions or old.partitions, config=settings),
+        columns,
     )
+    check_fields(new.fields, new.key)
     _check_first_value_column(snapshot, new)
     if parse_config(settings).is_compacted and not old.key:
         raise InvalidRequestError("a topic without key columns cannot be compacted")
+    check_drops(new)
     if new == old:
         raise InvalidRequestError(
             "nothing to alter: the topic already has these settings and columns"
         )
-    return Change(operation="alter", topic=new)
+    return Change(operation="alter", protocol=_needed_protocol(snapshot, new), topic=new)
 
 
 def plan_delete_records(
@@ -156,21 +153,14 @@ def _check_first_value_column(snapshot: Snapshot, new: TopicInfo) -> None:
         )
 
 
-def _widened(
-    fields: Sequence[Field], key: Sequence[str], widen: Mapping[str, WireType]
-) -> tuple[Field, ...]:
-    by_name = {field.name: field for field in fields}
-    for name, wire in widen.items():
-        if name not in by_name:
-            raise InvalidRequestError(f"there is no column {name!r} to widen")
-        if name in key:
-            raise InvalidRequestError(
-                f"key column {name!r} cannot be widened: records would change their partition"
-            )
-        if not widens(by_name[name].type, wire):
-            raise InvalidRequestError(
-                f"column {name!r} cannot be widened from {by_name[name].type} to {wire}: "
-                "some values would not fit"
-            )
-        by_name[name] = msgspec.structs.replace(by_name[name], type=wire)
-    return tuple(by_name.values())
+def _needed_protocol(snapshot: Snapshot, new: TopicInfo) -> Protocol | None:
+    """The protocol with the feature that renamed and dropped columns need; None if it stays as it
+    is [META-7]."""
+    old = snapshot.protocol
+    if not uses_mapping(new) or COLUMN_MAPPING in old.reader_features:
+        return None
+    return msgspec.structs.replace(
+        old,
+        reader_features=(*old.reader_features, COLUMN_MAPPING),
+        writer_features=(*old.writer_features, COLUMN_MAPPING),
+    )

@@ -62,9 +62,10 @@ class WantedKeys:
             index = reader.column_index(name)
             if index is None or not wanted.any():
                 continue
+            statistics = reader.statistics(group, index)
             with errors_naming(reader.segment.path):
                 chunk = reader.metadata.row_group(group).column(index)
-                wanted &= _by_statistics(chunk.statistics, values)
+                wanted &= _by_statistics(statistics, values)
             offset = getattr(chunk, "bloom_filter_offset", None)
             if offset is None or hashes is None or not wanted.any():
                 continue

@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from pylogtable.errors import CorruptTopicError, SchemaMismatchError
+from pylogtable.format.field_ids import id_in_file, numbered
 from pylogtable.format.model import Segment, TopicInfo
-from pylogtable.format.schema import OFFSET, PARTITION, fits, from_arrow, to_arrow
+from pylogtable.format.schema import OFFSET, PARTITION, TIMESTAMP, fits, from_arrow, to_arrow
 from pylogtable.segments.segment_file import SegmentReader
 
 _WITHOUT_FILE = frozenset({PARTITION, OFFSET, "topic", "timestampType"})
@@ -38,7 +39,8 @@ class Projection:
     def stored_names(self, reader: SegmentReader) -> list[str]:
         """The columns of the file that are needed, after a check of their types."""
         check_columns(reader, self.info, self.schema.names)
-        return [name for name in reader.schema.names if name in self.schema.names]
+        wanted = {self._stored.get(name) for name in self.schema.names}
+        return [name for name in reader.schema.names if name in wanted]
 
     def shape(
         self, batch: pa.RecordBatch, offsets: pa.Array | None, segment: Segment
@@ -47,7 +49,7 @@ class Projection:
         old ones are widened."""
         columns = []
         for field in self.schema:
-            index = batch.schema.get_field_index(field.name)
+            index = batch.schema.get_field_index(self._stored.get(field.name, ""))
             if field.name == OFFSET:
                 column = offsets
             elif field.name == PARTITION:
@@ -63,10 +65,17 @@ class Projection:
                 if field.name in self._required and column.null_count:
                     detail = f"its column {field.name!r} has nulls, and the topic allows none"
                     raise CorruptTopicError(segment.path, "SEG-3", detail)
-                if column.type != field.type:
+                # A file has ids on the fields inside of a column, which readers do not see.
+                if not column.type.equals(field.type, check_metadata=True):
                     column = self._cast(column, field)
             columns.append(column)
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    @cached_property
+    def _stored(self) -> dict[str, str]:
+        """The name in files of each column that files have [META-7]."""
+        own = {OFFSET: OFFSET, TIMESTAMP: TIMESTAMP}
+        return own | {field.name: field.stored_name for field in self.info.fields}
 
     @cached_property
     def _required(self) -> frozenset[str]:
@@ -87,17 +96,22 @@ class Projection:
 
 def check_columns(reader: SegmentReader, topic: TopicInfo, names: Sequence[str]) -> None:
     """Raise if one of these columns does not fit the topic's, or is missing and must not be. A
-    column that was added later may be missing, and is neither a key nor required [SEG-3]."""
-    for field in topic.fields:
+    column that was added later may be missing, and is neither a key nor required [SEG-3]. A column
+    with another id is another column [META-6]."""
+    for field in numbered(topic).fields:
         if field.name not in names:
             continue
-        found = reader.schema.get_all_field_indices(field.name)
+        found = reader.schema.get_all_field_indices(field.stored_name)
         if not found and field.nullable and field.name not in topic.key:
             continue
         if len(found) != 1:
-            detail = f"it has {len(found)} columns {field.name!r} where one belongs"
+            detail = f"it has {len(found)} columns {field.stored_name!r} where one belongs"
             raise CorruptTopicError(reader.segment.path, "SEG-3", detail)
-        stored = reader.schema.field(found[0]).type
+        column = reader.schema.field(found[0])
+        stored = column.type
+        if id_in_file(column) not in (None, field.id):
+            detail = f"its column {column.name!r} has the id {id_in_file(column)}, not {field.id}"
+            raise CorruptTopicError(reader.segment.path, "META-6", detail)
         if not type_fits(stored, to_arrow(field.type)):
             detail = f"its column {field.name!r} ({stored}) does not fit the topic's ({field.type})"
             raise CorruptTopicError(reader.segment.path, "SEG-3", detail)

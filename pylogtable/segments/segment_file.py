@@ -50,7 +50,13 @@ class SegmentReader:
     def statistics(self, group: int, column: int) -> Any:
         """The statistics of a column chunk; None if it has none."""
         with errors_naming(self.segment.path):
-            return self.metadata.row_group(group).column(column).statistics
+            chunk = self.metadata.row_group(group).column(column)
+            # If these differ, pyarrow ends the process when it is asked for statistics.
+            wanted = self.metadata.schema.column(column).physical_type
+            if chunk.physical_type != wanted:
+                detail = f"a column is {chunk.physical_type} in row group {group}, not {wanted}"
+                raise CorruptTopicError(self.segment.path, "SEG-2", detail)
+            return chunk.statistics
 
     def read_bytes(self, offset: int, length: int) -> bytes:
         with errors_naming(self.segment.path):
@@ -107,10 +113,10 @@ class SegmentReader:
         assert timestamp is not None
         groups = []
         for number in range(self.metadata.num_row_groups):
-            group = self.metadata.row_group(number)
-            offsets = _bounds(group.column(offset).statistics)
-            times = _bounds(group.column(timestamp).statistics)
-            groups.append(GroupFacts(group.num_rows, offsets, times))
+            offsets = _bounds(self.statistics(number, offset))
+            times = _bounds(self.statistics(number, timestamp))
+            rows = self.metadata.row_group(number).num_rows
+            groups.append(GroupFacts(rows, offsets, times))
         return groups
 
 

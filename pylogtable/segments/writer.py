@@ -17,9 +17,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pylogtable.format.config import parse_config
+from pylogtable.format.field_ids import stored_schema
 from pylogtable.format.model import TopicInfo
 from pylogtable.format.paths import segment_path
-from pylogtable.format.schema import OFFSET, TIMESTAMP, file_schema
+from pylogtable.format.schema import OFFSET, TIMESTAMP
 from pylogtable.format.shaping import count_keyless, count_tombstones
 from pylogtable.lazy_arrow import pc, pq
 from pylogtable.segments.bloom import filter_bytes
@@ -68,7 +69,7 @@ class FileLayout:
     def __init__(self, topic: TopicInfo) -> None:
         config = parse_config(topic.config)
         self.topic = topic
-        self.schema = file_schema(topic.fields)
+        self.schema = stored_schema(topic)
         self.codec = config.parquet_codec
         self.segment_bytes = config.segment_bytes
         self.append_time = config.uses_append_time
@@ -118,7 +119,7 @@ class SegmentWriter:
         self._schema = layout.schema
         self._row_group_offsets: list[int] = []
         self._timestamps: list[int] = []
-        repetitive = _repetitive_columns(like)
+        repetitive = _repetitive_columns(like.rename_columns(self._schema.names[1:]))
         blooms = layout.bloom_options(like.num_rows)
         # A filter is as large as its distinct values need, which is little if values repeat.
         large = set(blooms.get("bloom_filter_options", ())).difference(repetitive)

@@ -25,6 +25,7 @@ from pylogtable.format.model import (
 from pylogtable.format.schema import check_fields, fits, to_arrow, widens
 from pylogtable.format.snapshot import Snapshot, from_root, replay
 from pylogtable.plan.append import Repeated, plan_append
+from pylogtable.plan.columns import ColumnChanges
 from pylogtable.plan.compaction import plan_compaction, plan_swaps
 from pylogtable.plan.merge import plan_merge
 from pylogtable.plan.positions import (
@@ -153,8 +154,12 @@ def run_administer(given: Vector) -> object:
         state,
         partitions=given.get("partitions"),
         config=given.get("config", {}),
-        add_fields=msgspec.convert(given.get("add_fields", []), list[Field]),
-        widen=given.get("widen", {}),
+        columns=ColumnChanges(
+            drop=given.get("drop", []),
+            rename=given.get("rename", {}),
+            widen=given.get("widen", {}),
+            add=msgspec.convert(given.get("add_fields", []), list[Field]),
+        ),
     )
     return _change(change, "alter")
 
