@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import msgspec
@@ -14,9 +14,10 @@ from pylogtable.format.config import TopicConfig, parse_config
 from pylogtable.format.model import Segment
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.maintenance.job import MaintainedTopic, MaintainOptions
-from pylogtable.maintenance.rewrite import rewrite_segments
+from pylogtable.maintenance.rewrite import copy_piece, rewrite_segments
 from pylogtable.maintenance.rewrite_job import RewriteJob
-from pylogtable.maintenance.units import Rewritten
+from pylogtable.maintenance.units import Rewritten, discard_segments
+from pylogtable.plan.carry_over import Compacted, Piece, plan_carry_over
 from pylogtable.plan.compaction import CompactionUnit, plan_compaction, plan_swaps
 from pylogtable.plan.swap import Swap
 from pylogtable.segments.newest import BUDGET_BYTES, find_kept
@@ -81,6 +82,42 @@ class Compaction(RewriteJob[CompactionUnit]):
                     f"{unread[partition]}, and records below {expired} were dropped for their age"
                 )
 
+    def carry_over(
+        self, topic: MaintainedTopic, results: Sequence[Rewritten], tried: Sequence[Rewritten]
+    ) -> Sequence[Rewritten] | None:
+        """The same survivors in the place of segments that were merged meanwhile. No key is looked
+        at again; only what the compaction has not rewritten of these segments is copied."""
+        (done,) = results  # a partition is one unit
+        assert done.compacted is not None
+        snapshot = topic.head.latest()
+        plans = plan_carry_over(snapshot, topic.head.manifest.leaf, done.swaps, done.compacted)
+        if [plan.inputs for plan in plans] == [swap.inputs for r in tried for swap in r.swaps]:
+            return None
+        swaps: list[Swap] = []
+        copied: list[Segment] = []
+        try:
+            for plan in plans:
+                outputs: list[Segment] = []
+                in_pieces = 0
+                for part in plan.parts:
+                    if isinstance(part, Piece):
+                        new_id = topic.runtime.new_id
+                        piece = copy_piece(topic.store, done.compacted.topic, part, new_id)
+                        copied += piece
+                        outputs += piece
+                        in_pieces += sum(segment.records for segment in piece)
+                    else:
+                        outputs.append(part)
+                if sum(segment.records for segment in plan.inputs) - in_pieces != plan.records:
+                    raise CommitConflictError(  # [LOG-8]
+                        f"compaction of partition {done.partition}: another job has removed records"
+                    )
+                swaps.append(Swap(plan.inputs, tuple(outputs)))
+        except BaseException:
+            discard_segments(topic.store, copied)
+            raise
+        return [replace(done, swaps=tuple(swaps))]
+
     def rewrite(
         self, store: ObjectStore, unit: CompactionUnit, new_id: Callable[[], str]
     ) -> Rewritten:
@@ -99,6 +136,9 @@ class Compaction(RewriteJob[CompactionUnit]):
                 sum(kept),
                 unit.clean_end,
                 expired_below=None if unit.expire_before_us is None else unit.end,
+                compacted=Compacted(
+                    unit.topic, unit.end, unit.delete_horizon_ms(config.delete_retention_ms)
+                ),
             )
 
         try:

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
 from pylogtable.errors import CorruptTopicError
 from pylogtable.format.model import Segment, TopicInfo
 from pylogtable.format.schema import OFFSET, file_schema
+from pylogtable.plan.carry_over import Piece
 from pylogtable.plan.read import task_for
 from pylogtable.plan.swap import Swap
 from pylogtable.segments.projection import Projection
@@ -36,18 +38,50 @@ def rewrite_segments(
     """Write neighbouring segments as sealed ones that cover the same offsets. If this fails, or
     the records written are not exactly those to be kept, nothing is left behind [LOG-10].
     `keep` is the first offset to keep, or a mask for each input."""
+    return _write(
+        store,
+        topic,
+        inputs,
+        (
+            batch
+            for segment, keeps in _what_to_keep(inputs, keep)
+            for batch in _kept_records(store, topic, segment, keeps)
+        ),
+        new_id,
+        delete_horizon_ms,
+    )
+
+
+def copy_piece(
+    store: ObjectStore, topic: TopicInfo, piece: Piece, new_id: Callable[[], str]
+) -> tuple[Segment, ...]:
+    """Write a piece of a segment as sealed segments that cover its offsets. If this fails, nothing
+    is left behind."""
+    offsets = piece.start, piece.end
+    covered = msgspec.structs.replace(piece.segment, base_offset=piece.start, end_offset=piece.end)
+    records = _kept_records(store, topic, piece.segment, offsets)
+    return _write(store, topic, [covered], records, new_id, piece.delete_horizon_ms)
+
+
+def _write(
+    store: ObjectStore,
+    topic: TopicInfo,
+    inputs: Sequence[Segment],
+    records: Iterable[pa.RecordBatch],
+    new_id: Callable[[], str],
+    delete_horizon_ms: int | None,
+) -> tuple[Segment, ...]:
     start, end = inputs[0].base_offset, inputs[-1].end_offset
     output = Output(store, FileLayout(topic), inputs[0].partition, new_id)
     writer = RollingWriter(output, start, lambda first, file: (first, file))
     with ThreadPoolExecutor(1) as encoder:
         try:
             kept = 0
-            for segment, keeps in _what_to_keep(inputs, keep):
-                for batch in _kept_records(store, topic, segment, keeps):
-                    kept += batch.num_rows
-                    writer.add(batch)
-                    if writer.is_due:
-                        writer.start_encoding(encoder, keep_rest=True)
+            for batch in records:
+                kept += batch.num_rows
+                writer.add(batch)
+                if writer.is_due:
+                    writer.start_encoding(encoder, keep_rest=True)
             writer.start_encoding(encoder)
             writer.wait_for_encoding()
             writer.close_file()
@@ -69,21 +103,25 @@ def rewrite_segments(
 
 def _what_to_keep(
     inputs: Sequence[Segment], keep: int | Sequence[Mask]
-) -> Iterable[tuple[Segment, int | Mask]]:
+) -> Iterable[tuple[Segment, tuple[int, int] | Mask]]:
     if isinstance(keep, int):
-        return [(segment, keep) for segment in inputs]
+        return [(segment, (keep, segment.end_offset)) for segment in inputs]
     return zip(inputs, keep, strict=True)
 
 
 def _kept_records(
-    store: ObjectStore, topic: TopicInfo, segment: Segment, keep: int | Mask
+    store: ObjectStore, topic: TopicInfo, segment: Segment, keep: tuple[int, int] | Mask
 ) -> Iterator[pa.RecordBatch]:
-    """The records of an input that are kept. Raises unless there are exactly as many as there
-    should be, at rising offsets inside the segment [LOG-10]."""
+    """The records of an input that are kept: those of a range of offsets or of a mask. Raises
+    unless there are exactly as many as there should be, at rising offsets inside the segment
+    [LOG-10]."""
     columns = Projection(file_schema(topic.fields), "", topic)
-    if isinstance(keep, int):
-        expected = count_from(store, segment, keep)
-        batches = read_task(store, task_for(segment, keep, segment.end_offset), columns)
+    if isinstance(keep, tuple):
+        start, end = keep
+        expected = count_from(store, segment, start)
+        if end < segment.end_offset:
+            expected -= count_from(store, segment, end)
+        batches = read_task(store, task_for(segment, start, end), columns)
     else:
         expected = int(np.count_nonzero(keep))
         batches = read_masked(store, segment, keep, columns)

@@ -12,7 +12,7 @@ from pylogtable.format.config import STALE_AFTER_MS
 from pylogtable.format.model import Change
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.maintenance.job import MaintainedTopic
-from pylogtable.maintenance.units import Rewritten, RunUnits, Worker
+from pylogtable.maintenance.units import Rewritten, RunUnits, Worker, discard_segments
 from pylogtable.plan.swap import plan_swap_commit
 from pylogtable.results.operations import RewriteReport
 from pylogtable.storage.base import ObjectStore
@@ -62,8 +62,8 @@ class RewriteJob(ABC, Generic[Unit]):
                 if landed is None:
                     skipped += len(results)
                 else:
-                    version = landed
-                    committed += results
+                    version, done = landed
+                    committed += done
         except LogTableError:
             # No commit was tried for these, so their files can be removed.
             for rewritten in chain.from_iterable(uncommitted):
@@ -72,17 +72,35 @@ class RewriteJob(ABC, Generic[Unit]):
         seconds = topic.runtime.monotonic() - began
         return self._report(version, committed, skipped, seconds)
 
+    def carry_over(
+        self, topic: MaintainedTopic, results: Sequence[Rewritten], tried: Sequence[Rewritten]
+    ) -> Sequence[Rewritten] | None:
+        """The same work for the segments that are live now. None, which is the default, or
+        `CommitConflictError` if the work is lost. `tried` was planned and met a conflict."""
+        return None
+
     def _commit_or_discard(
         self, topic: MaintainedTopic, results: Sequence[Rewritten], began_ms: int
-    ) -> int | None:
-        """The version that the commit became, or None if another job had changed its input
-        [LOG-8]. The new files stay only if a commit may name them [COMMIT-5]."""
+    ) -> tuple[int, Sequence[Rewritten]] | None:
+        """The version that the commit became and what it committed, or None if another job had
+        changed its input [LOG-8]. The new files stay only if a commit may name them [COMMIT-5]."""
+        finished = {segment.path for r in results for segment in r.new_segments}
+        tried = results
         try:
-            return self._commit(topic, results, began_ms)
+            while True:
+                try:
+                    return self._commit(topic, tried, began_ms), tried
+                except CommitConflictError:  # noqa: PERF203 (a second try needs it)
+                    added = (s for r in tried for s in r.new_segments if s.path not in finished)
+                    discard_segments(topic.store, added)
+                    carried = self.carry_over(topic, results, tried)
+                    if carried is None:
+                        raise
+                    tried = carried
         except CommitUnknownError:
             raise
         except LogTableError as error:
-            for rewritten in results:
+            for rewritten in (*results, *tried):
                 rewritten.discard(topic.store)
             if isinstance(error, CommitConflictError):
                 return None

@@ -14,6 +14,8 @@ from typing import Any
 
 from pylogtable.arguments import check_number
 from pylogtable.errors import CorruptTopicError, StorageError
+from pylogtable.format.model import Segment
+from pylogtable.plan.carry_over import Compacted
 from pylogtable.plan.swap import Swap
 from pylogtable.storage.base import ObjectStore
 
@@ -24,7 +26,8 @@ class Rewritten:
 
     `records_in` and `records_out` count all records that the unit looked at, including those of
     segments that stay. `clean_end` is set by compaction: below it no key occurs twice.
-    `expired_below` is set if records below it were dropped for their age.
+    `expired_below` is set if records below it were dropped for their age. `compacted` says what is
+    needed to commit the work of a compaction over segments that were merged meanwhile.
     """
 
     partition: int
@@ -33,12 +36,13 @@ class Rewritten:
     records_out: int
     clean_end: int | None = None
     expired_below: int | None = None
+    compacted: Compacted | None = None
 
     @property
-    def new_files(self) -> list[str]:
-        """The files that this unit wrote."""
+    def new_segments(self) -> list[Segment]:
+        """The segments whose files this unit wrote."""
         return [
-            segment.path
+            segment
             for swap in self.swaps
             for segment in swap.outputs
             if segment.path not in {known.path for known in swap.inputs}
@@ -62,9 +66,15 @@ class Rewritten:
 
     def discard(self, store: ObjectStore) -> None:
         """Remove the new files. Call it only if no commit can name them."""
-        for path in self.new_files:
-            with suppress(StorageError):
-                store.delete(path)
+        discard_segments(store, self.new_segments)
+
+
+def discard_segments(store: ObjectStore, segments: Iterable[Segment]) -> None:
+    """Remove the files of segments that no commit can name. What cannot be removed is left to
+    vacuum."""
+    for segment in segments:
+        with suppress(StorageError):
+            store.delete(segment.path)
 
 
 @dataclass(frozen=True)

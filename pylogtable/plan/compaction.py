@@ -44,6 +44,10 @@ class CompactionUnit:
         only tombstones are removed, or a segment that is too young reaches into the clean part."""
         return self.end if self.end > self.dirty_from else None
 
+    def delete_horizon_ms(self, delete_retention_ms: int) -> int:
+        """Until when tombstones are kept that this compaction is the first to see [CLEAN-4]."""
+        return min(self.now_ms + delete_retention_ms, FOREVER)
+
     def tombstones_expired(self, segment: Segment) -> bool:
         """True if the tombstones of this segment have been kept for long enough [CLEAN-4]."""
         horizon = segment.delete_horizon_ms
@@ -167,4 +171,4 @@ def _delete_horizon(unit: CompactionUnit, segment: Segment, delete_retention_ms:
         return None
     if segment.delete_horizon_ms is not None:
         return segment.delete_horizon_ms
-    return min(unit.now_ms + delete_retention_ms, FOREVER)
+    return unit.delete_horizon_ms(delete_retention_ms)

@@ -22,6 +22,11 @@ class Swap:
     inputs: tuple[Segment, ...]
     outputs: tuple[Segment, ...]
 
+    @property
+    def keeps_file(self) -> bool:
+        """True if only an entry changes: its file stays."""
+        return [s.path for s in self.inputs] == [s.path for s in self.outputs]
+
     def check(self, kept: int) -> None:
         """Raise if the outputs cannot be `kept` records of the inputs, at the same offsets
         [LOG-10]."""

@@ -156,6 +156,7 @@ ENGINE_SIGNATURES = {
         "records_out",
         "clean_end",
         "expired_below",
+        "compacted",
     ],
 }
 SIGNATURES |= ENGINE_SIGNATURES
