@@ -24,7 +24,7 @@ from pylogtable import LogTableError
 from pylogtable.cli.command import CommandGroup
 from pylogtable.cli.messages import report_error, show_traceback
 from pylogtable.cli.session import Session
-from pylogtable.cli.streams import discard, fill_closed_streams
+from pylogtable.cli.streams import discard, fill_closed_streams, safe_terminals
 
 PROGRAM = "pylogtable"
 COMPLETE_VARIABLE = "_PYLOGTABLE_COMPLETE"
@@ -81,6 +81,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             session, "ClosedOutput", "standard output is closed; use > /dev/null to discard it"
         )
         return FAILED
+    with safe_terminals():
+        return _run_and_flush(session, arguments)
+
+
+def _run_and_flush(session: Session, arguments: Sequence[str] | None) -> int:
     status = _run(session, arguments)
     try:
         sys.stdout.flush()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pylogtable import LogTableError, TopicNotFoundError
-from pylogtable.cli.streams import is_terminal, write_error
+from pylogtable.cli.streams import is_terminal, obeying, visible, write_error
 
 if TYPE_CHECKING:
     from pylogtable.cli.session import Session
@@ -91,6 +91,7 @@ def progress(action: str, *, show: bool = True) -> Iterator[Callable[[str], None
         yield lambda detail: None
         return
     from rich.console import Console
+    from rich.text import Text
 
-    with Console(stderr=True).status(action) as status:
-        yield lambda detail: status.update(f"{action} {detail}")
+    with Console(file=obeying(sys.stderr)).status(Text(visible(action))) as status:
+        yield lambda detail: status.update(Text(visible(f"{action} {detail}")))

@@ -17,7 +17,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from pylogtable.cli.messages import note
-from pylogtable.cli.streams import is_terminal
+from pylogtable.cli.streams import is_terminal, obeying, visible
 
 if TYPE_CHECKING:
     from pylogtable.cli.session import Session
@@ -59,13 +59,14 @@ def print_table(
     head: Sequence[str], rows: Iterable[Sequence[object]], *, left: Sequence[str] = ()
 ) -> None:
     """Print rows below a head. Columns are right-aligned, except those named in `left`."""
-    cells = [[_cell(value) for value in row] for row in rows]
     to_left = [name in left for name in head]
-    lines = [list(head), *cells]
+    lines = [list(head), *([_cell(value) for value in row] for row in rows)]
+    if is_terminal(sys.stdout):
+        lines = [[visible(cell) for cell in line] for line in lines]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     is_wide = sum(widths) + 2 * len(widths) > shutil.get_terminal_size().columns
     if is_terminal(sys.stdout) and not is_wide:
-        _print_rich(head, cells, to_left)
+        _print_rich(lines[0], lines[1:], to_left)
         return
     for line in lines:
         padded = (
@@ -82,10 +83,10 @@ def _print_rich(head: Sequence[str], cells: list[list[str]], to_left: list[bool]
 
     table = Table(box=None, header_style="bold", pad_edge=False)
     for name, is_left in zip(head, to_left, strict=True):
-        table.add_column(name, justify="left" if is_left else "right", overflow="fold")
+        table.add_column(Text(name), justify="left" if is_left else "right", overflow="fold")
     for row in cells:
         table.add_row(*map(Text, row))
-    Console().print(table)
+    Console(file=obeying(sys.stdout)).print(table)
 
 
 def _cell(value: object) -> str:

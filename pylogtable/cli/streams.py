@@ -1,16 +1,72 @@
 """Standard input, output and error, including closed ones and pipes whose reader has gone.
 
+Records, names and error messages may contain anything, and a terminal obeys escape sequences. So
+control characters are shown as text on a terminal. Pipes and files get every byte as it is.
+
 Python sets a standard stream to None if its file descriptor is closed (`>&-`). The next file to be
 opened would then get that descriptor, so closed descriptors are filled with /dev/null first.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import sys
-from typing import IO, Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Any, TextIO
 
 import click
+
+# Characters that a terminal obeys, or that reorder the text around them. The line feed and the tab
+# are harmless. JSON output has no raw character below 0x20, and \uXXXX is an escape in JSON too, so
+# JSON stays valid.
+_REORDERING = [0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A)]
+_AS_TEXT = {
+    **{code: f"\\x{code:02x}" for code in range(0x20) if chr(code) not in "\n\t"},
+    **{code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), *_REORDERING)},
+}
+
+
+def visible(text: str) -> str:
+    """The text with its control characters as escapes, such as \\x1b."""
+    return text.translate(_AS_TEXT)
+
+
+class _Terminal(io.TextIOWrapper):
+    """A terminal that shows control characters instead of obeying them. `plain` obeys them: it is
+    for colours and spinners of our own."""
+
+    def __init__(self, plain: TextIO) -> None:
+        super().__init__(
+            plain.buffer, plain.encoding, errors="backslashreplace", line_buffering=True
+        )
+        self.plain = plain
+
+    def write(self, text: str) -> int:
+        """Write the text with its control characters as escapes."""
+        super().write(visible(text))
+        return len(text)
+
+
+@contextmanager
+def safe_terminals() -> Iterator[None]:
+    """While this lasts, output and messages cannot control the terminal they go to."""
+    before = sys.stdout, sys.stderr
+    safe = [_Terminal(stream) if is_terminal(stream) else stream for stream in before]
+    sys.stdout, sys.stderr = safe
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
+        for stream in safe:
+            if isinstance(stream, _Terminal):
+                stream.detach()
+
+
+def obeying(stream: TextIO) -> TextIO:
+    """The terminal itself, for text that contains escape sequences on purpose."""
+    return stream.plain if isinstance(stream, _Terminal) else stream
 
 
 def fill_closed_streams() -> None:
@@ -37,6 +93,10 @@ def standard_input() -> IO[bytes]:
 
 def write_bytes(data: Any) -> None:
     """Write bytes to standard output at once, after the text that was printed before."""
+    if isinstance(sys.stdout, _Terminal):
+        sys.stdout.write(bytes(data).decode(errors="backslashreplace"))
+        sys.stdout.flush()
+        return
     sys.stdout.flush()
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()
