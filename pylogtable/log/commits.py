@@ -1,7 +1,7 @@
 """Reads and puts the numbered commits of a topic, and looks into its history.
 
 Commits are put one after the other, and vacuum removes the oldest first. So as long as a commit is
-there, nothing after it has been removed. A *void* commit is one of another topic: it takes its
+there, nothing after it has been removed, unless vacuum kept it for its txn. A *void* commit is one of another topic: it takes its
 version and has no other effect [COMMIT-11].
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pylogtable.errors import CommitUnknownError, CorruptTopicError
 from pylogtable.format.codec import decode_commit
 from pylogtable.format.model import Commit
-from pylogtable.format.paths import commit_path
+from pylogtable.format.paths import commit_path, root_path
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.storage.base import Created, ObjectStore
 from pylogtable.storage.numbered import NumberedObjects
@@ -60,9 +60,10 @@ class Commits:
         return abs(now_ms - seen_ms) < FRESH_MS
 
     def stand(self, snapshot: Snapshot) -> bool:
-        """True if the last effective commit of this state is still there."""
-        commit = self.read(snapshot.effective_version)
-        return commit is not None and commit.commit_id == snapshot.commit_id
+        """True if the last effective commit of this state is still there, and nothing after it has
+        been removed."""
+        at = snapshot.effective_version
+        return self._stands(snapshot, self._objects.read(at))
 
     def stand_and_read(self, snapshot: Snapshot, version: int) -> tuple[bool, bytes | None]:
         """`stand`, and the encoded commit of this version. Both are requested at once. Where
@@ -71,8 +72,21 @@ class Commits:
             return self.stand(snapshot), None
         at = snapshot.effective_version
         data, other = self._objects.read_many([at, version])
-        found = None if data is None else decode_commit(data, at)
-        return found is not None and found.commit_id == snapshot.commit_id, other
+        return self._stands(snapshot, data), other
+
+    def _stands(self, snapshot: Snapshot, data: bytes | None) -> bool:
+        """`stand`, with the encoded commit that was found. A vacuum keeps a commit that carries the
+        last txn of an app id, even if it removes the commits around it. It removes the root that
+        the state began at, or commit 0, before any of these [VAC-3]."""
+        at = snapshot.effective_version
+        commit = None if data is None else decode_commit(data, at)
+        if commit is None or commit.commit_id != snapshot.commit_id:
+            return False
+        if commit.txn is None:
+            return True
+        root = snapshot.root_version
+        began = commit_path(0) if root is None else root_path(root)
+        return self._store.read(began) is not None
 
     def check_gap(self, snapshot: Snapshot) -> None:
         """Raise if the commit after this state is missing while the topic has one after that: a

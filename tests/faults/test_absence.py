@@ -62,14 +62,16 @@ def values(topic: Topic) -> list[Any]:
     return rows(topic.read(), "key")
 
 
-def vacuum_manifest(objects: ObjectStore) -> int:
-    """Remove what a vacuum would remove weeks later: all below the newest root. Returns it."""
+def vacuum_manifest(objects: ObjectStore, keep: int | None = None) -> int:
+    """Remove what a vacuum would remove weeks later: all below the newest root. Returns it. `keep`
+    is a commit with the last txn of an app id, which stays [VAC-1]."""
     below = objects.below("t")
     roots = [v for e in below.list("_manifest/") if (v := parse_root_path(e.key)) is not None]
     for root in sorted(roots)[:-1]:
         below.delete(f"_manifest/{root:020d}.root.json")
     for version in range(max(roots)):
-        below.delete(commit_path(version))
+        if version != keep:
+            below.delete(commit_path(version))
     return max(roots)
 
 
@@ -226,6 +228,24 @@ class TestVacuumedTopic:
         cold = make_store(near).topic("t")
         assert values(cold) == [b"busy"] * 9 + [b"idle"]
         assert cold.verify(data=True), str(cold.verify())
+
+    @pytest.mark.parametrize("begins_at_root", [False, True])
+    def test_base_that_stays_for_its_txn_proves_nothing(
+        self, near: ObjectStore, begins_at_root: bool
+    ) -> None:
+        """A vacuum keeps the commit with an app's last txn, and removes those around it."""
+        busy = make_store(near).create_topic("t")
+        for _ in range(4 if begins_at_root else 0):
+            append(busy, "busy")
+        base = busy.append(kafka(["etl"]), txn=("etl", 1)).version
+        idle, reader = make_store(near).topic("t"), make_store(near).topic("t")
+        for _ in range(9):
+            append(busy, "busy")
+        assert vacuum_manifest(near, keep=base) > base + 1
+        end = base + 9
+        assert reader.end_offsets() == {0: end}
+        assert append(idle, "idle").offsets == {0: (end, end + 1)}
+        assert make_store(near).topic("t").count() == end + 1
 
     def test_vacuum_just_before_the_put_of_a_stale_writer(self, near: ObjectStore) -> None:
         """The put lands in a version that was removed. It does not count, and says so."""
