@@ -220,9 +220,11 @@ def arrow_type(described: Any) -> pa.DataType:
         case {"type": "map", "keyType": key, "valueType": value}:
             return pa.map_(arrow_type(key), arrow_type(value))
         case {"type": "struct", "fields": [_, *_] as fields}:
-            parts = checked("[field]", fields)
-            if len({part["name"] for part in parts}) == len(parts):
-                return pa.struct([(part["name"], arrow_type(part["type"])) for part in parts])
+            named = [field for field in fields if isinstance(field, dict)]
+            names = [field["name"] for field in named if isinstance(field.get("name"), str)]
+            if len(set(names)) == len(fields):
+                types = [arrow_type(field.get("type")) for field in fields]
+                return pa.struct(list(zip(names, types, strict=True)))
     raise Unsupported(f"the type {described!r:.80} [TYPE-1]")
 
 
@@ -446,7 +448,7 @@ def _check_protocol_first(value: Record) -> None:
 
 def check_checksum(data: bytes) -> None:
     """The last member is the CRC-32 of all bytes before it [SUM-1]."""
-    body, found = data[:-22], data[-22:]
+    body, found = data[:-23], data[-23:]
     if found != b',"checksum":"%08x"}' % zlib.crc32(body):
         raise Mismatch("the checksum is wrong [SUM-1]")
 
@@ -556,7 +558,6 @@ def read_segment(folder: Path, entry: Record, topic: Record) -> pa.Table:
     data = read_object(folder, path)
     if data is None:
         raise Corrupt(path, "SEG-1", "the file is missing")
-    data = data[: entry["size_bytes"]]  # the store is asked for the bytes that the entry counts
     if entry["footer_checksum"] is not None:
         footer = data[-8 - int.from_bytes(data[-8:-4], "little") :]
         if f"{zlib.crc32(footer):08x}" != entry["footer_checksum"]:
@@ -581,6 +582,10 @@ def read_segment(folder: Path, entry: Record, topic: Record) -> pa.Table:
         column = column_of(table, stored_name(field), field["type"], path)
         if column is None:  # the file is older than the column [READ-3]
             column = pa.nulls(table.num_rows, arrow_type(field["type"]))
+            if field["name"] in topic["key"]:
+                raise Corrupt(path, "SEG-3", f"the key column {field['name']} is missing")
+        if column.null_count and not field["nullable"]:
+            raise Corrupt(path, "SEG-3", f"column {field['name']} has nulls")
         columns[field["name"]] = column
     return pa.table(columns)
 
@@ -667,7 +672,7 @@ def load_root(folder: Path, version: int) -> Record:
             latest = max((entry["max_timestamp_us"] for entry in inside), default=latest_us)
             if not tile(inside, low, high) or latest > latest_us:
                 raise Corrupt(f"_manifest/leaf-{ids[leaf]}.parquet", "LEAF-3", "a run is not in it")
-            segments += inside
+            segments += [entry for entry in inside if entry["end_offset"] > part["log_start"]]
         segments.sort(key=lambda segment: segment["base_offset"])
         require(totals(segments) == part["live"], "ROOT-6", f"the totals are {totals(segments)}")
         kept = {name: part[name] for name in ("log_start", "end", "clean_end")}

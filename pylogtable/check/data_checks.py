@@ -16,7 +16,7 @@ from pylogtable.format.shaping import count_tombstones
 from pylogtable.format.snapshot import PartitionState
 from pylogtable.lazy_arrow import pc
 from pylogtable.results.operations import Problem
-from pylogtable.segments.projection import type_fits
+from pylogtable.segments.projection import check_columns, type_fits
 from pylogtable.segments.segment_file import SegmentReader
 
 
@@ -55,6 +55,7 @@ def check_compacted_keys(subject: Subject) -> Iterator[Problem]:
 def _check_file(subject: Subject, segment: Segment) -> Iterator[Problem]:
     info = subject.snapshot.info
     reader = SegmentReader(subject.store, segment)
+    check_columns(reader, info, [field.name for field in info.fields])
     wrong_columns = list(_check_columns(reader, info))
     yield from wrong_columns
     if wrong_columns:

@@ -1,0 +1,210 @@
+"""What the reference reader says about a topic in memory: the oracle of the mutation tests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import pyarrow as pa
+
+from pylogtable.format.partitioner import key_bytes, partition_for
+from tests.faults.mutation_bases import base
+from tests.faults.mutations import kind_of
+from tests.reference import reference_reader
+
+reader = reference_reader()
+
+
+def _remember(name: str, key_of: Callable[..., Any]) -> None:
+    """Most objects of a mutant are those of its base: what was made of them is kept."""
+    make, kept = getattr(reader, name), {}
+
+    def remembered(*arguments: Any) -> Any:
+        key = key_of(*arguments)
+        if key not in kept:
+            if len(kept) > 5000:
+                kept.clear()
+            kept[key] = make(*arguments)
+        return kept[key]
+
+    setattr(reader, name, remembered)
+
+
+def _segment_key(folder: Any, entry: Any, topic: Any) -> Any:
+    data = reader.read_object(folder, entry["path"])
+    return data, json.dumps(entry), json.dumps(topic["fields"])
+
+
+def _leaf_key(folder: Any, leaf: str, *rest: Any) -> Any:
+    return reader.read_object(folder, f"_manifest/leaf-{leaf}.parquet"), rest
+
+
+_remember("decode_commit", lambda data, version: (data, version))
+_remember("read_segment", _segment_key)
+_remember("load_leaf", _leaf_key)
+REFUSALS = (reader.Corrupt, reader.Unsupported, reader.OutOfRange)
+
+Answers = dict[str, Any]  # by question: the answer, or the exception instead of it
+
+
+class Objects:
+    """Objects in memory, as the reference reader wants to see a folder."""
+
+    def __init__(self, objects: Mapping[str, bytes], at: str = "") -> None:
+        self.objects, self.at = objects, at
+        self.name = at.rpartition("/")[2]
+
+    def __truediv__(self, name: str) -> Objects:
+        return Objects(self.objects, f"{self.at}/{name}" if self.at else name)
+
+    def read_bytes(self) -> bytes:
+        if self.at not in self.objects:
+            raise FileNotFoundError(self.at)
+        return self.objects[self.at]
+
+    def is_file(self) -> bool:
+        return self.at in self.objects
+
+    def glob(self, pattern: str) -> Iterator[Objects]:
+        assert pattern == "*"
+        start = f"{self.at}/"
+        below = [key for key in self.objects if key.startswith(start)]
+        return (Objects(self.objects, key) for key in below if "/" not in key[len(start) :])
+
+
+@dataclass(frozen=True)
+class Questions:
+    """What is asked of a sound topic, and of all its mutants."""
+
+    ranges: dict[int, tuple[int, int]]
+    times: list[int]
+    groups: list[str]
+
+
+@cache
+def questions(name: str) -> Questions:
+    objects = Objects(base(name).objects)
+    state = reader.open_topic(objects)
+    entries = [entry for part in state["partitions"] for entry in part["segments"]]
+    times = sorted(entry["max_timestamp_us"] for entry in entries)
+    ranges = {
+        number: (low + (high - low) // 3, high - (high - low) // 4)
+        for number, (low, high) in reader.bounds(state).items()
+    }
+    groups = {key.split("/")[1] for key in objects.objects if kind_of(key) == "group"}
+    asked = [times[0] - 10, times[len(times) // 2], times[-1], times[-1] + 1]
+    return Questions(ranges, asked, sorted(groups))
+
+
+@cache
+def sound_answers(name: str) -> Answers:
+    return answers(name, base(name).objects)
+
+
+def answers(name: str, objects: Mapping[str, bytes], root: int | None = None) -> Answers:
+    """All answers, from the commits, or from the root of this version and the commits after it."""
+    folder, asked = Objects(objects), questions(name)
+    try:
+        state = reader.open_topic(folder) if root is None else _from_root(folder, root)
+        if state["topic"] is None:
+            raise reader.Corrupt("", "META-5", "the topic is deleted")
+    except REFUSALS as error:
+        return {"open": error}
+
+    def rows(partition: int, *bounds: int) -> list[Any]:
+        tables = list(reader.read(folder, state, partition, *bounds))
+        return plain(pa.concat_tables(tables)) if tables else []
+
+    def offsets_at(time_us: int) -> dict[int, int | None]:
+        numbers = reader.bounds(state)
+        return {n: reader.offset_for_time(folder, state, n, time_us) for n in numbers}
+
+    every = range(len(state["partitions"]))
+    found: Answers = {
+        "open": None,
+        "version": state["version"],
+        "bounds": reader.bounds(state),
+        "segments": [entry_of(e) for part in state["partitions"] for e in part["segments"]],
+        "rows": _tried(lambda: [row for number in every for row in rows(number)]),
+        "count": _tried(lambda: reader.count(folder, state)),
+        "times": _tried(lambda: [offsets_at(time) for time in asked.times]),
+    }
+    for number, (low, high) in asked.ranges.items():
+        if number in every:
+            found[f"partition {number}"] = _tried(lambda n=number: rows(n))
+            found[f"range of {number}"] = _tried(lambda n=number, lo=low, hi=high: rows(n, lo, hi))
+    for group in asked.groups:
+        found[f"positions of {group}"] = _tried(lambda g=group: _positions(folder, g, state))
+    found["latest"] = _tried(lambda: _latest(found["rows"], state["topic"]))
+    return found
+
+
+def root_decodes(objects: Mapping[str, bytes], version: int) -> bool:
+    """False if every reader has to pass over this root, whatever it says."""
+    try:
+        reader.load_root(Objects(objects), version)
+    except reader.Corrupt as error:
+        return bool(error.rule != "ROOT-1")
+    except reader.Unsupported:
+        return True
+    return True
+
+
+def _from_root(folder: Objects, version: int) -> Any:
+    state = reader.load_root(folder, version)
+    commits = reader.numbers(folder, "_manifest", reader.COMMIT_NAME)
+    return reader.replay(folder, state, version + 1, reader.end_of_run(commits, version + 1))
+
+
+def _positions(folder: Objects, group: str, state: Any) -> dict[int, int]:
+    found = reader.group_state(folder, group, state["topic_id"])
+    return {} if found is None else {n: at["offset"] for n, at in found["positions"].items()}
+
+
+def _latest(rows: Any, topic: Any) -> Any:
+    """The newest record of each key [READ-6]; None if the topic has no key."""
+    if isinstance(rows, Exception):
+        raise rows
+    if not topic["key"] or not rows:
+        return [] if topic["key"] else None
+    types = {field["name"]: reader.arrow_type(field["type"]) for field in topic["fields"]}
+    keys = key_bytes([pa.array([row[name] for row in rows], types[name]) for name in topic["key"]])
+    home = partition_for(keys, topic["partitions"])
+    newest: dict[bytes, tuple[Any, Any]] = {}
+    for row, key, own in zip(rows, keys.to_pylist(), home.tolist(), strict=True):
+        rank = (row["timestamp"], row["partition"] == own, row["partition"])
+        before = newest.get(key)
+        same_log = before is not None and before[1]["partition"] == row["partition"]
+        if key is not None and (before is None or same_log or rank > before[0]):
+            newest[key] = rank, row
+    return sorted((row for _, row in newest.values()), key=place_of_row)
+
+
+def _tried(step: Callable[[], Any]) -> Any:
+    try:
+        return step()
+    except REFUSALS as error:
+        return error
+
+
+def plain(table: pa.Table) -> list[dict[str, Any]]:
+    """Rows as Python has them; times as numbers, since a mutant's may be beyond the year 9999."""
+    columns = [
+        column.cast("int64") if pa.types.is_timestamp(column.type) else column
+        for column in table.columns
+    ]
+    rows: list[dict[str, Any]] = pa.table(columns, names=table.column_names).to_pylist()
+    return rows
+
+
+def place_of_row(row: Mapping[str, Any]) -> tuple[int, int]:
+    return row["partition"], row["offset"]
+
+
+def entry_of(entry: Mapping[str, Any]) -> dict[str, Any]:
+    names = ("partition", "base_offset", "end_offset", "shift", "records", "size_bytes", "path",
+             "min_timestamp_us", "max_timestamp_us", "row_groups", "tombstones")  # fmt: skip
+    return {name: entry[name] for name in names}

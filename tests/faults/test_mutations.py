@@ -1,0 +1,106 @@
+"""Thousands of damaged topics: every answer is the oracle's, or an error of the library's own.
+
+Mutants are tried in processes of their own, so that a hang or a crash has the number of its mutant.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import re
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.depth import new_seed, rounds
+from tests.faults.mutant_oracle import questions, sound_answers
+from tests.faults.mutant_trial import library_answers, place_with
+from tests.faults.mutation_bases import NAMES, base
+from tests.faults.mutations import WEIGHTS, kind_of
+
+MUTANTS = rounds(80, deep=700)
+CHUNKS = rounds(3, deep=30)
+# What is known to be wrong: a pattern of "kind: fault", and the reason. Empty it.
+KNOWN = {
+    "^(leaf|root): ": "checks of roots and leaves, [ROOT-6] and [LEAF-3], are on their way",
+    r"^commit: .*\[(SEG-10|LOG-2|LOG-6|LOG-7|META-3|COMMIT-1)\]": "so are those of entries",
+    "^commit: append: the topic does not open afterwards": "so is the proof of [COMMIT-9]",
+}
+PATIENCE_SECONDS = 600  # for one mutant, which takes some 50 ms: it hangs
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_library_and_reference_reader_agree_on_the_sound_topic(name: str) -> None:
+    found = library_answers(name, place_with(base(name).objects, base(name).now_ms))
+    expected = sound_answers(name)
+    assert {question: found[question] for question in expected} == expected
+    assert expected["rows"]
+    assert questions(name).times
+
+
+def test_the_bases_have_every_kind_of_object() -> None:
+    assert {kind_of(key) for name in NAMES for key in base(name).objects} >= set(WEIGHTS)
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_damaged_topic_gives_right_answers_or_errors(chunk: int) -> None:
+    seed = new_seed()
+    first = chunk * MUTANTS
+    verdicts = list(_tried(seed, first, first + MUTANTS))
+    assert len(verdicts) == MUTANTS
+    outcomes = Counter((verdict["kind"], verdict["outcome"]) for verdict in verdicts)
+    print("\n".join(f"{count:6} {' '.join(of)}" for of, count in sorted(outcomes.items())))
+    failures = [
+        f"{verdict['mutant']}\n"
+        + f"  again: python -m tests.faults.mutant_trial {seed} {number} {number + 1}\n  "
+        + "\n  ".join(verdict["faults"])
+        for verdict in verdicts
+        if verdict["faults"] and not _is_known(verdict)
+        for number in [verdict["number"]]
+    ]
+    assert not failures, f"{len(failures)} mutants:\n" + "\n".join(failures[:20])
+
+
+def _is_known(verdict: dict[str, Any]) -> bool:
+    said = [f"{verdict['kind']}: {fault}" for fault in verdict["faults"]]
+    return any(re.search(pattern, fault, re.DOTALL) for pattern in KNOWN for fault in said)
+
+
+def _tried(seed: int, first: int, end: int) -> Iterator[dict[str, Any]]:
+    """The verdict on each mutant; a process that hangs or dies is a verdict on its last one."""
+    while first < end:
+        command = [sys.executable, "-m", "tests.faults.mutant_trial", *map(str, (seed, first, end))]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            lines = _lines(process)
+            try:
+                while (line := lines.get(timeout=PATIENCE_SECONDS)) is not None:
+                    said = json.loads(line)
+                    if "outcome" in said:
+                        yield said
+                        first = said["number"] + 1
+                fault = "the process died"
+            except queue.Empty:
+                process.kill()
+                fault = "it hangs"
+        if first < end:
+            about = {"kind": "?", "outcome": fault, "faults": [fault]}
+            yield {"number": first, "mutant": f"mutant {first}", **about}
+            first += 1
+
+
+def _lines(process: subprocess.Popen[str]) -> queue.Queue[str | None]:
+    lines: queue.Queue[str | None] = queue.Queue()
+
+    def read() -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            lines.put(line)
+        lines.put(None)
+
+    threading.Thread(target=read, daemon=True).start()
+    return lines
