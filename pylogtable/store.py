@@ -293,7 +293,7 @@ def open(
     if storage_options is not None:
         check_mapping("storage_options", storage_options, "{'region_name': 'eu-west-1'}")
     runtime = Runtime(clock=checked_clock(clock)) if clock else Runtime()
-    return Store(open_store(url, storage_options), runtime)
+    return Store(open_store(url, storage_options, clock), runtime)
 
 
 def open_topic(

@@ -59,7 +59,19 @@ def runtime(clock: Callable[[], int] | None = None) -> Runtime:
 
 
 def make_store(objects: ObjectStore | None = None, clock: Callable[[], int] | None = None) -> Store:
-    return Store(MemoryStore() if objects is None else objects, runtime(clock))
+    """A store whose objects age by the same clock, if they are in memory and have none yet."""
+    clock = clock or Clock()
+    objects = objects or MemoryStore()
+    keep_time(objects, clock)
+    return Store(objects, runtime(clock))
+
+
+def keep_time(objects: ObjectStore, clock: Callable[[], int]) -> None:
+    """Let a store in memory take its time from `clock`, unless it has a clock."""
+    while isinstance(inner := getattr(objects, "_inner", None), ObjectStore):
+        objects = inner
+    if isinstance(objects, MemoryStore) and objects._space.clock is None:
+        objects._space.clock = clock
 
 
 def at(ms: float) -> datetime:

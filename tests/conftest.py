@@ -37,6 +37,7 @@ load_hypothesis_profile()
 KNOWN_SKIPS = (
     r"no Chromium here",
     r"root may write",
+    r"cannot mount a tmpfs here",
     r"needs fork",  # Windows
     r"this pyarrow (cannot write|writes no) Bloom filters",
     r"Spark 4\.0 wants every column of a source in an INSERT",

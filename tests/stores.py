@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import builtins
 import io
+import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 import pyarrow as pa
 
 from pylogtable.errors import StorageError
 from pylogtable.storage.base import Created, ObjectInfo, ObjectStore
+from pylogtable.storage.local import LocalStore
 from pylogtable.storage.memory import MemoryStore
 
 _T = TypeVar("_T")
@@ -39,11 +41,31 @@ class _Wrapper(ObjectStore):
     def last_reply_ms(self) -> int | None:
         return self._inner.last_reply_ms
 
+    def now_ms(self) -> int:
+        return self._inner.now_ms()
+
     def leftovers(self) -> Iterator[ObjectInfo]:
         return self._inner.leftovers()
 
     def remove_leftover(self, key: str) -> None:
         self._inner.remove_leftover(key)
+
+
+class AgingDisk(LocalStore):
+    """A directory whose file system has the test's clock: files get their times from it."""
+
+    def __init__(self, root: str | os.PathLike[str], clock: Callable[[], int]) -> None:
+        super().__init__(root)
+        self._clock = clock
+
+    def below(self, prefix: str) -> AgingDisk:
+        deeper = AgingDisk(self._path(prefix.rstrip("/")), self._clock)
+        deeper._base, deeper._shared = self._base, self._shared
+        return deeper
+
+    def _note_time(self, file: BinaryIO) -> int:
+        os.utime(file.fileno(), ns=(self._clock() * 1_000_000,) * 2)
+        return super()._note_time(file)
 
 
 class FarStore(MemoryStore):
@@ -52,13 +74,15 @@ class FarStore(MemoryStore):
 
     concurrency = 8
 
-    def __init__(self, time: Callable[[], int], name: str | None = None, prefix: str = "") -> None:
+    def __init__(
+        self, time: Callable[[], int | None], name: str | None = None, prefix: str = ""
+    ) -> None:
         super().__init__(name, prefix)
         self._time = time
-        self._replies: builtins.list[int] = []
+        self._replies: builtins.list[int | None] = []
 
     @property
-    def last_reply_ms(self) -> int | None:
+    def last_reply_ms(self) -> int | None:  # type: ignore[override]
         return self._replies[-1] if self._replies else None
 
     def below(self, prefix: str) -> FarStore:

@@ -19,7 +19,6 @@ from pylogtable.runtime import Runtime
 from pylogtable.storage.base import Created, ObjectInfo, ObjectStore
 from pylogtable.storage.local import LocalStore
 from pylogtable.storage.locate import open_store
-from pylogtable.storage.memory import MemoryStore
 
 OK, WARNING, FAILED = "ok", "warning", "failed"
 
@@ -77,7 +76,7 @@ def diagnose(
     """
     runtime = Runtime(clock=clock) if clock else Runtime()
     try:
-        store = open_store(url, storage_options)
+        store = open_store(url, storage_options, clock)
     except LogTableError as error:
         return DoctorReport(os.fspath(url), (DoctorCheck("address", FAILED, str(error)),))
     return examine(store, runtime)
@@ -265,13 +264,7 @@ class _Probe:
         return "a data file was written, and a part of it was read"
 
     def _clock(self) -> str:
-        now_ms = self._runtime.clock()
-        if isinstance(self._root, MemoryStore):
-            return "a store in memory has no clock of its own"
-        times = [info.modified_ms for info in self._entries() if info.key == "stream"]
-        if not times:
-            raise _Warning("the probe is not in the listing, so the store's time is unknown")
-        skew_ms = times[0] - now_ms
+        skew_ms = self._store.now_ms() - self._runtime.clock()
         if abs(skew_ms) > _MAX_SKEW_MS:
             ahead = "ahead of" if skew_ms > 0 else "behind"
             raise _Warning(

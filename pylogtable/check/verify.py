@@ -1,13 +1,15 @@
 """Checks a topic against the specification and names what is wrong. Changes nothing.
 
 A check is a function that takes a `Subject` and yields `Problem`s. To add one, write it in
-`manifest_checks.py` or `data_checks.py` and name it in `CHECKS` or `DATA_CHECKS`.
+`manifest_checks.py`, `chain_checks.py` or `data_checks.py`, and name it in `CHECKS` or
+`DATA_CHECKS`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from pylogtable.check.chain_checks import check_commits_from_the_future, check_stranded_commits
 from pylogtable.check.data_checks import check_compacted_keys, check_contents
 from pylogtable.check.manifest_checks import (
     check_commit_gap,
@@ -30,6 +32,8 @@ CHECKS: tuple[Check, ...] = (
     check_replay,
     check_unique_paths,
     check_commit_gap,
+    check_stranded_commits,
+    check_commits_from_the_future,
     check_group_states,
     check_files,
 )

@@ -1,8 +1,8 @@
 """Reads and puts the numbered commits of a topic, and looks into its history.
 
 Commits are put one after the other, and vacuum removes the oldest first. So as long as a commit is
-there, nothing after it has been removed, unless vacuum kept it for its txn. A *void* commit is one of another topic: it takes its
-version and has no other effect [COMMIT-11].
+there, nothing after it has been removed, unless vacuum kept it for its txn. A *void* commit is one
+of another topic: it takes its version and has no other effect [COMMIT-11].
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ from pylogtable.format.codec import check_writable, decode_commit, decode_own, e
 from pylogtable.format.config import STALE_AFTER_MS
 from pylogtable.format.model import Change, Commit
 from pylogtable.format.snapshot import Snapshot, apply
+from pylogtable.log.clocks import check_not_ahead
 from pylogtable.log.commit_loop import change_until_landed, put_numbered
 from pylogtable.log.commits import gap_at
 from pylogtable.log.manifest import Manifest
@@ -148,10 +149,11 @@ def attempt_commit(
     if snapshot is not None:
         check_writable(snapshot.protocol)
         manifest.commits.check_gap(snapshot)
+    check_not_ahead(manifest.store, runtime)
     commit = seal(change, snapshot, commit_id, topic_id, runtime.clock())
     version, data = commit.version, encode(commit)
     after = apply(snapshot, decode_own(decode_commit, data, version))
-    after = replace(after, confirmed_ms=manifest.store_time_ms)
+    after = replace(after, confirmed_ms=manifest.store.last_reply_ms)
 
     def read_commit_id() -> str | None:
         winner = manifest.commits.read(version)

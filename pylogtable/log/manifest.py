@@ -61,9 +61,9 @@ class Manifest:
         self._lock = Lock()
 
     @property
-    def store_time_ms(self) -> int | None:
-        """The store's time in its last reply; None if it is not known [STORE-5]."""
-        return self._store.last_reply_ms
+    def store(self) -> ObjectStore:
+        """The store, with the topic at its root."""
+        return self._store
 
     def load(self) -> Snapshot | None:
         """Load the newest state; None if there never was a topic here."""

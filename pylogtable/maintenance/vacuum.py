@@ -9,21 +9,21 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from pylogtable.errors import CorruptTopicError, InvalidRequestError
+from pylogtable.errors import CorruptTopicError, InvalidRequestError, StorageError
 from pylogtable.format.config import MANIFEST_RETENTION_MS, TopicConfig
 from pylogtable.format.lookup import all_entries
 from pylogtable.format.model import Change
 from pylogtable.format.paths import MANIFEST_DIR, commit_path
 from pylogtable.format.snapshot import Snapshot
+from pylogtable.log.clocks import agreed_now_ms
 from pylogtable.log.head import Head
 from pylogtable.maintenance.job import MaintainedTopic, MaintainOptions
 from pylogtable.maintenance.units import RunUnits
 from pylogtable.plan.index import sparse_leaves
 from pylogtable.plan.vacuum import Garbage, Listed, Needed, plan_vacuum
 from pylogtable.results.operations import VacuumReport
+from pylogtable.runtime import Runtime
 from pylogtable.storage.base import ObjectInfo, ObjectStore
-
-_YEAR_2000_MS = 946_684_800_000
 
 
 @dataclass(frozen=True)
@@ -54,11 +54,11 @@ def _vacuum(
         raise InvalidRequestError(
             f"retention_ms must be a whole number, 0 or more, not {keep_ms!r}"
         )
-    now_ms = runtime.clock()
+    now_ms = _now_ms(store, runtime, dry_run)
     newest = head.latest()
     # Listed before anything is decided, so that files written later are not in the list.
-    listing = [_listed(entry, now_ms) for entry in store.list()]
-    leftovers = [_listed(entry, now_ms) for entry in store.leftovers()]
+    listing = [_listed(entry) for entry in store.list()]
+    leftovers = [_listed(entry) for entry in store.leftovers()]
     needed, known = _needed(head, newest, now_ms - keep_ms)
     garbage = replace(
         _plan(listing, needed, known, now_ms, keep_ms),
@@ -77,6 +77,16 @@ def _vacuum(
         manifest_files=sum(entry.key.startswith(MANIFEST_DIR) for entry in garbage),
         seconds=runtime.monotonic() - began,
     )
+
+
+def _now_ms(store: ObjectStore, runtime: Runtime, dry_run: bool) -> int:
+    """The store's time [VAC-4]. A dry run must also work where nothing may be written."""
+    try:
+        return agreed_now_ms(store, runtime)
+    except StorageError:
+        if not dry_run:
+            raise
+        return runtime.clock()
 
 
 def _plan(
@@ -160,11 +170,5 @@ def _remove(store: ObjectStore, head: Head, garbage: Garbage, kept_root: int | N
         list(pool.map(store.remove_leftover, [entry.key for entry in garbage.leftovers]))
 
 
-def _listed(entry: ObjectInfo, now_ms: int) -> Listed:
-    return Listed(entry.key, entry.size_bytes, entry.modified_ms if _is_time(entry) else now_ms)
-
-
-def _is_time(entry: ObjectInfo) -> bool:
-    """False for a store that counts changes instead of telling the time; its files are never
-    old."""
-    return entry.modified_ms >= _YEAR_2000_MS
+def _listed(entry: ObjectInfo) -> Listed:
+    return Listed(entry.key, entry.size_bytes, entry.modified_ms)

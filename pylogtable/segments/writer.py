@@ -6,8 +6,9 @@ For appends, offsets count up from a predicted one. Rewrites pass the offsets of
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
-from contextlib import ExitStack
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -16,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from pylogtable.errors import LogTableError, StorageError
 from pylogtable.format.config import parse_config
 from pylogtable.format.field_ids import stored_schema
 from pylogtable.format.model import TopicInfo
@@ -124,19 +126,26 @@ class SegmentWriter:
         # A filter is as large as its distinct values need, which is little if values repeat.
         large = set(blooms.get("bloom_filter_options", ())).difference(repetitive)
         self._bloom_bytes = len(large) * filter_bytes(like.num_rows, BLOOM_FPP)
+        self._url = f"{store.url}/{self.path}"
         self._open = ExitStack()
         self._sink = self._open.enter_context(store.open_output(self.path))
-        self._writer = pq.ParquetWriter(
-            self._sink,
-            layout.schema,
-            compression=layout.codec,
-            version="2.6",
-            use_dictionary=layout.dictionary_paths(repetitive) or False,
-            column_encoding=dict.fromkeys([OFFSET, TIMESTAMP], "DELTA_BINARY_PACKED"),
-            write_statistics=layout.bounded,
-            store_schema=False,
-            **blooms,
-        )
+        try:
+            with self._storing():
+                self._writer = pq.ParquetWriter(
+                    self._sink,
+                    layout.schema,
+                    compression=layout.codec,
+                    version="2.6",
+                    use_dictionary=layout.dictionary_paths(repetitive) or False,
+                    column_encoding=dict.fromkeys([OFFSET, TIMESTAMP], "DELTA_BINARY_PACKED"),
+                    write_statistics=layout.bounded,
+                    store_schema=False,
+                    **blooms,
+                )
+        except BaseException as error:
+            with suppress(type(error)):
+                self._open.__exit__(type(error), error, error.__traceback__)
+            raise
 
     @property
     def size_bytes(self) -> int:
@@ -157,12 +166,14 @@ class SegmentWriter:
         self._next = int(offsets[-1]) + 1
         self.records += rows.num_rows
         table = pa.Table.from_arrays([pa.array(offsets), *rows.columns], schema=self._schema)
-        self._writer.write_table(table, row_group_size=rows.num_rows)
+        with self._storing():
+            self._writer.write_table(table, row_group_size=rows.num_rows)
 
     def close(self) -> WrittenFile:
         """Finish the file and publish it in the store."""
-        self._writer.close()
-        size = int(self._sink.tell())
+        with self._storing():
+            self._writer.close()
+            size = int(self._sink.tell())
         self._open.close()
         return WrittenFile(
             path=self.path,
@@ -174,6 +185,18 @@ class SegmentWriter:
             tombstones=self._tombstones,
             null_keys=self._null_keys,
         )
+
+    @contextmanager
+    def _storing(self) -> Iterator[None]:
+        """What pyarrow raises if the store fails, for instance if a disk is full, names the file.
+        Some of our own errors are OSErrors as well."""
+        try:
+            yield
+        except LogTableError:
+            raise
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno else error
+            raise StorageError(f"cannot write {self._url}: {reason}") from error
 
     def abandon(self, error: BaseException) -> None:
         """Drop the file, so that nothing of it appears in the store."""

@@ -64,9 +64,14 @@ class ObjectStore(ABC):
 
     @property
     def last_reply_ms(self) -> int | None:
-        """The store's time in its last reply, without a request; None if it is not known
-        [STORE-5]. Only times of the same store can be compared."""
+        """The store's time in its last reply that told one, without a request; None if it is not
+        known [STORE-5]. Only times of the same store can be compared."""
         return None
+
+    @abstractmethod
+    def now_ms(self) -> int:
+        """The store's time now: the modified time of an object that is written for this purpose and
+        removed again [STORE-5]. It takes requests; use it where files are removed for their age."""
 
     @property
     @abstractmethod

@@ -9,7 +9,9 @@ import importlib.metadata
 import inspect
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -36,16 +38,31 @@ class Client:
     A forked or unpickled client connects again; only the options are passed on.
     """
 
+    _last_reply_ms: int | None
+
     def __init__(self, protocol: str, storage_options: Mapping[str, object]) -> None:
         self._protocol = protocol
         self._options = _native_options(protocol, storage_options)
         self._secrets = sorted(_secret_texts(self._options), key=len, reverse=True)
         self._forget()
 
+    @property
+    def last_reply_ms(self) -> int | None:
+        """The time in the last reply of S3; None for other stores, and before the first reply."""
+        return self._last_reply_ms
+
+    def _note_time(self, parsed: Mapping[str, Any], **_: object) -> None:
+        """Called by botocore with every reply, also if it is an error."""
+        headers = parsed.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+        with suppress(KeyError, TypeError, ValueError):
+            moment = parsedate_to_datetime(headers["date"])
+            self._last_reply_ms = round(moment.timestamp() * 1000)
+
     def _forget(self) -> None:
         self._lock = threading.Lock()
         self._owner = os.getpid()
         self._fs: Any = None
+        self._last_reply_ms = None
 
     def __reduce__(self) -> tuple[type[Client], tuple[str, dict[str, Any]]]:
         return Client, (self._protocol, self._options)
@@ -57,7 +74,10 @@ class Client:
             self._forget()
         with self._lock:
             if self._fs is None:
-                self._fs = _connect(self._protocol, self._options)
+                fs = _connect(self._protocol, self._options)
+                if self._protocol == "s3":
+                    _watch_replies(fs, self._note_time)
+                self._fs = fs
             return self._fs
 
     def scrub(self, text: str) -> str:
@@ -76,6 +96,16 @@ def _connect(protocol: str, options: Mapping[str, Any]) -> Any:
         raise missing_package(protocol) from error
     _require_conditional_put(protocol, kind)
     return kind(**{**options, "use_listings_cache": False, "skip_instance_cache": True})
+
+
+def _watch_replies(fs: Any, note: Callable[..., None]) -> None:
+    """Call `note` with each reply of S3. The hook is on the session, since s3fs makes a new client
+    when a connection was closed."""
+    if fs.session is None:
+        from aiobotocore.session import AioSession  # type: ignore[import-untyped]
+
+        fs.session = AioSession(**fs.kwargs)
+    fs.session.register("after-call.s3", note)
 
 
 def missing_package(protocol: str) -> UnsupportedFormatError:

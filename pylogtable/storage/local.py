@@ -35,6 +35,15 @@ _DEVICE_FAILED = {
 _serial = itertools.count()
 
 
+class _Shared:
+    """What all stores below one root have in common: the directories that are known to exist, and
+    the time of the last write."""
+
+    def __init__(self) -> None:
+        self.ready: set[str] = set()
+        self.written_ms: int | None = None
+
+
 class LocalStore(ObjectStore):
     """Every object is a file. It is written under a temporary name and synced to disk first.
 
@@ -45,7 +54,7 @@ class LocalStore(ObjectStore):
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self._root = self._base = os.path.abspath(root)
-        self._ready: set[str] = set()
+        self._shared = _Shared()
 
     def __repr__(self) -> str:
         return f"LocalStore({self._root!r})"
@@ -59,8 +68,23 @@ class LocalStore(ObjectStore):
 
     def below(self, prefix: str) -> LocalStore:
         deeper = LocalStore(self._path(prefix.rstrip("/")))
-        deeper._base, deeper._ready = self._base, self._ready
+        deeper._base, deeper._shared = self._base, self._shared
         return deeper
+
+    @property
+    def last_reply_ms(self) -> int | None:
+        return self._shared.written_ms
+
+    def now_ms(self) -> int:
+        try:
+            temporary, file = self._reserve(os.path.join(self._root, "now"))
+            try:
+                with file:
+                    return self._note_time(file)
+            finally:
+                _discard(temporary)
+        except OSError as error:
+            raise _failure("write", self._root, error) from error
 
     def read(self, key: str) -> bytes | None:
         path = self._path(key)
@@ -160,6 +184,7 @@ class LocalStore(ObjectStore):
                 yield sink
             with open(temporary, "rb+") as file:
                 os.fsync(file.fileno())
+                self._note_time(file)
             _publish(temporary, path)
         except BaseException as error:
             _discard(temporary)
@@ -188,6 +213,7 @@ class LocalStore(ObjectStore):
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
+                self._note_time(file)
         except BaseException:
             _discard(temporary)
             raise
@@ -200,13 +226,19 @@ class LocalStore(ObjectStore):
         try:
             return _open_temporary(directory)
         except FileNotFoundError:
-            self._ready.clear()
+            self._shared.ready.clear()
             self._prepare(directory)
             return _open_temporary(directory)
 
+    def _note_time(self, file: BinaryIO) -> int:
+        """The modified time of a file that was just written: the file system's clock. On a network
+        file system that is the server's."""
+        self._shared.written_ms = written_ms = os.fstat(file.fileno()).st_mtime_ns // 1_000_000
+        return written_ms
+
     def _prepare(self, directory: str) -> None:
         """Make the directory and sync its parent, even if another process just made it."""
-        if directory in self._ready:
+        if directory in self._shared.ready:
             return
         parent = os.path.dirname(directory)
         if len(directory) > len(self._base) or not os.path.isdir(directory):
@@ -214,7 +246,7 @@ class LocalStore(ObjectStore):
             with suppress(FileExistsError):
                 os.mkdir(directory)
             _sync_directory(parent)
-        self._ready.add(directory)
+        self._shared.ready.add(directory)
 
 
 def _open_temporary(directory: str) -> tuple[str, BinaryIO]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from pylogtable.arguments import address
 from pylogtable.errors import InvalidRequestError, UnsupportedFormatError
@@ -31,11 +31,14 @@ _WORKING = (
 
 
 def open_store(
-    url: str | os.PathLike[str], storage_options: Mapping[str, object] | None = None
+    url: str | os.PathLike[str],
+    storage_options: Mapping[str, object] | None = None,
+    clock: Callable[[], int] | None = None,
 ) -> ObjectStore:
     """The store at an address. This neither reads nor creates anything.
 
-    `storage_options` are for S3, Google and Azure; other stores ignore them. Names are not decoded:
+    `storage_options` are for S3, Google and Azure; other stores ignore them. `clock` is for a store
+    in memory, which takes its time from it. Names are not decoded:
     `%20` is three characters, as in Spark and fsspec.
     """
     text = address(url)
@@ -51,7 +54,7 @@ def open_store(
     if scheme == "memory":
         name, _, prefix = rest.lstrip("/").partition("/")
         prefix = prefix.strip("/")
-        return MemoryStore(name, f"{prefix}/" if prefix else "")
+        return MemoryStore(name, f"{prefix}/" if prefix else "", clock)
     if scheme in _REMOTE and rest.startswith("//"):
         return _remote(_REMOTE[scheme], rest[2:], storage_options or {})
     raise UnsupportedFormatError(

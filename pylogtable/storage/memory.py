@@ -6,12 +6,13 @@ import builtins
 import itertools
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from weakref import WeakValueDictionary
 
 import pyarrow as pa
 
+from pylogtable.runtime import Runtime
 from pylogtable.storage.base import (
     Created,
     ObjectInfo,
@@ -23,13 +24,16 @@ from pylogtable.storage.base import (
 
 
 class _Space:
-    """The objects of all stores with one name. `ticks` counts changes, because this store has no
-    clock."""
+    """The objects of all stores with one name, with the times of their last changes. `clock` is the
+    one that was given first; None is the clock of the machine."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.objects: dict[str, tuple[bytes, int]] = {}
-        self.ticks = itertools.count(1)
+        self.clock: Callable[[], int] | None = None
+
+    def now_ms(self) -> int:
+        return (self.clock or Runtime().clock)()
 
 
 _registry_lock = threading.Lock()
@@ -52,14 +56,21 @@ class MemoryStore(ObjectStore):
     """A dictionary behind a lock.
 
     Stores of the same name share their objects within the process. A store without a name is
-    private. A store that is unpickled in another process is empty. `modified_ms` counts changes; it
-    is not a time.
+    private. A store that is unpickled in another process is empty. `clock` gives the store's time,
+    for tests; if several are given for one name, the first one counts.
     """
 
-    def __init__(self, name: str | None = None, prefix: str = "") -> None:
+    def __init__(
+        self,
+        name: str | None = None,
+        prefix: str = "",
+        clock: Callable[[], int] | None = None,
+    ) -> None:
         self._name = f"#{os.getpid()}-{next(_serial)}" if name is None else name
         self._prefix = check_prefix(prefix)
         self._space = _space(self._name)
+        if self._space.clock is None:
+            self._space.clock = clock
 
     def __repr__(self) -> str:
         return f"MemoryStore({self.url!r})"
@@ -70,6 +81,13 @@ class MemoryStore(ObjectStore):
     @property
     def url(self) -> str:
         return f"memory://{self._name}/{self._prefix}".rstrip("/")
+
+    @property
+    def last_reply_ms(self) -> int:
+        return self._space.now_ms()
+
+    def now_ms(self) -> int:
+        return self._space.now_ms()
 
     def below(self, prefix: str) -> MemoryStore:
         return MemoryStore(self._name, self._full(prefix.rstrip("/")) + "/")
@@ -84,21 +102,21 @@ class MemoryStore(ObjectStore):
         with self._space.lock:
             if full in self._space.objects:
                 return Created.EXISTS
-            self._space.objects[full] = bytes(data), next(self._space.ticks)
+            self._space.objects[full] = bytes(data), self._space.now_ms()
         return Created.YES
 
     def write(self, key: str, data: bytes) -> None:
         full = self._full(key)
         with self._space.lock:
-            self._space.objects[full] = bytes(data), next(self._space.ticks)
+            self._space.objects[full] = bytes(data), self._space.now_ms()
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
         start = self._prefix + check_prefix(prefix)
         cut = len(self._prefix)
         with self._space.lock:
             found = [
-                ObjectInfo(key[cut:], len(data), tick)
-                for key, (data, tick) in self._space.objects.items()
+                ObjectInfo(key[cut:], len(data), modified_ms)
+                for key, (data, modified_ms) in self._space.objects.items()
                 if key.startswith(start)
             ]
         found.sort(key=lambda info: info.key)

@@ -21,7 +21,8 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from pylogtable.errors import LogTableError, StorageError
+from pylogtable.errors import InvalidRequestError, LogTableError, StorageError
+from pylogtable.runtime import Runtime
 from pylogtable.storage.base import (
     Created,
     ObjectInfo,
@@ -34,6 +35,8 @@ from pylogtable.storage.client import CONCURRENCY, Client
 
 _T = TypeVar("_T")
 
+# Objects with such names belong to this module, and are no objects of a topic [STORE-4].
+_TEMPORARY = ".tmp-"
 _UPLOAD_PART_BYTES = 8 * 2**20
 # Smaller objects are fetched whole: that is cheaper than one request for the footer and one for
 # the columns.
@@ -61,6 +64,21 @@ class RemoteStore(ObjectStore):
     @property
     def url(self) -> str:
         return f"{self._protocol}://{self._root}"
+
+    @property
+    def last_reply_ms(self) -> int | None:
+        return self._client.last_reply_ms
+
+    def now_ms(self) -> int:
+        path = f"{self._root}/{_TEMPORARY}now-{Runtime().new_id()}"
+        try:
+            self._ask("write", path, lambda fs: fs.pipe_file(path, b"now"))
+            return _modified_ms(self._ask("read", path, lambda fs: fs.info(path)))
+        except FileNotFoundError as error:
+            raise self._failure("write", path, error) from error
+        finally:
+            with suppress(FileNotFoundError, StorageError):
+                self._ask("delete", path, lambda fs: fs.rm_file(path))
 
     def below(self, prefix: str) -> RemoteStore:
         deeper = RemoteStore.__new__(RemoteStore)
@@ -101,8 +119,22 @@ class RemoteStore(ObjectStore):
             raise self._failure("write", path, error) from error
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        for entry in self._find(check_prefix(prefix)):
+            if not entry.key.rpartition("/")[2].startswith(_TEMPORARY):
+                yield entry
+
+    def leftovers(self) -> Iterator[ObjectInfo]:
+        return self._find(_TEMPORARY)
+
+    def remove_leftover(self, key: str) -> None:
+        if not key.startswith(_TEMPORARY):
+            raise InvalidRequestError(f"{key!r} is not a temporary object {_TEMPORARY}*")
+        self.delete(key)
+
+    def _find(self, prefix: str) -> Iterator[ObjectInfo]:
+        """All objects whose key starts with these characters, in key order."""
         # List the bucket with a prefix: for an empty folder s3fs would send a HEAD as well.
-        bucket, _, folder = f"{self._root}/{check_prefix(prefix)}".partition("/")
+        bucket, _, folder = f"{self._root}/{prefix}".partition("/")
         start, cut = f"{bucket}/{folder}", len(self._root) + 1
         try:
             found = self._ask("list", start, lambda fs: fs.find(bucket, prefix=folder, detail=True))

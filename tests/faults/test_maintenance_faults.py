@@ -9,7 +9,6 @@ import builtins
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -23,11 +22,11 @@ from pylogtable.errors import (
 )
 from pylogtable.log import manifest
 from pylogtable.plan import index
-from pylogtable.storage.base import ObjectInfo, ObjectStore
+from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
 from pylogtable.topic import Topic
-from tests.builders import ints, kafka
+from tests.builders import Clock, ints, kafka
 from tests.depth import sample
 from tests.faults import support
 from tests.faults.support import NAME, FakeTime, Plan, commits_of, data_files
@@ -42,30 +41,15 @@ Job = Callable[[Topic], object]
 Records = dict[int, list[tuple[int, bytes | None, bytes | None]]]
 
 
-class AgingStore(MemoryStore):
-    """Objects that were written up to `old_until` are old, the others are new."""
-
-    def __init__(self, name: str | None = None, prefix: str = "", old_until: int = 0) -> None:
-        super().__init__(name, prefix)
-        self.old_until = old_until
-
-    def below(self, prefix: str) -> AgingStore:
-        return AgingStore(self._name, self._full(prefix.rstrip("/")) + "/", self.old_until)
-
-    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
-        for entry in super().list(prefix):
-            is_old = entry.modified_ms <= self.old_until
-            yield replace(entry, modified_ms=OLD_MS if is_old else 2 * OLD_MS)
-
-
-def copy_of(inner: ObjectStore) -> AgingStore:
-    copy = AgingStore()
-    entries = list(inner.list())
-    for entry in entries:
+def copy_of(inner: ObjectStore) -> MemoryStore:
+    """A store with the same objects, all of them old. What is written later is new."""
+    clock = Clock(OLD_MS)
+    copy = MemoryStore(clock=clock)
+    for entry in inner.list():
         data = inner.read(entry.key)
         assert data is not None
         copy.write(entry.key, data)
-    copy.old_until = len(entries)
+    clock.now_ms = FakeTime(WEEKS).clock()
     return copy
 
 
@@ -259,7 +243,7 @@ def test_files_of_a_commit_with_an_unknown_outcome_are_kept(
 
 def at_every_step(
     base: MemoryStore, job: Job, interloper: Callable[[ObjectStore], object]
-) -> Iterator[tuple[AgingStore, BaseException | None]]:
+) -> Iterator[tuple[MemoryStore, BaseException | None]]:
     """Run the job once for each of its operations (each third, unless the run is deep), and let
     the interloper do its work just before that operation."""
     for at in sample(range(crash_points(base, job)), 3, first=JOBS.index(job)):
@@ -267,7 +251,7 @@ def at_every_step(
         seen = 0
         armed = False
 
-        def decide(verb: str, key: str, at: int = at, inner: AgingStore = inner) -> Fault | None:
+        def decide(verb: str, key: str, at: int = at, inner: MemoryStore = inner) -> Fault | None:
             nonlocal seen, armed
             if armed:
                 seen += 1
@@ -492,13 +476,14 @@ def test_long_lived_reader_does_not_need_removed_leaves(
 ) -> None:
     """It reads the topic every day, there are few commits, and vacuum removes the older index."""
     monkeypatch.setattr(index, "ROOT_GRACE", 4)
-    time, inner = FakeTime(), MemoryStore()
+    time = FakeTime()
+    inner = MemoryStore(clock=time.clock)
     _, reader = two_indexes(inner, time)
-    aged = AgingStore(inner._name, "", 10**9)
+
     removed: list[str] = []
     for _ in range(10):
         time.seconds += DAY
-        removed += Store(aged, time.runtime()).topic(NAME).vacuum(dry_run=False).files
+        removed += Store(inner, time.runtime()).topic(NAME).vacuum(dry_run=False).files
         reader._manifest._leaves.clear()
         assert len(records(reader)[0]) == 24
     assert [path for path in removed if "leaf-" in path]
@@ -507,7 +492,8 @@ def test_long_lived_reader_does_not_need_removed_leaves(
 @pytest.mark.parametrize("fails", [".root.json", "leaf-", "_head.json"])
 def test_vacuum_that_cannot_write_an_index_keeps_the_files_of_the_old_one(fails: str) -> None:
     """The hint still names the old root: a reader that begins there finds all it needs [VAC-3]."""
-    time, inner = FakeTime(), MemoryStore()
+    time = FakeTime()
+    inner = MemoryStore(clock=time.clock)
     topic, _ = two_indexes(inner, time)
     before = records(topic)
     time.seconds += WEEKS
@@ -516,12 +502,11 @@ def test_vacuum_that_cannot_write_an_index_keeps_the_files_of_the_old_one(fails:
         is_index = verb in ("create", "write") and (fails in key or key.endswith("_head.json"))
         return Fault.REFUSE if is_index else None
 
-    aged = AgingStore(inner._name, "", 10**9)
-    cleaner = Store(FaultyStore(aged, decide), time.runtime()).topic(NAME)
+    cleaner = Store(FaultyStore(inner, decide), time.runtime()).topic(NAME)
     inner.write(f"{NAME}/_manifest/_head.json", b'{"root_version":8}')
     cleaner.vacuum(dry_run=False)
     assert records(Store(inner, time.runtime()).topic(NAME)) == before
-    Store(aged, time.runtime()).topic(NAME).vacuum(dry_run=False)
+    Store(inner, time.runtime()).topic(NAME).vacuum(dry_run=False)
     assert records(Store(inner, time.runtime()).topic(NAME)) == before
     assert not [entry.key for entry in inner.list() if f"{8:020d}.root" in entry.key]
 

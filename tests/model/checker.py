@@ -61,6 +61,14 @@ class _ReplayStore(ObjectStore):
     def url(self) -> str:
         return "model://t"
 
+    @property
+    def last_reply_ms(self) -> int:
+        """No clock is ahead of it."""
+        return 2**62
+
+    def now_ms(self) -> int:
+        return 2**62
+
     def below(self, prefix: str) -> ObjectStore:
         raise NotImplementedError
 

@@ -170,6 +170,24 @@ class StoreContract:
         assert deeper.list_folders() == ["_manifest"]
         assert store.list_folders() == ["topics"]
 
+    def test_time_is_that_of_an_object_just_written(self, store: ObjectStore) -> None:
+        before = store.now_ms()
+        store.write(COMMIT, b"x")
+        (info,) = store.list()
+        after = store.below("topic").now_ms()
+        assert before <= info.modified_ms <= after
+        assert after - before < 60_000
+        assert [info.key for info in store.list()] == [COMMIT]
+        assert list(store.leftovers()) == []
+
+    def test_last_reply_is_free_and_not_later_than_now(self, store: ObjectStore) -> None:
+        store.write(COMMIT, b"x")
+        deeper = store.below("topic")
+        replied_ms = deeper.last_reply_ms
+        assert replied_ms == store.last_reply_ms or replied_ms is not None
+        assert replied_ms is not None
+        assert abs(store.now_ms() - replied_ms) < 60_000
+
     def test_survives_pickling(self, store: ObjectStore) -> None:
         store.write("topic/" + COMMIT, b"x")
         again = pickle.loads(pickle.dumps(store.below("topic")))

@@ -8,6 +8,7 @@ import pytest
 
 from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.memory import MemoryStore
+from tests.builders import T0, Clock
 from tests.storage.contract import StoreContract
 from tests.storage.races import check_one_winner_each, race_in_threads
 
@@ -36,12 +37,15 @@ def test_stores_without_a_name_are_private_and_are_freed() -> None:
     assert space() is None
 
 
-def test_modified_ms_grows_with_every_change() -> None:
-    store = MemoryStore()
-    store.write("b", b"x")
+def test_time_comes_from_the_first_clock_that_is_given() -> None:
+    clock = Clock()
+    store = MemoryStore("clocked", clock=clock)
+    other = MemoryStore("clocked", clock=lambda: 7)
     store.write("a", b"x")
-    a, b = store.list()
-    assert a.modified_ms > b.modified_ms
+    clock.tick(5)
+    other.below("f").write("b", b"x")
+    assert [info.modified_ms for info in store.list()] == [T0, T0 + 5]
+    assert store.now_ms() == other.last_reply_ms == T0 + 5
 
 
 def test_one_winner_among_threads() -> None:

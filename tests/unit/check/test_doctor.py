@@ -109,7 +109,7 @@ def test_faulty_store_fails_the_check_of_its_fault(
 
 
 def test_good_store_passes_and_is_left_unchanged() -> None:
-    store = MemoryStore()
+    store = MemoryStore(clock=Clock())
     store.write("t/x", b"x")
     report = examine(store, runtime())
     assert report

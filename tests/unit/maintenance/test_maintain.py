@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,6 +14,7 @@ import pylogtable
 from pylogtable import SegmentGoneError, Store, Topic
 from pylogtable.storage.local import LocalStore
 from tests.builders import Clock, fill, kafka, make_store, rows, times
+from tests.stores import AgingDisk
 
 DAY = 86_400_000
 COMPACT = {"cleanup.policy": "compact"}
@@ -92,15 +92,13 @@ def test_maintain_can_skip_the_vacuum(store: Store) -> None:
 
 
 def test_vacuum_comes_last_and_removes_replaced_files(tmp_path: Path) -> None:
-    """With the clock ahead of the files' times, everything that was replaced is old enough."""
-    topic = pylogtable.open(tmp_path).create_topic("t", config=COMPACT)
+    clock = Clock()
+    topic = make_store(AgingDisk(tmp_path, clock), clock).create_topic("t", config=COMPACT)
     fill(topic)
     topic.maintain(vacuum=False)
     before = state(topic)
-    later = pylogtable.open(
-        tmp_path, clock=lambda: int(os.stat(tmp_path).st_mtime * 1000) + 9 * DAY
-    )
-    report = later.topic("t").maintain()
+    clock.tick(9 * DAY)
+    report = topic.maintain()
     assert report.vacuum is not None
     assert report.vacuum.data_files == 5  # four appends, and what compaction made for merge
     live = topic.segments()["path"].to_pylist()

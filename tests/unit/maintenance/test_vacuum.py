@@ -11,8 +11,8 @@ import pytest
 
 from pylogtable import CorruptTopicError, InvalidRequestError, Store, Topic
 from pylogtable.engine import TopicWriter
-from pylogtable.storage.local import LocalStore
 from tests.builders import Clock, kafka, make_store, rows
+from tests.stores import AgingDisk
 
 DAY = 86_400_000
 COMPACT = {"cleanup.policy": "compact"}
@@ -20,7 +20,7 @@ COMPACT = {"cleanup.policy": "compact"}
 
 @pytest.fixture
 def disk(tmp_path: Path, clock: Clock) -> Store:
-    return make_store(LocalStore(tmp_path), clock)
+    return make_store(AgingDisk(tmp_path, clock), clock)
 
 
 def age_all(folder: Path, clock: Clock) -> None:

@@ -24,10 +24,9 @@ from pylogtable.report.growth import measure_growth
 from pylogtable.report.health import Bin, TopicHealth
 from pylogtable.report.measure import MAX_OFFSET_BINS, measure_topic
 from pylogtable.results.groups import GroupLag, Lag
-from pylogtable.storage.local import LocalStore
 from pylogtable.store import Store
 from tests.builders import T0, Clock, kafka, make_store
-from tests.unit.maintenance.test_vacuum import age_all
+from tests.stores import AgingDisk
 
 NOW = T0
 
@@ -248,11 +247,10 @@ def test_growth_counts_appended_records_and_replaced_files(store: Store, clock: 
 
 
 def test_vacuumed_files_are_no_longer_removable(tmp_path: Path, clock: Clock) -> None:
-    topic = make_store(LocalStore(tmp_path), clock).create_topic("t")
+    topic = make_store(AgingDisk(tmp_path, clock), clock).create_topic("t")
     for _ in range(4):
         topic.append(kafka(["a"]))
     topic.merge()
-    age_all(tmp_path, clock)
     clock.tick(MANIFEST_RETENTION_MS + 10)
     assert measure_growth(topic.history(), clock.now_ms).removable_files == 4
     assert topic.vacuum(dry_run=False).data_files == 4

@@ -1,0 +1,64 @@
+"""Checks on the chain of commits: what no reader can see, because it stands outside of the chain,
+or because it concerns times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pylogtable.check.subject import Subject, problem_of
+from pylogtable.errors import CorruptTopicError, LogTableError, StorageError
+from pylogtable.format.model import Commit
+from pylogtable.format.paths import commit_path, parse_commit_path
+from pylogtable.log.clocks import MAX_SKEW_MS, time_text
+from pylogtable.results.operations import Problem
+
+
+def check_stranded_commits(subject: Subject) -> Iterator[Problem]:
+    """No commit of the topic stands below the oldest that is kept [COMMIT-9], apart from those that
+    a vacuum keeps for their txns [VAC-1]. A stale writer may have put it there."""
+    try:
+        chain = list(subject.manifest.commits.backwards(subject.snapshot))
+    except LogTableError:
+        return  # `check_replay` reports it.
+    if not chain or chain[-1].operation == "create":
+        return
+    listed = (parse_commit_path(key) for key in subject.sizes)
+    below = [version for version in listed if version is not None and version < chain[-1].version]
+    for version in sorted(below):
+        try:
+            commit = subject.manifest.commits.read(version)
+        except CorruptTopicError as error:
+            yield problem_of(error, error.path)
+            continue
+        if commit is not None and _is_stranded(subject, commit):
+            detail = f"it is no part of the topic: version {chain[-1].version} is the oldest kept"
+            yield Problem("COMMIT-9", commit_path(version), detail)
+
+
+def check_commits_from_the_future(subject: Subject) -> Iterator[Problem]:
+    """No commit is more than 24 hours ahead of the store's time [COMMIT-12]."""
+    store, newest = subject.store, subject.snapshot
+    try:
+        now_ms = store.last_reply_ms if store.last_reply_ms is not None else store.now_ms()
+        if newest.committed_at_ms <= now_ms + MAX_SKEW_MS:
+            return
+        last_good = subject.manifest.commits.version_at(now_ms + MAX_SKEW_MS, newest)
+    except StorageError:
+        return  # Nothing may be written here, so the store does not tell its time.
+    first = 0 if last_good is None else last_good + 1
+    detail = (
+        f"from this version on, commits are ahead of the store's time {time_text(now_ms)}, up to "
+        f"{time_text(newest.committed_at_ms)}: a writer's clock was wrong"
+    )
+    yield Problem("COMMIT-12", commit_path(first), detail)
+
+
+def _is_stranded(subject: Subject, commit: Commit) -> bool:
+    if commit.topic_id != subject.snapshot.topic_id:
+        return False
+    if commit.txn is None:
+        return True
+    mark = subject.snapshot.txns.get(commit.txn.app_id)
+    if mark is None or commit.txn.version > mark.txn_version:
+        return True
+    return commit.txn.version == mark.txn_version and commit.version != mark.commit_version

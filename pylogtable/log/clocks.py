@@ -1,0 +1,56 @@
+"""Compares the clock of this machine with the store's time.
+
+The ages of files are differences between times of the store. Times of commits come from the clocks
+of writers. A clock that is wrong by days would make one of them useless, so it is refused.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+from pylogtable.errors import InvalidRequestError
+from pylogtable.runtime import Runtime
+from pylogtable.storage.base import ObjectStore
+
+#: How far a clock may be away from the store's time.
+MAX_SKEW_MS = 86_400_000
+
+
+def check_not_ahead(store: ObjectStore, runtime: Runtime) -> None:
+    """Raise if this machine's clock is more than 24 hours ahead of the store: all later commits
+    would get a time after that [COMMIT-12]. No request is made, unless the last reply is old."""
+    replied_ms = store.last_reply_ms
+    if replied_ms is None and store.concurrency > 1:
+        return  # This store tells no time.
+    if replied_ms is not None and runtime.clock() - replied_ms <= MAX_SKEW_MS:
+        return
+    now_ms = store.now_ms()
+    if runtime.clock() - now_ms > MAX_SKEW_MS:
+        raise _wrong_clock(store, runtime, now_ms, "nothing was committed")
+
+
+def agreed_now_ms(store: ObjectStore, runtime: Runtime) -> int:
+    """The store's time now. Raises if this machine's clock is more than 24 hours away from it
+    [VAC-4]."""
+    now_ms = store.now_ms()
+    if abs(runtime.clock() - now_ms) > MAX_SKEW_MS:
+        raise _wrong_clock(store, runtime, now_ms, "nothing was removed")
+    return now_ms
+
+
+def _wrong_clock(
+    store: ObjectStore, runtime: Runtime, now_ms: int, outcome: str
+) -> InvalidRequestError:
+    return InvalidRequestError(
+        f"this machine's clock says {time_text(runtime.clock())}, but it is {time_text(now_ms)} at "
+        f"{store.url}: {outcome}. Set the clock (NTP), or the clock of the store"
+    )
+
+
+def time_text(time_ms: int) -> str:
+    """A time in words."""
+    epoch = datetime(1970, 1, 1, tzinfo=timezone.utc)
+    try:
+        return f"{epoch + timedelta(milliseconds=time_ms):%Y-%m-%d %H:%M:%S} UTC"
+    except OverflowError:
+        return f"{time_ms} ms"
