@@ -30,6 +30,7 @@ from pylogtable.format.schema import file_schema
 from pylogtable.log.group_head import GroupHead
 from pylogtable.log.head import Head
 from pylogtable.log.manifest import Manifest
+from pylogtable.plan import index
 from pylogtable.plan.swap import Swap, plan_swap_commit
 from pylogtable.runtime import Runtime
 from pylogtable.storage.local import LocalStore
@@ -136,8 +137,9 @@ def _write_json(path: Path, body: object) -> None:
 
 
 def _edit(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    """Change a manifest object as no writer would."""
+    """Change a manifest object as no writer would. It loses its checksum, which would differ."""
     body = json.loads(path.read_bytes())
+    body.pop("checksum", None)
     change(body)
     path.write_bytes(json.dumps(body, separators=(",", ":")).encode())
 
@@ -516,6 +518,92 @@ def _make_indexed(place: Place, *, appends: int, rows_each: int) -> tuple[list[R
     return rows, topic
 
 
+def _write_root(place: Place, leaf: str) -> None:
+    """Write a root now, with a leaf for tails of more than 4 entries."""
+    topic = place.open()
+    kept, index.TAIL_MAX = index.TAIL_MAX, 4
+    try:
+        topic._manifest.write_root(topic._head.known, lambda: leaf)
+    finally:
+        index.TAIL_MAX = kept
+
+
+def _append_one_by_one(topic: Topic, rows: Iterable[Row]) -> None:
+    """One commit with a segment for each row."""
+    writer = TopicWriter(topic)
+    writer.commit([writer.stage(kafka([row], partition=row["partition"])) for row in rows])
+
+
+def two_leaves(place: Place) -> None:
+    topic = place.store.create_topic("topic", partitions=2)
+    rows = [{**record(n, b"k%d" % n, b"v"), "partition": n % 2} for n in range(14)]
+    for start in (0, 6):
+        place.tick()
+        _append_one_by_one(topic, rows[start : start + 6])
+        _write_root(place, f"leaf{start}")
+    place.tick()
+    _append_one_by_one(topic, rows[12:])
+    full = [row for p in (0, 1) for row in placed(p, 0, [r for r in rows if r["partition"] == p])]
+    place.expect(
+        versions={"3": at({0: 0, 1: 0}, {0: 7, 1: 7}, full)},
+        offsets_for_time=[{"timestamp_us": T0_US + 5, "offsets": {0: 3, 1: 2}},
+                          {"timestamp_us": T0_US + 13, "offsets": {0: None, 1: 6}}],
+        reads=[{"version": 3, "start": {0: 2, 1: 2}, "end": {0: 4, 1: 4},
+                "offsets": {0: [2, 3], 1: [2, 3]}}],
+        leaves=2,
+    )  # fmt: skip
+    place.case(
+        "Two leaves, each with runs of both partitions, and a commit after them",
+        ["LEAF-1", "LEAF-2", "LEAF-3", "LOOK-1", "ROOT-3", "ROOT-6", "SUM-1", "SUM-2"],
+    )
+
+
+def run_split(place: Place) -> None:
+    topic = place.store.create_topic("topic", config={"cleanup.policy": "compact"})
+    keys = [b"a", b"b", b"c", b"d", b"b", b"e"]
+    rows = [{**record(n, key, b"v%d" % n), "partition": 0} for n, key in enumerate(keys)]
+    place.tick()
+    _append_one_by_one(topic, rows)
+    _write_root(place, "leaf")
+    place.tick()
+    topic.compact(force=True)
+    _write_root(place, "another")
+    full = placed(0, 0, rows)
+    left = [row for row in full if row["offset"] != 1]
+    place.expect(
+        versions={"1": at({0: 0}, {0: 6}, full), "2": at({0: 0}, {0: 6}, left)},
+        latest=[neutral(row) for row in left],
+        leaves=1,
+    )
+    place.case(
+        "Compaction replaces a segment in the middle of a run, which becomes two runs of one leaf",
+        ["CLEAN-3", "LEAF-2", "LEAF-3", "LOG-7", "ROOT-3", "ROOT-6"],
+    )
+
+
+def _rooted(place: Place) -> list[Row]:
+    """Version 2 has a root, and version 3 follows it."""
+    rows = _small(place)
+    _write_root(place, "none")
+    place.tick()
+    more = [record(4, b"k", b"v4")]
+    place.open().append(kafka(more))
+    return [*rows, *placed(0, 4, more)]
+
+
+def old_hint(place: Place) -> None:
+    rows = _rooted(place)
+    for version in range(3):
+        place.manifest(commit_name(version)).unlink()
+    place.manifest("_head.json").write_bytes(b'{"root_version":null}')
+    place.expect(versions={"3": at({0: 0}, {0: 5}, rows)})
+    place.case(
+        "The hint says that there is no root, and a vacuum has removed the first commits: the "
+        "roots are listed",
+        ["HINT-1", "COMMIT-7"],
+    )
+
+
 # --- damaged topics -------------------------------------------------------------------------
 
 
@@ -650,7 +738,102 @@ def corrupt_root(place: Place) -> None:
     path = place.manifest(f"{64:020d}.root.json")
     path.write_bytes(path.read_bytes()[:-50])
     place.expect(versions={"66": at({0: 1}, {0: 6}, rows)})
-    place.case("The root is cut short: readers pass over it and replay", ["ROOT-2"])
+    what = "The root is cut short: readers pass over it and replay"
+    place.case(what, ["ROOT-2"], problems=["ROOT-1"])
+
+
+def corrupt_root_not_tiled(place: Place) -> None:
+    rows = _rooted(place)
+
+    def lose(root: dict[str, Any]) -> None:
+        del root["partitions"][0]["tail"][0]
+
+    _edit(place.manifest(f"{2:020d}.root.json"), lose)
+    place.expect(versions={"3": at({0: 0}, {0: 5}, rows)})
+    what = "The root lacks a segment: readers pass over it and replay"
+    place.case(what, ["ROOT-6"], problems=["ROOT-6"])
+
+
+def corrupt_root_end(place: Place) -> None:
+    rows = _rooted(place)
+
+    def lengthen(root: dict[str, Any]) -> None:
+        # It agrees with itself, but not with the commits after it.
+        root["partitions"][0].update(log_start=9, end=9, live={}, tail=[])
+
+    _edit(place.manifest(f"{2:020d}.root.json"), lengthen)
+    place.expect(versions={"3": at({0: 0}, {0: 5}, rows)})
+    what = "The root has another end than the commits after it: readers begin with an older one"
+    place.case(what, ["ROOT-5", "ROOT-6"], problems=["ROOT-5"])
+
+
+def corrupt_ends_alone(place: Place) -> None:
+    _small(place)
+    _edit(place.manifest(commit_name(2)), lambda body: body.pop("add"))
+    _fails(place, "A commit moves an end without a segment", ["LOG-2"], "open",
+           "CorruptTopicError", "LOG-2")  # fmt: skip
+
+
+def corrupt_no_row_groups(place: Place) -> None:
+    _small(place)
+    _edit(place.manifest(commit_name(2)), lambda body: body["add"][0].update(row_groups=[]))
+    _fails(place, "A segment has records and no row groups", ["SEG-10"], "open",
+           "CorruptTopicError", "SEG-10")  # fmt: skip
+
+
+def corrupt_checksum(place: Place) -> None:
+    _small(place)
+    path = place.manifest(commit_name(2))
+    path.write_bytes(path.read_bytes().replace(b'"records":2', b'"records":1'))
+    _fails(place, "A digit of a commit has changed since its checksum was taken", ["SUM-1"], "open",
+           "CorruptTopicError", "SUM-1")  # fmt: skip
+
+
+def _with_leaf(place: Place, lose_entry: bool, edit: Callable[[dict[str, Any]], None]) -> None:
+    """A topic whose first segments are known from a leaf alone, since their commits are gone."""
+    topic = place.store.create_topic("topic")
+    place.tick()
+    _append_one_by_one(topic, [{**record(n, b"k", b"v"), "partition": 0} for n in range(6)])
+    _write_root(place, "leaf")
+    for version in range(2):
+        place.manifest(commit_name(version)).unlink()
+    if lose_entry:
+        path = place.manifest("leaf-leaf.parquet")
+        table = pq.read_table(path)
+        pq.write_table(pa.concat_tables([table.slice(0, 2), table.slice(3)]), path)
+    _edit(place.manifest(f"{1:020d}.root.json"), edit)
+
+
+def corrupt_leaf_checksum(place: Place) -> None:
+    _with_leaf(place, True, lambda root: None)
+    _fails(place, "A leaf has changed since the root was written", ["SUM-2"], "read",
+           "CorruptTopicError", "SUM-2")  # fmt: skip
+
+
+def corrupt_leaf_entries(place: Place) -> None:
+    def edit(root: dict[str, Any]) -> None:
+        del root["leaf_checksums"]
+
+    _with_leaf(place, True, edit)
+    _fails(place, "A leaf has fewer entries than its root says", ["LEAF-3"], "read",
+           "CorruptTopicError", "LEAF-3")  # fmt: skip
+
+
+def corrupt_run_gap(place: Place) -> None:
+    def edit(root: dict[str, Any]) -> None:
+        del root["leaf_checksums"]
+        root["leaves"][0][1] = 5
+        root["partitions"][0]["live"]["segments"] = 5
+
+    _with_leaf(place, True, edit)
+    _fails(place, "The entries of a run have a gap", ["LEAF-3"], "read",
+           "CorruptTopicError", "LEAF-3")  # fmt: skip
+
+
+def corrupt_run_time(place: Place) -> None:
+    _with_leaf(place, False, lambda root: root["partitions"][0]["runs"][0].__setitem__(3, 1))
+    _fails(place, "A run has records later than its greatest time", ["LEAF-3"], "read",
+           "CorruptTopicError", "LEAF-3")  # fmt: skip
 
 
 def corrupt_hint(place: Place) -> None:
@@ -693,6 +876,9 @@ CASES: dict[str, Callable[[Place], None]] = {
         corrupt_segment_truncated, corrupt_segment_missing, corrupt_overlap,
         corrupt_leaf_truncated, corrupt_root, corrupt_hint, corrupt_hint_to_nowhere,
         corrupt_group_number, corrupt_group_topic, corrupt_segment_copied,
+        two_leaves, run_split, old_hint, corrupt_root_not_tiled, corrupt_root_end,
+        corrupt_ends_alone, corrupt_no_row_groups, corrupt_checksum, corrupt_leaf_checksum,
+        corrupt_leaf_entries, corrupt_run_gap, corrupt_run_time,
     )
 }  # fmt: skip
 

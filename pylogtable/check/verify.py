@@ -19,6 +19,7 @@ from pylogtable.check.manifest_checks import (
     check_replay,
     check_unique_paths,
 )
+from pylogtable.check.root_checks import check_roots
 from pylogtable.check.subject import Subject, load_subject, problem_of
 from pylogtable.errors import CorruptTopicError
 from pylogtable.results.operations import Problem, VerifyReport
@@ -30,6 +31,7 @@ Check = Callable[[Subject], Iterator[Problem]]
 CHECKS: tuple[Check, ...] = (
     check_partitions,
     check_replay,
+    check_roots,
     check_unique_paths,
     check_commit_gap,
     check_stranded_commits,

@@ -13,6 +13,7 @@ import msgspec
 from pylogtable.errors import CorruptTopicError, InvalidRequestError, UnsupportedFormatError
 from pylogtable.format import wire
 from pylogtable.format.config import parse_config
+from pylogtable.format.entries import check_entry
 from pylogtable.format.field_ids import field_fault
 from pylogtable.format.model import (
     FORMAT_VERSION,
@@ -29,7 +30,6 @@ from pylogtable.format.model import (
 )
 from pylogtable.format.paths import (
     check_leaf_id,
-    check_segment_path,
     commit_path,
     group_path,
     root_path,
@@ -52,8 +52,9 @@ _protocols = msgspec.json.Decoder(_JustProtocol)
 
 
 def encode(noun: Commit | Root | Hint | GroupState) -> bytes:
-    """Encode an object as JSON. Fields with their default value are left out."""
-    return wire.encode(noun)
+    """Encode an object as JSON. Fields with their default value are left out. All but the hint get
+    a checksum [SUM-1]."""
+    return wire.encode(noun) if isinstance(noun, Hint) else wire.encode_summed(noun)
 
 
 def decode_commit(data: bytes, version: int) -> Commit:
@@ -62,12 +63,13 @@ def decode_commit(data: bytes, version: int) -> Commit:
     commit = _decode(_commits, data, path, "COMMIT-1")
     if commit.protocol is not None:
         check_readable(commit.protocol)
+    _check_sum(data, path)
     if commit.version != version:
         raise CorruptTopicError(path, "COMMIT-2", f"the body says version {commit.version}")
     if commit.topic is not None:
         _check_topic(commit.topic, path)
     for segment in commit.add:
-        check_segment_path(segment.path, segment.partition, source=path)
+        check_entry(segment, segment.partition, source=path)
     return commit
 
 
@@ -76,6 +78,7 @@ def decode_root(data: bytes, version: int) -> Root:
     path = root_path(version)
     root = _decode(_roots, data, path, "ROOT-1")
     check_readable(root.protocol)
+    _check_sum(data, path)
     if root.version != version:
         raise CorruptTopicError(path, "ROOT-1", f"the body says version {root.version}")
     if root.topic is not None:
@@ -84,7 +87,7 @@ def decode_root(data: bytes, version: int) -> Root:
         check_leaf_id(leaf.id, source=path)
     for number, partition in enumerate(root.partitions):
         for segment in partition.tail:
-            check_segment_path(segment.path, number, source=path)
+            check_entry(segment, number, source=path)
         if any(not 0 <= run.leaf < len(root.leaves) for run in partition.runs):
             raise CorruptTopicError(path, "ROOT-3", f"partition {number} names a missing leaf")
     return root
@@ -96,6 +99,7 @@ def decode_group(data: bytes, group: str, number: int) -> GroupState:
     path = group_path(group, number)
     try:
         state = _decode(_groups, data, path, "GRP-2")
+        _check_sum(data, path)
         if state.number != number:
             raise CorruptTopicError(path, "GRP-2", f"the body says number {state.number}")
         owned = [partition for member in state.members.values() for partition in member.owned]
@@ -201,6 +205,13 @@ def _decode(decoder: msgspec.json.Decoder[Decoded], data: bytes, path: str, rule
     except UndecodableError as error:
         _raise_if_newer(data)
         raise CorruptTopicError(path, rule, str(error)) from None
+
+
+def _check_sum(data: bytes, path: str) -> None:
+    try:
+        wire.check_sum(data)
+    except UndecodableError as error:
+        raise CorruptTopicError(path, "SUM-1", str(error)) from None
 
 
 def _raise_if_newer(data: bytes) -> None:

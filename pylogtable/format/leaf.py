@@ -6,7 +6,7 @@ A lookup needs only a few of a leaf's many entries, so entries stay in columns u
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import msgspec
@@ -15,8 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pylogtable.errors import CorruptTopicError
+from pylogtable.format.entries import check_columns, check_entry, floor_fault
 from pylogtable.format.model import Segment, Totals
-from pylogtable.format.paths import check_segment_path, leaf_path
+from pylogtable.format.paths import leaf_path
 from pylogtable.lazy_arrow import pc
 
 LEAF_SCHEMA = pa.schema(
@@ -43,10 +44,13 @@ Int64s = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Leaf:
-    """The entries of one leaf, sorted by partition and base offset [LEAF-1]."""
+    """The entries of one leaf, sorted by partition and base offset [LEAF-1]. `checksum` is that of
+    its file; None if the leaf was not read from one."""
 
     id: str
     table: pa.Table
+    checksum: str | None = None
+    _sound_runs: set[tuple[int, ...]] = field(default_factory=set, compare=False, repr=False)
 
     @cached_property
     def _partitions(self) -> Int64s:
@@ -64,6 +68,29 @@ class Leaf:
     def max_timestamps(self) -> Int64s:
         return self._column("max_timestamp_us")
 
+    def check_run(self, partition: int, start: int, end: int, max_timestamp_us: int) -> None:
+        """Raise if the entries of `partition` do not tile `[start, end)`, or one of them has a
+        record after `max_timestamp_us` [LEAF-3]. A run that was sound once stays so."""
+        run = (partition, start, end, max_timestamp_us)
+        if run in self._sound_runs:
+            return
+        rows = self.rows(partition, start, end)
+        bases = self.base_offsets[rows.start : rows.stop]
+        ends = self.end_offsets[rows.start : rows.stop]
+        is_tiled = len(rows) > 0 and bases[0] == start and ends[-1] == end
+        if not is_tiled or np.any(bases[1:] != ends[:-1]):
+            detail = f"its entries do not tile [{start}, {end}) of partition {partition}"
+            raise CorruptTopicError(leaf_path(self.id), "LEAF-3", detail)
+        times = self.max_timestamps[rows.start : rows.stop]
+        has_records = self._column("records")[rows.start : rows.stop] > 0
+        if np.any(has_records & (times > max_timestamp_us)):
+            detail = (
+                f"a root says that no record in [{start}, {end}) of partition {partition} is later "
+                f"than {max_timestamp_us}, but its entries go to {times[has_records].max()}"
+            )
+            raise CorruptTopicError(leaf_path(self.id), "LEAF-3", detail)
+        self._sound_runs.add(run)
+
     def rows(self, partition: int, start: int, end: int) -> range:
         """The rows whose entries are of `partition` and overlap `[start, end)`."""
         first = int(np.searchsorted(self._partitions, partition, side="left"))
@@ -79,8 +106,12 @@ class Leaf:
     def segments(self, rows: range) -> list[Segment]:
         """These rows as segments. Paths are checked, because a leaf may have been tampered with."""
         segments = segments_of(self.entries(rows))
+        source = leaf_path(self.id)
         for segment in segments:  # [LEAF-2]
-            check_segment_path(segment.path, segment.partition, source=leaf_path(self.id))
+            check_entry(segment, segment.partition, source=source)
+            fault = floor_fault(segment, is_appended=False)
+            if fault is not None:
+                raise CorruptTopicError(source, "SEG-10", fault)
         return segments
 
     def totals(self, rows: range) -> Totals:
@@ -107,6 +138,7 @@ def check_leaf(leaf: Leaf) -> None:
     follows = (partitions[1:] == partitions[:-1]) & (leaf.base_offsets[1:] >= leaf.end_offsets[:-1])
     if not np.all(later | follows):
         raise CorruptTopicError(path, "LEAF-1", "its entries are not in order, or they overlap")
+    check_columns(leaf.table, source=path)
 
 
 def segments_of(entries: pa.Table) -> list[Segment]:

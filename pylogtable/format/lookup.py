@@ -13,9 +13,12 @@ from functools import cache
 import numpy as np
 import pyarrow as pa
 
+from pylogtable.errors import CorruptTopicError
 from pylogtable.format.leaf import Leaf, entries_of, sort_entries
 from pylogtable.format.model import Segment, Totals
+from pylogtable.format.paths import leaf_path
 from pylogtable.format.snapshot import (
+    LeafRun,
     PartitionState,
     Snapshot,
     Tile,
@@ -25,6 +28,21 @@ from pylogtable.format.snapshot import (
 )
 
 LoadLeaf = Callable[[str], Leaf]
+
+
+def leaf_of(snapshot: Snapshot, leaves: LoadLeaf, partition: int, run: LeafRun) -> Leaf:
+    """The leaf of a run, as the root knows it: not changed since it was written [SUM-2], with all
+    of its entries, and with those of the run [LEAF-3]."""
+    leaf = leaves(run.leaf)
+    expected, entries = snapshot.leaf_checksums.get(run.leaf), snapshot.leaves.get(run.leaf)
+    if expected is not None and leaf.checksum not in {None, expected}:
+        detail = f"its checksum is {leaf.checksum}, but the root says {expected}"
+        raise CorruptTopicError(leaf_path(run.leaf), "SUM-2", detail)
+    if entries != leaf.table.num_rows:
+        detail = f"it has {leaf.table.num_rows} entries, but the root says {entries}"
+        raise CorruptTopicError(leaf_path(run.leaf), "LEAF-3", detail)
+    leaf.check_run(partition, run.start, run.end, run.max_timestamp_us)
+    return leaf
 
 
 def segments_between(
@@ -41,7 +59,7 @@ def segments_between(
         if isinstance(tile, Segment):
             yield tile
         else:
-            leaf = leaves(tile.leaf)
+            leaf = leaf_of(snapshot, leaves, partition, tile)
             low, high = max(tile.start, start), min(tile.end, end)
             yield from leaf.segments(leaf.rows(partition, low, high))
 
@@ -58,7 +76,7 @@ def segments_backwards(snapshot: Snapshot, leaves: LoadLeaf, partition: int) -> 
         if isinstance(tile, Segment):
             yield tile
         else:
-            leaf = leaves(tile.leaf)
+            leaf = leaf_of(snapshot, leaves, partition, tile)
             low = max(tile.start, state.log_start)
             yield from reversed(leaf.segments(leaf.rows(partition, low, tile.end)))
 
@@ -74,7 +92,7 @@ def segments_reaching_time(
         if isinstance(tile, Segment):
             yield tile
             continue
-        leaf = leaves(tile.leaf)
+        leaf = leaf_of(snapshot, leaves, partition, tile)
         rows = leaf.rows(partition, max(tile.start, state.log_start), tile.end)
         reaching = np.flatnonzero(leaf.max_timestamps[rows.start : rows.stop] >= timestamp_us)
         for row in reaching:
@@ -93,7 +111,7 @@ def totals_below(snapshot: Snapshot, leaves: LoadLeaf, partition: int, offset: i
             if tile.end_offset <= offset:
                 total = total.plus(totals_of([tile]))
             continue
-        leaf = leaves(tile.leaf)
+        leaf = leaf_of(snapshot, leaves, partition, tile)
         low = max(tile.start, state.log_start)
         rows = leaf.rows(partition, low, min(tile.end, offset))
         if rows and leaf.end_offsets[rows[-1]] > offset:
@@ -113,7 +131,7 @@ def all_entries(snapshot: Snapshot, leaves: LoadLeaf) -> pa.Table:
             if isinstance(tile, Segment):
                 loose.append(tile)
             else:
-                leaf = load(tile.leaf)
+                leaf = leaf_of(snapshot, load, number, tile)
                 low = max(tile.start, state.log_start)
                 parts.append(leaf.entries(leaf.rows(number, low, tile.end)))
     return sort_entries([*parts, entries_of(loose)])

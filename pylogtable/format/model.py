@@ -159,6 +159,14 @@ class Totals(Noun, frozen=True, kw_only=True, omit_defaults=True):
             size_bytes=self.size_bytes + other.size_bytes,
         )
 
+    def covers(self, other: Totals) -> bool:
+        """True if `other` may be a part of this."""
+        return (
+            other.segments <= self.segments
+            and other.records <= self.records
+            and other.size_bytes <= self.size_bytes
+        )
+
     def minus(self, other: Totals) -> Totals:
         return Totals(
             segments=self.segments - other.segments,
@@ -267,6 +275,7 @@ class Root(Noun, frozen=True, kw_only=True, omit_defaults=True):
     topic: TopicInfo | None
     partitions: tuple[RootPartition, ...] = ()
     leaves: tuple[LeafRef, ...] = ()
+    leaf_checksums: tuple[str | None, ...] = ()
     txns: dict[str, TxnMark] = {}
 
 

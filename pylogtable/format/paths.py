@@ -85,6 +85,11 @@ def check_leaf_id(leaf_id: str, *, source: str) -> None:
         raise CorruptTopicError(source, "PATH-4", f"{leaf_id!r} is not a valid leaf id")
 
 
+def floor_of(path: str) -> int:
+    """The floor offset in the path of a segment, which must be valid."""
+    return int(path.rpartition("/")[2][:_DIGITS])
+
+
 def check_segment_path(path: str, partition: int, *, source: str) -> int:
     """The floor offset in a segment's path. Raises if the path is not in `partition` [PATH-3]."""
     match = _SEGMENT.fullmatch(path)

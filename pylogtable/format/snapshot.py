@@ -23,21 +23,18 @@ from pylogtable.errors import CorruptTopicError, InvalidRequestError
 from pylogtable.format.alteration import alteration_fault, feature_fault
 from pylogtable.format.codec import check_readable
 from pylogtable.format.config import TopicConfig, parse_config
+from pylogtable.format.entries import floor_fault
 from pylogtable.format.model import (
     Commit,
-    LeafRef,
     LogStart,
     Protocol,
     Replaced,
-    Root,
-    RootPartition,
-    RootRun,
     Segment,
     TopicInfo,
     Totals,
     TxnMark,
 )
-from pylogtable.format.paths import commit_path, root_path
+from pylogtable.format.paths import commit_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +93,7 @@ class Snapshot:
     partitions: tuple[PartitionState, ...]
     txns: Mapping[str, TxnMark] = field(default_factory=dict)
     leaves: Mapping[str, int] = field(default_factory=dict)
+    leaf_checksums: Mapping[str, str] = field(default_factory=dict)
     root_version: int | None = None
     voids: int = 0
     confirmed_ms: int | None = field(default=None, compare=False, repr=False)
@@ -160,20 +158,22 @@ def apply(base: Snapshot | None, commit: Commit) -> Snapshot:
         return _create(base, commit)
     _check_follows(base, commit)
     if commit.operation == "delete_topic":
-        return replace(_advanced(base, commit), topic=None, partitions=(), txns={}, leaves={})
+        gone = replace(_advanced(base, commit), topic=None, partitions=(), txns={})
+        return replace(gone, leaves={}, leaf_checksums={})
     if commit.operation == "create":
         raise _broken(commit, "META-2", "it creates a topic that already exists")
     info = commit.topic or base.info
     states = list(base.partitions)
     if info.partitions < len(states):
         raise _broken(commit, "META-3", f"{len(states)} partitions become {info.partitions}")
+    _check_partitions(commit, info.partitions)
     _check_altered(commit, base, info)
     states.extend(PartitionState() for _ in range(info.partitions - len(states)))
     added: dict[int, list[Segment]] = {}
     for segment in commit.add:
-        added.setdefault(_check_known(commit, states, segment.partition), []).append(segment)
+        added.setdefault(segment.partition, []).append(segment)
     for swap in commit.replaced:
-        number = _check_known(commit, states, swap.partition)
+        number = swap.partition
         outputs: list[Segment] = []
         others: list[Segment] = []
         for segment in added.get(number, ()):
@@ -183,14 +183,20 @@ def apply(base: Snapshot | None, commit: Commit) -> Snapshot:
         added[number] = others
     for number, segments in added.items():
         states[number] = _append(commit, states[number], segments, commit.ends.get(number))
+    for number in commit.ends:
+        if not added.get(number):
+            detail = f"it has an end for partition {number}, and appends nothing to it"
+            raise _broken(commit, "LOG-2", detail)
     for move in commit.log_starts:
-        number = _check_known(commit, states, move.partition)
-        states[number] = _move_log_start(commit, states[number], move)
-    for partition, offset in commit.cleaned.items():
-        number = _check_known(commit, states, partition)
+        states[move.partition] = _move_log_start(commit, states[move.partition], move)
+    for number, offset in commit.cleaned.items():
         states[number] = _clean(commit, states[number], number, offset)
     txns = base.txns
     if commit.txn is not None:
+        mark = txns.get(commit.txn.app_id)
+        if mark is not None and commit.txn.version <= mark.txn_version:
+            detail = f"txn {commit.txn.version} comes after {mark.txn_version} of its app id"
+            raise _broken(commit, "TXN-5", detail)
         txns = {**txns, commit.txn.app_id: TxnMark(commit.txn.version, commit.version)}
     return replace(_advanced(base, commit), topic=info, partitions=tuple(states), txns=txns)
 
@@ -202,81 +208,6 @@ def is_void(base: Snapshot, commit: Commit) -> bool:
         return False
     is_planned_here = commit.parent is None or commit.parent == base.commit_id
     return base.topic is not None or commit.operation != "create" or not is_planned_here
-
-
-def from_root(root: Root) -> Snapshot:
-    """The state that a root describes."""
-    leaves = {leaf.id: leaf.entries for leaf in root.leaves}
-    ids = [leaf.id for leaf in root.leaves]
-
-    def state(partition: RootPartition) -> PartitionState:
-        runs: list[Tile] = [
-            LeafRun(ids[run.leaf], run.start, run.end, run.max_timestamp_us)
-            for run in partition.runs
-        ]
-        tiles = sorted([*runs, *partition.tail], key=tile_start)
-        return PartitionState(
-            partition.log_start,
-            partition.end,
-            partition.live,
-            tuple(tiles),
-            partition.clean_end,
-        )
-
-    check_readable(root.protocol)
-    fault = feature_fault(root.topic, root.protocol) if root.topic is not None else None
-    if fault is not None:
-        raise CorruptTopicError(root_path(root.version), fault.rule, fault.detail)
-    return Snapshot(
-        version=root.version,
-        commit_id=root.commit_id,
-        topic_id=root.topic_id,
-        committed_at_ms=root.committed_at_ms,
-        protocol=root.protocol,
-        topic=root.topic,
-        partitions=tuple(state(partition) for partition in root.partitions),
-        txns=root.txns,
-        leaves=leaves,
-        root_version=root.version,
-    )
-
-
-def to_root(snapshot: Snapshot) -> Root:
-    """The root for this state: `from_root(to_root(s))` equals `s`, except for `root_version`."""
-    used = {
-        tile.leaf
-        for state in snapshot.partitions
-        for tile in state.tiles
-        if isinstance(tile, LeafRun)
-    }
-    ids = sorted(used)
-    number = {leaf: index for index, leaf in enumerate(ids)}
-
-    def partition(state: PartitionState) -> RootPartition:
-        return RootPartition(
-            log_start=state.log_start,
-            end=state.end,
-            clean_end=state.clean_end,
-            live=state.live,
-            runs=tuple(
-                RootRun(number[tile.leaf], tile.start, tile.end, tile.max_timestamp_us)
-                for tile in state.tiles
-                if isinstance(tile, LeafRun)
-            ),
-            tail=tuple(tile for tile in state.tiles if isinstance(tile, Segment)),
-        )
-
-    return Root(
-        version=snapshot.version,
-        commit_id=snapshot.commit_id,
-        topic_id=snapshot.topic_id,
-        committed_at_ms=snapshot.committed_at_ms,
-        protocol=snapshot.protocol,
-        topic=snapshot.topic,
-        partitions=tuple(partition(state) for state in snapshot.partitions),
-        leaves=tuple(LeafRef(leaf, snapshot.leaves[leaf]) for leaf in ids),
-        txns=dict(snapshot.txns),
-    )
 
 
 def totals_of(segments: Iterable[Segment]) -> Totals:
@@ -294,12 +225,6 @@ def tiling_fault(segments: Sequence[Segment], start: int, end: int) -> str | Non
     for segment in segments:
         if segment.base_offset != at:
             return f"a segment begins at {segment.base_offset}, but {at} is next"
-        if segment.end_offset <= segment.base_offset:
-            return f"a segment covers [{segment.base_offset}, {segment.end_offset})"
-        if not 0 <= segment.records <= segment.end_offset - segment.base_offset:
-            return f"{segment.path} has {segment.records} records in a range of fewer offsets"
-        if segment.shift < 0:
-            return f"{segment.path} has a negative shift"
         at = segment.end_offset
     return None if at == end else f"the segments end at {at}, but the range ends at {end}"
 
@@ -360,10 +285,16 @@ def _check_altered(commit: Commit, base: Snapshot, info: TopicInfo) -> None:
         raise _broken(commit, fault.rule, fault.detail)
 
 
-def _check_known(commit: Commit, states: Sequence[PartitionState], number: int) -> int:
-    if not 0 <= number < len(states):
-        raise _broken(commit, "META-3", f"there is no partition {number}")
-    return number
+def _check_partitions(commit: Commit, count: int) -> None:
+    """Raise if the commit names a partition that does not exist [META-3]."""
+    named = [
+        *(segment.partition for segment in commit.add),
+        *(swap.partition for swap in commit.replaced),
+        *(move.partition for move in commit.log_starts),
+    ]
+    highest = max((*named, *commit.ends, *commit.cleaned), default=0)
+    if highest >= count:
+        raise _broken(commit, "META-3", f"there is no partition {highest}")
 
 
 def _append(
@@ -378,6 +309,7 @@ def _append(
         fault = "an appended segment has holes"
     if fault is not None:
         raise _broken(commit, "LOG-2", f"partition {segments[0].partition}: {fault}")
+    _check_floors(commit, segments, is_appended=True)
     live = state.live.plus(totals_of(segments))
     return replace(state, end=end, live=live, tiles=(*state.tiles, *segments))
 
@@ -392,20 +324,58 @@ def _replace(
         fault = f"[{swap.start}, {swap.end}) is not inside [{state.log_start}, {state.end})"
     if fault is not None:
         raise _broken(commit, "LOG-7", f"partition {swap.partition}: {fault}")
+    _check_floors(commit, outputs, is_appended=False)
     tiles: list[Tile] = []
+    gone: list[Tile] = []
     for tile in state.tiles:
         if tile_end(tile) <= swap.start or tile_start(tile) >= swap.end:
             tiles.append(tile)
-        elif isinstance(tile, LeafRun):
+            continue
+        gone.append(tile)
+        if isinstance(tile, LeafRun):
             if tile.start < swap.start:
                 tiles.append(replace(tile, end=swap.start))
             if swap.end < tile.end:
                 tiles.append(replace(tile, start=swap.end))
         elif tile.base_offset < swap.start or swap.end < tile.end_offset:
             raise _broken(commit, "LOG-7", f"{tile.path} is only partly replaced")
+    live = _without(commit, "LOG-7", state.live, swap.dropped, gone, has_rest=bool(tiles))
+    added = totals_of(outputs)
+    if added.records > swap.dropped.records:
+        detail = f"{swap.dropped.records} records are replaced by {added.records}"
+        raise _broken(commit, "LOG-7", f"partition {swap.partition}: {detail}")
     tiles.extend(outputs)
-    live = state.live.minus(swap.dropped).plus(totals_of(outputs))
+    live = live.plus(added)
     return replace(state, live=live, tiles=tuple(sorted(tiles, key=tile_start)))
+
+
+def _without(
+    commit: Commit,
+    rule: str,
+    live: Totals,
+    dropped: Totals,
+    gone: Sequence[Tile],
+    *,
+    has_rest: bool,
+) -> Totals:
+    """The totals of what is left. `dropped` must be the totals of the tiles that go, as far as they
+    are known here: the entries of a run are in a leaf."""
+    known = totals_of(tile for tile in gone if isinstance(tile, Segment))
+    if all(isinstance(tile, Segment) for tile in gone):
+        is_right = dropped == known
+    else:
+        is_right = dropped.covers(known)
+    if not is_right or not live.covers(dropped) or not (has_rest or live == dropped):
+        detail = f"it says that it drops {dropped} of {live}"
+        raise _broken(commit, rule, detail)
+    return live.minus(dropped)
+
+
+def _check_floors(commit: Commit, segments: Sequence[Segment], *, is_appended: bool) -> None:
+    for segment in segments:
+        fault = floor_fault(segment, is_appended=is_appended)
+        if fault is not None:
+            raise _broken(commit, "SEG-10", fault)
 
 
 def _move_log_start(commit: Commit, state: PartitionState, move: LogStart) -> PartitionState:
@@ -416,8 +386,13 @@ def _move_log_start(commit: Commit, state: PartitionState, move: LogStart) -> Pa
             f"the log start of partition {move.partition} moves from {state.log_start} to "
             f"{move.offset}; the end is {state.end}",
         )
-    tiles = tuple(tile for tile in state.tiles if tile_end(tile) > move.offset)
-    return replace(state, log_start=move.offset, live=state.live.minus(move.dropped), tiles=tiles)
+    gone = [tile for tile in state.tiles if tile_end(tile) <= move.offset]
+    tiles = state.tiles[len(gone) :]
+    # Entries of a run that the log start cuts may go too, and only its leaf knows them.
+    cut = [tile for tile in tiles[:1] if isinstance(tile, LeafRun) and tile.start < move.offset]
+    known = [*gone, *cut]
+    live = _without(commit, "LOG-6", state.live, move.dropped, known, has_rest=bool(tiles))
+    return replace(state, log_start=move.offset, live=live, tiles=tiles)
 
 
 def _clean(commit: Commit, state: PartitionState, number: int, offset: int) -> PartitionState:

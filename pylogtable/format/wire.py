@@ -1,4 +1,4 @@
-"""JSON objects as bytes: what decodes, and what does not [JSON-1]. Pure.
+"""JSON objects as bytes: what decodes, and what does not [JSON-1]. Checksums [SUM-1]. Pure.
 
 Python's own errors end here. Bytes from a store may be anything, so whatever is wrong with them is
 `UndecodableError`, and `codec` turns it into an error that names the object.
@@ -7,7 +7,8 @@ Python's own errors end here. Bytes from a store may be anything, so whatever is
 from __future__ import annotations
 
 import re
-from typing import TypeVar
+import zlib
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -25,6 +26,15 @@ _STEPS = np.zeros(256, dtype=np.int8)
 _STEPS[[ord("["), ord("{")]] = 1
 _STEPS[[ord("]"), ord("}")]] = -1
 
+_SUM = re.compile(rb',"checksum":"([0-9a-f]{8})"\}')
+_SUM_LENGTH = len(b',"checksum":"00000000"}')
+
+
+class _JustChecksum(msgspec.Struct):
+    checksum: Any = msgspec.UNSET
+
+
+_checksums = msgspec.json.Decoder(_JustChecksum)
 _encoder = msgspec.json.Encoder()
 
 Decoded = TypeVar("Decoded")
@@ -44,6 +54,31 @@ def encode(noun: msgspec.Struct) -> bytes:
         ) from None
     except (OverflowError, TypeError) as error:
         raise InvalidRequestError(f"a value cannot be stored as JSON: {error}") from None
+
+
+def encode_summed(noun: msgspec.Struct) -> bytes:
+    """Encode an object with a checksum as its last member [SUM-1]."""
+    body = encode(noun)[:-1]
+    return body + f',"checksum":"{checksum(body)}"}}'.encode()
+
+
+def checksum(data: bytes) -> str:
+    """The CRC-32 of these bytes, as the format writes it."""
+    return f"{zlib.crc32(data):08x}"
+
+
+def check_sum(data: bytes) -> None:
+    """Raise `UndecodableError` if an object has a checksum that is wrong or out of place. An object
+    without one is taken as it is: older writers, and others, write none."""
+    found = _SUM.fullmatch(data, len(data) - _SUM_LENGTH) if len(data) > _SUM_LENGTH else None
+    if found is not None:
+        expected = checksum(data[:-_SUM_LENGTH])
+        if found[1].decode() != expected:
+            raise UndecodableError(
+                f"its checksum is {found[1].decode()}, but its bytes have {expected}"
+            )
+    elif decode(_checksums, data).checksum is not msgspec.UNSET:
+        raise UndecodableError("its checksum is not its last member, or has another form")
 
 
 def decode(decoder: msgspec.json.Decoder[Decoded], data: bytes) -> Decoded:

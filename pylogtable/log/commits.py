@@ -80,7 +80,8 @@ class Commits:
         the state began at, or commit 0, before any of these [VAC-3]."""
         at = snapshot.effective_version
         commit = None if data is None else decode_commit(data, at)
-        if commit is None or commit.commit_id != snapshot.commit_id:
+        expected = (snapshot.commit_id, snapshot.topic_id)
+        if commit is None or (commit.commit_id, commit.topic_id) != expected:
             return False
         if commit.txn is None:
             return True

@@ -15,27 +15,29 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from threading import Lock
 
 import pyarrow as pa
 
 from pylogtable.errors import CorruptTopicError, StorageError
-from pylogtable.format.codec import decode_commit, decode_hint, decode_root, encode
+from pylogtable.format.codec import decode_commit, decode_hint, encode
 from pylogtable.format.leaf import LEAF_SCHEMA, Leaf, check_leaf
 from pylogtable.format.model import Commit, Hint
 from pylogtable.format.paths import (
     HINT_PATH,
-    MANIFEST_DIR,
     commit_path,
     leaf_path,
     parse_root_path,
     root_path,
 )
-from pylogtable.format.snapshot import Snapshot, apply, from_root, is_void, to_root
+from pylogtable.format.roots import to_root
+from pylogtable.format.snapshot import Snapshot, apply, is_void
+from pylogtable.format.wire import checksum
 from pylogtable.lazy_arrow import pq
 from pylogtable.log.commits import Commits
+from pylogtable.log.root_objects import RootObjects
 from pylogtable.plan.index import (
-    ROOT_INTERVAL,
     cut_leaves,
     entries_to_fold,
     leaves_to_merge,
@@ -51,12 +53,25 @@ LEAVES_CACHED = 16
 COLD_WAVE = 8
 
 
+# How many listed roots a load tries, if commits contradict them, before it begins with version 0.
+ROOTS_TRIED = 3
+
+
+class _CannotFollow(Exception):
+    """A commit that decodes cannot be applied: it is wrong, or the state before it is."""
+
+    def __init__(self, error: CorruptTopicError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
 class Manifest:
     """The manifest of the topic at the root of `store`."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
         self.commits = Commits(store)
+        self.roots = RootObjects(store)
         self._leaves: OrderedDict[str, Leaf] = OrderedDict()
         self._lock = Lock()
 
@@ -66,16 +81,53 @@ class Manifest:
         return self._store
 
     def load(self) -> Snapshot | None:
-        """Load the newest state; None if there never was a topic here."""
+        """Load the newest state; None if there never was a topic here. A root that contradicts
+        itself, or the commits after it, is as good as none: an older one is tried, and then
+        version 0 [ROOT-6]."""
+        failures: list[CorruptTopicError] = []
+        for base in self._bases(failures):
+            try:
+                newest = self._follow(base, COLD_WAVE)
+            except _CannotFollow as refusal:
+                failures.append(refusal.error)
+                continue
+            if newest is not None:
+                self._check_reaches(newest, failures)
+                return newest
+        if failures:  # so it is not true that there is no topic
+            raise failures[0]
+        return None
+
+    def _bases(self, failures: list[CorruptTopicError]) -> Iterator[Snapshot | None]:
+        """Where a load may begin, the best first: a root, or None for version 0. Sound topics need
+        one only, the root that the hint names [HINT-1]. Roots that cannot be used go to
+        `failures`."""
         hint = self._read_hint()
-        if hint is not None:
-            root = self._read_root(hint.root_version) if hint.root_version is not None else None
-            if root is not None or hint.root_version is None:
-                newest = self._forward(root, first_wave=COLD_WAVE)
-                # An old hint may lead to early commits that a vacuum has removed since.
-                if newest is not None:
-                    return newest
-        return self._forward(self._listed_root(None), first_wave=COLD_WAVE)
+        hinted = None if hint is None else hint.root_version
+        if hint is not None and hinted is None:
+            yield None
+        found = None if hinted is None else self.roots.examine(hinted)
+        if isinstance(found, Snapshot):
+            yield found
+        # A hint may be so old that a vacuum has removed what it leads to.
+        tried = 0
+        for found in self.roots.listed():
+            if isinstance(found, CorruptTopicError):
+                self.roots.ignore(found)
+                failures.append(found)
+            elif found.version != hinted and tried < ROOTS_TRIED:
+                tried += 1
+                yield found
+        if hint is None or hinted is not None:
+            yield None
+
+    def _check_reaches(self, newest: Snapshot, failures: list[CorruptTopicError]) -> None:
+        """Raise if a root was ignored that is beyond the newest commit found: commits are missing,
+        and what was found is old [COMMIT-3]."""
+        beyond = [parse_root_path(failure.path) or 0 for failure in failures]
+        if max(beyond, default=0) > newest.version:
+            detail = f"it is missing, but there is a root of version {max(beyond)}"
+            raise CorruptTopicError(commit_path(newest.version + 1), "COMMIT-3", detail)
 
     def advance(self, snapshot: Snapshot) -> Snapshot | None:
         """The newest state, starting at an earlier one: only newer commits are read. If the earlier
@@ -105,17 +157,30 @@ class Manifest:
         hint = self._read_hint()
         if hint is None or (hint.root_version or 0) <= (snapshot.root_version or 0):
             return snapshot
-        root = self._read_root(hint.root_version or 0)
+        root = self.roots.read(hint.root_version or 0)
         if root is None:
             return snapshot
-        newest = self._forward(root, first_wave=COLD_WAVE)
+        try:
+            newest = self._forward(root, first_wave=COLD_WAVE)
+        except CorruptTopicError as error:
+            self.roots.ignore(error)
+            return snapshot
         return newest if newest and newest.version >= snapshot.version else snapshot
 
     def load_at(self, version: int) -> Snapshot | None:
         """The state at `version`; None if commits that it needs are gone."""
-        root = self._root_at_or_below(version)
-        commits = self.commits.read_range(range(root.version + 1 if root else 0, version + 1))
-        return None if commits is None else self._replay(root, commits)
+        failure: CorruptTopicError | None = None
+        for root in chain(self.roots.at_or_below(version), [None]):
+            commits = self.commits.read_range(range(root.version + 1 if root else 0, version + 1))
+            if commits is None:
+                break
+            try:
+                return self._replay(root, commits)
+            except _CannotFollow as refusal:
+                failure = failure or refusal.error
+        if failure is not None:
+            raise failure
+        return None
 
     def first_version(self, newest: Snapshot) -> int:
         """The oldest version of the topic that can still be read."""
@@ -124,18 +189,20 @@ class Manifest:
             oldest = commit.version
         if self.load_at(oldest) is not None:
             return oldest
-        roots = [version for version in self._root_versions() if version <= newest.version]
-        return next((v for v in roots if self._read_root(v) is not None), newest.version)
+        roots = [version for version in self.roots.versions() if version <= newest.version]
+        return next((v for v in roots if self.roots.read(v) is not None), newest.version)
 
     def leaves_of_roots(self, *, from_version: int) -> set[str]:
-        """The leaves of all roots from this version on. Raises if one cannot be read [VAC-2]."""
+        """The leaves of all roots from this version on. Raises if one cannot be used [VAC-2]."""
         found: set[str] = set()
-        for version in self._root_versions():
+        for version in self.roots.versions():
             if version < from_version:
                 continue
-            root = self._read_root(version)
-            if root is None:
-                raise CorruptTopicError(root_path(version), "VAC-2", "it cannot be read")
+            root = self.roots.examine(version)
+            if not isinstance(root, Snapshot):
+                why = "it is gone" if root is None else root.detail
+                detail = f"{why}; if the topic can be read without this root, remove it"
+                raise CorruptTopicError(root_path(version), "VAC-2", detail)
             found.update(root.leaves)
         return found
 
@@ -143,10 +210,6 @@ class Manifest:
         """The version of the root that the hint names; None if there is none."""
         hint = self._read_hint()
         return None if hint is None else hint.root_version
-
-    def _root_versions(self) -> list[int]:
-        versions = (parse_root_path(entry.key) for entry in self._store.list(MANIFEST_DIR))
-        return sorted(version for version in versions if version is not None)
 
     def leaf(self, leaf_id: str) -> Leaf:
         """A leaf of the index. The last ones used are kept in memory."""
@@ -181,8 +244,12 @@ class Manifest:
             return snapshot
         try:
             folded, leaves = self._fold(snapshot, new_id, also_merge)
+            checksums = dict(folded.leaf_checksums)
             for leaf in leaves:
-                self._store.write(leaf_path(leaf.id), _encode_leaf(leaf))
+                data = _encode_leaf(leaf)
+                checksums[leaf.id] = checksum(data)
+                self._store.write(leaf_path(leaf.id), data)
+            folded = replace(folded, leaf_checksums=checksums)
             created = self._store.create(root_path(snapshot.version), encode(to_root(folded)))
         except Exception as error:  # any error: the commit has already landed
             _log.warning(
@@ -205,6 +272,13 @@ class Manifest:
         return with_leaves(snapshot, merged, leaves), leaves
 
     def _forward(self, base: Snapshot | None, *, first_wave: int) -> Snapshot | None:
+        """Like `_follow`, but a commit that cannot be applied is an error."""
+        try:
+            return self._follow(base, first_wave)
+        except _CannotFollow as refusal:
+            raise refusal.error from None
+
+    def _follow(self, base: Snapshot | None, first_wave: int) -> Snapshot | None:
         """The state after all commits from `base` to the first that is missing. It counts as
         confirmed unless there may be commits beyond that one, which would be a gap [COMMIT-3]."""
         seen_ms = self._store.last_reply_ms
@@ -234,46 +308,18 @@ class Manifest:
             if snapshot is not None and not is_proven and is_void(snapshot, commit):
                 if not self.commits.stand(snapshot):
                     path = commit_path(snapshot.effective_version)
-                    raise CorruptTopicError(
-                        path, "COMMIT-11", "it is not the expected one, and another topic's follow"
-                    )
+                    detail = "it is not the expected one, and another topic's follow"
+                    raise _CannotFollow(CorruptTopicError(path, "COMMIT-11", detail))
                 is_proven = True
-            snapshot = apply(snapshot, commit)
+            try:
+                snapshot = apply(snapshot, commit)
+            except CorruptTopicError as error:
+                raise _CannotFollow(error) from None
         return snapshot
 
     def _read_hint(self) -> Hint | None:
         data = self._store.read(HINT_PATH)
         return None if data is None else decode_hint(data)
-
-    def _root_at_or_below(self, version: int) -> Snapshot | None:
-        """The newest root at or below a version. Most roots are at multiples of the interval, so
-        these are tried before a listing."""
-        nearest = version - version % ROOT_INTERVAL
-        for candidate in (nearest, nearest - ROOT_INTERVAL):
-            if candidate > 0:
-                root = self._read_root(candidate)
-                if root is not None:
-                    return root
-        return None if nearest <= 0 else self._listed_root(version)
-
-    def _listed_root(self, at_most: int | None) -> Snapshot | None:
-        for version in reversed(self._root_versions()):
-            if at_most is None or version <= at_most:
-                root = self._read_root(version)
-                if root is not None:
-                    return root
-        return None
-
-    def _read_root(self, version: int) -> Snapshot | None:
-        """The root at `version`; None if it cannot be read, because a root may be ignored."""
-        data = self._store.read(root_path(version))
-        if data is None:
-            return None
-        try:
-            return from_root(decode_root(data, version))
-        except CorruptTopicError as error:
-            _log.warning("a root of %s is ignored: %s", self._store.url, error)
-            return None
 
     def _read_leaf(self, leaf_id: str) -> Leaf:
         path = leaf_path(leaf_id)
@@ -282,7 +328,7 @@ class Manifest:
             raise CorruptTopicError(path, "LEAF-1", "a root names it, but it is missing")
         try:
             table = pq.read_table(pa.BufferReader(data), use_threads=False)
-            leaf = Leaf(leaf_id, table.select(LEAF_SCHEMA.names).cast(LEAF_SCHEMA))
+            leaf = Leaf(leaf_id, table.select(LEAF_SCHEMA.names).cast(LEAF_SCHEMA), checksum(data))
         except (pa.ArrowException, KeyError, ValueError, OSError) as error:
             raise CorruptTopicError(path, "LEAF-1", str(error)) from error
         check_leaf(leaf)

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from pylogtable.format.leaf import Leaf, entries_of, sort_entries
-from pylogtable.format.lookup import LoadLeaf
+from pylogtable.format.lookup import LoadLeaf, leaf_of
 from pylogtable.format.model import Segment
 from pylogtable.format.snapshot import LeafRun, PartitionState, Snapshot, Tile, tile_start
 
@@ -82,7 +82,8 @@ def sparse_leaves(snapshot: Snapshot, leaves: LoadLeaf) -> frozenset[str]:
         for tile in state.tiles:
             if isinstance(tile, LeafRun):
                 low = max(tile.start, state.log_start)
-                live[tile.leaf] += len(leaves(tile.leaf).rows(number, low, tile.end))
+                leaf = leaf_of(snapshot, leaves, number, tile)
+                live[tile.leaf] += len(leaf.rows(number, low, tile.end))
     return frozenset(leaf for leaf, count in live.items() if 2 * count < snapshot.leaves[leaf])
 
 
@@ -95,7 +96,7 @@ def entries_to_fold(snapshot: Snapshot, leaves: LoadLeaf, merged: frozenset[str]
             if isinstance(tile, Segment):
                 tails.append(tile)
             elif tile.leaf in merged:
-                leaf = leaves(tile.leaf)
+                leaf = leaf_of(snapshot, leaves, number, tile)
                 low = max(tile.start, state.log_start)
                 parts.append(leaf.entries(leaf.rows(number, low, tile.end)))
     if len(tails) > TAIL_MAX or merged:

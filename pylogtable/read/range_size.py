@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from pylogtable.format.leaf import Leaf
-from pylogtable.format.lookup import LoadLeaf, segment_at, tiles_from
+from pylogtable.format.lookup import LoadLeaf, leaf_of, segment_at, tiles_from
 from pylogtable.format.model import Segment
 from pylogtable.format.snapshot import LeafRun, PartitionState, Snapshot, Tile, tile_end, tile_start
 from pylogtable.plan.read import Span
@@ -43,7 +43,7 @@ def range_size(store: ObjectStore, snapshot: Snapshot, leaves: LoadLeaf, span: S
             count = end - start
             size += state.live.size_bytes * count / state.live.records
         else:
-            leaf = leaves(tile.leaf)
+            leaf = leaf_of(snapshot, leaves, span.partition, tile)
             rows = leaf.rows(span.partition, start, end)
             inner, cut = _split_rows(leaf, rows, start, end)
             totals = leaf.totals(inner)
@@ -73,7 +73,7 @@ def offset_after_records(
                 return start + left
             left -= end - start
             continue
-        for segment in _segments(leaves, span.partition, tile, start, end):
+        for segment in _segments(snapshot, leaves, span.partition, tile, start, end):
             low, high = max(start, segment.base_offset), min(end, segment.end_offset)
             here = _count(store, segment, low, high)
             if here >= left:
@@ -122,12 +122,12 @@ def _split_rows(leaf: Leaf, rows: range, start: int, end: int) -> tuple[range, l
 
 
 def _segments(
-    leaves: LoadLeaf, partition: int, tile: Tile, start: int, end: int
+    snapshot: Snapshot, leaves: LoadLeaf, partition: int, tile: Tile, start: int, end: int
 ) -> Iterator[Segment]:
     if isinstance(tile, Segment):
         yield tile
         return
-    leaf = leaves(tile.leaf)
+    leaf = leaf_of(snapshot, leaves, partition, tile)
     rows = leaf.rows(partition, start, end)
     for first in range(rows.start, rows.stop, _ENTRIES_AT_A_TIME):
         yield from leaf.segments(range(first, min(rows.stop, first + _ENTRIES_AT_A_TIME)))

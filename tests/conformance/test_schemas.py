@@ -23,6 +23,7 @@ from tests.conformance.corpus import (
     TOPICS,
     VECTORS,
     golden_cases,
+    in_bytes_only,
     json_examples,
     vector_files,
     vectors,
@@ -126,9 +127,10 @@ def test_a_schema_has_the_fields_of_the_model(name: str) -> None:
     file = f"{home}.schema.json"
     ours, theirs = STRUCTS[name], MODELS[name]
     edit = f"edit {name} in format_spec/schemas/{file}"
-    assert set(ours["properties"]) == set(theirs["properties"]), edit
+    described = {f: s for f, s in ours["properties"].items() if f not in in_bytes_only(name)}
+    assert set(described) == set(theirs["properties"]), edit
     assert sorted(ours["required"]) == sorted(theirs["required"]), edit
-    for field, schema in ours["properties"].items():
+    for field, schema in described.items():
         shape = _shape(theirs["properties"][field], file, _follow_model)
         expected = NARROWER.get((name, field), shape)
         assert _shape(schema, file, _follow_file) == expected, f"{field}: {edit}"
@@ -140,7 +142,7 @@ def test_the_examples_of_the_specification_are_valid(kind: str, text: str) -> No
 
 
 def test_vectors_of_the_codec_are_valid_unless_they_do_not_decode() -> None:
-    undecodable = {"COMMIT-1", "ROOT-1", "GRP-2", "PATH-4", "TYPE-1"}
+    undecodable = {"COMMIT-1", "ROOT-1", "GRP-2", "PATH-4", "SEG-10", "SUM-1", "TYPE-1"}
     refused = 0
     for vector in vectors("codec"):
         given = vector["input"]

@@ -22,8 +22,9 @@ from pylogtable.format.model import (
     StagedSegment,
     Txn,
 )
+from pylogtable.format.roots import from_root
 from pylogtable.format.schema import check_fields, fits, to_arrow, widens
-from pylogtable.format.snapshot import Snapshot, from_root, replay
+from pylogtable.format.snapshot import Snapshot, replay
 from pylogtable.plan.append import Repeated, plan_append
 from pylogtable.plan.columns import ColumnChanges
 from pylogtable.plan.compaction import plan_compaction, plan_swaps

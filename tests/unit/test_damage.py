@@ -18,11 +18,13 @@ from pylogtable.format.paths import HINT_PATH, commit_path, group_path, root_pat
 from pylogtable.storage.memory import MemoryStore
 from tests.builders import kafka, make_store
 from tests.stores import Fault, FaultyStore
+from tests.tamper import edited
 
 DEEP = b'{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "not UTF-8": lambda data: data.replace(b'"', b'"\xff', 1),
     "2,000 levels": lambda data: data[:-1] + b',"x":' + b"[" * 2000 + b"]" * 2000 + b"}",
+    "another byte": lambda data: data.replace(b'"commit_id":"', b'"commit_id":"f', 1),
     "100,000 levels": lambda data: DEEP,
     "100,000 open brackets": lambda data: b"[" * 100_000,
     "cut": lambda data: data[: len(data) // 2],
@@ -194,7 +196,7 @@ def test_commit_from_the_far_future_can_still_be_read(store: Store, objects: Mem
     spoil(
         objects,
         commit_path(2),
-        lambda data: data.replace(b'"committed_at_ms":', b'"committed_at_ms":99999'),
+        lambda data: edited(data, lambda body: body.update(committed_at_ms=10**17)),
     )
     topic = store.topic("bad")
     looks: list[Callable[[], object]] = [

@@ -1,0 +1,186 @@
+"""Roots: the state of a topic at one version, saved, and when a root is to be believed. Pure.
+
+A root only saves work. It is used without the commits that it stands for, so it must not contradict
+itself [ROOT-6]: a reader that believed a wrong one would lose or repeat records, and a writer would
+give offsets that break the log for everyone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from pylogtable.errors import CorruptTopicError
+from pylogtable.format.alteration import feature_fault
+from pylogtable.format.codec import check_readable
+from pylogtable.format.entries import floor_fault
+from pylogtable.format.model import LeafRef, Root, RootPartition, RootRun, Segment, Totals
+from pylogtable.format.paths import root_path
+from pylogtable.format.snapshot import (
+    LeafRun,
+    PartitionState,
+    Snapshot,
+    Tile,
+    tile_end,
+    tile_start,
+    totals_of,
+)
+
+
+def from_root(root: Root) -> Snapshot:
+    """The state that a root describes. Raises `CorruptTopicError` if it contradicts itself."""
+    check_readable(root.protocol)
+    missing = feature_fault(root.topic, root.protocol) if root.topic is not None else None
+    if missing is not None:
+        raise CorruptTopicError(root_path(root.version), missing.rule, missing.detail)
+    fault = _header_fault(root) or _leaves_fault(root)
+    if fault is not None:
+        raise CorruptTopicError(root_path(root.version), "ROOT-6", fault)
+    return Snapshot(
+        version=root.version,
+        commit_id=root.commit_id,
+        topic_id=root.topic_id,
+        committed_at_ms=root.committed_at_ms,
+        protocol=root.protocol,
+        topic=root.topic,
+        partitions=_states(root),
+        txns=root.txns,
+        leaves={leaf.id: leaf.entries for leaf in root.leaves},
+        leaf_checksums={
+            leaf.id: checksum
+            for leaf, checksum in zip(root.leaves, root.leaf_checksums, strict=False)
+            if checksum is not None
+        },
+        root_version=root.version,
+    )
+
+
+def _states(root: Root) -> tuple[PartitionState, ...]:
+    ids = [leaf.id for leaf in root.leaves]
+    states = []
+    for number, saved in enumerate(root.partitions):
+        tiles: list[Tile] = [
+            LeafRun(ids[run.leaf], run.start, run.end, run.max_timestamp_us) for run in saved.runs
+        ]
+        tiles.extend(saved.tail)
+        tiles.sort(key=tile_start)
+        fault = _partition_fault(saved, tiles)
+        if fault is not None:
+            detail = f"partition {number}: {fault}"
+            raise CorruptTopicError(root_path(root.version), "ROOT-6", detail)
+        states.append(
+            PartitionState(saved.log_start, saved.end, saved.live, tuple(tiles), saved.clean_end)
+        )
+    return tuple(states)
+
+
+def _header_fault(root: Root) -> str | None:
+    expected = 0 if root.topic is None else root.topic.partitions
+    if len(root.partitions) != expected:
+        return f"it has {len(root.partitions)} partitions, and the topic has {expected}"
+    if root.topic is None and root.txns:
+        return "the topic is deleted, and it has txns"
+    late = [app_id for app_id, mark in root.txns.items() if mark.commit_version > root.version]
+    if late:
+        return f"the last txn of {late[0]!r} is in a later version"
+    paths = [segment.path for partition in root.partitions for segment in partition.tail]
+    if len(set(paths)) != len(paths):
+        return "two segments have the same file"
+    return None
+
+
+def _leaves_fault(root: Root) -> str | None:
+    """The leaves are those that runs name, and have at least as many entries as live segments."""
+    if len({leaf.id for leaf in root.leaves}) != len(root.leaves):
+        return "it names a leaf twice"
+    if root.leaf_checksums and len(root.leaf_checksums) != len(root.leaves):
+        return f"it has {len(root.leaf_checksums)} checksums of {len(root.leaves)} leaves"
+    runs = Counter(run.leaf for partition in root.partitions for run in partition.runs)
+    for number, leaf in enumerate(root.leaves):
+        if not 1 <= runs[number] <= leaf.entries:
+            return f"leaf {leaf.id} has {leaf.entries} entries and {runs[number]} runs"
+    live = sum(partition.live.segments for partition in root.partitions)
+    tails = sum(len(partition.tail) for partition in root.partitions)
+    entries = sum(leaf.entries for leaf in root.leaves)
+    if live - tails > entries:
+        return f"{live} segments are live, but tails and leaves have {tails + entries}"
+    return None
+
+
+def _partition_fault(saved: RootPartition, tiles: Sequence[Tile]) -> str | None:
+    log_start, end = saved.log_start, saved.end
+    if log_start > end or saved.clean_end > end:
+        return f"log start {log_start}, clean end {saved.clean_end}, end {end}"
+    if not tiles:
+        is_empty = log_start == end and saved.live == Totals()
+        return None if is_empty else f"[{log_start}, {end}) has no segments, and {saved.live}"
+    at = tile_start(tiles[0])
+    if not at <= log_start < tile_end(tiles[0]):
+        return f"its first segments begin at {at}, and do not claim the log start {log_start}"
+    for tile in tiles:
+        if tile_start(tile) != at or tile_end(tile) <= at:
+            return f"[{tile_start(tile)}, {tile_end(tile)}) follows {at}"
+        at = tile_end(tile)
+    if at != end:
+        return f"its segments end at {at}, and its end is {end}"
+    return _totals_fault(saved) or next(
+        filter(None, (floor_fault(segment, is_appended=False) for segment in saved.tail)), None
+    )
+
+
+def _totals_fault(saved: RootPartition) -> str | None:
+    """What the runs have is known roughly: at least a segment each, and no more records than
+    offsets."""
+    tail = totals_of(saved.tail)
+    rest = saved.live.minus(tail) if saved.live.covers(tail) else None
+    offsets = sum(run.end - run.start for run in saved.runs)
+    if rest is None or rest.segments < len(saved.runs) or rest.records > offsets:
+        return f"its totals are {saved.live}, and its tail has {tail}"
+    if not saved.runs and rest != Totals():
+        return f"its totals are {saved.live}, and its segments have {tail}"
+    return None
+
+
+def to_root(snapshot: Snapshot) -> Root:
+    """The root for this state: `from_root(to_root(s))` equals `s`, except for `root_version`."""
+    used = {
+        tile.leaf
+        for state in snapshot.partitions
+        for tile in state.tiles
+        if isinstance(tile, LeafRun)
+    }
+    ids = sorted(used)
+    number = {leaf: index for index, leaf in enumerate(ids)}
+
+    def partition(state: PartitionState) -> RootPartition:
+        return RootPartition(
+            log_start=state.log_start,
+            end=state.end,
+            clean_end=state.clean_end,
+            live=state.live,
+            runs=tuple(
+                RootRun(number[tile.leaf], tile.start, tile.end, tile.max_timestamp_us)
+                for tile in state.tiles
+                if isinstance(tile, LeafRun)
+            ),
+            tail=tuple(tile for tile in state.tiles if isinstance(tile, Segment)),
+        )
+
+    return Root(
+        version=snapshot.version,
+        commit_id=snapshot.commit_id,
+        topic_id=snapshot.topic_id,
+        committed_at_ms=snapshot.committed_at_ms,
+        protocol=snapshot.protocol,
+        topic=snapshot.topic,
+        partitions=tuple(partition(state) for state in snapshot.partitions),
+        leaves=tuple(LeafRef(leaf, snapshot.leaves[leaf]) for leaf in ids),
+        leaf_checksums=_checksums(snapshot, ids),
+        txns=dict(snapshot.txns),
+    )
+
+
+def _checksums(snapshot: Snapshot, leaves: Sequence[str]) -> tuple[str | None, ...]:
+    """None for a leaf of an older writer; nothing at all if no checksum is known [SUM-2]."""
+    checksums = tuple(snapshot.leaf_checksums.get(leaf) for leaf in leaves)
+    return checksums if any(checksums) else ()
