@@ -47,6 +47,8 @@ from pylogtable.topic import Topic
 
 _log = logging.getLogger(__name__)
 
+# How often an id is drawn again that is in use.
+_ID_TRIES = 10
 #: A topic with one of these errors exists, but cannot be read.
 _DAMAGED = (CorruptTopicError, UnsupportedFormatError)
 
@@ -121,7 +123,7 @@ class Store:
 
         def attempt(snapshot: Snapshot | None) -> tuple[Commit, Snapshot] | None:
             change = plan_create(snapshot, info, below.url)
-            topic_id, commit_id = new_id(), new_id()
+            topic_id, commit_id = _unused_topic_id(snapshot, new_id), new_id()
             return attempt_commit(manifest, self._runtime, snapshot, change, commit_id, topic_id)
 
         commit, _ = change_until_landed(manifest.load(), attempt, manifest.load, self._runtime)
@@ -331,6 +333,18 @@ def _refuse_overwriting(store: ObjectStore, manifest: Manifest, commit: Commit) 
             f"{store.url} does not support put-if-absent: it overwrote an object. Appends of "
             "concurrent writers would be lost. Use a store that honours conditional puts."
         )
+
+
+def _unused_topic_id(deleted: Snapshot | None, new_id: Callable[[], str]) -> str:
+    """An id that the topic before this one did not have [META-5]."""
+    for _ in range(_ID_TRIES):
+        topic_id = new_id()
+        if deleted is None or topic_id != deleted.topic_id:
+            return topic_id
+    raise InvalidRequestError(
+        f"every new id is {topic_id!r}, which is the id of the deleted topic: the source of ids "
+        "repeats itself. Nothing was created"
+    )
 
 
 def _is_topic_name(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""`pylogtable groups`: list, describe and delete; `reset` has its own module."""
+"""`pylogtable groups`: list, describe, delete, remove members; `reset` has its own module."""
 
 from __future__ import annotations
 
@@ -148,6 +148,61 @@ def delete(
                 print(f"{'Would delete' if dry_run else 'Deleted'} group {name} in topic {topic}.")
     if session.is_json:
         print_json({"dry_run": dry_run, "deleted": deleted})
+
+
+@groups.command(
+    "remove-member",
+    short_help="Remove a dead member.",
+    examples="""
+        pylogtable groups remove-member billing worker-7 --dry-run
+        pylogtable groups remove-member billing worker-7 --topic orders --yes
+    """,
+)
+@click.argument("group", shell_complete=complete_groups)
+@click.argument("member")
+@only_topics_option
+@yes_option
+@dry_run_option
+@click.pass_context
+def remove_member(
+    context: click.Context,
+    group: str,
+    member: str,
+    topics: tuple[str, ...],
+    yes: bool,
+    dry_run: bool,
+) -> None:
+    """Remove MEMBER from GROUP without waiting for its lease to end, in all topics or only in some.
+
+    MEMBER is an id as `groups describe` shows it, or the name that the consumer was given. Its
+    partitions go to the other members. They read again what it has not committed.
+    """
+    session = current_session(context)
+    store = session.open_store()
+    known = topics_by_group(session, store)
+    _check_exist(store, known, [group])
+    found: dict[str, list[str]] = {}
+    refusal: InvalidRequestError | None = None
+    for _, topic in _pairs(known, [group], topics):
+        try:
+            found[topic] = store.topic(topic).group(group).remove_member(member, dry_run=True)
+        except InvalidRequestError as error:  # noqa: PERF203 (each topic has its own members)
+            refusal = error
+    if not found and refusal is not None:
+        raise refusal
+    if not dry_run:
+        named = ", ".join(f"{', '.join(ids)} in topic {topic}" for topic, ids in found.items())
+        confirm(f"remove member {named} of group {group}", yes)
+    removed = []
+    for topic in found:
+        with continue_on_error(session, topic):
+            ids = store.topic(topic).group(group).remove_member(member, dry_run=dry_run)
+            removed += [{"group": group, "topic": topic, "member": name} for name in ids]
+            if not session.is_json:
+                verb = "Would remove" if dry_run else "Removed"
+                print(f"{verb} member {', '.join(ids)} of group {group} in topic {topic}.")
+    if session.is_json:
+        print_json({"dry_run": dry_run, "removed": removed})
 
 
 def _check_exist(store: Store, known: Collection[str], groups: Sequence[str]) -> None:

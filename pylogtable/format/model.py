@@ -13,6 +13,8 @@ import msgspec
 FORMAT_VERSION = 1
 MAX_PARTITIONS = 10_000
 MAX_METADATA = 4096
+#: No lease of a member is longer [GRP-14].
+MAX_LEASE_MS = 86_400_000
 MAX_APP_ID_BYTES = 1024
 #: Columns may have other names in files than in the topic, and files may have columns that the
 #: topic dropped [META-7], [META-8].
@@ -299,6 +301,11 @@ class GroupMember(Noun, frozen=True, kw_only=True, omit_defaults=True):
     lease_until_ms: Natural
     owned: tuple[Natural, ...] = ()
 
+    def is_live(self, now_ms: int) -> bool:
+        """True while the lease lasts. A lease that ends too late is not believed: the clock of its
+        member was wrong [GRP-14]."""
+        return now_ms < self.lease_until_ms <= now_ms + MAX_LEASE_MS
+
 
 class GroupChange(Noun, frozen=True, kw_only=True, omit_defaults=True):
     """The result of a plan for a group: its whole next state. It becomes a `GroupState` when it
@@ -321,4 +328,4 @@ class GroupState(GroupChange, frozen=True, kw_only=True, omit_defaults=True):
 
     def live_members(self, now_ms: int) -> list[str]:
         """The members whose lease has not run out, sorted [GRP-11]."""
-        return sorted(m for m, held in self.members.items() if held.lease_until_ms > now_ms)
+        return sorted(name for name, held in self.members.items() if held.is_live(now_ms))

@@ -17,6 +17,7 @@ from types import TracebackType
 import pyarrow as pa
 
 from pylogtable.errors import InvalidRequestError, OffsetOutOfRangeError
+from pylogtable.format.model import MAX_LEASE_MS
 from pylogtable.format.paths import check_group_name, check_member_name
 from pylogtable.format.schema import column_schema
 from pylogtable.groups.fetcher import Fetcher
@@ -366,6 +367,11 @@ def open_consumer(
     lease_ms = options.lease_ms
     if isinstance(lease_ms, bool) or not isinstance(lease_ms, int) or lease_ms < MIN_LEASE_MS:
         raise InvalidRequestError(f"lease_ms must be at least {MIN_LEASE_MS}, not {lease_ms!r}")
+    if lease_ms > MAX_LEASE_MS:
+        raise InvalidRequestError(
+            f"lease_ms must be at most {MAX_LEASE_MS:,} (24 hours), not {lease_ms:,}: a longer "
+            "lease would not be believed"
+        )
     member: Member
     if isinstance(options.member, str):
         check_member_name(options.member)

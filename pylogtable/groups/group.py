@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from numbers import Integral
 
+from pylogtable.arguments import check_text
 from pylogtable.errors import CommitUnknownError, InvalidRequestError, StorageError
 from pylogtable.format.codec import check_writable
 from pylogtable.format.model import GroupChange, GroupState
@@ -17,6 +18,7 @@ from pylogtable.groups.lag import measure_lag
 from pylogtable.log.group_head import GroupHead
 from pylogtable.log.group_objects import load_groups
 from pylogtable.log.head import Head
+from pylogtable.plan.membership import remove
 from pylogtable.plan.positions import (
     Move,
     Target,
@@ -190,6 +192,29 @@ class Group:
             else move
             for move in moves
         ]
+
+    def remove_member(self, name: str, *, dry_run: bool = False) -> list[str]:
+        """Remove a dynamic member without waiting for its lease to end. Use it if a member is dead.
+        Its partitions go to the others, which read again what it has not committed. A member
+        that is alive after all cannot commit any more, and joins again.
+
+        `name` is the member's id, as `describe` shows it, or the name that its consumer was given.
+        Returns the ids of the removed members; `dry_run=True` only finds them.
+
+        >>> topic.group("billing").remove_member("worker-7")
+        ['worker-7-1f0c9a3e']
+        """
+        check_text("name", name)
+        self._writable()
+        removed: list[str] = []
+
+        def plan(state: GroupState | None, now_ms: int) -> GroupChange | None:
+            change = remove(state, self.name, name)
+            removed[:] = sorted({} if state is None else state.members.keys() - change.members)
+            return None if dry_run else change
+
+        self._log.change(plan)
+        return removed
 
     def _look(self) -> GroupState | None:
         self._head.latest()

@@ -24,7 +24,7 @@ from pylogtable.format.model import GroupChange, GroupState
 from pylogtable.groups.group import Group, committed_offsets
 from pylogtable.log.group_head import GroupHead, GroupPlan
 from pylogtable.log.head import Head
-from pylogtable.plan.membership import assign, heartbeat, join, leave
+from pylogtable.plan.membership import assign, heartbeat, join, leave, member_id
 
 # The longest wait of a consumer that finds nothing to read, before it looks again.
 LONGEST_PAUSE_SECONDS = 1.0
@@ -162,7 +162,7 @@ class DynamicMember:
     def is_lease_valid(self) -> bool:
         if self._state is None or self.member_id is None:
             return False
-        return self._now() < self._state.members[self.member_id].lease_until_ms
+        return self._state.members[self.member_id].is_live(self._now())
 
     def commit(self, offsets: Mapping[int, int], metadata: str) -> None:
         member = self.member_id
@@ -190,7 +190,7 @@ class DynamicMember:
         self._log.change(lambda state, now_ms: leave(state, member, now_ms, offsets))
 
     def _join(self) -> None:
-        member = f"{self._name}-{self._head.runtime.new_id()[-8:]}"
+        member = member_id(self._name, self._head.runtime.new_id())
         self.session += 1
         self._change(
             lambda state, now_ms: join(state, member, now_ms, self._lease_ms, self._partition_count)

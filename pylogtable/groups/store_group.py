@@ -76,6 +76,20 @@ class StoreGroup:
         for group in self._groups():
             group.delete()
 
+    def remove_member(self, name: str, *, dry_run: bool = False) -> dict[str, list[str]]:
+        """Remove a dynamic member in all topics of the group; see `Group.remove_member`. Returns
+        the ids of the removed members by topic. Raises if no topic has such a member."""
+        found: dict[str, list[str]] = {}
+        refusal: InvalidRequestError | None = None
+        for group in self._groups():
+            try:
+                found[group.topic_name] = group.remove_member(name, dry_run=dry_run)
+            except InvalidRequestError as error:  # noqa: PERF203 (each topic has its own members)
+                refusal = error
+        if not found and refusal is not None:
+            raise refusal
+        return found
+
     def _groups(self) -> list[Group]:
         names = self.topics()
         if not names:

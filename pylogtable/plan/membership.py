@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import islice
 
-from pylogtable.errors import CommitConflictError
+from pylogtable.errors import CommitConflictError, InvalidRequestError
 from pylogtable.format.model import GroupChange, GroupMember, GroupPosition, GroupState
 
 Members = Mapping[str, GroupMember]
@@ -68,6 +68,30 @@ def leave(
         return None
     members = {name: held for name, held in _live(state, now_ms).items() if name != member}
     return _committed(_next_state("leave", state, members), offsets or {}, metadata, now_ms)
+
+
+def remove(state: GroupState | None, group: str, name: str) -> GroupChange:
+    """Remove a member, whatever its lease says [GRP-15]. `name` is its id, or the name it was
+    given: then all members of that name go. Their partitions are free."""
+    members = {} if state is None else state.members
+    gone = {member for member in members if is_named(member, name)}
+    if not gone:
+        raise InvalidRequestError(
+            f"group {group!r} has no member {name!r}; its members: "
+            f"{', '.join(sorted(members)) or 'none'}"
+        )
+    left = {member: held for member, held in members.items() if member not in gone}
+    return _next_state("remove", state, left)
+
+
+def member_id(name: str, unique: str) -> str:
+    """The id of a member of this name. `unique` makes it differ from all others [GRP-11]."""
+    return f"{name}-{unique[-8:]}"
+
+
+def is_named(member: str, name: str) -> bool:
+    """True if this is the member with the id `name`, or one of that name."""
+    return member in (name, member_id(name, member))
 
 
 def assign(owned: Mapping[str, Iterable[int]], partitions: int) -> dict[str, tuple[int, ...]]:
@@ -145,7 +169,13 @@ def _membership(state: GroupState | None, member: str, now_ms: int) -> GroupMemb
             f"member {member!r} is no longer in the group: its lease ran out and others have "
             "taken over. Nothing was committed; poll() joins again, from the committed positions"
         )
-    if held.lease_until_ms <= now_ms:
+    if not held.is_live(now_ms):
+        if held.lease_until_ms > now_ms:
+            raise CommitConflictError(
+                f"the lease of member {member!r} ends {held.lease_until_ms - now_ms} ms from now. "
+                "That is too far ahead to be believed: a clock was changed. Nothing was committed; "
+                "poll() joins again, from the committed positions"
+            )
         raise CommitConflictError(
             f"the lease of member {member!r} ran out {now_ms - held.lease_until_ms} ms ago. "
             "Nothing was committed; poll() joins again, from the committed positions. Poll or "

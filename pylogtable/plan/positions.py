@@ -18,7 +18,14 @@ from typing import NamedTuple
 
 from pylogtable.arguments import check_mapping
 from pylogtable.errors import CommitConflictError, InvalidRequestError
-from pylogtable.format.model import MAX_METADATA, Change, GroupChange, GroupPosition, GroupState
+from pylogtable.format.model import (
+    MAX_LEASE_MS,
+    MAX_METADATA,
+    Change,
+    GroupChange,
+    GroupPosition,
+    GroupState,
+)
 from pylogtable.format.snapshot import Snapshot
 
 
@@ -156,8 +163,9 @@ def plan_expiry(state: GroupState | None, older_than_ms: int, now_ms: int) -> Gr
     """Delete the group if it had no member and no commit for this long; None otherwise [GRP-10]."""
     if state is None or state.deleted:
         return None
-    busy = [state.committed_at_ms, *(m.lease_until_ms for m in state.members.values())]
-    if now_ms - max(busy) < older_than_ms:
+    leases = [held.lease_until_ms for held in state.members.values()]
+    believed = [until_ms for until_ms in leases if until_ms <= now_ms + MAX_LEASE_MS]  # [GRP-14]
+    if now_ms - max(state.committed_at_ms, *believed, 0) < older_than_ms:
         return None
     return GroupChange(operation="expire", generation=_generation(state), deleted=True)
 
@@ -179,8 +187,8 @@ def _refuse_while_active(group: str, state: GroupState | None, now_ms: int, doin
     if live:
         raise InvalidRequestError(
             f"group {group!r} has {len(live)} active member(s) ({', '.join(live[:3])}"
-            f"{', …' if len(live) > 3 else ''}): only they can {doing}. Close them, or wait until "
-            "their leases run out."
+            f"{', …' if len(live) > 3 else ''}): only they can {doing}. Close them, wait until "
+            "their leases run out, or remove dead ones with remove_member()."
         )
 
 

@@ -173,3 +173,25 @@ def test_delete(run: Run, two: pylogtable.Store) -> None:
     assert gone == {"dry_run": False, "deleted": [{"group": "g", "topic": "clicks"}]}
     assert two.groups() == {}
     run("groups", "delete", "g", "--yes").failed("no group 'g'")
+
+
+def test_remove_member(run: Run, two: pylogtable.Store) -> None:
+    consumers = {name: two.topic(name).consumer("g", "worker") for name in ("clicks", "views")}
+    for consumer in consumers.values():
+        consumer.poll()
+    ids = {name: str(consumer.member) for name, consumer in consumers.items()}
+    command = ("groups", "remove-member", "g")
+    run(*command, "worker").failed(f"remove member {ids['clicks']} in topic clicks", "--yes")
+    looked = run(*command, "worker", "--topic", "views", "--dry-run")
+    assert looked.lines == [f"Would remove member {ids['views']} of group g in topic views."]
+    run(*command, "nobody", "--yes").failed("no member 'nobody'", ids["views"])
+    run("groups", "remove-member", "h", "worker", "--yes").failed("no group 'h'")
+    done = run(*command, ids["clicks"], "--yes")
+    assert done.lines == [f"Removed member {ids['clicks']} of group g in topic clicks."]
+    gone = run(*command, "worker", "--yes", "--output", "json").json
+    assert gone == {
+        "dry_run": False,
+        "removed": [{"group": "g", "topic": "views", "member": ids["views"]}],
+    }
+    assert positions(two) == {"clicks": {0: 1}, "views": {0: 2}}
+    run("groups", "reset", "g", "--all-topics", "--to-earliest", "--execute")

@@ -28,6 +28,7 @@ from pylogtable.format.snapshot import Snapshot, replay
 from pylogtable.plan.append import Repeated, plan_append
 from pylogtable.plan.columns import ColumnChanges
 from pylogtable.plan.compaction import plan_compaction, plan_swaps
+from pylogtable.plan.membership import remove
 from pylogtable.plan.merge import plan_merge
 from pylogtable.plan.positions import (
     Target,
@@ -229,6 +230,8 @@ def run_plan_positions(given: Vector) -> object:
         return {"warns": [n for n, warns in wanted.items() if warns], **_wire(change)}
     elif do == "delete":
         change = plan_delete("g", state, now_ms)
+    elif do == "remove":
+        change = remove(state, "g", given["member"])
     else:
         assert do == "expire"
         change = plan_expiry(state, given["older_than_ms"], now_ms)

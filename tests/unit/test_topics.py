@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pylogtable
 from pylogtable import InvalidRequestError, TopicExistsError, TopicNotFoundError
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
-from tests.builders import T0, Clock, ints, kafka, make_store, rows
+from tests.builders import T0, Clock, ints, kafka, make_store, rows, runtime
 
 
 def test_topic_is_created_opened_and_listed(store: Store) -> None:
@@ -213,3 +214,25 @@ def test_store_without_put_if_absent_is_refused(objects: MemoryStore) -> None:
 
     with pytest.raises(pylogtable.UnsupportedFormatError, match="conditional puts"):
         make_store(Overwriting()).create_topic("t")
+
+
+@pytest.mark.parametrize("repeats", [1, 3])
+def test_topic_created_again_never_has_the_id_of_the_deleted_one(repeats: int) -> None:
+    """Even if the source of ids repeats itself [META-5]."""
+    objects = MemoryStore()
+    store = make_store(objects)
+    deleted = store.create_topic("t").topic_id
+    store.delete_topic("t")
+    ids = [*[deleted] * repeats, *(f"fresh{number}" for number in range(9))]
+    poor = Store(objects, replace(runtime(), new_id=lambda: ids.pop(0)))
+    assert poor.create_topic("t").topic_id == "fresh0"
+
+
+def test_topic_is_not_created_under_the_id_of_the_deleted_one(store: Store) -> None:
+    deleted = store.create_topic("t").topic_id
+    store.delete_topic("t")
+    stuck = Store(store._store, replace(runtime(), new_id=lambda: deleted))
+    with pytest.raises(InvalidRequestError, match="the id of the deleted topic"):
+        stuck.create_topic("t")
+    assert store.topics() == []
+    assert store.create_topic("t").topic_id != deleted

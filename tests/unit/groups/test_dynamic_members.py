@@ -416,3 +416,122 @@ def test_groups_are_independent_and_names_need_not_be_unique(topic: Topic) -> No
     assert one.assignment() == other.assignment() == (0, 1, 2, 3)
     assert twin.assignment() == ()
     assert one.member != twin.member
+
+
+DAY = 86_400_000
+
+
+def test_lease_of_more_than_a_day_is_refused(topic: Topic) -> None:
+    with pytest.raises(InvalidRequestError, match=r"at most 86,400,000 \(24 hours\).*86,400,001"):
+        topic.consumer("g", "worker", lease_ms=DAY + 1)
+    assert topic.consumer("g", "worker", lease_ms=DAY).poll().num_rows
+
+
+def test_dead_member_whose_clock_was_far_ahead_does_not_lock_the_group(
+    topic: Topic, objects: MemoryStore, clock: Clock
+) -> None:
+    ahead = make_store(objects, Clock(clock() + 1000 * DAY)).topic("t")
+    dead = ahead.consumer("g", "dead")
+    assert len(drain(dead)) == 20
+    dead.commit()
+    fill(topic, 1, 1, 1, 1)
+    assert [row.member for row in topic.group("g").describe()] == [None] * 4
+    worker = topic.consumer("g", "worker")
+    assert len(drain(worker)) == 4
+    worker.commit()
+    assert worker.assignment() == (0, 1, 2, 3)
+    (member,) = states(objects)[-1].members
+    assert member.startswith("worker-")
+
+
+def test_group_is_free_after_a_member_with_an_impossible_lease(
+    topic: Topic, objects: MemoryStore, clock: Clock
+) -> None:
+    dead = make_store(objects, Clock(clock() + 2 * DAY)).topic("t").consumer("g", "dead")
+    dead.poll()
+    topic.group("g").commit({0: 3})
+    topic.group("g").reset("earliest")
+    topic.group("g").delete()
+
+
+def test_member_whose_clock_was_set_back_by_days_joins_again(
+    topic: Topic, objects: MemoryStore
+) -> None:
+    clock = Clock()
+    worker = make_store(objects, clock).topic("t").consumer("g", "worker", max_records=5)
+    clock.tick(5 * DAY)
+    worker.poll()
+    worker.commit()
+    before = worker.member
+    clock.tick(-5 * DAY)
+    with pytest.raises(CommitConflictError, match="too far ahead to be believed"):
+        worker.commit({0: 1})
+    assert len(drain(worker)) == 15
+    assert worker.member != before
+    worker.commit()
+    assert sum(topic.group("g").positions().values()) == 20
+
+
+class TestRemoveMember:
+    def test_partitions_of_the_removed_member_go_to_the_others(
+        self, topic: Topic, clock: Clock, objects: MemoryStore
+    ) -> None:
+        dead, worker = topic.consumer("g", "dead"), topic.consumer("g", "worker")
+        beat(clock, dead, worker, dead, worker)
+        assert len(worker.assignment()) == 2
+        generation = states(objects)[-1].generation
+        assert topic.group("g").remove_member("dead") == [dead.member]
+        assert states(objects)[-1].operation == "remove"
+        assert states(objects)[-1].generation == generation + 1
+        beat(clock, worker)
+        assert worker.assignment() == (0, 1, 2, 3)
+
+    def test_member_that_is_alive_cannot_commit_and_joins_again(
+        self, topic: Topic, clock: Clock
+    ) -> None:
+        alive = topic.consumer("g", "alive")
+        alive.poll()
+        before = alive.member
+        assert before is not None
+        assert topic.group("g").remove_member(before) == [before]
+        with pytest.raises(CommitConflictError, match="no longer in the group"):
+            alive.commit()
+        assert len(drain(alive)) == 20
+        assert alive.member != before
+
+    def test_all_members_of_a_name_go_and_no_other(self, topic: Topic, clock: Clock) -> None:
+        names = ["w", "w", "w-1", "w-12345678"]
+        consumers = [topic.consumer("g", name) for name in names]
+        beat(clock, *consumers)
+        ids = [consumer.member for consumer in consumers]
+        assert topic.group("g").remove_member("w", dry_run=True) == sorted(map(str, ids[:2]))
+        assert topic.group("g").remove_member("w") == sorted(map(str, ids[:2]))
+        assert topic.group("g").remove_member("w-1") == [ids[2]]
+        with pytest.raises(InvalidRequestError, match=f"no member 'w'; its members: {ids[3]}"):
+            topic.group("g").remove_member("w")
+
+    def test_positions_stay(self, topic: Topic) -> None:
+        worker = topic.consumer("g", "worker")
+        worker.poll()
+        worker.commit()
+        before = topic.group("g").positions()
+        topic.group("g").remove_member("worker")
+        assert topic.group("g").positions() == before
+        topic.group("g").reset("earliest")
+
+    def test_group_without_members(self, topic: Topic) -> None:
+        with pytest.raises(InvalidRequestError, match="its members: none"):
+            topic.group("g").remove_member("worker")
+        with pytest.raises(InvalidRequestError, match="name"):
+            topic.group("g").remove_member(7)  # type: ignore[arg-type]
+
+    def test_in_all_topics_of_a_store(self, store: Store, topic: Topic) -> None:
+        other = store.create_topic("u")
+        fill(other, 1)
+        members = [t.consumer("g", "w") for t in (topic, other)]
+        for member in members:
+            member.poll()
+        found = store.group("g").remove_member("w")
+        assert found == {"t": [members[0].member], "u": [members[1].member]}
+        with pytest.raises(InvalidRequestError, match="no member 'w'"):
+            store.group("g").remove_member("w")
