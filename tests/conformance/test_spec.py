@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator
+from typing import get_args
 
 import msgspec
 import pytest
@@ -150,14 +151,23 @@ def test_every_object_on_the_wire_has_a_field_table() -> None:
 
 @pytest.mark.parametrize(("name", "table"), TABLES, ids=[name for name, _ in TABLES])
 def test_a_field_table_has_the_fields_that_are_written(name: str, table: str) -> None:
-    described: dict[str, bool] = {}
+    described: dict[str, tuple[bool, bool]] = {}
     for line in table.splitlines()[2:]:
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         for field in re.findall(r"`(\w+)`", cells[0]):
-            described[field] = cells[2] == "yes"
-    written = {f.encode_name: f.required for f in msgspec.structs.fields(getattr(model, name))}
-    assert dict.fromkeys(in_bytes_only(name), False).items() <= described.items()
-    assert {f: d for f, d in described.items() if f not in in_bytes_only(name)} == written
+            takes_null = cells[1].endswith("or null") and not cells[1].startswith("array")
+            described[field] = (cells[2] == "yes", takes_null)
+    written = {
+        field.encode_name: (field.required, _takes_null(field.type))
+        for field in msgspec.structs.fields(getattr(model, name))
+    }
+    bytes_only = dict.fromkeys(in_bytes_only(name), (False, False))
+    assert described == {**written, **bytes_only}
+
+
+def _takes_null(kind: object) -> bool:
+    """True if `null` decodes as this type [JSON-2]."""
+    return type(None) in get_args(kind)
 
 
 def test_a_leaf_has_the_columns_of_a_segment_entry() -> None:
