@@ -191,9 +191,11 @@ def _check_topic(topic: TopicInfo, path: str) -> None:
         raise UnsupportedFormatError(f"{path}: {error}. Upgrade pylogtable.") from None
     try:
         check_fields(topic.fields, topic.key)
-        parse_config(topic.config)
+        config = parse_config(topic.config)
     except InvalidRequestError as error:
         raise CorruptTopicError(path, "META-1", str(error)) from None
+    if config.is_compacted and not topic.key:
+        raise CorruptTopicError(path, "META-1", "it is compacted and has no key")
     fault = field_fault(topic)
     if fault is not None:
         raise CorruptTopicError(path, fault.rule, fault.detail)

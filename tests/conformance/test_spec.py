@@ -29,6 +29,7 @@ from tests.conformance.corpus import (
     golden_cases,
     in_bytes_only,
     json_examples,
+    rules_in,
     vector_files,
     vectors,
 )
@@ -109,6 +110,17 @@ def test_every_test_named_by_the_specification_exists() -> None:
 def test_the_specification_refers_to_defined_rules_only() -> None:
     for path in SPEC_FOLDER.rglob("*.md"):
         assert set(RULE.findall(path.read_text(encoding="utf-8"))) <= set(DEFINED)
+
+
+def test_the_pseudocode_has_every_rule_that_decoding_and_replay_enforce() -> None:
+    named = {
+        rule
+        for path in (REPOSITORY / "pylogtable" / "format").glob("*.py")
+        for rule in re.findall(r'"([A-Z]{3,}-\d+)"', path.read_text(encoding="utf-8"))
+    }
+    text = (SPEC_FOLDER / "pseudocode.md").read_text(encoding="utf-8")
+    missing = named - set(rules_in(text))
+    assert not missing, f"format_spec/pseudocode.md does not say where {sorted(missing)} is checked"
 
 
 def test_every_kind_of_object_has_an_example() -> None:
