@@ -584,6 +584,7 @@ def read_segment(folder: Path, entry: Record, topic: Record) -> pa.Table:
     check_offsets(entry, offsets, [group.num_rows for group in groups])
     columns["offset"] = pa.array(offsets, pa.int64())
     for field in topic["fields"]:
+        check_id(table.schema, field, path)
         column = column_of(table, stored_name(field), field["type"], path)
         if column is None:  # the file is older than the column [READ-3]
             column = pa.nulls(table.num_rows, arrow_type(field["type"]))
@@ -603,6 +604,14 @@ def check_offsets(entry: Record, offsets: list[int], sizes: list[int]) -> None:
     rising = all(low < high for low, high in itertools.pairwise(bounds))
     if not rising or (offsets and firsts != entry["row_groups"]):
         raise Corrupt(entry["path"], "SEG-11", "the file has other offsets than its entry says")
+
+
+def check_id(schema: pa.Schema, field: Record, path: str) -> None:
+    """A column with another id is another column [META-6]."""
+    for index in schema.get_all_field_indices(stored_name(field)):
+        found = (schema.field(index).metadata or {}).get(b"PARQUET:field_id")
+        if found is not None and int(found) != field["id"]:
+            raise Corrupt(path, "META-6", f"column {stored_name(field)} has the id {int(found)}")
 
 
 def column_of(table: pa.Table, name: str, described: Any, path: str) -> pa.ChunkedArray | None:

@@ -62,6 +62,15 @@ def names_in(name: str, value: object) -> list[str]:
     return listed
 
 
+def new_names(name: str, value: object) -> dict[str, str]:
+    """The value as a dict of new names by old names."""
+    check_mapping(name, value, "{'old': 'new'}")
+    assert isinstance(value, Mapping)
+    for part in (*value.keys(), *value.values()):
+        check_text(f"a name in {name}", part)
+    return dict(value)
+
+
 def address(url: object) -> str:
     """A path or a URL as text."""
     text = os.fspath(url) if isinstance(url, str | os.PathLike) else None

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from pylogtable.arguments import check_number, check_text
+from pylogtable.arguments import check_number, check_text, names_in, new_names
 from pylogtable.check.verify import verify
 from pylogtable.errors import TopicNotFoundError
 from pylogtable.format.model import Change
@@ -238,17 +238,28 @@ class Topic:
         config: Mapping[str, object | None] | None = None,
         add_columns: pa.Schema | Mapping[str, pa.DataType] | None = None,
         widen_columns: Mapping[str, pa.DataType] | None = None,
+        rename_columns: Mapping[str, str] | None = None,
+        drop_columns: Sequence[str] | None = None,
     ) -> TopicDescription:
         """Change the topic: add partitions, change settings (None restores the default), add
-        nullable columns, or widen types.
+        nullable columns, widen types, rename columns `{"old": "new"}`, or drop columns.
 
         >>> topic.alter(config={"retention.ms": 86_400_000}, add_columns={"country": pa.string()})
+
+        Columns are dropped, renamed and widened by the names they have before the call. Then
+        columns are added, so a call may drop a column and add a new one with its name. No file is
+        rewritten, and older versions of the topic keep their columns. Only value columns can be
+        renamed and dropped: not key columns, not `headers`. A column of a compacted topic can be
+        dropped only if another value column is not nullable, because records would become
+        tombstones. Versions of pylogtable that cannot rename refuse the topic afterwards.
 
         Records stay in their partitions when partitions are added, so newer records of a key may go
         to another partition than its older ones.
         """
         given = column_types("widen_columns", {} if widen_columns is None else widen_columns)
         columns = ColumnChanges(
+            drop=() if drop_columns is None else names_in("drop_columns", drop_columns),
+            rename={} if rename_columns is None else new_names("rename_columns", rename_columns),
             widen={name: from_arrow(arrow) for name, arrow in given.items()},
             add=() if add_columns is None else make_fields(add_columns),
         )

@@ -13,10 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pylogtable.format.field_ids import stored_schema
 from pylogtable.format.leaf import segments_of
 from pylogtable.format.model import Segment, TopicInfo
 from pylogtable.format.paths import segment_path
-from pylogtable.format.schema import file_schema
+from pylogtable.format.schema import file_schema, value_columns
 from pylogtable.format.shaping import count_tombstones
 from pylogtable.plan.swap import Swap, plan_swap_commit
 from pylogtable.runtime import Runtime
@@ -142,8 +143,9 @@ def write_sparse_segment(
 ) -> Segment:
     """A sealed segment that claims `[base_offset, end_offset)` and holds only `records`, dicts with
     `offset`, `timestamp` and the topic's columns: what compaction leaves behind."""
-    schema = file_schema(info.fields)
-    table = pa.Table.from_pylist([dict(record) for record in records], schema=schema)
+    rows = [dict(record) for record in records]
+    table = pa.Table.from_pylist(rows, schema=file_schema(info.fields))
+    schema = stored_schema(info)
     offsets = table["offset"].to_numpy()
     assert np.all(np.diff(offsets) > 0)
     assert not len(offsets) or base_offset <= offsets[0] <= offsets[-1] < end_offset
@@ -152,7 +154,8 @@ def write_sparse_segment(
     with store.open_output(path) as sink:
         with pq.ParquetWriter(sink, schema, compression="zstd", store_schema=False) as writer:
             for first in firsts:
-                writer.write_table(table.slice(first, row_group_rows))
+                part = table.slice(first, row_group_rows)
+                writer.write_table(pa.Table.from_arrays(part.columns, schema=schema))
         size = sink.tell()
     stamps = pc.min_max(table["timestamp"].cast(pa.int64()))
     return Segment(
@@ -165,7 +168,7 @@ def write_sparse_segment(
         max_timestamp_us=stamps["max"].as_py() or 0,
         path=path,
         row_groups=tuple(int(offsets[first]) - base_offset for first in firsts),
-        tombstones=count_tombstones(table, info) if table.num_rows else 0,
+        tombstones=count_tombstones(table, info.key, value_columns(info)) if table.num_rows else 0,
         append_time=append_time,
         hashed_over=hashed_over,
     )

@@ -242,6 +242,70 @@ def table_shaped(place: Place) -> None:
     )  # fmt: skip
 
 
+def renamed_and_dropped(place: Place) -> None:
+    tags = pa.list_(pa.string())
+    before = {"id": pa.int32(), "a": pa.string(), "tags": tags, "b": pa.string(),
+              "note": pa.string()}  # fmt: skip
+    times = {"timestamp": UTC_US}
+    topic = place.store.create_topic("topic", partitions=1, schema=before, key="id")
+
+    def row(us: int, number: int, **values: Any) -> Row:
+        return {"timestamp": T0_US + us, "id": number, **values}
+
+    first = [
+        row(1, 1, a="one", tags=["x"], b="uno", note="dropped later"),
+        row(2, 2, a="two", tags=None, b="due", note=None),
+        row(3, 3, a=None, tags=None, b=None, note="its only value"),
+    ]
+    late = [row(4, 4, a="four", tags=[], b="quattro", note="written before the drop")]
+    place.tick()
+    topic.append(_table(first, {**times, **before}, None))
+    staged = TopicWriter(topic).stage(_table(late, {**times, **before}, None))
+    place.tick()
+    topic.alter(rename_columns={"a": "b", "b": "a", "tags": "labels"}, drop_columns=["note"])
+    place.tick()
+    TopicWriter(topic).commit([staged])
+    place.tick()
+    topic.alter(add_columns={"note": pa.int64(), "A": pa.string()}, rename_columns={"a": "word"})
+    after = {"id": pa.int32(), "b": pa.string(), "labels": tags, "word": pa.string(),
+             "note": pa.int64(), "A": pa.string()}  # fmt: skip
+    last = [row(5, 1, b="eins", labels=["y"], word="une", note=5, A="new")]
+    place.tick()
+    topic.append(_table(last, {**times, **after}, None))
+    place.tick()
+    topic.merge()
+
+    def altered(old: Row) -> Row:
+        kept = {name: old[name] for name in ("timestamp", "id")}
+        return {**kept, "b": old["a"], "labels": old["tags"], "a": old["b"]}
+
+    def newest(old: Row) -> Row:
+        kept = {name: altered(old)[name] for name in ("timestamp", "id", "b", "labels")}
+        return {**kept, "word": old["b"], "note": None, "A": None}
+
+    both = [*first, *late]
+    rows = placed(0, 0, [*map(newest, both), *last])
+    place.expect(
+        versions={
+            "1": at({0: 0}, {0: 3}, placed(0, 0, first)),
+            "2": at({0: 0}, {0: 3}, placed(0, 0, map(altered, first))),
+            "3": at({0: 0}, {0: 4}, placed(0, 0, map(altered, both))),
+            "4": at({0: 0}, {0: 4}, placed(0, 0, map(newest, both))),
+            "5": at({0: 0}, {0: 5}, rows, segments=[[0, 3, 3, 0, None], [3, 4, 1, 0, None],
+                                                    [4, 5, 1, 0, None]]),
+            # By the columns that are left, the third record looks like a tombstone.
+            "6": at({0: 0}, {0: 5}, rows, segments=[[0, 5, 5, 1, None]]),
+        },
+        latest=[neutral(r) for r in rows[1:]],
+    )  # fmt: skip
+    place.case(
+        "Two columns swap their names, one is renamed, one dropped, and its name added again; "
+        "a file that was written before is committed after; then a merge",
+        ["META-4", "META-6", "META-7", "META-8", "PROTO-1", "PROTO-4", "READ-3", "READ-5", "REC-3",
+         "SEG-3"],
+    )  # fmt: skip
+
+
 def shifted(place: Place) -> None:
     place.store.create_topic("topic", partitions=1)
     slow, fast = place.open(), place.open()
@@ -703,6 +767,19 @@ def corrupt_segment_copied(place: Place) -> None:
            ["SEG-11"], "read", "CorruptTopicError", "SEG-11")  # fmt: skip
 
 
+def corrupt_field_id(place: Place) -> None:
+    _small(place)
+    _edit(place.manifest(commit_name(0)), _swap_columns)
+    _fails(place, "The columns of a file have other ids than those of the topic", ["META-6"],
+           "read", "CorruptTopicError", "META-6")  # fmt: skip
+
+
+def _swap_columns(body: dict[str, Any]) -> None:
+    """Two columns of one type change places, and so their ids."""
+    key, value, *others = body["topic"]["fields"]
+    body["topic"]["fields"] = [{**value, "id": key["id"]}, {**key, "id": value["id"]}, *others]
+
+
 def corrupt_segment_missing(place: Place) -> None:
     _small(place)
     for path in (place.topic_folder / "partition=0").glob("*2-*.parquet"):
@@ -870,7 +947,7 @@ CASES: dict[str, Callable[[Place], None]] = {
     make.__name__.replace("_", "-"): make
     for make in (
         kafka_shaped, table_shaped, shifted, holes, compacted, grouped, log_start, recreated,
-        indexed,
+        indexed, renamed_and_dropped,
         corrupt_truncated_commit, corrupt_gap_in_commits, corrupt_version_in_body,
         corrupt_reader_feature, corrupt_writer_feature, corrupt_escaping_path, corrupt_row_count,
         corrupt_segment_truncated, corrupt_segment_missing, corrupt_overlap,
@@ -879,6 +956,7 @@ CASES: dict[str, Callable[[Place], None]] = {
         two_leaves, run_split, old_hint, corrupt_root_not_tiled, corrupt_root_end,
         corrupt_ends_alone, corrupt_no_row_groups, corrupt_checksum, corrupt_leaf_checksum,
         corrupt_leaf_entries, corrupt_run_gap, corrupt_run_time,
+        corrupt_field_id,
     )
 }  # fmt: skip
 

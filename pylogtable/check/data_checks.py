@@ -9,14 +9,15 @@ import pyarrow as pa
 from pylogtable.check.manifest_checks import file_problem
 from pylogtable.check.subject import Subject, problem_of
 from pylogtable.errors import LogTableError
+from pylogtable.format.field_ids import ids_in_file, stored_schema
 from pylogtable.format.model import Segment, TopicInfo
 from pylogtable.format.partitioner import key_bytes
-from pylogtable.format.schema import OFFSET, TIMESTAMP, file_schema, to_arrow
+from pylogtable.format.schema import OFFSET, TIMESTAMP
 from pylogtable.format.shaping import count_tombstones
 from pylogtable.format.snapshot import PartitionState
 from pylogtable.lazy_arrow import pc
 from pylogtable.results.operations import Problem
-from pylogtable.segments.projection import check_columns, type_fits
+from pylogtable.segments.projection import check_columns, stored_values, type_fits
 from pylogtable.segments.segment_file import SegmentReader
 
 
@@ -60,34 +61,37 @@ def _check_file(subject: Subject, segment: Segment) -> Iterator[Problem]:
     yield from wrong_columns
     if wrong_columns:
         return
-    stored = [field.name for field in file_schema(info.fields) if field.name in reader.schema.names]
-    has_all_columns = all(field.name in stored for field in info.fields)
+    values = stored_values(reader, info)
     tombstones = 0
     times: list[int] = []
-    for batch in reader.batches(range(len(segment.row_groups)), stored):
+    for batch in reader.batches(range(len(segment.row_groups)), reader.schema.names):
         bounds = pc.min_max(batch.column(TIMESTAMP).cast(pa.int64()))
         times += [bounds["min"].as_py(), bounds["max"].as_py()]
-        if has_all_columns:
-            tombstones += count_tombstones(pa.Table.from_batches([batch]), info)
+        tombstones += count_tombstones(pa.Table.from_batches([batch]), info.key, values)
         subject.report.records += batch.num_rows
     recorded = (segment.min_timestamp_us, segment.max_timestamp_us)
     if times and (min(times), max(times)) != recorded:
         detail = f"its timestamps span {(min(times), max(times))}, but the manifest says {recorded}"
         yield Problem("SEG-5", segment.path, detail)
-    if has_all_columns and tombstones != segment.tombstones:
+    if tombstones != segment.tombstones:
         detail = f"it has {tombstones} tombstones, but the manifest says {segment.tombstones}"
         yield Problem("SEG-5", segment.path, detail)
 
 
 def _check_columns(reader: SegmentReader, info: TopicInfo) -> Iterator[Problem]:
-    fields = {field.name: field for field in info.fields}
+    """Each column is one of the topic's, or was dropped, and has its type and its ids."""
+    path = reader.segment.path
+    wanted = {field.name: field for field in stored_schema(info)}
     for column in reader.schema:
-        if column.name in (OFFSET, TIMESTAMP):
+        if column.name in info.retired:
             continue
-        field = fields.get(column.name)
-        if field is None or not type_fits(column.type, to_arrow(field.type)):
+        field = wanted.get(column.name)
+        if field is None or not type_fits(column.type, field.type):
             detail = f"its column {column.name!r} ({column.type}) does not fit the topic's schema"
-            yield Problem("SEG-3", reader.segment.path, detail)
+            yield Problem("SEG-3", path, detail)
+        elif (found := ids_in_file(column)) and found != ids_in_file(field):
+            detail = f"its column {column.name!r} has the ids {found}, not {ids_in_file(field)}"
+            yield Problem("META-6", path, detail)
 
 
 def _clean_keys(

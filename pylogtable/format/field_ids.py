@@ -72,6 +72,11 @@ def uses_mapping(topic: TopicInfo) -> bool:
     return bool(topic.retired) or any(field.stored_as is not None for field in topic.fields)
 
 
+def column_ids(topic: TopicInfo) -> dict[str, int]:
+    """The ids of the log's own columns and of the topic's, by name [META-6]."""
+    return LOG_IDS | {field.name: field.id or 0 for field in numbered(topic).fields}
+
+
 def stored_schema(topic: TopicInfo) -> pa.Schema:
     """The columns of a segment file as they are written: stored names, and ids as Parquet field
     ids [SEG-3], [META-6]."""
@@ -79,10 +84,12 @@ def stored_schema(topic: TopicInfo) -> pa.Schema:
     return pa.schema([*log, *map(_stored_field, numbered(topic).fields)])
 
 
-def id_in_file(column: pa.Field) -> int | None:
-    """The id of a column as a Parquet file has it; None if it has none."""
+def ids_in_file(column: pa.Field) -> list[int]:
+    """The id of a column as a Parquet file has it, and the ids of the fields inside. Empty if there
+    are none."""
     written = (column.metadata or {}).get(_ID)
-    return None if written is None else int(written)
+    own = [] if written is None else [int(written)]
+    return own + [number for inner in _fields_of(column.type) for number in ids_in_file(inner)]
 
 
 def _fields_inside(wire: WireType) -> int:
@@ -170,15 +177,18 @@ def _with_ids_inside(arrow: pa.DataType, last_id: int) -> tuple[pa.DataType, int
     """The type with the ids after `last_id` on its inner fields, and the last id given."""
     if not pa.types.is_nested(arrow):
         return arrow, last_id
-    if pa.types.is_map(arrow):
-        inner = [arrow.key_field, arrow.item_field]
-    else:
-        inner = [arrow.field(index) for index in range(arrow.num_fields)]
     fields = []
-    for field in inner:
+    for field in _fields_of(arrow):
         own_id = last_id + 1
         below, last_id = _with_ids_inside(field.type, own_id)
         fields.append(field.with_type(below).with_metadata({_ID: str(own_id)}))
     if pa.types.is_map(arrow):
         return pa.map_(*fields), last_id
     return (pa.list_(fields[0]) if pa.types.is_list(arrow) else pa.struct(fields)), last_id
+
+
+def _fields_of(arrow: pa.DataType) -> list[pa.Field]:
+    """The fields directly inside of a type. Arrow has a struct between a map and its fields."""
+    if pa.types.is_map(arrow):
+        return [arrow.key_field, arrow.item_field]
+    return [arrow.field(index) for index in range(arrow.num_fields)]

@@ -27,7 +27,6 @@ from pylogtable.format.schema import (
     file_schema,
     fits,
     from_arrow,
-    value_columns,
     widens,
 )
 from pylogtable.lazy_arrow import pc
@@ -130,12 +129,7 @@ class RowShaper:
             if name in (TIMESTAMP, PARTITION):
                 continue
             if name not in wanted:
-                near = difflib.get_close_matches(name, wanted, n=1)
-                hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(wanted)}."
-                raise SchemaMismatchError(
-                    f"the topic has no column {name!r}; {hint} "
-                    "To add a nullable column, use topic.alter(add_columns=...)"
-                )
+                raise SchemaMismatchError(f"the topic has no column {name!r}; {self._hint(name)}")
             self._check_type(name, column.type, wanted[name].type)
         missing = [f.name for f in self.topic.fields if not f.nullable and f.name not in names]
         if missing:
@@ -168,6 +162,18 @@ class RowShaper:
             else:
                 mine = rows.take(pa.array(order[end - count : end]))
             yield Share(int(number), mine, hashed)
+
+    def _hint(self, unknown: str) -> str:
+        """What a caller can do about a column that the topic does not have."""
+        names = [field.name for field in self.topic.fields]
+        renamed = [field.name for field in self.topic.fields if field.stored_as == unknown]
+        if renamed:
+            return f"it was renamed to {renamed[0]!r}"
+        near = difflib.get_close_matches(unknown, names, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(names)}."
+        if unknown in self.topic.retired:
+            hint = f"it was dropped. {hint.capitalize()}"
+        return f"{hint} To add a nullable column, use topic.alter(add_columns=...)"
 
     def _check_type(self, name: str, given: pa.DataType, wanted: WireType) -> None:
         if pa.types.is_null(given):
@@ -272,26 +278,21 @@ def count_keyless(rows: pa.Table, topic: TopicInfo) -> int:
     return int(pc.sum(_all_null(rows, topic.key)).as_py() or 0)
 
 
-def count_tombstones(rows: pa.Table, topic: TopicInfo) -> int:
+def count_tombstones(rows: pa.Table, key: Sequence[str], values: Sequence[str]) -> int:
     """How many of these rows are tombstones: with a key, and all value columns null [REC-3]."""
-    values = value_columns(topic)
-    if not topic.key or not values or any(rows[name].null_count == 0 for name in values):
+    if not key or not values or any(rows[name].null_count == 0 for name in values):
         return 0
-    dead = pc.and_not(_all_null(rows, values), _all_null(rows, topic.key))
-    return int(pc.sum(dead).as_py() or 0)
+    return int(np.count_nonzero(tombstone_mask(rows, key, values)))
 
 
-def tombstone_mask(rows: pa.Table, topic: TopicInfo) -> npt.NDArray[np.bool_]:
-    """Which of these rows are tombstones [REC-3]. Columns that the rows lack count as null."""
-    values = value_columns(topic)
-    if not topic.key or not values:
+def tombstone_mask(
+    rows: pa.Table, key: Sequence[str], values: Sequence[str]
+) -> npt.NDArray[np.bool_]:
+    """Which of these rows are tombstones [REC-3]."""
+    if not key or not values:
         return np.zeros(rows.num_rows, dtype=np.bool_)
-    present = [name for name in values if name in rows.column_names]
-    dead = np.ones(rows.num_rows, dtype=np.bool_)
-    if present:
-        dead = _all_null(rows, present).to_numpy()
-    keyed = ~_all_null(rows, topic.key).to_numpy()
-    mask: npt.NDArray[np.bool_] = dead & keyed
+    dead = pc.and_not(_all_null(rows, values), _all_null(rows, key))
+    mask: npt.NDArray[np.bool_] = dead.to_numpy()
     return mask
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from pylogtable.arguments import check_number
-from pylogtable.format.schema import column_schema
+from pylogtable.errors import SchemaMismatchError
+from pylogtable.format.schema import ON_REQUEST, column_schema
 from pylogtable.lazy_arrow import pc
 from pylogtable.plan.read import Ranges, ReadTask, plan_tasks, spans_of
 from pylogtable.plan.split import ReadPart, pack, split_spans
@@ -83,8 +84,15 @@ class Scan:
         """A reader of the parts, with these columns. A `pyarrow.Schema` is used as it is. Send it
         to the tasks together with their parts."""
         info = self._view.snapshot.info
-        is_schema = isinstance(columns, pa.Schema)
-        schema = columns if is_schema else column_schema(info.fields, columns)
+        schema: pa.Schema = (
+            columns if isinstance(columns, pa.Schema) else column_schema(info.fields, columns)
+        )
+        gone = [name for name in schema.names if name not in (*self._view.column_ids, *ON_REQUEST)]
+        if gone:
+            raise SchemaMismatchError(
+                f"topic {self._view.name!r} has no column(s) {', '.join(gone)} at version "
+                f"{self._view.version}; it has {', '.join(self._view.schema.names)}"
+            )
         return PartReader(self._view._store, Projection(schema, self._view.name, info))
 
     def key_groups(self) -> list[list[int]]:

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from pylogtable.arguments import check_number
 from pylogtable.errors import InvalidRequestError
+from pylogtable.format.field_ids import column_ids
 from pylogtable.format.lookup import (
     all_entries,
     segment_at,
@@ -105,6 +106,12 @@ class View:
     def schema(self) -> pa.Schema:
         """The Arrow schema of `read`: the topic's columns and the log's own."""
         return table_schema(self.snapshot.info.fields)
+
+    @property
+    def column_ids(self) -> dict[str, int]:
+        """The id of each column of `schema`. A column keeps its id when it is renamed. Use it to
+        tell whether two versions mean the same column by a name."""
+        return column_ids(self.snapshot.info)
 
     @property
     def partition_count(self) -> int:

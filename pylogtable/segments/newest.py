@@ -16,11 +16,11 @@ import pyarrow as pa
 
 from pylogtable.format.model import Segment, TopicInfo
 from pylogtable.format.partitioner import key_bytes, murmur2
-from pylogtable.format.schema import TIMESTAMP, value_columns
+from pylogtable.format.schema import TIMESTAMP
 from pylogtable.format.shaping import tombstone_mask
 from pylogtable.lazy_arrow import pc
 from pylogtable.plan.compaction import CompactionUnit
-from pylogtable.segments.projection import check_columns
+from pylogtable.segments.projection import check_columns, stored_values
 from pylogtable.segments.segment_file import SegmentReader
 from pylogtable.storage.base import ObjectStore
 
@@ -198,10 +198,11 @@ def _drop_expired(store: ObjectStore, unit: CompactionUnit, segment: Segment, ma
     if not (drops_tombstones or expires or is_cut):
         return
     wanted = [TIMESTAMP] if expires else []
-    if drops_tombstones:
-        wanted += [*unit.topic.key, *value_columns(unit.topic)]
     reader = SegmentReader(store, segment)
-    check_columns(reader, unit.topic, wanted)
+    values: list[str] = []
+    if drops_tombstones:
+        values = stored_values(reader, unit.topic)
+        wanted += [*unit.topic.key, *values]
     at = 0
     for batch in reader.batches(range(len(segment.row_groups)), ["offset", *wanted]):
         part = mask[at : at + batch.num_rows]
@@ -210,7 +211,7 @@ def _drop_expired(store: ObjectStore, unit: CompactionUnit, segment: Segment, ma
         if expires:
             part &= batch.column(TIMESTAMP).cast(pa.int64()).to_numpy() >= expire_us
         if drops_tombstones:
-            part &= ~tombstone_mask(pa.table(batch), unit.topic)
+            part &= ~tombstone_mask(pa.table(batch), unit.topic.key, values)
         at += batch.num_rows
 
 

@@ -10,9 +10,17 @@ import numpy as np
 import pyarrow as pa
 
 from pylogtable.errors import CorruptTopicError, SchemaMismatchError
-from pylogtable.format.field_ids import id_in_file, numbered
+from pylogtable.format.field_ids import ids_in_file, numbered
 from pylogtable.format.model import Segment, TopicInfo
-from pylogtable.format.schema import OFFSET, PARTITION, TIMESTAMP, fits, from_arrow, to_arrow
+from pylogtable.format.schema import (
+    HEADERS,
+    OFFSET,
+    PARTITION,
+    TIMESTAMP,
+    fits,
+    from_arrow,
+    to_arrow,
+)
 from pylogtable.segments.segment_file import SegmentReader
 
 _WITHOUT_FILE = frozenset({PARTITION, OFFSET, "topic", "timestampType"})
@@ -109,12 +117,21 @@ def check_columns(reader: SegmentReader, topic: TopicInfo, names: Sequence[str])
             raise CorruptTopicError(reader.segment.path, "SEG-3", detail)
         column = reader.schema.field(found[0])
         stored = column.type
-        if id_in_file(column) not in (None, field.id):
-            detail = f"its column {column.name!r} has the id {id_in_file(column)}, not {field.id}"
+        ids = ids_in_file(column)
+        if ids and ids[0] != field.id:
+            detail = f"its column {column.name!r} has the id {ids[0]}, not {field.id}"
             raise CorruptTopicError(reader.segment.path, "META-6", detail)
         if not type_fits(stored, to_arrow(field.type)):
             detail = f"its column {field.name!r} ({stored}) does not fit the topic's ({field.type})"
             raise CorruptTopicError(reader.segment.path, "SEG-3", detail)
+
+
+def stored_values(reader: SegmentReader, topic: TopicInfo) -> list[str]:
+    """The value columns of a file, dropped ones included: they decide which of its records are
+    tombstones [META-8]. Raises if a column does not fit the topic's."""
+    check_columns(reader, topic, [field.name for field in topic.fields])
+    others = (OFFSET, TIMESTAMP, HEADERS, *topic.key)
+    return [name for name in reader.schema.names if name not in others]
 
 
 def type_fits(stored: pa.DataType, wanted: pa.DataType) -> bool:

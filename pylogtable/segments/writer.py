@@ -22,7 +22,7 @@ from pylogtable.format.config import parse_config
 from pylogtable.format.field_ids import stored_schema
 from pylogtable.format.model import TopicInfo
 from pylogtable.format.paths import segment_path
-from pylogtable.format.schema import OFFSET, TIMESTAMP
+from pylogtable.format.schema import OFFSET, TIMESTAMP, value_columns
 from pylogtable.format.shaping import count_keyless, count_tombstones
 from pylogtable.lazy_arrow import pc, pq
 from pylogtable.segments.bloom import filter_bytes
@@ -71,6 +71,7 @@ class FileLayout:
     def __init__(self, topic: TopicInfo) -> None:
         config = parse_config(topic.config)
         self.topic = topic
+        self.values = value_columns(topic)
         self.schema = stored_schema(topic)
         self.codec = config.parquet_codec
         self.segment_bytes = config.segment_bytes
@@ -116,6 +117,7 @@ class SegmentWriter:
         self.records = 0
         self._next = floor
         self._topic = layout.topic
+        self._values = layout.values
         self._tombstones = 0
         self._null_keys = 0
         self._schema = layout.schema
@@ -160,7 +162,7 @@ class SegmentWriter:
             offsets = np.arange(self._next, self._next + rows.num_rows, dtype=np.int64)
         times = pc.min_max(rows[TIMESTAMP].cast(pa.int64()))
         self._timestamps += [times["min"].as_py(), times["max"].as_py()]
-        self._tombstones += count_tombstones(rows, self._topic)
+        self._tombstones += count_tombstones(rows, self._topic.key, self._values)
         self._null_keys += count_keyless(rows, self._topic)
         self._row_group_offsets.append(int(offsets[0]))
         self._next = int(offsets[-1]) + 1

@@ -80,14 +80,22 @@ class RecordShape:
     def batch(self, records: Sequence[RecordTuple]) -> pa.RecordBatch:
         """Records as Arrow; `SchemaMismatchError` if a value does not fit its column."""
         *columns, partitions, times = zip(*records, strict=True)
-        arrays = [_array(field, values) for field, values in zip(self.fields, columns, strict=True)]
-        fields = list(self.fields)
+        given = [
+            (field, values)
+            for field, values in zip(self.fields, columns, strict=True)
+            # A column without values may have been dropped from the topic since.
+            if not field.nullable or values.count(None) < len(values)
+        ]
+        fields = [field for field, _ in given]
+        arrays = [_array(field, values) for field, values in given]
         if partitions.count(None) < len(records):
             fields.append(pa.field(PARTITION, pa.int64()))
             arrays.append(pa.array(partitions, pa.int64()))
         if times.count(None) < len(records):
             fields.append(pa.field(TIMESTAMP, TIMESTAMP_TYPE))
             arrays.append(pa.array(times, pa.int64()).cast(TIMESTAMP_TYPE))
+        if not fields:
+            fields, arrays = self.fields[:1], [pa.nulls(len(records), self.fields[0].type)]
         # The append checks for forbidden nulls, and names the row.
         loose = [field.with_nullable(True) for field in fields]
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(loose))

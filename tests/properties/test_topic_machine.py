@@ -52,6 +52,9 @@ from tests.reference import dump, reference_reader
 DAY_MS = 86_400_000
 KEYS = [b"a", b"b", b"c", b"dd", b"", b"\xff\x00"]
 HEADERS_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+NO_VALUES = ["key", "headers"]
+#: Names of a column that is added, renamed and dropped again and again.
+NUMBER_NAMES = ["n", "N", "m"]
 POLICIES = ["delete", "compact", "compact,delete"]
 
 SMALL_INDEX = {
@@ -97,12 +100,21 @@ class Log:
 
 @dataclass(frozen=True)
 class State:
-    """The topic of the model at one version."""
+    """The topic of the model at one version. Rows of the model have their values by what a column
+    is, whatever it is called; `columns` has that for each name."""
 
     logs: tuple[Log, ...]
-    columns: tuple[str, ...]
+    columns: dict[str, str]
     committed_ms: int
     operation: str
+
+    def shown(self, row: Row, names: Sequence[str]) -> Row:
+        return {name: row.get(self.columns.get(name, name)) for name in names}
+
+    @property
+    def number_column(self) -> str | None:
+        """The name of the one column that is not Kafka's."""
+        return next((name for name in self.columns if name in NUMBER_NAMES), None)
 
 
 @dataclass
@@ -144,8 +156,11 @@ class TopicMachine(RuleBasedStateMachine):
         policy=st.sampled_from(POLICIES),
         tiny_files=st.booleans(),
         cached=st.sampled_from([1, 16]),
+        number=st.none() | st.sampled_from(NUMBER_NAMES),
     )
-    def create(self, partitions: int, policy: str, tiny_files: bool, cached: int) -> None:
+    def create(
+        self, partitions: int, policy: str, tiny_files: bool, cached: int, number: str | None
+    ) -> None:
         self.patch = pytest.MonkeyPatch()
         for name, value in SMALL_INDEX.items():
             self.patch.setattr(index, name, value)
@@ -162,17 +177,27 @@ class TopicMachine(RuleBasedStateMachine):
         self.serial = itertools.count()
         self.config = {"cleanup.policy": policy}
         first = self.store.create_topic("t", partitions=partitions, config=self.config)
+        if number is not None:
+            first.alter(add_columns={number: pa.int32()})
         self.handles = [first, self.store.topic("t")]
         self.below = self.objects.below("t")
         self.wide = False
+        self.dropped = False
         self.txns: dict[str, dict[int, Any]] = {"x": {}, "y": {}}
         self.pending: list[Pending] = []
         self.clean_ends: dict[int, int] = {}
         self.horizons: dict[tuple[int, int], int] = {}
         self.kept_from = 0
         self.states = [
-            State((Log(),) * partitions, ("key", "value", "headers"), self.clock.now_ms, "create")
+            State(
+                (Log(),) * partitions,
+                {name: name for name in ("key", "value", "headers")},
+                self.clock.now_ms,
+                "create",
+            )
         ]
+        if number is not None:
+            self.commit("alter", columns={**self.now.columns, number: "first number"})
 
     def teardown(self) -> None:
         if hasattr(self, "patch"):
@@ -195,7 +220,7 @@ class TopicMachine(RuleBasedStateMachine):
                 for number, log in logs.items():
                     tables = reader.read(topic, state, number)
                     found = [row for table in tables for row in table.to_pylist()]
-                    assert found == [{name: row[name] for name in names} for row in log.rows]
+                    assert found == [expected.shown(row, names) for row in log.rows]
                 records = sum(len(log.rows) for log in logs.values())
                 assert reader.count(topic, state) == records
 
@@ -219,6 +244,7 @@ class TopicMachine(RuleBasedStateMachine):
         """The table to append and the rows it should become."""
         by_append_time = self.config.get("message.timestamp.type") == "LogAppendTime"
         count = len(self.now.logs)
+        number_column = self.now.number_column
         rows: list[Row] = []
         explicit: list[int | None] = []
         for number, key in enumerate(spec["keys"]):
@@ -234,6 +260,7 @@ class TopicMachine(RuleBasedStateMachine):
             by_clock = given is None or by_append_time
             stamp = us(self.clock.now_ms if by_clock else T0 + given)
             headers = spec["headers"] and spec["headers"][number]
+            numbers = spec["numbers"] if number_column is not None else None
             row = {
                 "partition": partition,
                 "timestamp": stamp,
@@ -243,7 +270,7 @@ class TopicMachine(RuleBasedStateMachine):
                 "headers": None
                 if headers is None
                 else [{"key": name, "value": v} for name, v in headers],
-                "n": spec["numbers"] and spec["numbers"][number],
+                self.now.columns.get(number_column or "", ""): numbers and numbers[number],
             }
             rows.append(row)
         columns = {
@@ -257,11 +284,9 @@ class TopicMachine(RuleBasedStateMachine):
             columns["timestamp"] = pa.array(stamps, UTC_US)
         if spec["partitions"] is not None:
             columns["partition"] = pa.array(explicit, pa.int32())
-        if "n" in self.now.columns and spec["numbers"] is not None:
-            columns["n"] = pa.array(spec["numbers"], pa.int64() if self.wide else pa.int16())
-        else:
-            for row in rows:
-                row["n"] = None
+        if number_column is not None and spec["numbers"] is not None:
+            wide = pa.int64() if self.wide else pa.int16()
+            columns[number_column] = pa.array(spec["numbers"], wide)
         return pa.table(columns), rows
 
     def place(self, rows: Sequence[Row], offsets: dict[int, tuple[int, int]]) -> None:
@@ -400,24 +425,65 @@ class TopicMachine(RuleBasedStateMachine):
             with pytest.raises(InvalidRequestError, match="nothing to alter"):
                 self.handles[which].alter(config={name: value})
             return
+        if self.dropped and name == "cleanup.policy" and "compact" in str(value):
+            with pytest.raises(InvalidRequestError, match="META-8"):
+                self.handles[which].alter(config={name: value})
+            return
         self.handles[which].alter(config={name: value})
         self.config.pop(name, None)
         if value is not None:
             self.config[name] = value
         self.commit("alter")
 
-    @rule(which=st.integers(0, 1))
-    def add_or_widen_column(self, which: int) -> None:
-        if "n" not in self.now.columns:
-            self.handles[which].alter(add_columns={"n": pa.int32()})
-            self.commit("alter", columns=(*self.now.columns, "n"))
+    @rule(which=st.integers(0, 1), name=st.sampled_from(NUMBER_NAMES))
+    def add_or_widen_column(self, which: int, name: str) -> None:
+        known = self.now.number_column
+        if known is None:
+            self.handles[which].alter(add_columns={name: pa.int32()})
+            self.wide = False
+            added = {name: f"number {next(self.serial)}"}
+            self.commit("alter", columns={**self.now.columns, **added})
         elif not self.wide:
-            self.handles[which].alter(widen_columns={"n": pa.int64()})
+            self.handles[which].alter(widen_columns={known: pa.int64()})
             self.wide = True
             self.commit("alter")
         else:
             with pytest.raises(InvalidRequestError):
-                self.handles[which].alter(widen_columns={"n": pa.int32()})
+                self.handles[which].alter(widen_columns={known: pa.int32()})
+
+    @precondition(lambda self: self.now.number_column is not None)
+    @rule(which=st.integers(0, 1), name=st.sampled_from(NUMBER_NAMES))
+    def rename_column(self, which: int, name: str) -> None:
+        known = self.now.number_column
+        if name == known:
+            with pytest.raises(InvalidRequestError, match="already has this name"):
+                self.handles[which].alter(rename_columns={known: name})
+            return
+        self.handles[which].alter(rename_columns={known: name})
+        renamed = {name if n == known else n: is_ for n, is_ in self.now.columns.items()}
+        self.commit("alter", columns=renamed)
+
+    @precondition(lambda self: self.now.number_column is not None)
+    @rule(
+        which=st.integers(0, 1),
+        again=st.none() | st.sampled_from(NUMBER_NAMES),
+        sure=st.sampled_from([False, False, True]),
+    )
+    def drop_column(self, which: int, again: str | None, sure: bool) -> None:
+        """Also with a column in its place, in the same call."""
+        known = self.now.number_column
+        if self.compacted:
+            with pytest.raises(InvalidRequestError, match="META-8"):
+                self.handles[which].alter(drop_columns=[known])
+            return
+        if not sure:  # afterwards there is no compaction any more
+            return
+        new = {} if again is None else {again: pa.int32()}
+        self.handles[which].alter(drop_columns=[known], add_columns=new or None)
+        self.dropped, self.wide = True, False
+        left = {n: is_ for n, is_ in self.now.columns.items() if n != known}
+        added = {name: f"number {next(self.serial)}" for name in new}
+        self.commit("alter", columns={**left, **added})
 
     @rule(which=st.integers(0, 1), data=st.data())
     def delete_records(self, which: int, data: st.DataObject) -> None:
@@ -479,7 +545,7 @@ class TopicMachine(RuleBasedStateMachine):
             partition=inputs[0].partition,
             base_offset=inputs[0].base_offset,
             end_offset=inputs[-1].end_offset,
-            records=kept,
+            records=[self.now.shown(row, handle.schema.names) for row in kept],
             file_id=f"sparse{next(self.serial)}",
             row_group_rows=group,
             append_time=inputs[0].append_time,
@@ -552,7 +618,8 @@ class TopicMachine(RuleBasedStateMachine):
                 continue
             if deletes and row["timestamp"] < us(now_ms - retention):
                 continue
-            if row["value"] is None and row["n"] is None:
+            values = [row.get(is_) for is_ in self.now.columns.values() if is_ not in NO_VALUES]
+            if all(value is None for value in values):
                 place = number, row["offset"]
                 if self.horizons.get(place, now_ms + 1) <= now_ms:
                     continue
@@ -691,7 +758,7 @@ class TopicMachine(RuleBasedStateMachine):
         else:
             found = read()
             assert found.column_names == columns
-            wanted = [{name: row[name] for name in columns} for row in log.between(low, high)]
+            wanted = [state.shown(row, columns) for row in log.between(low, high)]
             assert found.to_pylist() == wanted
 
     @rule(which=st.integers(0, 1), data=st.data())
@@ -699,7 +766,7 @@ class TopicMachine(RuleBasedStateMachine):
         version, state = self.asked_version(data)
         names = ["partition", "offset", "timestamp", *state.columns]
         found = self.handles[which].read(version=version).read_all()
-        wanted = [{name: row[name] for name in names} for log in state.logs for row in log.rows]
+        wanted = [state.shown(row, names) for log in state.logs for row in log.rows]
         assert found.column_names == names
         assert found.to_pylist() == wanted
 
@@ -750,7 +817,7 @@ class TopicMachine(RuleBasedStateMachine):
         assert found.column_names == names
         by_key = {row["key"]: row for row in found.to_pylist()}
         assert found.num_rows == len(by_key)
-        assert by_key == {key: {name: row[name] for name in names} for key, row in newest.items()}
+        assert by_key == {key: state.shown(row, names) for key, row in newest.items()}
 
     @rule(which=st.integers(0, 1), data=st.data())
     def count(self, which: int, data: st.DataObject) -> None:

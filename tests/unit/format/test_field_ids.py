@@ -9,7 +9,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pylogtable.format.field_ids import field_fault, id_in_file, numbered, stored_schema
+from pylogtable.format.field_ids import field_fault, ids_in_file, numbered, stored_schema
 from pylogtable.format.model import Field, TopicInfo
 from pylogtable.format.schema import from_arrow
 from pylogtable.storage.memory import MemoryStore
@@ -112,7 +112,13 @@ def test_a_topic_without_ids_has_the_ids_that_it_would_have_been_given() -> None
     assert [field.id for field in new.fields] == [16, 17, 24]
     assert numbered(new) == new
     assert stored_schema(old).equals(stored_schema(new), check_metadata=True)
-    assert [id_in_file(column) for column in stored_schema(old)] == [2, 3, 16, 17, 24]
+    assert [ids_in_file(column) for column in stored_schema(old)] == [
+        [2],
+        [3],
+        [16],
+        list(range(17, 24)),
+        [24],
+    ]
 
 
 def test_a_stored_name_is_the_name_in_files() -> None:
