@@ -12,7 +12,8 @@ from pylogtable.format.snapshot import PartitionState
 
 REPOSITORY = Path(__file__).parents[2]
 SPEC_FOLDER = REPOSITORY / "format_spec"
-SPEC = SPEC_FOLDER / "spec.md"
+#: The documents that define rules. Maintenance and groups are sections of their own.
+SPEC = [SPEC_FOLDER / name for name in ("spec.md", "maintenance.md", "groups.md")]
 VECTORS = SPEC_FOLDER / "vectors"
 TOPICS = SPEC_FOLDER / "topics"
 
@@ -22,15 +23,19 @@ RULE_OR_RANGE = re.compile(r"\b([A-Z]{3,})-(\d+)(?:\.\.(\d+))?\b")
 Vector = dict[str, Any]
 
 
+def spec_text() -> str:
+    """All sections of the specification."""
+    return "\n".join(path.read_text(encoding="utf-8") for path in SPEC)
+
+
 def defined_rules() -> list[str]:
     """The rules that the specification defines, in its order."""
-    return re.findall(r"^- \*\*\[([A-Z]+-\d+)\]\*\*", SPEC.read_text("utf-8"), re.MULTILINE)
+    return re.findall(r"^- \*\*\[([A-Z]+-\d+)\]\*\*", spec_text(), re.MULTILINE)
 
 
-def json_examples(document: Path) -> list[tuple[str, str]]:
-    """The JSON blocks of a document, each with the kind of object that it says it shows."""
-    text = document.read_text(encoding="utf-8")
-    return re.findall(r"^```json(?: (\w+))?\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+def json_examples() -> list[tuple[str, str]]:
+    """The specification's JSON blocks, each with the kind of object that it says it shows."""
+    return re.findall(r"^```json(?: (\w+))?\n(.*?)^```", spec_text(), re.MULTILINE | re.DOTALL)
 
 
 def rules_in(text: str) -> list[str]:

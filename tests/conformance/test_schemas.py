@@ -18,7 +18,6 @@ from pylogtable.format import model, paths
 from pylogtable.storage.memory import MemoryStore
 from tests.builders import Clock, contents, make_store
 from tests.conformance.corpus import (
-    SPEC,
     SPEC_FOLDER,
     TOPICS,
     VECTORS,
@@ -136,7 +135,7 @@ def test_a_schema_has_the_fields_of_the_model(name: str) -> None:
         assert _shape(schema, file, _follow_file) == expected, f"{field}: {edit}"
 
 
-@pytest.mark.parametrize(("kind", "text"), json_examples(SPEC))
+@pytest.mark.parametrize(("kind", "text"), json_examples())
 def test_the_examples_of_the_specification_are_valid(kind: str, text: str) -> None:
     assert _problems(kind, json.loads(text)) == []
 

@@ -1,4 +1,4 @@
-"""Ties `format_spec/spec.md` to the vectors, the golden topics and the code."""
+"""Ties the specification to the vectors, the golden topics and the code."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from pylogtable.segments import rolling_writer
 from tests.conformance.corpus import (
     REPOSITORY,
     RULE,
-    SPEC,
     SPEC_FOLDER,
     TOPICS,
     defined_rules,
@@ -30,14 +29,17 @@ from tests.conformance.corpus import (
     in_bytes_only,
     json_examples,
     rules_in,
+    spec_text,
+    table_after,
     vector_files,
     vectors,
 )
 
-TEXT = SPEC.read_text(encoding="utf-8")
+TEXT = spec_text()
+CONFORMANCE = (SPEC_FOLDER / "conformance.md").read_text(encoding="utf-8")
 DEFINED = defined_rules()
-WITHOUT_VECTOR = dict(re.findall(r"^\| ([A-Z]+-\d+) \| (.+) \|$", TEXT, re.MULTILINE))
-BLOCKS = json_examples(SPEC)
+WITHOUT_VECTOR = dict(table_after(CONFORMANCE, "## Rules without a vector"))
+BLOCKS = json_examples()
 TABLES = re.findall(r"^<!-- fields: (\w+) -->\n(.*?)\n\n", TEXT, re.MULTILINE | re.DOTALL)
 
 
