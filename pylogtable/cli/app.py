@@ -22,7 +22,7 @@ import click
 import pylogtable
 from pylogtable import LogTableError
 from pylogtable.cli.command import CommandGroup
-from pylogtable.cli.messages import report_error, show_traceback
+from pylogtable.cli.messages import library_warnings, report_error, show_traceback
 from pylogtable.cli.session import Session
 from pylogtable.cli.streams import discard, fill_closed_streams, safe_terminals
 
@@ -81,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             session, "ClosedOutput", "standard output is closed; use > /dev/null to discard it"
         )
         return FAILED
-    with safe_terminals():
+    with safe_terminals(), library_warnings(session):
         return _run_and_flush(session, arguments)
 
 

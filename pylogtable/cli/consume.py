@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import pylogtable
+from pylogtable import CommitConflictError
 from pylogtable.cli.command import Command
 from pylogtable.cli.messages import warn
 from pylogtable.cli.options import COUNT, partitions_option, topic_argument
@@ -23,8 +24,10 @@ from pylogtable.cli.values import parse_partitions
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pylogtable import Group, Topic, View
+    from pylogtable import Consumer, Group, Topic, View
 
+# The name of the program in a group; each run adds characters of its own.
+MEMBER_NAME = "console-consumer"
 # Records are printed in slices of this many, to bound the memory that their text needs.
 _SLICE_ROWS = 16_384
 _SHORTEST_WAIT, _LONGEST_WAIT = 0.02, 1.0
@@ -60,6 +63,15 @@ class ConsumeOptions:
         if self.key_separator is not None:
             return f"%k{self.key_separator.replace('%', '%%')}%s\\n"
         return "%s\n"
+
+    @property
+    def shares_group(self) -> bool:
+        """True if the program joins the group as a member. Positions or partitions that the user
+        chooses cannot be shared, so the program then reads alone."""
+        chosen = (self.end, self.partitions)
+        return (
+            self.group is not None and self.start_or_default == "stored" and chosen == (None, None)
+        )
 
     @property
     def start_or_default(self) -> str:
@@ -109,13 +121,15 @@ class ConsumeOptions:
     "--group",
     "-g",
     metavar="GROUP",
-    help="Start at the positions of this consumer group, and commit its positions. Two consumers "
-    "at once do not share the partitions: the second one to commit fails.",
+    help="Read as a member of this consumer group: start at its positions, commit them, and share "
+    "the partitions with its other members. With --from, --to or --partition, read alone, in a "
+    "group without members.",
     shell_complete=complete_groups,
 )
 @click.pass_context
 def consume(context: click.Context, /, topic: str, **given: Any) -> None:
-    """Print the records of TOPIC, one partition after the other, in offset order.
+    """Print the records of TOPIC, one partition after the other, in offset order. With --group,
+    partitions take turns.
 
     Each record is a line with its value. A topic with columns other than Kafka's prints JSON
     objects. --output json prints each record as one JSON object per line, with all of its fields.
@@ -126,6 +140,9 @@ def consume(context: click.Context, /, topic: str, **given: Any) -> None:
     options.check(is_json=session.is_json)
     partitions = parse_partitions(options.partitions)
     opened = session.open_topic(topic)
+    if options.group is not None and options.shares_group:
+        consume_as_member(session, opened, options.group, options)
+        return
     view = opened.at()
     group = None if options.group is None else opened.group(options.group)
     printer = _Printer(_renderer(session, view, options.text_format), options.count, group)
@@ -142,6 +159,48 @@ def consume(context: click.Context, /, topic: str, **given: Any) -> None:
                 printer.positions.setdefault(number, first)
         _move_into_log(session, printer.positions, view)
         printer.print_view(view, ends)
+
+
+def consume_as_member(session: Session, topic: Topic, group: str, options: ConsumeOptions) -> None:
+    """Print records as a member of the group. Leaving it, also by Ctrl-C, gives the partitions to
+    the other members at once. What is printed is committed; what is not is read again."""
+    render = _renderer(session, topic.at(), options.text_format)
+    left = options.count
+    all_printed = True
+    with topic.consumer(
+        group, MEMBER_NAME, max_records=_SLICE_ROWS, follow=options.follow
+    ) as consumer:
+        if left == 0:
+            return
+        try:
+            for table in consumer:
+                all_printed = False
+                wanted = table if left is None else table.slice(0, left)
+                for batch in wanted.to_batches():
+                    write_bytes(render(batch))
+                left = None if left is None else left - wanted.num_rows
+                all_printed = wanted.num_rows == table.num_rows
+                _commit(session, consumer, None if all_printed else wanted)
+                if left == 0:
+                    return
+        except KeyboardInterrupt:
+            if all_printed:
+                _commit(session, consumer, None)
+            raise
+        _commit(session, consumer, None)  # partitions without records get a position, too
+
+
+def _commit(session: Session, consumer: Consumer, printed: pa.Table | None) -> None:
+    """Commit everything that was polled, or only these records of it."""
+    try:
+        if printed is None:
+            consumer.commit()
+            return
+        last = printed.group_by("partition").aggregate([("offset", "max")])
+        numbers, offsets = last["partition"].to_pylist(), last["offset_max"].to_pylist()
+        consumer.commit({n: offset + 1 for n, offset in zip(numbers, offsets, strict=True)})
+    except CommitConflictError as error:
+        warn(session, f"{error} These records are printed again by whoever reads them next.")
 
 
 Render = Callable[["pa.RecordBatch"], Any]

@@ -7,6 +7,7 @@ left out.
 from __future__ import annotations
 
 import json
+import logging
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -69,6 +70,26 @@ def note(session: Session, message: str) -> None:
 def warn(session: Session, message: str) -> None:
     """Print a warning, also for programs that asked for JSON."""
     write_error(json.dumps({"warning": message}) if session.is_json else f"pylogtable: {message}")
+
+
+class _AsWarning(logging.Handler):
+    def __init__(self, session: Session) -> None:
+        super().__init__(logging.WARNING)
+        self._session = session
+
+    def emit(self, record: logging.LogRecord) -> None:
+        warn(self._session, record.getMessage())
+
+
+@contextmanager
+def library_warnings(session: Session) -> Iterator[None]:
+    """Print what the library logs as warnings of the program."""
+    logger, handler = logging.getLogger("pylogtable"), _AsWarning(session)
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
 
 
 def confirm(action: str, yes: bool) -> None:

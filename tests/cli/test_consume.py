@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 import pylogtable
+from pylogtable.cli.app import main
 from tests.builders import kafka
 from tests.cli.conftest import Run
 
@@ -57,11 +64,68 @@ def test_a_group_continues_where_it_stopped(run: Run, clicks: pylogtable.Topic) 
     assert got("--from", "earliest", "--partition", 0, "--count", 1) == "a"
     assert clicks.group("g").positions() == {0: 1, 1: 1}
     clicks.delete_records({0: 2})
-    told = run("consume", "clicks", "-g", "g", "--count", 0, "--output", "json")
+    told = run("consume", "clicks", "-g", "g", "--partition", 0, "--count", 0, "--output", "json")
     assert "offset 1 of partition 0" in json.loads(told.err)["warning"]
-    passed = run("consume", "clicks", "-g", "g", "--from", "stored")
-    assert passed.out == "c\n"
-    assert "offset 1 of partition 0 no longer exists; continuing at 2" in passed.err
+    passed = run("consume", "clicks", "-g", "g", "--output", "json")
+    assert json.loads(passed.out)["payload"] == "c"
+    warning = json.loads(passed.err)["warning"]
+    assert "position 1 of partition 0 of topic clicks is no longer in the log" in warning
+    assert "continues at 2" in warning
+    assert clicks.group("g").positions() == {0: 3, 1: 1}
+
+
+def test_the_program_leaves_its_group(run: Run, clicks: pylogtable.Topic) -> None:
+    assert run("consume", "clicks", "-g", "g", "--count", 3).status == 0
+    assert run("consume", "clicks", "-g", "g").lines == ["d"]
+    assert [row.member for row in clicks.group("g").describe()] == [None, None]
+
+
+def test_positions_of_choice_are_refused_while_the_group_has_members(
+    run: Run, clicks: pylogtable.Topic
+) -> None:
+    with clicks.consumer("g", "worker") as consumer:
+        assert consumer.assignment() == (0, 1)
+        alone = run("consume", "clicks", "-g", "g", "--from", "earliest")
+        assert alone.status == 1
+        assert "active member(s) (worker-" in alone.err
+        reset = run("groups", "reset", "g", "--topic", "clicks", "--to-earliest", "--execute")
+        assert reset.status == 1
+        assert "active member(s) (worker-" in reset.err
+
+
+class _Output(io.BytesIO):
+    """Calls `after` once, when the first bytes have been written."""
+
+    def __init__(self, after: Callable[[], None]) -> None:
+        super().__init__()
+        self._after = [after]
+
+    def write(self, data: Any) -> int:
+        written = super().write(data)
+        while self._after:
+            self._after.pop()()
+        return written
+
+
+def test_records_that_another_member_took_over_are_printed_again_with_a_warning(
+    clicks: pylogtable.Topic, store_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The member is thrown out of its group while its records are printed."""
+    states = store_dir / "clicks" / "_groups" / "g"
+
+    def throw_out() -> None:
+        newest = max(states.iterdir())
+        found = json.loads(newest.read_bytes())
+        found |= {"members": {}, "number": found["number"] + 1, "commit_id": "x"}
+        found.pop("checksum", None)
+        newest.with_name(f"{found['number']:020d}.json").write_text(json.dumps(found))
+
+    out, err = _Output(throw_out), io.StringIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(out, "utf-8", write_through=True))
+    monkeypatch.setattr(sys, "stderr", err)
+    assert main(["consume", "clicks", "-g", "g"]) == 0
+    assert out.getvalue() == b"a\nb\nc\nd\n" * 2
+    assert "printed again" in err.getvalue()
     assert clicks.group("g").positions() == {0: 3, 1: 1}
 
 

@@ -6,7 +6,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
 import click
 import pytest
@@ -72,6 +74,50 @@ def test_consume_follow_sees_new_records_and_ends_on_ctrl_c(clicks: pylogtable.T
     running.send_signal(signal.SIGINT)
     assert running.wait(60) == 130
     assert running.stderr.read() == b""
+
+
+def test_two_programs_share_the_partitions_of_a_group(store_dir: Path) -> None:
+    topic = pylogtable.open(store_dir).create_topic("t", partitions=4)
+    import pyarrow as pa
+
+    everywhere = pa.array(range(4), pa.int32())
+    one = start("consume", "t", "--group", "g", "--follow", "--format", "%p:%s\\n")
+    until(lambda: "g" in topic.groups(), one)
+    other = start("consume", "t", "--group", "g", "--follow", "--format", "%p:%s\\n")
+
+    def owners() -> dict[int, str | None]:
+        return {row.partition: row.member for row in topic.group("g").describe()}
+
+    def shares() -> list[int]:
+        counts = Counter(member for member in owners().values() if member is not None)
+        assert all(member.startswith("console-consumer-") for member in counts)
+        return sorted(counts.values())
+
+    until(lambda: shares() == [2, 2], other)
+    topic.append(kafka(["k"] * 4, ["x"] * 4, partition=everywhere))
+    printed = []
+    for running in (one, other):
+        assert running.stdout is not None
+        printed += [running.stdout.readline() for _ in range(2)]
+    assert sorted(printed) == [b"0:x\n", b"1:x\n", b"2:x\n", b"3:x\n"]
+
+    until(lambda: topic.group("g").positions() == topic.end_offsets(), one)
+    one.send_signal(signal.SIGINT)
+    assert one.wait(60) == 130
+    until(lambda: shares() == [4], other)
+    topic.append(kafka(["k"] * 4, ["y"] * 4, partition=everywhere))
+    assert other.stdout is not None
+    assert sorted(other.stdout.readline() for _ in range(4)) == [
+        f"{number}:y\n".encode() for number in range(4)
+    ]
+    until(lambda: topic.group("g").positions() == topic.end_offsets(), other)
+    other.send_signal(signal.SIGINT)
+    assert other.wait(60) == 130
+    assert set(owners().values()) == {None}
+    for running in (one, other):
+        assert running.stdout is not None
+        assert running.stderr is not None
+        assert running.stdout.read() == running.stderr.read() == b""
 
 
 def test_produce_appends_slow_input_as_it_arrives(clicks: pylogtable.Topic) -> None:
