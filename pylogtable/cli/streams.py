@@ -43,6 +43,10 @@ class _Terminal(io.TextIOWrapper):
         )
         self.plain = plain
 
+    def isatty(self) -> bool:
+        """True: only terminals are wrapped."""
+        return True
+
     def write(self, text: str) -> int:
         """Write the text with its control characters as escapes."""
         super().write(visible(text))
