@@ -42,6 +42,14 @@ def plan_append(
         return repeated
     if len({file.path for file in staged}) != len(staged):
         raise InvalidRequestError("the same staged file is given twice; give each file once")
+    for file in staged:
+        found = find_live(snapshot, file)
+        if found is not None:
+            raise InvalidRequestError(
+                f"{file.path} has been committed already, as offsets [{found.base_offset}, "
+                f"{found.end_offset}) of partition {file.partition}; nothing was appended. Commit "
+                "staged files once, or give a txn, so that a repeat is recognised"
+            )
     ends: dict[int, int] = {}
     placed: list[Segment] = []
     for file in staged:
@@ -65,6 +73,19 @@ def plan_append(
         txn = msgspec.structs.replace(txn, previous=mark.commit_version)
     # One commit for all partitions: they become visible together [APPEND-3].
     return Change(operation="append", ends=ends, add=tuple(placed), txn=txn)
+
+
+def find_live(snapshot: Snapshot, file: StagedSegment) -> Segment | None:
+    """The live segment of this file, if it has been committed already [SEG-1]. Entries in leaves
+    are not looked at, and a file that was replaced is not known any more."""
+    if file.partition >= len(snapshot.partitions):
+        return None
+    for tile in reversed(snapshot.partitions[file.partition].tiles):
+        if not isinstance(tile, Segment):
+            return None
+        if tile.path == file.path:
+            return tile
+    return None
 
 
 def plan_fenced_append(

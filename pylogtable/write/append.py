@@ -26,7 +26,7 @@ from pylogtable.format.config import STALE_AFTER_MS
 from pylogtable.format.model import Change, Commit, Txn, TxnMark
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.log.head import Head
-from pylogtable.plan.append import Repeated, find_txn, plan_append, plan_fenced_append
+from pylogtable.plan.append import Repeated, find_live, find_txn, plan_append, plan_fenced_append
 from pylogtable.results.operations import AppendResult, offsets_of
 from pylogtable.storage.base import ObjectStore
 from pylogtable.write.stager import Staged, Stager, discard
@@ -135,8 +135,8 @@ class Appender:
         raise unknown
 
     def discard(self, staged: Iterable[Staged], *, repeats: int | None = None) -> None:
-        """Remove staged files. Those that commit `repeats` names are kept: a caller may repeat a
-        commit with the same files."""
+        """Remove staged files. Those that are live, or that commit `repeats` names, are kept: a
+        caller may repeat a commit with the same files."""
         kept: set[str] = set()
         if repeats is not None:
             commit = self._head.manifest.commits.read(repeats)
@@ -144,7 +144,9 @@ class Appender:
                 return
             kept = {segment.path for segment in commit.add}
         for part in _checked_staged(staged):
-            discard(self._store, [file for file in part.files if file.path not in kept])
+            unused = [file for file in part.files if file.path not in kept]
+            known = self._head.known
+            discard(self._store, [file for file in unused if find_live(known, file) is None])
 
     def _commit(
         self, staged: Staged, txn: Txn | None, began: float, *, refresh: bool

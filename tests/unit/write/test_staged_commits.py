@@ -12,6 +12,7 @@ import pytest
 import pylogtable
 from pylogtable import InvalidRequestError
 from pylogtable.engine import TopicWriter
+from pylogtable.format.model import Change
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
 from tests.builders import data_files, ints, kafka, make_store, rows
@@ -59,6 +60,20 @@ def test_committing_the_same_file_twice_is_refused(store: Store) -> None:
     assert TopicWriter(topic).commit([staged]).records == 1
 
 
+@pytest.mark.parametrize("how", ["commit", "commit_or_discard"])
+def test_files_that_are_live_are_not_committed_again_and_stay(store: Store, how: str) -> None:
+    topic = store.create_topic("t", partitions=2)
+    writer = TopicWriter(topic)
+    staged = writer.stage(kafka(["a", "b", "c"]))
+    writer.commit([staged])
+    other = TopicWriter(store.topic("t")).stage(kafka(["d"]))
+    with pytest.raises(InvalidRequestError, match="committed already, as offsets"):
+        getattr(TopicWriter(store.topic("t")), how)([other, staged])
+    assert topic.count() == 3
+    assert sorted(rows(topic.read(), "key")) == [b"a", b"b", b"c"]
+    assert topic.verify(data=True)
+
+
 def test_staged_files_can_be_discarded(store: Store, objects: MemoryStore) -> None:
     topic = store.create_topic("t")
     TopicWriter(topic).discard([TopicWriter(topic).stage(kafka(["a", "b"]))])
@@ -69,7 +84,8 @@ def test_verify_names_a_file_that_two_segments_claim(store: Store) -> None:
     topic = store.create_topic("t")
     staged = TopicWriter(topic).stage(kafka(["a"]))
     TopicWriter(topic).commit([staged])
-    TopicWriter(topic).commit([staged])
+    (file,) = staged.files
+    topic._head.change(lambda _: Change(operation="append", ends={0: 2}, add=(file.placed_at(1),)))
     (problem,) = topic.verify().problems
     assert (problem.rule, problem.path) == ("SEG-1", staged.files[0].path)
 
