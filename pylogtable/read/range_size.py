@@ -16,6 +16,7 @@ from pylogtable.format.model import Segment
 from pylogtable.format.snapshot import LeafRun, PartitionState, Snapshot, Tile, tile_end, tile_start
 from pylogtable.plan.read import Span
 from pylogtable.segments.reader import count_from, end_of_records
+from pylogtable.segments.row_group_sizes import end_of_bytes, part_of_row_group
 from pylogtable.storage.base import ObjectStore
 
 # A leaf may have many more entries than are needed, so they are decoded in steps.
@@ -80,6 +81,40 @@ def offset_after_records(
                 return end_of_records(store, segment, low, left)
             left -= here
     return span.end
+
+
+def offset_after_bytes(
+    store: ObjectStore, snapshot: Snapshot, leaves: LoadLeaf, span: Span, size: int
+) -> int:
+    """The offset up to which the span has at most `size` bytes, in whole row groups. If its first
+    row group alone has more, it is cut at about `size` bytes, and not before its first record."""
+    state = snapshot.partitions[span.partition]
+    at, left = span.start, size
+    for tile, start, end in _tiles(state, span):
+        if isinstance(tile, LeafRun):
+            leaf = leaf_of(snapshot, leaves, span.partition, tile)
+            rows = leaf.rows(span.partition, start, end)
+            inner, cut = _split_rows(leaf, rows, start, end)
+            if not cut and (total := leaf.totals(inner).size_bytes) <= left:
+                at, left = end, left - total
+                continue
+        for segment in _segments(snapshot, leaves, span.partition, tile, start, end):
+            low, high = max(start, segment.base_offset), min(end, segment.end_offset)
+            is_whole = (low, high) == (segment.base_offset, segment.end_offset)
+            if is_whole and segment.size_bytes <= left:
+                at, left = high, left - segment.size_bytes
+                continue
+            if not segment.records:
+                at = high
+                continue
+            reached, left = end_of_bytes(store, segment, low, high, left)
+            if reached > low:
+                at = reached
+            elif at == span.start:
+                at = part_of_row_group(store, segment, low, high, left)
+            if reached < high:
+                return at
+    return at
 
 
 def _tiles(state: PartitionState, span: Span) -> Iterator[tuple[Tile, int, int]]:

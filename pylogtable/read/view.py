@@ -29,7 +29,12 @@ from pylogtable.log.manifest import Manifest
 from pylogtable.plan.read import Ranges, Span, choose_partitions, plan_spans, plan_tasks, spans_of
 from pylogtable.read.latest import latest_of_partition, newest_across_partitions
 from pylogtable.read.latest_of_keys import WantedKeys, newest_of
-from pylogtable.read.range_size import RangeSize, offset_after_records, range_size
+from pylogtable.read.range_size import (
+    RangeSize,
+    offset_after_bytes,
+    offset_after_records,
+    range_size,
+)
 from pylogtable.results.operations import (
     TopicDescription,
     describe,
@@ -245,6 +250,16 @@ class View:
         to = self.end_offsets[partition] if end is None else end
         (span,) = spans_of(self.snapshot, {partition: (start, to)})
         return offset_after_records(self._store, self.snapshot, self._leaf, span, records)
+
+    def offset_after_bytes(
+        self, partition: int, start: int, size_bytes: int, end: int | None = None
+    ) -> int:
+        """The offset up to which there are at most `size_bytes` of files from `start` on, in whole
+        row groups. If the first row group alone is larger, it is cut at about `size_bytes`. Use it
+        to cut a range into batches of bounded size."""
+        to = self.end_offsets[partition] if end is None else end
+        (span,) = spans_of(self.snapshot, {partition: (start, to)})
+        return offset_after_bytes(self._store, self.snapshot, self._leaf, span, size_bytes)
 
     def segments(self) -> pa.Table:
         """All live segments in partition and offset order; see `Topic.segments`."""

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from pyspark_pylogtable.stream.limits import NO_LIMITS, BatchDelay, Limits, share, take
+from pyspark_pylogtable.stream.limits import BatchDelay, byte_shares, share
 
 LONG_MAX = 2**63 - 1
 
@@ -48,15 +48,10 @@ def test_shares_stay_within_limit_and_size() -> None:
             assert shares == sizes
 
 
-def test_record_and_byte_limits_apply_together() -> None:
-    records, sizes = {"a": 100, "b": 100}, {"a": 1000, "b": 9000}
-    assert take(NO_LIMITS, records, sizes) == records
-    assert take(Limits(max_records=50), records, sizes) == {"a": 25, "b": 25}
-    assert take(Limits(max_bytes=1000), records, sizes) == {"a": 10, "b": 10}
-    assert take(Limits(max_records=50, max_bytes=1000), records, sizes) == {"a": 10, "b": 10}
-    assert take(Limits(max_records=10, max_bytes=1000), records, sizes) == {"a": 5, "b": 5}
-    # A single record that is larger than the limit is still read.
-    assert take(Limits(max_bytes=1), {"a": 1}, {"a": 10**9}) == {"a": 1}
+def test_all_bytes_are_shared_out_since_sizes_are_estimates() -> None:
+    assert byte_shares(1000, {"a": 100, "b": 300, "c": 0}) == {"a": 250, "b": 750}
+    assert byte_shares(1, {"a": 100, "b": 300}) == {"a": 1, "b": 1}
+    assert byte_shares(5, {}) == {}
 
 
 def test_a_batch_waits_for_enough_records_or_the_maximum_delay() -> None:

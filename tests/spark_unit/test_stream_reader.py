@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import pylogtable
 from pylogtable import InvalidRequestError, SchemaMismatchError, Store, Topic, TopicNotFoundError
 from pylogtable.runtime import Runtime
+from pylogtable.segments import rolling_writer
 from pylogtable.storage.locate import open_store
 from pyspark_pylogtable.stream import source as stream_source
 from tests.builders import T0, ints, kafka, times
@@ -216,10 +218,58 @@ def test_bytes_are_a_soft_limit(topic: Topic) -> None:
     size = sum(extent.bytes for extent in topic.at().range_sizes().values())
     counts = Query(topic.url, **EARLIEST, maxBytesPerTrigger=size // 4).drain()
     assert sum(counts) == 400
-    assert 4 <= len(counts) <= 6
+    assert 4 <= len(counts) <= 8
     # Each partition advances by at least one record.
     query = Query(topic.url, **EARLIEST, maxBytesPerTrigger=1)
     assert query.trigger().num_rows == 2  # type: ignore[union-attr]
+
+
+def test_a_batch_exceeds_its_bytes_by_one_row_group_of_each_partition_at_most(
+    topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records are of very different sizes, in row groups of 4,000 bytes."""
+    monkeypatch.setattr(rolling_writer, "ROW_GROUP_BYTES", 4000)
+    topic.alter(config={"compression.type": "uncompressed"})
+    chance = random.Random(7)
+    for partition in (0, 1):
+        for _ in range(8):
+            sizes = [chance.choice([1, 10, 100, 3000]) for _ in range(40)]
+            values = [chance.randbytes(size) for size in sizes]
+            where = ints(*[partition] * len(values))
+            topic.append(kafka(["k"] * len(values), values, partition=where))
+    largest = max(
+        pq.ParquetFile(Path(topic.url[7:], path)).metadata.row_group(group).total_byte_size
+        for path in topic.segments()["path"].to_pylist()
+        for group in range(pq.ParquetFile(Path(topic.url[7:], path)).num_row_groups)
+    )
+    records = topic.count()
+    for limit in (1, 5_000, 20_000, 100_000):
+        query = Query(topic.url, **EARLIEST, maxBytesPerTrigger=limit)
+        read = 0
+        while read < records:
+            batch = query.trigger()
+            assert batch is not None
+            read += batch.num_rows
+            assert sum(map(len, batch["value"].to_pylist())) <= limit + 2 * largest
+        assert read == records
+
+
+def test_large_records_after_small_ones_do_not_make_a_large_batch(topic: Topic) -> None:
+    """The mean of a segment says nothing about its parts."""
+    topic.alter(config={"compression.type": "uncompressed"})
+    chance = random.Random(7)
+    for size in [10] * 10 + [20_000] * 10:
+        values = [chance.randbytes(size) for _ in range(10)]
+        topic.append(kafka(["k"] * 10, values, partition=ints(*[0] * 10)))
+    query = Query(topic.url, **EARLIEST, maxBytesPerTrigger=250_000)
+    sizes = []
+    for _ in range(20):
+        batch = query.trigger()
+        if batch is None:
+            break
+        sizes.append(sum(map(len, batch["value"].to_pylist())))
+    assert sum(sizes) == 10 * 10 * 20_010
+    assert max(sizes) <= 250_000
 
 
 @pytest.mark.parametrize(("options", "parts"), [({"minPartitions": 6}, 6), ({}, 2)])

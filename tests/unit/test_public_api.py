@@ -121,6 +121,7 @@ SIGNATURES = {
     View.count: [],
     View.range_sizes: ["ranges"],
     View.offset_after_records: ["partition", "start", "records", "end"],
+    View.offset_after_bytes: ["partition", "start", "size_bytes", "end"],
     View.segments: [],
     View.partitions: [],
     View.history: ["limit"],

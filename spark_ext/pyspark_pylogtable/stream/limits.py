@@ -45,19 +45,11 @@ def share(limit: int, sizes: Mapping[Key, int]) -> dict[Key, int]:
     return {key: min(size, max(1, limit * size // total)) for key, size in sizes.items()}
 
 
-def take(limits: Limits, records: Mapping[Key, int], sizes: Mapping[Key, int]) -> dict[Key, int]:
-    """How many records of each partition a batch takes. `records` and `sizes` (in bytes) are what
-    is available."""
-    taken = dict(records)
-    if limits.max_records is not None:
-        taken = share(limits.max_records, records)
-    if limits.max_bytes is not None:
-        bytes_of = share(limits.max_bytes, sizes)
-        for key, size in sizes.items():
-            if size:
-                # Assumes that all records of the partition have the same size.
-                taken[key] = min(taken[key], -(-records[key] * bytes_of[key] // size))
-    return taken
+def byte_shares(limit: int, sizes: Mapping[Key, int]) -> dict[Key, int]:
+    """Divide all of `limit` in proportion to `sizes`, also if they seem to fit: they are estimates.
+    A partition that has records gets 1 at least."""
+    total = sum(sizes.values())
+    return {key: max(1, limit * size // total) for key, size in sizes.items() if size}
 
 
 class BatchDelay:

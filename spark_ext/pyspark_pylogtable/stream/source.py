@@ -29,7 +29,7 @@ from pyspark_pylogtable.stream.admission import (
     limits_in_force,
     limits_of,
 )
-from pyspark_pylogtable.stream.limits import BatchDelay, Limits, take
+from pyspark_pylogtable.stream.limits import BatchDelay, Limits, byte_shares, share
 from pyspark_pylogtable.stream.offsets import (
     INITIAL,
     Available,
@@ -259,12 +259,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             now_ms = time.monotonic_ns() // 1_000_000
             if not self._delay.is_due(sum(records.values()), limits.min_records, now_ms):
                 return False
-        for (topic, number), count in take(limits, records, sizes).items():
-            # If all records are taken, the end stays: there may be holes after the last record.
+        # If everything is taken, the end stays: there may be holes after the last record.
+        counts = {} if limits.max_records is None else share(limits.max_records, records)
+        for (topic, number), count in counts.items():
             if count < records[topic, number]:
                 ends[topic][number] = self._topics.views[topic].offset_after_records(
                     number, base[topic].offsets[number], count, ends[topic][number]
                 )
+        shares = {} if limits.max_bytes is None else byte_shares(limits.max_bytes, sizes)
+        for (topic, number), size_bytes in shares.items():
+            ends[topic][number] = self._topics.views[topic].offset_after_bytes(
+                number, base[topic].offsets[number], size_bytes, ends[topic][number]
+            )
         return True
 
     def _report(self, losses: list[str]) -> None:

@@ -85,6 +85,43 @@ def test_bytes_are_split_evenly_over_records() -> None:
     assert topic.at().range_sizes({0: (5, 10)})[0] == (5, round(size / 2))
 
 
+@pytest.mark.parametrize("in_leaves", [False, True], ids=["in the tail", "in leaves"])
+def test_offset_after_bytes_takes_whole_row_groups_up_to_the_limit(
+    in_leaves: bool, fold: Fold
+) -> None:
+    objects = MemoryStore()
+    topic = make_store(objects).create_topic("t")
+    for count in (1, 50, 3, 20):
+        topic.append(kafka([b"k"] * count, [b"v" * count] * count))
+    view = fold(objects) if in_leaves else topic.at()
+    sizes = view.segments()["size_bytes"].to_pylist()
+    ends = view.segments()["end_offset"].to_pylist()
+    for number in range(4):
+        together = sum(sizes[: number + 1])
+        assert view.offset_after_bytes(0, 0, together) == ends[number]
+        assert view.offset_after_bytes(0, 0, together + 1) == ends[number]
+    assert view.offset_after_bytes(0, 0, sum(sizes) * 2, end=60) == 60
+    assert view.offset_after_bytes(0, 1, sizes[1] // 2) == 26  # half of the 50 records
+    assert view.offset_after_bytes(0, 26, sizes[1] // 2 + sizes[2]) == 54
+    assert view.offset_after_bytes(0, 26, 0) == 27
+    assert view.offset_after_bytes(0, 74, 5) == 74
+
+
+@pytest.mark.parametrize("in_leaves", [False, True], ids=["in the tail", "in leaves"])
+def test_offset_after_bytes_always_advances_over_holes(in_leaves: bool, fold: Fold) -> None:
+    objects = MemoryStore()
+    topic = compacted(objects)
+    view = fold(objects) if in_leaves else topic.at()
+    end = view.end_offsets[0]
+    for size in (0, 100, 1500, 10**9):
+        at, steps = 0, 0
+        while at < end:
+            after = view.offset_after_bytes(0, at, size)
+            assert after > at
+            at, steps = after, steps + 1
+        assert steps == 1 if size == 10**9 else steps > 1
+
+
 def test_range_sizes_of_an_empty_partition() -> None:
     view = make_store().create_topic("t").at()
     assert view.range_sizes() == {0: (0, 0)}
