@@ -46,7 +46,7 @@ def near(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
 def often_a_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index, "ROOT_INTERVAL", 4)
     monkeypatch.setattr(index, "ROOT_GRACE", 1)
-    monkeypatch.setattr("pylogtable.log.manifest.ROOT_INTERVAL", 4)
+    monkeypatch.setattr("pylogtable.log.root_objects.ROOT_INTERVAL", 4)
 
 
 def remove(objects: ObjectStore, prefix: str = "t/") -> None:

@@ -20,7 +20,7 @@ from pylogtable.errors import (
     LogTableError,
     TopicNotFoundError,
 )
-from pylogtable.log import manifest
+from pylogtable.log import root_objects
 from pylogtable.plan import index
 from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.memory import MemoryStore
@@ -74,7 +74,7 @@ def put(topic: Topic, keys: str, values: str, partition: int) -> None:
 def make_index_small(patch: pytest.MonkeyPatch) -> None:
     for name, value in SMALL_INDEX.items():
         patch.setattr(index, name, value)
-    patch.setattr(manifest, "ROOT_INTERVAL", SMALL_INDEX["ROOT_INTERVAL"])
+    patch.setattr(root_objects, "ROOT_INTERVAL", SMALL_INDEX["ROOT_INTERVAL"])
 
 
 @pytest.fixture(autouse=True)

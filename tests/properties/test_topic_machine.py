@@ -36,7 +36,7 @@ from pylogtable.errors import (
 from pylogtable.format.leaf import segments_of
 from pylogtable.format.model import Segment
 from pylogtable.format.partitioner import partition_for
-from pylogtable.log import manifest
+from pylogtable.log import manifest, root_objects
 from pylogtable.plan import index
 from pylogtable.plan.swap import Swap, plan_swap_commit
 from pylogtable.segments import newest, rolling_writer
@@ -164,7 +164,7 @@ class TopicMachine(RuleBasedStateMachine):
         self.patch = pytest.MonkeyPatch()
         for name, value in SMALL_INDEX.items():
             self.patch.setattr(index, name, value)
-        self.patch.setattr(manifest, "ROOT_INTERVAL", SMALL_INDEX["ROOT_INTERVAL"])
+        self.patch.setattr(root_objects, "ROOT_INTERVAL", SMALL_INDEX["ROOT_INTERVAL"])
         self.patch.setattr(manifest, "LEAVES_CACHED", cached)
         if tiny_files:
             self.patch.setattr(rolling_writer, "ROW_GROUP_ROWS", 3)
