@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from pylogtable.format.field_ids import stored_schema
 from pylogtable.format.leaf import segments_of
 from pylogtable.format.model import Segment, TopicInfo
-from pylogtable.format.paths import segment_path
+from pylogtable.format.paths import parse_commit_path, segment_path
 from pylogtable.format.schema import file_schema, value_columns
 from pylogtable.format.shaping import count_tombstones
 from pylogtable.plan.swap import Swap, plan_swap_commit
@@ -25,6 +25,7 @@ from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
 from pylogtable.topic import Topic
+from tests.tamper import edited
 
 T0 = 1_700_000_000_000
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -172,6 +173,24 @@ def write_sparse_segment(
         append_time=append_time,
         hashed_over=hashed_over,
     )
+
+
+def replace_file(objects: ObjectStore, name: str, path: str, data: bytes) -> Topic:
+    """Put other bytes in a segment's place, with a size that fits and without a checksum, as a
+    writer that gives none would have it. Returns the topic, opened anew."""
+    store = objects.below(name)
+    store.write(path, data)
+
+    def fit(commit: dict[str, Any]) -> None:
+        for entry in commit.get("add", ()):
+            if entry["path"] == path:
+                entry["size_bytes"] = len(data)
+                entry.pop("footer_checksum", None)
+
+    for info in store.list("_manifest/"):
+        if parse_commit_path(info.key) is not None:
+            store.write(info.key, edited(store.read(info.key), fit))
+    return make_store(objects).topic(name)
 
 
 def make_holes(topic: Topic, kept: Container[int], row_group_rows: int = 4) -> None:

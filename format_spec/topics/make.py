@@ -93,12 +93,13 @@ def at(start: dict[int, int], end: dict[int, int], rows: Iterable[Row], **more: 
 
 
 def neutral(value: Any) -> Any:
-    """A value as expected.json writes it: bytes in hex, decimals and dates as text."""
+    """A value as expected.json writes it: bytes in hex, decimals and dates as text, a map as a list
+    of pairs."""
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, dict):
         return {name: neutral(part) for name, part in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):  # a pair of a map is a tuple
         return [neutral(part) for part in value]
     if isinstance(value, Decimal):
         return str(value)
@@ -304,6 +305,63 @@ def renamed_and_dropped(place: Place) -> None:
         ["META-4", "META-6", "META-7", "META-8", "PROTO-1", "PROTO-4", "READ-3", "READ-5", "REC-3",
          "SEG-3"],
     )  # fmt: skip
+
+
+def map_column(place: Place) -> None:
+    types = {"id": pa.int64(), "labels": pa.map_(pa.string(), pa.int64()),
+             "prices": pa.map_(pa.int32(), pa.list_(pa.decimal128(9, 2)))}  # fmt: skip
+    topic = place.store.create_topic("topic", schema=types, key="id")
+    rows = [
+        {"timestamp": T0_US + 1, "id": 1, "labels": [("b", 2), ("a", None)],
+         "prices": [(7, [Decimal("1.50"), None]), (8, [])]},
+        {"timestamp": T0_US + 2, "id": 2, "labels": [], "prices": None},
+        {"timestamp": T0_US + 3, "id": 1, "labels": None, "prices": None},
+    ]  # fmt: skip
+    place.tick()
+    topic.append(_table(rows, {"timestamp": UTC_US, **types}, None))
+    found = placed(0, 0, rows)
+    place.expect(
+        versions={"1": at({0: 0}, {0: 3}, found)},
+        latest=[neutral(r) for r in found[1:]],
+        tombstones={"0": 1},
+    )
+    place.case(
+        "Columns of maps: pairs keep their order, and null, empty and a null value differ",
+        ["SEG-3", "SUM-3", "TYPE-1", "TYPE-2"],
+    )
+
+
+def lz4(place: Place) -> None:
+    topic = place.store.create_topic("topic", partitions=1, config={"compression.type": "lz4"})
+    rows = [record(n, b"k%d" % (n % 3), b"value " * 20 + b"%d" % n) for n in range(8)]
+    place.tick()
+    topic.append(kafka(rows))
+    place.expect(versions={"1": at({0: 0}, {0: 8}, placed(0, 0, rows))})
+    place.case("Files that are compressed with LZ4, which is LZ4_RAW in Parquet",
+               ["CONF-1", "SEG-8", "SUM-3"])  # fmt: skip
+
+
+def log_append_time(place: Place) -> None:
+    topic = place.store.create_topic("topic", partitions=1)
+    given = [record(n, b"k", b"%d" % n) for n in range(3)]
+    place.tick()
+    topic.append(kafka(given))
+    place.tick()
+    topic.alter(config={"message.timestamp.type": "LogAppendTime"})
+    place.tick()
+    stamped = (place.now_ms - T0_MS) * 1000
+    topic.append(kafka([record(0, b"k", b"later")]))
+    found = [*placed(0, 0, given), *placed(0, 3, [record(stamped, b"k", b"later")])]
+    place.expect(
+        versions={
+            "1": at({0: 0}, {0: 3}, found[:3]),
+            "2": at({0: 0}, {0: 3}, found[:3]),
+            "3": at({0: 0}, {0: 4}, found),
+        },
+        offsets_for_time=[{"timestamp_us": T0_US + stamped, "offsets": {"0": 3}}],
+    )
+    place.case("A topic that begins to give timestamps itself: what producers gave before stays",
+               ["REC-1", "SEG-9", "READ-4"])  # fmt: skip
 
 
 def shifted(place: Place) -> None:
@@ -761,8 +819,13 @@ def corrupt_segment_truncated(place: Place) -> None:
 def corrupt_segment_copied(place: Place) -> None:
     _small(place)
     first, second = sorted((place.topic_folder / "partition=0").glob("*.parquet"))
-    assert first.stat().st_size == second.stat().st_size
     shutil.copy(first, second)
+
+    def fit(body: dict[str, Any]) -> None:
+        body["add"][0]["size_bytes"] = first.stat().st_size
+        body["add"][0].pop("footer_checksum", None)
+
+    _edit(place.manifest(commit_name(2)), fit)
     _fails(place, "A segment file has the bytes of another one with as many records",
            ["SEG-11"], "read", "CorruptTopicError", "SEG-11")  # fmt: skip
 
@@ -778,6 +841,16 @@ def _swap_columns(body: dict[str, Any]) -> None:
     """Two columns of one type change places, and so their ids."""
     key, value, *others = body["topic"]["fields"]
     body["topic"]["fields"] = [{**value, "id": key["id"]}, {**key, "id": value["id"]}, *others]
+
+
+def corrupt_footer(place: Place) -> None:
+    _small(place)
+    for path in (place.topic_folder / "partition=0").glob("*2-*.parquet"):
+        data = path.read_bytes()
+        at_name = data.rindex(b"parquet-cpp")
+        path.write_bytes(data[:at_name] + b"Parquet-cpp" + data[at_name + 11 :])
+    _fails(place, "A footer was changed in a place that means nothing: it can be parsed, and its "
+           "checksum is wrong", ["SUM-3"], "read", "CorruptTopicError", "SUM-3")  # fmt: skip
 
 
 def corrupt_segment_missing(place: Place) -> None:
@@ -957,6 +1030,7 @@ CASES: dict[str, Callable[[Place], None]] = {
         corrupt_ends_alone, corrupt_no_row_groups, corrupt_checksum, corrupt_leaf_checksum,
         corrupt_leaf_entries, corrupt_run_gap, corrupt_run_time,
         corrupt_field_id,
+        corrupt_footer, map_column, lz4, log_append_time,
     )
 }  # fmt: skip
 

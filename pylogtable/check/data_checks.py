@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from pylogtable.check.manifest_checks import file_problem
 from pylogtable.check.subject import Subject, problem_of
-from pylogtable.errors import LogTableError
+from pylogtable.errors import CorruptTopicError, LogTableError
+from pylogtable.format.agreement import GroupFacts
 from pylogtable.format.field_ids import ids_in_file, stored_schema
 from pylogtable.format.model import Segment, TopicInfo
 from pylogtable.format.partitioner import key_bytes
@@ -62,13 +63,22 @@ def _check_file(subject: Subject, segment: Segment) -> Iterator[Problem]:
     if wrong_columns:
         return
     values = stored_values(reader, info)
+    required = [f.stored_name for f in info.fields if not f.nullable]
     tombstones = 0
     times: list[int] = []
-    for batch in reader.batches(range(len(segment.row_groups)), reader.schema.names):
-        bounds = pc.min_max(batch.column(TIMESTAMP).cast(pa.int64()))
-        times += [bounds["min"].as_py(), bounds["max"].as_py()]
-        tombstones += count_tombstones(pa.Table.from_batches([batch]), info.key, values)
-        subject.report.records += batch.num_rows
+    for group, facts in enumerate(reader.groups):
+        found = _Bounds()
+        for batch in reader.batches([group], reader.schema.names):
+            found.add(batch)
+            tombstones += count_tombstones(pa.Table.from_batches([batch]), info.key, values)
+            subject.report.records += batch.num_rows
+            for name in required:
+                if batch.column(name).null_count:
+                    detail = f"its column {name!r} has nulls, and the topic allows none"
+                    raise CorruptTopicError(segment.path, "SEG-3", detail)
+        times += found.times_us
+        if facts.rows:
+            yield from _check_statistics(segment.path, group, facts, found)
     recorded = (segment.min_timestamp_us, segment.max_timestamp_us)
     if times and (min(times), max(times)) != recorded:
         detail = f"its timestamps span {(min(times), max(times))}, but the manifest says {recorded}"
@@ -76,6 +86,39 @@ def _check_file(subject: Subject, segment: Segment) -> Iterator[Problem]:
     if tombstones != segment.tombstones:
         detail = f"it has {tombstones} tombstones, but the manifest says {segment.tombstones}"
         yield Problem("SEG-5", segment.path, detail)
+    for group, column in reader.filter_checksums or ():
+        if reader.read_filter(group, column) is None:
+            detail = f"the Bloom filter of column {column} in row group {group} is damaged"
+            yield Problem("SUM-3", segment.path, detail)
+
+
+class _Bounds:
+    """The least and the greatest stored offset and timestamp of a row group's rows."""
+
+    def __init__(self) -> None:
+        self.offsets: list[int] = []
+        self.times_us: list[int] = []
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        for name, bounds in ((OFFSET, self.offsets), (TIMESTAMP, self.times_us)):
+            both = pc.min_max(batch.column(name).cast(pa.int64()))
+            bounds += [both["min"].as_py(), both["max"].as_py()]
+
+
+def _check_statistics(
+    path: str, group: int, facts: GroupFacts, found: _Bounds
+) -> Iterator[Problem]:
+    """Both statistics must be there, and agree with the rows [SEG-8]."""
+    for name, said, rows in (
+        (OFFSET, facts.offsets, found.offsets),
+        (TIMESTAMP, facts.times_us, found.times_us),
+    ):
+        if said is None:
+            detail = f"row group {group} has no statistics of {name!r}"
+            yield Problem("SEG-8", path, detail)
+        elif said != (min(rows), max(rows)):
+            detail = f"row group {group} has {name!r} from {min(rows)} to {max(rows)}, not {said}"
+            yield Problem("SEG-8", path, detail)
 
 
 def _check_columns(reader: SegmentReader, info: TopicInfo) -> Iterator[Problem]:

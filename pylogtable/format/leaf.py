@@ -36,6 +36,7 @@ LEAF_SCHEMA = pa.schema(
         pa.field("delete_horizon_ms", pa.int64()),
         pa.field("hashed_over", pa.int32()),
         pa.field("append_time", pa.bool_(), nullable=False),
+        pa.field("footer_checksum", pa.string()),
     ]
 )
 
@@ -126,6 +127,14 @@ class Leaf:
     def _column(self, name: str) -> Int64s:
         values: Int64s = self.table[name].to_numpy()
         return values
+
+
+def leaf_table(stored: pa.Table) -> pa.Table:
+    """The columns of a leaf's file. Older leaves have no `footer_checksum` [LEAF-1]."""
+    last = LEAF_SCHEMA.field(-1)
+    if last.name not in stored.column_names:
+        stored = stored.append_column(last, pa.nulls(stored.num_rows, last.type))
+    return stored.select(LEAF_SCHEMA.names).cast(LEAF_SCHEMA)
 
 
 def check_leaf(leaf: Leaf) -> None:

@@ -12,6 +12,8 @@ import msgspec
 
 FORMAT_VERSION = 1
 MAX_PARTITIONS = 10_000
+MAX_GROUP_BYTES = 2 << 30
+MAX_RECORD_BYTES = 512 << 20
 MAX_METADATA = 4096
 #: No lease of a member is longer [GRP-14].
 MAX_LEASE_MS = 86_400_000
@@ -26,6 +28,8 @@ WRITER_FEATURES: frozenset[str] = frozenset({COLUMN_MAPPING})
 #: A whole number of 0 or more that fits into 64 bits. Decoding refuses anything else.
 Natural = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
+#: A CRC-32, as text.
+Checksum = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{8}$")]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
@@ -95,6 +99,7 @@ class Segment(Noun, frozen=True, kw_only=True, omit_defaults=True):
     delete_horizon_ms: Natural | None = None
     hashed_over: Count | None = None
     append_time: bool = False
+    footer_checksum: Checksum | None = None
 
     @property
     def is_dense(self) -> bool:
@@ -127,6 +132,7 @@ class StagedSegment(Noun, frozen=True, kw_only=True, omit_defaults=True):
     keys_only: bool = False
     hashed_over: Count | None = None
     append_time: bool = False
+    footer_checksum: Checksum | None = None
 
     def placed_at(self, base_offset: int) -> Segment:
         """The segment that this file becomes when a commit puts it at `base_offset`."""
@@ -144,6 +150,7 @@ class StagedSegment(Noun, frozen=True, kw_only=True, omit_defaults=True):
             tombstones=self.tombstones,
             hashed_over=self.hashed_over,
             append_time=self.append_time,
+            footer_checksum=self.footer_checksum,
         )
 
 

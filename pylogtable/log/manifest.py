@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from pylogtable.errors import CorruptTopicError, StorageError
 from pylogtable.format.codec import decode_commit, decode_hint, encode
-from pylogtable.format.leaf import LEAF_SCHEMA, Leaf, check_leaf
+from pylogtable.format.leaf import Leaf, check_leaf, leaf_table
 from pylogtable.format.model import Commit, Hint
 from pylogtable.format.paths import (
     HINT_PATH,
@@ -328,7 +328,7 @@ class Manifest:
             raise CorruptTopicError(path, "LEAF-1", "a root names it, but it is missing")
         try:
             table = pq.read_table(pa.BufferReader(data), use_threads=False)
-            leaf = Leaf(leaf_id, table.select(LEAF_SCHEMA.names).cast(LEAF_SCHEMA), checksum(data))
+            leaf = Leaf(leaf_id, leaf_table(table), checksum(data))
         except (pa.ArrowException, KeyError, ValueError, OSError) as error:
             raise CorruptTopicError(path, "LEAF-1", str(error)) from error
         check_leaf(leaf)

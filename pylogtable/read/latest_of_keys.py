@@ -64,12 +64,13 @@ class WantedKeys:
                 continue
             statistics = reader.statistics(group, index)
             with errors_naming(reader.segment.path):
-                chunk = reader.metadata.row_group(group).column(index)
                 wanted &= _by_statistics(statistics, values)
-            offset = getattr(chunk, "bloom_filter_offset", None)
-            if offset is None or hashes is None or not wanted.any():
+            if hashes is None or not wanted.any():
                 continue
-            found = may_contain(reader.read_bytes(offset, chunk.bloom_filter_length), hashes)
+            bloom = reader.read_filter(group, index)
+            if bloom is None:
+                continue
+            found = may_contain(bloom, hashes)
             wanted &= found | ~np.asarray(pc.is_valid(values))
         return wanted
 
@@ -106,16 +107,17 @@ def _newest_in_row_group(
     reader: SegmentReader, group: int, wanted: WantedKeys, possible: Mask, log_start: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Which keys the row group has, and the last offset of each, in offset order."""
-    columns = [*wanted.names, OFFSET]
-    batches = list(reader.batches([group], columns))
-    rows = pa.Table.from_batches(batches).combine_chunks()
-    keys = key_bytes([one_chunk(rows[name]) for name in wanted.names])
-    number = pc.index_in(keys, value_set=wanted.bytes).fill_null(-1).to_numpy()
-    offsets = rows[OFFSET].to_numpy() + reader.segment.shift
-    hits = np.flatnonzero((number >= 0) & (offsets >= log_start))
-    hits = hits[possible[number[hits]]]
-    which, last = np.unique(number[hits][::-1], return_index=True)
-    return which, np.sort(offsets[hits[::-1][last]])
+    newest = np.full(len(wanted), -1, dtype=np.int64)
+    for batch in reader.batches([group], [*wanted.names, OFFSET]):
+        keys = key_bytes([batch.column(name) for name in wanted.names])
+        number = pc.index_in(keys, value_set=wanted.bytes).fill_null(-1).to_numpy()
+        offsets = reader.true_offsets(batch).to_numpy()
+        hits = np.flatnonzero((number >= 0) & (offsets >= log_start))
+        hits = hits[possible[number[hits]]]
+        # If numpy is given several values for one index, it keeps the last: the greatest offset.
+        newest[number[hits]] = offsets[hits]
+    which = np.flatnonzero(newest >= 0)
+    return which, np.sort(newest[which])
 
 
 def _fetch(

@@ -58,6 +58,24 @@ def filter_bytes(values: int, fpp: float) -> int:
     return max(_BLOCK_BYTES, 1 << math.ceil(math.log2(bits / 8))) + _HEADER_BYTES
 
 
+def filter_lengths(data: bytes) -> list[int] | None:
+    """The length of each of the filters that lie one after the other in these bytes, header
+    included. None if there is anything else in between."""
+    lengths = []
+    at = 0
+    while at < len(data):
+        try:
+            header, start = _read_struct(data, at, _MAX_DEPTH)
+        except (IndexError, ValueError):
+            return None
+        size = header.get(1)
+        if not isinstance(size, int) or size <= 0:
+            return None
+        lengths.append(start - at + size)
+        at = start + size
+    return lengths if at == len(data) else None
+
+
 def plain_bytes(column: pa.Array) -> pa.BinaryArray | None:
     """The values in Parquet's PLAIN encoding, which is what a filter hashes.
 

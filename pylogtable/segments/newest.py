@@ -28,6 +28,9 @@ from pylogtable.storage.base import ObjectStore
 BUDGET_BYTES = 512 << 20
 # Memory for a record of the dirty part besides its key: its position and its share of hash tables.
 BYTES_PER_KEY = 48
+# When this many bytes of keys are gathered, all but the newest of each key go. So memory depends on
+# the number of different keys, and not on how often they occur.
+FOLD_BYTES = 128 << 20
 # How many clean keys are looked up among the dirty keys at a time.
 LOOKUP_ROWS = 1 << 22
 
@@ -108,6 +111,7 @@ class _KeyBuckets:
         self._keys: list[list[pa.Array]] = [[] for _ in range(BUCKETS)]
         self._positions: list[list[Positions]] = [[] for _ in range(BUCKETS)]
         self.count = 0
+        self.nbytes = 0
 
     def add(self, keys: pa.Array, positions: Positions) -> None:
         buckets = _buckets(keys)
@@ -120,6 +124,13 @@ class _KeyBuckets:
                 self._positions[bucket].append(sorted_positions[at : at + count])
             at += count
         self.count += len(keys)
+        self.nbytes += keys.nbytes
+
+    def replace(self, bucket: int, keys: pa.Array, positions: Positions) -> None:
+        """Hold these keys in the place of all others in the bucket."""
+        dropped = sum(part.nbytes for part in self._keys[bucket])
+        self._keys[bucket], self._positions[bucket] = [keys], [positions]
+        self.nbytes += keys.nbytes - dropped
 
     def __iter__(self) -> Iterator[tuple[int, pa.ChunkedArray, Positions]]:
         for bucket in range(BUCKETS):
@@ -144,16 +155,21 @@ def _dirty_keys(keys: _KeySlice, dirty: Sequence[_Placed], kept: Mask) -> _KeyBu
     """The keys of the dirty part that are in this slice. With the first slice, records without a
     key are dropped [CLEAN-3]."""
     found = _KeyBuckets()
+    fold_at = FOLD_BYTES
     for placed in dirty:
         for batch, mine, positions, at in keys.read(placed):
             if keys.number == 0 and batch.null_count:
                 kept[at + np.flatnonzero(pc.is_null(batch).to_numpy(zero_copy_only=False))] = False
             found.add(mine, positions)
+            if found.nbytes > fold_at:
+                _keep_newest(found, kept)
+                fold_at = max(FOLD_BYTES, 2 * found.nbytes)
     return found
 
 
 def _keep_newest(dirty_keys: _KeyBuckets, kept: Mask) -> dict[int, pa.Array]:
-    """Drop all but the newest record of each key. Returns the distinct keys by bucket."""
+    """Drop all but the newest record of each key. Returns the distinct keys by bucket, which are
+    also all that is left in `dirty_keys`."""
     distinct: dict[int, pa.Array] = {}
     for bucket, keys, positions in dirty_keys:
         encoded = keys.dictionary_encode()
@@ -165,6 +181,7 @@ def _keep_newest(dirty_keys: _KeyBuckets, kept: Mask) -> dict[int, pa.Array]:
         newest[codes] = positions
         kept[positions] = False
         kept[newest] = True
+        dirty_keys.replace(bucket, distinct[bucket], newest)
     return distinct
 
 

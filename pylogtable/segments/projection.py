@@ -45,10 +45,19 @@ class Projection:
         return OFFSET in self.schema.names
 
     def stored_names(self, reader: SegmentReader) -> list[str]:
-        """The columns of the file that are needed, after a check of their types."""
+        """The columns of the file that are needed, after a check of their types. Most files have
+        the same columns as the one before."""
+        if self._last_seen and self._last_seen[0][0].equals(reader.schema, check_metadata=True):
+            return list(self._last_seen[0][1])
         check_columns(reader, self.info, self.schema.names)
         wanted = {self._stored.get(name) for name in self.schema.names}
-        return [name for name in reader.schema.names if name in wanted]
+        names = [name for name in reader.schema.names if name in wanted]
+        self._last_seen[:] = [(reader.schema, names)]
+        return list(names)
+
+    @cached_property
+    def _last_seen(self) -> list[tuple[pa.Schema, list[str]]]:
+        return []
 
     def shape(
         self, batch: pa.RecordBatch, offsets: pa.Array | None, segment: Segment

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +19,10 @@ from pylogtable.format.agreement import (
 )
 from pylogtable.format.model import Segment
 from pylogtable.format.schema import OFFSET, TIMESTAMP
+from pylogtable.format.wire import checksum
 from pylogtable.lazy_arrow import pc, pq
+from pylogtable.segments.footer import filter_checksums, read_footer
+from pylogtable.segments.unfolding import GroupPlan, unfold
 from pylogtable.storage.base import ObjectMissingError, ObjectStore
 
 BATCH_ROWS = 131_072
@@ -33,9 +36,9 @@ class SegmentReader:
         self.segment = segment
         with errors_naming(segment.path):
             self._input = store.open_input(segment.path, segment.size_bytes)
-            self._file = pq.ParquetFile(self._input, pre_buffer=True)
-            self.metadata = self._file.metadata
-            self.schema: pa.Schema = self._file.schema_arrow
+            self.metadata = read_footer(self._input, segment)
+            self._files: dict[tuple[str, ...], Any] = {}
+            self.schema: pa.Schema = self._file([]).schema_arrow.remove_metadata()
             check_log_columns(segment.path, self.schema)
             self.groups = self._facts()
             check_footer(segment, self.metadata.num_rows, self.groups)
@@ -51,18 +54,36 @@ class SegmentReader:
         """The statistics of a column chunk; None if it has none."""
         with errors_naming(self.segment.path):
             chunk = self.metadata.row_group(group).column(column)
-            # If these differ, pyarrow ends the process when it is asked for statistics.
-            wanted = self.metadata.schema.column(column).physical_type
-            if chunk.physical_type != wanted:
-                detail = f"a column is {chunk.physical_type} in row group {group}, not {wanted}"
-                raise CorruptTopicError(self.segment.path, "SEG-2", detail)
-            return chunk.statistics
+            return self._statistics(group, chunk, column)
 
-    def read_bytes(self, offset: int, length: int) -> bytes:
+    def _statistics(self, group: int, chunk: Any, column: int) -> Any:
+        # If these differ, pyarrow ends the process when it is asked for statistics.
+        wanted = self.metadata.schema.column(column).physical_type
+        if chunk.physical_type != wanted:
+            detail = f"a column is {chunk.physical_type} in row group {group}, not {wanted}"
+            raise CorruptTopicError(self.segment.path, "SEG-2", detail)
+        return chunk.statistics
+
+    def read_filter(self, group: int, column: int) -> bytes | None:
+        """The Bloom filter of a column chunk. None if there is none, or if it is damaged: a filter
+        only saves work, and must not hide a key [SUM-3]."""
         with errors_naming(self.segment.path):
-            self._input.seek(offset)
-            data: bytes = self._input.read(length)
+            chunk = self.metadata.row_group(group).column(column)
+            at = getattr(chunk, "bloom_filter_offset", None)
+            if at is None or chunk.bloom_filter_length is None:
+                return None
+            self._input.seek(at)
+            data: bytes = self._input.read(chunk.bloom_filter_length)
+        sums = self.filter_checksums
+        if sums is not None and sums.get((group, column)) != checksum(data):
+            return None
         return data
+
+    @cached_property
+    def filter_checksums(self) -> dict[tuple[int, int], str] | None:
+        """The checksum of each Bloom filter, by row group and column; None if there are none."""
+        with errors_naming(self.segment.path):
+            return filter_checksums(self.metadata)
 
     def batches(
         self, row_groups: Sequence[int], columns: Sequence[str]
@@ -80,10 +101,12 @@ class SegmentReader:
         is_hidden = OFFSET not in columns and facts.offsets is None
         last: int | None = None
         rows = 0
-        for batch in self._file.iter_batches(
-            batch_size=BATCH_ROWS,
+        names = [*columns, OFFSET] if is_hidden else columns
+        plan = GroupPlan(self.segment.path, self.metadata, group, names, BATCH_ROWS)
+        for batch in self._file(plan.dictionaries).iter_batches(
+            batch_size=plan.rows,
             row_groups=[group],
-            columns=[*columns, OFFSET] if is_hidden else columns,
+            columns=names,
             # Decoding a small file in threads takes longer than decoding it.
             use_threads=self.segment.size_bytes > SMALL_BYTES,
         ):
@@ -94,13 +117,29 @@ class SegmentReader:
                 offsets = batch.column(at).to_numpy()
                 last = check_offsets(self.segment, group, offsets, last)
             rows += batch.num_rows
-            yield batch.drop_columns([OFFSET]) if is_hidden else batch
+            if is_hidden:
+                batch = batch.drop_columns([OFFSET])
+            yield from unfold(self.segment.path, batch)
         if rows != facts.rows:
             raise CorruptTopicError(
                 self.segment.path,
                 "SEG-2",
                 f"{rows} rows can be read from row group {group}; the footer says {facts.rows}",
             )
+
+    def _file(self, dictionaries: list[str]) -> Any:
+        """The open file, which gives these columns as dictionaries. Opening it again costs nothing,
+        since its footer is known."""
+        key = tuple(dictionaries)
+        if key not in self._files:
+            self._files[key] = pq.ParquetFile(
+                self._input,
+                metadata=self.metadata,
+                pre_buffer=True,
+                read_dictionary=dictionaries,
+                page_checksum_verification=True,
+            )
+        return self._files[key]
 
     def true_offsets(self, batch: pa.RecordBatch) -> pa.Array:
         """The offsets of the records [LOG-1]."""
@@ -113,10 +152,10 @@ class SegmentReader:
         assert timestamp is not None
         groups = []
         for number in range(self.metadata.num_row_groups):
-            offsets = _bounds(self.statistics(number, offset))
-            times = _bounds(self.statistics(number, timestamp))
-            rows = self.metadata.row_group(number).num_rows
-            groups.append(GroupFacts(rows, offsets, times))
+            group = self.metadata.row_group(number)
+            offsets = _bounds(self._statistics(number, group.column(offset), offset))
+            times = _bounds(self._statistics(number, group.column(timestamp), timestamp))
+            groups.append(GroupFacts(group.num_rows, offsets, times))
         return groups
 
 
@@ -126,24 +165,33 @@ def _bounds(statistics: Any) -> Bounds | None:
     return statistics.min_raw, statistics.max_raw
 
 
-@contextmanager
-def errors_naming(path: str) -> Iterator[None]:
-    """Turn errors of Parquet and of the store into errors that name this file. Damaged bytes make
+class errors_naming:
+    """Turns errors of Parquet and of the store into errors that name this file. Damaged bytes make
     pyarrow raise almost anything, also a failed allocation of an absurd size."""
-    try:
-        yield
-    except ObjectMissingError as error:
-        raise SegmentGoneError(path, str(error)) from error
-    except LogTableError:
-        raise
-    except OSError as error:
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            return
+        if isinstance(error, ObjectMissingError):
+            raise SegmentGoneError(self._path, str(error)) from error
+        if isinstance(error, LogTableError):
+            return
         # Parquet's own complaints are an OSError without a number.
         if type(error) is OSError and error.errno is None:
-            raise CorruptTopicError(path, "SEG-2", str(error)) from error
-        raise StorageError(f"cannot read {path}: {error}") from error
-    except _DAMAGE as error:
-        detail = f"{type(error).__name__}: {error}"
-        raise CorruptTopicError(path, "SEG-2", detail) from error
+            raise CorruptTopicError(self._path, "SEG-2", str(error)) from error
+        if isinstance(error, OSError):
+            raise StorageError(f"cannot read {self._path}: {error}") from error
+        if isinstance(error, _DAMAGE):
+            detail = f"{type(error).__name__}: {error}"
+            raise CorruptTopicError(self._path, "SEG-2", detail) from error
 
 
 _DAMAGE = (
@@ -154,4 +202,5 @@ _DAMAGE = (
     TypeError,
     NotImplementedError,
     MemoryError,
+    SystemError,
 )

@@ -6,6 +6,7 @@ For appends, offsets count up from a predicted one. Rewrites pass the offsets of
 from __future__ import annotations
 
 import inspect
+import io
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -26,10 +27,12 @@ from pylogtable.format.schema import OFFSET, TIMESTAMP, value_columns
 from pylogtable.format.shaping import count_keyless, count_tombstones
 from pylogtable.lazy_arrow import pc, pq
 from pylogtable.segments.bloom import filter_bytes
+from pylogtable.segments.footer import FILTERS_KEY, PATH_KEY, placeholder, seal_footer
 from pylogtable.storage.base import ObjectStore
 
 BLOOM_FPP = 0.01
 SAMPLE_ROWS = 4096
+SINK_BYTES = 1 << 20
 
 
 @cache
@@ -49,6 +52,7 @@ class WrittenFile:
     row_group_offsets: tuple[int, ...]
     tombstones: int
     null_keys: int
+    footer_checksum: str
 
     def fields_from(self, first_offset: int) -> dict[str, Any]:
         """The fields that `Segment` and `StagedSegment` share, for a file that begins at
@@ -61,6 +65,7 @@ class WrittenFile:
             "path": self.path,
             "row_groups": tuple(offset - first_offset for offset in self.row_group_offsets),
             "tombstones": self.tombstones,
+            "footer_checksum": self.footer_checksum,
         }
 
 
@@ -130,11 +135,14 @@ class SegmentWriter:
         self._bloom_bytes = len(large) * filter_bytes(like.num_rows, BLOOM_FPP)
         self._url = f"{store.url}/{self.path}"
         self._open = ExitStack()
-        self._sink = self._open.enter_context(store.open_output(self.path))
+        self._sink = _Sink(self._open.enter_context(store.open_output(self.path)))
+        # Most of what is written is a few bytes, which cost more in Python than in C++.
+        self._buffered = pa.BufferedOutputStream(pa.PythonFile(self._sink, mode="w"), SINK_BYTES)
+        self._filtered_columns = len(blooms.get("bloom_filter_options", ()))
         try:
             with self._storing():
                 self._writer = pq.ParquetWriter(
-                    self._sink,
+                    self._buffered,
                     layout.schema,
                     compression=layout.codec,
                     version="2.6",
@@ -142,6 +150,7 @@ class SegmentWriter:
                     column_encoding=dict.fromkeys([OFFSET, TIMESTAMP], "DELTA_BINARY_PACKED"),
                     write_statistics=layout.bounded,
                     store_schema=False,
+                    write_page_checksum=True,
                     **blooms,
                 )
         except BaseException as error:
@@ -153,7 +162,7 @@ class SegmentWriter:
     def size_bytes(self) -> int:
         """The size of the file if it were closed now, without the footer. Bloom filters are written
         with the footer but count here: they are a sixth of a file of short records."""
-        return int(self._sink.tell()) + len(self._row_group_offsets) * self._bloom_bytes
+        return int(self._buffered.tell()) + len(self._row_group_offsets) * self._bloom_bytes
 
     def write_row_group(self, rows: pa.Table, offsets: npt.NDArray[np.int64] | None = None) -> None:
         """Add rows (`timestamp` and the topic's columns) as one row group. `offsets` must grow;
@@ -172,10 +181,19 @@ class SegmentWriter:
             self._writer.write_table(table, row_group_size=rows.num_rows)
 
     def close(self) -> WrittenFile:
-        """Finish the file and publish it in the store."""
+        """Finish the file and publish it in the store. Bloom filters and footer are held back until
+        the footer has the checksums of the filters [SUM-3]."""
+        empty = placeholder(self._filtered_columns * len(self._row_group_offsets))
+        texts = {PATH_KEY: self.path, FILTERS_KEY: empty} if empty else {PATH_KEY: self.path}
         with self._storing():
+            self._writer.add_key_value_metadata(texts)
+            self._buffered.flush()
+            self._sink.hold()
             self._writer.close()
-            size = int(self._sink.tell())
+            self._buffered.flush()
+            tail, footer_checksum = seal_footer(self._sink.held(), empty)
+            self._sink.write(tail)
+        size = self._sink.tell()
         self._open.close()
         return WrittenFile(
             path=self.path,
@@ -186,6 +204,7 @@ class SegmentWriter:
             row_group_offsets=tuple(self._row_group_offsets),
             tombstones=self._tombstones,
             null_keys=self._null_keys,
+            footer_checksum=footer_checksum,
         )
 
     @contextmanager
@@ -203,7 +222,42 @@ class SegmentWriter:
     def abandon(self, error: BaseException) -> None:
         """Drop the file, so that nothing of it appears in the store."""
         self._writer.is_open = False
+        self._sink.hold()
         self._open.__exit__(type(error), error, error.__traceback__)
+
+
+class _Sink(io.RawIOBase):
+    """Passes what is written on to a stream of the store. After `hold` it keeps it instead, and
+    `held` returns it and goes back."""
+
+    def __init__(self, stream: pa.NativeFile) -> None:
+        self._stream = stream
+        self._position = 0
+        self._kept: list[bytes] | None = None
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def write(self, data: Any) -> int:
+        size = memoryview(data).nbytes
+        self._position += size
+        if self._kept is None:
+            self._stream.write(data)
+        else:
+            self._kept.append(bytes(data))
+        return size
+
+    def hold(self) -> None:
+        self._kept = []
+
+    def held(self) -> bytes:
+        kept = b"".join(self._kept or ())
+        self._position -= len(kept)
+        self._kept = None
+        return kept
 
 
 def _bounded_columns(schema: pa.Schema, key: Sequence[str]) -> list[str]:

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from pylogtable.errors import StorageError
-from pylogtable.format.model import StagedSegment
+from pylogtable.errors import InvalidRequestError, StorageError
+from pylogtable.format.model import MAX_RECORD_BYTES, StagedSegment
 from pylogtable.format.schema import is_keys_only
 from pylogtable.format.shaping import Int32s, RowShaper, Share
 from pylogtable.format.snapshot import Snapshot
@@ -228,6 +228,7 @@ class _Chunks:
             yield from self.rest()
             self._schema = batch.schema
         for part in _cut(batch):
+            _check_records(part)
             self._gathered.append(part)
             self._rows += part.num_rows
             self.size += _bytes_of(part)
@@ -248,6 +249,21 @@ def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     size = -(-batch.num_rows // min(parts, batch.num_rows))
     for at in range(0, batch.num_rows, size):
         yield batch.slice(at, size)
+
+
+def _check_records(batch: pa.RecordBatch) -> None:
+    """Raise if a record is larger than a reader has to accept [SEG-12]."""
+    size = _bytes_of(batch)
+    if size <= MAX_RECORD_BYTES:
+        return
+    if batch.num_rows == 1:
+        raise InvalidRequestError(
+            f"a record has {size} bytes, and the most that a record may have is "
+            f"{MAX_RECORD_BYTES}; store large values elsewhere, and append where they are"
+        )
+    half = batch.num_rows // 2
+    _check_records(batch.slice(0, half))
+    _check_records(batch.slice(half))
 
 
 def _join(batches: list[pa.RecordBatch]) -> pa.RecordBatch:

@@ -25,6 +25,7 @@ from pylogtable.errors import (
 from pylogtable.format.paths import HINT_PATH, commit_path, leaf_path, root_path
 from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.memory import MemoryStore
+from tests.builders import replace_file
 from tests.faults.support import (
     NAME,
     check,
@@ -260,8 +261,7 @@ class TestSegments:
         other = pa.concat_tables([table, table]).slice(0, records)
         sink = pa.BufferOutputStream()
         pq.write_table(other, sink, store_schema=False)
-        objects(plain).write(path, sink.getvalue().to_pybytes())
-        topic = open_topic(plain)
+        topic = replace_file(plain, NAME, path, sink.getvalue().to_pybytes())
         with pytest.raises(CorruptTopicError) as caught:
             numbers_of(topic)
         assert (caught.value.path, caught.value.rule) == (path, "SEG-5")

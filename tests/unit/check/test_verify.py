@@ -13,7 +13,7 @@ from pylogtable import CorruptTopicError, Topic
 from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
-from tests.builders import ints, kafka, make_store, rows, times
+from tests.builders import ints, kafka, make_store, replace_file, rows, times
 from tests.tamper import edited
 
 LAST = f"_manifest/{3:020d}.json"
@@ -41,23 +41,17 @@ def edit_json(store: ObjectStore, path: str, change: Callable[[Any], None]) -> N
 
 
 def edit_file(
-    store: ObjectStore,
+    objects: MemoryStore,
     topic: Topic,
     change: Callable[[pa.Table], pa.Table],
     groups: int | None = None,
 ) -> str:
-    """Rewrite partition 0's first segment, and its size in its commit."""
+    """Rewrite partition 0's first segment, and its entry."""
     path = rows(topic.segments(), "path")[0]
-    table = change(pq.read_table(pa.BufferReader(store.read(path))))
+    table = change(pq.read_table(pa.BufferReader(objects.read(f"t/{path}"))))
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, row_group_size=groups)
-    data = sink.getvalue().to_pybytes()
-    store.write(path, data)
-
-    def fix(commit: Any) -> None:
-        commit["add"][0]["size_bytes"] = len(data)
-
-    edit_json(store, f"_manifest/{1:020d}.json", fix)
+    replace_file(objects, "t", path, sink.getvalue().to_pybytes())
     return str(path)
 
 
@@ -148,7 +142,7 @@ def test_file_that_contradicts_the_manifest_is_reported(
     groups: int | None,
     rule: str,
 ) -> None:
-    path = edit_file(below, topic, change, groups)
+    path = edit_file(objects, topic, change, groups)
     assert problems(objects, data=True) == [(rule, path)]
 
 
@@ -156,7 +150,7 @@ def test_file_that_contradicts_the_manifest_is_reported(
 def test_row_group_that_begins_at_another_offset_is_reported(
     topic: Topic, objects: MemoryStore, below: ObjectStore, second: int
 ) -> None:
-    path = edit_file(below, topic, lambda table: table, groups=2)
+    path = edit_file(objects, topic, lambda table: table, groups=2)
 
     def claim(commit: Any) -> None:
         commit["add"][0]["row_groups"] = [0, second]

@@ -17,7 +17,7 @@ from pylogtable.format.leaf import segments_of
 from pylogtable.format.model import Segment
 from pylogtable.plan.swap import Swap
 from pylogtable.storage.memory import MemoryStore
-from tests.builders import contents, kafka, make_holes, rows, times
+from tests.builders import contents, kafka, make_holes, replace_file, rows, times
 
 JOBS = {"merge": Merge(), "compaction": Compaction(force=True)}
 
@@ -93,7 +93,7 @@ def test_input_whose_rows_differ_from_its_footer_stops_a_merge(
     twice = table.set_column(0, table.schema.field(0), pa.array([3, 3, 5]))
     sink = pa.BufferOutputStream()
     pq.write_table(twice, sink, store_schema=False)
-    objects.write(f"t/{path}", sink.getvalue().to_pybytes())
+    topic = replace_file(objects, "t", path, sink.getvalue().to_pybytes())
     before = contents(objects)
     with pytest.raises(CorruptTopicError) as caught:
         topic.merge()

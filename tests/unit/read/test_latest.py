@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import inspect
 import random
+import subprocess
+import sys
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+import pylogtable
 from pylogtable.format.partitioner import key_bytes, partition_for
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
@@ -253,3 +258,40 @@ def test_statistics_and_bloom_filters_skip_row_groups(
     assert by_statistics < by_bloom < one_group < size / 2
     assert by_statistics < size / 10
     assert by_bloom < by_statistics + 16 * len(keys) / 2  # not the keys themselves
+
+
+LATEST_PROGRAM = """
+import sys
+import pyarrow.parquet, pyarrow.compute
+import pylogtable
+from tests.memory import peak_bytes
+
+topic = pylogtable.open(sys.argv[1]).topic("t")
+before = peak_bytes()
+found = topic.latest()
+print(found.num_rows, found.nbytes, peak_bytes() - before)
+"""
+
+
+def test_memory_of_latest_depends_on_its_result_and_not_on_the_log(tmp_path: Path) -> None:
+    """500 MB of records are read for a result of 1 MB."""
+    topic = pylogtable.open(tmp_path).create_topic("t")
+    rows_each, width, keys = 50_000, 1000, 1000
+    for number in range(10):
+        values = pa.array([b"%010d" % (number * rows_each + row) for row in range(rows_each)])
+        padded = pc.binary_join_element_wise(values, b"x" * width, b"")
+        topic.append(
+            pa.table({"key": [b"%d" % (n % keys) for n in range(rows_each)], "value": padded})
+        )
+    done = subprocess.run(
+        [sys.executable, "-c", LATEST_PROGRAM, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=Path(__file__).parents[3],
+    )
+    assert done.returncode == 0, done.stderr
+    count, size, grown = map(int, done.stdout.split())
+    assert count == keys
+    assert size < 2 << 20
+    assert grown < 200 << 20, f"{grown >> 20} MiB more than before"

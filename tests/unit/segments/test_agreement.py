@@ -16,7 +16,17 @@ import pytest
 from pylogtable import CorruptTopicError, StorageError, Topic
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
-from tests.builders import at, contents, data_files, kafka, make_holes, make_store, rows, times
+from tests.builders import (
+    at,
+    contents,
+    data_files,
+    kafka,
+    make_holes,
+    make_store,
+    replace_file,
+    rows,
+    times,
+)
 
 COMPACT = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
 
@@ -76,7 +86,7 @@ def test_file_with_the_offsets_of_another_segment_is_refused_without_statistics(
     table = pq.read_table(pa.BufferReader(objects.read(f"t/{other}")))
     offsets = pq.read_table(pa.BufferReader(objects.read(f"t/{one}")), columns=["offset"])
     moved = table.set_column(0, table.schema.field(0), offsets["offset"])
-    objects.write(f"t/{other}", parquet(moved, write_statistics=False))
+    topic = replace_file(objects, "t", other, parquet(moved, write_statistics=False))
     with pytest.raises(CorruptTopicError) as caught:
         act(topic)
     assert caught.value.path == other
@@ -86,7 +96,7 @@ def test_file_without_statistics_is_read(store: Store, objects: MemoryStore) -> 
     topic, _, other = make_topic(store)
     before = topic.read().read_all()
     table = pq.read_table(pa.BufferReader(objects.read(f"t/{other}")))
-    objects.write(f"t/{other}", parquet(table, write_statistics=False))
+    topic = replace_file(objects, "t", other, parquet(table, write_statistics=False))
     assert topic.read().read_all().equals(before)
     assert rows(topic.read(columns=["value"]), "value") == rows(before, "value")
     assert topic.offsets_for_time(at(4)) == {0: 4}
@@ -117,9 +127,18 @@ def test_copy_from_another_partition_with_the_same_offsets_is_refused(
         )
     one, other = rows(topic.segments(), "path")
     copy_over(objects, one, other)
+    with pytest.raises(CorruptTopicError) as caught:
+        topic.read().read_all()
+    assert (caught.value.path, caught.value.rule) == (other, "SUM-3")
+    topic = replace_file(objects, "t", other, objects.read(f"t/{other}") or b"")
+    with pytest.raises(CorruptTopicError, match=f"says that it is {one}") as caught:
+        topic.read().read_all()
+    assert (caught.value.path, caught.value.rule) == (other, "SEG-11")
+    table = pq.read_table(pa.BufferReader(objects.read(f"t/{other}")))
+    topic = replace_file(objects, "t", other, parquet(table))
     with pytest.raises(CorruptTopicError, match="timestamps span") as caught:
         topic.read().read_all()
-    assert caught.value.path == other
+    assert (caught.value.path, caught.value.rule) == (other, "SEG-5")
 
 
 def parquet(table: pa.Table, **options: Any) -> bytes:
@@ -175,7 +194,7 @@ def test_file_that_contradicts_topic_or_entry_is_corrupt(
     topic.append(pa.table(data, schema=schema))
     (path,) = rows(topic.segments(), "path")
     table = pq.read_table(pa.BufferReader(objects.read(f"t/{path}")))
-    objects.write(f"t/{path}", parquet(change(table)))
+    topic = replace_file(objects, "t", path, parquet(change(table)))
     for act in (READS["read"], READS["latest"]):
         with pytest.raises(CorruptTopicError) as caught:
             act(topic)
@@ -190,7 +209,7 @@ def test_rows_that_differ_from_the_statistics_are_refused_when_offsets_are_read(
     topic.append(kafka(["k"] * 4))
     (path,) = rows(topic.segments(), "path")
     table = pq.read_table(pa.BufferReader(objects.read(f"t/{path}")))
-    objects.write(f"t/{path}", parquet(column("offset", [0, 2, 1, 3])(table)))
+    topic = replace_file(objects, "t", path, parquet(column("offset", [0, 2, 1, 3])(table)))
     with pytest.raises(CorruptTopicError, match="do not rise") as caught:
         topic.read().read_all()
     assert (caught.value.path, caught.value.rule) == (path, "SEG-11")
@@ -205,7 +224,7 @@ def test_batches_of_one_row_group_are_compared_with_each_other(
     assert rows(topic.read(), "offset") == list(range(6))
     (path,) = rows(topic.segments(), "path")
     table = pq.read_table(pa.BufferReader(objects.read(f"t/{path}")))
-    objects.write(f"t/{path}", parquet(column("offset", [0, 1, 1, 2, 4, 5])(table)))
+    topic = replace_file(objects, "t", path, parquet(column("offset", [0, 1, 1, 2, 4, 5])(table)))
     with pytest.raises(CorruptTopicError, match="do not rise"):
         topic.read().read_all()
 

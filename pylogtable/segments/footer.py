@@ -1,0 +1,109 @@
+"""The end of a segment's file: its footer, and what proves that it is the right one [SUM-3].
+
+Our writer adds two texts to a footer: the path of the file, and a checksum of each Bloom filter.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import Any
+
+import pyarrow as pa
+
+from pylogtable.errors import CorruptTopicError
+from pylogtable.format.model import Segment
+from pylogtable.format.wire import checksum
+from pylogtable.lazy_arrow import pq
+from pylogtable.segments.bloom import filter_lengths
+
+#: How much of the end of a file is fetched at once. Most footers fit.
+TAIL_BYTES = 64 << 10
+PATH_KEY = "pylogtable.path"
+FILTERS_KEY = "pylogtable.filters"
+
+_MAGIC = b"PAR1"
+_END_BYTES = 8
+_DIGITS = 8
+
+
+def read_footer(source: pa.NativeFile, segment: Segment) -> Any:
+    """The metadata of a segment's file. Its checksum is compared before anything is parsed: a
+    damaged footer may crash the Parquet library."""
+    size = int(source.size())
+    start = max(0, size - TAIL_BYTES)
+    tail = _read(source, start, size)
+    length = _footer_bytes(tail, segment.path)
+    if length > len(tail):
+        if length > size:
+            raise CorruptTopicError(segment.path, "SEG-2", "its footer is longer than the file")
+        tail = _read(source, size - length, start) + tail
+    footer = tail[-length:]
+    if segment.footer_checksum is not None and checksum(footer) != segment.footer_checksum:
+        raise CorruptTopicError(
+            segment.path,
+            "SUM-3",
+            f"its footer has the checksum {checksum(footer)} where the manifest says "
+            f"{segment.footer_checksum}",
+        )
+    metadata = pq.read_metadata(pa.BufferReader(footer))
+    said = (metadata.metadata or {}).get(PATH_KEY.encode())
+    if said is not None and said != segment.path.encode():
+        detail = f"its footer says that it is {said.decode('utf-8', 'replace')}"
+        raise CorruptTopicError(segment.path, "SEG-11", detail)
+    return metadata
+
+
+def filter_checksums(metadata: Any) -> dict[tuple[int, int], str] | None:
+    """The checksum of each Bloom filter, by row group and column. None if the writer gave none."""
+    text = (metadata.metadata or {}).get(FILTERS_KEY.encode())
+    if text is None:
+        return None
+    sums = [text[at : at + _DIGITS].decode("ascii") for at in range(0, len(text), _DIGITS)]
+    places = [place for place, _, _ in _filters(metadata)]
+    return dict(zip(places, sums, strict=len(places) == len(sums)))
+
+
+def placeholder(filters: int) -> str:
+    """As long as the checksums of this many filters: they are known only when all is written."""
+    return "-" * (_DIGITS * filters)
+
+
+def seal_footer(tail: bytes, empty: str) -> tuple[bytes, str]:
+    """The end of a file, that is Bloom filters and footer, with the checksums of the filters in the
+    place of `empty`; and the checksum of the footer. If something else is there as well, `empty`
+    stays, and no reader uses the filters."""
+    length = _footer_bytes(tail, "")
+    data, footer = tail[:-length], tail[-length:]
+    lengths = filter_lengths(data) if empty else None
+    if lengths is not None and _DIGITS * len(lengths) == len(empty):
+        ends = accumulate(lengths)
+        sums = "".join(checksum(data[e - n : e]) for e, n in zip(ends, lengths, strict=True))
+        # Texts come after the statistics, which may contain anything.
+        at = footer.rindex(empty.encode())
+        footer = footer[:at] + sums.encode() + footer[at + len(sums) :]
+    return data + footer, checksum(footer)
+
+
+def _filters(metadata: Any) -> list[tuple[tuple[int, int], int, int]]:
+    """Place, position and size of every Bloom filter, in the order of row groups and columns."""
+    found = []
+    for group in range(metadata.num_row_groups):
+        for column in range(metadata.num_columns):
+            chunk = metadata.row_group(group).column(column)
+            at = getattr(chunk, "bloom_filter_offset", None)
+            if at is not None and chunk.bloom_filter_length is not None:
+                found.append(((group, column), at, chunk.bloom_filter_length))
+    return found
+
+
+def _footer_bytes(tail: bytes, path: str) -> int:
+    """The length of the footer, with the eight bytes that end the file."""
+    if len(tail) < _END_BYTES or tail[-4:] != _MAGIC:
+        raise CorruptTopicError(path, "SEG-2", "it does not end as a Parquet file does")
+    return int.from_bytes(tail[-8:-4], "little") + _END_BYTES
+
+
+def _read(source: pa.NativeFile, start: int, end: int) -> bytes:
+    source.seek(start)
+    data: bytes = source.read(end - start)
+    return data
