@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pylogtable.format import wire
 from pylogtable.format.schema import to_arrow
 from tests.conformance.corpus import SPEC_FOLDER
 
@@ -70,3 +71,11 @@ def test_groups_inside_nested_types_have_their_fixed_names(
 ) -> None:
     schema = _parquet_schema(wire)
     assert [schema.column(at).path for at in range(len(paths))] == paths
+
+
+def test_the_example_of_a_checksum_is_right() -> None:
+    found = re.search(r"object is `(\{.+\})`", TEXT)
+    assert found is not None
+    wire.check_sum(found[1].encode())
+    with pytest.raises(wire.UndecodableError):
+        wire.check_sum(found[1].replace("operation", "Operation").encode())
