@@ -92,14 +92,13 @@ def library_warnings(session: Session) -> Iterator[None]:
         logger.removeHandler(handler)
 
 
-def confirm(action: str, yes: bool) -> None:
+def confirm(action: str, yes: bool, *, can_dry_run: bool = True) -> None:
     """Ask before a destructive action on a terminal; elsewhere raise unless `--yes` was given."""
     if yes:
         return
     if not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
-        raise click.ClickException(
-            f"this would {action}; add --yes to confirm, or --dry-run to see what it would do"
-        )
+        dry_run = ", or --dry-run to see what it would do" if can_dry_run else ""
+        raise click.ClickException(f"this would {action}; add --yes to confirm{dry_run}")
     if not click.confirm(f"This will {action}. Continue?", err=True):
         raise click.ClickException("cancelled; nothing was changed")
 

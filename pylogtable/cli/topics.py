@@ -19,7 +19,7 @@ from pylogtable.cli.options import (
 )
 from pylogtable.cli.output import bytes_text, counted, print_json, print_names, print_table
 from pylogtable.cli.session import complete_topics, current_session, suggest_topics
-from pylogtable.cli.values import parse_columns, parse_config
+from pylogtable.cli.values import parse_columns, parse_config, parse_renames
 
 if TYPE_CHECKING:
     from pylogtable import TopicDescription
@@ -155,6 +155,8 @@ class AlterOptions:
     unset: tuple[str, ...]
     add_columns: tuple[str, ...]
     widen_columns: tuple[str, ...]
+    rename_columns: tuple[str, ...]
+    drop_columns: tuple[str, ...]
 
     def changes(self) -> dict[str, Any]:
         """The changes as `Topic.alter` takes them; raises if there are none."""
@@ -172,6 +174,8 @@ class AlterOptions:
             "widen_columns": None
             if wider is None
             else dict(zip(wider.names, wider.types, strict=True)),
+            "rename_columns": parse_renames(self.rename_columns) or None,
+            "drop_columns": list(self.drop_columns) or None,
         }
         if all(change is None for change in changes.values()):
             raise click.UsageError("no change is given")
@@ -183,6 +187,7 @@ class AlterOptions:
         pylogtable topics alter orders --partitions 12
         pylogtable topics alter orders --config retention.ms=-1 --unset segment.bytes
         pylogtable topics alter orders --add-column note:string --widen-column amount:double
+        pylogtable topics alter orders --rename-column note=remark --drop-column tags --yes
     """
 )
 @topic_argument
@@ -205,13 +210,33 @@ class AlterOptions:
     metavar="NAME:TYPE",
     help="Give a column a wider type.",
 )
+@click.option(
+    "--rename-column",
+    "rename_columns",
+    multiple=True,
+    metavar="OLD=NEW",
+    help="Rename a value column.",
+)
+@click.option(
+    "--drop-column", "drop_columns", multiple=True, metavar="NAME", help="Drop a value column."
+)
+@yes_option
 @click.pass_context
-def alter(context: click.Context, /, topic: str, **given: Any) -> None:
-    """Change the partitions, settings or columns of TOPIC."""
+def alter(context: click.Context, /, topic: str, yes: bool, **given: Any) -> None:
+    """Change the partitions, settings or columns of TOPIC.
+
+    Columns are dropped, renamed and widened by the names they have now. Then columns are added.
+    Versions of pylogtable that cannot rename columns refuse a topic whose columns were renamed or
+    dropped.
+    """
     session = current_session(context)
     options = AlterOptions(**given)
     changes = options.changes()
-    altered = session.open_topic(topic).alter(**changes)
+    opened = session.open_topic(topic)
+    if options.drop_columns:
+        names = ", ".join(options.drop_columns)
+        confirm(f"drop column(s) {names} of {_summary(opened.describe())}", yes, can_dry_run=False)
+    altered = opened.alter(**changes)
     if options.partitions is not None and altered.key:
         note(
             session,

@@ -37,6 +37,15 @@ def parse_config(pairs: Sequence[str]) -> dict[str, str]:
     return {name.strip(): value.strip() for name, value in given}
 
 
+def parse_renames(pairs: Sequence[str]) -> dict[str, str]:
+    """New names by old names, such as `note=remark`."""
+    given = [parse_pair(pair, "--rename-column") for pair in pairs]
+    renames = {old.strip(): new.strip() for old, new in given}
+    if len(renames) != len(given):
+        raise click.BadParameter("a column is renamed twice", param_hint="--rename-column")
+    return renames
+
+
 def parse_columns(columns: Sequence[str], option: str) -> pa.Schema | None:
     """Columns such as `amount:double` or `id:long not null`; None if there are none."""
     if not columns:

@@ -119,6 +119,18 @@ class View:
         return column_ids(self.snapshot.info)
 
     @property
+    def stored_names(self) -> dict[str, str]:
+        """The name that each column of the topic has in its files. It differs from the column's
+        name if that was changed. Use it to read the files with another Parquet reader."""
+        return {field.name: field.stored_name for field in self.snapshot.info.fields}
+
+    @property
+    def retired_names(self) -> tuple[str, ...]:
+        """The names in files of columns that were dropped. Such a column may still be in a file,
+        and is not to be read."""
+        return self.snapshot.info.retired
+
+    @property
     def partition_count(self) -> int:
         """The number of partitions."""
         return len(self.snapshot.partitions)

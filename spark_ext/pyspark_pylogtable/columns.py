@@ -69,5 +69,12 @@ def check_requested(requested: StructType, views: Mapping[str, View]) -> None:
                 )
 
 
+def ids_of(requested: StructType, view: View) -> dict[str, int | None]:
+    """What these names mean in a version of the topic: the id of each column, which it keeps when
+    it is renamed. None for a column that is not there, or not in files."""
+    ids = view.column_ids
+    return {name: ids.get(name) for name in requested.names}
+
+
 def _type_name(field: StructField) -> str:
     return field.dataType.simpleString()

@@ -67,6 +67,32 @@ def test_delete_asks_for_confirmation(run: Run, clicks: pylogtable.Topic) -> Non
     assert clicks.count() == 4
 
 
+def test_columns_are_renamed_and_dropped(run: Run, store_dir: Path) -> None:
+    run("topics", "create", "orders", "--column", "id:long", "--column", "note:string", "--column",
+        "at:timestamp", "--column", "tags:string", "--key", "id")  # fmt: skip
+    topic = pylogtable.open(store_dir).topic("orders")
+    topic.append(pa.table({"id": [1], "note": ["n"], "tags": ["t"]}))
+    done = run("topics", "alter", "orders", "--rename-column", "note=tags", "--rename-column",
+               "tags = note")  # fmt: skip
+    assert (done.status, done.out, done.err) == (0, "Altered topic orders, now version 2.\n", "")
+    assert topic.read(columns=["note", "tags"]).read_all().to_pylist() == [
+        {"note": "t", "tags": "n"}
+    ]
+    asked = run("topics", "alter", "orders", "--drop-column", "note", "--drop-column", "at")
+    asked.failed("this would drop column(s) note, at of topic orders (1 record, ", "--yes")
+    assert "--dry-run" not in asked.err
+    assert topic.version == 2
+    done = run("topics", "alter", "orders", "--drop-column", "note", "--add-column", "note:long",
+               "--yes", "--output", "json")  # fmt: skip
+    names = [column["name"] for column in done.json["columns"]]
+    assert names == ["partition", "offset", "timestamp", "id", "tags", "at", "note"]
+    run("topics", "alter", "orders", "--rename-column", "note").failed("name=value", status=2)
+    twice = run("topics", "alter", "orders", "--rename-column", "at=x", "--rename-column", "at=y")
+    twice.failed("a column is renamed twice", status=2)
+    run("topics", "alter", "orders", "--drop-column", "id", "-y").failed("belongs to the key")
+    assert topic.version == 3
+
+
 def test_mistakes_are_answered_with_a_hint(
     run: Run, clicks: pylogtable.Topic, store_dir: Path
 ) -> None:

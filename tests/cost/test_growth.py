@@ -283,8 +283,8 @@ def test_a_trigger_takes_the_same_calls_at_any_size(small: Grown, large: Grown) 
 def _stream(grown: Grown, limits: dict[str, str]) -> StreamReader:
     options = parse_options({"path": "/nowhere/t", **limits})
     schema = spark_schema(grown.open().schema)
-    reader = StreamReader(options, schema)
-    reader._opened = StreamTopics(options, schema)
+    reader = StreamReader(options, schema, {})
+    reader._opened = StreamTopics(options, schema, {})
     reader._opened._store = Store(grown.counting, Runtime())
     return reader
 

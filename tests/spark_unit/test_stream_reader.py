@@ -737,6 +737,53 @@ def test_a_widened_column_is_read_as_it_was_until_a_value_does_not_fit(logs: Sto
     assert query.run()["n"].to_pylist() == [2**40]
 
 
+CHANGES: dict[str, dict[str, Any]] = {
+    "renamed": {"rename_columns": {"a": "name"}},
+    "swapped": {"rename_columns": {"a": "b", "b": "a"}},
+    "dropped": {"drop_columns": ["a"]},
+    "dropped and added again": {"drop_columns": ["a"], "add_columns": {"a": pa.string()}},
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_stream_whose_column_was_renamed_or_dropped_says_to_restart(
+    logs: Store, change: dict[str, Any]
+) -> None:
+    topic = logs.create_topic("t", schema=dict.fromkeys(["a", "b", "c"], pa.string()))
+    topic.append(pa.table({"a": ["1"], "b": ["x"]}))
+    query = Query(topic.url, **EARLIEST)
+    query.trigger()
+    topic.append(pa.table({"a": ["2"], "b": ["y"]}))
+    topic.alter(**change)
+    with pytest.raises(SchemaMismatchError, match=r"'t' were renamed or dropped.* Restart it"):
+        query.trigger()
+    # The checkpoint still has its place, and the columns are those of the topic now.
+    query.start()
+    again = query.trigger()
+    assert again is not None
+    assert again.column_names == topic.schema.names
+    assert again.to_pylist() == topic.read(start=1).read_all().to_pylist()
+
+
+def test_a_stream_goes_on_if_another_column_was_renamed_or_dropped(logs: Store) -> None:
+    topic = logs.create_topic("t", schema=dict.fromkeys(["a", "b", "c"], pa.string()))
+    query = Query(topic.url, columns="offset,a", **EARLIEST)
+    assert query.drain() == [0]
+    topic.alter(rename_columns={"b": "name"}, drop_columns=["c"])
+    topic.append(pa.table({"a": ["2"], "name": ["y"]}))
+    read = query.trigger()
+    assert read is not None
+    assert read.to_pylist() == [{"offset": 0, "a": "2"}]
+
+
+def test_a_column_that_changed_between_load_and_start_is_noticed(logs: Store) -> None:
+    topic = logs.create_topic("t", schema=dict.fromkeys(["a", "b"], pa.string()))
+    query = Query(topic.url, **EARLIEST)
+    topic.alter(rename_columns={"a": "b", "b": "a"})
+    with pytest.raises(SchemaMismatchError, match="STREAM_COLUMNS_CHANGED"):
+        query.trigger()
+
+
 def test_new_topic_with_other_columns_is_refused(logs: Store) -> None:
     logs.create_topic("log-a")
     query = Query(logs.url, subscribePattern="log-.*")

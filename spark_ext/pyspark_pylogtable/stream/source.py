@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 
 from pylogtable import InvalidRequestError, LogTableError, TopicNotFoundError
 from pylogtable.engine import PartReader, ReadPart, Scan
-from pyspark_pylogtable.columns import arrow_schema, check_requested
+from pyspark_pylogtable.columns import arrow_schema, check_requested, ids_of
 from pyspark_pylogtable.request.options import Options
 from pyspark_pylogtable.request.pinned import Pinned
 from pyspark_pylogtable.request.ranges import report_losses, resolve_start
@@ -71,7 +71,8 @@ def plan_stream(
     if isinstance(pinned, LogTableError):
         raise pinned
     check_requested(schema, pinned.views)
-    return StreamReader(options, schema)
+    ids = {view.topic_id: ids_of(schema, view) for view in pinned.views.values()}
+    return StreamReader(options, schema, ids)
 
 
 class RefusedStream(DataSourceStreamReader):
@@ -100,9 +101,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The records of topics as they are appended. The copies on which tasks call `read` were made
     before any other call, so they have no state."""
 
-    def __init__(self, options: Options, schema: StructType) -> None:
+    def __init__(
+        self, options: Options, schema: StructType, ids: Mapping[str, Mapping[str, int | None]]
+    ) -> None:
         self._options = options
         self._schema = schema
+        self._ids = ids
         self._columns = arrow_schema(schema)
         self._opened: StreamTopics | None = None
         self._began: StreamOffsets | None = None
@@ -174,7 +178,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @property
     def _topics(self) -> StreamTopics:
         if self._opened is None:
-            self._opened = StreamTopics(self._options, self._schema)
+            self._opened = StreamTopics(self._options, self._schema, self._ids)
         return self._opened
 
     @property

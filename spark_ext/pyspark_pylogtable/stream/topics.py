@@ -14,8 +14,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pyspark.sql.types import StructType
 
 import pylogtable
-from pylogtable import Store, Topic, TopicNotFoundError, View, split_topic_url
-from pyspark_pylogtable.columns import check_requested
+from pylogtable import (
+    SchemaMismatchError,
+    Store,
+    Topic,
+    TopicNotFoundError,
+    View,
+    split_topic_url,
+)
+from pyspark_pylogtable.columns import check_requested, ids_of
 from pyspark_pylogtable.request.options import Options
 from pyspark_pylogtable.request.subscription import Assign, Subscribe, SubscribePattern
 from pyspark_pylogtable.stream.group import GroupPositions
@@ -27,11 +34,17 @@ DISCOVERY_PAUSE = 20
 
 
 class StreamTopics:
-    """The topics that the options name; each must have the columns of the stream."""
+    """The topics that the options name; each must have the columns of the stream.
 
-    def __init__(self, options: Options, columns: StructType) -> None:
+    A name must mean the same column as long as the stream runs. `ids` has the ids of the columns by
+    topic id, for topics that were looked at before; `ids_of` makes them."""
+
+    def __init__(
+        self, options: Options, columns: StructType, ids: Mapping[str, Mapping[str, int | None]]
+    ) -> None:
         path = options.require_path()
         self._columns = columns
+        self._ids = dict(ids)
         self._subscription = options.subscription
         named: list[str] = []
         if options.subscription is None:
@@ -83,7 +96,9 @@ class StreamTopics:
     def _view(self, name: str) -> View | None:
         try:
             if name in self._open:
-                return self._open[name].at()
+                known = self._open[name].at()
+                self._check_ids(name, known)
+                return known
         except TopicNotFoundError:
             # The topic was deleted. A topic that has its name now is a different one.
             del self._open[name]
@@ -92,11 +107,25 @@ class StreamTopics:
             view = topic.at()
         except TopicNotFoundError:
             return None
+        self._check_ids(name, view)
         check_requested(self._columns, {name: view})
         if self._group is not None:
             self._group.open(topic)
         self._open[name] = topic
         return view
+
+    def _check_ids(self, name: str, view: View) -> None:
+        """Raise if a name means another column than when the stream began."""
+        ids = ids_of(self._columns, view)
+        began = self._ids.setdefault(view.topic_id, ids)
+        changed = [column for column, number in ids.items() if number != began[column]]
+        if changed:
+            raise SchemaMismatchError(
+                f"[STREAM_COLUMNS_CHANGED] column(s) {', '.join(changed)} of topic {name!r} were "
+                "renamed or dropped while this query ran, and a query keeps the columns it began "
+                "with. Restart it with the same checkpoint: it goes on where it stopped, with the "
+                f"columns that the topic has now: {', '.join(view.schema.names)}"
+            )
 
     def _available(self, name: str, view: View) -> Available:
         starts, ends = view.start_offsets, view.end_offsets

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
 
+import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -120,7 +121,7 @@ def native_df(
     scans = plan_scans(tasks, by_time_type="timestampType" in columns)
     if not scans:
         return spark.createDataFrame([], spark_schema(Scan(view).reader(columns).schema))
-    _check_names(view.schema.names)
+    _check_names(view)
     reasons = []
     for root in roots(view.url, url):
         df = _union(spark, root, view, scans, columns)
@@ -178,9 +179,11 @@ def _frame(
     spark: SparkSession, root: str, view: View, scan: FileScan, columns: Sequence[str]
 ) -> DataFrame:
     """The rows of one scan. The schema is given, so Spark infers nothing, whatever the settings of
-    the session. `partition` comes from the name of the directory."""
+    the session. `partition` comes from the name of the directory. A renamed column has its old name
+    in the files."""
+    stored_names = view.stored_names
     df = (
-        spark.read.schema(spark_schema(view.schema))
+        spark.read.schema(spark_schema(_stored_schema(view)))
         .option("basePath", root)
         .option("__globPaths__", "false")
         .option("datetimeRebaseMode", "CORRECTED")
@@ -207,9 +210,15 @@ def _frame(
         "topic": F.nullif(F.lit(view.name), F.lit("")),
         "timestampType": F.nullif(F.lit(int(scan.append_time)), F.lit(-1)),
     }
-    return df.select(
-        *(computed[n].alias(n) if n in computed else F.col(_quoted(n)) for n in columns)
-    )
+
+    def column(name: str) -> Column:
+        if name in computed:
+            return computed[name].alias(name)
+        stored = stored_names.get(name, name)
+        found = F.col(_quoted(stored))
+        return found if stored == name else found.alias(name)
+
+    return df.select(*map(column, columns))
 
 
 def _looked_up(parts: Sequence[FilePart]) -> Column:
@@ -243,10 +252,16 @@ def _files_listed_on_driver(spark: SparkSession, root: str) -> Iterator[None]:
         spark.conf.set(_LISTING_THRESHOLD, str(before))
 
 
-def _check_names(names: Sequence[str]) -> None:
-    folded = [name.lower() for name in names]
+def _stored_schema(view: View) -> pa.Schema:
+    """The columns of the view under the names that they have in files."""
+    names = view.stored_names
+    return pa.schema([field.with_name(names.get(field.name, field.name)) for field in view.schema])
+
+
+def _check_names(view: View) -> None:
+    folded = [name.lower() for name in (*_stored_schema(view).names, *view.retired_names)]
     if len(set(folded)) != len(folded):
-        raise NativeUnavailable("two column names differ in case only")
+        raise NativeUnavailable("two column names in the files differ in case only")
     if "_metadata" in folded:
         raise NativeUnavailable("a column is called _metadata, a name that Spark reserves")
 
