@@ -17,7 +17,7 @@ from pylogtable.format.schema import to_arrow
 from pylogtable.log import group_objects as groups
 from pylogtable.plan import index
 from pylogtable.runtime import LONGEST_PAUSE_AFTER_LOST_RACE
-from pylogtable.segments import rolling_writer
+from pylogtable.segments import rolling_writer, unfolding
 from tests.conformance.corpus import (
     REPOSITORY,
     RULE,
@@ -216,6 +216,7 @@ def test_the_numbers_in_the_advice_are_those_of_the_library() -> None:
     for number in (index.TAIL_MAX, index.LEAF_MAX, index.RUNS_MAX):
         assert f" {number:,} " in advice["Leaves"]
     assert f"{rolling_writer.ROW_GROUP_ROWS:,} rows" in advice["Files"]
+    assert f"batches of about {unfolding.BATCH_BYTES >> 20} MiB" in advice["Files"]
     assert f"{LONGEST_PAUSE_AFTER_LOST_RACE * 1000:.0f} milliseconds" in advice["Lost races"]
     cleaning = advice["Why states of a group are removed in order"]
     assert f"a multiple of {groups.CLEAN_EVERY}:" in cleaning
