@@ -131,7 +131,10 @@ def apply(state: Record | None, commit: Record) -> Record:
         partitions[number] = change_partition(partitions[number], number, commit, require)
     if commit["txn"] is not None:
         app_id, txn = commit["txn"]["app_id"], commit["txn"]["version"]
-        require(txn > txns.get(app_id, [-1])[0], "TXN-5", f"txn {txn} of {app_id!r} goes back")
+        last, carried_by = txns.get(app_id, [-1, None])
+        require(txn > last, "TXN-5", f"txn {txn} of {app_id!r} goes back")
+        previous = commit["txn"]["previous"]
+        require(previous in (None, carried_by), "TXN-1", f"its txn does not follow {previous}")
         txns[app_id] = [txn, commit["version"]]
     return {**head, "topic": topic, "partitions": partitions, "txns": txns}
 

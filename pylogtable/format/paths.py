@@ -87,7 +87,8 @@ def check_leaf_id(leaf_id: str, *, source: str) -> None:
 
 def floor_of(path: str) -> int:
     """The floor offset in the path of a segment, which must be valid."""
-    return int(path.rpartition("/")[2][:_DIGITS])
+    begin = path.index("/") + 1
+    return int(path[begin : begin + _DIGITS])
 
 
 def check_segment_path(path: str, partition: int, *, source: str) -> int:

@@ -32,6 +32,7 @@ from pylogtable.format.model import (
     Segment,
     TopicInfo,
     Totals,
+    Txn,
     TxnMark,
 )
 from pylogtable.format.paths import commit_path
@@ -193,10 +194,7 @@ def apply(base: Snapshot | None, commit: Commit) -> Snapshot:
         states[number] = _clean(commit, states[number], number, offset)
     txns = base.txns
     if commit.txn is not None:
-        mark = txns.get(commit.txn.app_id)
-        if mark is not None and commit.txn.version <= mark.txn_version:
-            detail = f"txn {commit.txn.version} comes after {mark.txn_version} of its app id"
-            raise _broken(commit, "TXN-5", detail)
+        _check_txn(commit, commit.txn, txns.get(commit.txn.app_id))
         txns = {**txns, commit.txn.app_id: TxnMark(commit.txn.version, commit.version)}
     return replace(_advanced(base, commit), topic=info, partitions=tuple(states), txns=txns)
 
@@ -295,6 +293,17 @@ def _check_partitions(commit: Commit, count: int) -> None:
     highest = max((*named, *commit.ends, *commit.cleaned), default=0)
     if highest >= count:
         raise _broken(commit, "META-3", f"there is no partition {highest}")
+
+
+def _check_txn(commit: Commit, txn: Txn, last: TxnMark | None) -> None:
+    """Raise if a txn is not newer than the last one of its app id [TXN-5], or names another commit
+    as the one before it [TXN-1]: whoever follows `previous` must come to an end."""
+    if last is not None and txn.version <= last.txn_version:
+        detail = f"txn {txn.version} comes after {last.txn_version} of its app id"
+        raise _broken(commit, "TXN-5", detail)
+    if txn.previous is not None and (last is None or txn.previous != last.commit_version):
+        detail = f"the last txn of its app id is not in commit {txn.previous}"
+        raise _broken(commit, "TXN-1", detail)
 
 
 def _append(

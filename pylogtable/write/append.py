@@ -16,6 +16,7 @@ from pylogtable.arguments import check_number
 from pylogtable.errors import (
     CommitConflictError,
     CommitUnknownError,
+    CorruptTopicError,
     InvalidRequestError,
     LogTableError,
     SchemaMismatchError,
@@ -24,6 +25,7 @@ from pylogtable.errors import (
 from pylogtable.format.codec import check_app_id, check_origin
 from pylogtable.format.config import STALE_AFTER_MS
 from pylogtable.format.model import Change, Commit, Txn, TxnMark
+from pylogtable.format.paths import commit_path
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.log.head import Head
 from pylogtable.plan.append import Repeated, find_live, find_txn, plan_append, plan_fenced_append
@@ -202,6 +204,9 @@ class Appender:
                 break
             if commit.txn.version == txn.version:
                 return commit
+            if commit.txn.previous is not None and commit.txn.previous >= at:
+                detail = f"the txn before it cannot be in commit {commit.txn.previous}"
+                raise CorruptTopicError(commit_path(at), "TXN-1", detail)
             at = commit.txn.previous
         raise InvalidRequestError(
             f"txn {txn.version} of app id {txn.app_id!r} was never applied, but a later one was. "

@@ -157,6 +157,22 @@ def test_app_id_that_cannot_be_stored_is_refused(store: Store, app_id: str) -> N
     assert topic.append(kafka(["a"]), txn=("ä" * 512, 1)).version == 3
 
 
+def test_txn_that_leads_back_to_itself_ends_in_an_error(store: Store, objects: MemoryStore) -> None:
+    """A repeat follows `previous` from commit to commit [TXN-1]."""
+    topic = store.topic("bad")
+    for number in (1, 2, 3):
+        topic.append(kafka(["a"]), txn=("app", number))
+    opened = store.topic("bad")
+    spoil(
+        objects,
+        commit_path(4),
+        lambda data: edited(data, lambda body: body["txn"].update(previous=5)),
+    )
+    with pytest.raises(CorruptTopicError) as caught:
+        opened.append(kafka(["a"]), txn=("app", 1))
+    assert (caught.value.path, caught.value.rule) == (commit_path(4), "TXN-1")
+
+
 def test_text_that_is_not_unicode_is_refused(store: Store, objects: MemoryStore) -> None:
     before = {entry.key for entry in objects.list()}
     topic = store.topic("alpha")

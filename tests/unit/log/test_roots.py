@@ -203,6 +203,20 @@ def test_writer_that_meets_an_unusable_root_writes_a_new_one(
     assert store.topic("t").count() == 108
 
 
+def test_handle_that_was_opened_at_a_wrong_root_recovers(store: Store, below: ObjectStore) -> None:
+    """Nothing contradicts the root until somebody commits."""
+    sound = store.topic("t")
+    sound._manifest.write_root(sound._head.known, lambda: "leaf28")
+    kept = below.read(root_path(28)) or b""
+    tamper(below, root_path(28), CONTRADICTIONS["an empty partition at another end"])
+    deceived = store.topic("t")
+    assert deceived.end_offsets()[0] == 40
+    below.write(root_path(28), kept)
+    store.topic("t").append(kafka(["x"], partition=ints(0)))
+    assert rows_of(deceived) == sorted([*EVERYTHING, (0, 14)])
+    assert deceived.append(kafka(["y"], partition=ints(0))).offsets == {0: (15, 16)}
+
+
 # --- leaves --------------------------------------------------------------------------------------
 
 
