@@ -82,6 +82,7 @@ class Questions:
     ranges: dict[int, tuple[int, int]]
     times: list[int]
     groups: list[str]
+    version: int  # an older one
 
 
 @cache
@@ -96,7 +97,17 @@ def questions(name: str) -> Questions:
     }
     groups = {key.split("/")[1] for key in objects.objects if kind_of(key) == "group"}
     asked = [times[0] - 10, times[len(times) // 2], times[-1], times[-1] + 1]
-    return Questions(ranges, asked, sorted(groups))
+    return Questions(ranges, asked, sorted(groups), _older(objects, state))
+
+
+def _older(objects: Objects, newest: Any) -> int:
+    """A version of the same topic, three before the newest if there is one."""
+    for version in range(max(0, newest["version"] - 3), newest["version"]):
+        before = _tried(lambda v=version: reader.open_topic(objects, v))
+        same = not isinstance(before, Exception) and before["topic_id"] == newest["topic_id"]
+        if same and before["topic"] is not None:
+            return version
+    return int(newest["version"])
 
 
 @cache
@@ -114,9 +125,19 @@ def answers(name: str, objects: Mapping[str, bytes], root: int | None = None) ->
     except REFUSALS as error:
         return {"open": error}
 
-    def rows(partition: int, *bounds: int) -> list[Any]:
-        tables = list(reader.read(folder, state, partition, *bounds))
+    def rows(partition: int, *bounds: int, of: Any = state) -> list[Any]:
+        tables = list(reader.read(folder, of, partition, *bounds))
         return plain(pa.concat_tables(tables)) if tables else []
+
+    def rows_before() -> list[Any]:
+        if root is None:
+            before = reader.open_topic(folder, asked.version)
+        else:
+            before = _from_root(folder, root, asked.version)
+        if before["topic"] is None or before["topic_id"] != state["topic_id"]:
+            raise reader.Corrupt("", "READ-5", "that version is of another topic")
+        numbers = range(len(before["partitions"]))
+        return [row for number in numbers for row in rows(number, of=before)]
 
     def offsets_at(time_us: int) -> dict[int, int | None]:
         numbers = reader.bounds(state)
@@ -129,6 +150,7 @@ def answers(name: str, objects: Mapping[str, bytes], root: int | None = None) ->
         "bounds": reader.bounds(state),
         "segments": [entry_of(e) for part in state["partitions"] for e in part["segments"]],
         "rows": _tried(lambda: [row for number in every for row in rows(number)]),
+        "rows of before": _tried(rows_before),
         "count": _tried(lambda: reader.count(folder, state)),
         "times": _tried(lambda: [offsets_at(time) for time in asked.times]),
     }
@@ -153,10 +175,14 @@ def root_decodes(objects: Mapping[str, bytes], version: int) -> bool:
     return True
 
 
-def _from_root(folder: Objects, version: int) -> Any:
+def _from_root(folder: Objects, version: int, last: int | None = None) -> Any:
     state = reader.load_root(folder, version)
     commits = reader.numbers(folder, "_manifest", reader.COMMIT_NAME)
-    return reader.replay(folder, state, version + 1, reader.end_of_run(commits, version + 1))
+    if last is None:
+        last = reader.end_of_run(commits, version + 1)
+    elif last < version:
+        raise reader.Corrupt("", "READ-5", "the root is of a later version")
+    return reader.replay(folder, state, version + 1, last)
 
 
 def _positions(folder: Objects, group: str, state: Any) -> dict[int, int]:

@@ -183,6 +183,7 @@ def library_answers(name: str, place: Place) -> Answers:
         "bounds": _asked(bounds),
         "segments": _asked(lambda: [entry_of(e) for e in topic.segments().to_pylist()]),
         "rows": _asked(lambda: _rows(topic)),
+        "rows of before": _asked(lambda: plain(topic.read(version=asked.version).read_all())),
         "count": _asked(topic.count),
         "times": _asked(offsets),
         "latest": _asked(latest),
