@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from pylogtable.errors import CorruptTopicError
 from pylogtable.format.model import Segment
-from pylogtable.format.paths import check_segment_path, floor_of
+from pylogtable.format.paths import SEGMENT_PATTERN, check_segment_path, floor_of
+from pylogtable.lazy_arrow import pc
 
 Int64s = npt.NDArray[np.int64]
 Faults = npt.NDArray[np.bool_]
@@ -77,6 +78,17 @@ def check_columns(entries: pa.Table, *, source: str) -> None:
             at = int(np.flatnonzero(is_wrong)[0])
             path = entries["path"][at].as_py()
             raise CorruptTopicError(source, "SEG-10", f"entry {at}, {path}: {detail}")
+
+
+def check_paths(entries: pa.Table, *, source: str) -> None:
+    """Raise if an entry of a table names a file that is not one of its partition [PATH-4]."""
+    found = pc.extract_regex(entries["path"], SEGMENT_PATTERN)
+    numbers = pc.cast(pc.struct_field(found, "partition"), pa.int64())
+    is_wrong = pc.fill_null(pc.not_equal(numbers, entries["partition"]), True)
+    at = pc.index(is_wrong, True).as_py()
+    if at >= 0:
+        entry = entries.slice(at, 1).to_pylist()[0]
+        check_segment_path(entry["path"], entry["partition"], source=source)
 
 
 def _faults(entries: pa.Table) -> Iterator[tuple[Faults, str]]:

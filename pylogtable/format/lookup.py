@@ -14,9 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from pylogtable.errors import CorruptTopicError
+from pylogtable.format.entries import check_paths
 from pylogtable.format.leaf import Leaf, entries_of, sort_entries
 from pylogtable.format.model import Segment, Totals
-from pylogtable.format.paths import leaf_path
+from pylogtable.format.paths import commit_path, leaf_path, root_path
 from pylogtable.format.snapshot import (
     LeafRun,
     PartitionState,
@@ -133,8 +134,32 @@ def all_entries(snapshot: Snapshot, leaves: LoadLeaf) -> pa.Table:
             else:
                 leaf = leaf_of(snapshot, load, number, tile)
                 low = max(tile.start, state.log_start)
-                parts.append(leaf.entries(leaf.rows(number, low, tile.end)))
+                entries = leaf.entries(leaf.rows(number, low, tile.end))
+                check_paths(entries, source=leaf_path(tile.leaf))  # [LEAF-2]
+                parts.append(entries)
     return sort_entries([*parts, entries_of(loose)])
+
+
+def check_totals(snapshot: Snapshot, entries: pa.Table) -> None:
+    """Raise if all live segments do not add up to the totals that the root says [ROOT-5]."""
+    sums = [("path", "count"), ("records", "sum"), ("size_bytes", "sum")]
+    rows = entries.group_by("partition", use_threads=False).aggregate(sums).to_pylist()
+    found = {
+        row["partition"]: Totals(
+            segments=row["path_count"],
+            records=row["records_sum"],
+            size_bytes=row["size_bytes_sum"],
+        )
+        for row in rows
+    }
+    for number, state in enumerate(snapshot.partitions):
+        added = found.get(number, Totals())
+        if added != state.live:
+            path = commit_path(snapshot.version)
+            if snapshot.root_version is not None:
+                path = root_path(snapshot.root_version)
+            detail = f"partition {number} has {state.live}, but its segments add up to {added}"
+            raise CorruptTopicError(path, "ROOT-5", detail)
 
 
 def tiles_from(state: PartitionState, offset: int) -> Iterator[Tile]:

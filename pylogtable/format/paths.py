@@ -15,12 +15,16 @@ HINT_PATH = "_manifest/_head.json"
 GROUPS_DIR = "_groups/"
 
 _DIGITS = 20
-_COMMIT = re.compile(r"_manifest/(\d{20})\.json")
-_ROOT = re.compile(r"_manifest/(\d{20})\.root\.json")
+_COMMIT = re.compile(r"_manifest/([0-9]{20})\.json")
+_ROOT = re.compile(r"_manifest/([0-9]{20})\.root\.json")
 _LEAF_ID = re.compile(r"[0-9a-z]{1,64}")
 _LEAF = re.compile(r"_manifest/leaf-([0-9a-z]{1,64})\.parquet")
-_SEGMENT = re.compile(r"partition=(0|[1-9]\d{0,8})/(\d{20})-[0-9a-z]{1,64}\.parquet")
-_GROUP = re.compile(r"_groups/([a-zA-Z0-9._-]{1,249})/(\d{20})\.json")
+#: Also for whole columns of paths.
+SEGMENT_PATTERN = (
+    r"^partition=(?P<partition>0|[1-9][0-9]{0,8})/(?P<floor>[0-9]{20})-[0-9a-z]{1,64}\.parquet$"
+)
+_SEGMENT = re.compile(SEGMENT_PATTERN)
+_GROUP = re.compile(r"_groups/([a-zA-Z0-9._-]{1,249})/([0-9]{20})\.json")
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 

@@ -169,9 +169,12 @@ class Manifest:
     def load_at(self, version: int) -> Snapshot | None:
         """The state at `version`; None if commits that it needs are gone."""
         failure: CorruptTopicError | None = None
-        for root in chain(self.roots.at_or_below(version), [None]):
+        roots = chain(self.roots.at_or_below(version), [None], self.roots.early(version))
+        for root in roots:
             commits = self.commits.read_range(range(root.version + 1 if root else 0, version + 1))
             if commits is None:
+                if root is None:
+                    continue
                 break
             try:
                 return self._replay(root, commits)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from pylogtable.errors import CorruptTopicError
 from pylogtable.format.codec import decode_root
@@ -69,8 +69,18 @@ class RootObjects:
                 if root is not None:
                     yield root
         if nearest > 0:
-            for candidate in reversed(self.versions()):
-                if candidate <= version and candidate not in tried:
-                    root = self.read(candidate)
-                    if root is not None:
-                        yield root
+            yield from self._listed_below(version, tried)
+
+    def early(self, version: int) -> Iterator[Snapshot]:
+        """The roots at or below a version that is below the first multiple of the interval: that
+        of a deleted topic, or of another writer. They matter only if a vacuum has removed the
+        first commits [READ-5]."""
+        if version < ROOT_INTERVAL:
+            yield from self._listed_below(version, set())
+
+    def _listed_below(self, version: int, tried: Collection[int]) -> Iterator[Snapshot]:
+        for candidate in reversed(self.versions()):
+            if candidate <= version and candidate not in tried:
+                root = self.read(candidate)
+                if root is not None:
+                    yield root

@@ -16,6 +16,7 @@ from pylogtable.errors import InvalidRequestError
 from pylogtable.format.field_ids import column_ids
 from pylogtable.format.lookup import (
     all_entries,
+    check_totals,
     segment_at,
     segments_backwards,
     segments_between,
@@ -275,7 +276,9 @@ class View:
 
     def segments(self) -> pa.Table:
         """All live segments in partition and offset order; see `Topic.segments`."""
-        return all_entries(self.snapshot, self._leaf)
+        entries = all_entries(self.snapshot, self._leaf)
+        check_totals(self.snapshot, entries)
+        return entries
 
     def partitions(self) -> pa.Table:
         """A row for each partition: its offsets, segments, records and bytes."""

@@ -95,20 +95,14 @@ def first_offset_at_time(
     """The first offset at or above `log_start` whose timestamp is at least `timestamp_us`. Reads
     timestamps only of the first row group that reaches it, and of the one that `log_start` cuts."""
     reader = SegmentReader(store, segment)
-    columns = [TIMESTAMP] if segment.is_dense else [OFFSET, TIMESTAMP]
     wanted = task_for(segment, max(log_start, segment.base_offset), segment.end_offset)
     for group in wanted.row_groups:
         times_us = reader.groups[group].times_us
         if times_us is not None and times_us[1] < timestamp_us:
             continue
-        at = segment.base_offset + segment.row_groups[group]
-        for batch in reader.batches([group], columns):
+        for batch in reader.batches([group], [OFFSET, TIMESTAMP]):
             times = batch.column(TIMESTAMP).cast(pa.int64()).to_numpy()
-            if segment.is_dense:
-                offsets = np.arange(at, at + batch.num_rows)
-                at += batch.num_rows
-            else:
-                offsets = reader.true_offsets(batch).to_numpy()
+            offsets = reader.true_offsets(batch).to_numpy()
             found = np.flatnonzero((times >= timestamp_us) & (offsets >= log_start))
             if found.size:
                 return int(offsets[found[0]])

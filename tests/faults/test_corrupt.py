@@ -25,6 +25,7 @@ from pylogtable.errors import (
 from pylogtable.format.paths import HINT_PATH, commit_path, leaf_path, root_path
 from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.memory import MemoryStore
+from pylogtable.topic import Topic
 from tests.builders import replace_file
 from tests.faults.support import (
     NAME,
@@ -229,6 +230,21 @@ class TestTheIndex:
             numbers_of(open_topic(inner))
         assert caught.value.path == path
 
+    def test_listing_that_contradicts_the_totals_of_the_root_is_an_error(
+        self, inner: MemoryStore
+    ) -> None:
+        leaf = leaf_of(inner)
+        table = pq.read_table(pa.BufferReader(get(inner, leaf)))
+        at = table.schema.get_field_index("size_bytes")
+        sizes = [1, *table["size_bytes"].to_pylist()[1:]]
+        sink = pa.BufferOutputStream()
+        pq.write_table(table.set_column(at, table.schema.field(at), [sizes]), sink)
+        objects(inner).write(leaf, sink.getvalue().to_pybytes())
+        edit(inner, ROOT, lambda body: body.pop("leaf_checksums"))
+        with pytest.raises(CorruptTopicError) as caught:
+            open_topic(inner).segments()
+        assert (caught.value.path, caught.value.rule) == (ROOT, "ROOT-5")
+
     def test_appends_work_beside_a_damaged_leaf(self, inner: MemoryStore) -> None:
         """An append does not read the leaf; a root that needs it is not written."""
         objects(inner).write(leaf_of(inner), b"PAR1")
@@ -395,9 +411,10 @@ class TestPathsOutsideTheTopic:
         objects(inner).write(leaf, sink.getvalue().to_pybytes())
         edit(inner, ROOT, lambda body: body.pop("leaf_checksums"))
         topic = open_topic(inner)
-        with pytest.raises(CorruptTopicError) as caught:
-            numbers_of(topic)
-        assert (caught.value.path, caught.value.rule) == (leaf, "PATH-4")
+        for use in (numbers_of, Topic.segments):
+            with pytest.raises(CorruptTopicError) as caught:
+                use(topic)
+            assert (caught.value.path, caught.value.rule) == (leaf, "PATH-4")
         assert leaf == leaf_path(leaf.removeprefix("_manifest/leaf-").removesuffix(".parquet"))
         assert not topic.verify(data=True)
 

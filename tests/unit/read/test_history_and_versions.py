@@ -131,3 +131,20 @@ def test_commit_times_rise_even_if_the_clock_goes_back(store: Store, clock: Cloc
     topic.append(kafka(["a"]))
     assert rows(topic.history(), "committed_at") == [at(3), at(2), at(1), at(0)]
     assert topic.verify()
+
+
+def test_version_is_read_from_an_early_root_if_the_first_commits_are_gone(
+    store: Store, objects: MemoryStore
+) -> None:
+    """A topic that was deleted has a root, and a vacuum may remove what is below it."""
+    store.create_topic("t").append(kafka(["old"]))
+    store.delete_topic("t")
+    topic = store.create_topic("t")
+    for key in ("a", "b"):
+        topic.append(kafka([key]))
+    for version in (0, 1):
+        objects.delete(f"t/_manifest/{version:020d}.json")
+    again = store.topic("t")
+    assert rows(again.read(version=4), "key") == [b"a"]
+    with pytest.raises(InvalidRequestError, match="no longer kept"):
+        again.read(version=1)

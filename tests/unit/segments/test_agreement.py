@@ -210,9 +210,10 @@ def test_rows_that_differ_from_the_statistics_are_refused_when_offsets_are_read(
     (path,) = rows(topic.segments(), "path")
     table = pq.read_table(pa.BufferReader(objects.read(f"t/{path}")))
     topic = replace_file(objects, "t", path, parquet(column("offset", [0, 2, 1, 3])(table)))
-    with pytest.raises(CorruptTopicError, match="do not rise") as caught:
-        topic.read().read_all()
-    assert (caught.value.path, caught.value.rule) == (path, "SEG-11")
+    for act in (READS["read"], lambda topic: topic.offsets_for_time(at(0))):
+        with pytest.raises(CorruptTopicError, match="do not rise") as caught:
+            act(topic)
+        assert (caught.value.path, caught.value.rule) == (path, "SEG-11")
 
 
 def test_batches_of_one_row_group_are_compared_with_each_other(
