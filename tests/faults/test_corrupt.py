@@ -135,7 +135,6 @@ class TestCommits:
     @pytest.mark.parametrize(
         ("change", "rule"),
         [
-            (lambda body: body.update(topic_id="other"), "META-2"),
             (lambda body: body.update(committed_at_ms=0), "COMMIT-6"),
             (lambda body: body["ends"].update({"0": 99}), "LOG-2"),
             (lambda body: body["add"][0].update(base_offset=1), "SEG-10"),
@@ -150,7 +149,7 @@ class TestCommits:
             (lambda body: body.update(operation="create"), "META-2"),
         ],
         ids=[
-            *("topic", "time", "end", "base", "records", "negative shift", "wrong shift"),
+            *("time", "end", "base", "records", "negative shift", "wrong shift"),
             *("no row group", "late row group", "unknown end", "end alone", "checksum", "create"),
         ],
     )
