@@ -2,26 +2,37 @@
 random keyed writes with deletes, compaction, merge, retention and vacuum beside them, and readers
 at random offsets and versions. The writers' number of appends bounds it, no time does: the others
 go on for as long as they write.
+
+The soak goes on where that ends: producers, members of a group and maintenance, all of them killed
+at any moment. Weeks pass between the rounds, and vacuum removes what is old, also of the manifest. A
+handle that was opened before all that appends after each round. What the processes told is the
+model.
 """
 
 from __future__ import annotations
 
+import itertools
+import os
 import random
+import signal
 import sys
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 import pylogtable
-from pylogtable import Topic
+from pylogtable import CommitConflictError, SegmentGoneError, Topic
 from pylogtable.engine import TopicWriter
 from tests.builders import kafka
 from tests.depth import DEEP, new_seed, rounds
-from tests.faults.worker import crew
+from tests.faults.worker import PARTITIONS as WORKER_PARTITIONS
+from tests.faults.worker import SCHEMA, Crew, batch_rows, crew, tell
 
 NAME = "t"
 PARTITIONS = 3
@@ -118,6 +129,9 @@ def play(role: str, url: str, seed: int) -> None:
     chance = random.Random(f"{seed} {role}")
     budget = chance.choice([2000, 1 << 29])
     work: dict[str, Callable[[], None]] = {
+        "produce": lambda: produce(topic, int(number)),
+        "member": lambda: consume(topic, number),
+        "maintain": lambda: keep_clean(topic),
         "write": lambda: write(topic, seed, int(number)),
         "read": lambda: read(topic, seed, int(number)),
         "compact": lambda: again(
@@ -164,3 +178,148 @@ def check_end(topic: Topic, seed: int) -> None:
         report = topic.verify(data=True)
         assert report, str(report)
     assert everything.num_rows == len(last)
+
+
+SOAK_ROUNDS = rounds(5, deep=80)
+#: A round ends after this many answers of its processes, most of which are killed meanwhile.
+ANSWERS = rounds(24, deep=60)
+WEEK = 7 * 86_400
+#: The batches of a producer are numbered from its number times this.
+PRODUCER = 1_000_000
+
+Place = tuple[int, int]
+
+
+def produce(topic: Topic, producer: int) -> None:
+    """Append batch after batch until killed, from the one after the last in the log."""
+    app_id = f"producer {producer}"
+    last = topic.last_txn(app_id)
+    for number in itertools.count(0 if last is None else last + 1):
+        batch = producer * PRODUCER + number
+        result = topic.append(batch_rows(batch), txn=(app_id, number))
+        told = {str(partition): span for partition, span in result.offsets.items()}
+        tell(batch=batch, offsets=told)
+
+
+def consume(topic: Topic, name: str) -> None:
+    """Read as a member until killed. What was read is told first, and committed then."""
+    consumer = topic.consumer("g", name, lease_ms=1000, max_records=15)
+    while True:
+        try:
+            table = consumer.poll(timeout=0.01)
+            if table.num_rows:
+                places = zip(
+                    table["partition"].to_pylist(), table["offset"].to_pylist(), strict=True
+                )
+                tell(read=list(places))
+            consumer.commit()
+        except (CommitConflictError, SegmentGoneError):  # noqa: PERF203 (it reads again)
+            continue
+
+
+def keep_clean(topic: Topic) -> None:
+    """Join and remove files until killed, without regard for readers of older versions."""
+    while True:
+        topic.merge()
+        report = topic.vacuum(dry_run=False, retention_ms=0)
+        tell(removed=len(report.files), of_manifest=report.manifest_files)
+
+
+def let_weeks_pass(folder: Path) -> None:
+    """Make every file older. Nobody may be writing."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            then = path.stat().st_mtime - 2 * WEEK
+            os.utime(path, (then, then))
+
+
+@dataclass
+class Told:
+    """What the processes said."""
+
+    batches: dict[int, dict[str, list[int]]] = field(default_factory=dict)
+    places: set[Place] = field(default_factory=set)
+    removed: int = 0
+    removed_of_manifest: int = 0
+    kills: int = 0
+
+    def hear(self, answer: dict[str, Any]) -> None:
+        if "batch" in answer:
+            assert answer["batch"] not in self.batches
+            self.batches[answer["batch"]] = answer["offsets"]
+        elif "read" in answer:
+            self.places.update((partition, offset) for partition, offset in answer["read"])
+        else:
+            self.removed += answer["removed"]
+            self.removed_of_manifest += answer["of_manifest"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs fork")
+def test_soak_of_producers_members_maintenance_and_kills_loses_nothing(tmp_path: Path) -> None:
+    seed = new_seed()
+    chance = random.Random(seed)
+    config = {"retention.ms": -1}
+    topic = pylogtable.open(tmp_path).create_topic(NAME, WORKER_PARTITIONS, SCHEMA, config=config)
+    idle = [pylogtable.open(tmp_path).topic(NAME) for _ in range(SOAK_ROUNDS)]
+    told = Told()
+    with crew() as workers:
+        for number in range(SOAK_ROUNDS):
+            soak_round(workers, str(tmp_path), seed, chance, told)
+            let_weeks_pass(tmp_path)
+            batch = 9 * PRODUCER + number
+            result = idle[number].append(batch_rows(batch))
+            told.hear({"batch": batch, "offsets": _as_told(result.offsets)})
+    print(
+        f"{told.kills} kills, {len(told.batches)} batches, {len(told.places)} records read, "
+        f"{told.removed} files removed, {told.removed_of_manifest} of them of the manifest"
+    )
+    assert told.removed_of_manifest
+    check_soak(topic, told)
+
+
+def soak_round(workers: Crew, url: str, seed: int, chance: random.Random, told: Told) -> None:
+    roles = ["produce-0", "produce-1", "member-a", "member-b", "maintain"]
+    alive = workers.order(*(("torture", [role, url, seed]) for role in roles))
+    for heard in range(ANSWERS):
+        told.hear(workers.answer())
+        if heard % (ANSWERS // 4) == ANSWERS // 4 - 1 and len(alive) > 2:
+            os.kill(alive.pop(chance.randrange(len(alive))), signal.SIGKILL)
+            told.kills += 1
+    for pid in alive:
+        os.kill(pid, signal.SIGKILL)
+    told.kills += len(alive)
+    rest, statuses = workers.until_end()
+    assert statuses == [-signal.SIGKILL] * len(roles)
+    for answer in rest:
+        told.hear(answer)
+
+
+def check_soak(topic: Topic, told: Told) -> None:
+    last = topic.consumer("g", "last", lease_ms=1000, max_records=10_000)
+    ends = topic.end_offsets()
+    while topic.group("g").positions() != ends:
+        table = last.poll(timeout=0.05)
+        told.places.update(
+            zip(table["partition"].to_pylist(), table["offset"].to_pylist(), strict=True)
+        )
+        last.commit()
+    assert told.places == {(p, offset) for p, end in ends.items() for offset in range(end)}
+    cold = pylogtable.open_topic(topic.url)
+    report = cold.verify(data=True)
+    assert report, str(report)
+    found = cold.read(columns=["partition", "offset", "n", "batch"]).read_all()
+    batches = sorted(set(found["batch"].to_pylist()))
+    expected = sorted(n for batch in batches for n in batch_rows(batch)["n"].to_pylist())
+    assert sorted(found["n"].to_pylist()) == expected
+    by_batch: dict[int, dict[str, list[int]]] = {}
+    for row in found.to_pylist():
+        spans = by_batch.setdefault(row["batch"], {})
+        span = spans.setdefault(str(row["partition"]), [row["offset"], row["offset"]])
+        span[1] = row["offset"] + 1
+    assert {batch: by_batch.get(batch) for batch in told.batches} == told.batches
+    # A producer may have been killed before it told that its last batch of a round was in the log.
+    assert len(by_batch) - len(told.batches) <= 2 * SOAK_ROUNDS
+
+
+def _as_told(offsets: dict[int, tuple[int, int]]) -> dict[str, list[int]]:
+    return {str(partition): list(span) for partition, span in offsets.items()}
