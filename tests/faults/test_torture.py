@@ -4,8 +4,8 @@ at random offsets and versions. The writers' number of appends bounds it, no tim
 go on for as long as they write.
 
 The soak goes on where that ends: producers, members of a group and maintenance, all of them killed
-at any moment. Weeks pass between the rounds, and vacuum removes what is old, also of the manifest. A
-handle that was opened before all that appends after each round. What the processes told is the
+at any moment. Weeks pass between the rounds, and vacuum removes what is old, also of the manifest.
+A handle that was opened before all that appends after each round. What the processes told is the
 model.
 """
 
