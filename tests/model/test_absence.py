@@ -126,6 +126,7 @@ class TestTheCheckerFinds:
         monkeypatch.setattr(Commits, "stand", lambda *_: True)
         found(_recreated([C1, C2], first_violation_only=True), "append a1 was told")
 
+    @pytest.mark.usefixtures("no_second_guard")
     def test_doubtful_commit_that_is_simply_planned_again(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:

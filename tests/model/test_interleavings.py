@@ -185,6 +185,7 @@ def sleepers(cleaner: Program = cleaning) -> tuple[tuple[Writer, ...], tuple[App
 class TestTheCheckerFinds:
     """Each test puts one bug into the code, and the bug has to be found."""
 
+    @pytest.mark.usefixtures("no_second_guard")
     def test_a_lost_reply_that_is_not_read_back(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def put(create: Create, *rest: object) -> bool:
             return create() is Created.YES
@@ -194,6 +195,7 @@ class TestTheCheckerFinds:
         faults = Faults(1, frozenset({"lost"}))
         found(explore(writers, (A1, B1), faults, first_violation_only=True), "is in the log twice")
 
+    @pytest.mark.usefixtures("no_second_guard")
     def test_a_self_retry_that_is_not_read_back(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def put(create: Create, *rest: object) -> bool:
             return create() is Created.YES
@@ -238,6 +240,7 @@ class TestTheCheckerFinds:
         outcome = explore(writers, (A1, A2), faults, may_tick=True, first_violation_only=True)
         found(outcome, "cannot be reached")
 
+    @pytest.mark.usefixtures("no_second_guard")
     def test_a_writer_that_goes_on_while_its_put_may_still_land(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
