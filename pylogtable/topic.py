@@ -75,8 +75,8 @@ class Topic:
         self._head = Head(self._manifest, runtime, snapshot, store.url)
         self._appender = Appender(store, self._head)
 
-    def __reduce__(self) -> tuple[type[Topic], tuple[str, ObjectStore, Runtime]]:
-        return Topic, (self.name, self._store, self._head.runtime)
+    def __reduce__(self) -> tuple[Any, tuple[str, ObjectStore, Runtime, str]]:
+        return _reopen, (self.name, self._store, self._head.runtime, self._head.known.topic_id)
 
     def __repr__(self) -> str:
         known = self._head.known
@@ -406,3 +406,14 @@ class Topic:
 
     def _run(self, job: Job[Report], threads: int = 1) -> Report:
         return job.run(self._maintained, in_threads(threads))
+
+
+def _reopen(name: str, store: ObjectStore, runtime: Runtime, topic_id: str) -> Topic:
+    """The topic that was pickled. One that was created in its place is another topic [META-5]."""
+    topic = Topic(name, store, runtime)
+    if topic._head.known.topic_id != topic_id:
+        raise TopicNotFoundError(
+            f"the topic at {store.url} has been deleted, and another one was created in its place; "
+            "open the topic again"
+        )
+    return topic

@@ -267,6 +267,9 @@ def _is_taken(path: str) -> bool:
         return False
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    if stat.S_ISLNK(mode) and not os.path.exists(path):
+        # It takes the name, and reads as absent: a writer would try again and again.
+        raise OSError(errno.ELOOP, "it is a symbolic link that leads nowhere; remove it", path)
     return True
 
 

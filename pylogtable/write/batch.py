@@ -242,5 +242,5 @@ class BatchFuture(SendFuture[BatchMetadata]):
 def _call(callback: Callable[[SendFuture[Any]], object], future: SendFuture[Any]) -> None:
     try:
         callback(future)
-    except Exception:
+    except BaseException:  # also `sys.exit()`: it would end the producer's thread, unseen
         _log.exception("a callback of %r failed", future)

@@ -33,6 +33,7 @@ from pylogtable.write.delivery import Delivery
 from pylogtable.write.records import OVERHEAD_BYTES, RecordShape, RecordTuple
 
 MAX_BATCH_BYTES = 1 << 30
+MAX_LINGER_MS = 86_400_000
 
 _PLAIN = frozenset({bytes, str, type(None)})
 
@@ -63,8 +64,10 @@ class Producer:
         app_id: str | None,
     ) -> None:
         is_number = isinstance(linger_ms, int | float) and not isinstance(linger_ms, bool)
-        if not is_number or not linger_ms >= 0:
-            raise InvalidRequestError(f"linger_ms must be at least 0, not {linger_ms!r}")
+        if not is_number or not 0 <= linger_ms <= MAX_LINGER_MS:
+            raise InvalidRequestError(
+                f"linger_ms must be from 0 to {MAX_LINGER_MS}, a day, not {linger_ms!r}"
+            )
         check_number("batch_bytes", batch_bytes, least=1)
         if batch_bytes > MAX_BATCH_BYTES:
             raise InvalidRequestError(

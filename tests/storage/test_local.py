@@ -237,3 +237,11 @@ def test_errors_raised_in_the_block_are_not_changed(store: LocalStore, error: Ex
     with pytest.raises(type(error)) as caught:
         fail()
     assert caught.value is error
+
+
+def test_link_that_leads_nowhere_is_an_error_and_not_a_lost_race(store: LocalStore) -> None:
+    """It takes the name of the next commit, and reads as absent."""
+    Path(store.url.removeprefix("file://"), COMMIT).parent.mkdir(parents=True)
+    Path(store.url.removeprefix("file://"), COMMIT).symlink_to("nowhere")
+    with pytest.raises(StorageError, match="symbolic link that leads nowhere; remove it"):
+        store.create(COMMIT, b"{}")

@@ -10,13 +10,18 @@ import pyarrow.parquet as pq
 import pytest
 from msgspec.structs import replace
 
-from pylogtable import InvalidRequestError, SchemaMismatchError, UnsupportedFormatError
+from pylogtable import (
+    CorruptTopicError,
+    InvalidRequestError,
+    SchemaMismatchError,
+    UnsupportedFormatError,
+)
 from pylogtable.engine import Scan, TopicWriter
 from pylogtable.format import codec
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
 from pylogtable.topic import Topic
-from tests.builders import make_store, rows
+from tests.builders import make_store, replace_file, rows
 
 SCHEMA = {"id": pa.int64(), "a": pa.string(), "b": pa.int32(), "c": pa.float64()}
 
@@ -333,8 +338,8 @@ def test_a_file_with_another_id_is_corrupt(
     ]
     sink = io.BytesIO()
     pq.write_table(whole.cast(pa.schema(fields)), sink, store_schema=False)
-    objects.write(f"t/{path}", sink.getvalue())
-    with pytest.raises(Exception, match=r"META-6"):
+    topic = replace_file(objects, "t", path, sink.getvalue())
+    with pytest.raises(CorruptTopicError, match=r"META-6"):
         topic.read().read_all()
     assert topic.read(columns=["id"]).read_all().num_rows == 2
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -236,3 +237,15 @@ def test_topic_is_not_created_under_the_id_of_the_deleted_one(store: Store) -> N
         stuck.create_topic("t")
     assert store.topics() == []
     assert store.create_topic("t").topic_id != deleted
+
+
+def test_pickled_topic_is_not_taken_for_one_created_in_its_place(tmp_path: Path) -> None:
+    store = pylogtable.open(tmp_path)
+    topic = store.create_topic("t")
+    topic.append(kafka(["a"]))
+    pickled = pickle.dumps(topic)
+    assert pickle.loads(pickled).count() == 1
+    store.delete_topic("t")
+    store.create_topic("t")
+    with pytest.raises(TopicNotFoundError, match="another one was created in its place"):
+        pickle.loads(pickled)

@@ -159,6 +159,26 @@ def test_future_works_like_a_standard_future(producer: Producer) -> None:
     assert "offset=0" in repr(future)
 
 
+def test_callback_that_exits_does_not_end_the_producer(
+    topic: Topic, caplog: pytest.LogCaptureFixture
+) -> None:
+    def leave(_: object) -> None:
+        raise SystemExit(1)
+
+    with topic.producer(linger_ms=FOREVER_MS) as producer:
+        producer.send("a", partition=0).add_done_callback(leave)
+        producer.flush()
+        producer.send("b", partition=0)
+    assert topic.count() == 2
+    assert "a callback of" in caplog.text
+
+
+@pytest.mark.parametrize("linger_ms", [-1, float("inf"), float("nan"), 10**13])
+def test_linger_that_no_clock_can_wait_for_is_refused(topic: Topic, linger_ms: float) -> None:
+    with pytest.raises(InvalidRequestError, match="from 0 to 86400000, a day"):
+        topic.producer(linger_ms=linger_ms)
+
+
 def test_callbacks_may_send_but_not_flush(topic: Topic, caplog: pytest.LogCaptureFixture) -> None:
     with topic.producer(linger_ms=FOREVER_MS, batch_bytes=1) as producer:
         again: list[Any] = []
