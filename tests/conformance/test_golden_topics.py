@@ -30,6 +30,9 @@ CHECKSUMS = frozenset({"checksum", "leaf_checksums", "footer_checksum"})
 #: Members of objects that the writers of the first golden topics did not know.
 NEWER_MEMBERS = frozenset({"id", "last_field_id", "parent"})
 
+# This topic is older than the member `problems` of a case, and golden topics are never changed.
+OLDER_PROBLEMS = {"corrupt-root": ["ROOT-1"]}
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -115,7 +118,7 @@ def test_a_golden_topic_reads_back_to_its_rows_and_offsets(case: str, tmp_path: 
 @pytest.mark.parametrize("case", READABLE)
 def test_a_readable_golden_topic_verifies_with_its_data(case: str, tmp_path: Path) -> None:
     report = _open(case, tmp_path).verify(data=True)
-    expected = golden(case, "case.json").get("problems", [])
+    expected = golden(case, "case.json").get("problems", OLDER_PROBLEMS.get(case, []))
     assert [problem.rule for problem in report.problems] == expected, str(report)
     assert report.commits > 0
 
