@@ -101,6 +101,8 @@ def _faults(entries: pa.Table) -> Iterator[tuple[Faults, str]]:
         yield column(name) < 0, f"its {name} is negative"
     for name, least in (("delete_horizon_ms", 0), ("hashed_over", 1)):
         yield entries[name].fill_null(least).to_numpy() < least, f"its {name} is too small"
+    is_hex = pc.match_substring_regex(entries["footer_checksum"], "^[0-9a-f]{8}$")
+    yield ~is_hex.fill_null(True).to_numpy(), "its footer_checksum is not 8 hex digits"
     yield column("end_offset") <= base, "it claims no offsets"
     claim = column("end_offset") - base
     yield records > claim, "it has more records than it claims offsets"

@@ -111,14 +111,15 @@ def first_offset_at_time(
 
 def count_from(store: ObjectStore, segment: Segment, log_start: int) -> int:
     """How many of the segment's records have an offset of at least `log_start`."""
-    if not segment.has_below(log_start):
-        return segment.records
     if segment.is_dense:
-        return segment.end_offset - log_start
+        return segment.end_offset - max(log_start, segment.base_offset)
+    if not segment.records:
+        return 0
+    # The file proves where its row groups begin: the entry might hide records below the log start.
+    reader = SegmentReader(store, segment)
     wanted = task_for(segment, log_start, segment.end_offset)
     if not wanted.row_groups:
         return 0
-    reader = SegmentReader(store, segment)
     first = wanted.row_groups[0]
     below = sum(facts.rows for facts in reader.groups[:first])
     for batch in reader.batches([first], [OFFSET]):

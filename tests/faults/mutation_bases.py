@@ -119,6 +119,25 @@ def _table_shaped(place: Place) -> None:
     place.append(topic, rows(range(20, 23)))
 
 
+def _renamed(place: Place) -> None:
+    """Columns have other names than in the files, and one is dropped."""
+    schema = {"id": pa.int32(), "name": pa.string(), "price": pa.decimal128(9, 2)}
+    topic = place.store.create_topic(NAME, schema=schema, key="id")
+    place.append(topic, rows(range(18, 23)))
+    place.clock.tick(1000)
+    topic.alter(rename_columns={"name": "title"})
+    place.append(topic, _titled(range(23, 26)))
+    place.clock.tick(1000)
+    topic.alter(drop_columns=["price"])
+    place.clock.tick(1000)
+    topic.alter(add_columns={"price": pa.string()})
+    place.append(topic, _titled(range(26, 28)).drop_columns(["price"]))
+
+
+def _titled(numbers: Iterable[int]) -> pa.Table:
+    return rows(numbers).rename_columns(["id", "title", "price", "timestamp"])
+
+
 def _shifted(place: Place) -> None:
     topic = place.store.create_topic(NAME, partitions=1)
     slow = place.store.topic(NAME)
@@ -204,6 +223,7 @@ def _vacuumed(place: Place) -> None:
 MAKERS: dict[str, tuple[Callable[[Place], None], Callable[[Iterable[int]], pa.Table]]] = {
     "kafka-shaped": (_kafka_shaped, records),
     "table-shaped": (_table_shaped, rows),
+    "renamed": (_renamed, lambda numbers: _titled(numbers).drop_columns(["price"])),
     "shifted": (_shifted, records),
     "log-start": (_log_start, records),
     "indexed": (_indexed, records),
