@@ -674,6 +674,7 @@ def load_root(folder: Path, version: int) -> Record:
             require(entry["partition"] == number, "PATH-4", "an entry of another partition")
             check_entry(entry, path)
         require(all(run[0] < len(ids) for run in part["runs"]), "ROOT-3", "a leaf is not listed")
+        part["runs"] = [run for run in part["runs"] if run[2] > part["log_start"]]
         runs = [{"base_offset": run[1], "end_offset": run[2]} for run in part["runs"]]
         check_tiling(part, [*runs, *part["tail"]], require)
     leaves = [

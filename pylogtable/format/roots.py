@@ -58,8 +58,11 @@ def _states(root: Root) -> tuple[PartitionState, ...]:
     ids = [leaf.id for leaf in root.leaves]
     states = []
     for number, saved in enumerate(root.partitions):
+        # Roots of older writers may have runs that the log start has passed [ROOT-3].
         tiles: list[Tile] = [
-            LeafRun(ids[run.leaf], run.start, run.end, run.max_timestamp_us) for run in saved.runs
+            LeafRun(ids[run.leaf], run.start, run.end, run.max_timestamp_us)
+            for run in saved.runs
+            if run.end > saved.log_start
         ]
         tiles.extend(saved.tail)
         tiles.sort(key=tile_start)
@@ -135,7 +138,7 @@ def _partition_fault(saved: RootPartition, tiles: Sequence[Tile]) -> str | None:
         return f"its segments end at {at}, and its end is {end}"
     # What the runs have is known roughly: at least a segment each, no more records than offsets.
     rest, bytes_left = live.records - records, live.size_bytes - size_bytes
-    if not saved.runs:
+    if not offsets:
         is_right = live.segments == len(tiles) and rest == bytes_left == 0
     else:
         is_right = live.segments >= len(tiles) and 0 <= rest <= offsets and bytes_left >= 0

@@ -342,7 +342,7 @@ def _replace(
             continue
         gone.append(tile)
         if isinstance(tile, LeafRun):
-            if tile.start < swap.start:
+            if tile.start < swap.start and state.log_start < swap.start:
                 tiles.append(replace(tile, end=swap.start))
             if swap.end < tile.end:
                 tiles.append(replace(tile, start=swap.end))

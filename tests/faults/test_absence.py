@@ -25,6 +25,7 @@ from pylogtable.storage.memory import MemoryStore
 from pylogtable.topic import Topic
 from tests.builders import Clock, contents, ints, kafka, make_store, rows
 from tests.stores import CountingStore, FarStore, Fault, FaultyStore
+from tests.tamper import edited
 
 MINUTE_MS = 60_000
 DAY_MS = 86_400_000
@@ -293,7 +294,7 @@ class TestVacuumedTopic:
         true = decode_commit(below.read(commit_path(7)) or b"", 7)
         vacuum_manifest(near)
         body = (near.read(f"t/{commit_path(9)}") or b"").replace(b'"version":9', b'"version":7')
-        below.create(commit_path(7), body)
+        below.create(commit_path(7), edited(body, lambda _: None))
         assert rows(topic.history(), "version") == [9, 8]
         assert topic.find_commit(true.commit_id) is None
 
@@ -442,7 +443,7 @@ class TestVoidCommits:
             ):
                 assert old in body
                 body = body.replace(old, new)
-            near.create(f"t/{commit_path(version)}", body)
+            near.create(f"t/{commit_path(version)}", edited(body, lambda _: None))
         clock.tick(1000)
         append(topic)
         assert topic.version == 7

@@ -265,7 +265,12 @@ def test_soak_of_producers_members_maintenance_and_kills_loses_nothing(tmp_path:
     with crew() as workers:
         for number in range(SOAK_ROUNDS):
             soak_round(workers, str(tmp_path), seed, chance, told)
+            # So something is old and unneeded, however far the others came before they were killed.
+            cleaner = pylogtable.open(tmp_path).topic(NAME)
+            cleaner.merge()
             let_weeks_pass(tmp_path)
+            report = cleaner.vacuum(dry_run=False)
+            told.hear({"removed": len(report.files), "of_manifest": report.manifest_files})
             batch = 9 * PRODUCER + number
             result = idle[number].append(batch_rows(batch))
             told.hear({"batch": batch, "offsets": _as_told(result.offsets)})

@@ -12,7 +12,19 @@ import pyarrow.parquet as pq
 import pytest
 
 from pylogtable import CorruptTopicError, Store, Topic
+from pylogtable.format.model import (
+    Field,
+    LeafRef,
+    Protocol,
+    Root,
+    RootPartition,
+    RootRun,
+    TopicInfo,
+    Totals,
+)
 from pylogtable.format.paths import HINT_PATH, commit_path, leaf_path, root_path
+from pylogtable.format.roots import from_root
+from pylogtable.format.snapshot import LeafRun
 from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.memory import MemoryStore
 from tests.builders import contents, ints, kafka, make_store
@@ -331,3 +343,25 @@ def test_ignored_root_is_named_in_the_log(
     store.topic("t")
     assert root_path(NEW) in caplog.text
     assert "ROOT-6" in caplog.text
+
+
+def test_run_that_the_log_start_has_passed_means_nothing() -> None:
+    """Writers before this check left such runs in roots, so the roots must still be used."""
+    root = Root(
+        version=64,
+        commit_id="c",
+        topic_id="t",
+        committed_at_ms=1,
+        protocol=Protocol(format=1),
+        topic=TopicInfo(fields=(Field(name="n", type="long"),), partitions=1, created_at_ms=1),
+        partitions=(
+            RootPartition(
+                log_start=5,
+                end=9,
+                live=Totals(segments=1, records=4, size_bytes=10),
+                runs=(RootRun(0, 0, 5, 1), RootRun(0, 5, 9, 1)),
+            ),
+        ),
+        leaves=(LeafRef("leaf", 2),),
+    )
+    assert from_root(root).partitions[0].tiles == (LeafRun("leaf", 5, 9, 1),)
