@@ -82,7 +82,7 @@ def test_the_calls_of_a_read_grow_with_the_files_and_are_few(
     _, store, topic = grown
     view = topic.at()
     segments = len(topic.segments())
-    assert calls_in_all_threads(lambda: view.read().read_all()) / segments < 400
+    assert calls_in_all_threads(lambda: view.read().read_all()) / segments < 300
     store.reset()
     view.read().read_all()
     assert store.counts["open_input"] == segments
