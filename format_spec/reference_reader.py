@@ -28,7 +28,11 @@ Record = dict[str, Any]  # an object of the format, with its defaults filled in
 Require = Callable[[Any, str, str], None]  # condition, rule, detail
 
 
-class Corrupt(Exception):
+class Refusal(Exception):
+    """The reader says no. The classes below are the kinds of errors.md."""
+
+
+class Corrupt(Refusal):
     """The object at `path` breaks `rule`."""
 
     def __init__(self, path: str, rule: str, detail: str) -> None:
@@ -36,12 +40,24 @@ class Corrupt(Exception):
         self.path, self.rule, self.detail = path, rule, detail
 
 
-class Unsupported(Exception):
+class Unsupported(Refusal):
     """The topic needs something that this reader does not know [PROTO-2]."""
 
 
-class OutOfRange(Exception):
+class OutOfRange(Refusal):
     """An offset outside of `[log start, end]` was asked for [READ-2]."""
+
+
+class NoTopic(Refusal):
+    """There never was a topic in this folder [HINT-1]."""
+
+
+class InvalidRequest(Refusal):
+    """The version that was asked for does not exist, or is no longer kept [READ-5]."""
+
+
+class FileGone(Refusal):
+    """A file that an entry names is missing [SEG-1]."""
 
 
 class Mismatch(Exception):
@@ -68,8 +84,12 @@ def open_topic(folder: Path, version: int | None = None) -> Record:
                 raise
             continue  # a root that cannot be used is passed over [ROOT-6]
         return replay(folder, state, root + 1, to)
-    if last < 0 or (version is not None and version > last):
-        raise Corrupt(str(folder), "READ-5", "there is no such topic, or no such version")
+    if not commits and not roots:
+        raise NoTopic(f"there is no topic at {folder}")
+    if version is not None and version > last:
+        raise InvalidRequest(f"version {version} is not there, or no longer kept [READ-5]")
+    if last < 0:
+        raise Corrupt(commit_name(0), "COMMIT-3", "it is missing, and no root can be used")
     return replay(folder, None, 0, last)
 
 
@@ -565,7 +585,7 @@ def read_segment(folder: Path, entry: Record, topic: Record) -> pa.Table:
     path = entry["path"]
     data = read_object(folder, path)
     if data is None:
-        raise Corrupt(path, "SEG-1", "the file is missing")
+        raise FileGone(f"{path} is missing [SEG-1]")
     if entry["footer_checksum"] is not None:
         footer = data[-8 - int.from_bytes(data[-8:-4], "little") :]
         if f"{zlib.crc32(footer):08x}" != entry["footer_checksum"]:
@@ -832,7 +852,7 @@ def main(arguments: list[str]) -> int:
         state = open_topic(asked.topic, asked.version)
         for row in rows(asked.topic, state):
             print(json.dumps(row))
-    except (Corrupt, Unsupported) as error:
+    except Refusal as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 1
     return 0

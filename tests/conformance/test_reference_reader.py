@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -139,8 +140,27 @@ def test_a_topic_whose_first_commits_are_gone_is_read_from_its_root(tmp_path: Pa
             target.write_bytes(path.read_bytes())
     whole, left = reader.open_topic(source), reader.open_topic(folder)
     assert list(reader.rows(folder, left)) == list(reader.rows(source, whole))
-    with pytest.raises(reader.Corrupt, match="no such version"):
+    with pytest.raises(reader.InvalidRequest, match="version 3"):
         reader.open_topic(folder, 3)
+    for path in (folder / "_manifest").glob("*.root.json"):
+        path.write_bytes(b"{}")
+    with pytest.raises(reader.Corrupt, match="COMMIT-3"):
+        reader.open_topic(folder)
+
+
+def test_what_is_absent_is_refused_with_the_kind_that_the_table_of_errors_gives(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(reader.NoTopic):
+        reader.open_topic(tmp_path)
+    folder = tmp_path / "topic"
+    shutil.copytree(TOPICS / "shifted" / "topic", folder)
+    with pytest.raises(reader.InvalidRequest, match="version 99"):
+        reader.open_topic(folder, 99)
+    missing = next(folder.glob("partition=*/*.parquet"))
+    missing.unlink()
+    with pytest.raises(reader.FileGone, match=missing.name):
+        list(reader.rows(folder, reader.open_topic(folder)))
 
 
 def test_the_command_line_prints_rows_and_says_what_is_wrong() -> None:

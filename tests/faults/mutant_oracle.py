@@ -45,7 +45,6 @@ def _leaf_key(folder: Any, leaf: str, *rest: Any) -> Any:
 _remember("decode_commit", lambda data, version: (data, version))
 _remember("read_segment", _segment_key)
 _remember("load_leaf", _leaf_key)
-REFUSALS = (reader.Corrupt, reader.Unsupported, reader.OutOfRange)
 
 Answers = dict[str, Any]  # by question: the answer, or the exception instead of it
 
@@ -121,8 +120,8 @@ def answers(name: str, objects: Mapping[str, bytes], root: int | None = None) ->
     try:
         state = reader.open_topic(folder) if root is None else _from_root(folder, root)
         if state["topic"] is None:
-            raise reader.Corrupt("", "META-5", "the topic is deleted")
-    except REFUSALS as error:
+            raise reader.NoTopic("the topic is deleted")
+    except reader.Refusal as error:
         return {"open": error}
 
     def rows(partition: int, *bounds: int, of: Any = state) -> list[Any]:
@@ -135,7 +134,7 @@ def answers(name: str, objects: Mapping[str, bytes], root: int | None = None) ->
         else:
             before = _from_root(folder, root, asked.version)
         if before["topic"] is None or before["topic_id"] != state["topic_id"]:
-            raise reader.Corrupt("", "READ-5", "that version is of another topic")
+            raise reader.InvalidRequest("that version is of another topic")
         numbers = range(len(before["partitions"]))
         return [row for number in numbers for row in rows(number, of=before)]
 
@@ -181,7 +180,7 @@ def _from_root(folder: Objects, version: int, last: int | None = None) -> Any:
     if last is None:
         last = reader.end_of_run(commits, version + 1)
     elif last < version:
-        raise reader.Corrupt("", "READ-5", "the root is of a later version")
+        raise reader.InvalidRequest("the root is of a later version")
     return reader.replay(folder, state, version + 1, last)
 
 
@@ -212,7 +211,7 @@ def _latest(rows: Any, topic: Any) -> Any:
 def _tried(step: Callable[[], Any]) -> Any:
     try:
         return step()
-    except REFUSALS as error:
+    except reader.Refusal as error:
         return error
 
 

@@ -127,7 +127,9 @@ def _fault(oracle: Oracle, question: str, answer: Any, made: Mutant) -> str | No
 
 def _is_file(right: Any) -> bool:
     """Whether the oracle refuses a data file, whose entry may be wrong where the file is right."""
-    return isinstance(right, reader.Corrupt) and not right.path.startswith("_manifest")
+    if isinstance(right, reader.Corrupt):
+        return not right.path.startswith("_manifest")
+    return isinstance(right, reader.FileGone)
 
 
 def _outcome(made: Mutant, found: Answers) -> str:
