@@ -152,14 +152,20 @@ def check_totals(snapshot: Snapshot, entries: pa.Table) -> None:
         )
         for row in rows
     }
-    for number, state in enumerate(snapshot.partitions):
-        added = found.get(number, Totals())
-        if added != state.live:
-            path = commit_path(snapshot.version)
-            if snapshot.root_version is not None:
-                path = root_path(snapshot.root_version)
-            detail = f"partition {number} has {state.live}, but its segments add up to {added}"
-            raise CorruptTopicError(path, "ROOT-5", detail)
+    for number in range(len(snapshot.partitions)):
+        check_partition_totals(snapshot, number, found.get(number, Totals()))
+
+
+def check_partition_totals(snapshot: Snapshot, partition: int, added: Totals) -> None:
+    """Raise if `added`, the totals of all live segments of a partition, are not those that the root
+    says [ROOT-5]."""
+    live = snapshot.partitions[partition].live
+    if added != live:
+        path = commit_path(snapshot.version)
+        if snapshot.root_version is not None:
+            path = root_path(snapshot.root_version)
+        detail = f"partition {partition} has {live}, but its segments add up to {added}"
+        raise CorruptTopicError(path, "ROOT-5", detail)
 
 
 def tiles_from(state: PartitionState, offset: int) -> Iterator[Tile]:

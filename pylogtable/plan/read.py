@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from pylogtable.arguments import check_mapping
 from pylogtable.errors import InvalidRequestError, OffsetOutOfRangeError
-from pylogtable.format.lookup import LoadLeaf, segments_between
-from pylogtable.format.model import Segment
-from pylogtable.format.snapshot import Snapshot
+from pylogtable.format.lookup import LoadLeaf, check_partition_totals, segments_between
+from pylogtable.format.model import Segment, Totals
+from pylogtable.format.snapshot import Snapshot, totals_of
 
 #: Offsets `(start, end)` by partition.
 Ranges = Mapping[int, tuple[int, int]]
@@ -89,10 +89,16 @@ def spans_of(snapshot: Snapshot, ranges: Ranges | None) -> list[Span]:
 
 
 def plan_tasks(snapshot: Snapshot, leaves: LoadLeaf, spans: Sequence[Span]) -> Iterator[ReadTask]:
-    """The tasks of a read, in partition and offset order. Leaves are loaded when needed."""
+    """The tasks of a read, in partition and offset order. Leaves are loaded when needed. Whoever
+    reads all of a partition sees whether its segments add up [ROOT-5]."""
     for span in spans:
+        state = snapshot.partitions[span.partition]
+        found = Totals()
         for segment in segments_between(snapshot, leaves, span.partition, span.start, span.end):
+            found = found.plus(totals_of([segment]))
             yield task_for(segment, span.start, span.end)
+        if (span.start, span.end) == (state.log_start, state.end):
+            check_partition_totals(snapshot, span.partition, found)
 
 
 def task_for(segment: Segment, start: int, end: int) -> ReadTask:

@@ -110,6 +110,11 @@ def _older(objects: Objects, newest: Any) -> int:
 
 
 @cache
+def sound_id(name: str) -> str:
+    return str(reader.open_topic(Objects(base(name).objects))["topic_id"])
+
+
+@cache
 def sound_answers(name: str) -> Answers:
     return answers(name, base(name).objects)
 
@@ -117,14 +122,8 @@ def sound_answers(name: str) -> Answers:
 def answers(name: str, objects: Mapping[str, bytes], root: int | None = None) -> Answers:
     """All answers, from the commits, or from the root of this version and the commits after it."""
     folder, asked = Objects(objects), questions(name)
-    try:
-        state = reader.open_topic(folder) if root is None else _from_root(folder, root)
-        if state["topic"] is None:
-            raise reader.NoTopic("the topic is deleted")
-    except reader.Refusal as error:
-        return {"open": error}
 
-    def rows(partition: int, *bounds: int, of: Any = state) -> list[Any]:
+    def rows(of: Any, partition: int, *bounds: int) -> list[Any]:
         tables = list(reader.read(folder, of, partition, *bounds))
         return plain(pa.concat_tables(tables)) if tables else []
 
@@ -133,10 +132,19 @@ def answers(name: str, objects: Mapping[str, bytes], root: int | None = None) ->
             before = reader.open_topic(folder, asked.version)
         else:
             before = _from_root(folder, root, asked.version)
-        if before["topic"] is None or before["topic_id"] != state["topic_id"]:
+        if before["topic"] is None or before["topic_id"] != newest_id:
             raise reader.InvalidRequest("that version is of another topic")
         numbers = range(len(before["partitions"]))
-        return [row for number in numbers for row in rows(number, of=before)]
+        return [row for number in numbers for row in rows(before, number)]
+
+    newest_id = sound_id(name)
+    try:
+        state = reader.open_topic(folder) if root is None else _from_root(folder, root)
+        if state["topic"] is None:
+            raise reader.NoTopic("the topic is deleted")
+    except reader.Refusal as error:
+        return {"open": error, "rows of before": _tried(rows_before)}
+    newest_id = state["topic_id"]
 
     def offsets_at(time_us: int) -> dict[int, int | None]:
         numbers = reader.bounds(state)
@@ -148,15 +156,17 @@ def answers(name: str, objects: Mapping[str, bytes], root: int | None = None) ->
         "version": state["version"],
         "bounds": reader.bounds(state),
         "segments": [entry_of(e) for part in state["partitions"] for e in part["segments"]],
-        "rows": _tried(lambda: [row for number in every for row in rows(number)]),
+        "rows": _tried(lambda: [row for number in every for row in rows(state, number)]),
         "rows of before": _tried(rows_before),
         "count": _tried(lambda: reader.count(folder, state)),
         "times": _tried(lambda: [offsets_at(time) for time in asked.times]),
     }
     for number, (low, high) in asked.ranges.items():
         if number in every:
-            found[f"partition {number}"] = _tried(lambda n=number: rows(n))
-            found[f"range of {number}"] = _tried(lambda n=number, lo=low, hi=high: rows(n, lo, hi))
+            found[f"partition {number}"] = _tried(lambda n=number: rows(state, n))
+            found[f"range of {number}"] = _tried(
+                lambda n=number, lo=low, hi=high: rows(state, n, lo, hi)
+            )
     for group in asked.groups:
         found[f"positions of {group}"] = _tried(lambda g=group: _positions(folder, g, state))
     found["latest"] = _tried(lambda: _latest(found["rows"], state["topic"]))

@@ -126,6 +126,19 @@ def test_root_that_contradicts_later_commits_is_ignored_and_reported(
     assert problems == [("ROOT-5", root_path(NEW))]
 
 
+def test_read_of_a_whole_partition_finds_segments_that_do_not_add_up(
+    store: Store, below: ObjectStore
+) -> None:
+    def one_less(root: Any) -> None:
+        part(root)["live"]["records"] -= 1
+
+    tamper(below, root_path(NEW), one_less)
+    topic = store.topic("t")
+    with pytest.raises(CorruptTopicError, match=r"ROOT-5.*add up"):
+        topic.read(0).read_all()
+    assert topic.read(0, 1, 4).read_all().num_rows == 3
+
+
 def test_all_roots_may_be_wrong(store: Store, below: ObjectStore) -> None:
     for version in (OLD, NEW):
         tamper(below, root_path(version), LIES["a run twice"])
