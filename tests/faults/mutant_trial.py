@@ -266,7 +266,8 @@ def _append(made: Mutant, place: Place, found: Answers, oracle: Oracle, verdict:
         for info in place.objects.below(NAME).list()
     }
     replayed = answers(made.base.name, made.objects)
-    if replayed["open"] is None:
+    # A root may make up for a commit that is another topic's now. Without it the log is another.
+    if replayed["open"] is None and replayed["rows"] == found["rows"]:
         now = answers(made.base.name, objects)
         if isinstance(now["open"], Exception) or now["version"] <= replayed["version"]:
             verdict.faults.append(f"append: the commits no longer replay: {now['open']}")
@@ -277,8 +278,7 @@ def _append(made: Mutant, place: Place, found: Answers, oracle: Oracle, verdict:
 # --- one process, many mutants --------------------------------------------------------------
 
 
-def tried(seed: int, number: int) -> Verdict:
-    made = mutant(seed, number)
+def tried(made: Mutant) -> Verdict:
     peak = _peak_bytes()
     try:
         verdict = trial(made)
@@ -300,8 +300,9 @@ def main() -> None:
     pa.set_cpu_count(1)
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE_BYTES, ADDRESS_SPACE_BYTES))
     for number in range(first, end):
-        print(json.dumps({"begin": number}), flush=True)
-        verdict = tried(seed, number)
+        made = mutant(seed, number)
+        print(json.dumps({"begin": str(made)}), flush=True)
+        verdict = tried(made)
         line = {
             "number": number,
             "mutant": str(verdict.mutant),

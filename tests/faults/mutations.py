@@ -390,7 +390,7 @@ def _change_rows(rng: random.Random, rows: list[dict[str, Any]]) -> str:
     if how < 0.5 and "offset" in rows[0]:
         by = rng.choice([-1, 1, 2, 1000, -1000])
         for row in rows:
-            row["offset"] += by
+            row["offset"] = (row["offset"] or 0) + by
         return f"all offsets moved by {by}"
     name = rng.choice(sorted(rows[at]))
     if how > 0.8:
