@@ -83,14 +83,22 @@ def open_topic(folder: Path, version: int | None = None) -> Record:
             if error.rule.startswith(("LEAF", "SUM-2")):
                 raise
             continue  # a root that cannot be used is passed over [ROOT-6]
-        return replay(folder, state, root + 1, to)
-    if not commits and not roots:
+        return until_gap(folder, replay(folder, state, root + 1, to), version, commits)
+    if last < 0 and not roots:
         raise NoTopic(f"there is no topic at {folder}")
     if version is not None and version > last:
         raise InvalidRequest(f"version {version} is not there, or no longer kept [READ-5]")
-    if last < 0:
-        raise Corrupt(commit_name(0), "COMMIT-3", "it is missing, and no root can be used")
-    return replay(folder, None, 0, last)
+    if beyond:
+        raise Corrupt(commit_name(last + 1), "COMMIT-3", "missing, and no root can be used")
+    return until_gap(folder, replay(folder, None, 0, last), version, commits)
+
+
+def until_gap(folder: Path, state: Record, version: int | None, commits: list[int]) -> Record:
+    """The state, unless the newest one is wanted and the topic goes on after a miss [COMMIT-3]."""
+    for later in commits if version is None else []:
+        if later > state["version"] and load_commit(folder, later)["topic_id"] == state["topic_id"]:
+            raise Corrupt(commit_name(state["version"] + 1), "COMMIT-3", f"{later} is beyond it")
+    return state
 
 
 def replay(folder: Path, state: Any, first: int, last: int) -> Record:

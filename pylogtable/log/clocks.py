@@ -16,12 +16,16 @@ from pylogtable.storage.base import ObjectStore
 MAX_SKEW_MS = 86_400_000
 
 
-def check_not_ahead(store: ObjectStore, runtime: Runtime) -> None:
+def check_clock(store: ObjectStore, runtime: Runtime) -> None:
     """Raise if this machine's clock is more than 24 hours ahead of the store: all later commits
-    would get a time after that [COMMIT-12]. No request is made, unless the last reply is old."""
+    would get a time after that. Raise too if it is as far behind a remote store: retention would
+    remove new records at once [COMMIT-12]. No request is made, unless the last reply is old."""
     replied_ms = store.last_reply_ms
-    if replied_ms is None and store.concurrency > 1:
+    is_remote = store.concurrency > 1
+    if replied_ms is None and is_remote:
         return  # This store tells no time.
+    if is_remote and replied_ms is not None and replied_ms - runtime.clock() > MAX_SKEW_MS:
+        raise _wrong_clock(store, runtime, replied_ms, "nothing was committed")
     if replied_ms is not None and runtime.clock() - replied_ms <= MAX_SKEW_MS:
         return
     now_ms = store.now_ms()

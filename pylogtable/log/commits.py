@@ -7,7 +7,7 @@ of another topic: it takes its version and has no other effect [COMMIT-11].
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from pylogtable.errors import CommitUnknownError, CorruptTopicError
 from pylogtable.format.codec import decode_commit
@@ -67,7 +67,7 @@ class Commits:
 
     def stand_and_read(self, snapshot: Snapshot, version: int) -> tuple[bool, bytes | None]:
         """`stand`, and the encoded commit of this version. Both are requested at once. Where
-        requests cost next to nothing, `check_gap` looks for the other one."""
+        requests cost next to nothing, `read_beyond_end` gives the other one."""
         if self._store.concurrency == 1:
             return self.stand(snapshot), None
         at = snapshot.effective_version
@@ -89,19 +89,38 @@ class Commits:
         began = commit_path(0) if root is None else root_path(root)
         return self._store.read(began) is not None
 
-    def check_gap(self, snapshot: Snapshot) -> None:
-        """Raise if the commit after this state is missing while the topic has one after that: a
-        commit must not be put into such a gap [COMMIT-3]. This asks only where it costs next to
-        nothing. A void commit beyond the end is no gap [COMMIT-11]."""
+    def read_beyond_end(
+        self, snapshot: Snapshot, *, is_cold: bool = False
+    ) -> Iterator[tuple[int, bytes | None]]:
+        """The encoded commit beyond the one that would follow this state: it shows a gap. Where a
+        request costs next to nothing, this asks each time that a state is carried forward. It does
+        so before each read. Elsewhere it asks once, when the state is loaded."""
+        if is_cold == (self._store.concurrency > 1):
+            yield from self.read_each([snapshot.version + 2])
+
+    def read_each(self, versions: Iterable[int]) -> Iterator[tuple[int, bytes | None]]:
+        """The encoded commits of these versions, each read when it is asked for."""
+        return ((version, self._objects.read(version)) for version in versions)
+
+    def find_gap(
+        self, snapshot: Snapshot, beyond: Iterable[tuple[int, bytes | None]]
+    ) -> CorruptTopicError | None:
+        """The error if one of the commits `beyond` the end of this state is of the topic: then the
+        one that follows the state is missing, and is not the end [COMMIT-3]. None if it is there by
+        now, if a vacuum has removed it, and if the others are void [COMMIT-11]."""
         following = snapshot.version + 1
-        beyond = self.read(following + 1) if self._store.concurrency == 1 else None
-        if (
-            beyond is not None
-            and beyond.topic_id == snapshot.topic_id
-            and self._objects.read(following) is None
-            and self.stand(snapshot)
-        ):
-            raise gap_at(following)
+        for version, data in beyond:
+            if data is not None and decode_commit(data, version).topic_id == snapshot.topic_id:
+                is_gap = self._objects.read(following) is None and self.stand(snapshot)
+                return gap_at(following, version) if is_gap else None
+        return None
+
+    def check_gap(self, snapshot: Snapshot) -> None:
+        """Raise if a commit put after this state would fall into a gap [COMMIT-3], as far as it
+        costs next to nothing to find out."""
+        gap = self.find_gap(snapshot, self.read_beyond_end(snapshot))
+        if gap is not None:
+            raise gap
 
     def backwards(self, newest: Snapshot) -> Iterator[Commit]:
         """The commits of the topic, from the newest to the oldest that still exists, without void
@@ -188,11 +207,12 @@ class Commits:
             yield from zip(versions, self._objects.read_many(versions), strict=True)
 
 
-def gap_at(version: int) -> CorruptTopicError:
-    """The error for a missing commit with another one beyond it."""
+def gap_at(version: int, later: int) -> CorruptTopicError:
+    """The error for a missing commit, with a later one beyond it."""
     return CorruptTopicError(
         commit_path(version),
         "COMMIT-3",
-        f"the commit is missing, but commit {version + 1} exists, so nothing can be committed. "
-        "Restore the missing commit, or copy the records into a new topic",
+        f"the commit is missing, but commit {later} exists. So the newest state cannot be told, "
+        "and nothing can be committed. Restore the missing commit from a backup, or from old "
+        "versions that the store keeps",
     )

@@ -26,7 +26,7 @@ from pylogtable.format.codec import check_writable, decode_commit, decode_own, e
 from pylogtable.format.config import STALE_AFTER_MS
 from pylogtable.format.model import Change, Commit
 from pylogtable.format.snapshot import Snapshot, apply
-from pylogtable.log.clocks import check_not_ahead
+from pylogtable.log.clocks import check_clock
 from pylogtable.log.commit_loop import change_until_landed, put_numbered
 from pylogtable.log.commits import gap_at
 from pylogtable.log.manifest import Manifest
@@ -149,7 +149,7 @@ def attempt_commit(
     if snapshot is not None:
         check_writable(snapshot.protocol)
         manifest.commits.check_gap(snapshot)
-    check_not_ahead(manifest.store, runtime)
+    check_clock(manifest.store, runtime)
     commit = seal(change, snapshot, commit_id, topic_id, runtime.clock())
     version, data = commit.version, encode(commit)
     after = apply(snapshot, decode_own(decode_commit, data, version))
@@ -212,7 +212,7 @@ def _check_no_gap(after: Snapshot, later: bytes) -> None:
     try:
         apply(after, decode_commit(later, after.version + 1))
     except CorruptTopicError as error:
-        raise gap_at(after.version) from error
+        raise gap_at(after.version, after.version + 1) from error
 
 
 def seal(

@@ -26,8 +26,10 @@ from pylogtable.format.leaf import Leaf, check_leaf, leaf_table
 from pylogtable.format.model import Commit, Hint
 from pylogtable.format.paths import (
     HINT_PATH,
+    MANIFEST_DIR,
     commit_path,
     leaf_path,
+    parse_commit_path,
     parse_root_path,
     root_path,
 )
@@ -80,28 +82,33 @@ class Manifest:
         """The store, with the topic at its root."""
         return self._store
 
-    def load(self) -> Snapshot | None:
+    def load(self, gap: CorruptTopicError | None = None) -> Snapshot | None:
         """Load the newest state; None if there never was a topic here. A root that contradicts
         itself, or the commits after it, is as good as none: an older one is tried, and then
-        version 0 [ROOT-6]."""
-        failures: list[CorruptTopicError] = []
-        for base in self._bases(failures):
+        version 0 [ROOT-6]. If a `gap` is known, only a state beyond it is the newest [COMMIT-3].
+        """
+        failures = [] if gap is None else [gap]
+        lowest = 0 if gap is None else parse_commit_path(gap.path) or 0
+        listed: list[int] = []
+        for base in self._bases(failures, listed):
             try:
                 newest = self._follow(base, COLD_WAVE)
             except _CannotFollow as refusal:
                 failures.append(refusal.error)
                 continue
-            if newest is not None:
-                self._check_reaches(newest, failures)
+            if newest is not None and newest.version >= lowest:
+                self._check_reaches(newest, failures, listed)
                 return newest
         if failures:  # so it is not true that there is no topic
             raise failures[0]
         return None
 
-    def _bases(self, failures: list[CorruptTopicError]) -> Iterator[Snapshot | None]:
+    def _bases(
+        self, failures: list[CorruptTopicError], listed: list[int]
+    ) -> Iterator[Snapshot | None]:
         """Where a load may begin, the best first: a root, or None for version 0. Sound topics need
-        one only, the root that the hint names [HINT-1]. Roots that cannot be used go to
-        `failures`."""
+        one only, the root that the hint names [HINT-1]. Roots that cannot be used go to `failures`.
+        If the folder has to be listed, the versions of its commits go to `listed`."""
         hint = self._read_hint()
         hinted = None if hint is None else hint.root_version
         if hint is not None and hinted is None:
@@ -111,7 +118,9 @@ class Manifest:
             yield found
         # A hint may be so old that a vacuum has removed what it leads to.
         tried = 0
-        for found in self.roots.listed():
+        keys = [entry.key for entry in self._store.list(MANIFEST_DIR)]
+        listed.extend(sorted(v for v in map(parse_commit_path, keys) if v is not None))
+        for found in self.roots.newest_first(keys):
             if isinstance(found, CorruptTopicError):
                 self.roots.ignore(found)
                 failures.append(found)
@@ -121,13 +130,24 @@ class Manifest:
         if hint is None or hinted is not None:
             yield None
 
-    def _check_reaches(self, newest: Snapshot, failures: list[CorruptTopicError]) -> None:
-        """Raise if a root was ignored that is beyond the newest commit found: commits are missing,
-        and what was found is old [COMMIT-3]."""
-        beyond = [parse_root_path(failure.path) or 0 for failure in failures]
+    def _check_reaches(
+        self, newest: Snapshot, failures: list[CorruptTopicError], listed: list[int]
+    ) -> None:
+        """Raise if there is something beyond the newest commit found: a root or a commit that could
+        not be used, or a commit in the listing. Then commits are missing, and what was found is old
+        [COMMIT-3]."""
+        paths = [failure.path for failure in failures]
+        beyond = [parse_root_path(path) or parse_commit_path(path) or 0 for path in paths]
         if max(beyond, default=0) > newest.version:
+            for failure in failures:
+                if failure.rule == "COMMIT-3":
+                    raise failure
             detail = f"it is missing, but there is a root of version {max(beyond)}"
             raise CorruptTopicError(commit_path(newest.version + 1), "COMMIT-3", detail)
+        later = self.commits.read_each(version for version in listed if version > newest.version)
+        gap = self.commits.find_gap(newest, later)
+        if gap is not None:
+            raise gap
 
     def advance(self, snapshot: Snapshot) -> Snapshot | None:
         """The newest state, starting at an earlier one: only newer commits are read. If the earlier
@@ -135,16 +155,18 @@ class Manifest:
         """
         try:
             newest = self._forward(snapshot, first_wave=1)
-        except CorruptTopicError:
+        except CorruptTopicError as error:
             # The earlier state may be gone, or come from a root that is wrong [ROOT-6].
-            return self.load()
+            return self.load(error if error.rule == "COMMIT-3" else None)
         assert newest is not None
         if not self.commits.is_fresh(snapshot):
             # The old commit is read last: if it is still there, no later one was removed.
             seen_ms = self._store.last_reply_ms
-            stands, beyond = self.commits.stand_and_read(snapshot, newest.version + 2)
-            if not stands:
-                return self.load()
+            after_next = newest.version + 2
+            stands, beyond = self.commits.stand_and_read(snapshot, after_next)
+            gap = self.commits.find_gap(newest, [(after_next, beyond)])
+            if not stands or gap is not None:
+                return self.load(gap)
             newest = replace(newest, confirmed_ms=seen_ms if beyond is None else None)
         if newest.version > snapshot.version and root_is_overdue(newest):
             return self.rebase(newest)
@@ -281,24 +303,33 @@ class Manifest:
             raise refusal.error from None
 
     def _follow(self, base: Snapshot | None, first_wave: int) -> Snapshot | None:
-        """The state after all commits from `base` to the first that is missing. It counts as
-        confirmed unless there may be commits beyond that one, which would be a gap [COMMIT-3]."""
+        """The state after all commits from `base` to the first that is missing. A commit of the
+        topic that is found beyond that one shows a gap [COMMIT-3]. The state counts as confirmed
+        unless there is any commit beyond."""
         seen_ms = self._store.last_reply_ms
         is_confirmed = base is not None and base.confirmed_ms is not None
+        beyond: list[tuple[int, bytes | None]] = []
 
         def found() -> Iterator[Commit]:
-            nonlocal is_confirmed
             for wave in self.commits.waves(base.version + 1 if base else 0, first_wave):
                 for index, (version, data) in enumerate(wave):
                     if data is None:
-                        if beyond := wave[index + 1 :]:
-                            is_confirmed = all(later is None for _, later in beyond)
+                        beyond.extend(wave[index + 1 :])
                         return
                     yield decode_commit(data, version)
 
         newest = self._replay(base, found())
-        if newest is None or newest is base:
-            return newest if is_confirmed or base is None else replace(base, confirmed_ms=None)
+        if newest is None:
+            return None
+        if not beyond:
+            beyond.extend(self.commits.read_beyond_end(newest, is_cold=first_wave > 1))
+        gap = self.commits.find_gap(newest, beyond)
+        if gap is not None:
+            raise _CannotFollow(gap)
+        if beyond:
+            is_confirmed = all(data is None for _, data in beyond)
+        if newest is base:
+            return newest if is_confirmed else replace(base, confirmed_ms=None)
         return replace(newest, confirmed_ms=seen_ms if is_confirmed else None)
 
     def _replay(self, base: Snapshot | None, commits: Iterable[Commit]) -> Snapshot | None:

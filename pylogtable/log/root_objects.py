@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from pylogtable.errors import CorruptTopicError
 from pylogtable.format.codec import decode_root
@@ -47,12 +47,12 @@ class RootObjects:
 
     def versions(self) -> list[int]:
         """The versions that have a root, ascending, by a listing."""
-        versions = (parse_root_path(entry.key) for entry in self._store.list(MANIFEST_DIR))
-        return sorted(version for version in versions if version is not None)
+        return _versions(entry.key for entry in self._store.list(MANIFEST_DIR))
 
-    def listed(self) -> Iterator[Snapshot | CorruptTopicError]:
-        """All roots from the newest to the oldest, each read when it is asked for."""
-        for version in reversed(self.versions()):
+    def newest_first(self, keys: Iterable[str]) -> Iterator[Snapshot | CorruptTopicError]:
+        """The roots among these keys, from the newest to the oldest, each read when it is asked
+        for."""
+        for version in reversed(_versions(keys)):
             found = self.examine(version)
             if found is not None:
                 yield found
@@ -84,3 +84,7 @@ class RootObjects:
                 root = self.read(candidate)
                 if root is not None:
                     yield root
+
+
+def _versions(keys: Iterable[str]) -> list[int]:
+    return sorted(version for version in map(parse_root_path, keys) if version is not None)

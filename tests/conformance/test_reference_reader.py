@@ -163,6 +163,17 @@ def test_what_is_absent_is_refused_with_the_kind_that_the_table_of_errors_gives(
         list(reader.rows(folder, reader.open_topic(folder)))
 
 
+def test_a_missing_commit_is_not_taken_for_the_end(tmp_path: Path) -> None:
+    source, folder = TOPICS / "shifted" / "topic", tmp_path / "topic"
+    shutil.copytree(source, folder)
+    last = reader.open_topic(folder)["version"]
+    (folder / reader.commit_name(last - 1)).unlink()
+    with pytest.raises(reader.Corrupt, match=f"{last} is beyond it") as caught:
+        reader.open_topic(folder)
+    assert (caught.value.path, caught.value.rule) == (reader.commit_name(last - 1), "COMMIT-3")
+    assert reader.open_topic(folder, last - 2)["version"] == last - 2
+
+
 def test_the_command_line_prints_rows_and_says_what_is_wrong() -> None:
     def run(case: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, str(REFERENCE_READER), str(TOPICS / case / "topic"), *arguments]

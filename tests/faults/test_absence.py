@@ -14,7 +14,12 @@ import pytest
 
 import pylogtable
 from pylogtable.engine import TopicWriter
-from pylogtable.errors import CommitUnknownError, CorruptTopicError, TopicNotFoundError
+from pylogtable.errors import (
+    CommitUnknownError,
+    CorruptTopicError,
+    InvalidRequestError,
+    TopicNotFoundError,
+)
 from pylogtable.format.codec import decode_commit
 from pylogtable.format.paths import HINT_PATH, commit_path, parse_root_path
 from pylogtable.log.manifest import Manifest
@@ -299,6 +304,7 @@ class TestVacuumedTopic:
         assert topic.find_commit(true.commit_id) is None
 
     def test_frozen_clock_while_the_store_moves_on_for_30_days(self) -> None:
+        """It is refused, and nothing is lost once it is set."""
         time, frozen = Clock(), Clock()
         far = FarStore(time)
         busy = make_store(far, time).create_topic("t")
@@ -308,8 +314,11 @@ class TestVacuumedTopic:
             append(busy, "busy")
         vacuum_manifest(far)
         time.tick(3 * DAY_MS)
+        with pytest.raises(InvalidRequestError, match="this machine's clock says"):
+            append(idle, "idle")
+        frozen.now_ms = time()
         assert append(idle, "idle").offsets == {0: (9, 10)}
-        assert make_store(far).topic("t").count() == 10
+        assert make_store(far, time).topic("t").count() == 10
 
 
 class TestGap:
@@ -319,11 +328,99 @@ class TestGap:
         topic = make_store(near).create_topic("t")
         for _ in range(4):
             append(topic)
+        stale = make_store(near).topic("t")
         near.delete(f"t/{commit_path(2)}")
         before = contents(near)
         with pytest.raises(CorruptTopicError, match=r"COMMIT-3.*commit 3 exists"):
             append(make_store(near).topic("t"))
         assert contents(near) == before
+        assert values(stale) == [b"k"] * 4
+
+    def test_reader_does_not_take_the_gap_for_the_end(self, near: ObjectStore) -> None:
+        """Neither one that opens the topic, nor one that had it open."""
+        writer = make_store(near).create_topic("t")
+        append(writer)
+        reader = make_store(near).topic("t")
+        for _ in range(4):
+            append(writer)
+        commit = near.read(f"t/{commit_path(2)}") or b""
+        near.delete(f"t/{commit_path(2)}")
+        with pytest.raises(CorruptTopicError, match=r"COMMIT-3.*commit 3 exists") as caught:
+            reader.read()
+        assert caught.value.path == commit_path(2)
+        with pytest.raises(CorruptTopicError, match=r"COMMIT-3.*commit 3 exists"):
+            make_store(near).topic("t").read()
+        near.create(f"t/{commit_path(2)}", commit)
+        assert values(reader) == [b"k"] * 5
+
+    @pytest.mark.parametrize("missing", [1, 2, 6, 7, 8, 9, 10])
+    def test_reader_of_a_far_store_does_not_take_the_gap_for_the_end(self, missing: int) -> None:
+        """Whether the commits are read in one wave or in two, and by a reader that goes on."""
+        time = Clock()
+        far = FarStore(time)
+        writer = make_store(far).create_topic("t")
+        readers = []
+        for _ in range(12):
+            readers.append(make_store(far, time).topic("t"))
+            append(writer)
+        far.delete(f"t/{commit_path(missing)}")
+        with pytest.raises(CorruptTopicError, match="COMMIT-3"):
+            make_store(far).topic("t")
+        time.tick(2 * MINUTE_MS)
+        with pytest.raises(CorruptTopicError, match="COMMIT-3"):
+            readers[missing - 1].read()
+
+    def test_directory_in_place_of_a_commit_is_a_gap(self, tmp_path: Path) -> None:
+        topic = make_store(LocalStore(tmp_path)).create_topic("t")
+        for _ in range(4):
+            append(topic)
+        (tmp_path / "t" / commit_path(2)).unlink()
+        (tmp_path / "t" / commit_path(2)).mkdir()
+        with pytest.raises(CorruptTopicError, match="COMMIT-3"):
+            make_store(LocalStore(tmp_path)).topic("t").read()
+
+    @pytest.mark.parametrize("hint", [None, b"garbage", b'{"root_version":9}'])
+    def test_listing_shows_a_gap_of_any_length(self, near: ObjectStore, hint: bytes | None) -> None:
+        topic = make_store(near).create_topic("t")
+        for _ in range(9):
+            append(topic)
+        for version in range(2, 9):
+            near.delete(f"t/{commit_path(version)}")
+        near.delete(f"t/{HINT_PATH}")
+        if hint is not None:
+            near.write(f"t/{HINT_PATH}", hint)
+        with pytest.raises(CorruptTopicError, match=r"COMMIT-3.*commit 9 exists"):
+            make_store(near).topic("t")
+
+    def test_hint_alone_is_no_gap(self, near: ObjectStore) -> None:
+        """What a hint says proves nothing [HINT-1]."""
+        append(make_store(near).create_topic("t"))
+        near.write(f"t/{HINT_PATH}", b'{"root_version":9}')
+        assert values(make_store(near).topic("t")) == [b"k"]
+
+    def test_void_commit_beyond_the_end_is_no_gap(self, near: ObjectStore) -> None:
+        append(make_store(near).create_topic("t"))
+        body = (near.read(f"t/{commit_path(1)}") or b"").replace(b'"version":1', b'"version":3')
+        void = edited(body, lambda commit: commit.update(topic_id="old"))
+        near.create(f"t/{commit_path(3)}", void)
+        topic = make_store(near).topic("t")
+        append(topic)
+        append(topic)
+        assert (topic.version, topic.count()) == (4, 3)
+
+    @pytest.mark.usefixtures("often_a_root")
+    def test_root_beyond_the_gap_is_read(self, near: ObjectStore) -> None:
+        """Also by a reader that begins before the gap."""
+        writer = make_store(near).create_topic("t")
+        append(writer)
+        reader = make_store(near).topic("t")
+        for _ in range(6):
+            append(writer)
+        near.delete(f"t/{commit_path(2)}")
+        near.delete(f"t/{HINT_PATH}")
+        near.write(f"t/{HINT_PATH}", b'{"root_version":null}')
+        assert values(make_store(near).topic("t")) == [b"k"] * 7
+        assert values(reader) == [b"k"] * 7
 
     def test_warm_handle_goes_on_beyond_the_gap(self, near: ObjectStore) -> None:
         topic = make_store(near).create_topic("t")

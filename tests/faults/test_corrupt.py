@@ -161,11 +161,13 @@ class TestCommits:
             open_topic(plain)
         assert (caught.value.path, caught.value.rule) == (commit_path(1), rule)
 
-    def test_verify_finds_a_missing_commit(self, plain: MemoryStore) -> None:
+    def test_verify_finds_missing_commits(self, plain: MemoryStore) -> None:
+        """A reader notices if one is missing, but not if several are."""
         topic = open_topic(plain)
-        topic.append(rows([4]))
-        topic.append(rows([5]))
+        for value in (4, 5, 6):
+            topic.append(rows([value]))
         objects(plain).delete(commit_path(2))
+        objects(plain).delete(commit_path(3))
         report = open_topic(plain).verify()
         assert [(p.rule, p.path) for p in report.problems] == [("COMMIT-3", commit_path(2))]
 

@@ -162,9 +162,10 @@ def test_row_group_that_begins_at_another_offset_is_reported(
 def test_commit_beyond_a_missing_one_is_reported(
     topic: Topic, objects: MemoryStore, below: ObjectStore
 ) -> None:
-    topic.append(kafka(["x"]))
-    topic.append(kafka(["x"]))
+    for _ in range(3):
+        topic.append(kafka(["x"]))
     below.delete(f"_manifest/{4:020d}.json")
+    below.delete(f"_manifest/{5:020d}.json")
     assert ("COMMIT-3", f"_manifest/{4:020d}.json") in problems(objects)
 
 

@@ -117,7 +117,25 @@ class TestCommit:
                 call()
         assert contents(objects) == before
 
-    def test_clock_that_is_a_day_ahead_or_years_behind_is_accepted(
+    @pytest.mark.parametrize("clock_ms", [1, T0 - DAY - 1])
+    def test_clock_behind_a_remote_store_is_refused(self, time: Clock, clock_ms: int) -> None:
+        """Its timestamps are so old that retention would remove the records at once."""
+        far = FarStore(time)
+        topic = make_store(far, time).create_topic("t")
+        before = contents(far)
+        behind = Clock(clock_ms)
+        for call in (
+            lambda: make_store(far, behind).topic("t").append(kafka(["b"])),
+            lambda: make_store(far, behind).create_topic("u"),
+        ):
+            with pytest.raises(InvalidRequestError, match=r"it is 2023-11-14.*nothing was"):
+                call()
+        assert contents(far) == before
+        behind.now_ms = T0 - DAY
+        make_store(far, behind).topic("t").append(kafka(["b"]))
+        assert topic.count() == 1
+
+    def test_clock_that_is_a_day_ahead_or_behind_its_own_disk_is_accepted(
         self, objects: MemoryStore, time: Clock
     ) -> None:
         topic = make_store(objects, time).create_topic("t")
