@@ -65,11 +65,13 @@ class Commits:
         at = snapshot.effective_version
         return self._stands(snapshot, self._objects.read(at))
 
-    def stand_and_read(self, snapshot: Snapshot, version: int) -> tuple[bool, bytes | None]:
-        """`stand`, and the encoded commit of this version. Both are requested at once. Where
-        requests cost next to nothing, `read_beyond_end` gives the other one."""
+    def stand_and_read(
+        self, snapshot: Snapshot, version: int, *, always: bool = False
+    ) -> tuple[bool, bytes | None]:
+        """`stand`, and the encoded commit of this version. Both are requested at once. Where that
+        is not possible, the version is read only if `always` is true."""
         if self._store.concurrency == 1:
-            return self.stand(snapshot), None
+            return self.stand(snapshot), self._objects.read(version) if always else None
         at = snapshot.effective_version
         data, other = self._objects.read_many([at, version])
         return self._stands(snapshot, data), other
@@ -89,15 +91,6 @@ class Commits:
         began = commit_path(0) if root is None else root_path(root)
         return self._store.read(began) is not None
 
-    def read_beyond_end(
-        self, snapshot: Snapshot, *, is_cold: bool = False
-    ) -> Iterator[tuple[int, bytes | None]]:
-        """The encoded commit beyond the one that would follow this state: it shows a gap. Where a
-        request costs next to nothing, this asks each time that a state is carried forward. It does
-        so before each read. Elsewhere it asks once, when the state is loaded."""
-        if is_cold == (self._store.concurrency > 1):
-            yield from self.read_each([snapshot.version + 2])
-
     def read_each(self, versions: Iterable[int]) -> Iterator[tuple[int, bytes | None]]:
         """The encoded commits of these versions, each read when it is asked for."""
         return ((version, self._objects.read(version)) for version in versions)
@@ -116,11 +109,12 @@ class Commits:
         return None
 
     def check_gap(self, snapshot: Snapshot) -> None:
-        """Raise if a commit put after this state would fall into a gap [COMMIT-3], as far as it
-        costs next to nothing to find out."""
-        gap = self.find_gap(snapshot, self.read_beyond_end(snapshot))
-        if gap is not None:
-            raise gap
+        """Raise if a commit put after this state would fall into a gap [COMMIT-3]. This asks only
+        where it costs next to nothing."""
+        if self._store.concurrency == 1:
+            gap = self.find_gap(snapshot, self.read_each([snapshot.version + 2]))
+            if gap is not None:
+                raise gap
 
     def backwards(self, newest: Snapshot) -> Iterator[Commit]:
         """The commits of the topic, from the newest to the oldest that still exists, without void

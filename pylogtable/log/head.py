@@ -28,7 +28,7 @@ from pylogtable.format.model import Change, Commit
 from pylogtable.format.snapshot import Snapshot, apply
 from pylogtable.log.clocks import check_clock
 from pylogtable.log.commit_loop import change_until_landed, put_numbered
-from pylogtable.log.commits import gap_at
+from pylogtable.log.commits import FRESH_MS, gap_at
 from pylogtable.log.manifest import Manifest
 from pylogtable.plan.index import root_is_due
 from pylogtable.runtime import Runtime
@@ -64,7 +64,8 @@ class Head:
             self._loaded_ms = now
             return remembered
         known = self._snapshot
-        return self._remember(self.manifest.advance(known), now, instead_of=known)
+        newest = self.manifest.advance(known, is_old=now - self._seen_ms > FRESH_MS)
+        return self._remember(newest, now, instead_of=known)
 
     def change(
         self, plan: Callable[[Snapshot], Change | Other], *, refresh: bool = True

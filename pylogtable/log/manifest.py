@@ -82,13 +82,11 @@ class Manifest:
         """The store, with the topic at its root."""
         return self._store
 
-    def load(self, gap: CorruptTopicError | None = None) -> Snapshot | None:
+    def load(self) -> Snapshot | None:
         """Load the newest state; None if there never was a topic here. A root that contradicts
         itself, or the commits after it, is as good as none: an older one is tried, and then
-        version 0 [ROOT-6]. If a `gap` is known, only a state beyond it is the newest [COMMIT-3].
-        """
-        failures = [] if gap is None else [gap]
-        lowest = 0 if gap is None else parse_commit_path(gap.path) or 0
+        version 0 [ROOT-6]."""
+        failures: list[CorruptTopicError] = []
         listed: list[int] = []
         for base in self._bases(failures, listed):
             try:
@@ -96,7 +94,7 @@ class Manifest:
             except _CannotFollow as refusal:
                 failures.append(refusal.error)
                 continue
-            if newest is not None and newest.version >= lowest:
+            if newest is not None:
                 self._check_reaches(newest, failures, listed)
                 return newest
         if failures:  # so it is not true that there is no topic
@@ -149,24 +147,23 @@ class Manifest:
         if gap is not None:
             raise gap
 
-    def advance(self, snapshot: Snapshot) -> Snapshot | None:
+    def advance(self, snapshot: Snapshot, *, is_old: bool = False) -> Snapshot | None:
         """The newest state, starting at an earlier one: only newer commits are read. If the earlier
         one no longer stands, the newest is loaded from scratch [COMMIT-9]; None if there is none.
-        """
+        If nobody has looked for a while (`is_old`), a commit may have come and gone [COMMIT-3]."""
         try:
             newest = self._forward(snapshot, first_wave=1)
-        except CorruptTopicError as error:
+        except CorruptTopicError:
             # The earlier state may be gone, or come from a root that is wrong [ROOT-6].
-            return self.load(error if error.rule == "COMMIT-3" else None)
+            return self.load()
         assert newest is not None
         if not self.commits.is_fresh(snapshot):
             # The old commit is read last: if it is still there, no later one was removed.
             seen_ms = self._store.last_reply_ms
             after_next = newest.version + 2
-            stands, beyond = self.commits.stand_and_read(snapshot, after_next)
-            gap = self.commits.find_gap(newest, [(after_next, beyond)])
-            if not stands or gap is not None:
-                return self.load(gap)
+            stands, beyond = self.commits.stand_and_read(snapshot, after_next, always=is_old)
+            if not stands or self.commits.find_gap(newest, [(after_next, beyond)]):
+                return self.load()  # which says that there is a gap, or begins beyond it
             newest = replace(newest, confirmed_ms=seen_ms if beyond is None else None)
         if newest.version > snapshot.version and root_is_overdue(newest):
             return self.rebase(newest)
@@ -321,8 +318,8 @@ class Manifest:
         newest = self._replay(base, found())
         if newest is None:
             return None
-        if not beyond:
-            beyond.extend(self.commits.read_beyond_end(newest, is_cold=first_wave > 1))
+        if not beyond and first_wave == COLD_WAVE:  # the miss was the last of its wave
+            beyond.extend(self.commits.read_each([newest.version + 2]))
         gap = self.commits.find_gap(newest, beyond)
         if gap is not None:
             raise _CannotFollow(gap)
