@@ -72,6 +72,11 @@ def _values(name: str, column: pa.Array) -> list[Any]:
 
     try:
         values: list[Any] = column.to_pylist()
+    except UnicodeDecodeError:
+        raise InvalidRequestError(
+            f"column {name!r} holds text that is not UTF-8, which cannot be written as JSON. Read "
+            "the topic from Python, and cast the column to binary"
+        ) from None
     except (OverflowError, ValueError):
         return _times_out_of_range(name, column)
     if types.is_floating(column.type):

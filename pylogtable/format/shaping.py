@@ -271,6 +271,28 @@ def check_log_columns(given: pa.Schema) -> None:
             raise SchemaMismatchError(f"column 'partition' is {column.type}; it must be an integer")
 
 
+def check_values(given: pa.RecordBatch) -> None:
+    """Raise if a column has text that is not UTF-8, or an index into a dictionary that has no such
+    value [APPEND-1]. Arrow does not check either when an array is made."""
+    for field, column in zip(given.schema, given.columns, strict=True):
+        if not _may_be_invalid(field.type):
+            continue
+        try:
+            column.validate(full=True)
+        except (pa.ArrowException, ValueError) as error:
+            raise SchemaMismatchError(
+                f"column {field.name!r} is not valid: {error}. Nothing was appended. Bytes that "
+                "are not UTF-8 belong into a binary column"
+            ) from None
+
+
+def _may_be_invalid(kind: pa.DataType) -> bool:
+    if pa.types.is_nested(kind):
+        return any(_may_be_invalid(kind.field(at).type) for at in range(kind.num_fields))
+    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    return bool(is_text or pa.types.is_string_view(kind) or pa.types.is_dictionary(kind))
+
+
 def count_keyless(rows: pa.Table, topic: TopicInfo) -> int:
     """How many of these rows have no key; 0 if the topic has no key columns."""
     if not topic.key or all(rows[name].null_count == 0 for name in topic.key):

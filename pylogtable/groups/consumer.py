@@ -9,9 +9,12 @@ next owner of the partition: at-least-once delivery, as in Kafka.
 from __future__ import annotations
 
 import logging
+import math
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from numbers import Integral, Real
 from types import TracebackType
 
 import pyarrow as pa
@@ -136,6 +139,7 @@ class Consumer:
         """
         self._check_open()
         count = self._max_records if max_records is None else _check_count(max_records)
+        seconds = None if timeout is None else _check_timeout(timeout)
         began, attempt, late_reads = self._runtime.monotonic(), 0, 0
         while True:
             self._update_assignment()
@@ -151,7 +155,7 @@ class Consumer:
                 continue
             if self._view.partition_count != partitions:
                 continue
-            wait = self._pause_before(attempt, began, timeout)
+            wait = self._pause_before(attempt, began, seconds)
             if wait is None:
                 return table
             self._runtime.pause(wait)
@@ -194,9 +198,9 @@ class Consumer:
         self._view = view = self._newest()
         if isinstance(to, datetime):
             offset = self._at_time(view, partition, to)
-        elif to == EARLIEST:
+        elif isinstance(to, str) and to == EARLIEST:
             offset = view.snapshot.partitions[partition].log_start
-        elif to == LATEST:
+        elif isinstance(to, str) and to == LATEST:
             offset = view.snapshot.partitions[partition].end
         else:
             (offset,) = check_offsets({partition: to}, view.snapshot).values()  # type: ignore[dict-item]
@@ -331,9 +335,10 @@ class Consumer:
         return {number: at for number, at in positions.items() if committed.get(number) != at}
 
     def _check_assigned(self, partitions: int | Iterable[int]) -> list[int]:
-        asked = [partitions] if isinstance(partitions, int) else list(partitions)
+        asked = list(partitions) if isinstance(partitions, Iterable) else [partitions]
         for number in asked:
-            if number not in self._assigned:
+            is_number = isinstance(number, Integral) and not isinstance(number, bool)
+            if not is_number or number not in self._assigned:
                 raise InvalidRequestError(
                     f"partition {number!r} is not assigned to this consumer; it has "
                     f"{', '.join(map(str, self._assigned)) or 'no partition'}"
@@ -411,4 +416,14 @@ def _out_of_range(view: View, partition: int, offset: int) -> OffsetOutOfRangeEr
 def _check_count(count: object) -> int:
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise InvalidRequestError(f"max_records must be at least 1, not {count!r}")
-    return count
+    return min(count, sys.maxsize)
+
+
+def _check_timeout(timeout: object) -> float:
+    is_number = isinstance(timeout, Real) and not isinstance(timeout, bool)
+    if not is_number or timeout != timeout:  # NaN is no number of seconds
+        raise InvalidRequestError(f"timeout must be a number of seconds, not {timeout!r}")
+    try:
+        return float(timeout)  # type: ignore[arg-type]
+    except OverflowError:
+        return math.inf

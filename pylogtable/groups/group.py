@@ -251,6 +251,8 @@ class Group:
             return dict.fromkeys(chosen, Target(shift=_whole("shift_by", shift_by)))
         if isinstance(to, datetime | timedelta):
             return _at_time(view, chosen, self._moment(to))
+        if not isinstance(to, str):
+            return dict.fromkeys(chosen, Target(_whole("to", to)))
         if to == "current":
             return dict.fromkeys(chosen, Target())
         if to == "earliest":

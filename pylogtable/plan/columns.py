@@ -30,6 +30,7 @@ def alter_columns(topic: TopicInfo, changes: ColumnChanges) -> TopicInfo:
     A topic of an older version gets its ids here [META-6]."""
     if not (changes.drop or changes.rename or changes.widen or changes.add):
         return topic
+    check_new_names([*changes.rename.values(), *(added.name for added in changes.add)])
     _check_names(topic, changes)
     topic = numbered(topic)
     fields: list[Field] = []
@@ -62,6 +63,12 @@ def alter_columns(topic: TopicInfo, changes: ColumnChanges) -> TopicInfo:
             "left. Add a column first, or delete the topic"
         )
     return altered
+
+
+def check_new_names(names: Iterable[str]) -> None:
+    """Raise if one of these names is empty: no query could name the column [TYPE-3]."""
+    if "" in names:
+        raise InvalidRequestError("a column name is empty: give every column a name")
 
 
 def check_drops(topic: TopicInfo) -> None:

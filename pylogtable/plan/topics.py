@@ -24,7 +24,7 @@ from pylogtable.format.model import (
 )
 from pylogtable.format.schema import check_fields, is_keys_only, value_columns
 from pylogtable.format.snapshot import Snapshot
-from pylogtable.plan.columns import ColumnChanges, alter_columns, check_drops
+from pylogtable.plan.columns import ColumnChanges, alter_columns, check_drops, check_new_names
 
 
 def new_topic_info(
@@ -36,6 +36,7 @@ def new_topic_info(
 ) -> TopicInfo:
     """The description of a topic to be created. Raises if an argument is not valid [META-1]."""
     check_fields(fields, key)
+    check_new_names([field.name for field in fields])
     _check_partition_count(partitions)
     settings = normalize(config)
     if parse_config(settings).is_compacted and not key:

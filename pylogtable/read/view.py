@@ -332,9 +332,9 @@ class View:
             found = self.offsets_for_time(bound, partitions)
             ends = self.snapshot.end_offsets
             return {number: ends[number] if at is None else at for number, at in found.items()}
-        if bound == "earliest":
+        if isinstance(bound, str) and bound == "earliest":
             return self.snapshot.start_offsets
-        if bound == "latest":
+        if isinstance(bound, str) and bound == "latest":
             return self.snapshot.end_offsets
         return dict.fromkeys(partitions, _offset(bound))
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 from pylogtable.errors import InvalidRequestError, StorageError
 from pylogtable.format.model import MAX_RECORD_BYTES, StagedSegment
 from pylogtable.format.schema import is_keys_only
-from pylogtable.format.shaping import Int32s, RowShaper, Share
+from pylogtable.format.shaping import Int32s, RowShaper, Share, check_values
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.runtime import Runtime
 from pylogtable.segments import rolling_writer
@@ -227,6 +227,7 @@ class _Chunks:
             self._check(batch.schema)
             yield from self.rest()
             self._schema = batch.schema
+        check_values(batch)
         for part in _cut(batch):
             _check_records(part)
             self._gathered.append(part)

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import pylogtable
-from tests.builders import kafka, rows
+from pylogtable.storage.local import LocalStore
+from tests.builders import kafka, replace_file, rows
 from tests.cli.conftest import Run
 
 NAN, INF = float("nan"), float("inf")
@@ -112,3 +114,19 @@ def test_times_outside_of_the_calendar_are_shown(run: Run, store_dir: Path) -> N
     (segment,) = run("segments", "t", "--output", "json").json
     assert segment["max_timestamp"] == f"@{2**62 // 1000}"
     run("produce", "t", stdin=json.dumps({"at": first["at"]})).failed("after the year 9999")
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.list_(pa.string())], ids=str)
+def test_text_that_is_not_utf8_is_called_so(run: Run, store_dir: Path, kind: pa.DataType) -> None:
+    """Another program may have written it."""
+    topic = pylogtable.open(store_dir).create_topic("t", 1, {"c": kind})
+    topic.append(pa.table({"c": pa.array(["a" if kind == pa.string() else ["a"]], kind)}))
+    (path,) = rows(topic.segments(), "path")
+    data = (store_dir / "t" / path).read_bytes()
+    text = pa.array([b"\xff"]).view(pa.string())
+    bad = text if kind == pa.string() else pa.ListArray.from_arrays(pa.array([0, 1], "int32"), text)
+    table = pq.read_table(pa.BufferReader(data))
+    sink = pa.BufferOutputStream()
+    pq.write_table(table.set_column(2, table.schema.field(2), bad), sink)
+    replace_file(LocalStore(store_dir), "t", path, sink.getvalue().to_pybytes())
+    run("consume", "t").failed("column 'c' holds text that is not UTF-8")

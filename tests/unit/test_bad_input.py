@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -27,6 +28,7 @@ from tests.builders import contents, ints, kafka
 
 TABLE = {"id": pa.int64(), "amount": pa.int32(), "note": pa.string()}
 STRICT = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("amount", pa.int32())])
+NOT_UTF8 = pa.array([b"good", b"\xff"]).view(pa.string())
 
 
 @pytest.fixture
@@ -105,6 +107,23 @@ APPENDS: list[Append] = [
         SchemaMismatchError,
         r"column 'amount': a topic cannot have a column of Arrow type uint64",
         {"amount": pa.array([1], pa.uint64())},
+    ),
+    ("table", SchemaMismatchError, r"'note' is not valid: .*UTF8.*binary", {"note": NOT_UTF8}),
+    (
+        "table",
+        SchemaMismatchError,
+        r"'note' is not valid: .*UTF8",
+        {"note": NOT_UTF8.dictionary_encode()},
+    ),
+    (
+        "table",
+        SchemaMismatchError,
+        r"'note' is not valid: .*ut of bounds",
+        {
+            "note": pa.DictionaryArray.from_arrays(
+                pa.array([0, 7], pa.int8()), pa.array(["x", "y"]), safe=False
+            )
+        },
     ),
     ("strict", SchemaMismatchError, r"column\(s\) id must not be missing or null", {"amount": ints(1)}),  # noqa: E501
     ("strict", SchemaMismatchError, r"'id' must not be null, but is null in row 2", {"id": [1, 2, None]}),  # noqa: E501
@@ -364,6 +383,7 @@ CREATES: list[Create] = [
     ("timestampType, topic belong", {"schema": {"timestampType": pa.int32(), "topic": pa.string()}}),  # noqa: E501
     ("'headers' is for record headers", {"schema": {"headers": pa.string()}}),
     ("at least one column", {"schema": {}}),
+    ("a column name is empty", {"schema": {"": pa.int64(), "a": pa.int64()}}),
     ("occur twice: a", {"schema": pa.schema([("a", pa.int64()), ("a", pa.int64())])}),
     ("key column 'b' is not among a", {"schema": {"a": pa.int64()}, "key": "b"}),
     ("key columns occur twice: a, a", {"schema": {"a": pa.int64()}, "key": ["a", "a"]}),
@@ -422,6 +442,8 @@ ALTERS: list[Alter] = [
     ("kafka", "is not a whole number", {"config": {"retention.ms": "x"}}),
     ("kafka", "already has a column 'value'", {"add_columns": {"value": pa.int64()}}),
     ("kafka", "partition belong to the log", {"add_columns": {"partition": pa.int64()}}),
+    ("kafka", "a column name is empty", {"add_columns": {"": pa.int64()}}),
+    ("table", "a column name is empty", {"rename_columns": {"note": ""}}),
     (
         "kafka",
         "column 'n' must be nullable: older records have no value for it",
@@ -534,6 +556,15 @@ ASKED: dict[str, Callable[[Store, Topic, Any], object]] = {
     "threads": lambda _, topic, odd: topic.merge(threads=(odd,)),
     "ranges": lambda _, topic, odd: Scan(topic.at()).parts(odd),
     "max_records": lambda _, topic, odd: Scan(topic.at()).parts(max_records=(odd,)),
+    "poll max_records": lambda _, topic, odd: topic.consumer("g").poll((odd,)),
+    "poll timeout": lambda _, topic, odd: topic.consumer("g").poll(1, (odd,)),
+    "pause": lambda _, topic, odd: topic.consumer("g").pause([(odd,)]),
+    "resume": lambda _, topic, odd: topic.consumer("g").resume([[odd]]),
+    "seek": lambda _, topic, odd: topic.consumer("g").seek([odd], 0),
+    "seek to": lambda _, topic, odd: topic.consumer("g").seek(0, np.array([odd])),
+    "position": lambda _, topic, odd: topic.consumer("g").position(np.array([odd])),
+    "reset": lambda _, topic, odd: topic.group("g").reset(np.array([odd])),
+    "start": lambda _, topic, odd: topic.read(0, np.array([odd])),
     "address": lambda _, __, odd: pylogtable.open((odd,)),
     "topic's address": lambda _, __, odd: pylogtable.open_topic((odd,)),
     "storage_options": lambda _, __, odd: pylogtable.open("/x", storage_options=(odd,)),
@@ -552,6 +583,23 @@ def test_invalid_arguments_are_refused(
             ASKED[name](store, kafka_topic, odd)
         assert len(str(raised.value)) < 500, odd
     assert contents(objects) == before
+
+
+@pytest.mark.parametrize("odd", [None, True, 1.5, "0", [None], [True], ["0"], np.array([[0], [1]])])
+def test_partition_of_a_consumer_is_a_number(kafka_topic: Topic, odd: Any) -> None:
+    """True is no partition, though it equals 1."""
+    consumer = kafka_topic.consumer("g")
+    for call in (consumer.pause, consumer.resume, consumer.position):
+        with pytest.raises(InvalidRequestError, match="not assigned to this consumer"):
+            call(odd)
+    with pytest.raises(InvalidRequestError, match="not assigned to this consumer"):
+        consumer.seek(odd, 2)
+
+
+@pytest.mark.parametrize("odd", ["1", True, float("nan"), [1]])
+def test_timeout_is_a_number_of_seconds(kafka_topic: Topic, odd: Any) -> None:
+    with pytest.raises(InvalidRequestError, match="a number of seconds"):
+        kafka_topic.consumer("g").poll(timeout=odd)
 
 
 SAID: list[tuple[str, Callable[[Store, Any], object]]] = [

@@ -72,6 +72,12 @@ def test_every_record_is_polled_once_in_order(topic: Topic, max_records: int) ->
         assert sorted(drain(consumer)) == ["0:10", "1:3"]
 
 
+@pytest.mark.parametrize("limit", [2**63, 10**400])
+def test_limits_may_be_any_number(topic: Topic, limit: int) -> None:
+    with topic.consumer("g") as consumer:
+        assert consumer.poll(limit, timeout=limit).num_rows == topic.count()
+
+
 @pytest.mark.parametrize("max_records", [1, 6, 9])
 def test_partitions_are_served_evenly(topic: Topic, max_records: int) -> None:
     fill(topic, 90, 97, 80)
