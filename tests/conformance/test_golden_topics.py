@@ -185,8 +185,11 @@ def test_a_damaged_topic_fails_with_the_named_error(case: str, tmp_path: Path) -
     about = golden(case, "case.json")
     path = _copy(case, tmp_path)
     if about["when"] == "verify":
-        problems = pylogtable.open_topic(path).verify().problems
-        assert [problem.rule for problem in problems] == [about["error"]["rule"]]
+        try:
+            rules = [problem.rule for problem in pylogtable.open_topic(path).verify().problems]
+        except errors.CorruptTopicError as error:  # a reader may notice it as well
+            rules = [error.rule]
+        assert rules == [about["error"]["rule"]]
         return
     with pytest.raises(errors.LogTableError) as caught:
         _use(path, about["when"])
