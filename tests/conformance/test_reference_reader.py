@@ -95,8 +95,9 @@ REPLAY = [v for v in vectors("replay") if v["name"] != "a commit of another topi
 @pytest.mark.parametrize("vector", [pytest.param(v, id=v["name"]) for v in REPLAY])
 def test_it_agrees_with_the_vectors_of_replay(vector: dict[str, Any]) -> None:
     if "error" in vector:
-        with pytest.raises(ERRORS[vector["error"]["class"]]):
+        with pytest.raises(ERRORS[vector["error"]["class"]]) as caught:
             _replayed(vector["input"]["commits"])
+        assert getattr(caught.value, "rule", None) == vector["error"].get("rule")
         return
     state, expected = _replayed(vector["input"]["commits"]), vector["expected"]
     assert (state is None) == (expected is None)
@@ -179,7 +180,7 @@ def test_the_command_line_prints_rows_and_says_what_is_wrong() -> None:
         command = [sys.executable, str(REFERENCE_READER), str(TOPICS / case / "topic"), *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
-    printed = run("shifted", "--version", "1")
+    printed = run("shifted", "1")
     rows = [json.loads(line) for line in printed.stdout.splitlines()]
     assert rows == golden("shifted", "expected.json")["versions"]["1"]["rows"]
     refused = run("corrupt-overlap")

@@ -178,7 +178,7 @@ def root_decodes(objects: Mapping[str, bytes], version: int) -> bool:
     try:
         reader.load_root(Objects(objects), version)
     except reader.Corrupt as error:
-        return bool(error.rule != "ROOT-1")
+        return error.rule not in ("ROOT-1", "META-1")
     except reader.Unsupported:
         return True
     return True
