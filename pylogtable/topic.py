@@ -230,7 +230,7 @@ class Topic:
         that each file exists with its size. With `data=True` it also reads all records, and checks
         their columns, offsets, timestamps and tombstones.
         """
-        return verify(self._store, data=data)
+        return verify(self._store, self.topic_id, data=data)
 
     def alter(
         self,

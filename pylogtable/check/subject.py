@@ -7,11 +7,12 @@ from itertools import groupby
 
 import pyarrow as pa
 
-from pylogtable.errors import CorruptTopicError, LogTableError, TopicNotFoundError
+from pylogtable.errors import CorruptTopicError, LogTableError
 from pylogtable.format.leaf import segments_of
 from pylogtable.format.lookup import all_entries
 from pylogtable.format.model import Segment
 from pylogtable.format.snapshot import Snapshot
+from pylogtable.log.head import same_topic
 from pylogtable.log.manifest import Manifest
 from pylogtable.results.operations import Problem, VerifyReport
 from pylogtable.storage.base import ObjectStore
@@ -33,12 +34,11 @@ class Subject:
     report: VerifyReport
 
 
-def load_subject(store: ObjectStore, report: VerifyReport) -> Subject:
-    """Load the topic. Raises `CorruptTopicError` if the state or the index cannot be loaded."""
+def load_subject(store: ObjectStore, topic_id: str, report: VerifyReport) -> Subject:
+    """Load the topic with this id. Raises `CorruptTopicError` if the state or the index cannot be
+    loaded."""
     manifest = Manifest(store)
-    snapshot = manifest.load()
-    if snapshot is None or snapshot.topic is None:
-        raise TopicNotFoundError(f"there is no topic at {store.url}")
+    snapshot = same_topic(manifest.load(), topic_id, store.url)
     report.leaves = len(snapshot.leaves)
     entries = all_entries(snapshot, manifest.leaf)
     segments = segments_of(entries)

@@ -46,12 +46,12 @@ DATA_CHECKS: tuple[Check, ...] = (
 )
 
 
-def verify(store: ObjectStore, *, data: bool) -> VerifyReport:
-    """Run all checks on the topic at the root of `store`; with `data` also those that read every
-    record."""
+def verify(store: ObjectStore, topic_id: str, *, data: bool) -> VerifyReport:
+    """Run all checks on the topic with this id at the root of `store`; with `data` also those that
+    read every record."""
     report = VerifyReport()
     try:
-        subject = load_subject(store, report)
+        subject = load_subject(store, topic_id, report)
     except CorruptTopicError as error:
         report.problems.append(problem_of(error, error.path))
         return report

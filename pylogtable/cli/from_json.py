@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -48,8 +48,11 @@ def kafka_columns(rows: Sequence[Row], schema: pa.Schema) -> dict[str, pa.Array]
     return columns | _place(rows, stamps)
 
 
-def table_columns(rows: Sequence[Row], schema: pa.Schema) -> dict[str, pa.Array]:
-    """All columns of a topic from objects; missing fields are null."""
+def table_columns(
+    rows: Sequence[Row], schema: pa.Schema, new_names: Mapping[str, str]
+) -> dict[str, pa.Array]:
+    """All columns of a topic from objects; missing fields are null. `new_names` has the names of
+    renamed columns by their old names."""
     import pyarrow as pa
 
     rows = [_decoded(row, schema) for row in rows]
@@ -57,8 +60,11 @@ def table_columns(rows: Sequence[Row], schema: pa.Schema) -> dict[str, pa.Array]
     known = {*LOG_COLUMNS, *_OLD_PLACE, *(field.name for field in fields)}
     for row in rows:
         if unknown := row.keys() - known:
-            hint = did_you_mean(min(unknown), [field.name for field in fields])
-            raise ValueError(f"the topic has no column {min(unknown)!r}; {hint}")
+            name = min(unknown)
+            hint = did_you_mean(name, [field.name for field in fields])
+            if name in new_names:
+                hint = f"it was renamed to {new_names[name]!r}"
+            raise ValueError(f"the topic has no column {name!r}; {hint}")
     columns: dict[str, pa.Array] = {}
     for field in fields:
         values = [row.get(field.name) for row in rows]

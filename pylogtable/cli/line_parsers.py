@@ -85,9 +85,10 @@ class TextLines:
 class JsonLines:
     """Each line is a JSON object. Blank lines are skipped."""
 
-    def __init__(self, schema: pa.Schema) -> None:
-        self._schema = schema
-        self._to_columns = kafka_columns if pylogtable.is_kafka_shaped(schema) else table_columns
+    def __init__(self, view: View) -> None:
+        self._schema = view.schema
+        self._is_kafka_shaped = pylogtable.is_kafka_shaped(view.schema)
+        self._new_names = {old: name for name, old in view.stored_names.items()}
 
     def columns(self, batch: LineBatch) -> Columns:
         """See `LineParser`."""
@@ -107,7 +108,9 @@ class JsonLines:
     def _columns_of(self, rows: list[Any]) -> Columns:
         if not all(isinstance(row, dict) for row in rows):
             raise ValueError("it is not a JSON object")
-        return self._to_columns(rows, self._schema)
+        if self._is_kafka_shaped:
+            return kafka_columns(rows, self._schema)
+        return table_columns(rows, self._schema, self._new_names)
 
     def _first_wrong(self, batch: LineBatch, error: Exception) -> str:
         """Parse again one line at a time, to find the wrong one."""

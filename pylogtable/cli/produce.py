@@ -116,7 +116,7 @@ def produce(context: click.Context, /, topic: str, **given: Any) -> None:
     if options.partition is not None:
         # Raises if there is no such partition.
         opened.at().ranges([options.partition])
-    parser: LineParser = JsonLines(opened.schema)
+    parser: LineParser = JsonLines(opened.at())
     if is_text:
         parser = TextLines(opened.schema, options.key_separator, options.null_value, headers)
     is_typed = is_terminal(sys.stdin)

@@ -23,11 +23,11 @@ _ESCAPES = {r"\n": b"\n", r"\t": b"\t", r"\r": b"\r", r"\0": b"\0", "\\\\": b"\\
 _SQL_TYPES = {"int": "integer", "bigint": "long", "smallint": "short", "tinyint": "byte"}
 
 
-def parse_pair(pair: str, option: str) -> tuple[str, str]:
+def parse_pair(pair: str, option: str, form: str = "name=value") -> tuple[str, str]:
     """`name=value`, as `--config` and `--header` take it."""
     name, equals, value = pair.partition("=")
     if not equals or not name:
-        raise click.BadParameter(f"{pair!r} is not name=value", param_hint=option)
+        raise click.BadParameter(f"{pair!r} is not {form}", param_hint=option)
     return name, value
 
 
@@ -39,7 +39,7 @@ def parse_config(pairs: Sequence[str]) -> dict[str, str]:
 
 def parse_renames(pairs: Sequence[str]) -> dict[str, str]:
     """New names by old names, such as `note=remark`."""
-    given = [parse_pair(pair, "--rename-column") for pair in pairs]
+    given = [parse_pair(pair, "--rename-column", "old=new, such as note=remark") for pair in pairs]
     renames = {old.strip(): new.strip() for old, new in given}
     if len(renames) != len(given):
         raise click.BadParameter("a column is renamed twice", param_hint="--rename-column")

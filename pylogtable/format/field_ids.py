@@ -161,8 +161,8 @@ def _tombstone_fault(topic: TopicInfo) -> Fault | None:
         return None
     return Fault(
         "META-8",
-        f"the topic would be compacted without {', '.join(topic.retired)}, and its other value "
-        "columns are all nullable: records without a value in them would be removed as tombstones",
+        f"columns were dropped (in files: {', '.join(topic.retired)}), and all value columns are "
+        "nullable: in a compacted topic, records without a value would be removed as tombstones",
     )
 
 

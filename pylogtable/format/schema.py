@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -268,14 +269,30 @@ def column_schema(fields: Sequence[Field], columns: Sequence[str] | None) -> pa.
     for name in columns:
         index = everything.get_field_index(name)
         if index < 0 and name not in extra:
-            known = ", ".join([*everything.names, *extra])
-            raise InvalidRequestError(f"there is no column {name!r}; the topic has {known}")
+            renamed = renamed_to(fields, name)
+            known = f"the topic has {', '.join([*everything.names, *extra])}"
+            hint = known if renamed is None else f"it was renamed to {renamed!r}"
+            raise InvalidRequestError(f"there is no column {name!r}; {hint}")
         chosen.append(everything.field(index) if index >= 0 else extra[name])
     if not chosen:
         raise InvalidRequestError("`columns` is empty; name at least one, or give None for all")
     if len(set(columns)) != len(chosen):
         raise InvalidRequestError(f"a column is named twice in `columns`: {', '.join(columns)}")
     return pa.schema(chosen)
+
+
+def renamed_to(fields: Sequence[Field], unknown: str) -> str | None:
+    """The name that the column has now which was once called `unknown`; None if there is none."""
+    return next((field.name for field in fields if field.stored_as == unknown), None)
+
+
+def column_hint(fields: Sequence[Field], unknown: str, names: Sequence[str]) -> str:
+    """What a caller can do about a column that is not among these names."""
+    renamed = renamed_to(fields, unknown)
+    if renamed is not None:
+        return f"it was renamed to {renamed!r}"
+    near = difflib.get_close_matches(unknown, names, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"it has {', '.join(names)}"
 
 
 def fits(given: WireType, wanted: WireType) -> bool:

@@ -5,7 +5,6 @@ Rows are cast to the topic's schema, get a timestamp and a partition, and are gr
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -24,9 +23,11 @@ from pylogtable.format.schema import (
     TIMESTAMP,
     TIMESTAMP_TYPE,
     WireType,
+    column_hint,
     file_schema,
     fits,
     from_arrow,
+    renamed_to,
     widens,
 )
 from pylogtable.lazy_arrow import pc
@@ -165,12 +166,11 @@ class RowShaper:
 
     def _hint(self, unknown: str) -> str:
         """What a caller can do about a column that the topic does not have."""
-        names = [field.name for field in self.topic.fields]
-        renamed = [field.name for field in self.topic.fields if field.stored_as == unknown]
-        if renamed:
-            return f"it was renamed to {renamed[0]!r}"
-        near = difflib.get_close_matches(unknown, names, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(names)}."
+        fields = self.topic.fields
+        hint = column_hint(fields, unknown, [field.name for field in fields])
+        if renamed_to(fields, unknown) is not None:
+            return hint
+        hint = hint if hint.endswith("?") else f"{hint}."
         if unknown in self.topic.retired:
             hint = f"it was dropped. {hint.capitalize()}"
         return f"{hint} To add a nullable column, use topic.alter(add_columns=...)"

@@ -159,13 +159,15 @@ class Commits:
     def find_at(self, commit_id: str, version: int, load: Callable[[], Snapshot]) -> int | None:
         """`version` if it belongs to the commit with this id, None if it belongs to another commit.
         Raises while the version is free, because the commit may still land there [COMMIT-5]. The
-        newest state is loaded after that: it shows whether the commit counts."""
+        newest state is loaded after the commit: it shows whether the commit counts. `load` raises
+        if the topic is gone."""
         commit = self.read(version)
+        newest = load()
         if commit is None:
             raise CommitUnknownError(commit_id, version)
         if commit.commit_id != commit_id:
             return None
-        counts = self.count(commit_id, version, load())
+        counts = self.count(commit_id, version, newest)
         if counts is None:
             raise CommitUnknownError(commit_id, version)
         return version if counts else None

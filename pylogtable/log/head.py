@@ -121,19 +121,28 @@ class Head:
         instead_of: Snapshot | None = None,
         may_be_gone: bool = False,
     ) -> Snapshot:
-        if newest is None or (newest.topic is None and not may_be_gone):
-            raise TopicNotFoundError(f"the topic at {self._url} has been deleted")
-        if newest.topic_id != self._topic_id:
-            raise TopicNotFoundError(
-                f"the topic at {self._url} has been deleted, and another one was created in its "
-                "place; open the topic again"
-            )
+        newest = same_topic(newest, self._topic_id, self._url, may_be_gone=may_be_gone)
         with self._lock:
             # It is older than the known state only if that one no longer stands.
             if newest.version >= self._snapshot.version or self._snapshot is instead_of:
                 self._snapshot = newest
                 self._seen_ms = now_ms
         return newest
+
+
+def same_topic(
+    newest: Snapshot | None, topic_id: str, url: str, *, may_be_gone: bool = False
+) -> Snapshot:
+    """The state, if it is of the topic with this id. Raises if that topic was deleted, unless
+    `may_be_gone`, or if another one is in its place."""
+    if newest is None or (newest.topic is None and not may_be_gone):
+        raise TopicNotFoundError(f"the topic at {url} has been deleted")
+    if newest.topic_id != topic_id:
+        raise TopicNotFoundError(
+            f"the topic at {url} has been deleted, and another one was created in its place; open "
+            "the topic again"
+        )
+    return newest
 
 
 def attempt_commit(

@@ -10,7 +10,15 @@ import msgspec
 from pylogtable.errors import InvalidRequestError
 from pylogtable.format.field_ids import field_fault, numbered, with_ids
 from pylogtable.format.model import Field, TopicInfo
-from pylogtable.format.schema import HEADERS, RESERVED, WireType, value_columns, widens
+from pylogtable.format.schema import (
+    HEADERS,
+    RESERVED,
+    WireType,
+    column_hint,
+    renamed_to,
+    value_columns,
+    widens,
+)
 
 
 @dataclass(frozen=True)
@@ -85,7 +93,9 @@ def _check_names(topic: TopicInfo, changes: ColumnChanges) -> None:
     names = [field.name for field in topic.fields]
     for name in changes.widen:
         if name not in names:
-            raise InvalidRequestError(f"there is no column {name!r} to widen")
+            raise InvalidRequestError(
+                f"there is no column {name!r} to widen; {column_hint(topic.fields, name, names)}"
+            )
     for name in changes.drop:
         _check_value_column(topic, name, "drop")
         if name in changes.rename or name in changes.widen:
@@ -107,7 +117,10 @@ def _check_value_column(topic: TopicInfo, name: str, verb: str) -> None:
     values = value_columns(topic)
     if name in values:
         return
+    renamed = renamed_to(topic.fields, name)
     why = f"there is no such column. Columns to {verb}: {', '.join(values) or 'none'}"
+    if renamed is not None:
+        why = f"it was renamed to {renamed!r}"
     if name in topic.key:
         why = "it belongs to the key, which decides where records are. Create a new topic instead"
     elif name in (HEADERS, *RESERVED):

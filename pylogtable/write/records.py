@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from itertools import chain
@@ -19,6 +18,7 @@ from pylogtable.format.schema import (
     PARTITION,
     TIMESTAMP,
     TIMESTAMP_TYPE,
+    column_hint,
     file_schema,
     is_kafka_shaped,
 )
@@ -103,8 +103,7 @@ class RecordShape:
     def _check_names(self, given: Mapping[str, Any]) -> None:
         for name in given:
             if name not in self.names:
-                near = difflib.get_close_matches(name, self.names, n=1)
-                hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(self.names)}"
+                hint = column_hint(self.topic.fields, name, self.names)
                 raise SchemaMismatchError(f"the topic has no column {name!r}; {hint}")
 
     def _check_partition(self, partition: object) -> None:

@@ -58,6 +58,9 @@ def check_requested(requested: StructType, views: Mapping[str, View]) -> None:
             if field.name not in names:
                 near = difflib.get_close_matches(field.name, names, n=1)
                 hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(names)}"
+                new_names = {stored: name for name, stored in view.stored_names.items()}
+                if field.name in new_names:
+                    hint = f"it was renamed to {new_names[field.name]!r}"
                 raise SchemaMismatchError(f"topic {topic!r} has no column {field.name!r}; {hint}")
         has = spark_schema(Scan(view).reader(requested.names).schema)
         for field, own in zip(requested, has, strict=True):

@@ -78,19 +78,23 @@ def test_columns_are_renamed_and_dropped(run: Run, store_dir: Path) -> None:
     assert topic.read(columns=["note", "tags"]).read_all().to_pylist() == [
         {"note": "t", "tags": "n"}
     ]
+    topic.alter(rename_columns={"at": "when"})
+    row = run("produce", "orders", "--json", stdin='{"id": 2, "at": null}\n')
+    row.failed("line 1", "no column 'at'; it was renamed to 'when'")
+    topic.alter(rename_columns={"when": "at"})
     asked = run("topics", "alter", "orders", "--drop-column", "note", "--drop-column", "at")
     asked.failed("this would drop column(s) note, at of topic orders (1 record, ", "--yes")
     assert "--dry-run" not in asked.err
-    assert topic.version == 2
+    assert topic.version == 4
     done = run("topics", "alter", "orders", "--drop-column", "note", "--add-column", "note:long",
                "--yes", "--output", "json")  # fmt: skip
     names = [column["name"] for column in done.json["columns"]]
     assert names == ["partition", "offset", "timestamp", "id", "tags", "at", "note"]
-    run("topics", "alter", "orders", "--rename-column", "note").failed("name=value", status=2)
+    run("topics", "alter", "orders", "--rename-column", "note").failed("not old=new", status=2)
     twice = run("topics", "alter", "orders", "--rename-column", "at=x", "--rename-column", "at=y")
     twice.failed("a column is renamed twice", status=2)
     run("topics", "alter", "orders", "--drop-column", "id", "-y").failed("belongs to the key")
-    assert topic.version == 3
+    assert topic.version == 5
 
 
 def test_mistakes_are_answered_with_a_hint(

@@ -13,12 +13,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql.types import StringType, StructField, StructType
 
 import pylogtable
 from pylogtable import InvalidRequestError, SchemaMismatchError, Store, Topic, TopicNotFoundError
 from pylogtable.runtime import Runtime
 from pylogtable.segments import rolling_writer
 from pylogtable.storage.locate import open_store
+from pyspark_pylogtable.columns import check_requested
 from pyspark_pylogtable.stream import source as stream_source
 from tests.builders import T0, ints, kafka, times
 from tests.spark_unit.streams import Query, offsets
@@ -782,6 +784,16 @@ def test_a_column_that_changed_between_load_and_start_is_noticed(logs: Store) ->
     topic.alter(rename_columns={"a": "b", "b": "a"})
     with pytest.raises(SchemaMismatchError, match="STREAM_COLUMNS_CHANGED"):
         query.trigger()
+
+
+def test_old_name_of_a_column_is_answered_with_the_new_one(logs: Store) -> None:
+    topic = logs.create_topic("t", schema={"a": pa.string()})
+    topic.alter(rename_columns={"a": "name"})
+    asked = StructType([StructField("a", StringType())])
+    with pytest.raises(SchemaMismatchError, match="no column 'a'; it was renamed to 'name'"):
+        check_requested(asked, {"t": topic.at()})
+    with pytest.raises(InvalidRequestError, match="no column 'a'; it was renamed to 'name'"):
+        Query(topic.url, columns="a", **EARLIEST)
 
 
 def test_new_topic_with_other_columns_is_refused(logs: Store) -> None:

@@ -348,3 +348,29 @@ def test_history_says_that_the_topic_was_altered(store: Store) -> None:
     topic = make(store)
     topic.alter(rename_columns={"a": "name"})
     assert rows(topic.history(1), "operation") == ["alter"]
+
+
+def test_old_name_is_answered_with_the_new_one(store: Store) -> None:
+    topic = make(store)
+    topic.alter(rename_columns={"a": "name", "b": "c", "c": "b"})
+    said = r"'a'.* it was renamed to 'name'$"
+    for call in (
+        lambda: topic.append(table(id=[3], a=["z"])),
+        lambda: topic.read(columns=["a"]),
+        lambda: topic.latest(columns=["a"]),
+        lambda: topic.consumer("g", columns=["a"]),
+        lambda: topic.producer().send(id=3, a="z"),
+        lambda: topic.alter(drop_columns=["a"]),
+        lambda: topic.alter(rename_columns={"a": "other"}),
+        lambda: topic.alter(widen_columns={"a": pa.binary()}),
+    ):
+        with pytest.raises((InvalidRequestError, SchemaMismatchError), match=said):
+            call()
+
+
+def test_refusal_to_compact_is_true_after_a_column_was_added_again(store: Store) -> None:
+    topic = make(store)
+    topic.alter(drop_columns=["a"])
+    topic.alter(add_columns={"a": pa.string()})
+    with pytest.raises(InvalidRequestError, match=r"columns were dropped \(in files: a\)"):
+        topic.alter(config={"cleanup.policy": "compact"})

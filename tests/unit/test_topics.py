@@ -161,6 +161,33 @@ def test_recreated_topic_starts_at_offset_zero_with_another_id(
         new.count(version=1)
 
 
+@pytest.mark.parametrize("how", ["deleted", "removed"])
+def test_old_handle_does_not_answer_for_the_topic_created_in_its_place(
+    store: Store, objects: MemoryStore, how: str
+) -> None:
+    old = store.create_topic("t")
+    old.append(kafka(["a"]))
+    if how == "deleted":
+        store.delete_topic("t")
+    else:
+        for entry in list(objects.list("t/")):
+            objects.delete(entry.key)
+    new = store.create_topic("t")
+    new.append(kafka(["b"]))
+    commit_id = rows(new.history(), "commit_id")[0]
+    for call in (
+        old.verify,
+        lambda: old.verify(data=True),
+        lambda: old.find_commit(commit_id),
+        lambda: old.find_commit(commit_id, new.version),
+        lambda: old.find_commit("other", new.version),
+        lambda: old.find_commit("other", new.version + 1),
+    ):
+        with pytest.raises(TopicNotFoundError, match="was created in its place"):
+            call()
+    assert new.verify(data=True)
+
+
 def test_other_folders_are_not_listed_as_topics(store: Store, objects: MemoryStore) -> None:
     store.create_topic("t")
     objects.write("stray/file.txt", b"x")
