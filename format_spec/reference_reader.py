@@ -511,6 +511,7 @@ def check_entry(entry: Record, source: str) -> None:
     base, records, groups = entry["base_offset"], entry["records"], entry["row_groups"]
     entry["claim"], entry["slack"] = entry["end_offset"] - base, 0
     require(source, "SEG-10", 0 < entry["claim"] >= records >= entry["tombstones"])
+    require(source, "SEG-10", entry["size_bytes"] <= 1 << 46)
     require(source, "SEG-10", entry["shift"] >= 0)
     require(source, "SEG-10", records or groups in ([], [0]))
     if records:

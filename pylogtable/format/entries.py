@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pylogtable.errors import CorruptTopicError
-from pylogtable.format.model import Segment
+from pylogtable.format.model import MAX_FILE_BYTES, Segment
 from pylogtable.format.paths import SEGMENT_PATTERN, check_segment_path, floor_of
 from pylogtable.lazy_arrow import pc
 
@@ -55,6 +55,8 @@ def _fault(segment: Segment) -> str | None:
         return f"it has {segment.records} records and claims {claim} offsets"
     if segment.shift < 0:
         return f"its shift is {segment.shift}"
+    if segment.size_bytes > MAX_FILE_BYTES:
+        return f"its file would have {segment.size_bytes} bytes"
     if segment.tombstones > segment.records:
         return f"{segment.tombstones} of its {segment.records} records are tombstones"
     if not segment.records:
@@ -103,6 +105,7 @@ def _faults(entries: pa.Table) -> Iterator[tuple[Faults, str]]:
         yield entries[name].fill_null(least).to_numpy() < least, f"its {name} is too small"
     is_hex = pc.match_substring_regex(entries["footer_checksum"], "^[0-9a-f]{8}$")
     yield ~is_hex.fill_null(True).to_numpy(), "its footer_checksum is not 8 hex digits"
+    yield column("size_bytes") > MAX_FILE_BYTES, "its file would be too large"
     yield column("end_offset") <= base, "it claims no offsets"
     claim = column("end_offset") - base
     yield records > claim, "it has more records than it claims offsets"

@@ -14,6 +14,8 @@ FORMAT_VERSION = 1
 MAX_PARTITIONS = 10_000
 MAX_GROUP_BYTES = 2 << 30
 MAX_RECORD_BYTES = 512 << 20
+#: So that the sizes of a topic's files can be added up in 64 bits [SEG-10].
+MAX_FILE_BYTES = 1 << 46
 MAX_METADATA = 4096
 #: No lease of a member is longer [GRP-14].
 MAX_LEASE_MS = 86_400_000
