@@ -12,10 +12,10 @@ from pylogtable.errors import CorruptTopicError, LogTableError
 from pylogtable.format.agreement import GroupFacts
 from pylogtable.format.field_ids import ids_in_file, stored_schema
 from pylogtable.format.model import Segment, TopicInfo
+from pylogtable.format.partition_state import PartitionState
 from pylogtable.format.partitioner import key_bytes
 from pylogtable.format.schema import OFFSET, TIMESTAMP
 from pylogtable.format.shaping import count_tombstones
-from pylogtable.format.snapshot import PartitionState
 from pylogtable.lazy_arrow import pc
 from pylogtable.results.operations import Problem
 from pylogtable.segments.projection import check_columns, stored_values, type_fits

@@ -10,6 +10,7 @@ from pylogtable.errors import CorruptTopicError, LogTableError
 from pylogtable.format.codec import decode_group
 from pylogtable.format.lookup import all_entries
 from pylogtable.format.model import Segment
+from pylogtable.format.partition_state import PartitionState, tiling_fault, totals_of
 from pylogtable.format.paths import (
     check_segment_path,
     commit_path,
@@ -17,7 +18,7 @@ from pylogtable.format.paths import (
     parse_group_path,
     root_path,
 )
-from pylogtable.format.snapshot import PartitionState, Snapshot, replay, tiling_fault, totals_of
+from pylogtable.format.snapshot import Snapshot, replay
 from pylogtable.results.operations import Problem
 
 

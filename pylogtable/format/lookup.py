@@ -17,16 +17,16 @@ from pylogtable.errors import CorruptTopicError
 from pylogtable.format.entries import check_paths
 from pylogtable.format.leaf import Leaf, entries_of, sort_entries
 from pylogtable.format.model import Segment, Totals
-from pylogtable.format.paths import commit_path, leaf_path, root_path
-from pylogtable.format.snapshot import (
+from pylogtable.format.partition_state import (
     LeafRun,
     PartitionState,
-    Snapshot,
     Tile,
     tile_end,
     tile_start,
     totals_of,
 )
+from pylogtable.format.paths import commit_path, leaf_path, root_path
+from pylogtable.format.snapshot import Snapshot
 
 LoadLeaf = Callable[[str], Leaf]
 

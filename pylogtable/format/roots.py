@@ -15,15 +15,9 @@ from pylogtable.format.alteration import feature_fault
 from pylogtable.format.codec import check_readable
 from pylogtable.format.entries import floor_fault
 from pylogtable.format.model import LeafRef, Root, RootPartition, RootRun, Segment, Totals
+from pylogtable.format.partition_state import LeafRun, PartitionState, Tile, tile_end, tile_start
 from pylogtable.format.paths import root_path
-from pylogtable.format.snapshot import (
-    LeafRun,
-    PartitionState,
-    Snapshot,
-    Tile,
-    tile_end,
-    tile_start,
-)
+from pylogtable.format.snapshot import Snapshot
 
 
 def from_root(root: Root) -> Snapshot:

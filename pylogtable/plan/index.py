@@ -20,7 +20,8 @@ import pyarrow as pa
 from pylogtable.format.leaf import Leaf, entries_of, sort_entries
 from pylogtable.format.lookup import LoadLeaf, leaf_of
 from pylogtable.format.model import Segment
-from pylogtable.format.snapshot import LeafRun, PartitionState, Snapshot, Tile, tile_start
+from pylogtable.format.partition_state import LeafRun, PartitionState, Tile, tile_start
+from pylogtable.format.snapshot import Snapshot
 
 ROOT_INTERVAL = 64
 # If the writer of commit 64k dies before it writes the root, others do so this many commits later.

@@ -10,7 +10,8 @@ from pylogtable.arguments import check_mapping
 from pylogtable.errors import InvalidRequestError, OffsetOutOfRangeError
 from pylogtable.format.lookup import LoadLeaf, check_partition_totals, segments_between
 from pylogtable.format.model import Segment, Totals
-from pylogtable.format.snapshot import Snapshot, totals_of
+from pylogtable.format.partition_state import totals_of
+from pylogtable.format.snapshot import Snapshot
 
 #: Offsets `(start, end)` by partition.
 Ranges = Mapping[int, tuple[int, int]]

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pylogtable.errors import CommitConflictError, CorruptTopicError
 from pylogtable.format.lookup import LoadLeaf, segments_between
 from pylogtable.format.model import Change, Replaced, Segment
-from pylogtable.format.snapshot import Snapshot, totals_of
+from pylogtable.format.partition_state import totals_of
+from pylogtable.format.snapshot import Snapshot
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 
 from pylogtable.format.model import Segment, TopicInfo
+from pylogtable.format.partition_state import PartitionState
 from pylogtable.format.partitioner import key_bytes, partition_for
 from pylogtable.format.schema import OFFSET, PARTITION, TIMESTAMP
 from pylogtable.format.shaping import one_chunk
-from pylogtable.format.snapshot import PartitionState
 from pylogtable.lazy_arrow import pc
 from pylogtable.segments.newest import BUDGET_BYTES, find_newest
 from pylogtable.segments.projection import Projection

@@ -22,8 +22,9 @@ from pylogtable.format.lookup import (
     segments_between,
     segments_reaching_time,
 )
+from pylogtable.format.partition_state import tile_start
 from pylogtable.format.schema import OFFSET, PARTITION, TIMESTAMP, column_schema, table_schema
-from pylogtable.format.snapshot import Snapshot, tile_start
+from pylogtable.format.snapshot import Snapshot
 from pylogtable.format.times import Moment, to_us
 from pylogtable.lazy_arrow import pc
 from pylogtable.log.manifest import Manifest

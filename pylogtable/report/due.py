@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pylogtable.format.config import TopicConfig
-from pylogtable.format.snapshot import PartitionState
+from pylogtable.format.partition_state import PartitionState
 from pylogtable.report.bins import Int64s
 
 Segments = Mapping[str, Int64s]

@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from pylogtable.format.config import TopicConfig, describe_config
-from pylogtable.format.snapshot import PartitionState, Snapshot
+from pylogtable.format.partition_state import PartitionState
+from pylogtable.format.snapshot import Snapshot
 from pylogtable.report.bins import Int64s, bins_by_offset, bins_by_size, bins_by_time
 from pylogtable.report.due import Segments, dirtiness, expired_segments, mergeable_segments
 from pylogtable.report.growth import measure_growth

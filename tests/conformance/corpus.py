@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pylogtable.format.model import Segment
-from pylogtable.format.snapshot import PartitionState
+from pylogtable.format.partition_state import PartitionState
 
 REPOSITORY = Path(__file__).parents[2]
 SPEC_FOLDER = REPOSITORY / "format_spec"

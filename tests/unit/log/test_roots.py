@@ -22,9 +22,9 @@ from pylogtable.format.model import (
     TopicInfo,
     Totals,
 )
+from pylogtable.format.partition_state import LeafRun
 from pylogtable.format.paths import HINT_PATH, commit_path, leaf_path, root_path
 from pylogtable.format.roots import from_root
-from pylogtable.format.snapshot import LeafRun
 from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.memory import MemoryStore
 from tests.builders import contents, ints, kafka, make_store

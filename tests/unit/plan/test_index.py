@@ -14,10 +14,11 @@ from pylogtable.format.codec import encode
 from pylogtable.format.leaf import Leaf, segments_of
 from pylogtable.format.lookup import all_entries, segment_at, segments_between
 from pylogtable.format.model import Commit, Protocol, Segment, TopicInfo
+from pylogtable.format.partition_state import LeafRun
 from pylogtable.format.paths import segment_path
 from pylogtable.format.roots import from_root, to_root
 from pylogtable.format.schema import KAFKA_FIELDS
-from pylogtable.format.snapshot import LeafRun, Snapshot, apply
+from pylogtable.format.snapshot import Snapshot, apply
 from pylogtable.log.manifest import Manifest
 from pylogtable.plan import index
 from pylogtable.plan.index import cut_leaves, entries_to_fold, leaves_to_merge, with_leaves

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pylogtable import OffsetOutOfRangeError, Topic, View
-from pylogtable.format.snapshot import LeafRun
+from pylogtable.format.partition_state import LeafRun
 from pylogtable.log.manifest import Manifest
 from pylogtable.plan import index
 from pylogtable.runtime import Runtime

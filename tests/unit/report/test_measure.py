@@ -14,8 +14,9 @@ from pylogtable.format.config import DAY_MS, MANIFEST_RETENTION_MS
 from pylogtable.format.leaf import Leaf
 from pylogtable.format.lookup import all_entries
 from pylogtable.format.model import Protocol, Segment, TopicInfo
+from pylogtable.format.partition_state import PartitionState, totals_of
 from pylogtable.format.schema import KAFKA_FIELDS
-from pylogtable.format.snapshot import PartitionState, Snapshot, totals_of
+from pylogtable.format.snapshot import Snapshot
 from pylogtable.plan.compaction import plan_compaction
 from pylogtable.plan.merge import plan_merge
 from pylogtable.plan.retention import plan_retention
