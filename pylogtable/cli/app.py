@@ -7,6 +7,7 @@
 | 2      | wrong usage                                                             |
 | 130    | Ctrl-C                                                                  |
 | 141    | the reader of standard output went away, as in `consume t | head -n 1`  |
+| 143    | SIGTERM                                                                 |
 
 Only the answer goes to standard output, so that JSON output stays valid if something fails.
 """
@@ -24,11 +25,12 @@ from pylogtable import LogTableError
 from pylogtable.cli.command import CommandGroup
 from pylogtable.cli.messages import library_warnings, report_error, show_traceback
 from pylogtable.cli.session import Session
+from pylogtable.cli.signals import Terminated
 from pylogtable.cli.streams import discard, fill_closed_streams, safe_terminals
 
 PROGRAM = "pylogtable"
 COMPLETE_VARIABLE = "_PYLOGTABLE_COMPLETE"
-FAILED, WRONG_USAGE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
+FAILED, WRONG_USAGE, INTERRUPTED, BROKEN_PIPE, TERMINATED = 1, 2, 130, 141, 143
 
 _COMMANDS = {
     "topics": "topics:topics",
@@ -113,6 +115,8 @@ def _run(session: Session, arguments: Sequence[str] | None) -> int:
     except click.UsageError as error:
         report_error(session, "UsageError", _usage_message(error))
         return WRONG_USAGE
+    except Terminated:
+        return TERMINATED
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
     except BrokenPipeError:

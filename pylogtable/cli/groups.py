@@ -11,7 +11,7 @@ from pylogtable import InvalidRequestError
 from pylogtable.cli.command import CommandGroup
 from pylogtable.cli.did_you_mean import did_you_mean
 from pylogtable.cli.group_topics import topics_by_group
-from pylogtable.cli.messages import confirm, continue_on_error
+from pylogtable.cli.messages import confirm, continue_on_error, note
 from pylogtable.cli.options import (
     dry_run_option,
     only_topics_option,
@@ -175,7 +175,8 @@ def remove_member(
     """Remove MEMBER from GROUP without waiting for its lease to end, in all topics or only in some.
 
     MEMBER is an id as `groups describe` shows it, or the name that the consumer was given. Its
-    partitions go to the other members. They read again what it has not committed.
+    partitions go to the other members. They read again what it has not committed. A member that is
+    alive joins again: stop it instead.
     """
     session = current_session(context)
     store = session.open_store()
@@ -203,6 +204,8 @@ def remove_member(
                 print(f"{verb} member {', '.join(ids)} of group {group} in topic {topic}.")
     if session.is_json:
         print_json({"dry_run": dry_run, "removed": removed})
+    elif removed and not dry_run:
+        note(session, "a member that is alive joins again: stop it to keep it out")
 
 
 def _check_exist(store: Store, known: Collection[str], groups: Sequence[str]) -> None:

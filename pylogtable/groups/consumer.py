@@ -293,9 +293,16 @@ class Consumer:
         return offset
 
     def _fetch(self, count: int) -> pa.Table:
+        """The next records. The newest version is looked at only if the known one has no more
+        records of some partition. But none are returned only if the newest has none."""
+        table, is_newest = self._fetch_from(count, look=self._has_failed)
+        return table if table.num_rows or is_newest else self._fetch_from(count, look=True)[0]
+
+    def _fetch_from(self, count: int, *, look: bool) -> tuple[pa.Table, bool]:
         active = [number for number in self._assigned if number not in self._paused]
         at_end = (self._fetcher.is_at_end(number, self._view) for number in active)
-        if self._has_failed or not active or any(at_end):
+        look = look or not active or any(at_end)
+        if look:
             self._view = self._newest()
         positions = self._fetcher.positions
         for number in active:
@@ -305,7 +312,7 @@ class Consumer:
         self._has_failed = True
         table = self._fetcher.take(self._view, active, count)
         self._has_failed = False
-        return table
+        return table, look
 
     def _at_time(self, view: View, partition: int, when: datetime | int) -> int:
         found = view.offsets_for_time(when, [partition])[partition]

@@ -117,7 +117,9 @@ class Fetcher:
                 batch = self._from(number, view, min(share, left))
                 served.add(number)
                 if batch is None:
-                    waiting.remove(number)
+                    # A stream of an earlier view may end before this one.
+                    if self.is_at_end(number, view):
+                        waiting.remove(number)
                     continue
                 taken.append(batch)
                 left -= batch.num_rows

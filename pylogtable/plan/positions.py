@@ -188,7 +188,8 @@ def _refuse_while_active(group: str, state: GroupState | None, now_ms: int, doin
         raise InvalidRequestError(
             f"group {group!r} has {len(live)} active member(s) ({', '.join(live[:3])}"
             f"{', …' if len(live) > 3 else ''}): only they can {doing}. Close them, wait until "
-            "their leases run out, or remove dead ones with remove_member()."
+            "their leases run out, or remove dead ones with `pylogtable groups remove-member`, in "
+            "Python remove_member()."
         )
 
 

@@ -33,6 +33,8 @@ _log = logging.getLogger(__name__)
 
 Value = TypeVar("Value")
 
+MOST_UNSEEN = 1000
+
 
 @dataclass(slots=True)
 class SentRecords:
@@ -115,11 +117,33 @@ class Delivered:
         return int(np.searchsorted(self.accepted, position))
 
 
+class UnseenErrors:
+    """Errors of a producer that no future has given to a caller yet. `flush` and `close` raise the
+    first of them. Only the first `MOST_UNSEEN` are kept."""
+
+    def __init__(self) -> None:
+        self._errors: dict[int, BaseException] = {}  # by identity, in order
+
+    def add(self, error: BaseException) -> None:
+        if len(self._errors) < MOST_UNSEEN:
+            self._errors.setdefault(id(error), error)
+
+    def see(self, error: BaseException) -> None:
+        """Forget an error, because a caller has got it."""
+        self._errors.pop(id(error), None)
+
+    def take(self) -> BaseException | None:
+        """Forget all, and return the first."""
+        errors, self._errors = self._errors, {}
+        return next(iter(errors.values()), None)
+
+
 class ProducerBatch:
     """What a producer puts into one commit, in the order it was sent."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, unseen: UnseenErrors) -> None:
         self.number = number
+        self.unseen = unseen
         self.sent: list[SentRecords | SentTable] = []
         self.tail: SentRecords | None = None  # the last of `sent`, if it can take more records
         self.record_count = 0
@@ -132,6 +156,8 @@ class ProducerBatch:
 
     def settle(self, outcome: Delivered | BaseException) -> None:
         """Wake all threads that wait for the outcome, and free the records."""
+        for error in outcome.errors.values() if isinstance(outcome, Delivered) else [outcome]:
+            self.unseen.add(error)
         self.sent = []
         self.tail = None
         with self._lock:
@@ -176,7 +202,14 @@ class SendFuture(Generic[Value]):
         return self._batch.is_settled
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Wait for the outcome: the error, or None if the append succeeded."""
+        """Wait for the outcome: the error, or None if the append succeeded. `flush` and `close` do
+        not raise this error any more."""
+        error = self._failure(timeout)
+        if error is not None:
+            self._batch.unseen.see(error)
+        return error
+
+    def _failure(self, timeout: float | None) -> BaseException | None:
         outcome = self._batch.outcome(timeout)
         return self._error(outcome) if isinstance(outcome, Delivered) else outcome
 
@@ -204,7 +237,7 @@ class SendFuture(Generic[Value]):
     def __repr__(self) -> str:
         if not self.done():
             return f"<{type(self).__name__} waiting>"
-        return f"<{type(self).__name__} {self.exception() or self.result()}>"
+        return f"<{type(self).__name__} {self._failure(None) or self.result()}>"
 
 
 class RecordFuture(SendFuture[RecordMetadata]):

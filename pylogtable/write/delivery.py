@@ -12,7 +12,7 @@ import pyarrow as pa
 from pylogtable.errors import InvalidRequestError
 from pylogtable.format.model import Txn, TxnMark
 from pylogtable.format.schema import TIMESTAMP
-from pylogtable.format.shaping import RowShaper
+from pylogtable.format.shaping import RowShaper, check_values
 from pylogtable.log.head import Head
 from pylogtable.results.operations import offsets_of
 from pylogtable.write.append import Appender, parse_txn
@@ -111,6 +111,7 @@ class Delivery:
 
             def check(start: int, end: int, sent: Sent = sent) -> None:
                 for rows in sent.to_arrow(start, end):
+                    check_values(rows)
                     shaper = RowShaper(info, 0, 0)
                     shaper.check_columns(rows.schema)
                     deque(shaper.shares(rows), maxlen=0)

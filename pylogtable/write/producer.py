@@ -28,6 +28,7 @@ from pylogtable.write.batch import (
     RecordFuture,
     SentRecords,
     SentTable,
+    UnseenErrors,
 )
 from pylogtable.write.delivery import Delivery
 from pylogtable.write.records import OVERHEAD_BYTES, RecordShape, RecordTuple
@@ -83,10 +84,10 @@ class Producer:
         self._lock = Lock()
         self._work = Condition(self._lock)
         self._progress = Condition(self._lock)
-        self._open = ProducerBatch(1)
+        self._unseen = UnseenErrors()
+        self._open = ProducerBatch(1, self._unseen)
         self._settled = 0
         self._urgent = 0
-        self._first_error: BaseException | None = None
         self._broken: BaseException | None = None
         self._refused: InvalidRequestError | None = None
         self._closing = False
@@ -186,7 +187,7 @@ class Producer:
 
     def flush(self) -> None:
         """Wait until everything that was sent so far is committed. Raises the first error since
-        the last flush, if there was one."""
+        the last flush, if there was one that no future has given to a caller."""
         self._refuse_in_callback()
         with self._lock:
             wanted = self._open.number if self._open.sent else self._open.number - 1
@@ -194,7 +195,7 @@ class Producer:
             self._work.notify()
             while self._settled < wanted:
                 self._progress.wait()
-            error, self._first_error = self._first_error, None
+            error = self._unseen.take()
         if error is not None:
             raise error
 
@@ -206,7 +207,7 @@ class Producer:
             self._work.notify()
             self._progress.notify_all()
         self._thread.join()
-        error, self._first_error = self._first_error, None
+        error = self._unseen.take()
         if error is not None:
             raise error
 
@@ -288,7 +289,6 @@ class Producer:
     def _run(self) -> None:
         while (batch := self._next()) is not None:
             outcome: Delivered | BaseException
-            error: BaseException | None
             try:
                 if self._broken is not None:
                     raise self._broken
@@ -299,14 +299,13 @@ class Producer:
                     self._is_ended = True
             except BaseException as raised:
                 # There is no caller to raise to: the futures and the next flush raise it.
-                outcome = error = raised
+                outcome = raised
                 is_final = self.app_id is not None or not isinstance(raised, Exception)
                 if is_final and self._broken is None:
                     self._broken = raised
                     self._is_ended = True
             batch.settle(outcome)
             with self._lock:
-                self._first_error = self._first_error or error
                 self._settled = batch.number
                 self._progress.notify_all()
 
@@ -320,7 +319,7 @@ class Producer:
                     left = self._linger - (self._head.runtime.monotonic() - batch.began)
                     is_due = batch.size_bytes >= self._batch_bytes or batch.number <= self._urgent
                     if lingered or left <= 0 or is_due or self._closing:
-                        self._open = ProducerBatch(batch.number + 1)
+                        self._open = ProducerBatch(batch.number + 1, self._unseen)
                         self._progress.notify_all()
                         return batch
                     lingered = not self._work.wait(left)

@@ -91,6 +91,7 @@ def test_positions_of_choice_are_refused_while_the_group_has_members(
         reset = run("groups", "reset", "g", "--topic", "clicks", "--to-earliest", "--execute")
         assert reset.status == 1
         assert "active member(s) (worker-" in reset.err
+        assert "remove dead ones with `pylogtable groups remove-member`" in reset.err
 
 
 class _Output(io.BytesIO):

@@ -188,6 +188,7 @@ def test_remove_member(run: Run, two: pylogtable.Store) -> None:
     run("groups", "remove-member", "h", "worker", "--yes").failed("no group 'h'")
     done = run(*command, ids["clicks"], "--yes")
     assert done.lines == [f"Removed member {ids['clicks']} of group g in topic clicks."]
+    assert done.err == "a member that is alive joins again: stop it to keep it out\n"
     gone = run(*command, "worker", "--yes", "--output", "json").json
     assert gone == {
         "dry_run": False,

@@ -72,6 +72,23 @@ def test_every_record_is_polled_once_in_order(topic: Topic, max_records: int) ->
         assert sorted(drain(consumer)) == ["0:10", "1:3"]
 
 
+@pytest.mark.parametrize("into", [0, 1, 2])
+@pytest.mark.parametrize("max_records", [1, 3, 11, 33])
+def test_poll_is_empty_only_if_there_is_no_record(
+    topic: Topic, max_records: int, into: int
+) -> None:
+    """Also if the last batch was exactly the rest of what was known."""
+    with topic.consumer("g") as consumer:
+        assert len(drain(consumer, max_records)) == 33
+    again = topic.consumer("h")
+    left = 33
+    while left:
+        left -= again.poll(max_records).num_rows
+    for _ in range(3):
+        fill(topic, *[int(number == into) for number in range(3)])
+        assert again.poll().num_rows == 1
+
+
 @pytest.mark.parametrize("limit", [2**63, 10**400])
 def test_limits_may_be_any_number(topic: Topic, limit: int) -> None:
     with topic.consumer("g") as consumer:

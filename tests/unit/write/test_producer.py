@@ -377,6 +377,45 @@ def test_a_bad_table_fails_only_itself(store: Store) -> None:
     assert sorted(rows(topic.read(), "id")) == [1, 5, 6]
 
 
+def test_a_table_with_text_that_is_not_utf8_fails_only_itself(store: Store) -> None:
+    topic = store.create_topic("t", schema={"note": pa.string()})
+    producer = topic.producer(linger_ms=FOREVER_MS)
+    good = producer.send(note="a")
+    bad = producer.send_batch(pa.table({"note": pa.array([b"\xff"]).view(pa.string())}))
+    with pytest.raises(SchemaMismatchError, match="'note' is not valid"):
+        producer.close()
+    assert isinstance(bad.exception(), SchemaMismatchError)
+    assert good.result().offset == 0
+    assert rows(topic.read(), "note") == ["a"]
+
+
+def test_error_that_a_future_has_given_is_not_raised_again(store: Store) -> None:
+    topic = store.create_topic("t", 2, config={"cleanup.policy": "compact"})
+    with topic.producer(linger_ms=0) as producer:
+        with pytest.raises(InvalidRequestError, match="without a key"):
+            producer.send(None, "v").result()
+        future = producer.send("a", "v")
+        producer.flush()
+        assert future.exception() is None
+        seen: list[BaseException | None] = []
+        producer.send(None, "v").add_done_callback(lambda done: seen.append(done.exception()))
+        producer.flush()
+        assert [type(error) for error in seen] == [InvalidRequestError]
+
+
+def test_error_that_no_future_has_given_is_raised_at_the_end(store: Store) -> None:
+    topic = store.create_topic("t", 2, config={"cleanup.policy": "compact"})
+    producer = topic.producer(linger_ms=0)
+    futures = [producer.send(None, str(number)) for number in range(2)]
+    assert futures[0].exception() is not None
+    while not futures[1].done():
+        futures[0].exception()
+    repr(futures[1])  # shows the error, and gives it to nobody
+    with pytest.raises(InvalidRequestError, match="without a key") as raised:
+        producer.close()
+    assert raised.value is futures[1].exception()
+
+
 def test_producer_notices_new_columns_and_partitions(store: Store, topic: Topic) -> None:
     with topic.producer(linger_ms=FOREVER_MS) as producer:
         first = producer.send("k", "v")
