@@ -38,6 +38,7 @@ from pylogtable.format.schema import check_fields, to_arrow
 from pylogtable.format.wire import UndecodableError
 
 Decoded = TypeVar("Decoded")
+Versioned = TypeVar("Versioned", Commit, Root)
 
 
 class _JustProtocol(Noun, frozen=True, kw_only=True, omit_defaults=True):
@@ -60,14 +61,7 @@ def encode(noun: Commit | Root | Hint | GroupState) -> bytes:
 def decode_commit(data: bytes, version: int) -> Commit:
     """The commit of `version`. The version in its body must be the one in its name [COMMIT-2]."""
     path = commit_path(version)
-    commit = _decode(_commits, data, path, "COMMIT-1")
-    if commit.protocol is not None:
-        check_readable(commit.protocol)
-    _check_sum(data, path)
-    if commit.version != version:
-        raise CorruptTopicError(path, "COMMIT-2", f"the body says version {commit.version}")
-    if commit.topic is not None:
-        _check_topic(commit.topic, path)
+    commit = _decode_version(_commits, data, version, path, ("COMMIT-1", "COMMIT-2"))
     for segment in commit.add:
         check_entry(segment, segment.partition, source=path)
     return commit
@@ -76,13 +70,7 @@ def decode_commit(data: bytes, version: int) -> Commit:
 def decode_root(data: bytes, version: int) -> Root:
     """The root of `version`; every path and leaf id in it is checked [ROOT-1]."""
     path = root_path(version)
-    root = _decode(_roots, data, path, "ROOT-1")
-    check_readable(root.protocol)
-    _check_sum(data, path)
-    if root.version != version:
-        raise CorruptTopicError(path, "ROOT-1", f"the body says version {root.version}")
-    if root.topic is not None:
-        _check_topic(root.topic, path)
+    root = _decode_version(_roots, data, version, path, ("ROOT-1", "ROOT-1"))
     for leaf in root.leaves:
         check_leaf_id(leaf.id, source=path)
     for number, partition in enumerate(root.partitions):
@@ -179,6 +167,26 @@ def _check_short_text(what: str, text: object) -> None:
         raise InvalidRequestError(
             f"{what} may have {MAX_APP_ID_BYTES:,} bytes, and {text[:40]!r}... has {size:,}"
         )
+
+
+def _decode_version(
+    decoder: msgspec.json.Decoder[Versioned],
+    data: bytes,
+    version: int,
+    path: str,
+    rules: tuple[str, str],
+) -> Versioned:
+    """The commit or root of `version`. It breaks the first rule if it does not decode, and the
+    second if its body says another version."""
+    found = _decode(decoder, data, path, rules[0])
+    if found.protocol is not None:
+        check_readable(found.protocol)
+    _check_sum(data, path)
+    if found.version != version:
+        raise CorruptTopicError(path, rules[1], f"the body says version {found.version}")
+    if found.topic is not None:
+        _check_topic(found.topic, path)
+    return found
 
 
 def _check_topic(topic: TopicInfo, path: str) -> None:
