@@ -134,5 +134,7 @@ class TestTheCheckerFinds:
         found(_standing_still(first_violation_only=True), "is in the log twice")
 
 
-def _trusting_advance(self: Manifest, snapshot: Snapshot) -> Snapshot | None:
+def _trusting_advance(
+    self: Manifest, snapshot: Snapshot, *, is_old: bool = False
+) -> Snapshot | None:
     return self._forward(snapshot, first_wave=1)
