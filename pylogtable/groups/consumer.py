@@ -8,33 +8,36 @@ next owner of the partition: at-least-once delivery, as in Kafka.
 
 from __future__ import annotations
 
-import logging
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from numbers import Integral, Real
 from types import TracebackType
 
 import pyarrow as pa
 
-from pylogtable.errors import InvalidRequestError, OffsetOutOfRangeError
+from pylogtable.errors import InvalidRequestError
 from pylogtable.format.model import MAX_LEASE_MS
 from pylogtable.format.paths import check_group_name, check_member_name
 from pylogtable.format.schema import column_schema
 from pylogtable.groups.fetcher import Fetcher
 from pylogtable.groups.group import Group
 from pylogtable.groups.member import DynamicMember, Member, StaticMember
+from pylogtable.groups.starting_point import (
+    StartingPoint,
+    is_inside,
+    offset_at_time,
+    out_of_range,
+)
 from pylogtable.log.group_head import GroupHead
 from pylogtable.log.head import Head
 from pylogtable.plan.positions import check_metadata, check_offsets
-from pylogtable.plan.reset_policy import EARLIEST, LATEST, NONE, parse_policy
+from pylogtable.plan.reset_policy import EARLIEST, LATEST, parse_policy
 from pylogtable.read.view import View
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import ObjectStore
-
-_log = logging.getLogger(__name__)
 
 # The first wait for new records. It doubles each time there are none, up to the member's limit.
 FIRST_PAUSE_SECONDS = 0.01
@@ -81,7 +84,7 @@ class Consumer:
     ) -> None:
         self.topic_name = topic_name
         self.group = options.group
-        self._policy = parse_policy(options.auto_offset_reset)
+        policy = parse_policy(options.auto_offset_reset)
         self._max_records = _check_count(options.max_records)
         self._follow = options.follow
         self._member = member
@@ -90,7 +93,9 @@ class Consumer:
         self._view = newest()
         # Raise for an unknown column before the consumer joins its group.
         column_schema(self._view.snapshot.info.fields, options.columns)
-        self._first_new = self._view.partition_count
+        self._start = StartingPoint(
+            topic_name, options.group, policy, self._view.partition_count, runtime.clock
+        )
         self._fetcher = Fetcher(options.columns)
         self._paused: set[int] = set()
         self._assigned: tuple[int, ...] = ()
@@ -197,15 +202,15 @@ class Consumer:
         self._check_assigned([partition])
         self._view = view = self._newest()
         if isinstance(to, datetime):
-            offset = self._at_time(view, partition, to)
+            offset = offset_at_time(view, partition, to)
         elif isinstance(to, str) and to == EARLIEST:
             offset = view.snapshot.partitions[partition].log_start
         elif isinstance(to, str) and to == LATEST:
             offset = view.snapshot.partitions[partition].end
         else:
             (offset,) = check_offsets({partition: to}, view.snapshot).values()  # type: ignore[dict-item]
-            if not _is_inside(view, partition, offset):
-                raise _out_of_range(view, partition, offset)
+            if not is_inside(view, partition, offset):
+                raise out_of_range(view, partition, offset)
         self._fetcher.seek(partition, offset)
 
     def pause(self, partitions: int | Iterable[int]) -> None:
@@ -254,43 +259,9 @@ class Consumer:
             committed = self._member.committed()
             self._view = self._newest()
             for number in new:
-                self._fetcher.seek(number, self._start_position(number, committed.get(number)))
-
-    def _start_position(self, partition: int, committed: int | None) -> int:
-        """The committed position if it is in the log. Otherwise what the reset policy says."""
-        view = self._view
-        if committed is not None and _is_inside(view, partition, committed):
-            return committed
-        if self._policy.at == NONE:
-            if committed is not None:
-                raise _out_of_range(view, partition, committed)
-            raise InvalidRequestError(
-                f"group {self.group!r} has no position for partition {partition} of topic "
-                f"{self.topic_name!r}, and auto_offset_reset is 'none'. Commit a position, reset "
-                "the group, or use another auto_offset_reset"
-            )
-        if committed is None and partition >= self._first_new:
-            # The partition was added after the consumer started: every record in it is new.
-            offset = view.snapshot.partitions[partition].log_start
-        elif self._policy.ago is not None:
-            since_ms = self._runtime.clock() - self._policy.ago // timedelta(milliseconds=1)
-            offset = self._at_time(view, partition, since_ms)
-        elif self._policy.at == LATEST:
-            offset = view.snapshot.partitions[partition].end
-        else:
-            offset = view.snapshot.partitions[partition].log_start
-        if committed is not None:
-            _log.warning(
-                "position %d of partition %d of topic %s is no longer in the log; group %s "
-                "continues at %d (auto_offset_reset %s)",
-                committed,
-                partition,
-                self.topic_name,
-                self.group,
-                offset,
-                self._policy.at,
-            )
-        return offset
+                self._fetcher.seek(
+                    number, self._start.position(self._view, number, committed.get(number))
+                )
 
     def _fetch(self, count: int) -> pa.Table:
         """The next records. The newest version is looked at only if the known one has no more
@@ -307,16 +278,12 @@ class Consumer:
         positions = self._fetcher.positions
         for number in active:
             at = positions[number]
-            if not self._fetcher.is_open(number) and not _is_inside(self._view, number, at):
-                self._fetcher.seek(number, self._start_position(number, at))
+            if not self._fetcher.is_open(number) and not is_inside(self._view, number, at):
+                self._fetcher.seek(number, self._start.position(self._view, number, at))
         self._has_failed = True
         table = self._fetcher.take(self._view, active, count)
         self._has_failed = False
         return table, look
-
-    def _at_time(self, view: View, partition: int, when: datetime | int) -> int:
-        found = view.offsets_for_time(when, [partition])[partition]
-        return view.snapshot.partitions[partition].end if found is None else found
 
     def _pause_before(self, attempt: int, began: float, timeout: float | None) -> float | None:
         """How many seconds to wait before the next look at the log. None if the timeout has
@@ -408,16 +375,6 @@ def _static(member: object) -> tuple[int, int]:
         "member must be a name, or (index, count) with 0 <= index < count such as (0, 3), "
         f"not {member!r}"
     )
-
-
-def _is_inside(view: View, partition: int, offset: int) -> bool:
-    log = view.snapshot.partitions[partition]
-    return log.log_start <= offset <= log.end
-
-
-def _out_of_range(view: View, partition: int, offset: int) -> OffsetOutOfRangeError:
-    log = view.snapshot.partitions[partition]
-    return OffsetOutOfRangeError(partition, offset, log.log_start, log.end)
 
 
 def _check_count(count: object) -> int:
