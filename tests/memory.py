@@ -13,3 +13,9 @@ def peak_bytes() -> int:
     found = re.search(r"VmHWM:\s+(\d+) kB", status)
     assert found is not None
     return int(found[1]) * 1024
+
+
+def reset_peak() -> int:
+    """Let the high-water mark begin anew at what is used now, and return it."""
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    return peak_bytes()

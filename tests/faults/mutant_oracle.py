@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from tests.faults.mutations import kind_of
 from tests.reference import reference_reader
 
 reader = reference_reader()
+LARGE_BYTES = 2**20
 
 
 def _remember(name: str, key_of: Callable[..., Any]) -> None:
@@ -27,7 +29,10 @@ def _remember(name: str, key_of: Callable[..., Any]) -> None:
         if key not in kept:
             if len(kept) > 5000:
                 kept.clear()
-            kept[key] = make(*arguments)
+            made = make(*arguments)
+            if isinstance(made, pa.Table) and made.nbytes > LARGE_BYTES:
+                return made
+            kept[key] = made
         return kept[key]
 
     setattr(reader, name, remembered)
@@ -226,13 +231,26 @@ def _tried(step: Callable[[], Any]) -> Any:
 
 
 def plain(table: pa.Table) -> list[dict[str, Any]]:
-    """Rows as Python has them; times as numbers, since a mutant's may be beyond the year 9999."""
+    """Rows as Python has them; times as numbers, since a mutant's may be beyond the year 9999.
+    A digest stands for a large value: a trial keeps the rows of some twenty answers at a time."""
     columns = [
         column.cast("int64") if pa.types.is_timestamp(column.type) else column
         for column in table.columns
     ]
     rows: list[dict[str, Any]] = pa.table(columns, names=table.column_names).to_pylist()
+    if table.nbytes > LARGE_BYTES:
+        return [{name: _brief(value) for name, value in row.items()} for row in rows]
     return rows
+
+
+def _brief(value: Any) -> Any:
+    """A large value as its length and digest, of the same type."""
+    if not isinstance(value, (bytes, str)) or len(value) <= LARGE_BYTES:
+        return value
+    is_text = isinstance(value, str)
+    digest = hashlib.sha256(value.encode() if is_text else value).hexdigest()
+    brief = f"{len(value)} with digest {digest}"
+    return brief if is_text else brief.encode()
 
 
 def place_of_row(row: Mapping[str, Any]) -> tuple[int, int]:

@@ -40,8 +40,9 @@ from tests.faults.mutant_oracle import (
 )
 from tests.faults.mutation_bases import NAME, Place, base
 from tests.faults.mutations import Mutant, kind_of, mutant
+from tests.memory import peak_bytes, reset_peak
 
-MEMORY_BYTES = 2**30  # how much a mutant may add to the peak
+MEMORY_BYTES = 2**30  # how much a mutant may add to the memory before it
 ADDRESS_SPACE_BYTES = 16 * 2**30
 # What no reader can check without reading everything, once the checksum fits: promises about keys
 # [SEG-7], [LOG-9], and a root's log starts, totals and times, if leaves are needed to see that they
@@ -279,18 +280,14 @@ def _append(made: Mutant, place: Place, found: Answers, oracle: Oracle, verdict:
 
 
 def tried(made: Mutant) -> Verdict:
-    peak = _peak_bytes()
+    before = reset_peak()
     try:
         verdict = trial(made)
     except Exception:
         verdict = Verdict(made, "a raw error", [traceback.format_exc(limit=-6)])
-    if (grown := _peak_bytes() - peak) > MEMORY_BYTES:
+    if (grown := peak_bytes() - before) > MEMORY_BYTES:
         verdict.faults.append(f"the peak of memory grew by {grown >> 20} MiB")
     return verdict
-
-
-def _peak_bytes() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def main() -> None:

@@ -266,7 +266,7 @@ def _segment(rng: random.Random, made: Mutant) -> None:
     groups = max(1, rng.choice([len(records), len(records) // 2, 1]))
     how = rng.random()
     if how < 0.02:
-        made.told.append("a value of 32 MiB that packs well")
+        made.told.append("a value of 64 MiB that packs well")
         made.put(made.key, _bomb(table, records))
         _refit_entries(made, made.key, rng)
         return
@@ -418,9 +418,7 @@ def _bomb(table: pa.Table, records: list[dict[str, Any]]) -> bytes:
     field = next((f for f in table.schema if f.type in (pa.binary(), pa.string())), None)
     if field is None or not records:
         return b""
-    # 64 MiB passed the limit of memory. The trial keeps the rows of all answers; how much of the
-    # memory they take was not measured.
-    records[0][field.name] = b"\0" * 2**25 if field.type == pa.binary() else "0" * 2**25
+    records[0][field.name] = b"\0" * 2**26 if field.type == pa.binary() else "0" * 2**26
     return _written(records, table.schema, len(records)) or b""
 
 

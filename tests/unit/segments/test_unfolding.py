@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -132,6 +133,64 @@ def test_file_of_some_kilobytes_that_holds_a_gibibyte_takes_bounded_memory(
     assert done.returncode == 0, done.stderr
     grown = json.loads(done.stdout)
     assert {use: size >> 20 for use, size in grown.items() if size > BOUND_BYTES} == {}
+
+
+LARGE_BYTES = 32 << 20
+COPIES = """
+import json, sys
+import pyarrow as pa
+import pylogtable
+from tests.memory import peak_bytes, reset_peak
+
+column, size = sys.argv[2], int(sys.argv[3])
+
+def data(width):
+    rows = {"key": [b"k1", b"k2", b"k3"], "value": [b"v1", b"v2", b"v3"]}
+    rows[column][0] = bytes(width)
+    return pa.table({name: pa.array(values, pa.binary()) for name, values in rows.items()})
+
+def use(topic, rows):
+    yield "append", topic.append(rows)
+    yield "read", [batch.num_rows for batch in topic.read()]
+    yield "a range", [batch.num_rows for batch in topic.read(0, 0, 1)]
+    yield "count", topic.count()
+    yield "verify", topic.verify(data=True)
+    yield "latest", topic.latest().num_rows
+    yield "latest of a key", topic.latest([b"k2"]).num_rows
+
+store = pylogtable.open(sys.argv[1])
+for name, _ in use(store.create_topic("small"), data(1)):  # loads the libraries
+    pass
+rows, grown = data(size), {}
+before = reset_peak()
+for name, _ in use(store.create_topic("large"), rows):
+    grown[name] = (peak_bytes() - before) / size
+    reset_peak()
+print(json.dumps(grown))
+"""
+
+
+@pytest.mark.parametrize(
+    ("column", "copies"),
+    [
+        ("value", 3),  # a page and its column, while it is read
+        ("key", 9),  # also what counts distinct keys, and Parquet's statistics, while it is written
+    ],
+)
+def test_large_value_is_held_a_few_times_at_most(tmp_path: Path, column: str, copies: int) -> None:
+    """Each use is measured alone, with an allocator that gives back what is free."""
+    done = subprocess.run(
+        [sys.executable, "-c", COPIES, str(tmp_path), column, str(LARGE_BYTES)],
+        env=os.environ | {"ARROW_DEFAULT_MEMORY_POOL": "system"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=Path(__file__).parents[3],
+    )
+    assert done.returncode == 0, done.stderr
+    held = json.loads(done.stdout)
+    assert len(held) == 7
+    assert {use: times for use, times in held.items() if times > copies} == {}
 
 
 def test_batches_are_bounded_in_bytes_and_complete(
