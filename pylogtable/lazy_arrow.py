@@ -26,7 +26,9 @@ class _LazyModule:
     def __getattr__(self, name: str) -> Any:
         if self._module is None:
             self._module = importlib.import_module(self._name)
-        return getattr(self._module, name)
+        found = getattr(self._module, name)
+        setattr(self, name, found)  # so that this is not called again
+        return found
 
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ of another topic: it takes its version and has no other effect [COMMIT-11].
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 
 from pylogtable.errors import CommitUnknownError, CorruptTopicError
 from pylogtable.format.codec import decode_commit
@@ -27,11 +28,14 @@ class Commits:
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
         self._objects = NumberedObjects(store, commit_path)
+        #: The commit in these bytes, of this version. The last two are remembered: each append
+        #: looks at the commit it builds on, which may have an entry for each of many partitions.
+        self.decode = lru_cache(maxsize=2)(decode_commit)
 
     def read(self, version: int) -> Commit | None:
         """The commit of `version`; None if it does not exist or was removed."""
         data = self._objects.read(version)
-        return None if data is None else decode_commit(data, version)
+        return None if data is None else self.decode(data, version)
 
     def create(self, version: int, data: bytes) -> Created:
         """Put an encoded commit if its version is still free."""
@@ -81,7 +85,7 @@ class Commits:
         last txn of an app id, even if it removes the commits around it. It removes the root that
         the state began at, or commit 0, before any of these [VAC-3]."""
         at = snapshot.effective_version
-        commit = None if data is None else decode_commit(data, at)
+        commit = None if data is None else self.decode(data, at)
         expected = (snapshot.commit_id, snapshot.topic_id)
         if commit is None or (commit.commit_id, commit.topic_id) != expected:
             return False

@@ -162,7 +162,7 @@ def attempt_commit(
     check_clock(manifest.store, runtime)
     commit = seal(change, snapshot, commit_id, topic_id, runtime.clock())
     version, data = commit.version, encode(commit)
-    after = apply(snapshot, decode_own(decode_commit, data, version))
+    after = apply(snapshot, decode_own(manifest.commits.decode, data, version))
     after = replace(after, confirmed_ms=manifest.store.last_reply_ms)
 
     def read_commit_id() -> str | None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import inspect
 import io
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -133,14 +133,14 @@ class SegmentWriter:
         # A filter is as large as its distinct values need, which is little if values repeat.
         large = set(blooms.get("bloom_filter_options", ())).difference(repetitive)
         self._bloom_bytes = len(large) * filter_bytes(like.num_rows, BLOOM_FPP)
-        self._url = f"{store.url}/{self.path}"
+        self._storing = _Storing(f"{store.url}/{self.path}")
         self._open = ExitStack()
         self._sink = _Sink(self._open.enter_context(store.open_output(self.path)))
         # Most of what is written is a few bytes, which cost more in Python than in C++.
         self._buffered = pa.BufferedOutputStream(pa.PythonFile(self._sink, mode="w"), SINK_BYTES)
         self._filtered_columns = len(blooms.get("bloom_filter_options", ()))
         try:
-            with self._storing():
+            with self._storing:
                 self._writer = pq.ParquetWriter(
                     self._buffered,
                     layout.schema,
@@ -177,7 +177,7 @@ class SegmentWriter:
         self._next = int(offsets[-1]) + 1
         self.records += rows.num_rows
         table = pa.Table.from_arrays([pa.array(offsets), *rows.columns], schema=self._schema)
-        with self._storing():
+        with self._storing:
             self._writer.write_table(table, row_group_size=rows.num_rows)
 
     def close(self) -> WrittenFile:
@@ -185,7 +185,7 @@ class SegmentWriter:
         the footer has the checksums of the filters [SUM-3]."""
         empty = placeholder(self._filtered_columns * len(self._row_group_offsets))
         texts = {PATH_KEY: self.path, FILTERS_KEY: empty} if empty else {PATH_KEY: self.path}
-        with self._storing():
+        with self._storing:
             self._writer.add_key_value_metadata(texts)
             self._buffered.flush()
             self._sink.hold()
@@ -207,23 +207,29 @@ class SegmentWriter:
             footer_checksum=footer_checksum,
         )
 
-    @contextmanager
-    def _storing(self) -> Iterator[None]:
-        """What pyarrow raises if the store fails, for instance if a disk is full, names the file.
-        Some of our own errors are OSErrors as well."""
-        try:
-            yield
-        except LogTableError:
-            raise
-        except OSError as error:
-            reason = os.strerror(error.errno) if error.errno else error
-            raise StorageError(f"cannot write {self._url}: {reason}") from error
-
     def abandon(self, error: BaseException) -> None:
         """Drop the file, so that nothing of it appears in the store."""
         self._writer.is_open = False
         self._sink.hold()
         self._open.__exit__(type(error), error, error.__traceback__)
+
+
+class _Storing:
+    """What pyarrow raises if the store fails, for instance if a disk is full, names the file. Some
+    of our own errors are OSErrors as well."""
+
+    __slots__ = ("_url",)
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError) and not isinstance(error, LogTableError):
+            reason = os.strerror(error.errno) if error.errno else error
+            raise StorageError(f"cannot write {self._url}: {reason}") from error
 
 
 class _Sink(io.RawIOBase):

@@ -18,6 +18,8 @@ import pyarrow as pa
 
 from pylogtable.errors import InvalidRequestError, StorageError
 
+_NO_NAMES = frozenset({"", ".", ".."})
+
 
 class Created(Enum):
     """The outcome of a put-if-absent. Storage clients retry on their own, so after EXISTS the
@@ -43,7 +45,7 @@ class ObjectInfo:
 
 def check_key(key: str) -> str:
     """Return the key. Raise if it is not valid or would lead out of the root [PATH-4]."""
-    if "\0" in key or any(part in {"", ".", ".."} for part in key.split("/")):
+    if "\0" in key or not _NO_NAMES.isdisjoint(key.split("/")):
         raise InvalidRequestError(f"{key!r} is not a valid key")
     return key
 

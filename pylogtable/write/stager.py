@@ -199,10 +199,17 @@ class Stager:
         writers = [self._lanes[number].writer for number in self._with_open_file]
         for writer in writers:
             writer.wait_for_encoding()
-        with ThreadPoolExecutor(min(len(writers) or 1, CLOSERS)) as pool:
-            for closed in [pool.submit(writer.close_file) for writer in writers]:
+        closers = min(len(writers) or 1, CLOSERS)
+        with ThreadPoolExecutor(closers) as pool:
+            # A task of its own for each file would cost more than closing a small one.
+            for closed in [pool.submit(_close, writers[at::closers]) for at in range(closers)]:
                 closed.result()
         self._with_open_file.clear()
+
+
+def _close(writers: Iterable[RollingWriter[StagedSegment]]) -> None:
+    for writer in writers:
+        writer.close_file()
 
 
 def discard(store: ObjectStore, staged: Iterable[StagedSegment]) -> None:

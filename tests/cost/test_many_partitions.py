@@ -68,12 +68,12 @@ def test_an_append_writes_one_file_for_each_partition_and_one_commit(
 def test_the_calls_of_an_append_grow_with_the_files_and_are_few(
     grown: tuple[int, CountingStore, Topic],
 ) -> None:
-    """Schema, settings and encodings of the files are found out once, not for each file. When that
-    was done for each file, and each partition's rows were taken by themselves, it was 455 calls,
-    without the checks of entries and files, and the checksums, that are among them now."""
+    """Schema, settings and encodings of the files are found out once, not for each file. A commit
+    is decoded once, although the next append looks at it twice. Files are closed by a few tasks,
+    not by one for each file. Without the last two it was 427 calls."""
     files, _, topic = grown
     data = rows(2 * topic.at().partition_count)
-    assert calls_in_all_threads(lambda: topic.append(data)) / files < 480
+    assert calls_in_all_threads(lambda: topic.append(data)) / files < 375
 
 
 def test_the_calls_of_a_read_grow_with_the_files_and_are_few(
@@ -82,7 +82,7 @@ def test_the_calls_of_a_read_grow_with_the_files_and_are_few(
     _, store, topic = grown
     view = topic.at()
     segments = len(topic.segments())
-    assert calls_in_all_threads(lambda: view.read().read_all()) / segments < 300
+    assert calls_in_all_threads(lambda: view.read().read_all()) / segments < 275
     store.reset()
     view.read().read_all()
     assert store.counts["open_input"] == segments
