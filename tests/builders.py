@@ -30,6 +30,7 @@ from tests.tamper import edited
 T0 = 1_700_000_000_000
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 UTC_US = pa.timestamp("us", tz="UTC")
+MOST_WAITED_SECONDS = 600
 
 Row = dict[str, Any]
 
@@ -52,10 +53,18 @@ class Clock:
 
 def runtime(clock: Callable[[], int] | None = None) -> Runtime:
     """A runtime that never waits, with ids that count up."""
+    waited = 0.0
+
+    def pause(seconds: float) -> None:
+        # Patience is measured in real seconds: without this, a test would spin for all of them.
+        nonlocal waited
+        waited += seconds
+        assert waited < MOST_WAITED_SECONDS, "give the test a clock that moves, or less patience"
+
     return Runtime(
         clock=clock or Clock(),
         new_id=lambda: f"{next(_ids):032x}",
-        pause=lambda seconds: None,
+        pause=pause,
         chance=lambda: 0.5,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from pylogtable.__main__ import main
 from pylogtable.engine import Compaction, run_job
 from pylogtable.format.paths import commit_path, group_path
 from pylogtable.storage.memory import MemoryStore
-from tests.builders import Clock, ints, kafka, make_store, rows, times
+from tests.builders import Clock, ints, kafka, make_store, rows, runtime, times
 from tests.stores import Fault, FaultyStore
 
 DAY = 86_400_000
@@ -191,7 +192,8 @@ def test_a_reset_is_done_though_the_topic_takes_no_commit(clock: Clock) -> None:
     def refuse(verb: str, key: str) -> Fault | None:
         return Fault.REFUSE if verb == "create" and "_manifest" in key else None
 
-    group = make_store(FaultyStore(inner, refuse), clock).topic("t").group("g")
+    hasty = replace(runtime(clock), patience_seconds=0)
+    group = Store(FaultyStore(inner, refuse), hasty).topic("t").group("g")
     with pytest.warns(UserWarning, match="is reset, but a retention that runs"):
         group.reset("earliest")
     assert group.positions() == {0: 0}
