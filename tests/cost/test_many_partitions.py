@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import threading
 from collections.abc import Callable
@@ -26,13 +27,11 @@ def rows(count: int) -> pa.Table:
 
 def calls_in_all_threads(action: Callable[[], object]) -> int:
     """How many functions an action calls, in this thread and in those it starts."""
-    lock, calls = threading.Lock(), 0
+    calls = itertools.count()  # safe in threads, and much faster than a lock
 
     def count(frame: FrameType, event: str, argument: Any) -> None:
-        nonlocal calls
         if event in ("call", "c_call"):
-            with lock:
-                calls += 1
+            next(calls)
 
     before = sys.getprofile()
     threading.setprofile(count)
@@ -42,7 +41,7 @@ def calls_in_all_threads(action: Callable[[], object]) -> int:
     finally:
         sys.setprofile(before)
         threading.setprofile(before)  # type: ignore[arg-type]
-    return calls
+    return next(calls)
 
 
 @pytest.fixture(scope="module", params=[FEW, MANY])

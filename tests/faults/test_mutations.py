@@ -23,8 +23,9 @@ from tests.faults.mutant_trial import library_answers, place_with
 from tests.faults.mutation_bases import NAMES, base
 from tests.faults.mutations import WEIGHTS, kind_of
 
-MUTANTS = rounds(80, deep=700)
-CHUNKS = rounds(3, deep=30)
+# Each chunk makes the bases anew, in a process of its own.
+MUTANTS = rounds(240, deep=700)
+CHUNKS = rounds(1, deep=30)
 # What is known to be wrong: a pattern of "mutant: fault", and the reason.
 KNOWN: dict[str, str] = {
     r" of old-\S+: partition=\S+ flipped.*: the process died": "pyarrow ends the process when "
