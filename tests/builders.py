@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -49,6 +50,12 @@ class Clock:
     def tick(self, ms: int = 1) -> int:
         self.now_ms += ms
         return self.now_ms
+
+
+def clock_of_servers() -> Clock:
+    """A clock that begins now. A server tells its own time, and a clock far behind is refused
+    [COMMIT-12]."""
+    return Clock(time.time_ns() // 1_000_000)
 
 
 def runtime(clock: Callable[[], int] | None = None) -> Runtime:

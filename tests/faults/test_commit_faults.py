@@ -26,6 +26,7 @@ from pylogtable.format.paths import HINT_PATH, commit_path, parse_commit_path, r
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
 from pylogtable.topic import Topic
+from tests.builders import Clock
 from tests.depth import new_seed, rounds, sample
 from tests.faults.support import (
     NAME,
@@ -682,7 +683,7 @@ def test_random_faults_lose_and_duplicate_nothing(
     monkeypatch.setattr(MemoryStore, "concurrency", concurrency)
     seed = new_seed()
     chance = random.Random(seed)
-    inner = MemoryStore()
+    inner = MemoryStore(clock=Clock())
     new_topic(inner)
     kinds = [Fault.LOSE_REPLY, Fault.REFUSE, Fault.LATE, Fault.SELF_RETRY]
     faults = {"all": 0, "commits": 0}

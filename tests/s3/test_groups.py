@@ -6,13 +6,14 @@ import pytest
 
 import pylogtable
 from pylogtable import CommitConflictError
-from tests.builders import Clock, kafka
+from tests.builders import clock_of_servers, kafka
 from tests.conftest import S3_BUCKET, S3_KEY, S3_SECRET
 
 
 def test_group_on_s3_from_first_commit_to_deletion(
-    s3_endpoint: str, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    s3_endpoint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    clock = clock_of_servers()
     monkeypatch.setattr("pylogtable.log.group_objects.KEPT", 2)
     monkeypatch.setattr("pylogtable.log.group_head.CLEAN_EVERY", 4)
     options = {"key": S3_KEY, "secret": S3_SECRET, "endpoint_url": s3_endpoint}

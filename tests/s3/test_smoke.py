@@ -8,7 +8,7 @@ import pytest
 
 import pylogtable
 from pylogtable import TopicExistsError, TopicNotFoundError
-from tests.builders import Clock, kafka, rows
+from tests.builders import clock_of_servers, kafka, rows
 from tests.conftest import S3_BUCKET, S3_KEY, S3_SECRET
 
 _folders = itertools.count()
@@ -18,7 +18,7 @@ _folders = itertools.count()
 def test_topic_on_s3_from_creation_to_deletion(s3_endpoint: str, scheme: str) -> None:
     options = {"key": S3_KEY, "secret": S3_SECRET, "endpoint_url": s3_endpoint}
     url = f"{scheme}://{S3_BUCKET}/smoke{next(_folders)}"
-    clock = Clock()
+    clock = clock_of_servers()
     store = pylogtable.open(url, storage_options=options, clock=clock)
     assert store.topics() == []
     topic = store.create_topic("orders", partitions=2)
@@ -53,7 +53,7 @@ def test_topic_on_s3_writes_a_root(s3_endpoint: str, monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(f"pylogtable.{module}.ROOT_INTERVAL", 8)
     options = {"key": S3_KEY, "secret": S3_SECRET, "endpoint_url": s3_endpoint}
     store = pylogtable.open(
-        f"s3://{S3_BUCKET}/smoke{next(_folders)}", storage_options=options, clock=Clock()
+        f"s3://{S3_BUCKET}/smoke{next(_folders)}", storage_options=options, clock=clock_of_servers()
     )
     topic = store.create_topic("t")
     for number in range(10):
@@ -66,7 +66,7 @@ def test_topic_on_s3_writes_a_root(s3_endpoint: str, monkeypatch: pytest.MonkeyP
 
 def test_records_are_sent_and_consumed_on_s3(s3_endpoint: str) -> None:
     options = {"key": S3_KEY, "secret": S3_SECRET, "endpoint_url": s3_endpoint}
-    clock = Clock()
+    clock = clock_of_servers()
     store = pylogtable.open(
         f"s3://{S3_BUCKET}/smoke{next(_folders)}", storage_options=options, clock=clock
     )
