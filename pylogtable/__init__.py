@@ -61,6 +61,7 @@ if TYPE_CHECKING:
         VacuumReport,
         VerifyReport,
     )
+    from pylogtable.results.publication import PublishedStatus, PublishedTable, PublishReport
     from pylogtable.store import Store, open, open_topic, split_topic_url
     from pylogtable.topic import Topic
     from pylogtable.write.batch import BatchFuture, RecordFuture
@@ -97,6 +98,9 @@ __all__ = [
     "PartitionDescription",
     "Problem",
     "Producer",
+    "PublishReport",
+    "PublishedStatus",
+    "PublishedTable",
     "RangeSize",
     "RecordFuture",
     "RecordMetadata",
@@ -183,6 +187,11 @@ _MODULES = {
         "TopicDescription",
         "VacuumReport",
         "VerifyReport",
+    ),
+    "results.publication": (
+        "PublishReport",
+        "PublishedStatus",
+        "PublishedTable",
     ),
     "store": (
         "Store",

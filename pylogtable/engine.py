@@ -25,6 +25,7 @@ from pylogtable.maintenance import maintain as jobs
 from pylogtable.maintenance.compaction import Compaction
 from pylogtable.maintenance.job import Job, MaintainOptions
 from pylogtable.maintenance.merge import Merge
+from pylogtable.maintenance.publication import Publication
 from pylogtable.maintenance.retention import Retention
 from pylogtable.maintenance.units import Rewritten, RunUnits, Worker
 from pylogtable.maintenance.vacuum import Vacuum
@@ -43,6 +44,7 @@ __all__ = [
     "Merge",
     "PartReader",
     "Placement",
+    "Publication",
     "ReadPart",
     "ReadTask",
     "Retention",

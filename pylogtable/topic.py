@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
@@ -24,6 +25,7 @@ from pylogtable.maintenance.compaction import Compaction
 from pylogtable.maintenance.job import Job, MaintainedTopic, MaintainOptions
 from pylogtable.maintenance.maintain import maintain
 from pylogtable.maintenance.merge import Merge
+from pylogtable.maintenance.publication import Publication, published_status, unpublish
 from pylogtable.maintenance.retention import Retention
 from pylogtable.maintenance.units import in_threads
 from pylogtable.maintenance.vacuum import Vacuum
@@ -42,6 +44,7 @@ from pylogtable.results.operations import (
     VerifyReport,
     describe,
 )
+from pylogtable.results.publication import PublishReport
 from pylogtable.runtime import Runtime
 from pylogtable.segments.newest import BUDGET_BYTES
 from pylogtable.storage.base import ObjectStore
@@ -195,8 +198,11 @@ class Topic:
         return self.at(version).count()
 
     def describe(self) -> TopicDescription:
-        """Schema, settings, and the size of each partition."""
-        return self.at().describe()
+        """Schema, settings, the size of each partition, and how far the tables of `publish.formats`
+        are behind."""
+        view = self.at()
+        published = published_status(self._maintained, view.snapshot)
+        return replace(view.describe(), published=published)
 
     def segments(self, version: int | datetime | None = None) -> pa.Table:
         """All live segments, in partition and offset order. Use it to see which file has which
@@ -328,6 +334,24 @@ class Topic:
         """
         return self._run(Vacuum(dry_run=dry_run, retention_ms=retention_ms))
 
+    def publish(self, formats: Sequence[str] | None = None, *, threads: int = 2) -> PublishReport:
+        """Let other engines read the topic as a table of another format, over its own files: a
+        Delta table in the topic's folder. It shows the newest version of the topic, complete.
+
+        Without `formats`, those of the setting `publish.formats` are published, or all. With that
+        setting, `maintain` publishes too. Only what has changed since the last time is written.
+        Segments that a plain Parquet reader would read wrongly are sealed first.
+
+        >>> topic.publish()
+        >>> polars.scan_delta("logs/orders").filter(polars.col("offset") >= 1000).collect()
+        """
+        return self._run(Publication(formats), threads)
+
+    def unpublish(self, formats: Sequence[str] | None = None) -> int:
+        """Remove published tables, all by default. The topic and its files stay as they are.
+        Returns how many objects were removed."""
+        return unpublish(self._maintained, formats)
+
     def maintain(
         self,
         *,
@@ -335,9 +359,9 @@ class Topic:
         threads: int = 2,
         protect_groups: Sequence[str] | None = None,
     ) -> MaintainReport:
-        """Run all jobs that the topic's settings ask for: retention, compaction, merge, vacuum. It
-        is safe to run at any time, repeatedly, and from two places at once. Records that one of
-        `protect_groups` has not read do not expire."""
+        """Run all jobs that the topic's settings ask for: retention, compaction, merge,
+        publication, vacuum. It is safe to run at any time, repeatedly, and from two places at once.
+        Records that one of `protect_groups` has not read do not expire."""
         return maintain(
             self._maintained, in_threads(threads), MaintainOptions(vacuum, protect_groups)
         )

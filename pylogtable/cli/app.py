@@ -46,6 +46,8 @@ _COMMANDS = {
     "retain": "maintain:retain",
     "vacuum": "maintain:vacuum",
     "maintain": "maintain:maintain",
+    "publish": "publish:publish",
+    "unpublish": "publish:unpublish",
     "delete-records": "delete_records:delete_records",
     "doctor": "doctor:doctor",
     "report": "report:report",

@@ -310,6 +310,7 @@ def _as_json(description: TopicDescription) -> dict[str, Any]:
         "key": list(description.key),
         "config": description.config,
         "partitions": [asdict(part) for part in description.partitions],
+        "published": [asdict(status) for status in description.published],
     }
 
 
@@ -322,6 +323,8 @@ def _print_description(description: TopicDescription) -> None:
     print(f"Location: {description.url}")
     print(f"Key: {', '.join(description.key) or 'none'}  Columns: {columns}")
     print(f"Configs: {config}")
+    for status in description.published:
+        print(f"Published: {status}")
     print_table(
         ("PARTITION", "LOG-START", "END-OFFSET", "RECORDS", "SEGMENTS", "SIZE"),
         (

@@ -23,6 +23,9 @@ MANIFEST_RETENTION_MS = 7 * DAY_MS
 # A writer does not commit files, or plan on a state, older than this [COMMIT-8].
 STALE_AFTER_MS = MANIFEST_RETENTION_MS // 2
 
+#: The table formats that a topic can be published in [PUB-1].
+PUBLISH_FORMATS = ("delta",)
+
 _COMPRESSIONS = ("uncompressed", "gzip", "snappy", "lz4", "zstd", "producer")
 
 
@@ -43,6 +46,7 @@ class TopicConfig:
     min_cleanable_dirty_ratio: float = 0.5
     message_timestamp_type: str = "CreateTime"
     compression_type: str = "producer"
+    publish_formats: frozenset[str] = frozenset()
 
     @property
     def is_compacted(self) -> bool:
@@ -96,6 +100,15 @@ def _policy(key: str, text: str) -> frozenset[str]:
     return policies
 
 
+def _formats(key: str, text: str) -> frozenset[str]:
+    if text == "none":
+        return frozenset()
+    formats = frozenset(part.strip() for part in text.split(","))
+    if not formats <= set(PUBLISH_FORMATS):
+        raise _bad(key, text, f"must be none, or made of {', '.join(PUBLISH_FORMATS)}")
+    return formats
+
+
 def _one_of(*allowed: str) -> Callable[[str, str], str]:
     def parse(key: str, text: str) -> str:
         if text not in allowed:
@@ -116,7 +129,11 @@ _PARSERS: dict[str, Callable[[str, str], object]] = {
     "min.cleanable.dirty.ratio": _ratio,
     "message.timestamp.type": _one_of("CreateTime", "LogAppendTime"),
     "compression.type": _one_of(*_COMPRESSIONS),
+    "publish.formats": _formats,
 }
+
+# Keys whose value may be given as a list.
+_LISTS = ("cleanup.policy", "publish.formats")
 
 #: Every key that can be set with `create_topic` and `alter`.
 TOPIC_CONFIG_KEYS = tuple(_PARSERS)
@@ -138,7 +155,7 @@ def normalize(settings: Mapping[str, object]) -> dict[str, str]:
             )
     normal: dict[str, str] = {}
     for key, value in settings.items():
-        if key == "cleanup.policy" and isinstance(value, list | tuple | set | frozenset):
+        if key in _LISTS and isinstance(value, list | tuple | set | frozenset):
             text = ",".join(sorted(str(part) for part in value))
         else:
             text = str(value).strip()
@@ -184,7 +201,7 @@ def describe_config(settings: Mapping[str, str]) -> dict[str, str]:
         key = field.name.replace("_", ".")
         value = getattr(typed, field.name)
         if isinstance(value, frozenset):
-            shown[key] = ",".join(sorted(value))
+            shown[key] = ",".join(sorted(value)) or "none"
         else:
             shown[key] = "-1" if value is None else str(value)
     return shown

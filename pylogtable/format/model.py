@@ -338,3 +338,19 @@ class GroupState(GroupChange, frozen=True, kw_only=True, omit_defaults=True):
     def live_members(self, now_ms: int) -> list[str]:
         """The members whose lease has not run out, sorted [GRP-11]."""
         return sorted(name for name, held in self.members.items() if held.is_live(now_ms))
+
+
+class PublishedState(Noun, frozen=True, kw_only=True, omit_defaults=True):
+    """What an entry says about itself: the version of the topic that it shows, when that was
+    committed, and the sum of its end offsets. `copies` are the sealed copies that the table shows,
+    by the path of their segment [PUB-2]. `features` are those of the other format that the table
+    has needed so far. `widened` has, by stored name, the types of a column in older files."""
+
+    format: Count = 1
+    topic_id: str
+    version: Natural
+    committed_at_ms: Natural
+    offsets: Natural
+    copies: dict[str, tuple[Segment, ...]] = {}
+    features: tuple[str, ...] = ()
+    widened: dict[str, tuple[str | dict[str, Any], ...]] = {}

@@ -10,6 +10,7 @@ from pylogtable.format.config import TopicConfig
 from pylogtable.maintenance.compaction import Compaction
 from pylogtable.maintenance.job import Job, MaintainedTopic, MaintainOptions
 from pylogtable.maintenance.merge import Merge
+from pylogtable.maintenance.publication import Publication
 from pylogtable.maintenance.retention import Retention
 from pylogtable.maintenance.units import RunUnits
 from pylogtable.maintenance.vacuum import Vacuum
@@ -19,11 +20,13 @@ from pylogtable.results.operations import MaintainReport
 MakeJob = Callable[[TopicConfig, MaintainOptions], Job[Any] | None]
 
 #: The jobs, in the order they run. Retention comes first, since what is gone need not be compacted.
-#: Compaction leaves small segments, which merge joins. Vacuum removes what all of them replaced.
+#: Compaction leaves small segments, which merge joins. Published tables show the result. Vacuum
+#: removes what all of them replaced.
 JOBS: tuple[MakeJob, ...] = (
     Retention.for_maintain,
     Compaction.for_maintain,
     Merge.for_maintain,
+    Publication.for_maintain,
     Vacuum.for_maintain,
 )
 

@@ -20,7 +20,9 @@ from pylogtable.log.head import Head
 from pylogtable.maintenance.job import MaintainedTopic, MaintainOptions
 from pylogtable.maintenance.units import RunUnits
 from pylogtable.plan.index import sparse_leaves
-from pylogtable.plan.vacuum import Garbage, Listed, Needed, plan_vacuum
+from pylogtable.plan.vacuum import Garbage, Listed, Needed, is_stranger, plan_vacuum
+from pylogtable.publish.formats import tables_in
+from pylogtable.publish.table import Table
 from pylogtable.results.operations import VacuumReport
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import ObjectInfo, ObjectStore
@@ -60,23 +62,37 @@ def _vacuum(
     listing = [_listed(entry) for entry in store.list()]
     leftovers = [_listed(entry) for entry in store.leftovers()]
     needed, known = _needed(head, newest, now_ms - keep_ms)
+    tables = tables_in((entry.key for entry in listing), store, runtime)
+    shown = {path for table in tables for path in table.needed_files(now_ms - keep_ms)}  # [PUB-7]
+    needed = replace(needed, segments=needed.segments | shown)
+    old_ms = now_ms - MANIFEST_RETENTION_MS
     garbage = replace(
         _plan(listing, needed, known, now_ms, keep_ms),
-        leftovers=tuple(e for e in leftovers if e.modified_ms < now_ms - MANIFEST_RETENTION_MS),
+        tables=tuple(entry for table in tables for entry in _old_objects(table, listing, old_ms)),
+        leftovers=tuple(entry for entry in leftovers if entry.modified_ms < old_ms),
     )
     version = newest.version
     if not dry_run and any(garbage):
         version = _commit_with_root(head, garbage)
         _remove(store, head, garbage, needed.root_version)
+    removed = tuple(entry.key for entry in garbage)
+    manifest_files = sum(key.startswith(MANIFEST_DIR) for key in removed)
     return VacuumReport(
         version=version,
         dry_run=dry_run,
-        files=tuple(entry.key for entry in garbage),
+        files=removed,
         size_bytes=sum(entry.size_bytes for entry in garbage),
-        data_files=sum(not entry.key.startswith(MANIFEST_DIR) for entry in garbage),
-        manifest_files=sum(entry.key.startswith(MANIFEST_DIR) for entry in garbage),
+        data_files=len(removed) - manifest_files - len(garbage.tables),
+        manifest_files=manifest_files,
+        table_files=len(garbage.tables),
+        strangers=tuple(entry.key for entry in listing if is_stranger(entry.key)),
         seconds=runtime.monotonic() - began,
     )
+
+
+def _old_objects(table: Table, listing: list[Listed], before_ms: int) -> list[Listed]:
+    objects = (ObjectInfo(*entry) for entry in listing)
+    return [_listed(info) for info in table.old_objects(objects, before_ms)]
 
 
 def _now_ms(store: ObjectStore, runtime: Runtime, dry_run: bool) -> int:
@@ -165,6 +181,8 @@ def _remove(store: ObjectStore, head: Head, garbage: Garbage, kept_root: int | N
     for entry in (*garbage.roots, *garbage.commits) if manifest_safe else ():
         store.delete(entry.key)
     unneeded = (*garbage.leaves, *garbage.segments) if manifest_safe else garbage.segments
+    for entry in garbage.tables:
+        store.delete(entry.key)
     with ThreadPoolExecutor(max(1, store.concurrency)) as pool:
         list(pool.map(store.delete, [entry.key for entry in unneeded]))
         list(pool.map(store.remove_leftover, [entry.key for entry in garbage.leftovers]))

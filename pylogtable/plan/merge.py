@@ -43,18 +43,18 @@ def plan_merge(snapshot: Snapshot, leaves: LoadLeaf, partition: int) -> Iterator
     segments = segments_between(snapshot, leaves, partition, state.log_start, state.end)
 
     def kind(segment: Segment) -> tuple[bool, bool, bool, int | None]:
-        is_wanted = _misleads(segment, state.log_start) or segment.size_bytes <= limit // 2
+        is_wanted = misleads(segment, state.log_start) or segment.size_bytes <= limit // 2
         is_clean = segment.end_offset <= state.clean_end
         return is_wanted, is_clean, segment.append_time, segment.hashed_over
 
     for (is_wanted, *_), neighbours in groupby(segments, kind):
         if is_wanted:
             for inputs in _pack(list(neighbours), limit, state.log_start):
-                if len(inputs) > 1 or _misleads(inputs[0], state.log_start):
+                if len(inputs) > 1 or misleads(inputs[0], state.log_start):
                     yield MergeUnit(snapshot.info, state.log_start, inputs)
 
 
-def _misleads(segment: Segment, log_start: int) -> bool:
+def misleads(segment: Segment, log_start: int) -> bool:
     """True if a plain Parquet reader would see wrong offsets, or records below the log start."""
     return segment.shift > 0 or segment.has_below(log_start)
 

@@ -63,6 +63,13 @@ def _times(segments: Sequence[Segment]) -> tuple[int, int]:
     )
 
 
+def is_live(snapshot: Snapshot, leaves: LoadLeaf, swap: Swap) -> bool:
+    """True if the inputs are still live, and have not changed."""
+    first, last = swap.inputs[0], swap.inputs[-1]
+    live = segments_between(snapshot, leaves, first.partition, first.base_offset, last.end_offset)
+    return tuple(live) == swap.inputs
+
+
 def plan_swap_commit(
     snapshot: Snapshot,
     leaves: LoadLeaf,
@@ -82,8 +89,7 @@ def plan_swap_commit(
     for swap in swaps:
         partition = swap.inputs[0].partition
         start, end = swap.inputs[0].base_offset, swap.inputs[-1].end_offset
-        live = tuple(segments_between(snapshot, leaves, partition, start, end))
-        if live != swap.inputs:
+        if not is_live(snapshot, leaves, swap):
             raise CommitConflictError(
                 f"{operation} of partition {partition}, offsets [{start}, {end}): another job or a "
                 "new log start has changed these segments"

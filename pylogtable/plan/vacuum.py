@@ -40,12 +40,14 @@ class Needed:
 @dataclass(frozen=True)
 class Garbage:
     """What can be removed, in the order of removal. After a crash in between, the topic still reads
-    the same [VAC-3]. `leftovers` are temporary files of the store and not objects."""
+    the same [VAC-3]. `tables` are objects of published tables. `leftovers` are temporary files of
+    the store and not objects."""
 
     roots: tuple[Listed, ...] = ()
     commits: tuple[Listed, ...] = ()
     leaves: tuple[Listed, ...] = ()
     segments: tuple[Listed, ...] = ()
+    tables: tuple[Listed, ...] = ()
     leftovers: tuple[Listed, ...] = ()
 
     def __iter__(self) -> Iterator[Listed]:
@@ -53,7 +55,14 @@ class Garbage:
         yield from self.commits
         yield from self.leaves
         yield from self.segments
+        yield from self.tables
         yield from self.leftovers
+
+
+def is_stranger(key: str) -> bool:
+    """True if this is a Parquet file in the folder of a partition that no writer of this format has
+    made: another engine's, which a published table has refused. Vacuum leaves it alone."""
+    return key.startswith("partition=") and key.endswith(".parquet") and not is_segment_path(key)
 
 
 def plan_vacuum(listing: Iterable[Listed], needed: Needed, old_before_ms: int) -> Garbage:

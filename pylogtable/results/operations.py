@@ -13,6 +13,7 @@ from pylogtable.format.config import describe_config
 from pylogtable.format.model import Commit
 from pylogtable.format.schema import table_schema
 from pylogtable.format.snapshot import Snapshot
+from pylogtable.results.publication import PublishedStatus, PublishReport
 from pylogtable.results.text import bytes_text, table_html, titled_html
 
 PARTITIONS_SHOWN = 50
@@ -49,7 +50,7 @@ class PartitionDescription:
 @dataclass(frozen=True)
 class TopicDescription:
     """A topic at one version, from `Topic.describe`. `config` has every setting with its value in
-    force, defaults included."""
+    force, defaults included. `published` has the tables of the formats in `publish.formats`."""
 
     name: str
     url: str
@@ -60,6 +61,7 @@ class TopicDescription:
     key: tuple[str, ...]
     config: dict[str, str]
     partitions: tuple[PartitionDescription, ...]
+    published: tuple[PublishedStatus, ...] = ()
 
     def to_table(self) -> pa.Table:
         """One row with the totals of all partitions. Use it to list many topics in one table."""
@@ -88,6 +90,7 @@ class TopicDescription:
             ("columns", ", ".join(f"{field.name}: {field.type}" for field in self.schema)),
             ("records", f"{records:,} in {bytes_text(size)}"),
             ("cleanup.policy", self.config["cleanup.policy"]),
+            *(("published", str(status)) for status in self.published),
         ]
         shown: list[tuple[str, ...]] = [
             (
@@ -146,7 +149,9 @@ class RetentionReport:
 
 @dataclass(frozen=True)
 class VacuumReport:
-    """What a vacuum removed, or would remove in a dry run."""
+    """What a vacuum removed, or would remove in a dry run. `table_files` counts the objects of
+    published tables. `strangers` are Parquet files in the folders of partitions that are not the
+    topic's. They stay: only you know what they are."""
 
     version: int
     dry_run: bool
@@ -155,6 +160,8 @@ class VacuumReport:
     data_files: int
     manifest_files: int
     seconds: float
+    table_files: int = 0
+    strangers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -166,6 +173,7 @@ class MaintainReport:
     retention: RetentionReport | None = None
     compaction: RewriteReport | None = None
     merge: RewriteReport | None = None
+    publication: PublishReport | None = None
     vacuum: VacuumReport | None = None
     seconds: float = 0.0
     error: str | None = None
@@ -173,7 +181,7 @@ class MaintainReport:
     @property
     def did_something(self) -> bool:
         """True if at least one job finished."""
-        return any((self.retention, self.compaction, self.merge, self.vacuum))
+        return any((self.retention, self.compaction, self.merge, self.publication, self.vacuum))
 
     def __str__(self) -> str:
         parts = []
@@ -183,6 +191,8 @@ class MaintainReport:
             parts.append(f"compaction removed {self.compaction.records_removed:,} records")
         if self.merge is not None:
             parts.append(f"merged {self.merge.segments_in:,} into {self.merge.segments_out:,}")
+        if self.publication is not None:
+            parts += [f"published {table}" for table in self.publication.tables]
         if self.vacuum is not None:
             parts.append(f"vacuum removed {len(self.vacuum.files):,} files")
         if self.error is not None:

@@ -57,6 +57,7 @@ def test_the_command_gives_json(broken_store: Path) -> None:
         "retention",
         "compaction",
         "merge",
+        "publication",
         "vacuum",
         "seconds",
         "error",

@@ -13,7 +13,7 @@ from pylogtable.format.partition_state import PartitionState
 REPOSITORY = Path(__file__).parents[2]
 SPEC_FOLDER = REPOSITORY / "format_spec"
 #: The documents that define rules. Maintenance and groups are sections of their own.
-SPEC = [SPEC_FOLDER / name for name in ("spec.md", "maintenance.md", "groups.md")]
+SPEC = [SPEC_FOLDER / name for name in ("spec.md", "maintenance.md", "groups.md", "published.md")]
 VECTORS = SPEC_FOLDER / "vectors"
 TOPICS = SPEC_FOLDER / "topics"
 

@@ -106,7 +106,11 @@ _NOUNS = [
 ]
 _, MODELS = msgspec.json.schema_components(_NOUNS, ref_template="{name}")
 #: Where a schema says more than the model: names of types, and what replay refuses.
-NARROWER = {("Field", "type"): "Type", ("Segment", "shift"): ("integer", 0, 2**63 - 1)}
+NARROWER = {
+    ("Field", "type"): "Type",
+    ("Segment", "shift"): ("integer", 0, 2**63 - 1),
+    ("PublishedState", "widened"): ("object", ("array", "Type")),
+}
 
 
 @pytest.mark.parametrize("kind", SCHEMAS)

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import polars
 import pyarrow as pa
 import pytest
 from pyspark import TaskContext
@@ -102,6 +103,18 @@ def test_merge_of_shifted_segments(spark: SparkSession, logs: Store) -> None:
     assert state(here) == state(there.topic)
     assert rows(there.topic.read(), *COLUMNS) == before
     assert there.topic.segments()["shift"].to_pylist() == [0, 0, 0]
+
+
+def test_publication_seals_segments_as_a_job(spark: SparkSession, logs: Store) -> None:
+    topic = filled(logs, "published")
+    shifted = sum(shift > 0 for shift in topic.segments()["shift"].to_pylist())
+    expected = rows(topic.read(), *COLUMNS)
+    table = LogTable.for_path(spark, topic.url)
+    (shown,) = table.publish().tables
+    assert (shown.version, shown.segments_sealed) == (topic.version - 1, shifted)
+    delta = polars.scan_delta(topic.url.removeprefix("file://")).sort("partition", "offset")
+    assert rows(delta.collect().to_arrow(), *COLUMNS) == expected
+    assert table.unpublish() == 2
 
 
 def test_maintain_as_jobs(spark: SparkSession, logs: Store) -> None:

@@ -26,14 +26,18 @@ LIBRARY_ROOMS: dict[str, set[str]] = {
     "log": {"words", "format", "plan", "storage", "runtime"},
     "segments": {"words", "format", "plan", "storage"},
     "results": {"words", "format", "plan"},
+    "publish": {"words", "format", "plan", "storage", "log", "segments", "runtime"},
     "read": {"words", "format", "plan", "storage", "log", "segments", "results"},
     "write": {"words", "format", "plan", "storage", "log", "segments", "results", "runtime"},
     "groups": {"words", "format", "plan", "storage", "log", "read", "results", "runtime"},
-    "maintenance": {"words", "format", "plan", "storage", "log", "segments", "results", "runtime"},
+    "maintenance": {
+        *("words", "format", "plan", "storage", "log", "segments", "results", "runtime"),
+        "publish",
+    },
     "check": {"words", "format", "plan", "storage", "log", "segments", "results", "runtime"},
     "facade": {
         *("words", "format", "plan", "storage", "log", "segments", "results", "runtime"),
-        *("read", "write", "groups", "maintenance", "check"),
+        *("read", "write", "groups", "maintenance", "check", "publish"),
     },
     "report": {"words", "format", "plan", "results", "facade"},
     "cli": {"public", "facade"},
@@ -57,7 +61,7 @@ PURE = {"words", "format", "plan", "results"}
 IMPURE = {"time", "uuid", "random", "secrets"}
 ONLY_IN = {
     "pyarrow.parquet": {"words"},
-    "pylogtable.lazy_arrow.pq": {"segments", "log"},
+    "pylogtable.lazy_arrow.pq": {"segments", "log", "publish"},
     "fsspec": {"storage"},
     "s3fs": {"storage"},
     "pyspark": set(),

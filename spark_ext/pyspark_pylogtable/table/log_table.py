@@ -18,6 +18,7 @@ from pylogtable import (
     Bound,
     InvalidRequestError,
     MaintainReport,
+    PublishReport,
     RetentionReport,
     RewriteReport,
     Topic,
@@ -25,7 +26,7 @@ from pylogtable import (
     View,
     split_topic_url,
 )
-from pylogtable.engine import Compaction, Merge, Scan, maintain, run_job
+from pylogtable.engine import Compaction, Merge, Publication, Scan, maintain, run_job
 from pyspark_pylogtable.columns import default_columns
 from pyspark_pylogtable.source import LogTableSource
 from pyspark_pylogtable.table.append import append_clustered
@@ -159,11 +160,20 @@ class LogTable:
         """`Topic.vacuum`, from the driver."""
         return self.topic.vacuum(dry_run=dry_run, retention_ms=retention_ms)
 
+    def publish(self, formats: Sequence[str] | None = None) -> PublishReport:
+        """`Topic.publish`: other engines see the topic as a Delta table. Segments that have to be
+        sealed first are sealed by a Spark job."""
+        return run_job(self.topic, Publication(formats), on_executors(self._spark))
+
+    def unpublish(self, formats: Sequence[str] | None = None) -> int:
+        """`Topic.unpublish`, from the driver."""
+        return self.topic.unpublish(formats)
+
     def maintain(
         self, *, vacuum: bool = True, protect_groups: Sequence[str] | None = None
     ) -> MaintainReport:
-        """`Topic.maintain` with compaction and merge as Spark jobs. Records that one of
-        `protect_groups` has not read do not expire."""
+        """`Topic.maintain` with compaction, merge and publication as Spark jobs. Records that one
+        of `protect_groups` has not read do not expire."""
         run_units = on_executors(self._spark)
         return maintain(self.topic, run_units, vacuum=vacuum, protect_groups=protect_groups)
 

@@ -1,0 +1,70 @@
+"""`pylogtable publish` and `unpublish`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from pylogtable.cli.command import Command
+from pylogtable.cli.messages import confirm, progress
+from pylogtable.cli.options import threads_option, topic_argument, yes_option
+from pylogtable.cli.output import counted, print_json
+from pylogtable.cli.session import current_session
+
+_format_option = click.option(
+    "--format",
+    "formats",
+    multiple=True,
+    metavar="FORMAT",
+    help="A table format, such as delta. May be repeated.  [default: publish.formats, or all]",
+)
+
+
+@click.command(
+    cls=Command,
+    short_help="Let other engines read a topic as a table.",
+    examples="""
+        pylogtable publish orders
+        pylogtable publish orders --format delta --output json
+        pylogtable topics alter orders --config publish.formats=delta
+    """,
+)
+@topic_argument
+@_format_option
+@threads_option
+@click.pass_context
+def publish(context: click.Context, topic: str, formats: tuple[str, ...], threads: int) -> None:
+    """Publish the newest version of TOPIC as a table of another format, over its own files.
+
+    With the setting publish.formats, `pylogtable maintain` publishes too.
+    """
+    session = current_session(context)
+    opened = session.open_topic(topic)
+    with progress(f"publishing {opened.name}"):
+        report = opened.publish(list(formats) or None, threads=threads)
+    if session.is_json:
+        print_json(asdict(report))
+    else:
+        print(report)
+
+
+@click.command(
+    cls=Command,
+    short_help="Remove the published tables of a topic.",
+    examples="pylogtable unpublish orders --yes",
+)
+@topic_argument
+@_format_option
+@yes_option
+@click.pass_context
+def unpublish(context: click.Context, topic: str, formats: tuple[str, ...], yes: bool) -> None:
+    """Remove the published tables of TOPIC. The topic and its files stay as they are."""
+    session = current_session(context)
+    opened = session.open_topic(topic)
+    confirm(f"remove the published tables of {opened.name}", yes, can_dry_run=False)
+    removed = opened.unpublish(list(formats) or None)
+    if session.is_json:
+        print_json({"topic": opened.name, "removed": removed})
+    else:
+        print(f"{opened.name}: removed {counted(removed, 'file')} of published tables")

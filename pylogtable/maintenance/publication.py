@@ -1,0 +1,230 @@
+"""Publication: show the topic to engines that read other table formats, over its own files.
+
+It plans on a snapshot, as every job does. The table then shows exactly that version, whatever other
+writers, jobs and publications do meanwhile [PUB-1].
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from pylogtable.arguments import names_in
+from pylogtable.errors import CommitConflictError, InvalidRequestError, LogTableError
+from pylogtable.format.config import PUBLISH_FORMATS, STALE_AFTER_MS, TopicConfig
+from pylogtable.format.model import Change, Commit, TopicInfo
+from pylogtable.format.snapshot import Snapshot
+from pylogtable.maintenance.job import MaintainedTopic, MaintainOptions
+from pylogtable.maintenance.merge import Merge
+from pylogtable.maintenance.units import Rewritten, RunUnits, Worker
+from pylogtable.plan.publishing import (
+    Shown,
+    TableChange,
+    changed_spans,
+    kept_copies,
+    plan_copies,
+    plan_table_change,
+    plan_whole_table,
+    versions_to_show,
+    whole,
+)
+from pylogtable.plan.read import Span
+from pylogtable.plan.swap import is_live, plan_swap_commit
+from pylogtable.publish.formats import table_of
+from pylogtable.publish.table import Published, Table
+from pylogtable.results.publication import PublishedStatus, PublishedTable, PublishReport
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Publication:
+    """Brings the published tables up to the newest version. A unit of work is a sealed copy of a
+    segment that a plain reader would read wrongly."""
+
+    formats: Sequence[str] | None = None
+
+    name: ClassVar[str] = "publication"
+
+    @classmethod
+    def for_maintain(cls, config: TopicConfig, options: MaintainOptions) -> Publication | None:
+        return cls() if config.publish_formats else None
+
+    def run(self, topic: MaintainedTopic, run_units: RunUnits) -> PublishReport:
+        began = topic.runtime.monotonic()
+        snapshot = topic.head.latest()
+        tables = tuple(
+            _Publisher(topic, run_units, table_of(name, topic.store, topic.runtime)).publish()
+            for name in chosen_formats(self.formats, snapshot.config)
+        )
+        seconds = topic.runtime.monotonic() - began
+        return PublishReport(topic=topic.name, tables=tables, seconds=seconds)
+
+
+def chosen_formats(asked: Sequence[str] | None, config: TopicConfig) -> list[str]:
+    """The formats to publish: those asked for, or those of the topic's settings, or all."""
+    if asked is None:
+        return sorted(config.publish_formats or PUBLISH_FORMATS)
+    formats = names_in("formats", asked)
+    unknown = [name for name in formats if name not in PUBLISH_FORMATS]
+    if unknown or not formats:
+        raise InvalidRequestError(
+            f"a topic cannot be published as {', '.join(map(repr, unknown)) or 'nothing'}; "
+            f"the formats are {', '.join(PUBLISH_FORMATS)}"
+        )
+    return list(dict.fromkeys(formats))
+
+
+def unpublish(topic: MaintainedTopic, formats: Sequence[str] | None) -> int:
+    """Remove the tables of these formats, or of all. Returns how many objects were removed."""
+    chosen = PUBLISH_FORMATS if formats is None else formats
+    wanted = chosen_formats(chosen, topic.head.known.config)
+    return sum(table_of(name, topic.store, topic.runtime).remove() for name in wanted)
+
+
+def published_status(topic: MaintainedTopic, newest: Snapshot) -> tuple[PublishedStatus, ...]:
+    """How far the tables that the topic's settings ask for are behind. What is not published yet,
+    or cannot be read, is left out."""
+    found = []
+    for name in sorted(newest.config.publish_formats):
+        try:
+            published = table_of(name, topic.store, topic.runtime).newest()
+        except LogTableError as error:
+            _log.warning("the %s table of %s cannot be read: %s", name, topic.name, error)
+            continue
+        if published is None or published.state.topic_id != newest.topic_id:
+            continue
+        state = published.state
+        offsets = sum(partition.end for partition in newest.partitions)
+        found.append(
+            PublishedStatus(
+                format=name,
+                version=state.version,
+                table_version=published.number,
+                lag_records=max(0, offsets - state.offsets),
+                lag_ms=max(0, newest.committed_at_ms - state.committed_at_ms),
+            )
+        )
+    return tuple(found)
+
+
+class _Publisher:
+    """One publication to one table."""
+
+    def __init__(self, topic: MaintainedTopic, run_units: RunUnits, table: Table) -> None:
+        self._topic = topic
+        self._manifest = topic.head.manifest
+        self._run_units = run_units
+        self._table = table
+        self._began_ms = topic.runtime.clock()
+        self._done = PublishedTable(format=table.format, version=0, table_version=0)
+
+    def publish(self) -> PublishedTable:
+        """Show the newest version of the topic. What is committed meanwhile is for next time."""
+        target = self._topic.head.latest()
+        published = self._table.newest()
+        while published is None or not _shows(published, target):
+            published = self._advance(published, target) or self._table.newest()
+        return replace(self._done, version=published.state.version, table_version=published.number)
+
+    def _advance(self, published: Published | None, target: Snapshot) -> Published | None:
+        """Show the target after the versions that a stream has to see before it. None if another
+        publication was faster."""
+        shown = None if published is None else self._shown(published, target)
+        commits = None if shown is None else self._commits(shown.snapshot, target)
+        if published is None or shown is None or commits is None:
+            return self._show_all(published, target)
+        versions = versions_to_show(shown.snapshot, commits)
+        for version in versions:
+            snapshot = target if version == versions[-1] else self._manifest.load_at(version)
+            if snapshot is None:
+                return self._show_all(published, target)
+            between = [c for c in commits if shown.snapshot.version < c.version <= version]
+            spans = changed_spans(shown.snapshot, snapshot, between)
+            copies = kept_copies(snapshot, self._manifest.leaf, shown.copies)
+            wanted = self._with_copies(Shown(snapshot, copies), spans)
+            change = plan_table_change(shown, wanted, self._manifest.leaf, spans)
+            landed = self._show(published, shown.snapshot.info, wanted, change)
+            if landed is None:
+                return None
+            published, shown = landed, wanted
+        return published
+
+    def _show_all(self, published: Published | None, target: Snapshot) -> Published | None:
+        """Show the target whatever the table shows now: it is new, or the commits in between are
+        gone, or the topic is another one."""
+        there = {} if published is None else self._table.files(published)
+        wanted = self._with_copies(Shown(target), whole(target))
+        change = plan_whole_table(there, wanted, self._manifest.leaf)
+        return self._show(published, None, wanted, change)
+
+    def _show(
+        self,
+        published: Published | None,
+        shown: TopicInfo | None,
+        wanted: Shown,
+        change: TableChange,
+    ) -> Published | None:
+        if self._topic.runtime.clock() - self._began_ms > STALE_AFTER_MS:  # [COMMIT-8]
+            raise CommitConflictError(
+                "the publication took so long that vacuum may have removed its files; publish again"
+            )
+        landed = self._table.show(self._topic.name, published, shown, wanted, change)
+        if landed is not None:
+            self._done = replace(
+                self._done,
+                steps=self._done.steps + 1,
+                files_added=self._done.files_added + len(change.added),
+                files_removed=self._done.files_removed + len(change.removed),
+            )
+        return landed
+
+    def _shown(self, published: Published, target: Snapshot) -> Shown | None:
+        """What the table shows; None if that version is gone, or is of another topic."""
+        if published.state.topic_id != target.topic_id:
+            return None
+        snapshot = self._manifest.load_at(published.state.version)
+        if snapshot is None or snapshot.topic_id != target.topic_id or snapshot.topic is None:
+            return None
+        return Shown(snapshot, published.state.copies)
+
+    def _commits(self, shown: Snapshot, target: Snapshot) -> list[Commit] | None:
+        """The commits that lead to the target, without void ones; None if one is gone."""
+        found = self._manifest.commits.read_range(range(shown.version + 1, target.version + 1))
+        if found is None:
+            return None
+        return [commit for commit in found if commit.topic_id == target.topic_id]
+
+    def _with_copies(self, wanted: Shown, spans: Sequence[Span]) -> Shown:
+        """The same with sealed copies where they are needed. The topic gets them as well, if their
+        segments are still live: then they are needed once [PUB-2]."""
+        units = list(plan_copies(wanted, self._manifest.leaf, spans))
+        if not units:
+            return wanted
+        topic = self._topic
+        worker = Worker(topic.store, topic.runtime.new_id, Merge().rewrite)
+        results = list(self._run_units(worker, units))
+        for rewritten in results:
+            rewritten.check()
+        self._commit(results)
+        made = {swap.inputs[0].path: swap.outputs for r in results for swap in r.swaps}
+        sealed = self._done.segments_sealed + len(made)
+        self._done = replace(self._done, segments_sealed=sealed)
+        return Shown(wanted.snapshot, {**wanted.copies, **made})
+
+    def _commit(self, results: Sequence[Rewritten]) -> None:
+        swaps = [swap for rewritten in results for swap in rewritten.swaps]
+        leaf = self._manifest.leaf
+
+        def plan(snapshot: Snapshot) -> Change | None:
+            live = [swap for swap in swaps if is_live(snapshot, leaf, swap)]
+            return plan_swap_commit(snapshot, leaf, Merge.operation, live) if live else None
+
+        self._topic.head.change(plan)
+
+
+def _shows(published: Published, target: Snapshot) -> bool:
+    state = published.state
+    return state.topic_id == target.topic_id and state.version >= target.effective_version

@@ -1,0 +1,251 @@
+"""Plans what a published table gets next: which versions of the topic, and which files. Pure.
+
+A published table shows a version of the topic to engines that know nothing of this format. They
+read a file as it is, so a segment that would mislead them is shown by a *sealed copy* instead: it
+has the same records, with the offsets written out [PUB-2].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from pylogtable.format.lookup import LoadLeaf, segments_between
+from pylogtable.format.model import Commit, Segment
+from pylogtable.format.snapshot import Snapshot
+from pylogtable.plan.merge import MergeUnit, misleads
+from pylogtable.plan.read import Span
+
+#: Sealed copies, by the path of the segment that they stand for.
+Copies = Mapping[str, tuple[Segment, ...]]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a table shows: a version of the topic, and the copies it uses for some segments."""
+
+    snapshot: Snapshot
+    copies: Copies = field(default_factory=dict)
+
+    def files(self, leaves: LoadLeaf, span: Span) -> list[Segment]:
+        """The files of the table that have records of this span, in offset order. A partition may
+        have been added later."""
+        if span.partition >= len(self.snapshot.partitions):
+            return []
+        found = segments_between(self.snapshot, leaves, span.partition, span.start, span.end)
+        shown = (file for segment in found for file in self.copies.get(segment.path, (segment,)))
+        return [file for file in shown if file.records]
+
+
+class TableFile(NamedTuple):
+    """A file that a table shows."""
+
+    path: str
+    partition: int
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class AddedFile:
+    """A file that a table shows from now on. If `is_data` is false, its records were in files that
+    are removed with it."""
+
+    file: Segment
+    is_data: bool
+
+
+@dataclass(frozen=True)
+class RemovedFile:
+    """A file that a table no longer shows. If `is_data` is false, its records are in files that are
+    added with it."""
+
+    file: TableFile
+    is_data: bool
+
+
+@dataclass(frozen=True)
+class TableChange:
+    """The files that lead from one version in a table to another."""
+
+    added: tuple[AddedFile, ...] = ()
+    removed: tuple[RemovedFile, ...] = ()
+
+
+def versions_to_show(shown: Snapshot, commits: Sequence[Commit]) -> list[int]:
+    """The versions that a table shows one after the other, up to the last of these commits, which
+    follow the version that it shows now.
+
+    A stream over the table sees new records only if no record vanishes in the same step, because
+    it must skip steps in which records vanish. And it sees each record once only if new records
+    are not in one file with old ones. So a step ends before a commit that would mix them [PUB-4].
+    """
+    versions: list[int] = []
+    known = dict(enumerate(state.end for state in shown.partitions))
+    ends = dict(known)
+    has_new = has_vanished = False
+    for commit in commits:
+        vanishes = _vanishes(commit)
+        mixes = any(
+            swap.start < known.get(swap.partition, 0) < swap.end for swap in commit.replaced
+        )
+        if (has_new and (vanishes or mixes)) or (has_vanished and commit.ends):
+            versions.append(commit.version - 1)
+            known = dict(ends)
+            has_new = has_vanished = False
+        has_new = has_new or bool(commit.ends)
+        has_vanished = has_vanished or vanishes
+        ends.update(commit.ends)
+    if commits:
+        versions.append(commits[-1].version)
+    return versions
+
+
+def _vanishes(commit: Commit) -> bool:
+    """True if records that were there before the commit are gone after it."""
+    if commit.log_starts:
+        return True
+    for swap in commit.replaced:
+        kept = sum(
+            segment.records
+            for segment in commit.add
+            if segment.partition == swap.partition and swap.start <= segment.base_offset < swap.end
+        )
+        if kept < swap.dropped.records:
+            return True
+    return False
+
+
+def changed_spans(shown: Snapshot, wanted: Snapshot, commits: Iterable[Commit]) -> list[Span]:
+    """The spans in which files may differ between two versions; these commits lead from one to the
+    other. Spans do not overlap. What was appended is a span of its own."""
+    touched: dict[int, list[tuple[int, int]]] = {}
+    for commit in commits:
+        for swap in commit.replaced:
+            touched.setdefault(swap.partition, []).append((swap.start, swap.end))
+    spans: list[Span] = []
+    for number, state in enumerate(wanted.partitions):
+        is_old = number < len(shown.partitions)
+        start = shown.partitions[number].log_start if is_old else 0
+        end = shown.partitions[number].end if is_old else 0
+        pieces = [(low, min(high, end)) for low, high in touched.get(number, ()) if low < end]
+        if state.log_start > start:
+            pieces.append((start, min(state.log_start, end)))
+        spans += [Span(number, low, high) for low, high in _united(pieces) if low < high]
+        if state.end > end:
+            spans.append(Span(number, end, state.end))
+    return spans
+
+
+def whole(snapshot: Snapshot) -> list[Span]:
+    """The spans of all records."""
+    return [
+        Span(number, state.log_start, state.end) for number, state in enumerate(snapshot.partitions)
+    ]
+
+
+def _united(pieces: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """The same offsets as ranges that do not overlap. Neighbours stay apart."""
+    low = high = None
+    for start, end in sorted(pieces):
+        if high is None or low is None or start >= high:
+            if low is not None and high is not None:
+                yield low, high
+            low, high = start, end
+        else:
+            high = max(high, end)
+    if low is not None and high is not None:
+        yield low, high
+
+
+def plan_copies(wanted: Shown, leaves: LoadLeaf, spans: Sequence[Span]) -> Iterator[MergeUnit]:
+    """Units of work: a sealed copy of each segment in these spans that would mislead a plain
+    reader and has no copy that is right. A unit has one segment."""
+    snapshot = wanted.snapshot
+    planned: set[str] = set()
+    for span in spans:
+        log_start = snapshot.partitions[span.partition].log_start
+        for segment in _overlapping(snapshot, leaves, span):
+            copies = wanted.copies.get(segment.path, (segment,))
+            is_wrong = any(misleads(copy, log_start) for copy in copies)
+            if is_wrong and segment.records and segment.path not in planned:
+                planned.add(segment.path)
+                yield MergeUnit(snapshot.info, log_start, (segment,))
+
+
+def _overlapping(snapshot: Snapshot, leaves: LoadLeaf, span: Span) -> Iterator[Segment]:
+    """The live segments of a span, and the one that the log start cuts if it is beside the span:
+    what is below the log start is a span without segments."""
+    end = span.end
+    if end == snapshot.partitions[span.partition].log_start:
+        end += 1
+    return segments_between(snapshot, leaves, span.partition, span.start, end)
+
+
+def plan_table_change(
+    shown: Shown, wanted: Shown, leaves: LoadLeaf, spans: Sequence[Span]
+) -> TableChange:
+    """The files to add and to remove, so that a table that shows `shown` shows `wanted`. They
+    differ in these spans only.
+
+    Files that replace others with the same records are no change of data: a merge. Otherwise all
+    files of a span are [PUB-3].
+    """
+    added: list[AddedFile] = []
+    removed: list[RemovedFile] = []
+    for span in spans:
+        reach = _reach(shown, wanted, leaves, span)
+        old = {f.path: f for f in shown.files(leaves, reach)}
+        new = {f.path: f for f in wanted.files(leaves, reach)}
+        gone = [file for path, file in old.items() if path not in new]
+        come = [file for path, file in new.items() if path not in old]
+        is_data = _records(gone) != _records(come)
+        removed += [RemovedFile(_table_file(file), is_data) for file in gone]
+        added += [AddedFile(file, is_data) for file in come]
+    return TableChange(tuple(added), tuple(removed))
+
+
+def plan_whole_table(
+    there: Mapping[str, TableFile], wanted: Shown, leaves: LoadLeaf
+) -> TableChange:
+    """The files to add to and to remove from a table that shows the files `there`, by path."""
+    new = [file for span in whole(wanted.snapshot) for file in wanted.files(leaves, span)]
+    paths = {file.path for file in new}
+    return TableChange(
+        tuple(AddedFile(file, is_data=True) for file in new if file.path not in there),
+        tuple(RemovedFile(file, is_data=True) for p, file in there.items() if p not in paths),
+    )
+
+
+def _table_file(file: Segment) -> TableFile:
+    return TableFile(file.path, file.partition, file.size_bytes)
+
+
+def _reach(shown: Shown, wanted: Shown, leaves: LoadLeaf, span: Span) -> Span:
+    """The span up to the end of the file that a new log start cuts."""
+    is_new = span.partition >= len(shown.snapshot.partitions)
+    if is_new or span.end != wanted.snapshot.partitions[span.partition].log_start:
+        return span
+    last = [*segments_between(shown.snapshot, leaves, span.partition, span.end - 1, span.end)]
+    return Span(span.partition, span.start, max([span.end, *(s.end_offset for s in last)]))
+
+
+def _records(files: Iterable[Segment]) -> int:
+    return sum(file.records for file in files)
+
+
+def kept_copies(
+    wanted: Snapshot, leaves: LoadLeaf, copies: Copies
+) -> dict[str, tuple[Segment, ...]]:
+    """The copies that a table still uses when it shows `wanted`: those of segments that are live
+    and that the log start has not cut since."""
+    kept: dict[str, tuple[Segment, ...]] = {}
+    for path, files in copies.items():
+        partition, start, end = files[0].partition, files[0].base_offset, files[-1].end_offset
+        log_start = wanted.partitions[partition].log_start
+        live = segments_between(wanted, leaves, partition, start, end)
+        if any(segment.path == path for segment in live) and not any(
+            misleads(file, log_start) for file in files
+        ):
+            kept[path] = files
+    return kept

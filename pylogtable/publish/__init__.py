@@ -1,0 +1,1 @@
+"""Published tables: a topic's files under the metadata of other table formats."""

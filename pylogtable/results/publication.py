@@ -1,0 +1,59 @@
+"""What a publication returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class PublishedTable:
+    """A published table after a publication. `version` is the version of the topic that it shows,
+    `table_version` the table's own. `steps` counts the versions of the table that were written,
+    `segments_sealed` the segments that were rewritten so that any engine reads them rightly."""
+
+    format: str
+    version: int
+    table_version: int
+    steps: int = 0
+    files_added: int = 0
+    files_removed: int = 0
+    segments_sealed: int = 0
+
+    def __str__(self) -> str:
+        return (
+            f"{self.format} shows version {self.version:,}: {self.files_added:,} files added, "
+            f"{self.files_removed:,} removed, {self.segments_sealed:,} sealed"
+        )
+
+
+@dataclass(frozen=True)
+class PublishReport:
+    """What `Topic.publish` did, table by table."""
+
+    topic: str
+    tables: tuple[PublishedTable, ...]
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"{self.topic}: {'; '.join(map(str, self.tables))}; {self.seconds:.1f} s"
+
+
+@dataclass(frozen=True)
+class PublishedStatus:
+    """How far a published table is behind the topic, in a `TopicDescription`. `lag_records` counts
+    the offsets after those it shows. `lag_ms` is the time between the commit of the version that it
+    shows and the newest commit."""
+
+    format: str
+    version: int
+    table_version: int
+    lag_records: int
+    lag_ms: int
+
+    def __str__(self) -> str:
+        if not self.lag_records and not self.lag_ms:
+            return f"{self.format}: version {self.version:,}, up to date"
+        return (
+            f"{self.format}: version {self.version:,}, {self.lag_records:,} records and "
+            f"{self.lag_ms / 1000:,.0f} s behind"
+        )

@@ -1,0 +1,102 @@
+"""A Delta reader of a few lines, for what the engines cannot be asked: single entries of the log.
+
+It reads files as they are, as an engine does: it knows nothing of shifts and log starts.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pylogtable import Topic
+from pylogtable.storage.base import ObjectStore
+
+Entry = list[dict[str, Any]]
+
+
+def entries(folder: ObjectStore) -> list[Entry]:
+    """The log entries of the table in a topic's folder, oldest first."""
+    keys = [info.key for info in folder.list("_delta_log/") if info.key.endswith(".json")]
+    return [[json.loads(line) for line in _read(folder, key).splitlines()] for key in keys]
+
+
+def _read(folder: ObjectStore, key: str) -> bytes:
+    data = folder.read(key)
+    assert data is not None, f"{key} is shown, but it is not there"
+    return data
+
+
+def action(entry: Entry, name: str) -> Any:
+    return next((line[name] for line in entry if name in line), None)
+
+
+def actions(entry: Entry, name: str) -> list[dict[str, Any]]:
+    return [line[name] for line in entry if name in line]
+
+
+def shown_version(entry: Entry) -> int:
+    """The version of the topic that an entry shows."""
+    return int(action(entry, "txn")["version"])
+
+
+def files_at(log: list[Entry]) -> list[str]:
+    """The files that the table shows after these entries."""
+    shown: dict[str, None] = {}
+    for entry in log:
+        for gone in actions(entry, "remove"):
+            assert gone["path"] in shown, f"{gone['path']} is removed, but it is not there"
+            del shown[gone["path"]]
+        for new in actions(entry, "add"):
+            assert new["path"] not in shown, f"{new['path']} is added twice"
+            shown[new["path"]] = None
+    return list(shown)
+
+
+def places(folder: ObjectStore, paths: list[str]) -> list[tuple[int, int]]:
+    """Partition and offset of every record in these files, sorted."""
+    found = []
+    for path in paths:
+        file = pa.BufferReader(_read(folder, path))
+        offsets = pq.read_table(file, columns=["offset"])["offset"]
+        partition = int(path.split("/")[0].partition("=")[2])
+        found += [(partition, offset) for offset in offsets.to_pylist()]
+    return sorted(found)
+
+
+def rows(folder: ObjectStore, log: list[Entry], schema: pa.Schema) -> list[dict[str, Any]]:
+    """All rows after these entries, in partition and offset order, with the table's names."""
+    metadata = next(m for entry in reversed(log) if (m := action(entry, "metaData")))
+    stored = {
+        field["name"]: field["metadata"].get("delta.columnMapping.physicalName", field["name"])
+        for field in json.loads(metadata["schemaString"])["fields"]
+    }
+    tables = []
+    for path in files_at(log):
+        found = pq.read_table(pa.BufferReader(_read(folder, path)))
+        partition = int(path.split("/")[0].partition("=")[2])
+        columns = [
+            pa.nulls(found.num_rows, field.type)
+            if field.name != "partition" and stored[field.name] not in found.column_names
+            else pa.repeat(partition, found.num_rows).cast(field.type)
+            if field.name == "partition"
+            else found[stored[field.name]].cast(field.type)
+            for field in schema
+        ]
+        tables.append(pa.table(columns, schema=schema))
+    if not tables:
+        return []
+    order = [("partition", "ascending"), ("offset", "ascending")]
+    return pa.concat_tables(tables).sort_by(order).to_pylist()
+
+
+def check_table(topic: Topic, folder: ObjectStore) -> list[Entry]:
+    """Every entry of the table shows exactly the version of the topic that it names."""
+    log = entries(folder)
+    for number, entry in enumerate(log):
+        order = [("partition", "ascending"), ("offset", "ascending")]
+        expected = topic.read(version=shown_version(entry)).read_all().sort_by(order)
+        assert rows(folder, log[: number + 1], expected.schema) == expected.to_pylist()
+    return log
