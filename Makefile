@@ -12,12 +12,13 @@ export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 # Each of them would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-deep lint bench test-matrix clean java
+.PHONY: help demo test test-deep test-engines lint bench test-matrix clean java
 
 help:
 	@echo "make demo         set up and run the tour of pylogtable on the local disk"
 	@echo "make test         set up and run lint, types and all tests"
 	@echo "make test-deep    the tests with many more examples, faults and kills, from a new seed each time"
+	@echo "make test-engines published tables, read by Delta and Iceberg on Spark (jars from Maven Central)"
 	@echo "make lint         ruff and mypy only"
 	@echo "make bench        the benchmarks, as a table of ratios (BENCH='throughput --quick' for a part)"
 	@echo "make test-matrix  the Spark tests on PySpark $(MATRIX), all tests on Python $(PYTHONS)"
@@ -35,6 +36,19 @@ test-deep: java $(VENV)/.installed-dev
 	echo "PYLOGTABLE_SEED=$$seed make test-deep repeats this run"; \
 	PYLOGTABLE_DEEP=1 PYLOGTABLE_SEED=$$seed \
 	  $(BIN)/python -m pytest -n 3 -o timeout=0 --hypothesis-seed=$$seed
+
+# Delta and Iceberg have no release for the newest Spark, so their Spark is older than ours.
+ENGINES := .venv-engines
+
+test-engines: java $(ENGINES)/.installed
+	PYSPARK_PYTHON=$(abspath $(ENGINES)/bin/python) PYSPARK_DRIVER_PYTHON=$(abspath $(ENGINES)/bin/python) \
+	  PYLOGTABLE_ENGINE_JARS=$(abspath $(ENGINES)/jars) $(ENGINES)/bin/python -m pytest tests/engines
+
+$(ENGINES)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(ENGINES)
+	$(ENGINES)/bin/python -m pip install --quiet --editable '.[dev]' 'pyspark[connect]==4.1.1'
+	$(ENGINES)/bin/python -m tests.engines.jars $(ENGINES)/jars
+	@touch $@
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -75,7 +89,7 @@ test-matrix: java
 	done; exit $$failed
 
 clean:
-	rm -rf $(VENV) .venv-spark-* .venv-python-* .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(ENGINES) .venv-spark-* .venv-python-* .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 java:
 	@found=$$("$(JAVA)" -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p'); \

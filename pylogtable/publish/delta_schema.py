@@ -18,6 +18,8 @@ from pylogtable.format.schema import LOG_FIELDS, PARTITION, WireType, from_arrow
 
 #: Delta's writers refuse a table with a feature that they do not know.
 OWN_FEATURE = "pylogtable"
+#: Columns that are not nullable, as `offset` is, need it of writers.
+INVARIANTS = "invariants"
 COLUMN_MAPPING = "columnMapping"
 TIMESTAMP_NTZ = "timestampNtz"
 TYPE_WIDENING = "typeWidening"
@@ -47,7 +49,7 @@ def protocol_of(features: Iterable[str]) -> dict[str, Any]:
     """The protocol. Reader version 3 names features: a reader that does not know one refuses. With
     version 2 some readers show nulls in renamed columns."""
     readers = sorted(features)
-    writers = {"minWriterVersion": 7, "writerFeatures": [*readers, OWN_FEATURE]}
+    writers = {"minWriterVersion": 7, "writerFeatures": [*readers, INVARIANTS, OWN_FEATURE]}
     if not readers:
         return {"minReaderVersion": 1, **writers}
     return {"minReaderVersion": 3, "readerFeatures": readers, **writers}

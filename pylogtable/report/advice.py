@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from pylogtable.format.config import DAY_MS
 from pylogtable.report.health import GroupHealth, TopicHealth, UnreadableTopic
 from pylogtable.results.text import bytes_text, count_text, duration_text, percent_text
 
@@ -21,6 +22,8 @@ SKEW_SHARE = 0.75
 SKEW_MIN_RECORDS = 10_000
 #: A group is late if less than this part of `retention.ms` is left before it loses records.
 LATE_SHARE = 0.2
+#: A published table is late from here on. After a week, streams over it may have to begin again.
+LATE_TABLE_MS = DAY_MS
 
 URGENCIES = ("now", "soon", "look")
 _PARTITIONS_NAMED = 8
@@ -169,12 +172,25 @@ def _skew(topic: TopicHealth, url: str) -> Iterator[Advice]:
         )
 
 
+def _publication(topic: TopicHealth, url: str) -> Iterator[Advice]:
+    shown = {table.format: table for table in topic.published}
+    for name in sorted(topic.config.publish_formats):
+        table = shown.get(name)
+        if table is None:
+            why = f"publish.formats asks for a {name} table, and there is none"
+            yield Advice(_command("publish", topic.name, url), why)
+        elif table.lag_ms > LATE_TABLE_MS:
+            why = f"the {name} table is {duration_text(table.lag_ms)} behind"
+            yield Advice(_command("publish", topic.name, url), why)
+
+
 #: To give new advice, add a function here.
 _SOURCES: tuple[Callable[[TopicHealth, str], Iterator[Advice]], ...] = (
     _groups,
     _retention,
     _compaction,
     _merge,
+    _publication,
     _vacuum,
     _skew,
 )

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from pylogtable.format.config import TopicConfig
 from pylogtable.results.groups import GroupLag
+from pylogtable.results.publication import PublishedStatus
 
 
 class Bin(NamedTuple):
@@ -98,7 +99,8 @@ class Growth:
 @dataclass(frozen=True)
 class TopicHealth:
     """A topic at one version, with its segments in bins: by offset for each of the first
-    partitions, by the time of their newest record, and by size."""
+    partitions, by the time of their newest record, and by size. `published` has the tables that
+    `publish.formats` asks for, as far as they are there."""
 
     name: str
     version: int
@@ -113,6 +115,7 @@ class TopicHealth:
     bins_by_size: tuple[Bin, ...]
     growth: Growth
     groups: tuple[GroupHealth, ...]
+    published: tuple[PublishedStatus, ...] = ()
 
     def total(self, field: str) -> int:
         """The sum of a field over all partitions."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 from pylogtable.errors import InvalidRequestError, LogTableError
 from pylogtable.report.advice import advise, advise_unreadable
@@ -48,7 +49,7 @@ def _examine(store: Store, name: str, now_ms: int) -> TopicHealth | UnreadableTo
     try:
         topic = store.topic(name)
         view = topic.at()
-        return measure_topic(
+        health = measure_topic(
             name,
             view.snapshot,
             view.segments(),
@@ -56,6 +57,7 @@ def _examine(store: Store, name: str, now_ms: int) -> TopicHealth | UnreadableTo
             _lags(topic),
             now_ms,
         )
+        return replace(health, published=topic.describe().published)
     except LogTableError as error:
         return UnreadableTopic(name, f"{type(error).__name__}: {error}")
 

@@ -130,13 +130,13 @@ def test_columns_that_are_added_are_in_the_schema(topic: Topic, folder: ObjectSt
     assert action(first, "protocol") == {
         "minReaderVersion": 1,
         "minWriterVersion": 7,
-        "writerFeatures": ["pylogtable"],
+        "writerFeatures": ["invariants", "pylogtable"],
     }
     assert action(second, "protocol") == {
         "minReaderVersion": 3,
         "readerFeatures": ["timestampNtz"],
         "minWriterVersion": 7,
-        "writerFeatures": ["timestampNtz", "pylogtable"],
+        "writerFeatures": ["timestampNtz", "invariants", "pylogtable"],
     }
     fields = json.loads(action(second, "metaData")["schemaString"])["fields"]
     assert [field["name"] for field in fields] == [

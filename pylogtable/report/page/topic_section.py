@@ -23,6 +23,7 @@ from pylogtable.report.page.topic_charts import (
     size_chart,
     time_chart,
 )
+from pylogtable.results.publication import PublishedStatus
 from pylogtable.results.text import bytes_text, count_text, duration_text, number_text, percent_text
 
 Column = tuple[str, Callable[[PartitionHealth], str]]
@@ -56,6 +57,7 @@ def topic_section(
             ("partitions", f"{len(topic.partitions):,}"),
             ("newest commit", ago(topic)),
             ("version", f"{topic.version:,}"),
+            *((f"{table.format} table", _behind(table)) for table in topic.published),
         )
     ]
     if advice:
@@ -68,6 +70,13 @@ def topic_section(
         f'<span class="quiet">{escape(topic.settings["cleanup.policy"])} · {escape(key)}'
         f"{f' · {len(advice)} to do' if advice else ''}</span></summary>{''.join(parts)}</details>"
     )
+
+
+def _behind(table: PublishedStatus) -> str:
+    """How far a published table is behind, in few words."""
+    if not table.lag_ms and not table.lag_records:
+        return "up to date"
+    return f"{number_text(table.lag_records)} records, {duration_text(table.lag_ms)} behind"
 
 
 def unreadable_section(topic: UnreadableTopic, anchor: str) -> str:

@@ -11,6 +11,7 @@ import pytest
 import pylogtable
 from pylogtable.format.config import DAY_MS, describe_config, parse_config
 from pylogtable.report.advice import (
+    LATE_TABLE_MS,
     MANY_MERGEABLE,
     MANY_REMOVABLE,
     SKEW_MIN_RECORDS,
@@ -26,6 +27,7 @@ from pylogtable.report.health import (
     UnreadableTopic,
 )
 from pylogtable.results.groups import GroupLag
+from pylogtable.results.publication import PublishedStatus
 
 BOTH = "compact,delete"
 URL = "s3://bucket/my logs"
@@ -86,6 +88,17 @@ def test_many_small_segments_give_advice_to_merge() -> None:
     [advice] = given(sealed, shifted)
     assert shlex.split(advice.command) == ["pylogtable", "merge", "orders", "--store", URL]
     assert advice.why == "32 small or shifted segments (5 of them shifted) would become about 3"
+
+
+def test_late_and_missing_tables_give_advice_to_publish() -> None:
+    config = {"publish.formats": "delta"}
+    late = PublishedStatus("delta", 1, 0, lag_records=5, lag_ms=LATE_TABLE_MS)
+    assert given(config=config, published=(late,)) == []
+    [advice] = given(config=config, published=(replace(late, lag_ms=LATE_TABLE_MS + 1),))
+    assert shlex.split(advice.command) == ["pylogtable", "publish", "orders", "--store", URL]
+    assert advice.why == "the delta table is 1 d behind"
+    [advice] = given(config=config)
+    assert advice.why == "publish.formats asks for a delta table, and there is none"
 
 
 def test_dirty_partitions_give_advice_to_compact() -> None:
