@@ -294,6 +294,15 @@ def test_leaf_that_was_changed_is_refused(store: Store, below: ObjectStore) -> N
         assert (error.rule, error.path) == ("SUM-2", path)
 
 
+def test_listing_of_segments_finds_a_shift_that_a_floor_contradicts(
+    store: Store, below: ObjectStore
+) -> None:
+    change_leaf(below, with_value("shift", 2, 2))
+    tamper(below, root_path(NEW), lambda root: root.pop("leaf_checksums"))
+    with pytest.raises(CorruptTopicError, match=r"SEG-10.*with a shift of 2"):
+        store.topic("t").segments()
+
+
 LEAVES: dict[str, tuple[Callable[[pa.Table], pa.Table], str]] = {
     "an entry is gone": (lambda t: pa.concat_tables([t.slice(0, 2), t.slice(3)]), "LEAF-3"),
     "the first entry is gone": (lambda t: t.slice(1), "LEAF-3"),
