@@ -59,6 +59,7 @@ def test_notebooks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran = [cell for cell in run.cells if cell.cell_type == "code" and cell.source.strip()]
     assert all(cell.execution_count for cell in ran)
     assert has_a_picture(notebooks["quickstart"])
+    assert has_a_picture(notebooks["published_tables"])
 
 
 def has_a_picture(notebook: nbformat.NotebookNode) -> bool:
