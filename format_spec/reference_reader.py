@@ -316,7 +316,9 @@ def arrow_type(described: Any) -> pa.DataType:
     """The type that the topic object describes [TYPE-1], [TYPE-2]."""
 
     def inner(name: str, of: Any, nullable: Any) -> pa.Field:
-        return pa.field(name, arrow_type(of), nullable=bool(nullable))
+        if type(nullable) is not bool or name.encode(errors="replace").decode() != name:
+            raise Unsupported(f"the type {described!r:.80} [TYPE-1]")
+        return pa.field(name, arrow_type(of), nullable=nullable)
 
     match described:
         case str() if described in PLAIN_TYPES:
@@ -726,7 +728,10 @@ if __name__ == "__main__":
         sys.exit(__doc__)
     place = Path(sys.argv[1])
     try:
-        for row in rows(place, open_topic(place, *map(int, sys.argv[2:]))):
+        found = open_topic(place, *map(int, sys.argv[2:]))
+        if found["topic"] is None or found["topic_id"] != open_topic(place)["topic_id"]:
+            raise InvalidRequest("that version is of a topic that was deleted [READ-5]")
+        for row in rows(place, found):
             print(json.dumps(row))
-    except Refusal as error:
+    except (Refusal, ValueError) as error:
         sys.exit(f"{type(error).__name__}: {error}")

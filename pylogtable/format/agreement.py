@@ -94,6 +94,15 @@ def check_offsets(
     return last
 
 
+def check_times(segment: Segment, times_us: npt.NDArray[np.int64]) -> None:
+    """Raise if timestamps that were read are not within the bounds of the entry [SEG-5]."""
+    low, high = int(times_us.min()), int(times_us.max())
+    if low < segment.min_timestamp_us or high > segment.max_timestamp_us:
+        recorded = (segment.min_timestamp_us, segment.max_timestamp_us)
+        detail = f"it has timestamps from {low} to {high}, but the manifest says {recorded}"
+        raise _corrupt(segment, detail, "SEG-5")
+
+
 def check_log_columns(path: str, schema: pa.Schema) -> None:
     """Raise if a file has not exactly one `offset` and one `timestamp` column, required and of the
     right type [SEG-3]."""

@@ -77,7 +77,7 @@ def to_arrow(wire: WireType) -> pa.DataType:
     """
     try:
         arrow = _plain_type(wire) if isinstance(wire, str) else _nested_type(wire)
-    except (KeyError, TypeError, AttributeError):
+    except (KeyError, TypeError, AttributeError, UnicodeError):
         arrow = None
     if arrow is None:
         raise InvalidRequestError(
@@ -96,19 +96,27 @@ def _plain_type(name: str) -> pa.DataType | None:
 
 def _nested_type(wire: dict[str, Any]) -> pa.DataType | None:
     if wire["type"] == "array":
-        nullable = wire.get("containsNull", True)
+        nullable = _flag(wire, "containsNull")
         return pa.list_(pa.field("element", to_arrow(wire["elementType"]), nullable=nullable))
     if wire["type"] == "map":
-        nullable = wire.get("valueContainsNull", True)
+        nullable = _flag(wire, "valueContainsNull")
         value = pa.field("value", to_arrow(wire["valueType"]), nullable=nullable)
         return pa.map_(to_arrow(wire["keyType"]), value)
     names = [field["name"] for field in wire["fields"]]
     if wire["type"] != "struct" or not names or len(set(names)) != len(names):
         return None
     return pa.struct(
-        pa.field(field["name"], to_arrow(field["type"]), nullable=field.get("nullable", True))
+        pa.field(field["name"], to_arrow(field["type"]), nullable=_flag(field, "nullable"))
         for field in wire["fields"]
     )
+
+
+def _flag(wire: dict[str, Any], name: str) -> bool:
+    """A member that is true unless it says otherwise. It may be absent, and not null [JSON-2]."""
+    value = wire.get(name, True)
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} is {value!r}")
+    return value
 
 
 def from_arrow(arrow: pa.DataType) -> WireType:

@@ -22,6 +22,7 @@ from pylogtable.maintenance.units import Rewritten, RunUnits, Worker
 from pylogtable.plan.publishing import (
     Shown,
     TableChange,
+    before_appends,
     changed_spans,
     kept_copies,
     plan_copies,
@@ -132,9 +133,11 @@ class _Publisher:
     def _advance(self, published: Published | None, target: Snapshot) -> Published | None:
         """Show the target after the versions that a stream has to see before it. None if another
         publication was faster."""
-        shown = None if published is None else self._shown(published, target)
-        commits = None if shown is None else self._commits(shown.snapshot, target)
-        if published is None or shown is None or commits is None:
+        commits = None if published is None else self._commits(published, target)
+        if published is None or commits is None:
+            return self._show_all(published, target)
+        shown = self._shown(published, target, commits)
+        if shown is None:
             return self._show_all(published, target)
         versions = versions_to_show(shown.snapshot, commits)
         for version in versions:
@@ -181,21 +184,26 @@ class _Publisher:
             )
         return landed
 
-    def _shown(self, published: Published, target: Snapshot) -> Shown | None:
-        """What the table shows; None if that version is gone, or is of another topic."""
+    def _commits(self, published: Published, target: Snapshot) -> list[Commit] | None:
+        """The commits that lead to the target, without void ones. None if one is gone, or if the
+        table shows another topic."""
         if published.state.topic_id != target.topic_id:
             return None
-        snapshot = self._manifest.load_at(published.state.version)
-        if snapshot is None or snapshot.topic_id != target.topic_id or snapshot.topic is None:
-            return None
-        return Shown(snapshot, published.state.copies)
-
-    def _commits(self, shown: Snapshot, target: Snapshot) -> list[Commit] | None:
-        """The commits that lead to the target, without void ones; None if one is gone."""
-        found = self._manifest.commits.read_range(range(shown.version + 1, target.version + 1))
+        versions = range(published.state.version + 1, target.version + 1)
+        found = self._manifest.commits.read_range(versions)
         if found is None:
             return None
         return [commit for commit in found if commit.topic_id == target.topic_id]
+
+    def _shown(
+        self, published: Published, target: Snapshot, commits: Sequence[Commit]
+    ) -> Shown | None:
+        """What the table shows; None if that version is gone."""
+        version = published.state.version
+        snapshot = before_appends(target, version, commits) or self._manifest.load_at(version)
+        if snapshot is None or snapshot.topic_id != target.topic_id or snapshot.topic is None:
+            return None
+        return Shown(snapshot, published.state.copies)
 
     def _with_copies(self, wanted: Shown, spans: Sequence[Span]) -> Shown:
         """The same with sealed copies where they are needed. The topic gets them as well, if their

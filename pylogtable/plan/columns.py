@@ -85,7 +85,8 @@ def check_drops(topic: TopicInfo) -> None:
     fault = field_fault(topic)
     if fault is not None:
         raise InvalidRequestError(
-            f"{fault.detail} [{fault.rule}]. Create a new topic and copy the records there"
+            f"nothing was changed, because afterwards {fault.detail} [{fault.rule}]. Create a new "
+            "topic and copy the records there"
         )
 
 

@@ -8,11 +8,12 @@ has the same records, with the offsets written out [PUB-2].
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from pylogtable.format.lookup import LoadLeaf, segments_between
 from pylogtable.format.model import Commit, Segment
+from pylogtable.format.partition_state import LeafRun, PartitionState, tile_start
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.plan.merge import MergeUnit, misleads
 from pylogtable.plan.read import Span
@@ -70,6 +71,31 @@ class TableChange:
 
     added: tuple[AddedFile, ...] = ()
     removed: tuple[RemovedFile, ...] = ()
+
+
+def before_appends(newest: Snapshot, version: int, commits: Sequence[Commit]) -> Snapshot | None:
+    """The state at `version`, if these commits lead from it to `newest` and have only appended;
+    otherwise None. So the usual publication need not load the state that it showed before."""
+    starts: dict[int, int] = {}
+    for commit in commits:
+        if commit.replaced or commit.log_starts or commit.cleaned or commit.topic is not None:
+            return None
+        for segment in commit.add:
+            known = starts.get(segment.partition, segment.base_offset)
+            starts[segment.partition] = min(known, segment.base_offset)
+    partitions = tuple(
+        _cut(state, starts[number]) if number in starts else state
+        for number, state in enumerate(newest.partitions)
+    )
+    return replace(newest, version=version, voids=0, partitions=partitions)
+
+
+def _cut(state: PartitionState, end: int) -> PartitionState:
+    """A partition as it was when it ended here. Its totals are not needed."""
+    tiles = [tile for tile in state.tiles if tile_start(tile) < end]
+    if tiles and isinstance(tiles[-1], LeafRun):
+        tiles[-1] = replace(tiles[-1], end=min(tiles[-1].end, end))
+    return replace(state, end=end, tiles=tuple(tiles))
 
 
 def versions_to_show(shown: Snapshot, commits: Sequence[Commit]) -> list[int]:

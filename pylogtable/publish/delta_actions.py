@@ -131,7 +131,8 @@ def decode(data: bytes, path: str) -> Iterator[Action]:
             if line.strip():
                 yield decoder.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise CorruptTopicError(path, "PUB-1", f"it cannot be decoded: {error}") from error
+        detail = f"it cannot be decoded ({error}); unpublish the topic and publish it again"
+        raise CorruptTopicError(path, "PUB-1", detail) from error
 
 
 def state_of(data: bytes, path: str) -> PublishedState | None:
@@ -142,5 +143,6 @@ def state_of(data: bytes, path: str) -> PublishedState | None:
             try:
                 return msgspec.convert(info["pylogtable"], PublishedState)
             except msgspec.ValidationError as error:
-                raise CorruptTopicError(path, "PUB-5", str(error)) from error
+                detail = f"{error}; unpublish the topic and publish it again"
+                raise CorruptTopicError(path, "PUB-5", detail) from error
     return None

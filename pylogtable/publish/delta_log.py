@@ -11,6 +11,7 @@ import json
 import logging
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 
 import pyarrow as pa
 
@@ -129,9 +130,10 @@ class DeltaLog:
 
     def remove(self) -> int:
         """Remove the log, and so the table; the topic's files stay. The newest entry goes first:
-        until the last is gone, readers see an older version of the topic."""
+        until the last is gone, readers see an older version of the topic. A log that is damaged can
+        be removed, too."""
         keys = [info.key for info in self._store.list(LOG_DIR)]
-        if keys:
+        with suppress(CorruptTopicError):
             self.newest()  # raises if the table is somebody else's
         self._store.delete(HINT_PATH)
         checkpoints = [key for key in keys if _CHECKPOINT.fullmatch(key)]

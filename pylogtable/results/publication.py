@@ -21,8 +21,9 @@ class PublishedTable:
 
     def __str__(self) -> str:
         return (
-            f"{self.format} shows version {self.version:,}: {self.files_added:,} files added, "
-            f"{self.files_removed:,} removed, {self.segments_sealed:,} sealed"
+            f"{self.format} version {self.table_version:,} shows version {self.version:,} of the "
+            f"topic: {self.files_added:,} files added, {self.files_removed:,} removed, "
+            f"{self.segments_sealed:,} sealed"
         )
 
 
@@ -51,7 +52,7 @@ class PublishedStatus:
     lag_ms: int
 
     def __str__(self) -> str:
-        if not self.lag_records and not self.lag_ms:
+        if not self.lag_records and self.lag_ms < 1000:
             return f"{self.format}: version {self.version:,}, up to date"
         return (
             f"{self.format}: version {self.version:,}, {self.lag_records:,} records and "

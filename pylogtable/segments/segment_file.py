@@ -16,6 +16,7 @@ from pylogtable.format.agreement import (
     check_footer,
     check_log_columns,
     check_offsets,
+    check_times,
 )
 from pylogtable.format.model import Segment
 from pylogtable.format.schema import OFFSET, TIMESTAMP
@@ -95,8 +96,8 @@ class SegmentReader:
                 yield from self._proven(group, list(columns))
 
     def _proven(self, group: int, columns: list[str]) -> Iterator[pa.RecordBatch]:
-        """The batches of a row group. Offsets that are read are compared with the entry. They are
-        also read if the footer does not prove them [SEG-11]."""
+        """The batches of a row group. Offsets and times that are read are compared with the entry.
+        Offsets are also read if the footer does not prove them [SEG-11]."""
         facts = self.groups[group]
         is_hidden = OFFSET not in columns and facts.offsets is None
         last: int | None = None
@@ -116,6 +117,9 @@ class SegmentReader:
             if at >= 0:
                 offsets = batch.column(at).to_numpy()
                 last = check_offsets(self.segment, group, offsets, last)
+            at = batch.schema.get_field_index(TIMESTAMP)
+            if at >= 0:
+                check_times(self.segment, batch.column(at).view(pa.int64()).to_numpy())
             rows += batch.num_rows
             if is_hidden:
                 batch = batch.drop_columns([OFFSET])

@@ -23,7 +23,7 @@ def clicks(tmp_path: Path) -> Topic:
 def test_publish_says_what_the_table_shows(run: Run, clicks: Topic, tmp_path: Path) -> None:
     done = run("publish", tmp_path / "clicks")
     assert (done.status, done.err) == (0, "")
-    assert done.out.startswith("clicks: delta shows version 1: 1 files added, 0 removed, 0 sealed")
+    assert done.out.startswith("clicks: delta version 0 shows version 1 of the topic: 1 files")
     assert (tmp_path / "clicks" / "_delta_log" / f"{0:020d}.json").exists()
 
 

@@ -74,7 +74,7 @@ def topic_section(
 
 def _behind(table: PublishedStatus) -> str:
     """How far a published table is behind, in few words."""
-    if not table.lag_ms and not table.lag_records:
+    if not table.lag_records and table.lag_ms < 1000:
         return "up to date"
     return f"{number_text(table.lag_records)} records, {duration_text(table.lag_ms)} behind"
 

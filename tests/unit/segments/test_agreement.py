@@ -141,6 +141,21 @@ def test_copy_from_another_partition_with_the_same_offsets_is_refused(
     assert (caught.value.path, caught.value.rule) == (other, "SEG-5")
 
 
+def test_rows_outside_the_time_bounds_of_the_entry_are_refused(
+    store: Store, objects: MemoryStore
+) -> None:
+    topic = store.create_topic("t")
+    topic.append(kafka(["k", "k"], timestamp=times(1, 2)))
+    (path,) = rows(topic.segments(), "path")
+    table = pq.read_table(pa.BufferReader(objects.read(f"t/{path}")))
+    late = column("timestamp", times(1, 3))(table)
+    topic = replace_file(objects, "t", path, parquet(late, write_statistics=False))
+    with pytest.raises(CorruptTopicError, match="it has timestamps from") as caught:
+        topic.read().read_all()
+    assert (caught.value.path, caught.value.rule) == (path, "SEG-5")
+    assert topic.read(columns=["key"]).read_all().num_rows == 2
+
+
 def parquet(table: pa.Table, **options: Any) -> bytes:
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, store_schema=False, **options)
