@@ -338,7 +338,7 @@ class Topic:
         """Let other engines read the topic as a table of another format, over its own files: a
         Delta table in the topic's folder. It shows the newest version of the topic, complete.
 
-        Without `formats`, those of the setting `publish.formats` are published, or all. With that
+        Without `formats`, those of the setting `publish.formats` are published, or Delta. With that
         setting, `maintain` publishes too. Only what has changed since the last time is written.
         Segments that a plain Parquet reader would read wrongly are sealed first.
 

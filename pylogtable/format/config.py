@@ -24,7 +24,7 @@ MANIFEST_RETENTION_MS = 7 * DAY_MS
 STALE_AFTER_MS = MANIFEST_RETENTION_MS // 2
 
 #: The table formats that a topic can be published in [PUB-1].
-PUBLISH_FORMATS = ("delta",)
+PUBLISH_FORMATS = ("delta", "iceberg")
 
 _COMPRESSIONS = ("uncompressed", "gzip", "snappy", "lz4", "zstd", "producer")
 

@@ -65,9 +65,10 @@ class Publication:
 
 
 def chosen_formats(asked: Sequence[str] | None, config: TopicConfig) -> list[str]:
-    """The formats to publish: those asked for, or those of the topic's settings, or all."""
+    """The formats to publish: those asked for, or those of the topic's settings, or Delta, the one
+    that needs no other package."""
     if asked is None:
-        return sorted(config.publish_formats or PUBLISH_FORMATS)
+        return sorted(config.publish_formats or ("delta",))
     formats = names_in("formats", asked)
     unknown = [name for name in formats if name not in PUBLISH_FORMATS]
     if unknown or not formats:

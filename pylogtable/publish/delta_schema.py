@@ -11,10 +11,10 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pylogtable.errors import InvalidRequestError
 from pylogtable.format.field_ids import column_ids, numbered, uses_mapping
 from pylogtable.format.model import TopicInfo
 from pylogtable.format.schema import LOG_FIELDS, PARTITION, WireType, from_arrow
+from pylogtable.publish.columns import check_names, guid
 
 #: Delta's writers refuse a table with a feature that they do not know.
 OWN_FEATURE = "pylogtable"
@@ -59,7 +59,7 @@ def metadata_of(
     name: str, topic_id: str, topic: TopicInfo, features: Iterable[str], widened: Widened
 ) -> dict[str, Any]:
     """The metadata of the table: schema, partition column and properties."""
-    _check_names(topic)
+    check_names(topic, "a Delta table")
     features = set(features)
     properties = {
         "delta.checkpointInterval": str(CHECKPOINT_INTERVAL),
@@ -75,7 +75,7 @@ def metadata_of(
         properties["delta.enableTypeWidening"] = "true"
     schema = _schema(topic, is_mapped=COLUMN_MAPPING in features, widened=widened)
     return {
-        "id": _guid(topic_id),
+        "id": guid(topic_id),
         "name": name,
         "format": {"provider": "parquet", "options": {}},
         "schemaString": json.dumps(schema, separators=(",", ":")),
@@ -157,21 +157,3 @@ def _contains(wire: WireType, name: str) -> bool:
         for part in ("elementType", "keyType", "valueType")
         if part in wire
     )
-
-
-def _check_names(topic: TopicInfo) -> None:
-    """Raise if two columns differ only in case: Delta's engines could not tell them apart."""
-    seen: dict[str, str] = {}
-    for name in (*(field.name for field in LOG_FIELDS), *(field.name for field in topic.fields)):
-        other = seen.setdefault(name.lower(), name)
-        if other != name:
-            raise InvalidRequestError(
-                f"the topic cannot be published as a Delta table: columns {other!r} and {name!r} "
-                f"differ only in case. Rename one: topic.alter(rename_columns={{{name!r}: ...}})"
-            )
-
-
-def _guid(topic_id: str) -> str:
-    if len(topic_id) != 32:
-        return topic_id
-    return "-".join((topic_id[:8], topic_id[8:12], topic_id[12:16], topic_id[16:20], topic_id[20:]))

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 
 from pylogtable.format.config import MANIFEST_RETENTION_MS
-from pylogtable.format.model import PublishedState, Segment, TopicInfo
-from pylogtable.format.schema import OFFSET, WireType, from_arrow, widens
+from pylogtable.format.model import PublishedState, TopicInfo
+from pylogtable.format.schema import WireType, from_arrow, widens
 from pylogtable.plan.publishing import Shown, TableChange, TableFile
 from pylogtable.publish.delta_actions import Action, add, commit_info, remove, txn
 from pylogtable.publish.delta_log import LOG_DIR, DeltaLog, old_entries
 from pylogtable.publish.delta_schema import features_of, metadata_of, protocol_of
 from pylogtable.publish.table import Published
 from pylogtable.runtime import Runtime
-from pylogtable.segments.column_bounds import FileFacts, file_facts
+from pylogtable.segments.column_bounds import FileFacts, facts_of
 from pylogtable.storage.base import ObjectInfo, ObjectStore
 
 #: A table with more new files gets a checkpoint at once.
@@ -54,7 +53,7 @@ class DeltaTable:
         number = 0 if before is None else before.number + 1
         now_ms, publish_id = self._runtime.clock(), self._runtime.new_id()
         info = wanted.snapshot.info
-        facts = self._facts([new.file for new in change.added], info)
+        facts = facts_of(self._store, [new.file for new in change.added], info)
         state = _state(before, shown, wanted, facts)
         actions = [
             commit_info(state, now_ms, publish_id),
@@ -87,14 +86,6 @@ class DeltaTable:
     def old_objects(self, listing: Iterable[ObjectInfo], before_ms: int) -> list[ObjectInfo]:
         """The objects of the log that only versions before this time need [PUB-7]."""
         return old_entries(listing, before_ms)
-
-    def _facts(self, files: Sequence[Segment], topic: TopicInfo) -> dict[str, FileFacts]:
-        """What the footers of new files say. Statistics are named as columns are stored."""
-        columns = [OFFSET, *(f.stored_name for f in topic.fields if f.name in topic.key)]
-        workers = max(1, min(self._store.concurrency, len(files)))
-        with ThreadPoolExecutor(workers) as pool:
-            found = pool.map(lambda file: file_facts(self._store, file, columns), files)
-            return {file.path: facts for file, facts in zip(files, found, strict=True)}
 
 
 def _state(

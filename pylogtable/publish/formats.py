@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from pylogtable.publish.delta_table import DeltaTable
+from pylogtable.publish.iceberg_table import IcebergTable
 from pylogtable.publish.table import Table
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import ObjectStore
 
-_TABLES: dict[str, Callable[[ObjectStore, Runtime], Table]] = {"delta": DeltaTable}
+_TABLES: dict[str, Callable[[ObjectStore, Runtime], Table]] = {
+    "delta": DeltaTable,
+    "iceberg": IcebergTable,
+}
 
 
 def table_of(name: str, store: ObjectStore, runtime: Runtime) -> Table:

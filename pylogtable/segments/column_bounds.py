@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from pylogtable.format.model import Segment
+from pylogtable.format.model import Segment, TopicInfo
+from pylogtable.format.schema import OFFSET
 from pylogtable.segments.segment_file import SegmentReader
 from pylogtable.storage.base import ObjectStore
 
@@ -28,6 +30,17 @@ class FileFacts:
 
     schema: pa.Schema
     bounds: dict[str, ColumnBounds]
+
+
+def facts_of(
+    store: ObjectStore, files: Sequence[Segment], topic: TopicInfo
+) -> dict[str, FileFacts]:
+    """What the footers of files say, by path: their columns, and the bounds of offset and key.
+    Columns are named as they are stored."""
+    columns = [OFFSET, *(f.stored_name for f in topic.fields if f.name in topic.key)]
+    with ThreadPoolExecutor(max(1, min(store.concurrency, len(files)))) as pool:
+        found = pool.map(lambda file: file_facts(store, file, columns), files)
+        return {file.path: facts for file, facts in zip(files, found, strict=True)}
 
 
 def file_facts(store: ObjectStore, segment: Segment, columns: Sequence[str]) -> FileFacts:

@@ -27,6 +27,7 @@ class History:
 
     store: Store
     seed: int
+    formats: tuple[str, ...] = ("delta",)
     rng: random.Random = field(init=False)
     topic: Topic = field(init=False)
     columns: dict[str, pa.DataType] = field(init=False)
@@ -111,4 +112,4 @@ class History:
         self.topic.alter(partitions=len(self.topic.end_offsets()) + 1)
 
     def _publish(self) -> None:
-        self.topic.publish()
+        self.topic.publish(self.formats)

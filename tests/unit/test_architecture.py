@@ -64,6 +64,7 @@ ONLY_IN = {
     "pylogtable.lazy_arrow.pq": {"segments", "log", "publish"},
     "fsspec": {"storage"},
     "s3fs": {"storage"},
+    "pyiceberg": {"publish"},
     "pyspark": set(),
 }
 # What stands on top of the library and uses only its public names.

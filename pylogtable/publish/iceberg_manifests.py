@@ -1,0 +1,258 @@
+"""Reads and writes the manifests and manifest lists of an Iceberg table, with pyiceberg's own Avro
+code. Only this module and the catalog's import pyiceberg, and only when they are used."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from pylogtable.errors import CorruptTopicError, InvalidRequestError
+from pylogtable.format.model import Segment
+from pylogtable.publish.iceberg_bounds import Metrics
+from pylogtable.publish.iceberg_schema import PARTITION_SPEC, Json
+from pylogtable.storage.base import ObjectStore
+
+METADATA_DIR = "metadata/"
+
+#: An entry of a manifest, and a manifest as its list describes it: objects of pyiceberg.
+Entry = Any
+Manifest = Any
+
+_CODEC = "deflate"
+_T = TypeVar("_T")
+
+
+def need_pyiceberg() -> None:
+    """Raise if pyiceberg is not installed."""
+    try:
+        import pyiceberg.manifest  # noqa: F401
+    except ImportError as error:
+        raise InvalidRequestError(
+            "to publish a topic as an Iceberg table, pyiceberg is needed: "
+            "pip install 'pylogtable[iceberg]'"
+        ) from error
+
+
+class Manifests:
+    """The manifests of the table of the topic at the root of `store`. `location` is the address
+    that the table has for it."""
+
+    def __init__(self, store: ObjectStore, location: str) -> None:
+        self._store = store
+        self._location = location
+
+    def listed(self, place: str) -> list[Manifest]:
+        """The manifests in a manifest list."""
+        from pyiceberg.manifest import read_manifest_list
+
+        source = _Input(self._read(place))
+        return _decoded(place, lambda: [*read_manifest_list(source)])
+
+    def entries(self, manifest: Manifest) -> list[Entry]:
+        """All entries of a manifest, deleted ones too."""
+        place = manifest.manifest_path
+        source = _Folder(self._read)
+        return _decoded(place, lambda: manifest.fetch_manifest_entry(source, discard_deleted=False))
+
+    def each(self, manifests: Sequence[Manifest]) -> Iterator[tuple[Manifest, list[Entry]]]:
+        """Manifests with their entries, one after the other. Where requests are slow, some are sent
+        at once."""
+        workers = max(1, min(self._store.concurrency, len(manifests)))
+        with ThreadPoolExecutor(workers) as pool:
+            for start in range(0, len(manifests), workers):
+                wave = manifests[start : start + workers]
+                yield from zip(wave, pool.map(self.entries, wave), strict=True)
+
+    def live_entries(self, manifests: Sequence[Manifest]) -> list[Entry]:
+        """The entries of files that the table shows, in partition and offset order."""
+        found = [e for _, entries in self.each(manifests) for e in entries if is_live(e)]
+        return sorted(found, key=lambda e: (e.data_file.partition[0], e.data_file.file_path))
+
+    def deleted_entries(self, place: str, snapshot_id: int) -> list[Entry]:
+        """The entries of the files that a snapshot removed, by its manifest list."""
+        mine = [
+            manifest
+            for manifest in self.listed(place)
+            if manifest.added_snapshot_id == snapshot_id and manifest.deleted_files_count
+        ]
+        return [e for _, entries in self.each(mine) for e in entries if not is_live(e)]
+
+    def write(
+        self, name: str, snapshot_id: int, schema: Json, entries: Iterable[Entry]
+    ) -> Manifest:
+        """Write a manifest. There is at least one entry."""
+        from pyiceberg.manifest import write_manifest
+        from pyiceberg.partitioning import PartitionSpec
+        from pyiceberg.schema import Schema
+
+        spec = PartitionSpec.model_validate(PARTITION_SPEC)
+        target = _Output(self.place(f"{METADATA_DIR}{name}"))
+        columns = Schema.model_validate(schema)
+        with write_manifest(2, spec, columns, target, snapshot_id, _CODEC) as writer:
+            for entry in entries:
+                writer.add_entry(entry)
+        self._store.write(f"{METADATA_DIR}{name}", target.data)
+        return writer.to_manifest_file()
+
+    def write_list(
+        self,
+        name: str,
+        snapshot_id: int,
+        parent_id: int | None,
+        sequence_number: int,
+        manifests: Sequence[Manifest],
+    ) -> str:
+        """Write a manifest list. Returns its place."""
+        from pyiceberg.manifest import write_manifest_list
+
+        target = _Output(self.place(f"{METADATA_DIR}{name}"))
+        ids = (snapshot_id, parent_id, sequence_number)
+        with write_manifest_list(2, target, *ids, _CODEC) as writer:
+            if manifests:
+                writer.add_manifests([*manifests])
+        self._store.write(f"{METADATA_DIR}{name}", target.data)
+        return target.location
+
+    def place(self, key: str) -> str:
+        """The address of an object, as the table has it."""
+        return f"{self._location}/{key}"
+
+    def key(self, place: str) -> str:
+        """The key in the store of a place in the table. Raises if it is elsewhere."""
+        prefix = f"{self._location}/"
+        if not place.startswith(prefix):
+            raise CorruptTopicError(place, "PUB-1", f"it is not below {prefix}")
+        return place[len(prefix) :]
+
+    def _read(self, place: str) -> bytes:
+        data = self._store.read(self.key(place))
+        if data is None:
+            detail = "it is missing; unpublish the topic and publish it again"
+            raise CorruptTopicError(self.key(place), "PUB-1", detail)
+        return data
+
+
+def check_schema(schema: Json) -> None:
+    """Raise if pyiceberg does not take the schema: two columns may have the same full name."""
+    from pyiceberg.schema import Schema
+
+    try:
+        Schema.model_validate(schema).find_field(1)
+    except ValueError as error:
+        raise InvalidRequestError(
+            f"the topic cannot be published as an Iceberg table: {error}"
+        ) from error
+
+
+def added_entry(place: str, file: Segment, metrics: Metrics, snapshot_id: int) -> Entry:
+    """The entry of a new file at this place. Its sequence numbers are those of its snapshot."""
+    from pyiceberg.manifest import (
+        DataFile,
+        DataFileContent,
+        FileFormat,
+        ManifestEntry,
+        ManifestEntryStatus,
+    )
+    from pyiceberg.typedef import Record
+
+    data_file = DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=place,
+        file_format=FileFormat.PARQUET,
+        partition=Record(file.partition),
+        record_count=file.records,
+        file_size_in_bytes=file.size_bytes,
+        value_counts=metrics.values,
+        null_value_counts=metrics.nulls,
+        lower_bounds=metrics.lower,
+        upper_bounds=metrics.upper,
+    )
+    status = ManifestEntryStatus.ADDED
+    return ManifestEntry.from_args(status=status, snapshot_id=snapshot_id, data_file=data_file)
+
+
+def is_live(entry: Entry) -> bool:
+    """True if the table shows the file."""
+    from pyiceberg.manifest import ManifestEntryStatus
+
+    return bool(entry.status != ManifestEntryStatus.DELETED)
+
+
+def kept_entry(entry: Entry) -> Entry:
+    """The entry of a file that an earlier snapshot added."""
+    from pyiceberg.manifest import ManifestEntryStatus
+
+    entry.status = ManifestEntryStatus.EXISTING
+    return entry
+
+
+def deleted_entry(entry: Entry, snapshot_id: int) -> Entry:
+    """The entry of a file that this snapshot removes."""
+    from pyiceberg.manifest import ManifestEntryStatus
+
+    entry.status = ManifestEntryStatus.DELETED
+    entry.snapshot_id = snapshot_id
+    return entry
+
+
+def may_hold(manifest: Manifest, partitions: set[int]) -> bool:
+    """False if a manifest has certainly no file of these partitions."""
+    summary = manifest.partitions
+    if not summary or summary[0].lower_bound is None or summary[0].upper_bound is None:
+        return True
+    low = int.from_bytes(summary[0].lower_bound, "little", signed=True)
+    high = int.from_bytes(summary[0].upper_bound, "little", signed=True)
+    return any(low <= partition <= high for partition in partitions)
+
+
+def _decoded(place: str, decode: Callable[[], list[_T]]) -> list[_T]:
+    try:
+        return decode()
+    except (ValueError, KeyError, TypeError, IndexError, EOFError, AssertionError) as error:
+        raise CorruptTopicError(place, "PUB-1", f"it cannot be decoded: {error}") from error
+
+
+class _Output:
+    """A new file, in memory, as pyiceberg's writers want it."""
+
+    def __init__(self, location: str) -> None:
+        self.location = location
+        self._sink = io.BytesIO()
+        self.data = b""
+
+    def create(self, overwrite: bool = False) -> _Output:
+        return self
+
+    def write(self, data: bytes) -> int:
+        return self._sink.write(data)
+
+    def tell(self) -> int:
+        return self._sink.tell()
+
+    def close(self) -> None:
+        self.data = self._sink.getvalue()
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+
+class _Input:
+    """A file that was read, as pyiceberg's readers want it."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def open(self, seekable: bool = True) -> io.BytesIO:
+        return io.BytesIO(self._data)
+
+
+class _Folder:
+    """All files by their place, as pyiceberg's readers want them."""
+
+    def __init__(self, read: Callable[[str], bytes]) -> None:
+        self._read = read
+
+    def new_input(self, location: str) -> _Input:
+        return _Input(self._read(location))

@@ -1,0 +1,56 @@
+"""Reads published Iceberg tables with pyiceberg, for tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pylogtable import Topic
+
+pytest.importorskip("pyiceberg", reason="the extra 'iceberg' is not installed")
+
+from pyiceberg.manifest import ManifestEntryStatus
+from pyiceberg.table import StaticTable
+
+ORDER = [("partition", "ascending"), ("offset", "ascending")]
+
+
+def open_table(folder: Path, number: int | None = None) -> StaticTable:
+    """The table in a topic's folder, at its newest metadata file or at another."""
+    metadata = folder / "metadata"
+    chosen = (metadata / "version-hint.text").read_text() if number is None else str(number)
+    return StaticTable.from_metadata(str(metadata / f"v{chosen}.metadata.json"))
+
+
+def rows(found: pa.Table, schema: pa.Schema) -> list[dict[str, Any]]:
+    """All rows in partition and offset order. Iceberg has fewer types than a topic."""
+    assert found.column_names == schema.names
+    return found.cast(_nullable(schema)).sort_by(ORDER).to_pylist()
+
+
+def expected_rows(topic: Topic, version: int) -> tuple[pa.Schema, list[dict[str, Any]]]:
+    table = topic.read(version=version).read_all().sort_by(ORDER)
+    return table.schema, table.to_pylist()
+
+
+def places_added(table: StaticTable, snapshot: Any) -> list[tuple[int, int]]:
+    """Partition and offset of every record in the files that a snapshot added."""
+    found = []
+    for manifest in snapshot.manifests(table.io):
+        if manifest.added_snapshot_id != snapshot.snapshot_id:
+            continue
+        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False):
+            if entry.status == ManifestEntryStatus.ADDED:
+                with table.io.new_input(entry.data_file.file_path).open() as source:
+                    offsets = pq.read_table(source, columns=["offset"])["offset"]
+                number = entry.data_file.partition[0]
+                found += [(number, offset) for offset in offsets.to_pylist()]
+    return found
+
+
+def _nullable(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([field.with_nullable(True) for field in schema])
