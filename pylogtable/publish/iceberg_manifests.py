@@ -134,18 +134,6 @@ class Manifests:
         return data
 
 
-def check_schema(schema: Json) -> None:
-    """Raise if pyiceberg does not take the schema: two columns may have the same full name."""
-    from pyiceberg.schema import Schema
-
-    try:
-        Schema.model_validate(schema).find_field(1)
-    except ValueError as error:
-        raise InvalidRequestError(
-            f"the topic cannot be published as an Iceberg table: {error}"
-        ) from error
-
-
 def added_entry(place: str, file: Segment, metrics: Metrics, snapshot_id: int) -> Entry:
     """The entry of a new file at this place. Its sequence numbers are those of its snapshot."""
     from pyiceberg.manifest import (

@@ -15,6 +15,7 @@ from hashlib import sha256
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 
 from pylogtable.errors import CorruptTopicError
 from pylogtable.format.model import TopicInfo
@@ -34,6 +35,7 @@ STATE = "pylogtable.state"
 VERSION = "pylogtable.version"
 PUBLISH_ID = "pylogtable.publish-id"
 TOPIC_ID = "pylogtable.topic-id"
+NAME_MAPPING = "schema.name-mapping.default"
 #: The most metadata files that the metadata log names.
 MAX_METADATA_LOG = 100
 
@@ -153,9 +155,9 @@ def new_table(location: str, topic_id: str, topic: TopicInfo) -> Metadata:
     return Metadata(body, ())
 
 
-def with_columns(metadata: Metadata, topic: TopicInfo) -> Metadata:
-    """The same table with the topic's columns. Raises if Iceberg cannot read the files that the
-    table shows with them."""
+def with_columns(metadata: Metadata, topic: TopicInfo, files: Iterable[pa.Schema]) -> Metadata:
+    """The same table with the topic's columns, and with new files that have the columns `files`.
+    Raises if Iceberg cannot read the files that the table shows with these columns."""
     body = dict(metadata.body)
     new_id = max(schema["schema-id"] for schema in body["schemas"]) + 1
     schema = schema_of(topic, new_id)
@@ -164,8 +166,8 @@ def with_columns(metadata: Metadata, topic: TopicInfo) -> Metadata:
         body["schemas"] = [*body["schemas"], schema]
         body["current-schema-id"] = new_id
     body["last-column-id"] = max(body["last-column-id"], last_column_id(topic))
-    mapping = {"schema.name-mapping.default": name_mapping(topic)}
-    body["properties"] = body["properties"] | mapping
+    mapping = name_mapping(topic, body["properties"].get(NAME_MAPPING), files)
+    body["properties"] = body["properties"] | {NAME_MAPPING: mapping}
     return Metadata(body, metadata.snapshots)
 
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from pylogtable.errors import InvalidRequestError
-from pylogtable.format.field_ids import LOG_IDS, column_ids, numbered
+from pylogtable.format.field_ids import LOG_IDS, column_ids, ids_in_file, numbered
 from pylogtable.format.model import TopicInfo
 from pylogtable.format.schema import LOG_FIELDS, PARTITION, WireType, from_arrow
 from pylogtable.publish.columns import check_names
@@ -22,6 +23,8 @@ from pylogtable.publish.columns import check_names
 Json = dict[str, Any]
 
 PARTITION_FIELD_ID = 1000
+#: Ids of dropped columns in files without ids. No topic has so many columns.
+FIRST_RETIRED_ID = 1_000_000_000
 PARTITION_SPEC: Json = {
     "spec-id": 0,
     "fields": [
@@ -62,6 +65,7 @@ class _Column(NamedTuple):
 def schema_of(topic: TopicInfo, schema_id: int) -> Json:
     """The schema. Raises if Iceberg's engines could not read such columns."""
     check_names(topic, "an Iceberg table")
+    _check_full_names(topic)
     fields = [
         {
             "id": column.id,
@@ -79,11 +83,35 @@ def last_column_id(topic: TopicInfo) -> int:
     return numbered(topic).last_field_id or 0
 
 
-def name_mapping(topic: TopicInfo) -> str:
-    """The ids of columns by their names in files, as the table's property has it."""
+def name_mapping(topic: TopicInfo, known: str | None, files: Iterable[pa.Schema]) -> str:
+    """The ids of columns by their names in files, as the table's property has it. `known` is the
+    mapping so far, `files` are the columns of new files.
+
+    Readers want an id for every column of a file without ids, also for columns that were dropped.
+    Such a column keeps the id that it is known by, or gets one that no column of a topic has.
+    """
     columns = [column for column in _columns(topic) if column.name != PARTITION]
     mapped = [_mapped(column.stored, column.type, column.id)[0] for column in columns]
-    return json.dumps(mapped, separators=(",", ":"))
+    dropped = {one["names"][0]: one for one in _parsed(known) if one["names"][0] in topic.retired}
+    last_id = max((_last_id(one) for one in dropped.values()), default=0)
+    last_id = max(last_id, FIRST_RETIRED_ID - 1)
+    for column in (column for schema in files for column in schema):
+        if column.name in topic.retired and column.name not in dropped and not ids_in_file(column):
+            made, last_id = _mapped(column.name, from_arrow(column.type), last_id + 1)
+            dropped[column.name] = made
+    return json.dumps([*mapped, *dropped.values()], separators=(",", ":"))
+
+
+def _parsed(mapping: str | None) -> list[Json]:
+    try:
+        found = json.loads(mapping or "[]")
+        return [one for one in found if _last_id(one) and one["names"]]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return []  # not ours any more; then it is made anew
+
+
+def _last_id(mapped: Json) -> int:
+    return max([int(mapped["field-id"]), *(_last_id(one) for one in mapped.get("fields", ()))])
 
 
 def types_by_stored_name(topic: TopicInfo) -> dict[str, tuple[int, Any]]:
@@ -115,6 +143,27 @@ def check_file(topic: TopicInfo, path: str, schema: pa.Schema) -> None:
         stored = _type(from_arrow(column.type), field_id)[0]
         if not _promotes(stored, kind):
             _refuse(names.get(column.name, column.name), stored, kind, f"the file {path} has it as")
+
+
+def _check_full_names(topic: TopicInfo) -> None:
+    """Raise if a column is called as a field inside of another: Iceberg writes both as `a.b`."""
+    names = Counter(name for column in _columns(topic) for name in _full_names(column))
+    twice = [name for name, count in names.items() if count > 1]
+    if twice:
+        raise InvalidRequestError(
+            "the topic cannot be published as an Iceberg table: a column and a field inside of "
+            f"another both have the full name {twice[0]!r}. Rename the column: "
+            "topic.alter(rename_columns={...: ...})"
+        )
+
+
+def _full_names(column: _Column) -> Iterator[str]:
+    def below(prefix: str, wire: WireType) -> Iterator[str]:
+        yield prefix
+        for name, inner in _inside(wire):
+            yield from below(f"{prefix}.{name}", inner)
+
+    return below(column.name, column.type)
 
 
 def _refuse(column: str, before: str, after: str, who: str) -> None:

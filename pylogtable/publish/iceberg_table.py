@@ -1,10 +1,10 @@
-"""A topic's Iceberg table, of format version 2. It shows one version of the topic after the other."""
+"""A topic's Iceberg table (format version 2). It shows one version of the topic after the other."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -19,7 +19,6 @@ from pylogtable.publish.iceberg_manifests import (
     Entry,
     Manifests,
     added_entry,
-    check_schema,
     need_pyiceberg,
 )
 from pylogtable.publish.iceberg_metadata import (
@@ -91,15 +90,16 @@ class IcebergTable:
             change = TableChange(change.added, ())
         else:
             old = self._metadata(before)
-        table = with_columns(old, info)
-        check_schema(table.schema)
         facts = facts_of(self._store, [new.file for new in change.added], info)
         for path, of in facts.items():
             check_file(info, path, of.schema)
+        table = with_columns(old, info, [of.schema for of in facts.values()])
         publish_id, state = self._runtime.new_id(), _state(wanted)
         since = None if before is None else before.state.version
         says = _Says(publish_id, since, state)
-        snapshots = self._make(table, says, change, _Files(info, facts, self._manifests))
+        snapshots = self._make(
+            table, says, change, _Files(types_by_stored_name(info), facts, self._manifests)
+        )
         number = 1 if before is None else before.number + 1
         previous = None if before is None else self._manifests.place(metadata_path(before.number))
         since_ms = snapshots[-1].timestamp_ms - MANIFEST_RETENTION_MS
@@ -187,8 +187,8 @@ class IcebergTable:
         return Manifests(self._store, metadata.location)
 
     def _check_address(self) -> None:
-        wrong = sorted(set(self._store.url) & set("#?%"))
-        if wrong:
+        wrong = sorted(set(self._store.url) & set("#?"))
+        if wrong and not self._store.url.startswith("memory:"):
             raise InvalidRequestError(
                 f"the topic cannot be published as an Iceberg table: its address {self._store.url} "
                 f"has {' and '.join(map(repr, wrong))}, which engines take for a part of a URL"
@@ -225,13 +225,13 @@ class _Says:
 
 @dataclass(frozen=True)
 class _Files:
-    """Makes the entries of new files."""
+    """Makes the entries of new files. `types` has the id and the type of each column by stored
+    name."""
 
-    topic: TopicInfo
+    types: Mapping[str, tuple[int, Any]]
     facts: Mapping[str, FileFacts]
     manifests: Manifests
 
     def entry(self, file: Segment, snapshot_id: int) -> Entry:
-        types = types_by_stored_name(self.topic)
-        metrics = metrics_of(file, self.facts[file.path].bounds, types)
+        metrics = metrics_of(file, self.facts[file.path].bounds, self.types)
         return added_entry(self.manifests.place(file.path), file, metrics, snapshot_id)

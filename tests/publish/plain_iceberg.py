@@ -26,6 +26,12 @@ def open_table(folder: Path, number: int | None = None) -> StaticTable:
     return StaticTable.from_metadata(str(metadata / f"v{chosen}.metadata.json"))
 
 
+def numbers_of(folder: Path) -> list[int]:
+    """The numbers of the metadata files, in order."""
+    names = (path.name for path in (folder / "metadata").glob("v*.metadata.json"))
+    return sorted(int(name[1:].partition(".")[0]) for name in names)
+
+
 def rows(found: pa.Table, schema: pa.Schema) -> list[dict[str, Any]]:
     """All rows in partition and offset order. Iceberg has fewer types than a topic."""
     assert found.column_names == schema.names
