@@ -1,0 +1,173 @@
+"""A published Iceberg table in a catalog: registered, brought up to date, never confused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import pylogtable
+from pylogtable import Topic
+from pylogtable.errors import InvalidRequestError
+from pylogtable.publish.iceberg_catalog import register
+from pylogtable.publish.iceberg_table import IcebergTable
+from pylogtable.runtime import Runtime
+from pylogtable.storage.local import LocalStore
+from tests.publish.plain_iceberg import expected_rows, rows
+
+pytest.importorskip("sqlalchemy", reason="pyiceberg's SQL catalog is not installed")
+
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import NoSuchTableError
+
+NAME = "shop.orders"
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Any:
+    made = SqlCatalog(
+        "test", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}"
+    )
+    made.create_namespace("shop")
+    yield made
+    made.engine.dispose()
+
+
+@pytest.fixture
+def topic(tmp_path: Path) -> Topic:
+    made = pylogtable.open(str(tmp_path)).create_topic("orders", 2, {"id": pa.int64()})
+    made.append(pa.table({"id": range(10)}))
+    made.publish(["iceberg"])
+    return made
+
+
+def table(tmp_path: Path) -> IcebergTable:
+    return IcebergTable(LocalStore(tmp_path / "orders"), Runtime())
+
+
+def check(topic: Topic, catalog: Any) -> None:
+    schema, expected = expected_rows(topic, topic.version)
+    assert rows(catalog.load_table(NAME).scan().to_arrow(), schema) == expected
+
+
+def test_entry_follows_the_publications(tmp_path: Path, topic: Topic, catalog: Any) -> None:
+    assert register(table(tmp_path), catalog, NAME).endswith("/orders/metadata/v1.metadata.json")
+    check(topic, catalog)
+    for _ in range(3):
+        topic.append(pa.table({"id": range(10)}))
+        topic.publish(["iceberg"])
+        register(table(tmp_path), catalog, ("shop", "orders"))
+        check(topic, catalog)
+    topic.alter(add_columns={"more": pa.string()})
+    topic.merge()
+    topic.publish(["iceberg"])
+    register(table(tmp_path), catalog, NAME)
+    check(topic, catalog)
+    assert len(catalog.load_table(NAME).snapshots()) > 4
+
+
+class StaleDisk(LocalStore):
+    """A store as it was before the second publication."""
+
+    def read(self, key: str) -> bytes | None:
+        if key == "metadata/version-hint.text":
+            return b"1"
+        return None if key == "metadata/v2.metadata.json" else super().read(key)
+
+
+def test_entry_that_is_newer_stays(tmp_path: Path, topic: Topic, catalog: Any) -> None:
+    topic.append(pa.table({"id": range(10)}))
+    topic.publish(["iceberg"])
+    newest = register(table(tmp_path), catalog, NAME)
+    slow = IcebergTable(StaleDisk(tmp_path / "orders"), Runtime())
+    assert register(slow, catalog, NAME) != newest
+    assert catalog.load_table(NAME).metadata_location == newest
+
+
+def test_entry_that_was_lost_in_between_is_made_again(
+    tmp_path: Path, topic: Topic, catalog: Any
+) -> None:
+    register(table(tmp_path), catalog, NAME)
+    catalog.drop_table(NAME)
+    register(table(tmp_path), catalog, NAME)
+    check(topic, catalog)
+
+
+def test_two_that_register_at_once_end_with_the_newest(
+    tmp_path: Path, topic: Topic, catalog: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register(table(tmp_path), catalog, NAME)
+    topic.append(pa.table({"id": range(10)}))
+    topic.publish(["iceberg"])
+    drop = catalog.drop_table
+
+    def drop_late(name: Any) -> None:
+        """Another one replaces the entry just before we do."""
+        monkeypatch.setattr(catalog, "drop_table", drop)
+        topic.append(pa.table({"id": range(10)}))
+        topic.publish(["iceberg"])
+        register(table(tmp_path), catalog, name)
+        drop(name)
+
+    monkeypatch.setattr(catalog, "drop_table", drop_late)
+    register(table(tmp_path), catalog, NAME)
+    register(table(tmp_path), catalog, NAME)
+    check(topic, catalog)
+
+
+def test_another_table_of_this_name_is_refused_and_stays(
+    tmp_path: Path, topic: Topic, catalog: Any
+) -> None:
+    other = catalog.create_table(NAME, pa.schema([("x", pa.int64())]))
+    with pytest.raises(InvalidRequestError, match=r"shop\.orders.*another table"):
+        register(table(tmp_path), catalog, NAME)
+    assert catalog.load_table(NAME).metadata_location == other.metadata_location
+
+
+def test_entry_that_another_writer_has_changed_is_refused(
+    tmp_path: Path, topic: Topic, catalog: Any
+) -> None:
+    register(table(tmp_path), catalog, NAME)
+    catalog.load_table(NAME).transaction().set_properties(owner="me").commit_transaction()
+    topic.append(pa.table({"id": range(10)}))
+    topic.publish(["iceberg"])
+    with pytest.raises(InvalidRequestError, match=r"drop_table\('shop\.orders'\)"):
+        register(table(tmp_path), catalog, NAME)
+
+
+def test_entry_whose_metadata_file_is_gone_is_refused(
+    tmp_path: Path, topic: Topic, catalog: Any
+) -> None:
+    topic.append(pa.table({"id": range(10)}))
+    topic.publish(["iceberg"])
+    register(table(tmp_path), catalog, NAME)
+    topic.unpublish(["iceberg"])
+    topic.publish(["iceberg"])
+    with pytest.raises(
+        InvalidRequestError, match=r"cannot be loaded.*drop_table\('shop\.orders'\)"
+    ):
+        register(table(tmp_path), catalog, NAME)
+    catalog.drop_table(NAME)
+    register(table(tmp_path), catalog, NAME)
+    check(topic, catalog)
+
+
+def test_dropping_the_entry_removes_no_file(tmp_path: Path, topic: Topic, catalog: Any) -> None:
+    register(table(tmp_path), catalog, NAME)
+    before = sorted((tmp_path / "orders").rglob("*"))
+    catalog.drop_table(NAME)
+    assert sorted((tmp_path / "orders").rglob("*")) == before
+    with pytest.raises(NoSuchTableError):
+        catalog.load_table(NAME)
+
+
+def test_missing_namespace_and_missing_table_say_what_to_do(
+    tmp_path: Path, topic: Topic, catalog: Any
+) -> None:
+    with pytest.raises(InvalidRequestError, match=r"create_namespace\(\('other',\)\)"):
+        register(table(tmp_path), catalog, "other.orders")
+    topic.unpublish(["iceberg"])
+    with pytest.raises(InvalidRequestError, match="publish it first"):
+        register(table(tmp_path), catalog, NAME)
