@@ -24,6 +24,8 @@ _log = logging.getLogger(__name__)
 
 HINT_PATH = f"{METADATA_DIR}version-hint.text"
 _METADATA = re.compile(r"metadata/v([1-9][0-9]{0,17})\.metadata\.json")
+#: Hadoop writes checksums beside local files, and refuses files that do not fit to one.
+_CHECKSUM = re.compile(r"metadata/\.(v[0-9]+\.metadata\.json|version-hint\.text)\.crc")
 _AVRO = re.compile(r"metadata/(snap-[0-9]+-1-)?pylogtable-[0-9a-z-]+\.avro")
 
 
@@ -137,7 +139,7 @@ class IcebergLog:
         self.find_newest()  # raises if the table is somebody else's
         self._store.delete(HINT_PATH)
         files = sorted((key for key in keys if _number(key)), key=_by_number, reverse=True)
-        mine = [*files, *(key for key in keys if is_avro(key))]
+        mine = [*files, *(key for key in keys if is_avro(key) or _CHECKSUM.fullmatch(key))]
         for key in mine:
             self._store.delete(key)
         self._known = {}

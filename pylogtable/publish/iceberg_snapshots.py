@@ -87,14 +87,15 @@ class SnapshotMaker:
         self, place: Place, live: Sequence[Manifest], step: Step
     ) -> tuple[dict[str, Manifest], list[Entry]]:
         """The manifests that hold removed files, written anew, by their old paths; and the entries
-        of the removed files. The newest manifests are looked into first."""
+        of the removed files. New and old manifests are looked into first: merges take new files,
+        and retention old ones."""
         missing = {self._manifests.place(file.path) for file in step.removed}
         partitions = {file.partition for file in step.removed}
         rewritten: dict[str, Manifest] = {}
         deleted: list[Entry] = []
         candidates = [manifest for manifest in live if may_hold(manifest, partitions)]
-        candidates.sort(key=lambda manifest: -manifest.sequence_number)
-        for manifest, entries in self._manifests.each(candidates):
+        candidates.sort(key=lambda manifest: manifest.sequence_number)
+        for manifest, entries in self._manifests.each(_from_both_ends(candidates)):
             held = [entry for entry in entries if is_live(entry)]
             gone = {e.data_file.file_path for e in held} & missing
             if gone:
@@ -125,6 +126,13 @@ class SnapshotMaker:
             name = manifest_name(self._publish_id, next(self._serial))
             made.append(self._manifests.write(name, place.snapshot_id, self._schema, chunk))
         return made
+
+
+def _from_both_ends(manifests: Sequence[Manifest]) -> list[Manifest]:
+    """The last one, the first one, the last but one, and so on."""
+    middle = len(manifests) // 2
+    pairs = itertools.zip_longest(reversed(manifests[middle:]), manifests[:middle])
+    return [manifest for pair in pairs for manifest in pair if manifest is not None]
 
 
 def _counted(

@@ -375,9 +375,11 @@ def test_foreign_snapshot_in_our_table_is_refused_until_it_is_unpublished(tmp_pa
     foreign = json.loads((metadata / "v1.metadata.json").read_text())
     del foreign["snapshots"][0]["summary"]["pylogtable.state"]
     (metadata / "v2.metadata.json").write_text(json.dumps(foreign))
+    (metadata / ".v2.metadata.json.crc").write_bytes(b"what Hadoop writes")
     with pytest.raises(InvalidRequestError, match=r"another writer.*v2\.metadata\.json"):
         topic.publish(["iceberg"])
     topic.unpublish(["iceberg"])
+    assert not list(metadata.iterdir())
     topic.publish(["iceberg"])
     check(topic, tmp_path / "orders")
 
