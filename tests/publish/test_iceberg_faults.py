@@ -43,6 +43,9 @@ class Folder:
     def table(self) -> Path:
         return self.path / "orders"
 
+    def metadata_files(self) -> list[Path]:
+        return sorted((self.table / "metadata").glob("*.metadata.json"))
+
     def topic(self, decide: Callable[[str, str], Fault | None] = lambda verb, key: None) -> Topic:
         store = FaultyStore(LocalStore(self.path), decide)
         return Store(store, FakeTime().runtime()).topic("orders")
@@ -150,17 +153,26 @@ def test_another_publication_at_any_step_loses_nothing(
     for at in sample(range(steps), 6, first=0 if other is _publish else 3):
         folder.restore()
         seen: list[str] = []
+        landed: dict[Path, bytes] = {}
 
-        def decide(verb: str, key: str, at: int = at, seen: list[str] = seen) -> Fault | None:
+        def decide(
+            verb: str,
+            key: str,
+            at: int = at,
+            seen: list[str] = seen,
+            landed: dict[Path, bytes] = landed,
+        ) -> Fault | None:
             seen.append(verb)
             if len(seen) == at + 1:
                 other(folder)
+                landed.update({path: path.read_bytes() for path in folder.metadata_files()})
             return None
 
         topic = folder.topic(decide)
         seen.clear()
         report = topic.publish(["iceberg"])
-        assert len(seen) > at
+        assert landed
+        assert {path: path.read_bytes() for path in landed} == landed
         assert check_table(folder) >= report.tables[0].version
         check_chain(folder)
         _publish(folder)

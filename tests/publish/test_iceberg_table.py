@@ -22,8 +22,14 @@ from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
 from tests.builders import Clock
 from tests.builders import runtime as fake_runtime
-from tests.publish.plain_iceberg import expected_rows, numbers_of, open_table, rows
-from tests.stores import AgingDisk, CountingStore
+from tests.publish.plain_iceberg import (
+    expected_rows,
+    numbers_of,
+    open_table,
+    places_added,
+    rows,
+)
+from tests.stores import AgingDisk, CountingStore, Fault, FaultyStore
 
 DAY = 86_400_000
 
@@ -261,6 +267,19 @@ def test_objects_of_a_lost_publication_expire_and_young_ones_stay(tmp_path: Path
     assert [info.key for info in old] == ["metadata/pylogtable-lost-m0.avro"]
 
 
+def test_metadata_file_that_was_replaced_lately_stays(tmp_path: Path) -> None:
+    clock = Clock(1_700_000_000_000)
+    disk = AgingDisk(tmp_path, clock)
+    topic = make_topic(Store(disk, fake_runtime(clock)))
+    for number in range(3):
+        topic.append(batch(number))
+        topic.publish(["iceberg"])
+        clock.now_ms += 5 * DAY
+    root = disk.below("orders")
+    old = IcebergTable(root, fake_runtime(clock)).old_objects(root.list(), clock.now_ms - 7 * DAY)
+    assert [info.key for info in old] == ["metadata/v1.metadata.json"]
+
+
 def test_stale_hint_keeps_the_metadata_files_that_it_leads_to(tmp_path: Path) -> None:
     clock = Clock(1_700_000_000_000)
     disk = AgingDisk(tmp_path, clock)
@@ -312,6 +331,10 @@ def test_empty_topic_is_an_empty_table(tmp_path: Path) -> None:
     check(topic, tmp_path / "orders")
     operations = [s.summary.operation.value for s in open_table(tmp_path / "orders").snapshots()]
     assert operations == ["append", "append", "delete"]
+    topic.append(batch(20))
+    topic.publish(["iceberg"])
+    assert len(_manifest_paths(tmp_path / "orders")) == 1  # the one with deleted files is gone
+    check(topic, tmp_path / "orders")
 
 
 def test_topic_that_was_created_anew_is_another_table(tmp_path: Path) -> None:
@@ -319,15 +342,60 @@ def test_topic_that_was_created_anew_is_another_table(tmp_path: Path) -> None:
     topic = make_topic(store)
     topic.append(batch(0))
     topic.publish(["iceberg"])
+    folder = tmp_path / "orders"
+    old = open_table(folder)
+    shutil.copytree(folder / "metadata", tmp_path / "kept")
     store.delete_topic("orders")
     topic = store.create_topic("orders", 1, {"other": pa.string()})
     topic.append(pa.table({"other": ["x"]}))
-    old = open_table(tmp_path / "orders") if numbers_of(tmp_path / "orders") else None
+    shutil.rmtree(folder / "metadata", ignore_errors=True)
+    shutil.move(tmp_path / "kept", folder / "metadata")
     topic.publish(["iceberg"])
+    check(topic, folder)
+    new = open_table(folder)
+    assert numbers_of(folder) == [1, 2]
+    assert len(new.snapshots()) == len(new.schemas()) == 1
+    assert old.metadata.table_uuid != new.metadata.table_uuid
+
+
+def test_merged_files_and_new_records_are_two_snapshots(tmp_path: Path) -> None:
+    """A stream reads what snapshots append, and skips those that replace."""
+    topic = make_topic(open_at(tmp_path))
+    for start in (0, 10):
+        topic.append(batch(start))
+    topic.publish(["iceberg"])
+    version = topic.version
+    topic.merge()
+    topic.append(batch(20, 5))
+    topic.publish(["iceberg"])
+    assert numbers_of(tmp_path / "orders") == [1, 2]
+    table = open_table(tmp_path / "orders")
+    said = [(s.summary.operation.value, s.summary["pylogtable.version"]) for s in table.snapshots()]
+    versions = (version, version, topic.version)
+    operations = ("append", "replace", "append")
+    assert said == [(o, str(v)) for o, v in zip(operations, versions, strict=True)]
+    streamed = [
+        place
+        for snapshot in table.snapshots()
+        if snapshot.summary.operation.value == "append"
+        for place in places_added(table, snapshot)
+    ]
+    assert len(streamed) == len(set(streamed)) == 25
     check(topic, tmp_path / "orders")
-    new = open_table(tmp_path / "orders")
-    assert len(new.snapshots()) == 1
-    assert old is None or old.metadata.table_uuid != new.metadata.table_uuid
+
+
+def test_put_whose_client_was_told_that_the_file_exists_is_known_as_ours(tmp_path: Path) -> None:
+    topic = make_topic(open_at(tmp_path))
+    topic.append(batch(0))
+
+    def decide(verb: str, key: str) -> Fault | None:
+        return Fault.SELF_RETRY if key.endswith("v1.metadata.json") else None
+
+    store = Store(FaultyStore(LocalStore(tmp_path), decide), Runtime())
+    report = store.topic("orders").publish(["iceberg"])
+    assert report.tables[0].steps == 1
+    assert report.tables[0].files_added == 2
+    check(topic, tmp_path / "orders")
 
 
 def test_unpublish_removes_the_table_and_nothing_else(tmp_path: Path) -> None:
