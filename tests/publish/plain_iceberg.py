@@ -7,14 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
-
-from pylogtable import Topic
-
-pytest.importorskip("pyiceberg", reason="the extra 'iceberg' is not installed")
-
 from pyiceberg.manifest import ManifestEntryStatus
 from pyiceberg.table import StaticTable
+
+from pylogtable import Topic
 
 ORDER = [("partition", "ascending"), ("offset", "ascending")]
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import NoSuchTableError
 
 import pylogtable
 from pylogtable import Topic
@@ -16,11 +18,6 @@ from pylogtable.publish.iceberg_table import IcebergTable
 from pylogtable.runtime import Runtime
 from pylogtable.storage.local import LocalStore
 from tests.publish.plain_iceberg import expected_rows, rows
-
-pytest.importorskip("sqlalchemy", reason="pyiceberg's SQL catalog is not installed")
-
-from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.exceptions import NoSuchTableError
 
 NAME = "shop.orders"
 

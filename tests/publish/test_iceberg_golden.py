@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import polars
 import pyarrow as pa
 import pytest
 
@@ -50,7 +51,6 @@ def test_golden_topic_reads_the_same_as_a_table(case: str, tmp_path: Path) -> No
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.filterwarnings("ignore:Iceberg scan planning")
 def test_polars_reads_a_golden_topic_as_it_is(case: str, tmp_path: Path) -> None:
-    polars = pytest.importorskip("polars", reason="polars is not installed")
     topic = copy_of(case, tmp_path / "t")
     topic.publish(["iceberg"])
     schema, expected = expected_rows(topic, topic.version)

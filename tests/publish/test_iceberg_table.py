@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import polars
 import pyarrow as pa
 import pytest
 
@@ -191,6 +192,10 @@ def test_manifests_are_bounded_and_merged(tmp_path: Path, monkeypatch: pytest.Mo
     added = {s.snapshot_id: s.sequence_number for s in open_table(folder).snapshots()}
     assert all(added[e.snapshot_id] == e.sequence_number == e.file_sequence_number for e in entries)
     assert len({e.snapshot_id for e in entries}) == 21
+    for manifest in manifests:
+        for entry in manifest.fetch_manifest_entry(table.io):
+            is_new = entry.snapshot_id == manifest.added_snapshot_id
+            assert (entry.status.name == "ADDED") == is_new
 
 
 def test_only_manifests_with_removed_files_are_written_anew(tmp_path: Path) -> None:
@@ -512,7 +517,6 @@ def test_address_that_engines_misread_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["with space", "100%", "a%20b", "ä=b,c"])
 @pytest.mark.filterwarnings("ignore:Iceberg scan planning")
 def test_unusual_addresses_are_read(tmp_path: Path, name: str) -> None:
-    polars = pytest.importorskip("polars", reason="polars is not installed")
     topic = make_topic(open_at(tmp_path / name))
     topic.append(batch(0))
     topic.publish(["iceberg"])

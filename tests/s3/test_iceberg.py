@@ -6,14 +6,11 @@ import itertools
 
 import pyarrow as pa
 import pytest
+from pyiceberg.table import StaticTable
 
 import pylogtable
 from tests.conftest import S3_BUCKET, S3_KEY, S3_SECRET
 from tests.publish.plain_iceberg import expected_rows, rows
-
-pytest.importorskip("pyiceberg", reason="the extra 'iceberg' is not installed")
-
-from pyiceberg.table import StaticTable
 
 _folders = itertools.count()
 
