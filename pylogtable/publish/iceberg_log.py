@@ -24,6 +24,7 @@ _log = logging.getLogger(__name__)
 
 HINT_PATH = f"{METADATA_DIR}version-hint.text"
 _METADATA = re.compile(r"metadata/v([1-9][0-9]{0,17})\.metadata\.json")
+_FLOORS = re.compile(r"-m[0-9]+-([0-9]+)-([0-9]+)\.avro$")
 #: Hadoop writes checksums beside local files, and refuses files that do not fit to one.
 _CHECKSUM = re.compile(r"metadata/\.(v[0-9]+\.metadata\.json|version-hint\.text)\.crc")
 _AVRO = re.compile(r"metadata/(snap-[0-9]+-1-)?pylogtable-[0-9a-z-]+\.avro")
@@ -37,8 +38,16 @@ def manifest_list_name(snapshot_id: int, publish_id: str) -> str:
     return f"snap-{snapshot_id}-1-pylogtable-{publish_id}.avro"
 
 
-def manifest_name(publish_id: str, serial: int) -> str:
-    return f"pylogtable-{publish_id}-m{serial}.avro"
+def manifest_name(publish_id: str, serial: int, low: int, high: int) -> str:
+    """The name of a manifest. It has the least and the greatest floor offset of its files, so that
+    a file is found without reading all manifests."""
+    return f"pylogtable-{publish_id}-m{serial}-{low}-{high}.avro"
+
+
+def floors_in(name: str) -> tuple[int, int] | None:
+    """The least and the greatest floor offset that the name of a manifest says."""
+    match = _FLOORS.search(name)
+    return (int(match[1]), int(match[2])) if match else None
 
 
 def is_avro(key: str) -> bool:

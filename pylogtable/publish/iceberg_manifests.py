@@ -185,14 +185,16 @@ def deleted_entry(entry: Entry, snapshot_id: int) -> Entry:
     return entry
 
 
-def may_hold(manifest: Manifest, partitions: set[int]) -> bool:
-    """False if a manifest has certainly no file of these partitions."""
+def partitions_in(manifest: Manifest) -> range | None:
+    """The partitions from which a manifest has files; None if it does not say."""
     summary = manifest.partitions
     if not summary or summary[0].lower_bound is None or summary[0].upper_bound is None:
-        return True
-    low = int.from_bytes(summary[0].lower_bound, "little", signed=True)
-    high = int.from_bytes(summary[0].upper_bound, "little", signed=True)
-    return any(low <= partition <= high for partition in partitions)
+        return None
+    low, high = (
+        int.from_bytes(bound, "little", signed=True)
+        for bound in (summary[0].lower_bound, summary[0].upper_bound)
+    )
+    return range(low, high + 1)
 
 
 def _decoded(place: str, decode: Callable[[], list[_T]]) -> list[_T]:

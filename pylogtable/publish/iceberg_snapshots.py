@@ -7,11 +7,13 @@ files are written anew, and small ones when there are many.
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pylogtable.errors import CorruptTopicError
-from pylogtable.publish.iceberg_log import manifest_list_name, manifest_name
+from pylogtable.format.paths import floor_of
+from pylogtable.publish.iceberg_log import floors_in, manifest_list_name, manifest_name
 from pylogtable.publish.iceberg_manifests import (
     Entry,
     Manifest,
@@ -19,7 +21,7 @@ from pylogtable.publish.iceberg_manifests import (
     deleted_entry,
     is_live,
     kept_entry,
-    may_hold,
+    partitions_in,
 )
 from pylogtable.publish.iceberg_metadata import Snapshot
 from pylogtable.publish.iceberg_schema import Json
@@ -90,10 +92,12 @@ class SnapshotMaker:
         of the removed files. New and old manifests are looked into first: merges take new files,
         and retention old ones."""
         missing = {self._manifests.place(file.path) for file in step.removed}
-        partitions = {file.partition for file in step.removed}
+        wanted: dict[int, list[int]] = {}
+        for partition, floor in sorted((f.partition, floor_of(f.path)) for f in step.removed):
+            wanted.setdefault(partition, []).append(floor)
         rewritten: dict[str, Manifest] = {}
         deleted: list[Entry] = []
-        candidates = [manifest for manifest in live if may_hold(manifest, partitions)]
+        candidates = [manifest for manifest in live if _may_hold(manifest, wanted)]
         candidates.sort(key=lambda manifest: manifest.sequence_number)
         for manifest, entries in self._manifests.each(_from_both_ends(candidates)):
             held = [entry for entry in entries if is_live(entry)]
@@ -123,9 +127,26 @@ class SnapshotMaker:
         """Write entries to as many manifests as they need."""
         made = []
         for chunk in chunks(entries):
-            name = manifest_name(self._publish_id, next(self._serial))
+            floors = [floor_of(self._manifests.key(e.data_file.file_path)) for e in chunk]
+            serial = next(self._serial)
+            name = manifest_name(self._publish_id, serial, min(floors), max(floors))
             made.append(self._manifests.write(name, place.snapshot_id, self._schema, chunk))
         return made
+
+
+def _may_hold(manifest: Manifest, wanted: Mapping[int, Sequence[int]]) -> bool:
+    """False if a manifest has certainly no file of these partitions with one of these floor
+    offsets, which are sorted."""
+    partitions, floors = partitions_in(manifest), floors_in(manifest.manifest_path)
+    for partition, sought in wanted.items():
+        if partitions is not None and partition not in partitions:
+            continue
+        if floors is None:
+            return True
+        first = bisect_left(sought, floors[0])
+        if first < len(sought) and sought[first] <= floors[1]:
+            return True
+    return False
 
 
 def _from_both_ends(manifests: Sequence[Manifest]) -> list[Manifest]:

@@ -14,8 +14,8 @@ from typing import Protocol, TypeVar
 from pylogtable.format.model import Segment
 from pylogtable.plan.publishing import TableChange, TableFile
 
-#: The most entries of a manifest. A manifest with fewer is small.
-MAX_ENTRIES = 5000
+#: The most entries of a manifest. A manifest with less than half as many is small.
+MAX_ENTRIES = 2000
 #: With more small manifests than this, they are merged: opening the table stays cheap.
 MAX_SMALL_MANIFESTS = 100
 
@@ -72,7 +72,7 @@ _M = TypeVar("_M", bound=Sized)
 
 def to_merge(manifests: Sequence[_M]) -> list[_M]:
     """The manifests to merge: all small ones, if there are too many."""
-    small = [manifest for manifest in manifests if live_files(manifest) < MAX_ENTRIES]
+    small = [manifest for manifest in manifests if live_files(manifest) < MAX_ENTRIES // 2]
     return small if len(small) > MAX_SMALL_MANIFESTS else []
 
 

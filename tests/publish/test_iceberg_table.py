@@ -185,7 +185,7 @@ def test_manifests_are_bounded_and_merged(tmp_path: Path, monkeypatch: pytest.Mo
         manifests = snapshot.manifests(table.io)
         sizes = [(m.added_files_count or 0) + (m.existing_files_count or 0) for m in manifests]
         assert max(sizes) <= 8
-        assert sum(size < 8 for size in sizes) <= 5 + 2
+        assert sum(size < 4 for size in sizes) <= 5 + 2
         assert sum(sizes) == 2 * (number + 1)
     check(topic, folder)
     entries = entries_of(folder)
@@ -198,16 +198,21 @@ def test_manifests_are_bounded_and_merged(tmp_path: Path, monkeypatch: pytest.Mo
             assert (entry.status.name == "ADDED") == is_new
 
 
-def test_only_manifests_with_removed_files_are_written_anew(tmp_path: Path) -> None:
-    topic = make_topic(open_at(tmp_path))
-    for number in range(4):
+def test_only_manifests_with_removed_files_are_read_and_written_anew(tmp_path: Path) -> None:
+    store = CountingStore(LocalStore(tmp_path))
+    topic = make_topic(Store(store, Runtime()))
+    for number in range(6):
         topic.append(batch(number * 10))
         topic.publish(["iceberg"])
     before = _manifest_paths(tmp_path / "orders")
-    topic.delete_records({0: topic.end_offsets()[0] // 4})
+    topic.delete_records({0: topic.end_offsets()[0] // 6})
+    store.reset()
     topic.publish(["iceberg"])
     after = _manifest_paths(tmp_path / "orders")
     assert len(before - after) == 1
+    (replaced,) = before - after
+    read = [key for verb, key in store.by_key if verb == "read" and "/pylogtable-" in key]
+    assert [replaced.endswith(key) for key in read] == [True]
     check(topic, tmp_path / "orders")
 
 
@@ -263,13 +268,13 @@ def test_objects_of_a_lost_publication_expire_and_young_ones_stay(tmp_path: Path
     topic.append(batch(0))
     topic.publish(["iceberg"])
     root = disk.below("orders")
-    root.write("metadata/pylogtable-lost-m0.avro", b"x")
+    root.write("metadata/pylogtable-lost-m0-0-0.avro", b"x")
     root.write("metadata/readme.txt", b"x")
     table = IcebergTable(root, fake_runtime(clock))
     assert table.old_objects(root.list(), clock.now_ms) == []
     clock.now_ms += 8 * DAY
     old = table.old_objects(root.list(), clock.now_ms - 7 * DAY)
-    assert [info.key for info in old] == ["metadata/pylogtable-lost-m0.avro"]
+    assert [info.key for info in old] == ["metadata/pylogtable-lost-m0-0-0.avro"]
 
 
 def test_metadata_file_that_was_replaced_lately_stays(tmp_path: Path) -> None:
