@@ -11,7 +11,12 @@ import logging
 import re
 from collections.abc import Iterable
 
-from pylogtable.errors import CommitUnknownError, InvalidRequestError, StorageError
+from pylogtable.errors import (
+    CommitUnknownError,
+    CorruptTopicError,
+    InvalidRequestError,
+    StorageError,
+)
 from pylogtable.log.commit_loop import put_numbered
 from pylogtable.publish.iceberg_manifests import METADATA_DIR
 from pylogtable.publish.iceberg_metadata import PUBLISH_ID, Metadata, decode, encode
@@ -65,17 +70,25 @@ class IcebergLog:
 
     def newest(self) -> Published | None:
         """The newest metadata file; None if the topic has no Iceberg table. Raises if somebody else
-        wrote it."""
-        found = self.find_newest()
+        wrote it, or if it is for another address."""
+        found = self.table()
         if found is None:
             return None
-        number, metadata = found
+        published, metadata = found
         if metadata.location != self._store.url:
             raise InvalidRequestError(
                 f"the topic's Iceberg table was published for {metadata.location}, but the topic "
                 f"is at {self._store.url} now, and the table names all files by their old "
                 "addresses. Unpublish it and publish again: topic.unpublish(['iceberg'])"
             )
+        return published
+
+    def table(self) -> tuple[Published, Metadata] | None:
+        """The newest metadata file; None if there is none. Raises if somebody else wrote it."""
+        found = self._find_newest()
+        if found is None:
+            return None
+        number, metadata = found
         state = metadata.state(metadata_path(number))
         if state is None:
             raise InvalidRequestError(
@@ -83,9 +96,20 @@ class IcebergLog:
                 "it no longer shows what the topic has. Unpublish it and publish again: "
                 "topic.unpublish(['iceberg'])"
             )
-        return Published(number, state)
+        return Published(number, state), metadata
 
-    def find_newest(self) -> tuple[int, Metadata] | None:
+    def metadata(self, number: int) -> Metadata:
+        """A metadata file. Raises if it is gone."""
+        if number not in self._known:
+            data = self._files.read(number)
+            found = None if data is None else decode(data, metadata_path(number))
+            if found is None:
+                detail = "it is missing; publish the topic again"
+                raise CorruptTopicError(metadata_path(number), "PUB-1", detail)
+            self._known = {number: found}
+        return self._known[number]
+
+    def _find_newest(self) -> tuple[int, Metadata] | None:
         """The newest metadata file, with its number. Raises if the table was never ours."""
         newest = self._newest_from(self._hinted())
         if newest is None:
@@ -99,19 +123,10 @@ class IcebergLog:
             return None
         number, data = newest
         metadata = decode(data, metadata_path(number))
-        if metadata.topic_id is None:
+        if metadata is None:
             raise _stranger(metadata_path(number))
         self._known = {number: metadata}
         return number, metadata
-
-    def metadata(self, number: int) -> Metadata | None:
-        """A metadata file; None if it is gone."""
-        if number not in self._known:
-            data = self._files.read(number)
-            if data is None:
-                return None
-            self._known = {number: decode(data, metadata_path(number))}
-        return self._known[number]
 
     def commit(self, number: int, metadata: Metadata, publish_id: str, runtime: Runtime) -> bool:
         """Put a metadata file; False if another publication was faster."""
@@ -145,7 +160,7 @@ class IcebergLog:
         keys = [info.key for info in self._store.list(METADATA_DIR)]
         if not any(_number(key) is not None or is_avro(key) for key in keys):
             return 0
-        self.find_newest()  # raises if the table is somebody else's
+        self._find_newest()  # raises if the table is somebody else's
         self._store.delete(HINT_PATH)
         files = sorted((key for key in keys if _number(key)), key=_by_number, reverse=True)
         mine = [*files, *(key for key in keys if is_avro(key) or _CHECKSUM.fullmatch(key))]
@@ -167,7 +182,8 @@ class IcebergLog:
         data = self._files.read(number)
         if data is None:
             return None
-        current = decode(data, metadata_path(number)).current
+        found = decode(data, metadata_path(number))
+        current = None if found is None else found.current
         return "" if current is None else current.summary.get(PUBLISH_ID, "")
 
     def _hinted(self) -> int:

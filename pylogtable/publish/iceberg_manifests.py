@@ -30,8 +30,8 @@ def need_pyiceberg() -> None:
         import pyiceberg.manifest  # noqa: F401
     except ImportError as error:
         raise InvalidRequestError(
-            "to publish a topic as an Iceberg table, pyiceberg is needed: "
-            "pip install 'pylogtable[iceberg]'"
+            "to publish a topic as an Iceberg table, or to vacuum one that is published so, "
+            "pyiceberg is needed: pip install 'pylogtable[iceberg]'"
         ) from error
 
 

@@ -57,6 +57,33 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_d
         return int(text) if text.isdecimal() else 0
 
 
+class _Field(msgspec.Struct, frozen=True):
+    id: int
+    name: str
+    type: str | Json
+
+
+class _Schema(msgspec.Struct, frozen=True, rename="kebab"):
+    schema_id: int
+    fields: list[_Field]
+
+
+class _Shape(msgspec.Struct, frozen=True, rename="kebab"):
+    """What we use of a metadata file. The rest is kept as it is."""
+
+    location: str
+    last_updated_ms: int
+    last_sequence_number: int
+    last_column_id: int
+    current_schema_id: int
+    schemas: list[_Schema]
+    properties: dict[str, str]
+    snapshots: tuple[Snapshot, ...] = ()
+    snapshot_log: list[dict[str, int]] = []
+    metadata_log: list[dict[str, str | int]] = []
+    current_snapshot_id: int | None = None
+
+
 @dataclass(frozen=True)
 class Metadata:
     """A metadata file, decoded. `body` is the whole of it."""
@@ -67,12 +94,6 @@ class Metadata:
     @property
     def location(self) -> str:
         return str(self.body["location"])
-
-    @property
-    def topic_id(self) -> str | None:
-        """The id of the topic; None if the table is not ours."""
-        found = self.body.get("properties", {}).get(TOPIC_ID)
-        return found if isinstance(found, str) else None
 
     @property
     def current(self) -> Snapshot | None:
@@ -98,16 +119,19 @@ class Metadata:
             raise CorruptTopicError(path, "PUB-5", str(error)) from error
 
 
-def decode(data: bytes, path: str) -> Metadata:
-    """Decode a metadata file. Raises if it is damaged."""
+def decode(data: bytes, path: str) -> Metadata | None:
+    """Decode a metadata file. None if the table was never ours. Raises if it is damaged."""
     try:
         body = msgspec.json.decode(data, type=dict[str, Any])
-        snapshots = msgspec.convert(body.get("snapshots") or [], tuple[Snapshot, ...])
-        made = Metadata(body, snapshots)
-        made.location, made.schema  # noqa: B018 (both raise if they are missing)
-    except (msgspec.DecodeError, KeyError, TypeError, StopIteration, AttributeError) as error:
+        properties = body.get("properties")
+        if isinstance(properties, dict) and TOPIC_ID not in properties:
+            return None
+        shape = msgspec.convert(body, _Shape)
+        if shape.current_schema_id not in [schema.schema_id for schema in shape.schemas]:
+            raise msgspec.ValidationError("the current schema is missing")
+    except msgspec.DecodeError as error:
         raise CorruptTopicError(path, "PUB-1", f"it cannot be decoded: {error}") from error
-    return made
+    return Metadata(body, shape.snapshots)
 
 
 def encode(metadata: Metadata) -> bytes:

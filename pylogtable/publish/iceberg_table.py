@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from pylogtable.errors import CorruptTopicError, InvalidRequestError
+from pylogtable.errors import InvalidRequestError
 from pylogtable.format.config import MANIFEST_RETENTION_MS
 from pylogtable.format.model import Segment, TopicInfo
 from pylogtable.plan.publishing import Shown, TableChange, TableFile
@@ -65,7 +65,7 @@ class IcebergTable:
     def files(self, published: Published) -> dict[str, TableFile]:
         """The files that the table shows, by path."""
         need_pyiceberg()
-        current = self._metadata(published).current
+        current = self._log.metadata(published.number).current
         listed = [] if current is None else self._manifests.listed(current.manifest_list)
         found = (entry.data_file for entry in self._manifests.live_entries(listed))
         paths = ((self._manifests.key(file.file_path), file) for file in found)
@@ -89,7 +89,7 @@ class IcebergTable:
             old = new_table(self._store.url, topic_id, info)
             change = TableChange(change.added, ())
         else:
-            old = self._metadata(before)
+            old = self._log.metadata(before.number)
         facts = facts_of(self._store, [new.file for new in change.added], info)
         for path, of in facts.items():
             check_file(info, path, of.schema)
@@ -116,7 +116,7 @@ class IcebergTable:
     def needed_files(self, since_ms: int) -> set[str]:
         """The files that versions of the table from this time on show [PUB-7]: those of the current
         snapshot, and those that snapshots since then have removed."""
-        found = self._log.find_newest()
+        found = self._log.table()
         if found is None:
             return set()
         need_pyiceberg()
@@ -144,7 +144,7 @@ class IcebergTable:
     def _needed_avro(self) -> set[str]:
         """The manifest lists of all snapshots, and their manifests. A manifest is in the current
         list, or in the last one before a snapshot that replaced it."""
-        found = self._log.find_newest()
+        found = self._log.table()
         if found is None:
             return set()
         need_pyiceberg()
@@ -174,13 +174,6 @@ class IcebergTable:
             parent = maker.make(place, step, added, says.summary(step))
             made.append(parent)
         return made
-
-    def _metadata(self, published: Published) -> Metadata:
-        found = self._log.metadata(published.number)
-        if found is None:
-            path = metadata_path(published.number)
-            raise CorruptTopicError(path, "PUB-1", "it is missing; publish the topic again")
-        return found
 
     def _manifests_for(self, metadata: Metadata) -> Manifests:
         """Those of a table that may have been published under another address."""

@@ -456,6 +456,8 @@ def test_foreign_snapshot_in_our_table_is_refused_until_it_is_unpublished(tmp_pa
     (metadata / ".v2.metadata.json.crc").write_bytes(b"what Hadoop writes")
     with pytest.raises(InvalidRequestError, match=r"another writer.*v2\.metadata\.json"):
         topic.publish(["iceberg"])
+    with pytest.raises(InvalidRequestError, match="another writer"):
+        table_of(tmp_path / "orders").needed_files(0)
     topic.unpublish(["iceberg"])
     assert not list(metadata.iterdir())
     topic.publish(["iceberg"])
@@ -471,18 +473,40 @@ def test_table_of_a_topic_that_was_moved_is_refused_until_it_is_unpublished(tmp_
     moved.append(batch(10))
     with pytest.raises(InvalidRequestError, match=r"published for file://.*/a/orders"):
         moved.publish(["iceberg"])
+    assert len(table_of(tmp_path / "b" / "orders").needed_files(0)) == 2
     moved.unpublish(["iceberg"])
     moved.publish(["iceberg"])
     check(moved, tmp_path / "b" / "orders")
     check(topic, tmp_path / "a" / "orders")
 
 
-@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"location": 1}'])
+@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"location": 1}', b'{"properties": []}'])
 def test_damaged_metadata_file_is_an_error_of_ours(tmp_path: Path, damage: bytes) -> None:
     topic = make_topic(open_at(tmp_path))
     topic.publish(["iceberg"])
     (tmp_path / "orders" / "metadata" / "v1.metadata.json").write_bytes(damage)
     with pytest.raises(pylogtable.CorruptTopicError, match=r"v1\.metadata\.json"):
+        topic.publish(["iceberg"])
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        *("location", "last-updated-ms", "last-sequence-number", "last-column-id", "schemas"),
+        *("current-schema-id", "properties", "snapshots"),
+    ],
+)
+@pytest.mark.parametrize("value", [None, "x", [{}], {"pylogtable.topic-id": 5}])
+def test_field_of_the_metadata_file_that_is_wrong_is_an_error_of_ours(
+    tmp_path: Path, field: str, value: object
+) -> None:
+    topic = make_topic(open_at(tmp_path))
+    topic.publish(["iceberg"])
+    path = tmp_path / "orders" / "metadata" / "v1.metadata.json"
+    body = json.loads(path.read_text())
+    path.write_text(json.dumps(body | {field: value}))
+    topic.append(batch(0))
+    with pytest.raises(pylogtable.LogTableError):
         topic.publish(["iceberg"])
 
 
