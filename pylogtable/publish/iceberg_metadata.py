@@ -18,7 +18,7 @@ import msgspec
 import pyarrow as pa
 
 from pylogtable.errors import CorruptTopicError
-from pylogtable.format.model import TopicInfo
+from pylogtable.format.model import PublishedState, TopicInfo
 from pylogtable.publish.columns import guid
 from pylogtable.publish.iceberg_schema import (
     PARTITION_FIELD_ID,
@@ -29,7 +29,6 @@ from pylogtable.publish.iceberg_schema import (
     name_mapping,
     schema_of,
 )
-from pylogtable.publish.table import PublishedState
 
 STATE = "pylogtable.state"
 VERSION = "pylogtable.version"

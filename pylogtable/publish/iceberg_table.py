@@ -10,7 +10,7 @@ import msgspec
 
 from pylogtable.errors import InvalidRequestError
 from pylogtable.format.config import MANIFEST_RETENTION_MS
-from pylogtable.format.model import Segment, TopicInfo
+from pylogtable.format.model import PublishedState, Segment, TopicInfo
 from pylogtable.plan.publishing import Shown, TableChange, TableFile
 from pylogtable.publish.iceberg_bounds import metrics_of
 from pylogtable.publish.iceberg_log import IcebergLog, is_avro, metadata_path
@@ -36,7 +36,7 @@ from pylogtable.publish.iceberg_metadata import (
 from pylogtable.publish.iceberg_schema import check_file, types_by_stored_name
 from pylogtable.publish.iceberg_snapshots import Place, SnapshotMaker
 from pylogtable.publish.iceberg_steps import Step, steps_of
-from pylogtable.publish.table import Published, PublishedState
+from pylogtable.publish.table import Published
 from pylogtable.runtime import Runtime
 from pylogtable.segments.column_bounds import FileFacts, facts_of
 from pylogtable.storage.base import ObjectInfo, ObjectStore
@@ -46,6 +46,7 @@ class IcebergTable:
     """The Iceberg table of the topic at the root of `store`."""
 
     format: ClassVar[str] = "iceberg"
+    folder: ClassVar[str] = METADATA_DIR
 
     def __init__(self, store: ObjectStore, runtime: Runtime) -> None:
         self._store = store
