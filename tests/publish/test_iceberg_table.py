@@ -578,3 +578,27 @@ def test_store_in_memory_can_be_published(tmp_path: Path) -> None:
     topic.append(batch(10))
     assert topic.publish(["iceberg"]).tables[0].table_version == 2
     assert len(IcebergTable(objects.below("orders"), Runtime()).needed_files(0)) == 4
+
+
+def test_vacuum_keeps_what_the_table_shows_and_removes_its_old_objects(tmp_path: Path) -> None:
+    clock = Clock(1_700_000_000_000)
+    disk = AgingDisk(tmp_path, clock)
+    topic = make_topic(Store(disk, fake_runtime(clock)))
+    folder = tmp_path / "orders"
+    for number in range(3):
+        topic.append(batch(number * 10))
+        topic.publish(["iceberg"])
+        clock.now_ms += 5 * DAY
+    shown = open_table(folder).scan().to_arrow().num_rows
+    topic.merge()  # the table still shows the files from before
+    clock.now_ms += 8 * DAY
+    topic.vacuum(dry_run=False)
+    assert open_table(folder).scan().to_arrow().num_rows == shown == 30
+    assert numbers_of(folder) == [3]
+    topic.publish(["iceberg"])
+    clock.now_ms += 8 * DAY
+    topic.vacuum(dry_run=False)
+    assert len(list(folder.glob("partition=*/*.parquet"))) == 2
+    schema, expected = expected_rows(topic, topic.version)
+    assert rows(open_table(folder).scan().to_arrow(), schema) == expected
+    assert topic.verify(data=True)
