@@ -461,7 +461,8 @@ def change_partition(before: Record, number: int, commit: Record, path: str) -> 
         require(path, "SEG-10", all(s["slack"] >= 0 for s in outputs))
         require(path, "LOG-7", swap["dropped"] == totals(inputs))
         require(path, "LOG-7", totals(outputs)["records"] <= totals(inputs)["records"])
-        segments = sorted((*(s for s in segments if s not in inputs), *outputs), key=BY_OFFSET)
+        left = [s for s in outputs if s["end_offset"] > log_start]
+        segments = sorted((*(s for s in segments if s not in inputs), *left), key=BY_OFFSET)
         added = [s for s in added if s not in outputs]
     if added or number in commit["ends"]:
         new_end = commit["ends"].get(number)

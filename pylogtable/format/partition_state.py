@@ -122,8 +122,10 @@ def replace_range(
     if added.records > swap.dropped.records:
         detail = f"{swap.dropped.records} records are replaced by {added.records}"
         raise broken(commit, "LOG-7", f"partition {swap.partition}: {detail}")
-    tiles.extend(outputs)
-    live = live.plus(added)
+    # The log start may have passed an output while it was written.
+    left = [output for output in outputs if output.end_offset > state.log_start]
+    tiles.extend(left)
+    live = live.plus(totals_of(left))
     return replace(state, live=live, tiles=tuple(sorted(tiles, key=tile_start)))
 
 

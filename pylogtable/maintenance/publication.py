@@ -12,7 +12,12 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from pylogtable.arguments import names_in
-from pylogtable.errors import CommitConflictError, InvalidRequestError, LogTableError
+from pylogtable.errors import (
+    CommitConflictError,
+    InvalidRequestError,
+    LogTableError,
+    SegmentGoneError,
+)
 from pylogtable.format.config import PUBLISH_FORMATS, STALE_AFTER_MS, TopicConfig
 from pylogtable.format.model import Change, Commit, TopicInfo
 from pylogtable.format.snapshot import Snapshot
@@ -32,7 +37,7 @@ from pylogtable.plan.publishing import (
     whole,
 )
 from pylogtable.plan.read import Span
-from pylogtable.plan.swap import is_live, plan_swap_commit
+from pylogtable.plan.swap import plan_swap_commit, still_fits
 from pylogtable.publish.formats import table_of
 from pylogtable.publish.table import Published, Table
 from pylogtable.results.publication import PublishedStatus, PublishedTable, PublishReport
@@ -128,7 +133,14 @@ class _Publisher:
         target = self._topic.head.latest()
         published = self._table.newest()
         while published is None or not _shows(published, target):
-            published = self._advance(published, target) or self._table.newest()
+            try:
+                published = self._advance(published, target) or self._table.newest()
+            except SegmentGoneError:  # noqa: PERF203 (a second try needs it)
+                # Another job replaced a file after the target was loaded, and a vacuum removed it.
+                newer = self._topic.head.latest()
+                if newer.version == target.version:
+                    raise
+                target, published = newer, self._table.newest()
         return replace(self._done, version=published.state.version, table_version=published.number)
 
     def _advance(self, published: Published | None, target: Snapshot) -> Published | None:
@@ -140,6 +152,15 @@ class _Publisher:
         shown = self._shown(published, target, commits)
         if shown is None:
             return self._show_all(published, target)
+        try:
+            return self._show_steps(published, shown, target, commits)
+        except SegmentGoneError:  # a version in between needs files that a vacuum has removed
+            return self._show_all(self._table.newest(), target)
+
+    def _show_steps(
+        self, published: Published, shown: Shown, target: Snapshot, commits: Sequence[Commit]
+    ) -> Published | None:
+        """Show one version after the other, so that streams see every record once [PUB-4]."""
         versions = versions_to_show(shown.snapshot, commits)
         for version in versions:
             snapshot = target if version == versions[-1] else self._manifest.load_at(version)
@@ -228,7 +249,7 @@ class _Publisher:
         leaf = self._manifest.leaf
 
         def plan(snapshot: Snapshot) -> Change | None:
-            live = [swap for swap in swaps if is_live(snapshot, leaf, swap)]
+            live = [swap for swap in swaps if still_fits(snapshot, leaf, swap)]
             return plan_swap_commit(snapshot, leaf, Merge.operation, live) if live else None
 
         self._topic.head.change(plan)

@@ -63,11 +63,14 @@ def _times(segments: Sequence[Segment]) -> tuple[int, int]:
     )
 
 
-def is_live(snapshot: Snapshot, leaves: LoadLeaf, swap: Swap) -> bool:
-    """True if the inputs are still live, and have not changed."""
+def still_fits(snapshot: Snapshot, leaves: LoadLeaf, swap: Swap) -> bool:
+    """True if the inputs are live and have not changed [LOG-8], and the log start has not passed an
+    output [LOG-7]."""
     first, last = swap.inputs[0], swap.inputs[-1]
     live = segments_between(snapshot, leaves, first.partition, first.base_offset, last.end_offset)
-    return tuple(live) == swap.inputs
+    log_start = snapshot.partitions[first.partition].log_start
+    is_passed = any(output.end_offset <= log_start for output in swap.outputs)
+    return not is_passed and tuple(live) == swap.inputs
 
 
 def plan_swap_commit(
@@ -80,7 +83,8 @@ def plan_swap_commit(
     summary: Mapping[str, int] | None = None,
 ) -> Change:
     """One commit with these swaps. Raises `CommitConflictError` if an input is no longer live or
-    has changed since it was read [LOG-8]. Appends never conflict.
+    has changed since it was read [LOG-8], or if the log start has passed an output [LOG-7]. Appends
+    never conflict.
 
     `cleaned` has the new clean end by partition. An entry is ignored if another job has already
     cleaned further [LOG-9].
@@ -89,7 +93,7 @@ def plan_swap_commit(
     for swap in swaps:
         partition = swap.inputs[0].partition
         start, end = swap.inputs[0].base_offset, swap.inputs[-1].end_offset
-        if not is_live(snapshot, leaves, swap):
+        if not still_fits(snapshot, leaves, swap):
             raise CommitConflictError(
                 f"{operation} of partition {partition}, offsets [{start}, {end}): another job or a "
                 "new log start has changed these segments"

@@ -70,6 +70,9 @@ def _bounds(reader: SegmentReader, name: str) -> ColumnBounds | None:
             continue
         if not statistics.has_min_max:
             return None
-        least.append(statistics.min)
-        greatest.append(statistics.max)
+        try:
+            least.append(statistics.min)
+            greatest.append(statistics.max)
+        except (OverflowError, ValueError):  # a date or a time that Python does not know
+            return None
     return ColumnBounds(min(least, default=None), max(greatest, default=None), nulls)

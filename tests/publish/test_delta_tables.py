@@ -270,6 +270,24 @@ def test_unknown_format_is_refused(topic: Topic, formats: list[str]) -> None:
         topic.publish(formats)
 
 
+@pytest.mark.parametrize(
+    "key",
+    [
+        pa.array([5_000_000], pa.int32()).cast(pa.date32()),
+        pa.array([2**60], pa.int64()).cast(pa.timestamp("us", "UTC")),
+        pa.array([2**60], pa.int64()).cast(pa.timestamp("us")),
+    ],
+)
+def test_keys_beyond_the_years_of_python_have_no_statistics(
+    store: Store, objects: MemoryStore, key: pa.Array
+) -> None:
+    topic = store.create_topic("far", schema={"day": key.type, "n": pa.int64()}, key="day")
+    topic.append(pa.table({"day": key, "n": [1]}))
+    topic.publish()
+    (entry,) = entries(objects.below("far"))
+    assert "day" not in json.loads(actions(entry, "add")[0]["stats"])["minValues"]
+
+
 def test_columns_that_differ_only_in_case_are_refused(store: Store, objects: MemoryStore) -> None:
     topic = store.create_topic("u", schema={"Name": pa.string(), "name": pa.string()})
     with pytest.raises(InvalidRequestError, match="'Name' and 'name' differ only in case"):

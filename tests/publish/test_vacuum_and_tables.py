@@ -76,6 +76,23 @@ def test_files_of_older_versions_stay_for_the_window(
     check_table(topic, folder)
 
 
+@pytest.mark.parametrize("retention_ms", [None, 0])
+def test_versions_whose_files_a_vacuum_has_removed_are_passed_over(
+    topic: Topic, folder: LocalStore, clock: Clock, retention_ms: int | None
+) -> None:
+    append(topic)
+    append(topic)
+    topic.delete_records({0: 10})
+    clock.tick(9 * DAY)
+    append(topic)
+    topic.vacuum(dry_run=False, retention_ms=retention_ms)
+    newest = topic.version
+    (table,) = topic.publish(["delta"]).tables
+    assert (table.steps, table.version) == (1, newest)
+    expected = [(0, offset) for offset in range(10, 15)]
+    assert places(folder, list(shown(folder))) == expected
+
+
 def test_entries_below_an_old_checkpoint_are_removed(
     topic: Topic, folder: LocalStore, clock: Clock
 ) -> None:
