@@ -31,6 +31,8 @@ from pylogtable.maintenance.units import in_threads
 from pylogtable.maintenance.vacuum import Vacuum
 from pylogtable.plan.columns import ColumnChanges
 from pylogtable.plan.topics import plan_alter, plan_delete_records
+from pylogtable.publish.iceberg_catalog import register
+from pylogtable.publish.iceberg_table import IcebergTable
 from pylogtable.read.versions import snapshot_at, version_at
 from pylogtable.read.view import Bound, View
 from pylogtable.results.groups import GroupDescription
@@ -335,17 +337,20 @@ class Topic:
         return self._run(Vacuum(dry_run=dry_run, retention_ms=retention_ms))
 
     def publish(self, formats: Sequence[str] | None = None, *, threads: int = 2) -> PublishReport:
-        """Let other engines read the topic as a table of another format, over its own files: a
-        Delta table in the topic's folder. It shows the newest version of the topic, complete.
-
-        Without `formats`, those of the setting `publish.formats` are published, or Delta. With that
-        setting, `maintain` publishes too. Only what has changed since the last time is written.
+        """Let other engines read the topic as a Delta or an Iceberg table, over its own files. It
+        shows the newest version of the topic, complete. Without `formats`, those of the setting
+        `publish.formats` are published, or Delta. With that setting, `maintain` publishes too.
         Segments that a plain Parquet reader would read wrongly are sealed first.
 
-        >>> topic.publish()
+        >>> topic.publish(["delta", "iceberg"])
         >>> polars.scan_delta("logs/orders").filter(polars.col("offset") >= 1000).collect()
         """
         return self._run(Publication(formats), threads)
+
+    def register_iceberg(self, catalog: Any, identifier: str | Sequence[str]) -> str:
+        """Let an entry of a pyiceberg catalog, such as `shop.orders`, show what the Iceberg table
+        shows now. Use it after `publish`. Returns the address of the metadata file."""
+        return register(IcebergTable(self._store, self._head.runtime), catalog, identifier)
 
     def unpublish(self, formats: Sequence[str] | None = None) -> int:
         """Remove published tables, all by default. The topic and its files stay as they are.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
 
 import click
@@ -12,13 +13,15 @@ from pylogtable.cli.options import threads_option, topic_argument, yes_option
 from pylogtable.cli.output import counted, print_json
 from pylogtable.cli.session import current_session
 
-_format_option = click.option(
-    "--format",
-    "formats",
-    multiple=True,
-    metavar="FORMAT",
-    help="A table format, such as delta. May be repeated.  [default: publish.formats, or all]",
-)
+
+def _format_option(default: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    return click.option(
+        "--format",
+        "formats",
+        multiple=True,
+        metavar="FORMAT",
+        help=f"A table format: delta or iceberg. May be repeated.  [default: {default}]",
+    )
 
 
 @click.command(
@@ -26,16 +29,16 @@ _format_option = click.option(
     short_help="Let other engines read a topic as a table.",
     examples="""
         pylogtable publish orders
-        pylogtable publish orders --format delta --output json
-        pylogtable topics alter orders --config publish.formats=delta
+        pylogtable publish orders --format delta --format iceberg --output json
+        pylogtable topics alter orders --config publish.formats=delta,iceberg
     """,
 )
 @topic_argument
-@_format_option
+@_format_option("publish.formats, or delta")
 @threads_option
 @click.pass_context
 def publish(context: click.Context, topic: str, formats: tuple[str, ...], threads: int) -> None:
-    """Publish the newest version of TOPIC as a table of another format, over its own files.
+    """Publish the newest version of TOPIC as a Delta or an Iceberg table, over its own files.
 
     With the setting publish.formats, `pylogtable maintain` publishes too.
     """
@@ -55,7 +58,7 @@ def publish(context: click.Context, topic: str, formats: tuple[str, ...], thread
     examples="pylogtable unpublish orders --yes",
 )
 @topic_argument
-@_format_option
+@_format_option("all")
 @yes_option
 @click.pass_context
 def unpublish(context: click.Context, topic: str, formats: tuple[str, ...], yes: bool) -> None:

@@ -12,8 +12,9 @@ from pylogtable.format.partition_state import PartitionState
 
 REPOSITORY = Path(__file__).parents[2]
 SPEC_FOLDER = REPOSITORY / "format_spec"
-#: The documents that define rules. Maintenance and groups are sections of their own.
-SPEC = [SPEC_FOLDER / name for name in ("spec.md", "maintenance.md", "groups.md", "published.md")]
+#: The documents that define rules. Some sections are files of their own.
+_SECTIONS = ("spec.md", "maintenance.md", "groups.md", "published.md", "published_iceberg.md")
+SPEC = [SPEC_FOLDER / name for name in _SECTIONS]
 VECTORS = SPEC_FOLDER / "vectors"
 TOPICS = SPEC_FOLDER / "topics"
 

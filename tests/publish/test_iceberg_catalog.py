@@ -12,7 +12,7 @@ from pyiceberg.exceptions import NoSuchTableError
 
 import pylogtable
 from pylogtable import Topic
-from pylogtable.errors import InvalidRequestError
+from pylogtable.errors import InvalidRequestError, StorageError
 from pylogtable.publish.iceberg_catalog import register
 from pylogtable.publish.iceberg_table import IcebergTable
 from pylogtable.runtime import Runtime
@@ -40,27 +40,23 @@ def topic(tmp_path: Path) -> Topic:
     return made
 
 
-def table(tmp_path: Path) -> IcebergTable:
-    return IcebergTable(LocalStore(tmp_path / "orders"), Runtime())
-
-
 def check(topic: Topic, catalog: Any) -> None:
     schema, expected = expected_rows(topic, topic.version)
     assert rows(catalog.load_table(NAME).scan().to_arrow(), schema) == expected
 
 
-def test_entry_follows_the_publications(tmp_path: Path, topic: Topic, catalog: Any) -> None:
-    assert register(table(tmp_path), catalog, NAME).endswith("/orders/metadata/v1.metadata.json")
+def test_entry_follows_the_publications(topic: Topic, catalog: Any) -> None:
+    assert topic.register_iceberg(catalog, NAME).endswith("/orders/metadata/v1.metadata.json")
     check(topic, catalog)
     for _ in range(3):
         topic.append(pa.table({"id": range(10)}))
         topic.publish(["iceberg"])
-        register(table(tmp_path), catalog, ("shop", "orders"))
+        topic.register_iceberg(catalog, ("shop", "orders"))
         check(topic, catalog)
     topic.alter(add_columns={"more": pa.string()})
     topic.merge()
     topic.publish(["iceberg"])
-    register(table(tmp_path), catalog, NAME)
+    topic.register_iceberg(catalog, NAME)
     check(topic, catalog)
     assert len(catalog.load_table(NAME).snapshots()) > 4
 
@@ -77,25 +73,23 @@ class StaleDisk(LocalStore):
 def test_entry_that_is_newer_stays(tmp_path: Path, topic: Topic, catalog: Any) -> None:
     topic.append(pa.table({"id": range(10)}))
     topic.publish(["iceberg"])
-    newest = register(table(tmp_path), catalog, NAME)
+    newest = topic.register_iceberg(catalog, NAME)
     slow = IcebergTable(StaleDisk(tmp_path / "orders"), Runtime())
     assert register(slow, catalog, NAME) != newest
     assert catalog.load_table(NAME).metadata_location == newest
 
 
-def test_entry_that_was_lost_in_between_is_made_again(
-    tmp_path: Path, topic: Topic, catalog: Any
-) -> None:
-    register(table(tmp_path), catalog, NAME)
+def test_entry_that_was_lost_in_between_is_made_again(topic: Topic, catalog: Any) -> None:
+    topic.register_iceberg(catalog, NAME)
     catalog.drop_table(NAME)
-    register(table(tmp_path), catalog, NAME)
+    topic.register_iceberg(catalog, NAME)
     check(topic, catalog)
 
 
 def test_two_that_register_at_once_end_with_the_newest(
-    tmp_path: Path, topic: Topic, catalog: Any, monkeypatch: pytest.MonkeyPatch
+    topic: Topic, catalog: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    register(table(tmp_path), catalog, NAME)
+    topic.register_iceberg(catalog, NAME)
     topic.append(pa.table({"id": range(10)}))
     topic.publish(["iceberg"])
     drop = catalog.drop_table
@@ -105,54 +99,48 @@ def test_two_that_register_at_once_end_with_the_newest(
         monkeypatch.setattr(catalog, "drop_table", drop)
         topic.append(pa.table({"id": range(10)}))
         topic.publish(["iceberg"])
-        register(table(tmp_path), catalog, name)
+        topic.register_iceberg(catalog, name)
         drop(name)
 
     monkeypatch.setattr(catalog, "drop_table", drop_late)
-    register(table(tmp_path), catalog, NAME)
-    register(table(tmp_path), catalog, NAME)
+    topic.register_iceberg(catalog, NAME)
+    topic.register_iceberg(catalog, NAME)
     check(topic, catalog)
 
 
-def test_another_table_of_this_name_is_refused_and_stays(
-    tmp_path: Path, topic: Topic, catalog: Any
-) -> None:
+def test_another_table_of_this_name_is_refused_and_stays(topic: Topic, catalog: Any) -> None:
     other = catalog.create_table(NAME, pa.schema([("x", pa.int64())]))
     with pytest.raises(InvalidRequestError, match=r"shop\.orders.*another table"):
-        register(table(tmp_path), catalog, NAME)
+        topic.register_iceberg(catalog, NAME)
     assert catalog.load_table(NAME).metadata_location == other.metadata_location
 
 
-def test_entry_that_another_writer_has_changed_is_refused(
-    tmp_path: Path, topic: Topic, catalog: Any
-) -> None:
-    register(table(tmp_path), catalog, NAME)
+def test_entry_that_another_writer_has_changed_is_refused(topic: Topic, catalog: Any) -> None:
+    topic.register_iceberg(catalog, NAME)
     catalog.load_table(NAME).transaction().set_properties(owner="me").commit_transaction()
     topic.append(pa.table({"id": range(10)}))
     topic.publish(["iceberg"])
     with pytest.raises(InvalidRequestError, match=r"drop_table\('shop\.orders'\)"):
-        register(table(tmp_path), catalog, NAME)
+        topic.register_iceberg(catalog, NAME)
 
 
-def test_entry_whose_metadata_file_is_gone_is_refused(
-    tmp_path: Path, topic: Topic, catalog: Any
-) -> None:
+def test_entry_whose_metadata_file_is_gone_is_refused(topic: Topic, catalog: Any) -> None:
     topic.append(pa.table({"id": range(10)}))
     topic.publish(["iceberg"])
-    register(table(tmp_path), catalog, NAME)
+    topic.register_iceberg(catalog, NAME)
     topic.unpublish(["iceberg"])
     topic.publish(["iceberg"])
     with pytest.raises(
         InvalidRequestError, match=r"cannot be loaded.*drop_table\('shop\.orders'\)"
     ):
-        register(table(tmp_path), catalog, NAME)
+        topic.register_iceberg(catalog, NAME)
     catalog.drop_table(NAME)
-    register(table(tmp_path), catalog, NAME)
+    topic.register_iceberg(catalog, NAME)
     check(topic, catalog)
 
 
 def test_dropping_the_entry_removes_no_file(tmp_path: Path, topic: Topic, catalog: Any) -> None:
-    register(table(tmp_path), catalog, NAME)
+    topic.register_iceberg(catalog, NAME)
     before = sorted((tmp_path / "orders").rglob("*"))
     catalog.drop_table(NAME)
     assert sorted((tmp_path / "orders").rglob("*")) == before
@@ -160,11 +148,38 @@ def test_dropping_the_entry_removes_no_file(tmp_path: Path, topic: Topic, catalo
         catalog.load_table(NAME)
 
 
-def test_missing_namespace_and_missing_table_say_what_to_do(
-    tmp_path: Path, topic: Topic, catalog: Any
-) -> None:
+def test_missing_namespace_and_missing_table_say_what_to_do(topic: Topic, catalog: Any) -> None:
     with pytest.raises(InvalidRequestError, match=r"create_namespace\(\('other',\)\)"):
-        register(table(tmp_path), catalog, "other.orders")
+        topic.register_iceberg(catalog, "other.orders")
     topic.unpublish(["iceberg"])
     with pytest.raises(InvalidRequestError, match="publish it first"):
-        register(table(tmp_path), catalog, NAME)
+        topic.register_iceberg(catalog, NAME)
+
+
+@pytest.mark.parametrize("identifier", ["orders", "", "shop.", ("orders",), 7, ["shop", 7]])
+def test_identifier_needs_a_namespace_and_a_name(
+    topic: Topic, catalog: Any, identifier: Any
+) -> None:
+    with pytest.raises(InvalidRequestError, match=r"identifier.* must"):
+        topic.register_iceberg(catalog, identifier)
+    assert catalog.list_tables("shop") == []
+
+
+@pytest.mark.parametrize("other", [None, "default", {"type": "sql"}])
+def test_only_catalogs_of_pyiceberg_are_taken(topic: Topic, other: Any) -> None:
+    with pytest.raises(InvalidRequestError, match=r"not (NoneType|str|dict): .*load_catalog"):
+        topic.register_iceberg(other, NAME)
+
+
+def test_error_of_the_catalog_is_an_error_of_the_library(
+    topic: Topic, catalog: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise ConnectionError("no route to the catalog")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(catalog, "register_table", refuse)
+        with pytest.raises(StorageError, match=r"shop\.orders: no route.*Register it again"):
+            topic.register_iceberg(catalog, NAME)
+    topic.register_iceberg(catalog, NAME)
+    check(topic, catalog)

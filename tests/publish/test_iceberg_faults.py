@@ -135,6 +135,25 @@ def test_failure_at_any_step_leaves_a_right_table_and_the_next_publication_heals
         assert healthy.verify(data=True)
 
 
+def test_publication_lands_if_the_hint_cannot_be_written(folder: Folder) -> None:
+    folder.restore()
+    refused: list[str] = []
+
+    def refuse_hint(verb: str, key: str) -> Fault | None:
+        if verb == "write" and key.endswith("version-hint.text"):
+            refused.append(key)
+            return Fault.REFUSE
+        return None
+
+    (table,) = folder.topic(refuse_hint).publish(["iceberg"]).tables
+    assert refused
+    newest = open_table(folder.table, numbers_of(folder.table)[-1])
+    schema, expected = expected_rows(folder.topic(), table.version)
+    assert rows(newest.scan().to_arrow(), schema) == expected
+    _publish(folder)
+    check_chain(folder)
+
+
 def _publish(folder: Folder) -> None:
     folder.topic().publish(["iceberg"])
 

@@ -61,6 +61,7 @@ SIGNATURES = {
     Topic.compact: ["*force", "*threads", "*budget_bytes"],
     Topic.merge: ["*threads"],
     Topic.publish: ["formats", "*threads"],
+    Topic.register_iceberg: ["catalog", "identifier"],
     Topic.unpublish: ["formats"],
     Topic.apply_retention: ["keep_from", "groups"],
     Topic.vacuum: ["*dry_run", "*retention_ms"],

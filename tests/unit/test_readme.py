@@ -1,4 +1,4 @@
-"""The examples of the README and of the library's guide run as they stand, in order, each document
+"""The examples of the README and of the library's guides run as they stand, in order, each document
 in one session. Those that need Spark run in `tests/spark/test_readme.py`."""
 
 from __future__ import annotations
@@ -12,8 +12,13 @@ from tests.documents import code, read
 
 @pytest.mark.parametrize(
     ("document", "topics"),
-    [("README.md", ["clicks"]), ("pylogtable/README.md", ["clicks", "orders"])],
+    [
+        ("README.md", ["clicks"]),
+        ("pylogtable/README.md", ["clicks", "orders"]),
+        ("pylogtable/publish/README.md", ["orders"]),
+    ],
 )
+@pytest.mark.filterwarnings("ignore:Iceberg scan planning")
 def test_every_python_example_runs(
     document: str, topics: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

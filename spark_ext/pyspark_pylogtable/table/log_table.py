@@ -161,8 +161,8 @@ class LogTable:
         return self.topic.vacuum(dry_run=dry_run, retention_ms=retention_ms)
 
     def publish(self, formats: Sequence[str] | None = None) -> PublishReport:
-        """`Topic.publish`: other engines see the topic as a Delta table. Segments that have to be
-        sealed first are sealed by a Spark job."""
+        """`Topic.publish`: other engines see the topic as a Delta or an Iceberg table. Segments
+        that have to be sealed first are sealed by a Spark job."""
         return run_job(self.topic, Publication(formats), on_executors(self._spark))
 
     def unpublish(self, formats: Sequence[str] | None = None) -> int:
