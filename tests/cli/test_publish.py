@@ -11,6 +11,7 @@ import pylogtable
 from pylogtable import Topic
 from tests.builders import kafka
 from tests.cli.conftest import Run
+from tests.publish.plain_iceberg import hide_pyiceberg, open_table
 
 
 @pytest.fixture
@@ -43,7 +44,52 @@ def test_publish_gives_json(run: Run, clicks: Topic, tmp_path: Path) -> None:
 def test_unknown_format_is_refused(run: Run, clicks: Topic, tmp_path: Path) -> None:
     done = run("publish", tmp_path / "clicks", "--format", "csv")
     assert done.status == 1
-    assert "'csv'; the formats are delta" in done.err
+    assert "'csv'; the formats are delta, iceberg" in done.err
+
+
+def test_iceberg_table_is_published_and_removed_beside_the_delta_table(
+    run: Run, clicks: Topic, tmp_path: Path
+) -> None:
+    both = ("--format", "delta", "--format", "iceberg")
+    done = run("publish", tmp_path / "clicks", *both, "--output", "json")
+    assert (done.status, done.err) == (0, "")
+    shown = [(table["format"], table["version"]) for table in done.json["tables"]]
+    assert shown == [("delta", 1), ("iceberg", 1)]
+    assert open_table(tmp_path / "clicks").scan().to_arrow().num_rows == 3
+    removed = run("unpublish", tmp_path / "clicks", "--format", "iceberg", "--yes")
+    assert removed.status == 0
+    assert not list((tmp_path / "clicks" / "metadata").glob("*"))
+    assert (tmp_path / "clicks" / "_delta_log" / f"{0:020d}.json").exists()
+
+
+def test_maintain_publishes_both_formats_and_describe_shows_both(
+    run: Run, clicks: Topic, tmp_path: Path
+) -> None:
+    place = tmp_path / "clicks"
+    assert run("topics", "alter", place, "--config", "publish.formats=delta,iceberg").status == 0
+    before = run("topics", "describe", place, "--output", "json").json[0]
+    assert before["published"] == []
+    done = run("maintain", tmp_path)
+    assert (done.status, done.err) == (0, "")
+    assert "delta version 0 shows version 2" in done.out
+    assert "iceberg version 1 shows version 2" in done.out
+    shown = run("topics", "describe", place).out
+    assert "Published: delta: version 2, up to date\n" in shown
+    assert "Published: iceberg: version 2, up to date\n" in shown
+    assert open_table(place).scan().to_arrow().num_rows == 3
+    clicks.append(kafka(list("de")))
+    described = run("topics", "describe", place, "--output", "json").json[0]
+    behind = [(status["format"], status["lag_records"]) for status in described["published"]]
+    assert behind == [("delta", 2), ("iceberg", 2)]
+
+
+def test_without_pyiceberg_the_command_says_what_to_install(
+    run: Run, clicks: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hide_pyiceberg(monkeypatch)
+    done = run("publish", tmp_path / "clicks", "--format", "iceberg")
+    done.failed("pip install 'pylogtable[iceberg]'")
+    assert run("publish", tmp_path / "clicks").status == 0  # Delta needs no other package
 
 
 def test_unpublish_asks_first(run: Run, clicks: Topic, tmp_path: Path) -> None:

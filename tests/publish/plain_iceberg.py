@@ -1,12 +1,14 @@
-"""Reads published Iceberg tables with pyiceberg, for tests."""
+"""Reads published Iceberg tables with pyiceberg, for tests; or hides pyiceberg."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from pyiceberg.manifest import ManifestEntryStatus
 from pyiceberg.table import StaticTable
 
@@ -52,6 +54,13 @@ def places_added(table: StaticTable, snapshot: Any) -> list[tuple[int, int]]:
                 number = entry.data_file.partition[0]
                 found += [(number, offset) for offset in offsets.to_pylist()]
     return found
+
+
+def hide_pyiceberg(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on, pyiceberg cannot be imported, as if it was not installed."""
+    for name in [name for name in sys.modules if name.split(".")[0] == "pyiceberg"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "pyiceberg", None)
 
 
 def _nullable(schema: pa.Schema) -> pa.Schema:

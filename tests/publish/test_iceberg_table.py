@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from tests.builders import Clock
 from tests.builders import runtime as fake_runtime
 from tests.publish.plain_iceberg import (
     expected_rows,
+    hide_pyiceberg,
     numbers_of,
     open_table,
     places_added,
@@ -559,9 +559,7 @@ def test_without_pyiceberg_the_error_says_what_to_install_and_delta_works(
 ) -> None:
     topic = make_topic(open_at(tmp_path))
     topic.append(batch(0))
-    for name in [name for name in sys.modules if name.split(".")[0] == "pyiceberg"]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "pyiceberg", None)
+    hide_pyiceberg(monkeypatch)
     with pytest.raises(InvalidRequestError, match=r"pip install 'pylogtable\[iceberg\]'"):
         topic.publish(["iceberg"])
     topic.publish(["delta"])
