@@ -340,17 +340,23 @@ class GroupState(GroupChange, frozen=True, kw_only=True, omit_defaults=True):
         return sorted(name for name, held in self.members.items() if held.is_live(now_ms))
 
 
+#: The format of `PublishedState`.
+PUBLISHED_FORMAT = 1
+
+
 class PublishedState(Noun, frozen=True, kw_only=True, omit_defaults=True):
     """What an entry says about itself: the version of the topic that it shows, when that was
     committed, and the sum of its end offsets. `copies` are the sealed copies that the table shows,
     by the path of their segment [PUB-2]. `features` are those of the other format that the table
-    has needed so far. `widened` has, by stored name, the types of a column in older files."""
+    has needed so far. `widened` has, by stored name, the types of a column in older files.
+    `commit_id` is that of the last commit with effect up to the version; older states have none."""
 
-    format: Count = 1
+    format: Count = PUBLISHED_FORMAT
     topic_id: str
     version: Natural
+    commit_id: str | None = None
     committed_at_ms: Natural
     offsets: Natural
-    copies: dict[str, tuple[Segment, ...]] = {}
+    copies: dict[str, Annotated[tuple[Segment, ...], msgspec.Meta(min_length=1)]] = {}
     features: tuple[str, ...] = ()
     widened: dict[str, tuple[str | dict[str, Any], ...]] = {}

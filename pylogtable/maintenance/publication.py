@@ -14,6 +14,7 @@ from typing import ClassVar
 from pylogtable.arguments import names_in
 from pylogtable.errors import (
     CommitConflictError,
+    CorruptTopicError,
     InvalidRequestError,
     LogTableError,
     SegmentGoneError,
@@ -33,6 +34,7 @@ from pylogtable.plan.publishing import (
     plan_copies,
     plan_table_change,
     plan_whole_table,
+    stands,
     versions_to_show,
     whole,
 )
@@ -87,7 +89,7 @@ def chosen_formats(asked: Sequence[str] | None, config: TopicConfig) -> list[str
 def unpublish(topic: MaintainedTopic, formats: Sequence[str] | None) -> int:
     """Remove the tables of these formats, or of all. Returns how many objects were removed."""
     chosen = PUBLISH_FORMATS if formats is None else formats
-    wanted = chosen_formats(chosen, topic.head.known.config)
+    wanted = chosen_formats(chosen, topic.head.latest().config)
     return sum(table_of(name, topic.store, topic.runtime).remove() for name in wanted)
 
 
@@ -131,17 +133,32 @@ class _Publisher:
     def publish(self) -> PublishedTable:
         """Show the newest version of the topic. What is committed meanwhile is for next time."""
         target = self._topic.head.latest()
-        published = self._table.newest()
+        published = self._newest(target.topic_id)
         while published is None or not _shows(published, target):
+            if published is not None and published.state.version > target.version:
+                target = self._topic.head.latest()
             try:
-                published = self._advance(published, target) or self._table.newest()
-            except SegmentGoneError:  # noqa: PERF203 (a second try needs it)
+                published = self._advance(published, target) or self._newest(target.topic_id)
+            except SegmentGoneError:
                 # Another job replaced a file after the target was loaded, and a vacuum removed it.
                 newer = self._topic.head.latest()
                 if newer.version == target.version:
                     raise
-                target, published = newer, self._table.newest()
+                target, published = newer, self._newest(newer.topic_id)
+        if not self._done.steps:
+            self._table.mend(published)
         return replace(self._done, version=published.state.version, table_version=published.number)
+
+    def _newest(self, topic_id: str) -> Published | None:
+        """What the table shows. A damaged table of another topic is removed: a deletion of that
+        topic was interrupted."""
+        try:
+            return self._table.newest()
+        except CorruptTopicError:
+            if self._table.topic_id() in (None, topic_id):
+                raise
+        self._table.remove()
+        return None
 
     def _advance(self, published: Published | None, target: Snapshot) -> Published | None:
         """Show the target after the versions that a stream has to see before it. None if another
@@ -180,7 +197,13 @@ class _Publisher:
     def _show_all(self, published: Published | None, target: Snapshot) -> Published | None:
         """Show the target whatever the table shows now: it is new, or the commits in between are
         gone, or the topic is another one."""
-        there = {} if published is None else self._table.files(published)
+        try:
+            there = {} if published is None else self._table.files(published)
+        except CorruptTopicError:
+            if published is None or published.state.topic_id == target.topic_id:
+                raise
+            self._table.remove()
+            published, there = None, {}
         wanted = self._with_copies(Shown(target), whole(target))
         change = plan_whole_table(there, wanted, self._manifest.leaf)
         return self._show(published, None, wanted, change)
@@ -208,14 +231,15 @@ class _Publisher:
 
     def _commits(self, published: Published, target: Snapshot) -> list[Commit] | None:
         """The commits that lead to the target, without void ones. None if one is gone, or if the
-        table shows another topic."""
+        table shows something that the topic has not."""
         if published.state.topic_id != target.topic_id:
             return None
         versions = range(published.state.version + 1, target.version + 1)
         found = self._manifest.commits.read_range(versions)
         if found is None:
             return None
-        return [commit for commit in found if commit.topic_id == target.topic_id]
+        commits = [commit for commit in found if commit.topic_id == target.topic_id]
+        return commits if stands(published.state, target, commits) else None
 
     def _shown(
         self, published: Published, target: Snapshot, commits: Sequence[Commit]
@@ -256,5 +280,7 @@ class _Publisher:
 
 
 def _shows(published: Published, target: Snapshot) -> bool:
+    """True if the table shows this state of the topic, apart from void commits."""
     state = published.state
-    return state.topic_id == target.topic_id and state.version >= target.effective_version
+    is_there = target.effective_version <= state.version <= target.version
+    return state.topic_id == target.topic_id and is_there and stands(state, target, ())

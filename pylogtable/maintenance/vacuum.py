@@ -62,9 +62,16 @@ def _vacuum(
     listing = [_listed(entry) for entry in store.list()]
     leftovers = [_listed(entry) for entry in store.leftovers()]
     needed, known = _needed(head, newest, now_ms - keep_ms)
-    tables = tables_in((entry.key for entry in listing), store, runtime)
-    shown = {path for table in tables for path in table.needed_files(now_ms - keep_ms)}  # [PUB-7]
-    needed = replace(needed, segments=needed.segments | shown)
+    tables: list[Table] = []
+    for table in tables_in((entry.key for entry in listing), store, runtime):
+        try:
+            shown = table.needed_files(now_ms - keep_ms)  # [PUB-7]
+        except CorruptTopicError:
+            if table.topic_id() in (None, newest.topic_id):
+                raise
+            continue  # of a topic that was deleted: nobody can read it
+        tables.append(table)
+        needed = replace(needed, segments=needed.segments | shown)
     old_ms = now_ms - MANIFEST_RETENTION_MS
     garbage = replace(
         _plan(listing, needed, known, now_ms, keep_ms),

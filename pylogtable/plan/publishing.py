@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from pylogtable.format.lookup import LoadLeaf, segments_between
-from pylogtable.format.model import Commit, Segment
+from pylogtable.format.model import Commit, PublishedState, Segment
 from pylogtable.format.partition_state import LeafRun, PartitionState, tile_start
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.plan.merge import MergeUnit, misleads
@@ -71,6 +71,15 @@ class TableChange:
 
     added: tuple[AddedFile, ...] = ()
     removed: tuple[RemovedFile, ...] = ()
+
+
+def stands(state: PublishedState, newest: Snapshot, commits: Sequence[Commit]) -> bool:
+    """False if the topic has not, or no longer, the version that a table shows, although these
+    commits follow it up to `newest`. Then commits were lost, as when a backup is restored."""
+    if state.version > newest.version:
+        return False
+    expected = commits[0].parent if commits else newest.commit_id
+    return state.commit_id is None or expected is None or state.commit_id == expected
 
 
 def before_appends(newest: Snapshot, version: int, commits: Sequence[Commit]) -> Snapshot | None:
@@ -268,6 +277,8 @@ def kept_copies(
     kept: dict[str, tuple[Segment, ...]] = {}
     for path, files in copies.items():
         partition, start, end = files[0].partition, files[0].base_offset, files[-1].end_offset
+        if partition >= len(wanted.partitions):
+            continue
         log_start = wanted.partitions[partition].log_start
         live = segments_between(wanted, leaves, partition, start, end)
         if any(segment.path == path for segment in live) and not any(

@@ -14,10 +14,10 @@ from typing import Any
 
 import msgspec
 
-from pylogtable.errors import CorruptTopicError
 from pylogtable.format.model import PublishedState, Segment
 from pylogtable.format.schema import OFFSET, PARTITION, TIMESTAMP
 from pylogtable.plan.publishing import TableFile
+from pylogtable.publish.table import damaged, state_in
 from pylogtable.segments.column_bounds import ColumnBounds
 
 APP_ID = "pylogtable"
@@ -114,7 +114,7 @@ def _moment(millis: int) -> str | None:
         moment = datetime.fromtimestamp(millis // 1000, timezone.utc)
     except (OverflowError, ValueError, OSError):
         return None  # beyond the years that Python knows
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{millis % 1000:03d}Z"
+    return f"{moment.year:04d}-{moment:%m-%dT%H:%M:%S}.{millis % 1000:03d}Z"
 
 
 def encode(actions: Iterable[Action]) -> bytes:
@@ -130,19 +130,17 @@ def decode(data: bytes, path: str) -> Iterator[Action]:
         for line in data.splitlines():
             if line.strip():
                 yield decoder.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        detail = f"it cannot be decoded ({error}); unpublish the topic and publish it again"
-        raise CorruptTopicError(path, "PUB-1", detail) from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise damaged(path, f"it cannot be decoded ({error})") from error
 
 
 def state_of(data: bytes, path: str) -> PublishedState | None:
     """What an entry says about itself; None if somebody else wrote it."""
-    for action in decode(data, path):
+    found = list(decode(data, path))
+    if not found:
+        raise damaged(path, "it is empty")
+    for action in found:
         info = action.get("commitInfo")
         if isinstance(info, dict) and "pylogtable" in info:
-            try:
-                return msgspec.convert(info["pylogtable"], PublishedState)
-            except msgspec.ValidationError as error:
-                detail = f"{error}; unpublish the topic and publish it again"
-                raise CorruptTopicError(path, "PUB-5", detail) from error
+            return state_in(info["pylogtable"], path)
     return None

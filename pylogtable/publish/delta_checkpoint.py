@@ -17,6 +17,8 @@ from pylogtable.lazy_arrow import pc
 from pylogtable.plan.publishing import TableFile
 from pylogtable.publish.delta_actions import Action
 
+#: The actions of which only the newest counts.
+_ONCE = ("protocol", "metaData", "txn")
 _TEXTS = pa.map_(pa.string(), pa.string())
 _ADD = pa.struct(
     [
@@ -84,18 +86,24 @@ class TableState:
         """The paths of the files that the table shows."""
         return pc.struct_field(self.adds, "path")
 
+    @property
+    def _columns(self) -> tuple[pa.Array, pa.Array, pa.Array]:
+        """Path, partition and size of the files that the table shows."""
+        values = pc.struct_field(self.adds, "partitionValues")
+        partitions = pc.map_lookup(values, PARTITION, "first").cast("int32")
+        return self.paths, partitions, pc.struct_field(self.adds, "size")
+
+    def check(self) -> None:
+        """Raise `KeyError` or `ValueError` if this is no whole table."""
+        for name in _ONCE:
+            if not isinstance(self.single[name], dict):
+                raise ValueError(f"{name} is {self.single[name]!r}")
+        if any(column.null_count for column in self._columns):
+            raise ValueError("a file has no path, partition or size")
+
     def files(self) -> dict[str, TableFile]:
         """The files that the table shows, by path."""
-        partitions = pc.map_lookup(
-            pc.struct_field(self.adds, "partitionValues"), PARTITION, "first"
-        )
-        sizes = pc.struct_field(self.adds, "size")
-        rows = zip(
-            self.paths.to_pylist(),
-            partitions.cast("int32").to_pylist(),
-            sizes.to_pylist(),
-            strict=True,
-        )
+        rows = zip(*(column.to_pylist() for column in self._columns), strict=True)
         return {path: TableFile(path, partition, size) for path, partition, size in rows}
 
     def removed_since(self, when_ms: int) -> pa.Array:
@@ -116,7 +124,7 @@ class TableState:
                 elif name == "remove":
                     removes[body["path"]] = body
                     adds.pop(body["path"], None)
-                elif name in ("metaData", "protocol", "txn"):
+                elif name in _ONCE:
                     single[name] = body
         changed = pa.array([*adds, *removes], pa.string())
         return TableState(
@@ -159,7 +167,7 @@ def state_in(checkpoint: pa.Table) -> TableState:
     """The state that a checkpoint of ours says."""
     checkpoint = checkpoint.cast(CHECKPOINT_SCHEMA)
     single: dict[str, Action] = {}
-    for name in ("metaData", "protocol", "txn"):
+    for name in _ONCE:
         rows = checkpoint[name].drop_null().to_pylist()
         if rows:
             single[name] = _as_json(rows[-1])

@@ -10,8 +10,11 @@ from __future__ import annotations
 import json
 import logging
 import re
+from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -26,7 +29,7 @@ from pylogtable.log.commit_loop import put_numbered
 from pylogtable.publish.delta_actions import Action, decode, encode, state_of
 from pylogtable.publish.delta_checkpoint import TableState, empty_state, state_in
 from pylogtable.publish.delta_schema import CHECKPOINT_INTERVAL
-from pylogtable.publish.table import Published
+from pylogtable.publish.table import Published, damaged
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import ObjectInfo, ObjectStore
 from pylogtable.storage.numbered import NumberedObjects
@@ -39,6 +42,10 @@ _ENTRY = re.compile(r"_delta_log/([0-9]{20})\.json")
 _CHECKPOINT = re.compile(r"_delta_log/([0-9]{20})\.checkpoint\.parquet")
 
 
+#: What Python and Arrow say about an action that has not the fields or the types of one.
+_WRONG_ACTIONS = (KeyError, TypeError, AttributeError, ValueError, OverflowError, pa.ArrowException)
+
+
 def entry_path(version: int) -> str:
     return f"{LOG_DIR}{version:020d}.json"
 
@@ -47,24 +54,43 @@ def checkpoint_path(version: int) -> str:
     return f"{LOG_DIR}{version:020d}.checkpoint.parquet"
 
 
+@dataclass(frozen=True)
+class _Listed:
+    """The numbers of the entries in the log, and the size of each checkpoint by its number."""
+
+    entries: frozenset[int]
+    checkpoints: dict[int, int]
+
+    @property
+    def top(self) -> int | None:
+        """The greatest number; None if there is no table."""
+        return max((*self.entries, *self.checkpoints), default=None)
+
+
 class DeltaLog:
     """The log of the Delta table of the topic at the root of `store`."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
         self._entries = NumberedObjects(store, entry_path)
+        self._newest: tuple[int, bytes] | None = None
+        self._lacks_checkpoint = False
 
     def newest(self) -> Published | None:
-        """The newest entry; None if the topic has no Delta table. Raises if somebody else wrote
-        it."""
-        newest = self._newest_from(self._hinted())
-        if newest is None:
-            listed = [_number(_ENTRY, info.key) for info in self._store.list(LOG_DIR)]
-            numbers = [number for number in listed if number is not None]
-            newest = self._newest_from(max(numbers)) if numbers else None
-        if newest is None:
-            return None
-        number, data = newest
+        """The newest entry; None if the topic has no Delta table. Raises if somebody else wrote it,
+        and if an entry that readers need is missing: then the log is no whole table."""
+        listed = self._listed()
+        while (top := listed.top) is not None:
+            found = deque(self._entries.read_forward(top), maxlen=1)
+            if found:
+                self._newest = found[0]
+                return self._published(*found[0], listed)
+            before, listed = listed, self._listed()  # it may have been removed meanwhile
+            if listed == before:
+                raise _missing(top)
+        return None
+
+    def _published(self, number: int, data: bytes, listed: _Listed) -> Published:
         state = state_of(data, entry_path(number))
         if state is None:
             raise InvalidRequestError(
@@ -72,7 +98,21 @@ class DeltaLog:
                 f"has not published ({entry_path(number)}). Nothing was changed; move it away "
                 "to publish the topic"
             )
+        checkpoints = self._good_checkpoints(listed)
+        for at in range(max(checkpoints, default=-1) + 1, listed.top or 0):
+            # An entry that is put during a listing need not be in it.
+            if at not in listed.entries and self._entries.read(at) is None:
+                raise _missing(at)
         return Published(number, state)
+
+    def topic_id(self) -> str | None:
+        """The id of the topic that the newest entry is of; None if that cannot be told."""
+        for number in sorted(self._listed().entries, reverse=True):
+            data = self._entries.read(number)
+            with suppress(CorruptTopicError):
+                state = None if data is None else state_of(data, entry_path(number))
+                return None if state is None else state.topic_id
+        return None
 
     def commit(
         self, number: int, actions: Iterable[Action], publish_id: str, runtime: Runtime
@@ -80,7 +120,7 @@ class DeltaLog:
         """Put an entry; False if another publication was faster."""
         data = encode(actions)
         try:
-            return put_numbered(
+            is_ours = put_numbered(
                 lambda: self._entries.create(number, data),
                 lambda: self._publish_id(number),
                 CommitUnknownError(publish_id, number),
@@ -91,32 +131,55 @@ class DeltaLog:
                 f"the store did not say whether {entry_path(number)} landed; publish again: what "
                 "has landed is not published twice"
             ) from error
+        if not is_ours:
+            return False
+        if number and (number - 1, self._entries.read(number - 1)) != self._newest:
+            # The table was removed meanwhile: an entry must not stand on one that is gone.
+            self._store.delete(entry_path(number))
+            return False
+        self._newest = number, data
+        return True
 
     def _publish_id(self, number: int) -> str | None:
         data = self._entries.read(number)
         if data is None:
             return None
         for action in decode(data, entry_path(number)):
-            if "commitInfo" in action:
-                return str(action["commitInfo"].get("txnId"))
+            info = action.get("commitInfo")
+            if isinstance(info, dict):
+                return str(info.get("txnId"))
         return ""
 
     def table(self, number: int) -> TableState:
         """The whole table at an entry, from the newest checkpoint and the entries after it."""
-        checkpoint = self._read_checkpoint(number)
-        begin, state = (0, empty_state()) if checkpoint is None else checkpoint
+        begin, state = self._read_checkpoint(number)
         numbers = range(begin, number + 1)
         for at, data in zip(numbers, self._entries.read_many(numbers), strict=True):
             if data is None:
-                detail = "it is missing; unpublish the topic and publish it again"
-                raise CorruptTopicError(entry_path(at), "PUB-1", detail)
-            state = state.after(decode(data, entry_path(at)))
+                raise _missing(at)
+            try:
+                state = state.after(decode(data, entry_path(at)))
+            except _WRONG_ACTIONS as error:
+                raise damaged(entry_path(at), f"an action is wrong ({error!r})") from error
+        try:
+            state.check()
+        except _WRONG_ACTIONS as error:
+            raise damaged(entry_path(number), f"the log up to here is wrong ({error!r})") from error
         return state
 
     def write_checkpoint(self, number: int, removed_since_ms: int, *, even_so: bool) -> None:
-        """Write a checkpoint at an entry, if one is due or `even_so`."""
-        if number % CHECKPOINT_INTERVAL and not even_so:
+        """Write a checkpoint at an entry, if one is due, or if readers do not find the last one, or
+        `even_so`."""
+        if number % CHECKPOINT_INTERVAL and not self._lacks_checkpoint and not even_so:
             return
+        self._write_checkpoint(number, removed_since_ms)
+
+    def mend(self, number: int, removed_since_ms: int) -> None:
+        """Write a checkpoint at an entry if readers do not find the last one."""
+        if self._lacks_checkpoint:
+            self._write_checkpoint(number, removed_since_ms)
+
+    def _write_checkpoint(self, number: int, removed_since_ms: int) -> None:
         try:
             rows = self.table(number).checkpoint(removed_since_ms)
             sink = pa.BufferOutputStream()
@@ -125,68 +188,101 @@ class DeltaLog:
             self._store.write(checkpoint_path(number), data)
             hint = {"version": number, "size": rows.num_rows, "sizeInBytes": len(data)}
             self._store.write(HINT_PATH, json.dumps(hint).encode())
+            self._lacks_checkpoint = False
         except Exception as error:  # any error: the entry has already landed
             _log.warning("no checkpoint at entry %s of %s: %s", number, self._store.url, error)
 
     def remove(self) -> int:
-        """Remove the log, and so the table; the topic's files stay. The newest entry goes first:
-        until the last is gone, readers see an older version of the topic. A log that is damaged can
-        be removed, too."""
-        keys = [info.key for info in self._store.list(LOG_DIR)]
+        """Remove the log, and so the table; the topic's files stay. The newest entry goes first,
+        and a checkpoint after its entry: until the last is gone, readers see an older version of
+        the topic. What a publication puts meanwhile is removed, too, and so is a damaged log."""
         with suppress(CorruptTopicError):
             self.newest()  # raises if the table is somebody else's
+        self._newest = None
         self._store.delete(HINT_PATH)
-        checkpoints = [key for key in keys if _CHECKPOINT.fullmatch(key)]
-        entries = [key for key in keys if _ENTRY.fullmatch(key)]
-        mine = [*sorted(checkpoints, reverse=True), *sorted(entries, reverse=True)]
-        for key in mine:
-            self._store.delete(key)
-        return len(mine)
+        removed = 0
+        while (listed := self._listed()).top is not None:
+            for number in sorted({*listed.entries, *listed.checkpoints}, reverse=True):
+                if number in listed.entries:
+                    self._store.delete(entry_path(number))
+                if number in listed.checkpoints:
+                    self._store.delete(checkpoint_path(number))
+            removed += len(listed.entries) + len(listed.checkpoints)
+        return removed
 
-    def _hinted(self) -> int:
-        """The entry of the newest checkpoint that the hint knows; 0 if it cannot be read."""
+    def old_entries(self, listing: Iterable[ObjectInfo], before_ms: int) -> list[ObjectInfo]:
+        """The objects of the log that no version from `before_ms` on needs: all below the newest
+        checkpoint that was written before [PUB-7]."""
+        objects = [info for info in listing if info.key.startswith(LOG_DIR)]
+        numbers = [
+            number
+            for info in objects
+            if info.modified_ms < before_ms
+            and (number := _number(_CHECKPOINT, info.key)) is not None
+        ]
+        if not numbers:
+            return []
+        after, _ = self._read_checkpoint(max(numbers))
+        return [
+            info
+            for info in objects
+            for number in [_number(_ENTRY, info.key), _number(_CHECKPOINT, info.key)]
+            if number is not None and number < after - 1 and info.modified_ms < before_ms
+        ]
+
+    def _listed(self) -> _Listed:
+        entries: set[int] = set()
+        checkpoints: dict[int, int] = {}
+        for info in self._store.list(LOG_DIR):
+            if (number := _number(_ENTRY, info.key)) is not None:
+                entries.add(number)
+            elif (number := _number(_CHECKPOINT, info.key)) is not None:
+                checkpoints[number] = info.size_bytes
+        return _Listed(frozenset(entries), checkpoints)
+
+    def _good_checkpoints(self, listed: _Listed) -> list[int]:
+        """The checkpoints in the listing, without one that the hint names and that is damaged."""
+        hint = self._hint()
+        named = hint.get("version")
+        size = listed.checkpoints.get(named) if isinstance(named, int) else None
+        self._lacks_checkpoint = size is None or size != hint.get("sizeInBytes", size)
+        if not isinstance(named, int) or size is None or not self._lacks_checkpoint:
+            return [*listed.checkpoints]
+        # Between writing a checkpoint again and writing the hint, the sizes differ.
+        is_good = self._state_at(named) is not None
+        return [number for number in listed.checkpoints if is_good or number != named]
+
+    def _hint(self) -> dict[str, Any]:
+        """What the hint says; nothing if it cannot be read."""
         data = self._store.read(HINT_PATH)
         try:
-            version = json.loads(data)["version"] if data else 0
-        except (ValueError, KeyError, TypeError, RecursionError):
-            return 0
-        return version if isinstance(version, int) and version >= 0 else 0
+            hint = json.loads(data) if data else {}
+        except (ValueError, RecursionError):
+            return {}
+        return hint if isinstance(hint, dict) else {}
 
-    def _newest_from(self, number: int) -> tuple[int, bytes] | None:
-        newest = None
-        for newest in self._entries.read_forward(number):  # noqa: B007 (the last one counts)
-            pass
-        return newest
+    def _read_checkpoint(self, at_most: int) -> tuple[int, TableState]:
+        """The state of the newest checkpoint up to an entry, and the number after its own; the
+        empty state and 0 if there is none."""
+        for number in sorted(self._listed().checkpoints, reverse=True):
+            if number <= at_most and (state := self._state_at(number)) is not None:
+                return number + 1, state
+        return 0, empty_state()
 
-    def _read_checkpoint(self, at_most: int) -> tuple[int, TableState] | None:
-        """The state of the newest checkpoint up to an entry, and the number after its own."""
-        number = self._hinted()
-        data = self._store.read(checkpoint_path(number)) if number <= at_most else None
+    def _state_at(self, number: int) -> TableState | None:
+        """The state of a checkpoint; None if it cannot be read."""
+        data = self._store.read(checkpoint_path(number))
         if data is None:
             return None
         try:
-            return number + 1, state_in(pq.read_table(pa.BufferReader(data)))
+            return state_in(pq.read_table(pa.BufferReader(data)))
         except (pa.ArrowException, KeyError, ValueError, OSError) as error:
             _log.warning("%s is ignored: %s", checkpoint_path(number), error)
             return None
 
 
-def old_entries(listing: Iterable[ObjectInfo], before_ms: int) -> list[ObjectInfo]:
-    """The objects of the log that no version from `before_ms` on needs: all below the newest
-    checkpoint that was written before [PUB-7]."""
-    objects = [info for info in listing if info.key.startswith(LOG_DIR)]
-    numbers = [
-        number
-        for info in objects
-        if info.modified_ms < before_ms and (number := _number(_CHECKPOINT, info.key)) is not None
-    ]
-    kept = max(numbers, default=0)
-    return [
-        info
-        for info in objects
-        for number in [_number(_ENTRY, info.key), _number(_CHECKPOINT, info.key)]
-        if number is not None and number < kept and info.modified_ms < before_ms
-    ]
+def _missing(number: int) -> CorruptTopicError:
+    return damaged(entry_path(number), "it is missing")
 
 
 def _number(pattern: re.Pattern[str], key: str) -> int | None:

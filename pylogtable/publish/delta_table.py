@@ -10,7 +10,7 @@ from pylogtable.format.model import PublishedState, TopicInfo
 from pylogtable.format.schema import WireType, from_arrow, widens
 from pylogtable.plan.publishing import Shown, TableChange, TableFile
 from pylogtable.publish.delta_actions import Action, add, commit_info, remove, txn
-from pylogtable.publish.delta_log import LOG_DIR, DeltaLog, old_entries
+from pylogtable.publish.delta_log import LOG_DIR, DeltaLog
 from pylogtable.publish.delta_schema import features_of, metadata_of, protocol_of
 from pylogtable.publish.table import Published
 from pylogtable.runtime import Runtime
@@ -35,6 +35,10 @@ class DeltaTable:
     def newest(self) -> Published | None:
         """What the table shows now; None if there is no table."""
         return self._log.newest()
+
+    def topic_id(self) -> str | None:
+        """The id of the topic that the table is of; None if that cannot be told."""
+        return self._log.topic_id()
 
     def files(self, published: Published) -> dict[str, TableFile]:
         """The files that the table shows, by path."""
@@ -71,6 +75,10 @@ class DeltaTable:
         self._log.write_checkpoint(number, since_ms, even_so=len(actions) > MANY_FILES)
         return Published(number, state)
 
+    def mend(self, published: Published) -> None:
+        """Write a checkpoint if readers do not find the last one."""
+        self._log.mend(published.number, self._runtime.clock() - MANIFEST_RETENTION_MS)
+
     def remove(self) -> int:
         """Remove the table. The topic stays as it is. Returns how many objects were removed."""
         return self._log.remove()
@@ -85,7 +93,7 @@ class DeltaTable:
 
     def old_objects(self, listing: Iterable[ObjectInfo], before_ms: int) -> list[ObjectInfo]:
         """The objects of the log that only versions before this time need [PUB-7]."""
-        return old_entries(listing, before_ms)
+        return self._log.old_entries(listing, before_ms)
 
 
 def _state(
@@ -112,6 +120,7 @@ def _state(
     return PublishedState(
         topic_id=snapshot.topic_id,
         version=snapshot.version,
+        commit_id=snapshot.commit_id,
         committed_at_ms=snapshot.committed_at_ms,
         offsets=sum(state.end for state in snapshot.partitions),
         copies=dict(wanted.copies),

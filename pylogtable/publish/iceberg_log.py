@@ -19,8 +19,8 @@ from pylogtable.errors import (
 )
 from pylogtable.log.commit_loop import put_numbered
 from pylogtable.publish.iceberg_manifests import METADATA_DIR
-from pylogtable.publish.iceberg_metadata import PUBLISH_ID, Metadata, decode, encode
-from pylogtable.publish.table import Published
+from pylogtable.publish.iceberg_metadata import PUBLISH_ID, TOPIC_ID, Metadata, decode, encode
+from pylogtable.publish.table import Published, damaged
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import ObjectInfo, ObjectStore
 from pylogtable.storage.numbered import NumberedObjects
@@ -67,6 +67,7 @@ class IcebergLog:
         self._store = store
         self._files = NumberedObjects(store, metadata_path)
         self._known: dict[int, Metadata] = {}
+        self._has_hint = False
 
     def newest(self) -> Published | None:
         """The newest metadata file; None if the topic has no Iceberg table. Raises if somebody else
@@ -104,14 +105,16 @@ class IcebergLog:
             data = self._files.read(number)
             found = None if data is None else decode(data, metadata_path(number))
             if found is None:
-                detail = "it is missing; publish the topic again"
-                raise CorruptTopicError(metadata_path(number), "PUB-1", detail)
+                raise damaged(metadata_path(number), "it is missing")
             self._known = {number: found}
         return self._known[number]
 
     def _find_newest(self) -> tuple[int, Metadata] | None:
-        """The newest metadata file, with its number. Raises if the table was never ours."""
-        newest = self._newest_from(self._hinted())
+        """The newest metadata file, with its number. Raises if the table was never ours. Without a
+        hint, a listing tells which is the newest: a missing number need not be the end."""
+        hinted = self._hinted()
+        newest = None if hinted is None else self._newest_from(hinted)
+        self._has_hint = newest is not None and newest[0] == hinted
         if newest is None:
             keys = [info.key for info in self._store.list(METADATA_DIR)]
             numbers = [number for key in keys if (number := _number(key)) is not None]
@@ -143,9 +146,33 @@ class IcebergLog:
                 f"the store did not say whether {metadata_path(number)} landed; publish again: "
                 "what has landed is not published twice"
             ) from error
-        if is_ours:
-            self._known = {number: metadata}
-        return is_ours
+        if not is_ours:
+            return False
+        if number > 1 and not self._still_there(number - 1):
+            # The table was removed meanwhile, and its manifests are gone or will be.
+            self._store.delete(metadata_path(number))
+            return False
+        self._known = {number: metadata}
+        return True
+
+    def _still_there(self, number: int) -> bool:
+        """True if a metadata file that was read before is as it was."""
+        data, known = self._files.read(number), self._known.get(number)
+        found = None if data is None else decode(data, metadata_path(number))
+        return found is not None and known is not None and found.body == known.body
+
+    def mend_hint(self, number: int) -> None:
+        """Write the hint again if it does not lead to the newest metadata file."""
+        if not self._has_hint:
+            self.write_hint(number)
+
+    def topic_id(self) -> str | None:
+        """The id of the topic that the table is of; None if that cannot be told."""
+        try:
+            found = self._find_newest()
+        except CorruptTopicError:
+            return None
+        return None if found is None else found[1].body["properties"].get(TOPIC_ID)
 
     def write_hint(self, number: int) -> None:
         """Tell readers where to begin."""
@@ -156,18 +183,32 @@ class IcebergLog:
 
     def remove(self) -> int:
         """Remove the table; the topic's files stay. The newest metadata file goes first: until the
-        last is gone, readers see an older version of the topic."""
-        keys = [info.key for info in self._store.list(METADATA_DIR)]
-        if not any(_number(key) is not None or is_avro(key) for key in keys):
+        last is gone, readers see an older version of the topic. What a publication puts meanwhile
+        is removed, too."""
+        if not (mine := self._mine()):
             return 0
-        self._find_newest()  # raises if the table is somebody else's
+        try:
+            self._find_newest()  # raises if the table is somebody else's
+        except CorruptTopicError:
+            if not any(is_avro(key) for key in mine):
+                raise  # nothing says that it was ours
         self._store.delete(HINT_PATH)
-        files = sorted((key for key in keys if _number(key)), key=_by_number, reverse=True)
-        mine = [*files, *(key for key in keys if is_avro(key) or _CHECKSUM.fullmatch(key))]
-        for key in mine:
-            self._store.delete(key)
         self._known = {}
-        return len(mine)
+        removed = 0
+        while mine:
+            for key in mine:
+                self._store.delete(key)
+            removed += len(mine)
+            mine = self._mine()
+        return removed
+
+    def _mine(self) -> list[str]:
+        """What to remove: metadata files, the newest first, then what they refer to."""
+        keys = [info.key for info in self._store.list(METADATA_DIR)]
+        files = sorted((key for key in keys if _number(key)), key=_by_number, reverse=True)
+        avro = [key for key in keys if is_avro(key)]
+        checksums = [key for key in keys if _CHECKSUM.fullmatch(key)]
+        return [*files, *avro, *checksums] if files or avro else []
 
     def old_files(self, listing: Iterable[ObjectInfo], before_ms: int) -> list[ObjectInfo]:
         """The metadata files that were replaced before this time. Those from the hint on stay:
@@ -175,7 +216,7 @@ class IcebergLog:
         numbered = [(n, info) for info in listing if (n := _number(info.key)) is not None]
         late = [n for n, info in numbered if info.modified_ms >= before_ms]
         newest = max((n for n, _ in numbered), default=0)
-        first = min([self._hinted(), newest, *(n - 1 for n in late)])
+        first = min([self._hinted() or 1, newest, *(n - 1 for n in late)])
         return [info for n, info in numbered if n < first and info.modified_ms < before_ms]
 
     def _publish_id(self, number: int) -> str | None:
@@ -186,10 +227,10 @@ class IcebergLog:
         current = None if found is None else found.current
         return "" if current is None else current.summary.get(PUBLISH_ID, "")
 
-    def _hinted(self) -> int:
-        """The number in the hint; 1 if it cannot be read."""
+    def _hinted(self) -> int | None:
+        """The number in the hint; None if it cannot be read."""
         data = self._store.read(HINT_PATH) or b""
-        return int(data) if re.fullmatch(rb"[1-9][0-9]{0,17}", data) else 1
+        return int(data) if re.fullmatch(rb"[1-9][0-9]{0,17}", data) else None
 
     def _newest_from(self, number: int) -> tuple[int, bytes] | None:
         newest = None

@@ -12,6 +12,7 @@ from pylogtable.errors import CorruptTopicError, InvalidRequestError
 from pylogtable.format.model import Segment
 from pylogtable.publish.iceberg_bounds import Metrics
 from pylogtable.publish.iceberg_schema import PARTITION_SPEC, Json
+from pylogtable.publish.table import damaged
 from pylogtable.storage.base import ObjectStore
 
 METADATA_DIR = "metadata/"
@@ -129,8 +130,7 @@ class Manifests:
     def _read(self, place: str) -> bytes:
         data = self._store.read(self.key(place))
         if data is None:
-            detail = "it is missing; unpublish the topic and publish it again"
-            raise CorruptTopicError(self.key(place), "PUB-1", detail)
+            raise damaged(self.key(place), "it is missing")
         return data
 
 

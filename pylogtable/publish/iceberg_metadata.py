@@ -17,7 +17,6 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from pylogtable.errors import CorruptTopicError
 from pylogtable.format.model import PublishedState, TopicInfo
 from pylogtable.publish.columns import guid
 from pylogtable.publish.iceberg_schema import (
@@ -29,6 +28,7 @@ from pylogtable.publish.iceberg_schema import (
     name_mapping,
     schema_of,
 )
+from pylogtable.publish.table import damaged, state_in
 
 STATE = "pylogtable.state"
 VERSION = "pylogtable.version"
@@ -113,9 +113,9 @@ class Metadata:
         if text is None:
             return None
         try:
-            return msgspec.json.decode(text, type=PublishedState)
+            return state_in(msgspec.json.decode(text), path)
         except msgspec.DecodeError as error:
-            raise CorruptTopicError(path, "PUB-5", str(error)) from error
+            raise damaged(path, str(error), "PUB-5") from error
 
 
 def decode(data: bytes, path: str) -> Metadata | None:
@@ -129,7 +129,7 @@ def decode(data: bytes, path: str) -> Metadata | None:
         if shape.current_schema_id not in [schema.schema_id for schema in shape.schemas]:
             raise msgspec.ValidationError("the current schema is missing")
     except msgspec.DecodeError as error:
-        raise CorruptTopicError(path, "PUB-1", f"it cannot be decoded: {error}") from error
+        raise damaged(path, f"it cannot be decoded: {error}") from error
     return Metadata(body, shape.snapshots)
 
 

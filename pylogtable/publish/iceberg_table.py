@@ -63,6 +63,10 @@ class IcebergTable:
         newest = self._log.newest()
         return None if newest is None else self._manifests.place(metadata_path(newest.number))
 
+    def topic_id(self) -> str | None:
+        """The id of the topic that the table is of; None if that cannot be told."""
+        return self._log.topic_id()
+
     def files(self, published: Published) -> dict[str, TableFile]:
         """The files that the table shows, by path."""
         need_pyiceberg()
@@ -109,6 +113,10 @@ class IcebergTable:
             return None
         self._log.write_hint(number)
         return Published(number, state)
+
+    def mend(self, published: Published) -> None:
+        """Write the hint again if it does not lead to the newest metadata file."""
+        self._log.mend_hint(published.number)
 
     def remove(self) -> int:
         """Remove the table. The topic stays as it is. Returns how many objects were removed."""
@@ -194,6 +202,7 @@ def _state(wanted: Shown) -> PublishedState:
     return PublishedState(
         topic_id=snapshot.topic_id,
         version=snapshot.version,
+        commit_id=snapshot.commit_id,
         committed_at_ms=snapshot.committed_at_ms,
         offsets=sum(state.end for state in snapshot.partitions),
         copies=dict(wanted.copies),

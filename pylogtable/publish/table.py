@@ -10,7 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
-from pylogtable.format.model import PublishedState, TopicInfo
+import msgspec
+
+from pylogtable.errors import CorruptTopicError, UnsupportedFormatError
+from pylogtable.format.model import PUBLISHED_FORMAT, PublishedState, TopicInfo
 from pylogtable.plan.publishing import Shown, TableChange, TableFile
 from pylogtable.storage.base import ObjectInfo
 
@@ -33,6 +36,10 @@ class Table(Protocol):
     def newest(self) -> Published | None:
         """What the table shows now; None if there is no table. Raises if the table is not ours."""
 
+    def topic_id(self) -> str | None:
+        """The id of the topic that the table is of, even if the table is damaged; None if that
+        cannot be told."""
+
     def files(self, published: Published) -> dict[str, TableFile]:
         """The files that the table shows, by path."""
 
@@ -47,6 +54,9 @@ class Table(Protocol):
         """Show a version of the topic, after the entry `before`, whose columns are those of
         `shown`. None if another publication was faster."""
 
+    def mend(self, published: Published) -> None:
+        """Write again what readers need to find the newest entry, if it is lost [PUB-6]."""
+
     def remove(self) -> int:
         """Remove the table. The topic stays as it is. Returns how many objects were removed."""
 
@@ -55,3 +65,23 @@ class Table(Protocol):
 
     def old_objects(self, listing: Iterable[ObjectInfo], before_ms: int) -> list[ObjectInfo]:
         """The objects of the table itself that only versions before this time need [PUB-7]."""
+
+
+def damaged(path: str, detail: str, rule: str = "PUB-1") -> CorruptTopicError:
+    """The error for a table that cannot be read. Nothing is lost with it but the table."""
+    way_out = "unpublish the topic and publish it again"
+    return CorruptTopicError(path, rule, f"{detail}; {way_out}")
+
+
+def state_in(value: object, path: str) -> PublishedState:
+    """The state that an entry has [PUB-5]."""
+    number = value.get("format") if isinstance(value, dict) else None
+    if isinstance(number, int) and number > PUBLISHED_FORMAT:
+        raise UnsupportedFormatError(
+            f"{path}: the table was published in format {number}; this pylogtable knows "
+            f"{PUBLISHED_FORMAT}. Upgrade pylogtable."
+        )
+    try:
+        return msgspec.convert(value, PublishedState)
+    except msgspec.ValidationError as error:
+        raise damaged(path, str(error), "PUB-5") from error

@@ -1,0 +1,405 @@
+"""A Delta table whose log was damaged, removed in part, or no longer fits to the topic: readers
+never see wrong rows for long, and errors say what to do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import pyarrow as pa
+import pytest
+
+from pylogtable import (
+    CorruptTopicError,
+    InvalidRequestError,
+    LogTableError,
+    Store,
+    Topic,
+    TopicNotFoundError,
+    UnsupportedFormatError,
+)
+from tests.builders import Clock, make_store
+from tests.publish.plain_delta import check_table
+from tests.stores import AgingDisk, Fault, FaultyStore, SimulatedCrash
+
+DAY = 86_400_000
+WAY_OUT = r"PUB-1.*unpublish the topic and publish it again"
+
+
+@pytest.fixture
+def disk(tmp_path: Path, clock: Clock) -> AgingDisk:
+    return AgingDisk(tmp_path, clock)
+
+
+@pytest.fixture
+def store(disk: AgingDisk, clock: Clock) -> Store:
+    return make_store(disk, clock)
+
+
+@pytest.fixture
+def topic(store: Store) -> Topic:
+    return store.create_topic("t", 1, {"k": pa.string(), "v": pa.int64()}, key="k")
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "t" / "_delta_log"
+
+
+def publish(topic: Topic, times: int = 1) -> None:
+    for number in range(times):
+        topic.append(pa.table({"k": ["a", "b"], "v": [number, number]}))
+        topic.publish()
+
+
+def entry(log: Path, number: int) -> Path:
+    return log / f"{number:020d}.json"
+
+
+def checkpoint(log: Path, number: int) -> Path:
+    return log / f"{number:020d}.checkpoint.parquet"
+
+
+def edit(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Change the actions of an entry."""
+    actions = [json.loads(line) for line in path.read_text().splitlines()]
+    for action in actions:
+        change(action)
+    path.write_text("".join(f"{json.dumps(action)}\n" for action in actions))
+
+
+def with_state(path: Path, **fields: object) -> None:
+    def change(action: dict[str, Any]) -> None:
+        if "commitInfo" in action:
+            action["commitInfo"]["pylogtable"] |= fields
+
+    edit(path, change)
+
+
+def check_newest(topic: Topic, log: Path) -> None:
+    """delta-rs reads what the newest version of the topic has."""
+    table = deltalake.DeltaTable(log.parent)
+    columns = ["partition", "offset", "k", "v"]
+    found = table.to_pyarrow_table(columns=columns).sort_by("offset")
+    assert found.to_pylist() == topic.read(columns=columns).read_all().to_pylist()
+
+
+@pytest.mark.parametrize("lost", [[3], [3, 4], [10], [10, 11], [11]])
+def test_missing_entry_is_noticed_and_nothing_is_written(
+    topic: Topic, log: Path, lost: list[int]
+) -> None:
+    publish(topic, 11 if lost == [10] else 13 if lost[0] > 9 else 8)
+    for number in lost:
+        entry(log, number).unlink()
+    if lost == [3] or lost == [3, 4]:
+        checkpoint(log, 0).unlink()  # it does not bridge the gap
+    before = sorted(log.iterdir())
+    topic.append(pa.table({"k": ["c"], "v": [1]}))
+    for use in (topic.publish, lambda: topic.vacuum(dry_run=False)):
+        with pytest.raises(CorruptTopicError, match=WAY_OUT):
+            use()
+    assert sorted(log.iterdir()) == before
+    topic.unpublish()
+    topic.publish()
+    check_newest(topic, log)
+
+
+def test_entries_below_a_checkpoint_are_not_needed(topic: Topic, log: Path) -> None:
+    publish(topic, 12)
+    entry(log, 4).unlink()
+    publish(topic)
+    check_newest(topic, log)
+
+
+def test_handle_of_a_deleted_topic_leaves_the_new_table_alone(
+    topic: Topic, store: Store, log: Path
+) -> None:
+    publish(topic)
+    store.delete_topic("t")
+    again = store.create_topic("t", 1, {"k": pa.string(), "v": pa.int64()}, key="k")
+    publish(again)
+    with pytest.raises(TopicNotFoundError):
+        topic.unpublish()
+    check_newest(again, log)
+
+
+@pytest.mark.parametrize("entries", [1, 3])
+@pytest.mark.parametrize("then_publish", [False, True])
+def test_table_that_is_unpublished_beside_a_publication_begins_anew(
+    topic: Topic, disk: AgingDisk, clock: Clock, log: Path, entries: int, then_publish: bool
+) -> None:
+    publish(topic, entries)
+    topic.append(pa.table({"k": ["c"], "v": [1]}))
+    done: list[str] = []
+
+    def decide(verb: str, key: str) -> Fault | None:
+        if verb == "create" and "_delta_log" in key and not done:
+            done.append(key)
+            topic.unpublish()
+            if then_publish:
+                topic.publish()
+        return None
+
+    make_store(FaultyStore(disk, decide), clock).topic("t").publish()
+    assert done
+    check_table(topic, disk.below("t"))
+    check_newest(topic, log)
+    publish(topic)
+    check_newest(topic, log)
+
+
+def old_log(topic: Topic, clock: Clock) -> None:
+    """A log of which vacuum has removed the oldest entries: it begins at checkpoint 10."""
+    publish(topic, 13)
+    clock.tick(8 * DAY)
+    topic.vacuum(dry_run=False)
+
+
+def test_unpublish_that_was_killed_at_any_step_leaves_a_right_or_a_known_wreck(
+    topic: Topic, disk: AgingDisk, clock: Clock, log: Path, tmp_path: Path
+) -> None:
+    old_log(topic, clock)
+    kept = {path: path.read_bytes() for path in log.iterdir()}
+    rows = topic.read(columns=["offset"]).read_all().num_rows
+    wrecks: list[str] = []
+    for at in range(len(kept)):
+        for path, data in kept.items():
+            path.write_bytes(data)
+        seen: list[str] = []
+
+        def decide(verb: str, key: str, seen: list[str] = seen, at: int = at) -> Fault | None:
+            if verb == "delete":
+                seen.append(key)
+            return Fault.CRASH_AFTER if verb == "delete" and len(seen) == at + 1 else None
+
+        with pytest.raises(SimulatedCrash):
+            make_store(FaultyStore(disk, decide), clock).topic("t").unpublish()
+        if list(log.iterdir()):
+            offsets = deltalake.DeltaTable(log.parent).to_pyarrow_table(columns=["offset"])
+            assert offsets.num_rows <= rows
+        try:
+            topic.publish()
+        except CorruptTopicError as error:
+            wrecks.append(str(error))
+            topic.unpublish()
+            topic.publish()
+        check_newest(topic, log)
+        topic.unpublish()
+    (wreck,) = wrecks  # the checkpoint without its entry
+    assert "unpublish the topic and publish it again" in wreck
+
+
+def test_lost_hint_is_written_again_and_the_checkpoint_is_found_without_it(
+    topic: Topic, clock: Clock, log: Path
+) -> None:
+    old_log(topic, clock)
+    topic.publish()
+    (log / "_last_checkpoint").unlink()
+    assert topic.publish().tables[0].steps == 0
+    assert json.loads((log / "_last_checkpoint").read_text())["version"] == 13
+    (log / "_last_checkpoint").unlink()
+    publish(topic)
+    assert json.loads((log / "_last_checkpoint").read_text())["version"] == 14
+    topic.vacuum(dry_run=False)
+    check_newest(topic, log)
+
+
+@pytest.mark.parametrize("size", [None, 0, 100])
+def test_damaged_checkpoint_is_written_again_if_the_entries_are_there(
+    topic: Topic, log: Path, clock: Clock, size: int | None
+) -> None:
+    publish(topic, 13)
+    damage(checkpoint(log, 10), size)
+    clock.tick(8 * DAY)
+    assert topic.vacuum(dry_run=False).table_files == 0
+    topic.publish()
+    assert checkpoint(log, 12).exists()
+    check_newest(topic, log)
+
+
+@pytest.mark.parametrize("size", [None, 0, 100])
+def test_lost_checkpoint_is_named_if_the_entries_below_are_gone(
+    topic: Topic, log: Path, clock: Clock, size: int | None
+) -> None:
+    old_log(topic, clock)
+    damage(checkpoint(log, 10), size)
+    with pytest.raises(CorruptTopicError, match=WAY_OUT):
+        topic.publish()
+    topic.unpublish()
+    publish(topic)
+    check_newest(topic, log)
+
+
+def damage(path: Path, size: int | None) -> None:
+    path.unlink() if size is None else path.write_bytes(path.read_bytes()[:size])
+
+
+@pytest.mark.parametrize("step", range(0, 16, 3))
+def test_topic_that_was_deleted_in_part_and_created_again_can_be_published(
+    topic: Topic, store: Store, log: Path, step: int
+) -> None:
+    publish(topic, 13)
+    kept = {path: path.read_bytes() for path in sorted(log.iterdir())}
+    store.delete_topic("t")
+    log.mkdir(exist_ok=True)
+    for path in [*kept][step:]:
+        path.write_bytes(kept[path])
+    again = store.create_topic("t", 1, {"k": pa.string(), "v": pa.int64()}, key="k")
+    again.append(pa.table({"k": ["c"], "v": [1]}))
+    again.vacuum(dry_run=False)
+    again.publish()
+    again.vacuum(dry_run=False)
+    check_newest(again, log)
+    assert again.verify()
+
+
+def test_version_that_the_topic_has_lost_is_taken_back(
+    topic: Topic, store: Store, tmp_path: Path, log: Path
+) -> None:
+    publish(topic, 3)
+    commits = sorted((tmp_path / "t" / "_manifest").rglob("*.json"))
+    newest = next(
+        path for path in reversed(commits) if path.name.startswith(f"{topic.version:020d}")
+    )
+    newest.unlink()
+    restored = store.topic("t")
+    restored.publish()
+    check_newest(restored, log)
+    entry(log, 3).unlink()
+    restored.append(pa.table({"k": ["other"], "v": [7]}))  # has the number of the lost one
+    restored.publish()
+    check_newest(restored, log)
+
+
+def test_version_beyond_the_newest_is_not_believed(topic: Topic, log: Path) -> None:
+    publish(topic, 2)
+    with_state(entry(log, 1), version=999)
+    topic.publish()
+    check_newest(topic, log)
+
+
+def test_state_without_a_commit_id_is_believed(topic: Topic, log: Path) -> None:
+    publish(topic, 2)
+    edit(entry(log, 1), lambda a: a.get("commitInfo", {}).get("pylogtable", {}).pop("commit_id", 0))
+    assert topic.publish().tables[0].steps == 0
+    publish(topic)
+    check_newest(topic, log)
+
+
+def test_state_of_a_newer_format_is_unsupported(topic: Topic, log: Path) -> None:
+    publish(topic)
+    with_state(entry(log, 0), format=2, version="new")
+    with pytest.raises(UnsupportedFormatError, match="format 2"):
+        topic.publish()
+
+
+@pytest.mark.parametrize("copies", [{"x": []}, {"x": 5}, []])
+def test_copies_that_are_wrong_are_an_error_of_ours(
+    topic: Topic, log: Path, copies: object
+) -> None:
+    publish(topic)
+    with_state(entry(log, 0), copies=copies)
+    topic.append(pa.table({"k": ["c"], "v": [1]}))
+    with pytest.raises(CorruptTopicError, match="PUB-5"):
+        topic.publish()
+
+
+def test_copy_of_a_partition_that_does_not_exist_is_dropped(topic: Topic, log: Path) -> None:
+    publish(topic)
+    copy = {
+        "path": "partition=77/x.parquet",
+        "partition": 77,
+        "base_offset": 0,
+        "end_offset": 1,
+        "records": 1,
+        "size_bytes": 9,
+        "min_timestamp_us": 0,
+        "max_timestamp_us": 0,
+    }
+    with_state(entry(log, 0), copies={"partition=77/y.parquet": [copy]})
+    publish(topic)
+    check_newest(topic, log)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"add": None},
+        {"add": {}},
+        {"add": {"path": 5}},
+        {"add": {"path": ["x"]}},
+        {"add": {"path": None}},
+        {"add": {"path": "x", "size": "many"}},
+        {"add": {"path": "x", "size": 2**70}},
+        {"add": {"path": "x", "size": 1}},
+        {"add": {"path": "x", "size": 1, "partitionValues": {"partition": "five"}}},
+        {"add": {"path": "x", "size": 1, "partitionValues": 7}},
+        {"remove": []},
+        {"metaData": None},
+        {"protocol": 5},
+    ],
+)
+def test_wrong_action_is_an_error_of_ours(
+    topic: Topic, log: Path, wrong: dict[str, object]
+) -> None:
+    publish(topic, 2)
+    with entry(log, 1).open("a") as file:
+        file.write(f"{json.dumps(wrong)}\n")
+    with pytest.raises(CorruptTopicError, match=WAY_OUT):
+        topic.vacuum(dry_run=False)
+    publish(topic)  # needs only the state
+    topic.unpublish()
+    topic.publish()
+    check_newest(topic, log)
+
+
+@pytest.mark.parametrize("data", [b"", b"\n", b"\n  \n"])
+def test_empty_entry_is_damaged_and_not_somebody_elses(
+    topic: Topic, log: Path, data: bytes
+) -> None:
+    publish(topic, 2)
+    entry(log, 1).write_bytes(data)
+    with pytest.raises(CorruptTopicError, match=WAY_OUT):
+        topic.publish()
+    topic.unpublish()
+    topic.publish()
+    check_newest(topic, log)
+
+
+def test_log_of_somebody_else_that_was_cleaned_up_stays(topic: Topic, log: Path) -> None:
+    log.mkdir()
+    entry(log, 25).write_text('{"commitInfo":{"operation":"WRITE"}}\n')
+    for use in (topic.publish, topic.unpublish):
+        with pytest.raises(InvalidRequestError, match="move it away"):
+            use()
+    assert entry(log, 25).exists()
+
+
+def test_bounds_of_early_years_have_four_digits(topic: Topic, log: Path) -> None:
+    early = pa.array([-46_388_678_400_000_000], pa.timestamp("us", "UTC"))
+    topic.append(pa.table({"k": ["a"], "v": [1], "timestamp": early}))
+    topic.publish()
+    adds = [json.loads(line).get("add") for line in entry(log, 0).read_text().splitlines()]
+    (stats,) = [json.loads(add["stats"]) for add in adds if add]
+    assert stats["minValues"]["timestamp"] == "0500-01-01T00:00:00.000Z"
+
+
+def test_any_lost_object_of_the_log_is_an_error_of_ours_or_no_matter(
+    topic: Topic, log: Path, clock: Clock
+) -> None:
+    old_log(topic, clock)
+    kept = {path: path.read_bytes() for path in log.iterdir()}
+    for lost in kept:
+        for path, data in kept.items():
+            path.write_bytes(data)
+        lost.unlink()
+        try:
+            publish(topic)
+        except LogTableError:
+            topic.unpublish()
+            topic.publish()
+        check_newest(topic, log)
+        topic.unpublish()
