@@ -1,8 +1,8 @@
 """Checks a topic against the specification and names what is wrong. Changes nothing.
 
 A check is a function that takes a `Subject` and yields `Problem`s. To add one, write it in
-`manifest_checks.py`, `chain_checks.py` or `data_checks.py`, and name it in `CHECKS` or
-`DATA_CHECKS`.
+`manifest_checks.py`, `chain_checks.py`, `table_checks.py` or `data_checks.py`, and name it in
+`CHECKS` or `DATA_CHECKS`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pylogtable.check.manifest_checks import (
 )
 from pylogtable.check.root_checks import check_roots
 from pylogtable.check.subject import Subject, load_subject, problem_of
+from pylogtable.check.table_checks import check_published_tables
 from pylogtable.errors import CorruptTopicError
 from pylogtable.results.operations import Problem, VerifyReport
 from pylogtable.storage.base import ObjectStore
@@ -38,6 +39,7 @@ CHECKS: tuple[Check, ...] = (
     check_commits_from_the_future,
     check_group_states,
     check_files,
+    check_published_tables,
 )
 #: These read every record.
 DATA_CHECKS: tuple[Check, ...] = (

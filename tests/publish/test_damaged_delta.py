@@ -277,7 +277,7 @@ def test_version_that_the_topic_has_lost_is_taken_back(
 def test_version_beyond_the_newest_is_not_believed(topic: Topic, log: Path) -> None:
     publish(topic, 2)
     with_state(entry(log, 1), version=999)
-    topic.publish()
+    publish(topic)
     check_newest(topic, log)
 
 
@@ -385,6 +385,33 @@ def test_bounds_of_early_years_have_four_digits(topic: Topic, log: Path) -> None
     adds = [json.loads(line).get("add") for line in entry(log, 0).read_text().splitlines()]
     (stats,) = [json.loads(add["stats"]) for add in adds if add]
     assert stats["minValues"]["timestamp"] == "0500-01-01T00:00:00.000Z"
+
+
+def problems(topic: Topic) -> list[tuple[str, str]]:
+    return [(problem.rule, problem.path) for problem in topic.verify().problems]
+
+
+def test_verify_names_files_that_the_table_shows_and_that_are_missing(
+    topic: Topic, tmp_path: Path
+) -> None:
+    publish(topic, 3)
+    shown = topic.segments()["path"].to_pylist()
+    topic.merge()
+    assert problems(topic) == []
+    (tmp_path / "t" / shown[1]).unlink()  # the topic no longer needs it, but the table does
+    assert problems(topic) == [("PUB-1", shown[1])]
+    topic.publish()
+    assert problems(topic) == []
+
+
+def test_verify_names_a_table_that_cannot_be_read(topic: Topic, log: Path) -> None:
+    publish(topic, 3)
+    entry(log, 1).unlink()
+    assert problems(topic) == [("PUB-1", f"_delta_log/{1:020d}.json")]
+    with_state(entry(log, 2), format=2)
+    assert problems(topic) == [("PUB-5", "_delta_log/")]
+    entry(log, 2).write_text('{"commitInfo":{"operation":"WRITE"}}\n')
+    assert problems(topic) == []  # of somebody else
 
 
 def test_any_lost_object_of_the_log_is_an_error_of_ours_or_no_matter(

@@ -34,7 +34,10 @@ LIBRARY_ROOMS: dict[str, set[str]] = {
         *("words", "format", "plan", "storage", "log", "segments", "results", "runtime"),
         "publish",
     },
-    "check": {"words", "format", "plan", "storage", "log", "segments", "results", "runtime"},
+    "check": {
+        *("words", "format", "plan", "storage", "log", "segments", "results", "runtime"),
+        "publish",
+    },
     "facade": {
         *("words", "format", "plan", "storage", "log", "segments", "results", "runtime"),
         *("read", "write", "groups", "maintenance", "check", "publish"),

@@ -1,0 +1,209 @@
+"""An Iceberg table whose metadata was damaged, removed in part, or no longer fits to the topic."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from pylogtable import CorruptTopicError, Store, Topic, TopicNotFoundError, UnsupportedFormatError
+from tests.builders import Clock, make_store
+from tests.publish.plain_iceberg import expected_rows, numbers_of, open_table, rows
+from tests.stores import AgingDisk, Fault, FaultyStore, SimulatedCrash
+
+FORMATS = ["iceberg"]
+
+
+@pytest.fixture
+def disk(tmp_path: Path, clock: Clock) -> AgingDisk:
+    return AgingDisk(tmp_path, clock)
+
+
+@pytest.fixture
+def store(disk: AgingDisk, clock: Clock) -> Store:
+    return make_store(disk, clock)
+
+
+@pytest.fixture
+def topic(store: Store) -> Topic:
+    return store.create_topic("t", 1, {"k": pa.string(), "v": pa.int64()}, key="k")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "t"
+
+
+def publish(topic: Topic, times: int = 1) -> None:
+    for number in range(times):
+        topic.append(pa.table({"k": ["a", "b"], "v": [number, number]}))
+        topic.publish(FORMATS)
+
+
+def metadata(folder: Path, number: int) -> Path:
+    return folder / "metadata" / f"v{number}.metadata.json"
+
+
+def with_state(path: Path, **fields: object) -> None:
+    body = json.loads(path.read_text())
+    summary = body["snapshots"][-1]["summary"]
+    state = json.loads(summary["pylogtable.state"]) | fields
+    summary["pylogtable.state"] = json.dumps(state)
+    path.write_text(json.dumps(body))
+
+
+def check_newest(topic: Topic, folder: Path) -> None:
+    """pyiceberg reads what the newest version of the topic has, by the number in the hint."""
+    number = int((folder / "metadata" / "version-hint.text").read_text())
+    assert number == numbers_of(folder)[-1]
+    schema, expected = expected_rows(topic, topic.version)
+    assert rows(open_table(folder, number).scan().to_arrow(), schema) == expected
+
+
+@pytest.mark.parametrize("lost", [1, 2, 3])
+def test_without_a_hint_the_newest_is_found_beyond_a_gap(
+    topic: Topic, folder: Path, lost: int
+) -> None:
+    publish(topic, 4)
+    metadata(folder, lost).unlink()
+    (folder / "metadata" / "version-hint.text").unlink()
+    assert topic.publish(FORMATS).tables[0].steps == 0
+    check_newest(topic, folder)  # the hint is there again
+    publish(topic)
+    check_newest(topic, folder)
+
+
+def test_handle_of_a_deleted_topic_leaves_the_new_table_alone(
+    topic: Topic, store: Store, folder: Path
+) -> None:
+    publish(topic)
+    store.delete_topic("t")
+    again = store.create_topic("t", 1, {"k": pa.string(), "v": pa.int64()}, key="k")
+    publish(again)
+    with pytest.raises(TopicNotFoundError):
+        topic.unpublish(FORMATS)
+    check_newest(again, folder)
+
+
+@pytest.mark.parametrize("entries", [1, 3])
+@pytest.mark.parametrize("then_publish", [False, True])
+def test_table_that_is_unpublished_beside_a_publication_begins_anew(
+    topic: Topic, disk: AgingDisk, folder: Path, entries: int, then_publish: bool
+) -> None:
+    publish(topic, entries)
+    topic.append(pa.table({"k": ["c"], "v": [1]}))
+    done: list[str] = []
+
+    def decide(verb: str, key: str) -> Fault | None:
+        if verb == "create" and "metadata/v" in key and not done:
+            done.append(key)
+            topic.unpublish(FORMATS)
+            if then_publish:
+                topic.publish(FORMATS)
+        return None
+
+    make_store(FaultyStore(disk, decide)).topic("t").publish(FORMATS)
+    assert done
+    check_newest(topic, folder)
+    publish(topic)
+    check_newest(topic, folder)
+
+
+def test_unpublish_that_was_killed_at_any_step_can_be_published_over(
+    topic: Topic, disk: AgingDisk, folder: Path
+) -> None:
+    publish(topic, 3)
+    kept = {path: path.read_bytes() for path in (folder / "metadata").iterdir()}
+    for at in range(len(kept)):
+        for path, data in kept.items():
+            path.write_bytes(data)
+        seen: list[str] = []
+
+        def decide(verb: str, key: str, seen: list[str] = seen, at: int = at) -> Fault | None:
+            if verb == "delete":
+                seen.append(key)
+            return Fault.CRASH_AFTER if verb == "delete" and len(seen) == at + 1 else None
+
+        with pytest.raises(SimulatedCrash):
+            make_store(FaultyStore(disk, decide)).topic("t").unpublish(FORMATS)
+        topic.publish(FORMATS)
+        check_newest(topic, folder)
+        topic.unpublish(FORMATS)
+        assert not list((folder / "metadata").iterdir())
+
+
+@pytest.mark.parametrize("step", range(0, 9, 2))
+def test_topic_that_was_deleted_in_part_and_created_again_can_be_published(
+    topic: Topic, store: Store, folder: Path, step: int
+) -> None:
+    publish(topic, 3)
+    kept = {path: path.read_bytes() for path in sorted((folder / "metadata").iterdir())}
+    store.delete_topic("t")
+    (folder / "metadata").mkdir(exist_ok=True)
+    for path in [*kept][step:]:
+        path.write_bytes(kept[path])
+    again = store.create_topic("t", 1, {"k": pa.string(), "v": pa.int64()}, key="k")
+    again.append(pa.table({"k": ["c"], "v": [1]}))
+    again.vacuum(dry_run=False)
+    again.publish(FORMATS)
+    again.vacuum(dry_run=False)
+    check_newest(again, folder)
+    assert again.verify()
+
+
+def test_version_that_the_topic_has_lost_is_taken_back(
+    topic: Topic, store: Store, folder: Path
+) -> None:
+    publish(topic, 3)
+    (folder / "_manifest" / f"{topic.version:020d}.json").unlink()
+    restored = store.topic("t")
+    restored.publish(FORMATS)
+    check_newest(restored, folder)
+    metadata(folder, 4).unlink()
+    (folder / "metadata" / "version-hint.text").write_text("3")
+    restored.append(pa.table({"k": ["other"], "v": [7]}))  # has the number of the lost one
+    restored.publish(FORMATS)
+    check_newest(restored, folder)
+
+
+def test_state_of_a_newer_format_is_unsupported(topic: Topic, folder: Path) -> None:
+    publish(topic)
+    with_state(metadata(folder, 1), format=2, version="new")
+    with pytest.raises(UnsupportedFormatError, match="format 2"):
+        topic.publish(FORMATS)
+    assert [p.rule for p in topic.verify().problems] == ["PUB-5"]
+
+
+def test_damaged_table_can_be_removed_if_its_files_are_ours(topic: Topic, folder: Path) -> None:
+    publish(topic, 2)
+    metadata(folder, 2).write_text("{")
+    with pytest.raises(CorruptTopicError, match="unpublish the topic and publish it again"):
+        topic.publish(FORMATS)
+    assert [p.rule for p in topic.verify().problems] == ["PUB-1"]
+    topic.unpublish(FORMATS)
+    topic.publish(FORMATS)
+    check_newest(topic, folder)
+
+
+def test_damaged_table_of_unknown_origin_stays(topic: Topic, folder: Path) -> None:
+    (folder / "metadata").mkdir()
+    metadata(folder, 1).write_text("{")
+    with pytest.raises(CorruptTopicError):
+        topic.unpublish(FORMATS)
+    assert metadata(folder, 1).exists()
+
+
+def test_verify_names_manifests_and_files_that_are_missing(topic: Topic, folder: Path) -> None:
+    publish(topic, 2)
+    shown = topic.segments()["path"].to_pylist()
+    topic.merge()
+    assert topic.verify()
+    (folder / shown[0]).unlink()
+    assert [(p.rule, p.path) for p in topic.verify().problems] == [("PUB-1", shown[0])]
+    for path in (folder / "metadata").glob("pylogtable-*.avro"):
+        path.unlink()
+    (problem,) = topic.verify().problems
+    assert problem.rule == "PUB-1"
+    assert problem.path.endswith(".avro")
