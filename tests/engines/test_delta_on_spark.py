@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 import pylogtable
 from pylogtable import Topic
 from pylogtable.storage.local import LocalStore
+from tests.engines.topics import append, everything, make_topic, streamed
 from tests.publish.histories import MAPPED, History
 from tests.publish.plain_delta import entries, shown_version
 
@@ -44,16 +45,9 @@ def test_spark_reads_every_version_after_a_random_history(
 
 @pytest.fixture
 def orders(tmp_path: Path) -> Topic:
-    schema = {"id": pa.int64(), "amount": pa.float64()}
-    topic = pylogtable.open(str(tmp_path)).create_topic("orders", 2, schema, "id")
-    append(topic, 0)
+    topic = make_topic(tmp_path)
     topic.publish()
     return topic
-
-
-def append(topic: Topic, number: int, rows: int = 100) -> None:
-    ids = list(range(number * rows, (number + 1) * rows))
-    topic.append(pa.table({"id": ids, "amount": [float(n) for n in ids]}))
 
 
 def test_topic_is_a_table_of_the_catalog(spark: SparkSession, orders: Topic) -> None:
@@ -92,51 +86,29 @@ def test_spark_cannot_write_the_table(spark: SparkSession, orders: Topic, statem
     assert orders.verify(data=True)
 
 
-def streamed(spark: SparkSession, topic: Topic, place: Path, **options: str) -> list[Any]:
-    """What a stream over the table has seen since it began; each call goes on."""
-    source = spark.readStream.format("delta").options(**options).load(topic.url)
-    query = (
-        source.select("partition", "offset")
-        .writeStream.format("parquet")
-        .option("checkpointLocation", str(place / "checkpoint"))
-        .trigger(availableNow=True)
-        .start(str(place / "seen"))
-    )
-    query.awaitTermination()
-    found = spark.read.parquet(str(place / "seen")).collect()
-    return sorted(tuple(row) for row in found)
-
-
-def everything(topic: Topic) -> list[tuple[int, int]]:
-    return [(n, offset) for n, end in topic.end_offsets().items() for offset in range(end)]
-
-
 def test_stream_over_an_appended_topic_never_stops(
     spark: SparkSession, orders: Topic, tmp_path: Path
 ) -> None:
-    assert streamed(spark, orders, tmp_path) == everything(orders)
+    assert streamed(spark, "delta", orders, tmp_path) == everything(orders)
     for number in range(1, 4):
         append(orders, number)
         orders.merge()
         append(orders, number + 10)
         orders.publish()
-        assert streamed(spark, orders, tmp_path) == everything(orders)
+        assert streamed(spark, "delta", orders, tmp_path) == everything(orders)
 
 
 def test_stream_over_a_compacted_topic_skips_what_vanishes(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    topic = pylogtable.open(str(tmp_path)).create_topic(
-        "users", 2, {"id": pa.int64(), "amount": pa.float64()}, "id",
-        config={"cleanup.policy": "compact"},
-    )  # fmt: skip
-    append(topic, 0)
+    topic = make_topic(tmp_path, "users", "compact")
     topic.publish()
-    assert streamed(spark, topic, tmp_path, skipChangeCommits="true") == everything(topic)
+    skip = {"skipChangeCommits": "true"}
+    assert streamed(spark, "delta", topic, tmp_path, **skip) == everything(topic)
     for _ in range(2):
         append(topic, 0)
         topic.compact(force=True)
         append(topic, 0)
         topic.publish()
-        assert streamed(spark, topic, tmp_path, skipChangeCommits="true") == everything(topic)
+        assert streamed(spark, "delta", topic, tmp_path, **skip) == everything(topic)
     assert spark.read.format("delta").load(topic.url).count() == topic.count()

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import pylogtable
 from pylogtable import Topic
 from tests.engines.iceberg_catalog import hadoop_catalog
+from tests.engines.topics import append, everything, make_topic, streamed
 from tests.publish.histories import MAPPED, History
 from tests.publish.plain_iceberg import expected_rows, open_table, rows
 
@@ -49,16 +48,9 @@ def test_spark_reads_every_version_after_a_random_history(
 
 @pytest.fixture
 def orders(tmp_path: Path) -> Topic:
-    schema = {"id": pa.int64(), "amount": pa.float64()}
-    topic = pylogtable.open(str(tmp_path)).create_topic("orders", 2, schema, "id")
-    append(topic, 0)
+    topic = make_topic(tmp_path)
     topic.publish(["iceberg"])
     return topic
-
-
-def append(topic: Topic, number: int, rows: int = 100) -> None:
-    ids = list(range(number * rows, (number + 1) * rows))
-    topic.append(pa.table({"id": ids, "amount": [float(n) for n in ids]}))
 
 
 def test_topic_is_a_table_of_a_hadoop_catalog(
@@ -82,55 +74,31 @@ def test_topic_is_a_table_of_a_hadoop_catalog(
     assert by_key.first() == (150.0,)
 
 
-def streamed(spark: SparkSession, topic: Topic, place: Path, **options: str) -> list[Any]:
-    """What a stream over the table has seen since it began; each call goes on."""
-    folder = topic.url.removeprefix("file://")
-    source = spark.readStream.format("iceberg").options(**options).load(folder)
-    query = (
-        source.select("partition", "offset")
-        .writeStream.format("parquet")
-        .option("checkpointLocation", str(place / "checkpoint"))
-        .trigger(availableNow=True)
-        .start(str(place / "seen"))
-    )
-    query.awaitTermination()
-    found = spark.read.parquet(str(place / "seen")).collect()
-    return sorted(tuple(row) for row in found)
-
-
-def everything(topic: Topic) -> list[tuple[int, int]]:
-    return [(n, offset) for n, end in topic.end_offsets().items() for offset in range(end)]
-
-
 def test_stream_over_an_appended_topic_never_stops(
     spark: SparkSession, orders: Topic, tmp_path: Path
 ) -> None:
-    assert streamed(spark, orders, tmp_path) == everything(orders)
+    assert streamed(spark, "iceberg", orders, tmp_path) == everything(orders)
     for number in range(1, 3):
         append(orders, number)
         orders.merge()
         append(orders, number + 10)
         orders.publish(["iceberg"])
-        assert streamed(spark, orders, tmp_path) == everything(orders)
+        assert streamed(spark, "iceberg", orders, tmp_path) == everything(orders)
 
 
 def test_stream_over_a_compacted_topic_skips_what_vanishes(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    topic = pylogtable.open(str(tmp_path)).create_topic(
-        "users", 2, {"id": pa.int64(), "amount": pa.float64()}, "id",
-        config={"cleanup.policy": "compact"},
-    )  # fmt: skip
-    append(topic, 0)
+    topic = make_topic(tmp_path, "users", "compact")
     topic.publish(["iceberg"])
     skip = {
         "streaming-skip-delete-snapshots": "true",
         "streaming-skip-overwrite-snapshots": "true",
     }
-    assert streamed(spark, topic, tmp_path, **skip) == everything(topic)
+    assert streamed(spark, "iceberg", topic, tmp_path, **skip) == everything(topic)
     append(topic, 0)
     topic.compact(force=True)
     append(topic, 0)
     topic.publish(["iceberg"])
-    assert streamed(spark, topic, tmp_path, **skip) == everything(topic)
+    assert streamed(spark, "iceberg", topic, tmp_path, **skip) == everything(topic)
     assert read(spark, tmp_path / "users").count() == topic.count()

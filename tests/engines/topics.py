@@ -1,0 +1,50 @@
+"""Topics that engines read, and what a stream of theirs has seen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+import pylogtable
+from pylogtable import Topic
+
+
+def make_topic(place: Path, name: str = "orders", policy: str = "delete") -> Topic:
+    """A topic with the first 100 records."""
+    schema = {"id": pa.int64(), "amount": pa.float64()}
+    store = pylogtable.open(str(place))
+    topic = store.create_topic(name, 2, schema, "id", config={"cleanup.policy": policy})
+    append(topic, 0)
+    return topic
+
+
+def append(topic: Topic, number: int, rows: int = 100) -> None:
+    """Append the records of a number; the same number again has the same keys."""
+    ids = list(range(number * rows, (number + 1) * rows))
+    topic.append(pa.table({"id": ids, "amount": [float(n) for n in ids]}))
+
+
+def everything(topic: Topic) -> list[tuple[int, int]]:
+    """Partition and offset of every record that was ever appended."""
+    return [(n, offset) for n, end in topic.end_offsets().items() for offset in range(end)]
+
+
+def streamed(
+    spark: SparkSession, table_format: str, topic: Topic, place: Path, **options: str
+) -> list[Any]:
+    """What a stream over the table has seen since it began; each call goes on."""
+    folder = topic.url.removeprefix("file://")
+    source = spark.readStream.format(table_format).options(**options).load(folder)
+    query = (
+        source.select("partition", "offset")
+        .writeStream.format("parquet")
+        .option("checkpointLocation", str(place / "checkpoint"))
+        .trigger(availableNow=True)
+        .start(str(place / "seen"))
+    )
+    query.awaitTermination()
+    found = spark.read.parquet(str(place / "seen")).collect()
+    return sorted(tuple(row) for row in found)
