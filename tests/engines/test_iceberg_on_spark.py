@@ -67,8 +67,8 @@ def test_topic_is_a_table_of_a_hadoop_catalog(
     ids = dict(tuple(row) for row in snapshots.collect())
     assert list(ids) == [1, 2]
     assert spark.sql(f"SELECT count(*) FROM {name} VERSION AS OF {ids[1]}").first() == (100,)
-    some = spark.sql(f"SELECT * FROM {name} WHERE partition = 1 AND offset >= 40")
-    expected = orders.read(1, 40).read_all()
+    some = spark.sql(f"SELECT * FROM {name} WHERE partition = 1 AND offset >= 20")
+    expected = orders.read(1, 20).read_all()
     assert rows(some.toArrow(), expected.schema) == expected.to_pylist()
     by_key = spark.sql(f"SELECT amount FROM {name} WHERE id = 150")
     assert by_key.first() == (150.0,)
