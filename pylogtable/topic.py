@@ -350,6 +350,7 @@ class Topic:
     def register_iceberg(self, catalog: Any, identifier: str | Sequence[str]) -> str:
         """Let an entry of a pyiceberg catalog, such as `shop.orders`, show what the Iceberg table
         shows now. Use it after `publish`. Returns the address of the metadata file."""
+        self._head.latest()  # raises if the topic was deleted
         return register(IcebergTable(self._store, self._head.runtime), catalog, identifier)
 
     def unpublish(self, formats: Sequence[str] | None = None) -> int:

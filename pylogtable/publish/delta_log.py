@@ -208,6 +208,7 @@ class DeltaLog:
                 if number in listed.checkpoints:
                     self._store.delete(checkpoint_path(number))
             removed += len(listed.entries) + len(listed.checkpoints)
+        self._store.delete(HINT_PATH)  # a publication may have written it meanwhile
         return removed
 
     def old_entries(self, listing: Iterable[ObjectInfo], before_ms: int) -> list[ObjectInfo]:

@@ -200,6 +200,7 @@ class IcebergLog:
                 self._store.delete(key)
             removed += len(mine)
             mine = self._mine()
+        self._store.delete(HINT_PATH)  # a publication may have written it meanwhile
         return removed
 
     def _mine(self) -> list[str]:

@@ -192,6 +192,44 @@ def test_unpublish_that_was_killed_at_any_step_leaves_a_right_or_a_known_wreck(
     assert "unpublish the topic and publish it again" in wreck
 
 
+def test_publication_beside_an_unpublish_at_any_step_leaves_no_table_or_a_right_one(
+    topic: Topic, disk: AgingDisk, clock: Clock, log: Path
+) -> None:
+    old_log(topic, clock)
+    kept = {path: path.read_bytes() for path in log.iterdir()}
+    wrecks = 0
+    for at in range(len(kept)):
+        for path, data in kept.items():
+            path.write_bytes(data)
+        topic.append(pa.table({"k": ["c"], "v": [at]}))
+        seen: list[str] = []
+        errors: list[CorruptTopicError] = []
+
+        def decide(
+            verb: str,
+            key: str,
+            seen: list[str] = seen,
+            at: int = at,
+            errors: list[CorruptTopicError] = errors,
+        ) -> Fault | None:
+            if verb == "delete":
+                seen.append(key)
+                if len(seen) == at + 1:
+                    try:
+                        topic.publish()
+                    except CorruptTopicError as error:
+                        errors.append(error)
+            return None
+
+        make_store(FaultyStore(disk, decide), clock).topic("t").unpublish()
+        wrecks += len(errors)
+        assert not list(log.iterdir())
+        topic.publish()
+        check_newest(topic, log)
+        topic.unpublish()
+    assert wrecks == 1  # it met the checkpoint without its entry
+
+
 def test_lost_hint_is_written_again_and_the_checkpoint_is_found_without_it(
     topic: Topic, clock: Clock, log: Path
 ) -> None:

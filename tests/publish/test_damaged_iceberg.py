@@ -82,8 +82,9 @@ def test_handle_of_a_deleted_topic_leaves_the_new_table_alone(
     store.delete_topic("t")
     again = store.create_topic("t", 1, {"k": pa.string(), "v": pa.int64()}, key="k")
     publish(again)
-    with pytest.raises(TopicNotFoundError):
-        topic.unpublish(FORMATS)
+    for use in (topic.unpublish, lambda: topic.register_iceberg(None, "shop.t")):
+        with pytest.raises(TopicNotFoundError):
+            use()
     check_newest(again, folder)
 
 
@@ -132,6 +133,31 @@ def test_unpublish_that_was_killed_at_any_step_can_be_published_over(
         check_newest(topic, folder)
         topic.unpublish(FORMATS)
         assert not list((folder / "metadata").iterdir())
+
+
+def test_publication_beside_an_unpublish_at_any_step_leaves_no_table_or_a_right_one(
+    topic: Topic, disk: AgingDisk, folder: Path
+) -> None:
+    publish(topic, 3)
+    kept = {path: path.read_bytes() for path in (folder / "metadata").iterdir()}
+    for at in range(len(kept)):
+        for path, data in kept.items():
+            path.write_bytes(data)
+        topic.append(pa.table({"k": ["c"], "v": [at]}))
+        seen: list[str] = []
+
+        def decide(verb: str, key: str, seen: list[str] = seen, at: int = at) -> Fault | None:
+            if verb == "delete":
+                seen.append(key)
+                if len(seen) == at + 1:
+                    topic.publish(FORMATS)
+            return None
+
+        make_store(FaultyStore(disk, decide)).topic("t").unpublish(FORMATS)
+        assert not list((folder / "metadata").iterdir())
+        topic.publish(FORMATS)
+        check_newest(topic, folder)
+        topic.unpublish(FORMATS)
 
 
 @pytest.mark.parametrize("step", range(0, 9, 2))
