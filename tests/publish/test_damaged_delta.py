@@ -21,38 +21,25 @@ from pylogtable import (
     TopicNotFoundError,
     UnsupportedFormatError,
 )
-from tests.builders import Clock, make_store
+from tests.builders import Clock
+from tests.publish.damage import (
+    delete_number,
+    disturbed,
+    each_time_restored,
+    make_topic,
+    publish,
+)
 from tests.publish.plain_delta import check_table
-from tests.stores import AgingDisk, Fault, FaultyStore, SimulatedCrash
+from tests.stores import AgingDisk, Fault, SimulatedCrash
 
 DAY = 86_400_000
+FORMATS = ["delta"]
 WAY_OUT = r"PUB-1.*unpublish the topic and publish it again"
-
-
-@pytest.fixture
-def disk(tmp_path: Path, clock: Clock) -> AgingDisk:
-    return AgingDisk(tmp_path, clock)
-
-
-@pytest.fixture
-def store(disk: AgingDisk, clock: Clock) -> Store:
-    return make_store(disk, clock)
-
-
-@pytest.fixture
-def topic(store: Store) -> Topic:
-    return store.create_topic("t", 1, {"k": pa.string(), "v": pa.int64()}, key="k")
 
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
     return tmp_path / "t" / "_delta_log"
-
-
-def publish(topic: Topic, times: int = 1) -> None:
-    for number in range(times):
-        topic.append(pa.table({"k": ["a", "b"], "v": [number, number]}))
-        topic.publish()
 
 
 def entry(log: Path, number: int) -> Path:
@@ -91,7 +78,7 @@ def check_newest(topic: Topic, log: Path) -> None:
 def test_missing_entry_is_noticed_and_nothing_is_written(
     topic: Topic, log: Path, lost: list[int]
 ) -> None:
-    publish(topic, 11 if lost == [10] else 13 if lost[0] > 9 else 8)
+    publish(topic, FORMATS, 11 if lost == [10] else 13 if lost[0] > 9 else 8)
     for number in lost:
         entry(log, number).unlink()
     if lost == [3] or lost == [3, 4]:
@@ -108,19 +95,19 @@ def test_missing_entry_is_noticed_and_nothing_is_written(
 
 
 def test_entries_below_a_checkpoint_are_not_needed(topic: Topic, log: Path) -> None:
-    publish(topic, 12)
+    publish(topic, FORMATS, 12)
     entry(log, 4).unlink()
-    publish(topic)
+    publish(topic, FORMATS)
     check_newest(topic, log)
 
 
 def test_handle_of_a_deleted_topic_leaves_the_new_table_alone(
     topic: Topic, store: Store, log: Path
 ) -> None:
-    publish(topic)
+    publish(topic, FORMATS)
     store.delete_topic("t")
-    again = store.create_topic("t", 1, {"k": pa.string(), "v": pa.int64()}, key="k")
-    publish(again)
+    again = make_topic(store)
+    publish(again, FORMATS)
     with pytest.raises(TopicNotFoundError):
         topic.unpublish()
     check_newest(again, log)
@@ -131,29 +118,29 @@ def test_handle_of_a_deleted_topic_leaves_the_new_table_alone(
 def test_table_that_is_unpublished_beside_a_publication_begins_anew(
     topic: Topic, disk: AgingDisk, clock: Clock, log: Path, entries: int, then_publish: bool
 ) -> None:
-    publish(topic, entries)
+    publish(topic, FORMATS, entries)
     topic.append(pa.table({"k": ["c"], "v": [1]}))
-    done: list[str] = []
 
-    def decide(verb: str, key: str) -> Fault | None:
-        if verb == "create" and "_delta_log" in key and not done:
-            done.append(key)
-            topic.unpublish()
-            if then_publish:
-                topic.publish()
-        return None
+    removed: list[int] = []
 
-    make_store(FaultyStore(disk, decide), clock).topic("t").publish()
-    assert done
+    def happen() -> None:
+        removed.append(topic.unpublish())
+        if then_publish:
+            topic.publish()
+
+    disturbed(
+        disk, clock, lambda verb, key: verb == "create" and "_delta_log" in key, happen
+    ).publish()
+    assert removed
     check_table(topic, disk.below("t"))
     check_newest(topic, log)
-    publish(topic)
+    publish(topic, FORMATS)
     check_newest(topic, log)
 
 
 def old_log(topic: Topic, clock: Clock) -> None:
     """A log of which vacuum has removed the oldest entries: it begins at checkpoint 10."""
-    publish(topic, 13)
+    publish(topic, FORMATS, 13)
     clock.tick(8 * DAY)
     topic.vacuum(dry_run=False)
 
@@ -162,21 +149,12 @@ def test_unpublish_that_was_killed_at_any_step_leaves_a_right_or_a_known_wreck(
     topic: Topic, disk: AgingDisk, clock: Clock, log: Path, tmp_path: Path
 ) -> None:
     old_log(topic, clock)
-    kept = {path: path.read_bytes() for path in log.iterdir()}
     rows = topic.read(columns=["offset"]).read_all().num_rows
     wrecks: list[str] = []
-    for at in range(len(kept)):
-        for path, data in kept.items():
-            path.write_bytes(data)
-        seen: list[str] = []
-
-        def decide(verb: str, key: str, seen: list[str] = seen, at: int = at) -> Fault | None:
-            if verb == "delete":
-                seen.append(key)
-            return Fault.CRASH_AFTER if verb == "delete" and len(seen) == at + 1 else None
-
+    for at in each_time_restored(log):
+        dying = disturbed(disk, clock, delete_number(at), lambda: Fault.CRASH_AFTER)
         with pytest.raises(SimulatedCrash):
-            make_store(FaultyStore(disk, decide), clock).topic("t").unpublish()
+            dying.unpublish()
         if list(log.iterdir()):
             offsets = deltalake.DeltaTable(log.parent).to_pyarrow_table(columns=["offset"])
             assert offsets.num_rows <= rows
@@ -196,38 +174,22 @@ def test_publication_beside_an_unpublish_at_any_step_leaves_no_table_or_a_right_
     topic: Topic, disk: AgingDisk, clock: Clock, log: Path
 ) -> None:
     old_log(topic, clock)
-    kept = {path: path.read_bytes() for path in log.iterdir()}
-    wrecks = 0
-    for at in range(len(kept)):
-        for path, data in kept.items():
-            path.write_bytes(data)
+    wrecks: list[CorruptTopicError] = []
+
+    def happen() -> None:
+        try:
+            topic.publish()
+        except CorruptTopicError as error:
+            wrecks.append(error)
+
+    for at in each_time_restored(log):
         topic.append(pa.table({"k": ["c"], "v": [at]}))
-        seen: list[str] = []
-        errors: list[CorruptTopicError] = []
-
-        def decide(
-            verb: str,
-            key: str,
-            seen: list[str] = seen,
-            at: int = at,
-            errors: list[CorruptTopicError] = errors,
-        ) -> Fault | None:
-            if verb == "delete":
-                seen.append(key)
-                if len(seen) == at + 1:
-                    try:
-                        topic.publish()
-                    except CorruptTopicError as error:
-                        errors.append(error)
-            return None
-
-        make_store(FaultyStore(disk, decide), clock).topic("t").unpublish()
-        wrecks += len(errors)
+        disturbed(disk, clock, delete_number(at), happen).unpublish()
         assert not list(log.iterdir())
         topic.publish()
         check_newest(topic, log)
         topic.unpublish()
-    assert wrecks == 1  # it met the checkpoint without its entry
+    assert len(wrecks) == 1  # it met the checkpoint without its entry
 
 
 def test_lost_hint_is_written_again_and_the_checkpoint_is_found_without_it(
@@ -239,7 +201,7 @@ def test_lost_hint_is_written_again_and_the_checkpoint_is_found_without_it(
     assert topic.publish().tables[0].steps == 0
     assert json.loads((log / "_last_checkpoint").read_text())["version"] == 13
     (log / "_last_checkpoint").unlink()
-    publish(topic)
+    publish(topic, FORMATS)
     assert json.loads((log / "_last_checkpoint").read_text())["version"] == 14
     topic.vacuum(dry_run=False)
     check_newest(topic, log)
@@ -249,7 +211,7 @@ def test_lost_hint_is_written_again_and_the_checkpoint_is_found_without_it(
 def test_damaged_checkpoint_is_written_again_if_the_entries_are_there(
     topic: Topic, log: Path, clock: Clock, size: int | None
 ) -> None:
-    publish(topic, 13)
+    publish(topic, FORMATS, 13)
     damage(checkpoint(log, 10), size)
     clock.tick(8 * DAY)
     assert topic.vacuum(dry_run=False).table_files == 0
@@ -267,7 +229,7 @@ def test_lost_checkpoint_is_named_if_the_entries_below_are_gone(
     with pytest.raises(CorruptTopicError, match=WAY_OUT):
         topic.publish()
     topic.unpublish()
-    publish(topic)
+    publish(topic, FORMATS)
     check_newest(topic, log)
 
 
@@ -279,13 +241,13 @@ def damage(path: Path, size: int | None) -> None:
 def test_topic_that_was_deleted_in_part_and_created_again_can_be_published(
     topic: Topic, store: Store, log: Path, step: int
 ) -> None:
-    publish(topic, 13)
+    publish(topic, FORMATS, 13)
     kept = {path: path.read_bytes() for path in sorted(log.iterdir())}
     store.delete_topic("t")
     log.mkdir(exist_ok=True)
     for path in [*kept][step:]:
         path.write_bytes(kept[path])
-    again = store.create_topic("t", 1, {"k": pa.string(), "v": pa.int64()}, key="k")
+    again = make_topic(store)
     again.append(pa.table({"k": ["c"], "v": [1]}))
     again.vacuum(dry_run=False)
     again.publish()
@@ -297,7 +259,7 @@ def test_topic_that_was_deleted_in_part_and_created_again_can_be_published(
 def test_version_that_the_topic_has_lost_is_taken_back(
     topic: Topic, store: Store, tmp_path: Path, log: Path
 ) -> None:
-    publish(topic, 3)
+    publish(topic, FORMATS, 3)
     commits = sorted((tmp_path / "t" / "_manifest").rglob("*.json"))
     newest = next(
         path for path in reversed(commits) if path.name.startswith(f"{topic.version:020d}")
@@ -313,22 +275,22 @@ def test_version_that_the_topic_has_lost_is_taken_back(
 
 
 def test_version_beyond_the_newest_is_not_believed(topic: Topic, log: Path) -> None:
-    publish(topic, 2)
+    publish(topic, FORMATS, 2)
     with_state(entry(log, 1), version=999)
-    publish(topic)
+    publish(topic, FORMATS)
     check_newest(topic, log)
 
 
 def test_state_without_a_commit_id_is_believed(topic: Topic, log: Path) -> None:
-    publish(topic, 2)
+    publish(topic, FORMATS, 2)
     edit(entry(log, 1), lambda a: a.get("commitInfo", {}).get("pylogtable", {}).pop("commit_id", 0))
     assert topic.publish().tables[0].steps == 0
-    publish(topic)
+    publish(topic, FORMATS)
     check_newest(topic, log)
 
 
 def test_state_of_a_newer_format_is_unsupported(topic: Topic, log: Path) -> None:
-    publish(topic)
+    publish(topic, FORMATS)
     with_state(entry(log, 0), format=2, version="new")
     with pytest.raises(UnsupportedFormatError, match="format 2"):
         topic.publish()
@@ -338,7 +300,7 @@ def test_state_of_a_newer_format_is_unsupported(topic: Topic, log: Path) -> None
 def test_copies_that_are_wrong_are_an_error_of_ours(
     topic: Topic, log: Path, copies: object
 ) -> None:
-    publish(topic)
+    publish(topic, FORMATS)
     with_state(entry(log, 0), copies=copies)
     topic.append(pa.table({"k": ["c"], "v": [1]}))
     with pytest.raises(CorruptTopicError, match="PUB-5"):
@@ -346,7 +308,7 @@ def test_copies_that_are_wrong_are_an_error_of_ours(
 
 
 def test_copy_of_a_partition_that_does_not_exist_is_dropped(topic: Topic, log: Path) -> None:
-    publish(topic)
+    publish(topic, FORMATS)
     copy = {
         "path": "partition=77/x.parquet",
         "partition": 77,
@@ -358,7 +320,7 @@ def test_copy_of_a_partition_that_does_not_exist_is_dropped(topic: Topic, log: P
         "max_timestamp_us": 0,
     }
     with_state(entry(log, 0), copies={"partition=77/y.parquet": [copy]})
-    publish(topic)
+    publish(topic, FORMATS)
     check_newest(topic, log)
 
 
@@ -383,12 +345,12 @@ def test_copy_of_a_partition_that_does_not_exist_is_dropped(topic: Topic, log: P
 def test_wrong_action_is_an_error_of_ours(
     topic: Topic, log: Path, wrong: dict[str, object]
 ) -> None:
-    publish(topic, 2)
+    publish(topic, FORMATS, 2)
     with entry(log, 1).open("a") as file:
         file.write(f"{json.dumps(wrong)}\n")
     with pytest.raises(CorruptTopicError, match=WAY_OUT):
         topic.vacuum(dry_run=False)
-    publish(topic)  # needs only the state
+    publish(topic, FORMATS)  # needs only the state
     topic.unpublish()
     topic.publish()
     check_newest(topic, log)
@@ -398,7 +360,7 @@ def test_wrong_action_is_an_error_of_ours(
 def test_empty_entry_is_damaged_and_not_somebody_elses(
     topic: Topic, log: Path, data: bytes
 ) -> None:
-    publish(topic, 2)
+    publish(topic, FORMATS, 2)
     entry(log, 1).write_bytes(data)
     with pytest.raises(CorruptTopicError, match=WAY_OUT):
         topic.publish()
@@ -432,7 +394,7 @@ def problems(topic: Topic) -> list[tuple[str, str]]:
 def test_verify_names_files_that_the_table_shows_and_that_are_missing(
     topic: Topic, tmp_path: Path
 ) -> None:
-    publish(topic, 3)
+    publish(topic, FORMATS, 3)
     shown = topic.segments()["path"].to_pylist()
     topic.merge()
     assert problems(topic) == []
@@ -443,7 +405,7 @@ def test_verify_names_files_that_the_table_shows_and_that_are_missing(
 
 
 def test_verify_names_a_table_that_cannot_be_read(topic: Topic, log: Path) -> None:
-    publish(topic, 3)
+    publish(topic, FORMATS, 3)
     entry(log, 1).unlink()
     assert problems(topic) == [("PUB-1", f"_delta_log/{1:020d}.json")]
     with_state(entry(log, 2), format=2)
@@ -462,7 +424,7 @@ def test_any_lost_object_of_the_log_is_an_error_of_ours_or_no_matter(
             path.write_bytes(data)
         lost.unlink()
         try:
-            publish(topic)
+            publish(topic, FORMATS)
         except LogTableError:
             topic.unpublish()
             topic.publish()

@@ -9,37 +9,23 @@ import pyarrow as pa
 import pytest
 
 from pylogtable import CorruptTopicError, Store, Topic, TopicNotFoundError, UnsupportedFormatError
-from tests.builders import Clock, make_store
+from tests.builders import Clock
+from tests.publish.damage import (
+    delete_number,
+    disturbed,
+    each_time_restored,
+    make_topic,
+    publish,
+)
 from tests.publish.plain_iceberg import expected_rows, numbers_of, open_table, rows
-from tests.stores import AgingDisk, Fault, FaultyStore, SimulatedCrash
+from tests.stores import AgingDisk, Fault, SimulatedCrash
 
 FORMATS = ["iceberg"]
 
 
 @pytest.fixture
-def disk(tmp_path: Path, clock: Clock) -> AgingDisk:
-    return AgingDisk(tmp_path, clock)
-
-
-@pytest.fixture
-def store(disk: AgingDisk, clock: Clock) -> Store:
-    return make_store(disk, clock)
-
-
-@pytest.fixture
-def topic(store: Store) -> Topic:
-    return store.create_topic("t", 1, {"k": pa.string(), "v": pa.int64()}, key="k")
-
-
-@pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return tmp_path / "t"
-
-
-def publish(topic: Topic, times: int = 1) -> None:
-    for number in range(times):
-        topic.append(pa.table({"k": ["a", "b"], "v": [number, number]}))
-        topic.publish(FORMATS)
 
 
 def metadata(folder: Path, number: int) -> Path:
@@ -66,22 +52,22 @@ def check_newest(topic: Topic, folder: Path) -> None:
 def test_without_a_hint_the_newest_is_found_beyond_a_gap(
     topic: Topic, folder: Path, lost: int
 ) -> None:
-    publish(topic, 4)
+    publish(topic, FORMATS, 4)
     metadata(folder, lost).unlink()
     (folder / "metadata" / "version-hint.text").unlink()
     assert topic.publish(FORMATS).tables[0].steps == 0
     check_newest(topic, folder)  # the hint is there again
-    publish(topic)
+    publish(topic, FORMATS)
     check_newest(topic, folder)
 
 
 def test_handle_of_a_deleted_topic_leaves_the_new_table_alone(
     topic: Topic, store: Store, folder: Path
 ) -> None:
-    publish(topic)
+    publish(topic, FORMATS)
     store.delete_topic("t")
-    again = store.create_topic("t", 1, {"k": pa.string(), "v": pa.int64()}, key="k")
-    publish(again)
+    again = make_topic(store)
+    publish(again, FORMATS)
     for use in (topic.unpublish, lambda: topic.register_iceberg(None, "shop.t")):
         with pytest.raises(TopicNotFoundError):
             use()
@@ -91,44 +77,34 @@ def test_handle_of_a_deleted_topic_leaves_the_new_table_alone(
 @pytest.mark.parametrize("entries", [1, 3])
 @pytest.mark.parametrize("then_publish", [False, True])
 def test_table_that_is_unpublished_beside_a_publication_begins_anew(
-    topic: Topic, disk: AgingDisk, folder: Path, entries: int, then_publish: bool
+    topic: Topic, disk: AgingDisk, clock: Clock, folder: Path, entries: int, then_publish: bool
 ) -> None:
-    publish(topic, entries)
+    publish(topic, FORMATS, entries)
     topic.append(pa.table({"k": ["c"], "v": [1]}))
-    done: list[str] = []
 
-    def decide(verb: str, key: str) -> Fault | None:
-        if verb == "create" and "metadata/v" in key and not done:
-            done.append(key)
-            topic.unpublish(FORMATS)
-            if then_publish:
-                topic.publish(FORMATS)
-        return None
+    removed: list[int] = []
 
-    make_store(FaultyStore(disk, decide)).topic("t").publish(FORMATS)
-    assert done
+    def happen() -> None:
+        removed.append(topic.unpublish(FORMATS))
+        if then_publish:
+            topic.publish(FORMATS)
+
+    publisher = disturbed(disk, clock, lambda verb, key: verb == "create" and "/v" in key, happen)
+    publisher.publish(FORMATS)
+    assert removed
     check_newest(topic, folder)
-    publish(topic)
+    publish(topic, FORMATS)
     check_newest(topic, folder)
 
 
 def test_unpublish_that_was_killed_at_any_step_can_be_published_over(
-    topic: Topic, disk: AgingDisk, folder: Path
+    topic: Topic, disk: AgingDisk, clock: Clock, folder: Path
 ) -> None:
-    publish(topic, 3)
-    kept = {path: path.read_bytes() for path in (folder / "metadata").iterdir()}
-    for at in range(len(kept)):
-        for path, data in kept.items():
-            path.write_bytes(data)
-        seen: list[str] = []
-
-        def decide(verb: str, key: str, seen: list[str] = seen, at: int = at) -> Fault | None:
-            if verb == "delete":
-                seen.append(key)
-            return Fault.CRASH_AFTER if verb == "delete" and len(seen) == at + 1 else None
-
+    publish(topic, FORMATS, 3)
+    for at in each_time_restored(folder / "metadata"):
+        dying = disturbed(disk, clock, delete_number(at), lambda: Fault.CRASH_AFTER)
         with pytest.raises(SimulatedCrash):
-            make_store(FaultyStore(disk, decide)).topic("t").unpublish(FORMATS)
+            dying.unpublish(FORMATS)
         topic.publish(FORMATS)
         check_newest(topic, folder)
         topic.unpublish(FORMATS)
@@ -136,24 +112,16 @@ def test_unpublish_that_was_killed_at_any_step_can_be_published_over(
 
 
 def test_publication_beside_an_unpublish_at_any_step_leaves_no_table_or_a_right_one(
-    topic: Topic, disk: AgingDisk, folder: Path
+    topic: Topic, disk: AgingDisk, clock: Clock, folder: Path
 ) -> None:
-    publish(topic, 3)
-    kept = {path: path.read_bytes() for path in (folder / "metadata").iterdir()}
-    for at in range(len(kept)):
-        for path, data in kept.items():
-            path.write_bytes(data)
+    publish(topic, FORMATS, 3)
+
+    def happen() -> None:
+        topic.publish(FORMATS)
+
+    for at in each_time_restored(folder / "metadata"):
         topic.append(pa.table({"k": ["c"], "v": [at]}))
-        seen: list[str] = []
-
-        def decide(verb: str, key: str, seen: list[str] = seen, at: int = at) -> Fault | None:
-            if verb == "delete":
-                seen.append(key)
-                if len(seen) == at + 1:
-                    topic.publish(FORMATS)
-            return None
-
-        make_store(FaultyStore(disk, decide)).topic("t").unpublish(FORMATS)
+        disturbed(disk, clock, delete_number(at), happen).unpublish(FORMATS)
         assert not list((folder / "metadata").iterdir())
         topic.publish(FORMATS)
         check_newest(topic, folder)
@@ -164,13 +132,13 @@ def test_publication_beside_an_unpublish_at_any_step_leaves_no_table_or_a_right_
 def test_topic_that_was_deleted_in_part_and_created_again_can_be_published(
     topic: Topic, store: Store, folder: Path, step: int
 ) -> None:
-    publish(topic, 3)
+    publish(topic, FORMATS, 3)
     kept = {path: path.read_bytes() for path in sorted((folder / "metadata").iterdir())}
     store.delete_topic("t")
     (folder / "metadata").mkdir(exist_ok=True)
     for path in [*kept][step:]:
         path.write_bytes(kept[path])
-    again = store.create_topic("t", 1, {"k": pa.string(), "v": pa.int64()}, key="k")
+    again = make_topic(store)
     again.append(pa.table({"k": ["c"], "v": [1]}))
     again.vacuum(dry_run=False)
     again.publish(FORMATS)
@@ -182,7 +150,7 @@ def test_topic_that_was_deleted_in_part_and_created_again_can_be_published(
 def test_version_that_the_topic_has_lost_is_taken_back(
     topic: Topic, store: Store, folder: Path
 ) -> None:
-    publish(topic, 3)
+    publish(topic, FORMATS, 3)
     (folder / "_manifest" / f"{topic.version:020d}.json").unlink()
     restored = store.topic("t")
     restored.publish(FORMATS)
@@ -195,7 +163,7 @@ def test_version_that_the_topic_has_lost_is_taken_back(
 
 
 def test_state_of_a_newer_format_is_unsupported(topic: Topic, folder: Path) -> None:
-    publish(topic)
+    publish(topic, FORMATS)
     with_state(metadata(folder, 1), format=2, version="new")
     with pytest.raises(UnsupportedFormatError, match="format 2"):
         topic.publish(FORMATS)
@@ -203,7 +171,7 @@ def test_state_of_a_newer_format_is_unsupported(topic: Topic, folder: Path) -> N
 
 
 def test_damaged_table_can_be_removed_if_its_files_are_ours(topic: Topic, folder: Path) -> None:
-    publish(topic, 2)
+    publish(topic, FORMATS, 2)
     metadata(folder, 2).write_text("{")
     with pytest.raises(CorruptTopicError, match="unpublish the topic and publish it again"):
         topic.publish(FORMATS)
@@ -222,7 +190,7 @@ def test_damaged_table_of_unknown_origin_stays(topic: Topic, folder: Path) -> No
 
 
 def test_verify_names_manifests_and_files_that_are_missing(topic: Topic, folder: Path) -> None:
-    publish(topic, 2)
+    publish(topic, FORMATS, 2)
     shown = topic.segments()["path"].to_pylist()
     topic.merge()
     assert topic.verify()
