@@ -117,7 +117,7 @@ def test_failure_at_any_step_leaves_a_right_table_and_the_next_publication_heals
     folder: Folder, fault: Fault
 ) -> None:
     steps = len(operations_of_a_publication(folder))
-    for at in sample(range(steps), 10, first=FAULTS.index(fault)):
+    for at in sample(range(steps), 16, first=FAULTS.index(fault)):
         folder.restore()
         plan = Plan(at, fault)
         plan.armed = False
@@ -169,7 +169,7 @@ def test_another_publication_at_any_step_loses_nothing(
     folder: Folder, other: Callable[[Folder], None]
 ) -> None:
     steps = len(operations_of_a_publication(folder))
-    for at in sample(range(steps), 6, first=0 if other is _publish else 3):
+    for at in sample(range(steps), 12, first=0 if other is _publish else 6):
         folder.restore()
         seen: list[str] = []
         landed: dict[Path, bytes] = {}
