@@ -16,9 +16,7 @@ JARS = "PYLOGTABLE_ENGINE_JARS"
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     folder = os.environ.get(JARS)
     if not folder:
-        pytest.skip(
-            f"{JARS} names no folder with the jars of Delta and Iceberg; run make test-engines"
-        )
+        pytest.skip("no jars of Delta and Iceberg: make test-engines brings them")
     jars = ",".join(str(path) for path in sorted(Path(folder).glob("*.jar")))
     home = tmp_path_factory.mktemp("engines")
     session = (
