@@ -17,6 +17,7 @@ from benchmarks import (
     maintenance,
     many_writers,
     producer,
+    publication,
     small_appends,
     spark_batch,
     streaming,
@@ -35,6 +36,7 @@ _FULL: dict[str, Callable[[], list[Result]]] = {
     "cli": lambda: cli.run(100_000),
     "spark_batch": lambda: spark_batch.run(10_000_000, 100_000),
     "maintenance": lambda: maintenance.run(20_000_000, 2_000_000, 50_000_000, 2_000, 100_000),
+    "publication": lambda: publication.run(1_000),
     "streaming": lambda: streaming.run(100_000, 10_000_000, 60),
 }
 _QUICK: dict[str, Callable[[], list[Result]]] = {
@@ -48,6 +50,7 @@ _QUICK: dict[str, Callable[[], list[Result]]] = {
     "cli": lambda: cli.run(1_000),
     "spark_batch": lambda: spark_batch.run(1_000_000, 10_000),
     "maintenance": lambda: maintenance.run(2_000_000, 200_000, 2_000_000, 200, 10_000),
+    "publication": lambda: publication.run(50),
     "streaming": lambda: streaming.run(2_000, 1_000_000, 10),
 }
 

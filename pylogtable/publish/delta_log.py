@@ -19,17 +19,14 @@ from typing import Any
 import pyarrow as pa
 
 from pylogtable.errors import (
-    CommitUnknownError,
     CorruptTopicError,
     InvalidRequestError,
-    StorageError,
 )
 from pylogtable.lazy_arrow import pq
-from pylogtable.log.commit_loop import put_numbered
 from pylogtable.publish.delta_actions import Action, decode, encode, state_of
 from pylogtable.publish.delta_checkpoint import TableState, empty_state, state_in
 from pylogtable.publish.delta_schema import CHECKPOINT_INTERVAL
-from pylogtable.publish.table import Published, damaged
+from pylogtable.publish.table import Published, damaged, put_entry
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import ObjectInfo, ObjectStore
 from pylogtable.storage.numbered import NumberedObjects
@@ -119,18 +116,13 @@ class DeltaLog:
     ) -> bool:
         """Put an entry; False if another publication was faster."""
         data = encode(actions)
-        try:
-            is_ours = put_numbered(
-                lambda: self._entries.create(number, data),
-                lambda: self._publish_id(number),
-                CommitUnknownError(publish_id, number),
-                runtime,
-            )
-        except CommitUnknownError as error:
-            raise StorageError(
-                f"the store did not say whether {entry_path(number)} landed; publish again: what "
-                "has landed is not published twice"
-            ) from error
+        is_ours = put_entry(
+            lambda: self._entries.create(number, data),
+            lambda: self._publish_id(number),
+            (entry_path(number), number),
+            publish_id,
+            runtime,
+        )
         if not is_ours:
             return False
         if number and (number - 1, self._entries.read(number - 1)) != self._newest:

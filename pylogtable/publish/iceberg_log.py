@@ -12,15 +12,12 @@ import re
 from collections.abc import Iterable
 
 from pylogtable.errors import (
-    CommitUnknownError,
     CorruptTopicError,
     InvalidRequestError,
-    StorageError,
 )
-from pylogtable.log.commit_loop import put_numbered
 from pylogtable.publish.iceberg_manifests import METADATA_DIR
 from pylogtable.publish.iceberg_metadata import PUBLISH_ID, TOPIC_ID, Metadata, decode, encode
-from pylogtable.publish.table import Published, damaged
+from pylogtable.publish.table import Published, damaged, put_entry
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import ObjectInfo, ObjectStore
 from pylogtable.storage.numbered import NumberedObjects
@@ -134,18 +131,13 @@ class IcebergLog:
     def commit(self, number: int, metadata: Metadata, publish_id: str, runtime: Runtime) -> bool:
         """Put a metadata file; False if another publication was faster."""
         data = encode(metadata)
-        try:
-            is_ours = put_numbered(
-                lambda: self._files.create(number, data),
-                lambda: self._publish_id(number),
-                CommitUnknownError(publish_id, number),
-                runtime,
-            )
-        except CommitUnknownError as error:
-            raise StorageError(
-                f"the store did not say whether {metadata_path(number)} landed; publish again: "
-                "what has landed is not published twice"
-            ) from error
+        is_ours = put_entry(
+            lambda: self._files.create(number, data),
+            lambda: self._publish_id(number),
+            (metadata_path(number), number),
+            publish_id,
+            runtime,
+        )
         if not is_ours:
             return False
         if number > 1 and not self._still_there(number - 1):

@@ -6,16 +6,23 @@ topic, complete, and says all that the next publication has to know [PUB-5].
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 import msgspec
 
-from pylogtable.errors import CorruptTopicError, UnsupportedFormatError
+from pylogtable.errors import (
+    CommitUnknownError,
+    CorruptTopicError,
+    StorageError,
+    UnsupportedFormatError,
+)
 from pylogtable.format.model import PUBLISHED_FORMAT, PublishedState, TopicInfo
+from pylogtable.log.commit_loop import put_numbered
 from pylogtable.plan.publishing import Shown, TableChange, TableFile
-from pylogtable.storage.base import ObjectInfo
+from pylogtable.runtime import Runtime
+from pylogtable.storage.base import Created, ObjectInfo
 
 
 @dataclass(frozen=True)
@@ -71,6 +78,27 @@ def damaged(path: str, detail: str, rule: str = "PUB-1") -> CorruptTopicError:
     """The error for a table that cannot be read. Nothing is lost with it but the table."""
     way_out = "unpublish the topic and publish it again"
     return CorruptTopicError(path, rule, f"{detail}; {way_out}")
+
+
+def put_entry(
+    create: Callable[[], Created],
+    read_publish_id: Callable[[], str | None],
+    entry: tuple[str, int],
+    publish_id: str,
+    runtime: Runtime,
+) -> bool:
+    """Put an entry, given by its path and its number, if it is absent; False if another publication
+    was faster. `read_publish_id` reads the id of the publication that has put this entry [PUB-1].
+    """
+    path, number = entry
+    try:
+        unknown = CommitUnknownError(publish_id, number)
+        return put_numbered(create, read_publish_id, unknown, runtime)
+    except CommitUnknownError as error:
+        raise StorageError(
+            f"the store did not say whether {path} landed; publish again: what has landed is not "
+            "published twice"
+        ) from error
 
 
 def state_in(value: object, path: str) -> PublishedState:
