@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 
@@ -21,42 +21,26 @@ from pylogtable.groups.group import Group, describe_groups, expire_groups
 from pylogtable.log.group_objects import load_groups
 from pylogtable.log.head import Head
 from pylogtable.log.manifest import Manifest
-from pylogtable.maintenance.compaction import Compaction
-from pylogtable.maintenance.job import Job, MaintainedTopic, MaintainOptions
-from pylogtable.maintenance.maintain import maintain
-from pylogtable.maintenance.merge import Merge
-from pylogtable.maintenance.publication import Publication, published_status, unpublish
-from pylogtable.maintenance.retention import Retention
-from pylogtable.maintenance.units import in_threads
-from pylogtable.maintenance.vacuum import Vacuum
+from pylogtable.maintenance.publication import published_status
 from pylogtable.plan.columns import ColumnChanges
 from pylogtable.plan.topics import plan_alter, plan_delete_records
-from pylogtable.publish.iceberg_catalog import register
-from pylogtable.publish.iceberg_table import IcebergTable
 from pylogtable.read.versions import snapshot_at, version_at
 from pylogtable.read.view import Bound, View
 from pylogtable.results.groups import GroupDescription
 from pylogtable.results.operations import (
     AppendResult,
-    MaintainReport,
-    RetentionReport,
-    RewriteReport,
     TopicDescription,
-    VacuumReport,
     VerifyReport,
     describe,
 )
-from pylogtable.results.publication import PublishReport
 from pylogtable.runtime import Runtime
-from pylogtable.segments.newest import BUDGET_BYTES
 from pylogtable.storage.base import ObjectStore
+from pylogtable.topic_jobs import TopicJobs
 from pylogtable.write.append import Appender
 from pylogtable.write.producer import Producer
 
-Report = TypeVar("Report")
 
-
-class Topic:
+class Topic(TopicJobs):
     """One topic. `Store.topic`, `Store.create_topic` and `pylogtable.open_topic` make one.
 
     >>> topic.append(pa.table({"key": [b"k"], "value": [b"v"]}))
@@ -295,83 +279,6 @@ class Topic:
         snapshot, _ = self._head.change(plan)
         return {number: snapshot.partitions[number].log_start for number in sorted(offsets)}
 
-    def compact(
-        self, *, force: bool = False, threads: int = 2, budget_bytes: int = BUDGET_BYTES
-    ) -> RewriteReport:
-        """Keep the newest record of each key, at its offset, and remove older ones.
-
-        Only partitions that are dirty enough, or have been dirty for too long, are compacted; the
-        topic's settings define both. With `force`, every partition with dirty records is compacted.
-        `budget_bytes` limits the memory for the keys of a partition. `threads` is the number of
-        partitions compacted at a time.
-        """
-        check_number("budget_bytes", budget_bytes, least=1)
-        return self._run(Compaction(force=force, budget_bytes=budget_bytes), threads)
-
-    def merge(self, *, threads: int = 2) -> RewriteReport:
-        """Join small segments into larger ones, seal shifted ones, and drop records below the log
-        start. Offsets do not change."""
-        return self._run(Merge(), threads)
-
-    def apply_retention(
-        self, keep_from: Mapping[int, int] | None = None, groups: Sequence[str] | None = None
-    ) -> RetentionReport:
-        """Remove whole segments from the beginning of each partition, as `retention.ms` and
-        `retention.bytes` say, if `cleanup.policy` contains `delete`.
-
-        Records at or after the offsets of `keep_from` are kept, and so are records that one of
-        these consumer groups has not read. A group without a position in a partition has read
-        nothing of it.
-        """
-        return self._run(Retention(keep_from, groups))
-
-    def vacuum(self, *, dry_run: bool = True, retention_ms: int | None = None) -> VacuumReport:
-        """Remove files that no kept version needs: data files of failed appends, of replaced
-        segments and of expired segments, and the commits and index files of versions that are not
-        kept.
-
-        Versions of the last 7 days are kept, or of the last `retention_ms`. With less than 7 days,
-        replaced files are removed earlier, and reads that still need them fail. A dry run, the
-        default, removes nothing.
-        """
-        return self._run(Vacuum(dry_run=dry_run, retention_ms=retention_ms))
-
-    def publish(self, formats: Sequence[str] | None = None, *, threads: int = 2) -> PublishReport:
-        """Let other engines read the topic as a Delta or an Iceberg table, over its own files. It
-        shows the newest version of the topic, complete. Without `formats`, those of the setting
-        `publish.formats` are published, or Delta. With that setting, `maintain` publishes too.
-        Segments that a plain Parquet reader would read wrongly are sealed first.
-
-        >>> topic.publish(["delta", "iceberg"])
-        >>> polars.scan_delta("logs/orders").filter(polars.col("offset") >= 1000).collect()
-        """
-        return self._run(Publication(formats), threads)
-
-    def register_iceberg(self, catalog: Any, identifier: str | Sequence[str]) -> str:
-        """Let an entry of a pyiceberg catalog, such as `shop.orders`, show what the Iceberg table
-        shows now. Use it after `publish`. Returns the address of the metadata file."""
-        self._head.latest()  # raises if the topic was deleted
-        return register(IcebergTable(self._store, self._head.runtime), catalog, identifier)
-
-    def unpublish(self, formats: Sequence[str] | None = None) -> int:
-        """Remove published tables, all by default. The topic and its files stay as they are.
-        Returns how many objects were removed."""
-        return unpublish(self._maintained, formats)
-
-    def maintain(
-        self,
-        *,
-        vacuum: bool = True,
-        threads: int = 2,
-        protect_groups: Sequence[str] | None = None,
-    ) -> MaintainReport:
-        """Run all jobs that the topic's settings ask for: retention, compaction, merge,
-        publication, vacuum. It is safe to run at any time, repeatedly, and from two places at once.
-        Records that one of `protect_groups` has not read do not expire."""
-        return maintain(
-            self._maintained, in_threads(threads), MaintainOptions(vacuum, protect_groups)
-        )
-
     def group(self, name: str) -> Group:
         """A consumer group of this topic, to commit, inspect or reset positions. Opening it writes
         nothing."""
@@ -429,13 +336,6 @@ class Topic:
         milliseconds. Returns their names. Run it from time to time to remove groups that nobody
         uses any more; `dry_run=True` only lists them."""
         return expire_groups(self._store, self._head, older_than, dry_run=dry_run)
-
-    @property
-    def _maintained(self) -> MaintainedTopic:
-        return MaintainedTopic(self.name, self._store, self._head)
-
-    def _run(self, job: Job[Report], threads: int = 1) -> Report:
-        return job.run(self._maintained, in_threads(threads))
 
 
 def _reopen(name: str, store: ObjectStore, runtime: Runtime, topic_id: str) -> Topic:

@@ -48,7 +48,7 @@ LIBRARY_ROOMS: dict[str, set[str]] = {
 }
 LIBRARY_TOP = {
     **dict.fromkeys(("errors", "arguments", "lazy_arrow"), "words"),
-    **dict.fromkeys(("topic", "store", "engine"), "facade"),
+    **dict.fromkeys(("topic", "topic_jobs", "store", "engine"), "facade"),
 }
 SPARK_ROOMS: dict[str, set[str]] = {
     "columns": set(),
