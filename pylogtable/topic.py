@@ -195,6 +195,20 @@ class Topic(TopicJobs):
         offsets."""
         return self.at(version).segments()
 
+    def files(self, version: int | datetime | None = None) -> pa.Table:
+        """The files of a version, with what another Parquet reader needs to read them rightly. A
+        read of the bare directory is wrong: it takes replaced files for live ones, and does not
+        know shifts and log starts.
+
+        For each row, read the file at `path`, add `shift` to its column `offset`, and keep the
+        records with offsets in `[start_offset, end_offset)`. `partition` is not a column of the
+        file. `records`, `size_bytes` and the timestamps are those of the whole file.
+        `View.stored_names` has the names that renamed columns have in files.
+
+        >>> topic.files().select(["path", "partition", "shift", "start_offset", "end_offset"])
+        """
+        return self.at(version).files()
+
     def history(self, limit: int | None = None) -> pa.Table:
         """The commits, newest first, at most `limit`. Use it to see who changed what, and which
         versions can be read."""

@@ -37,6 +37,7 @@ from pylogtable.read.range_size import (
     offset_after_records,
     range_size,
 )
+from pylogtable.results.files import files_table
 from pylogtable.results.operations import (
     TopicDescription,
     describe,
@@ -280,6 +281,10 @@ class View:
         entries = all_entries(self.snapshot, self._leaf)
         check_totals(self.snapshot, entries)
         return entries
+
+    def files(self) -> pa.Table:
+        """The files of this version, for other Parquet readers; see `Topic.files`."""
+        return files_table(self.url, self.snapshot, self.segments())
 
     def partitions(self) -> pa.Table:
         """A row for each partition: its offsets, segments, records and bytes."""

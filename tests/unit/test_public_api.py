@@ -47,6 +47,7 @@ SIGNATURES = {
     Topic.latest: ["keys", "columns", "version"],
     Topic.describe: [],
     Topic.segments: ["version"],
+    Topic.files: ["version"],
     Topic.history: ["limit"],
     Topic.verify: ["*data"],
     Topic.alter: [
@@ -126,6 +127,7 @@ SIGNATURES = {
     View.offset_after_records: ["partition", "start", "records", "end"],
     View.offset_after_bytes: ["partition", "start", "size_bytes", "end"],
     View.segments: [],
+    View.files: [],
     View.partitions: [],
     View.history: ["limit"],
 }
