@@ -30,7 +30,7 @@ from pylogtable.lazy_arrow import pc
 from pylogtable.log.manifest import Manifest
 from pylogtable.plan.read import Ranges, Span, choose_partitions, plan_spans, plan_tasks, spans_of
 from pylogtable.read.latest import latest_of_partition, newest_across_partitions
-from pylogtable.read.latest_of_keys import WantedKeys, newest_of
+from pylogtable.read.latest_of_keys import newest_of
 from pylogtable.read.range_size import (
     RangeSize,
     offset_after_bytes,
@@ -46,6 +46,7 @@ from pylogtable.results.operations import (
 )
 from pylogtable.segments.projection import Projection
 from pylogtable.segments.reader import count_from, first_offset_at_time, read_task
+from pylogtable.segments.wanted_keys import WantedKeys
 from pylogtable.storage.base import ObjectStore
 
 Bound = int | str | datetime | Mapping[int, int] | None

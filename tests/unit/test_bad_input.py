@@ -304,7 +304,7 @@ def test_invalid_time_is_refused(kafka_topic: Topic, objects: MemoryStore, when:
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ([None], "null key has no newest record"),
+        ([None], "null key cannot be looked up"),
         ([1.5], "do not fit key column 'id'"),
         (["x"], "do not fit key column 'id'"),
         ([(1, 2)], r"must have 1 part\(s\): id"),
