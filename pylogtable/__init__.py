@@ -61,7 +61,12 @@ if TYPE_CHECKING:
         VacuumReport,
         VerifyReport,
     )
-    from pylogtable.results.publication import PublishedStatus, PublishedTable, PublishReport
+    from pylogtable.results.publication import (
+        DueTable,
+        PublishedStatus,
+        PublishedTable,
+        PublishReport,
+    )
     from pylogtable.store import Store, open, open_topic, split_topic_url
     from pylogtable.topic import Topic
     from pylogtable.write.batch import BatchFuture, RecordFuture
@@ -86,6 +91,7 @@ __all__ = [
     "CorruptTopicError",
     "DoctorCheck",
     "DoctorReport",
+    "DueTable",
     "Group",
     "GroupDescription",
     "GroupLag",
@@ -189,6 +195,7 @@ _MODULES = {
         "VerifyReport",
     ),
     "results.publication": (
+        "DueTable",
         "PublishReport",
         "PublishedStatus",
         "PublishedTable",

@@ -166,12 +166,13 @@ def maintain(
     *,
     vacuum: bool = True,
     protect_groups: Sequence[str] | None = None,
+    dry_run: bool = False,
     report_errors: bool = False,
 ) -> MaintainReport:
     """Like `Topic.maintain`, with a `run_units` function as in `run_job`. With `report_errors`, a
     job that fails ends the run but does not raise. The report then has the error and the reports of
     the jobs that ran before."""
-    options = MaintainOptions(vacuum, protect_groups)
+    options = MaintainOptions(vacuum, protect_groups, dry_run)
     return jobs.maintain(topic._maintained, run_units, options, report_errors=report_errors)
 
 

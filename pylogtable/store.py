@@ -182,18 +182,20 @@ class Store:
         vacuum: bool = True,
         threads: int = 2,
         protect_groups: Sequence[str] = (),
+        dry_run: bool = False,
     ) -> list[MaintainReport]:
         """Run `Topic.maintain` on these topics, or on all. Schedule this, for example once an hour.
 
         If a topic fails, its report has the error, and the others are still maintained. Each topic
         protects the groups of `protect_groups` that it has. If a group is in none of the topics,
-        this raises before any work starts.
+        this raises before any work starts. With `dry_run`, nothing is changed, and the reports say
+        what would be done.
         """
         names = self.topics() if topics is None else names_in("topics", topics)
         protected = self._protected(protect_groups, names)
         run_units = in_threads(threads)
         return [
-            self._maintain(name, run_units, MaintainOptions(vacuum, protected[name]))
+            self._maintain(name, run_units, MaintainOptions(vacuum, protected[name], dry_run))
             for name in names
         ]
 

@@ -59,16 +59,21 @@ class TopicJobs:
         return self._run(Merge(), threads)
 
     def apply_retention(
-        self, keep_from: Mapping[int, int] | None = None, groups: Sequence[str] | None = None
+        self,
+        keep_from: Mapping[int, int] | None = None,
+        groups: Sequence[str] | None = None,
+        *,
+        dry_run: bool = False,
     ) -> RetentionReport:
         """Remove whole segments from the beginning of each partition, as `retention.ms` and
         `retention.bytes` say, if `cleanup.policy` contains `delete`.
 
         Records at or after the offsets of `keep_from` are kept, and so are records that one of
         these consumer groups has not read. A group without a position in a partition has read
-        nothing of it.
+        nothing of it. With `dry_run`, nothing is removed: the report says what would be.
         """
-        return self._run(Retention(keep_from, groups))
+        job = Retention(keep_from, groups)
+        return job.preview(self._maintained)[0] if dry_run else self._run(job)
 
     def vacuum(self, *, dry_run: bool = True, retention_ms: int | None = None) -> VacuumReport:
         """Remove files that no kept version needs: data files of failed appends, of replaced
@@ -109,13 +114,19 @@ class TopicJobs:
         vacuum: bool = True,
         threads: int = 2,
         protect_groups: Sequence[str] | None = None,
+        dry_run: bool = False,
     ) -> MaintainReport:
         """Run all jobs that the topic's settings ask for: retention, compaction, merge,
         publication, vacuum. It is safe to run at any time, repeatedly, and from two places at once.
-        Records that one of `protect_groups` has not read do not expire."""
-        return maintain(
-            self._maintained, in_threads(threads), MaintainOptions(vacuum, protect_groups)
-        )
+        Records that one of `protect_groups` has not read do not expire.
+
+        With `dry_run`, nothing is changed. The report says what each job would do, as far as that
+        is known without reading data. Use it before the first run on a topic with old records.
+
+        >>> topic.maintain(dry_run=True).retention.records_removed
+        """
+        options = MaintainOptions(vacuum, protect_groups, dry_run)
+        return maintain(self._maintained, in_threads(threads), options)
 
     @property
     def _maintained(self) -> MaintainedTopic:

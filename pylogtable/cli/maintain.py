@@ -12,6 +12,7 @@ from pylogtable.cli.command import Command
 from pylogtable.cli.messages import progress, report_error
 from pylogtable.cli.options import (
     POSITIVE,
+    dry_run_option,
     only_topics_option,
     protect_group_option,
     store_argument,
@@ -72,25 +73,29 @@ def compact(
     short_help="Apply retention.ms and retention.bytes.",
     examples="""
         pylogtable retain orders --output json
-        pylogtable retain orders --protect-group billing
+        pylogtable retain orders --protect-group billing --dry-run
     """,
 )
 @topic_argument
 @protect_group_option
+@dry_run_option
 @click.pass_context
-def retain(context: click.Context, topic: str, protect_groups: tuple[str, ...]) -> None:
+def retain(
+    context: click.Context, topic: str, protect_groups: tuple[str, ...], dry_run: bool
+) -> None:
     """Remove the oldest records of TOPIC, as its retention.ms and retention.bytes say."""
     session = current_session(context)
     opened = session.open_topic(topic)
-    report = opened.apply_retention(groups=list(protect_groups) or None)
+    report = opened.apply_retention(groups=list(protect_groups) or None, dry_run=dry_run)
     moved = " ".join(f"{number}:{start}" for number, start in sorted(report.log_starts.items()))
+    verb, moves = ("would remove", "would be") if dry_run else ("removed", "is now")
     _print_report(
         session,
         opened.name,
         report,
-        f"removed {counted(report.records_removed, 'record')} in "
+        f"{verb} {counted(report.records_removed, 'record')} in "
         f"{counted(report.segments_removed, 'segment')}"
-        + (f", log start is now {moved}" if moved else ""),
+        + (f", log start {moves} {moved}" if moved else ""),
     )
 
 
@@ -138,12 +143,14 @@ def vacuum(context: click.Context, topic: str, yes: bool, keep: str | None) -> N
     examples="""
         pylogtable maintain s3://bucket/logs --output json
         pylogtable maintain ./logs --topic orders --no-vacuum
+        pylogtable maintain ./logs --dry-run
     """,
 )
 @store_argument
 @only_topics_option
 @click.option("--no-vacuum", is_flag=True, help="Skip the vacuum.")
 @protect_group_option
+@dry_run_option
 @threads_option
 @click.pass_context
 def maintain(
@@ -152,6 +159,7 @@ def maintain(
     topics: tuple[str, ...],
     no_vacuum: bool,
     protect_groups: tuple[str, ...],
+    dry_run: bool,
     threads: int,
 ) -> None:
     """Apply retention, compaction, merge and vacuum to all topics of STORE, as their settings say.
@@ -169,7 +177,11 @@ def maintain(
         if is_terminal(sys.stderr):
             write_error(f"[{number}/{len(names)}] {name} …")
         for report in opened.maintain(
-            [name], vacuum=not no_vacuum, threads=threads, protect_groups=protected[name]
+            [name],
+            vacuum=not no_vacuum,
+            threads=threads,
+            protect_groups=protected[name],
+            dry_run=dry_run,
         ):
             reports.append(report)
             if report.error is not None:

@@ -42,7 +42,7 @@ partitions_option = click.option(
 )
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 dry_run_option = click.option(
-    "--dry-run", is_flag=True, help="Only show what would be removed, and change nothing."
+    "--dry-run", is_flag=True, help="Only show what would be done, and change nothing."
 )
 only_topics_option = click.option(
     "--topic",

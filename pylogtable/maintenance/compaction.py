@@ -45,7 +45,7 @@ class Compaction(RewriteJob[CompactionUnit]):
         return cls(protect_groups=options.protect_groups) if config.is_compacted else None
 
     def plan(self, topic: MaintainedTopic) -> list[CompactionUnit]:
-        snapshot = topic.head.latest()
+        snapshot = topic.newest()
         if not snapshot.config.is_compacted:
             policy = ",".join(sorted(snapshot.config.cleanup_policy))
             raise InvalidRequestError(

@@ -11,14 +11,15 @@ gets a field in `MaintainReport`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 from pylogtable.arguments import names_in
 from pylogtable.errors import InvalidRequestError
-from pylogtable.format.snapshot import Snapshot
+from pylogtable.format.model import Change
+from pylogtable.format.snapshot import Snapshot, apply
 from pylogtable.log.group_objects import load_groups
-from pylogtable.log.head import Head
+from pylogtable.log.head import Head, seal
 from pylogtable.maintenance.units import RunUnits
 from pylogtable.plan.positions import unread_from
 from pylogtable.runtime import Runtime
@@ -29,11 +30,25 @@ Report = TypeVar("Report", covariant=True)
 
 @dataclass(frozen=True)
 class MaintainedTopic:
-    """The topic that a job works on."""
+    """The topic that a job works on. `foreseen` is set in a dry run only."""
 
     name: str
     store: ObjectStore
     head: Head
+    foreseen: Snapshot | None = None
+
+    def newest(self) -> Snapshot:
+        """The state to plan on: the newest, or in a dry run the one that earlier jobs would
+        leave."""
+        return self.head.latest() if self.foreseen is None else self.foreseen
+
+    def after(self, change: Change | None) -> MaintainedTopic:
+        """The topic as it would be after this change, which is not committed. For dry runs."""
+        if change is None:
+            return self
+        snapshot = self.newest()
+        commit = seal(change, snapshot, "dry-run", snapshot.topic_id, self.runtime.clock())
+        return replace(self, foreseen=apply(snapshot, commit))
 
     @property
     def runtime(self) -> Runtime:
@@ -60,11 +75,12 @@ class MaintainedTopic:
 
 @dataclass(frozen=True)
 class MaintainOptions:
-    """What a caller of `maintain` chooses: whether files are removed, and the consumer groups whose
-    unread records do not expire."""
+    """What a caller of `maintain` chooses: whether files are removed, the consumer groups whose
+    unread records do not expire, and whether to do the work or only to say what would be done."""
 
     vacuum: bool = True
     protect_groups: Sequence[str] | None = None
+    dry_run: bool = False
 
 
 class Job(Protocol[Report]):
@@ -79,3 +95,7 @@ class Job(Protocol[Report]):
 
     def run(self, topic: MaintainedTopic, run_units: RunUnits) -> Report:
         """Do the job. A job with much to read or write splits it into units for `run_units`."""
+
+    def preview(self, topic: MaintainedTopic) -> tuple[Report, MaintainedTopic]:
+        """What `run` would do, and the topic as later jobs would find it, as far as both are known
+        without reading data. Nothing is changed."""

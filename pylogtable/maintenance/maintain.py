@@ -38,7 +38,7 @@ def maintain(
     *,
     report_errors: bool = False,
 ) -> MaintainReport:
-    """Run the jobs that the topic's settings ask for.
+    """Run the jobs that the topic's settings ask for, or say what they would do.
 
     With `report_errors` a failed job ends the run without raising: the report has the error, and
     the reports of the jobs before it.
@@ -52,10 +52,15 @@ def maintain(
         topic.unread_from(options.protect_groups, snapshot)
         for make_job in JOBS:
             if (job := make_job(snapshot.config, options)) is not None:
-                reports[job.name] = job.run(topic, run_units)
+                if options.dry_run:
+                    reports[job.name], topic = job.preview(topic)
+                else:
+                    reports[job.name] = job.run(topic, run_units)
     except LogTableError as raised:
         if not report_errors:
             raise
         error = f"{type(raised).__name__}: {raised}"
     seconds = topic.runtime.monotonic() - began
-    return MaintainReport(topic=topic.name, **reports, seconds=seconds, error=error)
+    return MaintainReport(
+        topic=topic.name, **reports, seconds=seconds, error=error, dry_run=options.dry_run
+    )

@@ -29,7 +29,7 @@ class Merge(RewriteJob[MergeUnit]):
         return cls()
 
     def plan(self, topic: MaintainedTopic) -> list[MergeUnit]:
-        snapshot = topic.head.latest()
+        snapshot = topic.newest()
         return [
             unit
             for number in range(len(snapshot.partitions))

@@ -42,7 +42,12 @@ from pylogtable.plan.read import Span
 from pylogtable.plan.swap import plan_swap_commit, still_fits
 from pylogtable.publish.formats import table_of
 from pylogtable.publish.table import Published, Table
-from pylogtable.results.publication import PublishedStatus, PublishedTable, PublishReport
+from pylogtable.results.publication import (
+    DueTable,
+    PublishedStatus,
+    PublishedTable,
+    PublishReport,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -70,6 +75,14 @@ class Publication:
         seconds = topic.runtime.monotonic() - began
         return PublishReport(topic=topic.name, tables=tables, seconds=seconds)
 
+    def preview(self, topic: MaintainedTopic) -> tuple[PublishReport, MaintainedTopic]:
+        began = topic.runtime.monotonic()
+        snapshot = topic.newest()
+        formats = chosen_formats(self.formats, snapshot.config)
+        due = tuple(DueTable(name, _status(topic, snapshot, name)) for name in formats)
+        seconds = topic.runtime.monotonic() - began
+        return PublishReport(topic=topic.name, tables=(), seconds=seconds, due=due), topic
+
 
 def chosen_formats(asked: Sequence[str] | None, config: TopicConfig) -> list[str]:
     """The formats to publish: those asked for, or those of the topic's settings, or Delta, the one
@@ -96,27 +109,28 @@ def unpublish(topic: MaintainedTopic, formats: Sequence[str] | None) -> int:
 def published_status(topic: MaintainedTopic, newest: Snapshot) -> tuple[PublishedStatus, ...]:
     """How far the tables that the topic's settings ask for are behind. What is not published yet,
     or cannot be read, is left out."""
-    found = []
-    for name in sorted(newest.config.publish_formats):
-        try:
-            published = table_of(name, topic.store, topic.runtime).newest()
-        except LogTableError as error:
-            _log.warning("the %s table of %s cannot be read: %s", name, topic.name, error)
-            continue
-        if published is None or published.state.topic_id != newest.topic_id:
-            continue
-        state = published.state
-        offsets = sum(partition.end for partition in newest.partitions)
-        found.append(
-            PublishedStatus(
-                format=name,
-                version=state.version,
-                table_version=published.number,
-                lag_records=max(0, offsets - state.offsets),
-                lag_ms=max(0, newest.committed_at_ms - state.committed_at_ms),
-            )
-        )
-    return tuple(found)
+    formats = sorted(newest.config.publish_formats)
+    found = (_status(topic, newest, name) for name in formats)
+    return tuple(status for status in found if status is not None)
+
+
+def _status(topic: MaintainedTopic, newest: Snapshot, format: str) -> PublishedStatus | None:
+    try:
+        published = table_of(format, topic.store, topic.runtime).newest()
+    except LogTableError as error:
+        _log.warning("the %s table of %s cannot be read: %s", format, topic.name, error)
+        return None
+    if published is None or published.state.topic_id != newest.topic_id:
+        return None
+    state = published.state
+    offsets = sum(partition.end for partition in newest.partitions)
+    return PublishedStatus(
+        format=format,
+        version=state.version,
+        table_version=published.number,
+        lag_records=max(0, offsets - state.offsets),
+        lag_ms=max(0, newest.committed_at_ms - state.committed_at_ms),
+    )
 
 
 class _Publisher:

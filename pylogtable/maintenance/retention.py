@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from pylogtable.format.config import TopicConfig
@@ -32,21 +32,32 @@ class Retention:
 
     def run(self, topic: MaintainedTopic, run_units: RunUnits) -> RetentionReport:
         began = topic.runtime.monotonic()
+        snapshot, change = topic.head.change(lambda snapshot: self._plan(topic, snapshot))
+        return _report(topic, snapshot, change, began)
 
-        def plan(snapshot: Snapshot) -> Change | None:
-            keep_from = topic.unread_from(self.groups, snapshot)
-            for number, offset in (self.keep_from or {}).items():
-                keep_from[number] = min(offset, keep_from.get(number, offset))
-            leaves = topic.head.manifest.leaf
-            return plan_retention(snapshot, leaves, topic.runtime.clock(), keep_from)
+    def preview(self, topic: MaintainedTopic) -> tuple[RetentionReport, MaintainedTopic]:
+        began = topic.runtime.monotonic()
+        snapshot = topic.newest()
+        change = self._plan(topic, snapshot)
+        report = replace(_report(topic, snapshot, change, began), dry_run=True)
+        return report, topic.after(change)
 
-        snapshot, change = topic.head.change(plan)
-        moves = change.log_starts if change is not None else ()
-        return RetentionReport(
-            version=snapshot.version,
-            log_starts={move.partition: move.offset for move in moves},
-            segments_removed=sum(move.dropped.segments for move in moves),
-            records_removed=sum(move.dropped.records for move in moves),
-            bytes_removed=sum(move.dropped.size_bytes for move in moves),
-            seconds=topic.runtime.monotonic() - began,
-        )
+    def _plan(self, topic: MaintainedTopic, snapshot: Snapshot) -> Change | None:
+        keep_from = topic.unread_from(self.groups, snapshot)
+        for number, offset in (self.keep_from or {}).items():
+            keep_from[number] = min(offset, keep_from.get(number, offset))
+        return plan_retention(snapshot, topic.head.manifest.leaf, topic.runtime.clock(), keep_from)
+
+
+def _report(
+    topic: MaintainedTopic, snapshot: Snapshot, change: Change | None, began: float
+) -> RetentionReport:
+    moves = change.log_starts if change is not None else ()
+    return RetentionReport(
+        version=snapshot.version,
+        log_starts={move.partition: move.offset for move in moves},
+        segments_removed=sum(move.dropped.segments for move in moves),
+        records_removed=sum(move.dropped.records for move in moves),
+        bytes_removed=sum(move.dropped.size_bytes for move in moves),
+        seconds=topic.runtime.monotonic() - began,
+    )

@@ -5,11 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
-from typing import ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, Protocol, TypeVar
 
 from pylogtable.errors import CommitConflictError, CommitUnknownError, LogTableError
 from pylogtable.format.config import STALE_AFTER_MS
-from pylogtable.format.model import Change
+from pylogtable.format.model import Change, Segment
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.maintenance.job import MaintainedTopic
 from pylogtable.maintenance.units import Rewritten, RunUnits, Worker, discard_segments
@@ -17,7 +17,18 @@ from pylogtable.plan.swap import plan_swap_commit
 from pylogtable.results.operations import RewriteReport
 from pylogtable.storage.base import ObjectStore
 
-Unit = TypeVar("Unit")
+
+class UnitOfWork(Protocol):
+    """Plain data that can be pickled: segments of one partition."""
+
+    @property
+    def partition(self) -> int: ...
+
+    @property
+    def inputs(self) -> tuple[Segment, ...]: ...
+
+
+Unit = TypeVar("Unit", bound=UnitOfWork)
 
 
 class RewriteJob(ABC, Generic[Unit]):
@@ -71,6 +82,28 @@ class RewriteJob(ABC, Generic[Unit]):
             raise
         seconds = topic.runtime.monotonic() - began
         return self._report(version, committed, skipped, seconds)
+
+    def preview(self, topic: MaintainedTopic) -> tuple[RewriteReport, MaintainedTopic]:
+        began = topic.runtime.monotonic()
+        units = self.plan(topic)
+        segments = [segment for unit in units for segment in unit.inputs]
+        report = RewriteReport(
+            operation=self.operation,
+            version=topic.head.known.version,
+            units=len(units),
+            skipped=0,
+            partitions=tuple(sorted({unit.partition for unit in units})),
+            segments_in=len(segments),
+            segments_out=None,
+            bytes_in=sum(segment.size_bytes for segment in segments),
+            bytes_out=None,
+            records_in=sum(segment.records for segment in segments),
+            records_removed=None,
+            tombstones=None,
+            seconds=topic.runtime.monotonic() - began,
+            dry_run=True,
+        )
+        return report, topic
 
     def carry_over(
         self, topic: MaintainedTopic, results: Sequence[Rewritten], tried: Sequence[Rewritten]
@@ -142,6 +175,7 @@ class RewriteJob(ABC, Generic[Unit]):
             version=version,
             units=len(committed),
             skipped=skipped,
+            partitions=tuple(sorted({rewritten.partition for rewritten in committed})),
             segments_in=len(old),
             segments_out=len(new),
             bytes_in=sum(segment.size_bytes for segment in old),

@@ -45,6 +45,9 @@ class Vacuum:
     def run(self, topic: MaintainedTopic, run_units: RunUnits) -> VacuumReport:
         return _vacuum(topic.store, topic.head, self.dry_run, self.retention_ms)
 
+    def preview(self, topic: MaintainedTopic) -> tuple[VacuumReport, MaintainedTopic]:
+        return _vacuum(topic.store, topic.head, True, self.retention_ms), topic
+
 
 def _vacuum(
     store: ObjectStore, head: Head, dry_run: bool, retention_ms: int | None

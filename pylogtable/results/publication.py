@@ -28,18 +28,6 @@ class PublishedTable:
 
 
 @dataclass(frozen=True)
-class PublishReport:
-    """What `Topic.publish` did, table by table."""
-
-    topic: str
-    tables: tuple[PublishedTable, ...]
-    seconds: float
-
-    def __str__(self) -> str:
-        return f"{self.topic}: {'; '.join(map(str, self.tables))}; {self.seconds:.1f} s"
-
-
-@dataclass(frozen=True)
 class PublishedStatus:
     """How far a published table is behind the topic, in a `TopicDescription`. `lag_records` counts
     the offsets after those it shows. `lag_ms` is the time between the commit of the version that it
@@ -58,3 +46,30 @@ class PublishedStatus:
             f"{self.format}: version {self.version:,}, {self.lag_records:,} records and "
             f"{self.lag_ms / 1000:,.0f} s behind"
         )
+
+
+@dataclass(frozen=True)
+class DueTable:
+    """A table that a dry run of `Topic.maintain` would publish. `status` says what it shows now; it
+    is None if there is no such table yet, or none that can be read."""
+
+    format: str
+    status: PublishedStatus | None
+
+    def __str__(self) -> str:
+        return str(self.status) if self.status is not None else f"{self.format}: a new table"
+
+
+@dataclass(frozen=True)
+class PublishReport:
+    """What `Topic.publish` did, table by table. After a dry run of `Topic.maintain`, `tables` is
+    empty and `due` has the tables that would be published."""
+
+    topic: str
+    tables: tuple[PublishedTable, ...]
+    seconds: float
+    due: tuple[DueTable, ...] = ()
+
+    def __str__(self) -> str:
+        shown = "; ".join(map(str, self.tables or self.due))
+        return f"{self.topic}: {shown}; {self.seconds:.1f} s"

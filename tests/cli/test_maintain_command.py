@@ -61,6 +61,7 @@ def test_the_command_gives_json(broken_store: Path) -> None:
         "vacuum",
         "seconds",
         "error",
+        "dry_run",
     ]
     assert (users["topic"], users["retention"], users["error"]) == ("users", None, None)
     compaction = users["compaction"]

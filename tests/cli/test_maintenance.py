@@ -28,6 +28,12 @@ def test_merge_compact_retain(run: Run, store_dir: Path) -> None:
     kept = run("retain", "t", "--protect-group", "g")
     assert kept.out.startswith("t: removed 0 records in 0 segments; ")
     run("retain", "t", "--protect-group", "h").failed("'h'")
+    would = "t: would remove 2 records in 1 segment, log start would be 0:6; "
+    assert run("retain", "t", "--dry-run").out.startswith(would)
+    assert run("maintain", "--dry-run").out.startswith(
+        "t: nothing was changed, retention would remove 2 records, would merge 0 segments in 0 "
+        "partitions, vacuum would remove 0 files; "
+    )
     assert run("retain", "t").out.startswith(
         "t: removed 2 records in 1 segment, log start is now 0:6; "
     )

@@ -120,6 +120,11 @@ def test_publication_seals_segments_as_a_job(spark: SparkSession, logs: Store) -
 def test_maintain_as_jobs(spark: SparkSession, logs: Store) -> None:
     config = {"cleanup.policy": "compact,delete", "retention.ms": -1, "retention.bytes": 2000}
     here, there = pair(spark, logs, config)
+    before = state(there.topic)
+    foreseen, version = there.maintain(dry_run=True), there.topic.version
+    assert plain(foreseen.merge) == plain(here.maintain(dry_run=True).merge)
+    assert plain(foreseen.retention) == plain(there.apply_retention(dry_run=True))
+    assert (state(there.topic), there.topic.version) == (before, version)
     ours, theirs = here.maintain(), there.maintain()
     assert state(here) == state(there.topic)
     for job in ("retention", "compaction", "merge", "vacuum"):
@@ -230,6 +235,8 @@ def test_the_scheduled_job(
 ) -> None:
     place = logs.url.removeprefix("file://")
     users, orders = filled(logs, "users", COMPACT), filled(logs, "orders", {"retention.ms": -1})
+    main([place, "--dry-run"])
+    assert "orders: nothing was changed, retention would remove 0" in capsys.readouterr().out
     assert main([place, "--output", "json", "--no-vacuum"]) is None  # type: ignore[func-returns-value]
     first, second = json.loads(capsys.readouterr().out)
     assert (first["topic"], second["topic"]) == ("orders", "users")

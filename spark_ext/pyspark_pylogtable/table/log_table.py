@@ -151,10 +151,14 @@ class LogTable:
         return run_job(self.topic, Merge(), on_executors(self._spark))
 
     def apply_retention(
-        self, keep_from: Mapping[int, int] | None = None, groups: Sequence[str] | None = None
+        self,
+        keep_from: Mapping[int, int] | None = None,
+        groups: Sequence[str] | None = None,
+        *,
+        dry_run: bool = False,
     ) -> RetentionReport:
         """`Topic.apply_retention`. It touches no data, so it starts no Spark job."""
-        return self.topic.apply_retention(keep_from, groups)
+        return self.topic.apply_retention(keep_from, groups, dry_run=dry_run)
 
     def vacuum(self, *, dry_run: bool = True, retention_ms: int | None = None) -> VacuumReport:
         """`Topic.vacuum`, from the driver."""
@@ -170,12 +174,19 @@ class LogTable:
         return self.topic.unpublish(formats)
 
     def maintain(
-        self, *, vacuum: bool = True, protect_groups: Sequence[str] | None = None
+        self,
+        *,
+        vacuum: bool = True,
+        protect_groups: Sequence[str] | None = None,
+        dry_run: bool = False,
     ) -> MaintainReport:
         """`Topic.maintain` with compaction, merge and publication as Spark jobs. Records that one
-        of `protect_groups` has not read do not expire."""
+        of `protect_groups` has not read do not expire. With `dry_run`, nothing is changed, and the
+        report says what would be done."""
         run_units = on_executors(self._spark)
-        return maintain(self.topic, run_units, vacuum=vacuum, protect_groups=protect_groups)
+        return maintain(
+            self.topic, run_units, vacuum=vacuum, protect_groups=protect_groups, dry_run=dry_run
+        )
 
     def history(self, limit: int | None = None) -> DataFrame:
         """The commits, newest first."""

@@ -34,7 +34,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     reports = []
     for name in names:
         path = f"{asked.store.rstrip('/')}/{name}"
-        how = {"vacuum": asked.vacuum, "protect_groups": protected[name]}
+        how = {
+            "vacuum": asked.vacuum,
+            "protect_groups": protected[name],
+            "dry_run": asked.dry_run,
+        }
         reports.append(_maintain(spark, path, name, options, how))
         if asked.output == "text":
             print(reports[-1], flush=True)
@@ -87,6 +91,7 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         help="keep records that this consumer group has not read; may be repeated",
     )
+    parser.add_argument("--dry-run", action="store_true", help="only say what would be done")
     parser.add_argument("--storage-options", help="a JSON object for the store's client")
     parser.add_argument("--output", choices=["text", "json"], default="text")
     return parser

@@ -11,9 +11,10 @@ import pyarrow as pa
 import pytest
 
 import pylogtable
-from pylogtable import SegmentGoneError, Store, Topic
+from pylogtable import InvalidRequestError, SegmentGoneError, Store, Topic
 from pylogtable.storage.local import LocalStore
-from tests.builders import Clock, fill, kafka, make_store, rows, times
+from pylogtable.storage.memory import MemoryStore
+from tests.builders import Clock, contents, fill, kafka, make_store, rows, times
 from tests.stores import AgingDisk
 
 DAY = 86_400_000
@@ -62,6 +63,73 @@ def test_maintain_runs_the_jobs_of_the_settings_in_order(
     assert report.seconds >= 0
     assert topic.end_offsets() == {0: 9}
     assert topic.verify(data=True)
+
+
+@pytest.mark.parametrize("config", [{"retention.ms": DAY}, COMPACT, BOTH])
+def test_dry_run_changes_nothing_and_foresees_what_a_run_does(
+    clock: Clock, config: dict[str, Any]
+) -> None:
+    objects = MemoryStore()
+    topic = make_store(objects, clock).create_topic("t", config=config)
+    fill(topic, 3)
+    topic.merge()
+    clock.tick(8 * DAY)
+    fill(topic, 2)
+    before = contents(objects)
+    foreseen = topic.maintain(dry_run=True)
+    assert contents(objects) == before
+    assert foreseen.dry_run
+    version = topic.version
+    done = topic.maintain()
+    assert not done.dry_run
+    for said, did in ((foreseen.retention, done.retention), (foreseen.compaction, done.compaction)):
+        assert (said is None) == (did is None)
+        assert said is None or (said.dry_run and said.version == version)
+    if done.retention is not None:
+        assert done.retention.records_removed == foreseen.retention.records_removed == 9
+        assert done.retention.log_starts == foreseen.retention.log_starts == {0: 9}
+    if done.compaction is not None:
+        known = ("units", "partitions", "records_in")
+        assert [getattr(foreseen.compaction, name) for name in known] == [
+            getattr(done.compaction, name) for name in known
+        ]
+        assert foreseen.compaction.segments_in == 2 + ("delete" not in str(config))
+        assert foreseen.compaction.records_removed is None
+        assert foreseen.compaction.segments_out is None
+    else:
+        # What retention removes, merge does not join.
+        assert foreseen.merge.segments_in == done.merge.segments_in == 2
+    assert foreseen.vacuum.dry_run
+    assert set(foreseen.vacuum.files) <= set(done.vacuum.files)
+    assert str(foreseen).startswith("t: nothing was changed, ")
+
+
+def test_dry_run_of_a_store_says_which_tables_would_be_published(store: Store) -> None:
+    topic = store.create_topic("t", config={"publish.formats": "delta"})
+    fill(topic, 2)
+    (first,) = store.maintain(dry_run=True)
+    assert first.publication is not None
+    assert [str(table) for table in first.publication.due] == ["delta: a new table"]
+    topic.publish()
+    fill(topic, 1)
+    (second,) = store.maintain(dry_run=True)
+    (due,) = second.publication.due
+    assert due.status.lag_records == 3
+    assert "would publish delta: version " in str(second)
+    assert second.publication.tables == ()
+
+
+def test_dry_run_names_what_a_group_protects(store: Store, clock: Clock) -> None:
+    topic = store.create_topic("t", config={"retention.ms": DAY})
+    fill(topic, 2)
+    topic.group("g").commit({0: 3})
+    clock.tick(2 * DAY)
+    assert topic.apply_retention(dry_run=True).records_removed == 6
+    assert topic.maintain(dry_run=True, protect_groups=["g"]).retention.records_removed == 3
+    assert topic.apply_retention({0: 0}, dry_run=True).log_starts == {}
+    assert topic.start_offsets() == {0: 0}
+    with pytest.raises(InvalidRequestError, match="no group 'x'"):
+        topic.maintain(dry_run=True, protect_groups=["x"])
 
 
 @pytest.mark.parametrize("config", [{"retention.ms": DAY}, COMPACT, BOTH])
