@@ -10,6 +10,7 @@ import json
 import logging
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -83,11 +84,17 @@ class _AsWarning(logging.Handler):
 
 @contextmanager
 def library_warnings(session: Session) -> Iterator[None]:
-    """Print what the library logs as warnings of the program."""
+    """Print what the library warns of, or logs as a warning, as warnings of the program."""
     logger, handler = logging.getLogger("pylogtable"), _AsWarning(session)
+
+    def show(message: Warning | str, *_: object, **__: object) -> None:
+        warn(session, str(message))
+
     logger.addHandler(handler)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.showwarning = show
+            yield
     finally:
         logger.removeHandler(handler)
 

@@ -7,10 +7,11 @@ stops at the first segment that stays.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
+from pylogtable.format.config import TopicConfig
 from pylogtable.format.lookup import LoadLeaf, segments_between, totals_below
-from pylogtable.format.model import Change, LogStart
+from pylogtable.format.model import Change, LogStart, StagedSegment, Totals
 from pylogtable.format.snapshot import Snapshot
 
 
@@ -40,6 +41,25 @@ def plan_retention(
         "bytes_removed": sum(move.dropped.size_bytes for move in moves),
     }
     return Change(operation="retention", log_starts=tuple(moves), summary=summary)
+
+
+def expired_on_arrival(
+    config: TopicConfig, files: Iterable[StagedSegment], now_ms: int
+) -> Totals | None:
+    """The files that are about to be appended and have records older than `retention.ms`. `records`
+    counts those of files whose latest record is too old, which the next retention may remove. None
+    if there are no such files."""
+    if not config.deletes or config.retention_ms is None:
+        return None
+    oldest_us = (now_ms - config.retention_ms) * 1000
+    old = [f for f in files if f.min_timestamp_us < oldest_us and f.records and not f.append_time]
+    if not old:
+        return None
+    return Totals(
+        segments=len(old),
+        records=sum(file.records for file in old if file.max_timestamp_us < oldest_us),
+        size_bytes=sum(file.size_bytes for file in old),
+    )
 
 
 def _first_kept(snapshot: Snapshot, leaves: LoadLeaf, partition: int, now_ms: int) -> int:

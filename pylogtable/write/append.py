@@ -6,6 +6,7 @@ unknown, the files stay, since the commit may have landed.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Any
@@ -24,11 +25,12 @@ from pylogtable.errors import (
 )
 from pylogtable.format.codec import check_app_id, check_origin
 from pylogtable.format.config import STALE_AFTER_MS
-from pylogtable.format.model import Change, Commit, Txn, TxnMark
+from pylogtable.format.model import Change, Commit, StagedSegment, Txn, TxnMark
 from pylogtable.format.paths import commit_path
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.log.head import Head
 from pylogtable.plan.append import Repeated, find_live, find_txn, plan_append, plan_fenced_append
+from pylogtable.plan.retention import expired_on_arrival
 from pylogtable.results.operations import AppendResult, offsets_of
 from pylogtable.storage.base import ObjectStore
 from pylogtable.write.stager import Staged, Stager, discard
@@ -41,6 +43,7 @@ class Appender:
         self._store = store
         self._head = head
         self._runtime = head.runtime
+        self._warned_of_expired = False
 
     def append(self, data: Any, txn: tuple[str, int] | None) -> AppendResult:
         began = self._runtime.monotonic()
@@ -51,10 +54,12 @@ class Appender:
             return self._repeat(known, numbered, began)
         stager = Stager(self._store, snapshot, self._runtime, first_sticky=snapshot.version)
         staged = _stage_all(stager, data)
-        return commit_or_discard(
-            lambda: self._commit(staged, numbered, began, refresh=False),
-            lambda _: self.discard([staged]),
-        )
+
+        def commit() -> AppendResult:
+            self._warn_of_expired(staged.files, stacklevel=6)
+            return self._commit(staged, numbered, began, refresh=False)
+
+        return commit_or_discard(commit, lambda _: self.discard([staged]))
 
     def begin(
         self,
@@ -98,6 +103,7 @@ class Appender:
         files = tuple(file for part in staged for file in part.files)
         oldest = min((part.staged_at_ms for part in staged), default=self._runtime.clock())
         whole = Staged(files, oldest, self._head.known.topic_id)
+        self._warn_of_expired(files, stacklevel=4)
         # The process that staged may have seen a newer version than this one has.
         return self._commit(whole, numbered, began, refresh=True)
 
@@ -110,6 +116,7 @@ class Appender:
             return plan_fenced_append(snapshot, staged.files, txn, last)
 
         try:
+            self._warn_of_expired(staged.files, stacklevel=2)
             while True:
                 try:
                     return self._head.change(plan, refresh=False)[1]
@@ -119,7 +126,7 @@ class Appender:
                     return landed
         except CommitUnknownError:
             raise
-        except LogTableError:
+        except (LogTableError, Warning):
             discard(self._store, staged.files)
             raise
 
@@ -167,6 +174,31 @@ class Appender:
             return plan_append(snapshot, staged.files, txn)
 
         return plan
+
+    def _warn_of_expired(self, files: Sequence[StagedSegment], stacklevel: int) -> None:
+        """Warn, once, of records that retention would remove at once. This comes before the commit:
+        a program that makes errors of warnings gets one, and nothing is appended."""
+        if self._warned_of_expired:
+            return
+        config = self._head.known.config
+        old = expired_on_arrival(config, files, self._runtime.clock())
+        if old is None:
+            return
+        self._warned_of_expired = True
+        records = sum(file.records for file in files)
+        many = f"{old.records:,}" if old.records else "some"
+        then = (
+            "the next retention removes them"
+            if old.records
+            else "retention removes them when all records of their files are that old"
+        )
+        warnings.warn(
+            f"{many} of {records:,} records appended to {self._store.url} are already older than "
+            f"retention.ms={config.retention_ms}: {then}. To keep them, call "
+            "topic.alter(config={'retention.ms': -1}), or give a longer time; "
+            "topic.maintain(dry_run=True) says what would be removed",
+            stacklevel=stacklevel,
+        )
 
     def _check_age(self, staged: Staged) -> None:
         age_ms = self._runtime.clock() - staged.staged_at_ms
@@ -236,7 +268,7 @@ def commit_or_discard(
         result = commit()
     except CommitUnknownError:
         raise
-    except LogTableError:
+    except (LogTableError, Warning):
         discard_files(None)
         raise
     if result.repeated:

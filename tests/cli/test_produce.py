@@ -83,6 +83,17 @@ def test_json_envelopes_are_those_of_kcat_and_can_be_read_back(run: Run, store_d
     assert run("consume", "b", "--format", "%T ").out == f"{T0 + 1} {T0 + 2} {T0 + 3} "
 
 
+@pytest.mark.filterwarnings("default")
+def test_expired_records_are_told_in_one_line(run: Run, clicks: pylogtable.Topic) -> None:
+    line = json.dumps({"key": "k", "payload": "v", "ts": 1000})
+    told = run("produce", "clicks", "--json", stdin=line)
+    assert told.status == 0
+    (only,) = [text for text in told.err.splitlines() if "retention" in text]
+    assert only.startswith("pylogtable: 1 of 1 records appended to ")
+    told = run("produce", "clicks", "--json", "--output", "json", stdin=line)
+    assert json.loads(told.err.splitlines()[0])["warning"].startswith("1 of 1 records")
+
+
 def test_json_values_may_be_objects(run: Run, clicks: pylogtable.Topic) -> None:
     line = '{"key": 7, "value": {"page": [1, null]}, "headers": {"h": "x"}, "partition": 1}'
     assert run("produce", "clicks", "--json", stdin=f"\n  \n{line}\n").status == 0

@@ -50,6 +50,73 @@ def test_every_form_of_data_is_appended_alike(store: Store, form: str) -> None:
     assert by_row == sorted(rows(SIX, "value", "key"), key=str)
 
 
+WEEK = 7 * 86_400_000
+
+
+@pytest.mark.filterwarnings("error")
+def test_expired_records_are_told_once_with_their_count_and_the_setting(store: Store) -> None:
+    topic = store.create_topic("t")
+    with pytest.warns(UserWarning, match="already older") as told:
+        topic.append(kafka("abc", timestamp=times(-WEEK - 2, -WEEK - 9, -WEEK - 1)))
+    topic.append(kafka("d", timestamp=times(-WEEK - 1)))
+    (only,) = told
+    assert only.filename == __file__
+    assert str(only.message).startswith(
+        f"3 of 3 records appended to {topic.url} are already older than retention.ms=604800000: "
+        "the next retention removes them. To keep them, call topic.alter(config={'retention.ms': "
+    )
+    assert topic.apply_retention(dry_run=True).records_removed == 4
+    with pytest.warns(UserWarning, match="1 of 1 records"):  # another handle
+        store.topic("t").append(kafka("e", timestamp=times(-WEEK - 1)))
+
+
+def test_expired_records_beside_newer_ones_are_told_too(store: Store) -> None:
+    """Retention removes whole segments, so they stay as long as the newest of them."""
+    topic = store.create_topic("t")
+    with pytest.warns(UserWarning, match=r"^some of 2 records .* when all records of their files"):
+        topic.append(kafka("ab", timestamp=times(-WEEK - 1, 0)))
+    assert topic.apply_retention(dry_run=True).records_removed == 0
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"cleanup.policy": "compact"},
+        {"retention.ms": -1},
+        {"retention.ms": WEEK + 9},
+        {"message.timestamp.type": "LogAppendTime"},
+    ],
+    ids=str,
+)
+@pytest.mark.filterwarnings("error")
+def test_nothing_is_told_where_nothing_expires(store: Store, config: dict[str, Any]) -> None:
+    store.create_topic("t", config=config).append(kafka("a", timestamp=times(-WEEK - 1)))
+    store.create_topic("fresh").append(kafka("ab", timestamp=times(-WEEK, 0)))
+
+
+def test_staged_and_produced_records_that_are_expired_are_told(store: Store) -> None:
+    topic = store.create_topic("t")
+    writer = TopicWriter(topic)
+    staged = [writer.stage(kafka("ab", timestamp=times(-WEEK - 1, -WEEK - 1))), writer.stage(SIX)]
+    with pytest.warns(UserWarning, match="2 of 8 records"):
+        writer.commit_or_discard(staged)
+    with (
+        pytest.warns(UserWarning, match="1 of 1 records"),
+        store.topic("t").producer() as producer,
+    ):
+        producer.send(key="a", timestamp=at(-WEEK - 1)).result()
+
+
+@pytest.mark.filterwarnings("error")
+def test_program_that_makes_errors_of_warnings_appends_nothing(
+    store: Store, objects: MemoryStore
+) -> None:
+    topic = store.create_topic("t")
+    with pytest.raises(UserWarning, match="already older"):
+        topic.append(kafka("a", timestamp=times(-WEEK - 1)))
+    assert (topic.version, data_files(objects)) == (0, [])
+
+
 @pytest.mark.parametrize(
     ("key", "partition"),
     [("21", 0), ("foobar", 0), ("a-little-bit-long-string", 2), ("abc", 3), ("", 3)],
