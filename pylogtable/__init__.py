@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from pylogtable.read.range_size import RangeSize
     from pylogtable.read.view import Bound, View
     from pylogtable.report.report_html import report_html
+    from pylogtable.results.erase import EraseReport
     from pylogtable.results.groups import (
         GROUPS_SCHEMA,
         GroupDescription,
@@ -92,6 +93,7 @@ __all__ = [
     "DoctorCheck",
     "DoctorReport",
     "DueTable",
+    "EraseReport",
     "Group",
     "GroupDescription",
     "GroupLag",
@@ -173,6 +175,7 @@ _MODULES = {
         "View",
     ),
     "report.report_html": ("report_html",),
+    "results.erase": ("EraseReport",),
     "results.groups": (
         "GROUPS_SCHEMA",
         "GroupDescription",

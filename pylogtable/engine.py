@@ -23,6 +23,7 @@ from pylogtable.errors import InvalidRequestError
 from pylogtable.format.shaping import Placement, RowShaper, check_log_columns
 from pylogtable.maintenance import maintain as jobs
 from pylogtable.maintenance.compaction import Compaction
+from pylogtable.maintenance.erasure import Erasure
 from pylogtable.maintenance.job import Job, MaintainOptions
 from pylogtable.maintenance.merge import Merge
 from pylogtable.maintenance.publication import Publication
@@ -40,6 +41,7 @@ from pylogtable.write.stager import Staged, Stager
 
 __all__ = [
     "Compaction",
+    "Erasure",
     "Job",
     "Merge",
     "PartReader",

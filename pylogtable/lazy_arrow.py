@@ -1,7 +1,8 @@
-"""`pyarrow.compute` and `pyarrow.parquet`, imported when they are first used.
+"""`pyarrow.compute`, `pyarrow.dataset`, `pyarrow.fs` and `pyarrow.parquet`, imported when they are
+first used.
 
 Importing them takes about twenty times as long as opening a topic, and a command that only looks
-at metadata needs neither.
+at metadata needs none of them.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import importlib
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["pc", "pq"]
+__all__ = ["ds", "fs", "pc", "pq"]
 
 
 class _LazyModule:
@@ -33,7 +34,11 @@ class _LazyModule:
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
+    import pyarrow.dataset as ds
+    import pyarrow.fs as fs
     import pyarrow.parquet as pq
 else:
+    ds = _LazyModule("pyarrow.dataset")
+    fs = _LazyModule("pyarrow.fs")
     pc = _LazyModule("pyarrow.compute")
     pq = _LazyModule("pyarrow.parquet")

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from pylogtable.arguments import check_number
 from pylogtable.log.head import Head
 from pylogtable.maintenance.compaction import Compaction
+from pylogtable.maintenance.erasure import Erasure
 from pylogtable.maintenance.job import Job, MaintainedTopic, MaintainOptions
 from pylogtable.maintenance.maintain import maintain
 from pylogtable.maintenance.merge import Merge
@@ -17,6 +18,7 @@ from pylogtable.maintenance.units import in_threads
 from pylogtable.maintenance.vacuum import Vacuum
 from pylogtable.publish.iceberg_catalog import register
 from pylogtable.publish.iceberg_table import IcebergTable
+from pylogtable.results.erase import EraseReport
 from pylogtable.results.operations import (
     MaintainReport,
     RetentionReport,
@@ -74,6 +76,26 @@ class TopicJobs:
         """
         job = Retention(keep_from, groups)
         return job.preview(self._maintained)[0] if dry_run else self._run(job)
+
+    def erase(
+        self, keys: Any = None, where: Any = None, *, dry_run: bool = False, threads: int = 2
+    ) -> EraseReport:
+        """Remove all records with one of `keys`, or all records for which `where` is true. Other
+        records keep their offsets. When it returns, the newest version has no such record that was
+        appended before the call. Records that are appended meanwhile may stay.
+
+        >>> topic.erase(keys=["user-7"])
+        >>> topic.erase(where=(pc.field("customer") == 7) & (pc.field("country") == "DE"))
+
+        `keys` is a list, an Arrow array or a table, as for `latest`. Bloom filters tell which files
+        have to be read. `where` is a pyarrow expression over the columns of `read`, `partition`,
+        `offset` and `timestamp` included. It removes what it selects and nothing else: an older
+        record of the same key may then be the newest.
+
+        Older versions still have the records, until a vacuum removes their files; the report says
+        which. With `dry_run=True` nothing is changed. If it fails, call it again.
+        """
+        return self._run(Erasure(keys, where, dry_run), threads)
 
     def vacuum(self, *, dry_run: bool = True, retention_ms: int | None = None) -> VacuumReport:
         """Remove files that no kept version needs: data files of failed appends, of replaced

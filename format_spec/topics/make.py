@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pylogtable.engine import TopicWriter
@@ -509,6 +510,54 @@ def compacted(place: Place) -> None:
         "A changelog compacted three times and merged: tombstones get a time without a new file, "
         "are dropped a day later, and keep theirs when segments are joined",
         ["CLEAN-3", "CLEAN-4", "LOG-7", "LOG-9", "MERGE-1", "READ-6", "REC-3", "SEG-1", "SEG-6"],
+    )
+
+
+def erased(place: Place) -> None:
+    topic = place.store.create_topic("topic", partitions=2)
+    keys = [b"a", b"b", b"c", b"a"]
+    rows = [record(n, keys[n % 4], b"v%d" % n) for n in range(12)]
+    for start in (0, 4, 8):
+        place.tick()
+        topic.append(kafka(rows[start : start + 4], partition=0))
+    place.tick()
+    topic.append(kafka([record(20, b"a", b"x")], partition=1))
+    place.tick()
+    topic.delete_records({0: 2})  # version 5: the record at 0 is in a file that is live
+    place.tick()
+    topic.erase(keys=[b"a"])  # versions 6 and 7, one for each partition
+    place.tick()
+    topic.erase(where=(pc.field("partition") == 0) & (pc.field("offset") >= 8))  # version 8
+    place.tick()
+    topic.append(kafka([record(30, b"a", b"again")], partition=1))
+    full = placed(0, 0, rows)
+    other = placed(1, 0, [record(20, b"a", b"x"), record(30, b"a", b"again")])
+
+    def left(*offsets: int) -> list[Row]:
+        return [full[n] for n in offsets]
+
+    start, end = {0: 2, 1: 0}, {0: 12, 1: 1}
+    place.expect(
+        versions={
+            "5": at(start, end, [*full[2:], other[0]]),
+            "7": at(start, end, left(2, 5, 6, 9, 10),
+                    segments=[[0, 4, 1, 0, None], [4, 8, 2, 0, None], [8, 12, 2, 0, None],
+                              [0, 1, 0, 0, None]]),
+            "8": at(start, end, left(2, 5, 6)),
+            "9": at(start, {0: 12, 1: 2}, [*left(2, 5, 6), other[1]]),
+        },
+        latest=[neutral(full[5]), neutral(full[6]), neutral(other[1])],
+        offsets_for_time=[{"timestamp_us": T0_US + 3, "offsets": {0: 5, 1: 1}}],
+        reads=[
+            {"version": 9, "start": {0: 3, 1: 0}, "end": {0: 12, 1: 1},
+             "offsets": {0: [5, 6], 1: []}},
+        ],
+        count={"5": 11, "7": 5, "8": 3, "9": 4},
+    )  # fmt: skip
+    place.case(
+        "A topic that is not compacted, with records erased by key and by a condition: holes, a "
+        "segment without records at the end of each partition, a key that is appended again",
+        ["ERASE-1", "LOG-4", "LOG-7", "LOG-8", "READ-3", "READ-4", "READ-6", "SEG-5", "SEG-6"],
     )
 
 
@@ -1030,7 +1079,7 @@ CASES: dict[str, Callable[[Place], None]] = {
         corrupt_ends_alone, corrupt_no_row_groups, corrupt_checksum, corrupt_leaf_checksum,
         corrupt_leaf_entries, corrupt_run_gap, corrupt_run_time,
         corrupt_field_id,
-        corrupt_footer, map_column, lz4, log_append_time,
+        corrupt_footer, map_column, lz4, log_append_time, erased,
     )
 }  # fmt: skip
 

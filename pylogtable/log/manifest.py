@@ -213,6 +213,21 @@ class Manifest:
         roots = [version for version in self.roots.versions() if version <= newest.version]
         return next((v for v in roots if self.roots.read(v) is not None), newest.version)
 
+    def oldest_version(self, newest: Snapshot) -> int:
+        """Like `first_version`, by one listing: commits are read only if the topic was created in
+        the place of another one."""
+        keys = [entry.key for entry in self._store.list(MANIFEST_DIR)]
+        if commit_path(0) in keys:
+            first = self.commits.read(0)
+            if first is not None and first.topic_id == newest.topic_id:
+                return 0
+            return self.first_version(newest)
+        for version in sorted(v for v in map(parse_root_path, keys) if v is not None):
+            root = self.roots.read(version)
+            if root is not None and root.topic_id == newest.topic_id:
+                return version
+        return newest.version
+
     def leaves_of_roots(self, *, from_version: int) -> set[str]:
         """The leaves of all roots from this version on. Raises if one cannot be used [VAC-2]."""
         found: set[str] = set()

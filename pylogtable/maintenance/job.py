@@ -84,7 +84,7 @@ class MaintainOptions:
 
 
 class Job(Protocol[Report]):
-    """A maintenance job. `name` is the field of `MaintainReport` that its report goes to.
+    """A maintenance job.
 
     >>> report = job.run(topic, in_threads(2))
     """
@@ -95,6 +95,10 @@ class Job(Protocol[Report]):
 
     def run(self, topic: MaintainedTopic, run_units: RunUnits) -> Report:
         """Do the job. A job with much to read or write splits it into units for `run_units`."""
+
+
+class RegularJob(Job[Report], Protocol[Report]):
+    """A job that `maintain` runs. Its report goes to the field `name` of `MaintainReport`."""
 
     def preview(self, topic: MaintainedTopic) -> tuple[Report, MaintainedTopic]:
         """What `run` would do, and the topic as later jobs would find it, as far as both are known

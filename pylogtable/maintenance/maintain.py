@@ -8,7 +8,7 @@ from typing import Any
 from pylogtable.errors import LogTableError
 from pylogtable.format.config import TopicConfig
 from pylogtable.maintenance.compaction import Compaction
-from pylogtable.maintenance.job import Job, MaintainedTopic, MaintainOptions
+from pylogtable.maintenance.job import MaintainedTopic, MaintainOptions, RegularJob
 from pylogtable.maintenance.merge import Merge
 from pylogtable.maintenance.publication import Publication
 from pylogtable.maintenance.retention import Retention
@@ -17,7 +17,7 @@ from pylogtable.maintenance.vacuum import Vacuum
 from pylogtable.results.operations import MaintainReport
 
 #: Makes a job from the topic's settings and the caller's options; None if they do not ask for it.
-MakeJob = Callable[[TopicConfig, MaintainOptions], Job[Any] | None]
+MakeJob = Callable[[TopicConfig, MaintainOptions], RegularJob[Any] | None]
 
 #: The jobs, in the order they run. Retention comes first, since what is gone need not be compacted.
 #: Compaction leaves small segments, which merge joins. Published tables show the result. Vacuum

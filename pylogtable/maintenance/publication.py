@@ -133,6 +133,24 @@ def _status(topic: MaintainedTopic, newest: Snapshot, format: str) -> PublishedS
     )
 
 
+def tables_before(topic: MaintainedTopic, topic_id: str, version: int) -> tuple[str, ...]:
+    """The formats of the published tables that show a version of the topic before this one. A table
+    that cannot be read counts as well: what it shows is not known."""
+    found = []
+    for name in PUBLISH_FORMATS:
+        try:
+            published = table_of(name, topic.store, topic.runtime).newest()
+        except LogTableError as error:
+            _log.warning("the %s table of %s cannot be read: %s", name, topic.name, error)
+            found.append(name)
+            continue
+        if published is None or published.state.topic_id != topic_id:
+            continue
+        if published.state.version < version:
+            found.append(name)
+    return tuple(found)
+
+
 class _Publisher:
     """One publication to one table."""
 

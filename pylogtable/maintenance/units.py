@@ -27,7 +27,8 @@ class Rewritten:
     `records_in` and `records_out` count all records that the unit looked at, including those of
     segments that stay. `clean_end` is set by compaction: below it no key occurs twice.
     `expired_below` is set if records below it were dropped for their age. `compacted` says what is
-    needed to commit the work of a compaction over segments that were merged meanwhile.
+    needed to commit the work of a compaction over segments that were merged meanwhile. `erased` is
+    set by an erase: for each swap, how many of the records that it removes could be read.
     """
 
     partition: int
@@ -37,6 +38,7 @@ class Rewritten:
     clean_end: int | None = None
     expired_below: int | None = None
     compacted: Compacted | None = None
+    erased: tuple[int, ...] = ()
 
     @property
     def new_segments(self) -> list[Segment]:

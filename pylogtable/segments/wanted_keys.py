@@ -20,7 +20,9 @@ from pylogtable.format.schema import to_arrow
 from pylogtable.format.shaping import one_chunk
 from pylogtable.lazy_arrow import pc
 from pylogtable.segments.bloom import may_contain, plain_bytes, xxh64
+from pylogtable.segments.projection import check_columns
 from pylogtable.segments.segment_file import SegmentReader, errors_naming
+from pylogtable.storage.base import ObjectStore
 
 Mask = npt.NDArray[np.bool_]
 
@@ -48,6 +50,42 @@ class WantedKeys:
             return np.ones(len(self), dtype=bool)
         belongs: Mask = partition_for(self.bytes, segment.hashed_over) == segment.partition
         return belongs
+
+    def may_match(self, segments: Sequence[Segment]) -> list[Segment]:
+        """The segments that may have one of the keys, according to the manifest."""
+        if not len(self):
+            return []
+        partitions: dict[int, set[int]] = {}
+        found = []
+        for segment in segments:
+            over = segment.hashed_over
+            if over is not None and over not in partitions:
+                partitions[over] = set(np.unique(partition_for(self.bytes, over)).tolist())
+            if over is None or segment.partition in partitions[over]:
+                found.append(segment)
+        return found
+
+    def find(self, store: ObjectStore, topic: TopicInfo, segment: Segment) -> Mask:
+        """Which records of the segment have one of the keys. Keys are read only from row groups
+        that may have one."""
+        reader = SegmentReader(store, segment)
+        check_columns(reader, topic, self.names)
+        mask = np.zeros(segment.records, dtype=bool)
+        at = 0
+        wanted = self.in_segment(segment)
+        for group, facts in enumerate(reader.groups):
+            if not self.in_row_group(reader, group, wanted).any():
+                at += facts.rows
+                continue
+            for batch in reader.batches([group], self.names):
+                keys = key_bytes([batch.column(name) for name in self.names])
+                found = pc.is_in(keys, value_set=self.bytes)
+                mask[at : at + batch.num_rows] = found.to_numpy(zero_copy_only=False)
+                at += batch.num_rows
+        return mask
+
+    def check_same_columns(self, topic: TopicInfo) -> None:
+        """Nothing to check: the key of a topic never changes [META-4]."""
 
     def in_row_group(self, reader: SegmentReader, group: int, wanted: Mask) -> Mask:
         """Which of the keys `wanted` this row group may have, according to statistics and Bloom

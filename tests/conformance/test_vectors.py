@@ -28,6 +28,7 @@ from pylogtable.format.snapshot import Snapshot, replay
 from pylogtable.plan.append import Repeated, plan_append
 from pylogtable.plan.columns import ColumnChanges
 from pylogtable.plan.compaction import plan_compaction, plan_swaps
+from pylogtable.plan.erase import MayMatch, plan_erase
 from pylogtable.plan.membership import remove
 from pylogtable.plan.merge import plan_merge
 from pylogtable.plan.positions import (
@@ -45,6 +46,7 @@ from pylogtable.plan.read import choose_partitions, plan_spans, plan_tasks
 from pylogtable.plan.retention import plan_retention
 from pylogtable.plan.topics import new_topic_info, plan_alter, plan_create, plan_delete_records
 from pylogtable.plan.vacuum import Listed, Needed, plan_vacuum
+from pylogtable.segments.wanted_keys import WantedKeys
 from pylogtable.storage.base import check_key
 from tests.conformance.corpus import Vector, int_keys, segments_of, vector_files, vectors
 
@@ -209,6 +211,17 @@ def run_plan_merge(given: Vector) -> object:
     return [[segment.path for segment in work.inputs] for work in works]
 
 
+def run_plan_erase(given: Vector) -> object:
+    state = _live(given)
+    may_match: MayMatch = list
+    if given["keys"] is not None:
+        may_match = WantedKeys(state.info, list(map(bytes.fromhex, given["keys"]))).may_match
+    works = plan_erase(
+        state, _no_leaf, given["partition"], given["end"], may_match, given["searched"]
+    )
+    return [segment.path for work in works for segment in work.segments]
+
+
 def run_plan_positions(given: Vector) -> object:
     do = given["do"]
     if do == "unread":
@@ -287,6 +300,7 @@ RUNNERS: dict[str, Callable[[Vector], object]] = {
     "plan_retention": run_plan_retention,
     "plan_clean": run_plan_clean,
     "plan_merge": run_plan_merge,
+    "plan_erase": run_plan_erase,
     "plan_positions": run_plan_positions,
     "plan_vacuum": run_plan_vacuum,
     "types": run_types,

@@ -36,6 +36,7 @@ DAY = 86_400.0
 WEEKS = 30 * DAY
 SMALL_INDEX = {"ROOT_INTERVAL": 4, "ROOT_GRACE": 1, "TAIL_MAX": 3, "LEAF_MAX": 8, "MERGE_WIDTH": 2}
 OLD_MS = 1_600_000_000_000
+ERASED = [b"a", b"x"]
 
 Job = Callable[[Topic], object]
 Records = dict[int, list[tuple[int, bytes | None, bytes | None]]]
@@ -141,7 +142,11 @@ def vacuum_at_once(topic: Topic) -> object:
     return topic.vacuum(dry_run=False, retention_ms=0)
 
 
-JOBS = [compact, merge, retention, vacuum, vacuum_at_once]
+def erase(topic: Topic) -> object:
+    return topic.erase(keys=ERASED, threads=1)
+
+
+JOBS = [compact, merge, retention, vacuum, vacuum_at_once, erase]
 FAULTS = [Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.LOSE_REPLY, Fault.REFUSE]
 
 
@@ -202,7 +207,7 @@ def test_job_that_fails_at_any_step_leaves_old_or_new_records(
         check(inner, new, new)
 
 
-@pytest.mark.parametrize("job", [compact, merge])
+@pytest.mark.parametrize("job", [compact, merge, erase])
 @pytest.mark.parametrize("lands", [True, False])
 def test_files_of_a_commit_with_an_unknown_outcome_are_kept(
     base: MemoryStore, job: Job, lands: bool
@@ -285,6 +290,7 @@ def test_job_does_not_disturb_an_append_at_any_step(base: MemoryStore, job: Job)
     ideal = copy_of(base)
     job(open_at(ideal, WEEKS))
     append_more(ideal)
+    job(open_at(ideal, WEEKS))
     compact(open_at(ideal, WEEKS))
     final = records(open_at(ideal, WEEKS))
     for inner, failed in at_every_step(base, job, append_more):
@@ -312,6 +318,14 @@ def test_job_does_not_disturb_an_append_at_any_step(base: MemoryStore, job: Job)
         (vacuum_at_once, compact),
         (vacuum, merge),
         (vacuum, vacuum_at_once),
+        (erase, compact),
+        (erase, merge),
+        (erase, retention),
+        (erase, erase),
+        (compact, erase),
+        (merge, erase),
+        (retention, erase),
+        (vacuum_at_once, erase),
     ],
 )
 def test_two_jobs_that_meet_at_any_step_do_no_harm(base: MemoryStore, job: Job, other: Job) -> None:
@@ -327,12 +341,15 @@ def test_two_jobs_that_meet_at_any_step_do_no_harm(base: MemoryStore, job: Job, 
         assert report, str(report)
         named = {segment.path for commit in commits_of(inner) for segment in commit.add}
         assert data_files(inner) <= named, "a lost job left files behind"
+        if erase in (job, other):
+            left = [key for mine in records(topic).values() for _, key, _ in mine]
+            assert not {*ERASED}.intersection(left), "an erased record came back"
         compact(topic)
         if retention not in (job, other):
             assert records(topic) == final
 
 
-@pytest.mark.parametrize("job", [compact, merge, vacuum_at_once, retention])
+@pytest.mark.parametrize("job", [compact, merge, vacuum_at_once, retention, erase])
 def test_job_does_not_touch_a_topic_that_was_recreated(base: MemoryStore, job: Job) -> None:
     base = prepared(base, job)
 

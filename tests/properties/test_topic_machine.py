@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -625,6 +626,56 @@ class TopicMachine(RuleBasedStateMachine):
                     continue
                 self.horizons.setdefault(place, now_ms + DAY_MS)
             yield row
+
+    @rule(
+        which=st.integers(0, 1),
+        keys=st.lists(st.sampled_from(KEYS), max_size=2),
+        condition=st.sampled_from(["keys", "tombstones", "offsets", "old", "numbers"]),
+        offset=st.integers(0, 20),
+    )
+    def erase(self, which: int, keys: list[bytes], condition: str, offset: int) -> None:
+        handle = self.handles[which]
+        number_column = self.now.number_column
+        asked: dict[str, Any]
+        if condition == "keys" or (condition == "numbers" and number_column is None):
+            asked = {"keys": keys}
+            chosen = lambda row: row["key"] in keys  # noqa: E731
+        elif condition == "tombstones":
+            asked = {"where": pc.field("value").is_null() & (pc.field("partition") == offset % 3)}
+            chosen = lambda row: row["value"] is None and row["partition"] == offset % 3  # noqa: E731
+        elif condition == "offsets":
+            asked = {"where": pc.field("offset").isin([offset, offset + 2])}
+            chosen = lambda row: row["offset"] in (offset, offset + 2)  # noqa: E731
+        elif condition == "old":
+            oldest = us(T0 + offset - 60)
+            asked = {"where": pc.field("timestamp") < pa.scalar(oldest, UTC_US)}
+            chosen = lambda row: row["timestamp"] < oldest  # noqa: E731
+        else:
+            asked = {"where": pc.field(number_column) > offset % 9}
+            number = self.now.columns[str(number_column)]
+            chosen = lambda row: (row.get(number) or 0) > offset % 9  # noqa: E731
+        logs = [
+            replace(log, rows=tuple(row for row in log.rows if not chosen(row)))
+            for log in self.now.logs
+        ]
+        gone = {
+            partition: len(old.rows) - len(new.rows)
+            for partition, (old, new) in enumerate(zip(self.now.logs, logs, strict=True))
+        }
+        assert handle.erase(**asked, dry_run=True).records_erased == sum(gone.values())
+        report = handle.erase(**asked)
+        assert report.records_erased == sum(gone.values())
+        assert {n: count for n, count in report.partitions.items() if count} == {
+            n: count for n, count in gone.items() if count
+        }
+        for commit in self.new_commits(handle):
+            assert commit.operation == "erase"
+            (partition,) = {swap.partition for swap in commit.replaced}
+            mine = list(self.now.logs)
+            mine[partition] = logs[partition]
+            self.commit("erase", logs=tuple(mine))
+        assert self.now.logs == tuple(logs)
+        assert handle.erase(**asked).old_files == ()
 
     @rule(which=st.integers(0, 1))
     def merge(self, which: int) -> None:

@@ -25,6 +25,7 @@ from pylogtable import (
     engine,
 )
 from pylogtable.engine import Scan, TopicWriter
+from pylogtable.maintenance.job import RegularJob
 from pylogtable.store import Store as StoreClass
 from tests.builders import kafka
 
@@ -61,6 +62,7 @@ SIGNATURES = {
     Topic.delete_records: ["offsets"],
     Topic.compact: ["*force", "*threads", "*budget_bytes"],
     Topic.merge: ["*threads"],
+    Topic.erase: ["keys", "where", "*dry_run", "*threads"],
     Topic.publish: ["formats", "*threads"],
     Topic.register_iceberg: ["catalog", "identifier"],
     Topic.unpublish: ["formats"],
@@ -167,6 +169,7 @@ ENGINE_SIGNATURES = {
     engine.protected_groups: ["store", "groups", "topics"],
     engine.Job.run: ["topic", "run_units"],
     engine.Compaction: ["force", "budget_bytes", "protect_groups"],
+    engine.Erasure: ["keys", "where", "dry_run"],
     engine.Merge: [],
     engine.Publication: ["formats"],
     engine.Retention: ["keep_from", "groups"],
@@ -180,6 +183,7 @@ ENGINE_SIGNATURES = {
         "clean_end",
         "expired_below",
         "compacted",
+        "erased",
     ],
 }
 SIGNATURES |= ENGINE_SIGNATURES
@@ -207,8 +211,8 @@ def own_members(of: type) -> dict[str, object]:
 
 
 def is_documented(of: type, name: str) -> bool:
-    """By itself, by a class it inherits from, or by the protocol of maintenance jobs."""
-    places = (*of.__mro__, engine.Job)
+    """By itself, by a class it inherits from, or by a protocol of maintenance jobs."""
+    places = (*of.__mro__, engine.Job, RegularJob)
     return any(getattr(vars(place).get(name), "__doc__", None) for place in places)
 
 
