@@ -7,7 +7,7 @@ writers, jobs and publications do meanwhile [PUB-1].
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -31,6 +31,7 @@ from pylogtable.plan.publishing import (
     before_appends,
     changed_spans,
     kept_copies,
+    passing_files,
     plan_copies,
     plan_table_change,
     plan_whole_table,
@@ -218,13 +219,21 @@ class _Publisher:
             between = [c for c in commits if shown.snapshot.version < c.version <= version]
             spans = changed_spans(shown.snapshot, snapshot, between)
             copies = kept_copies(snapshot, self._manifest.leaf, shown.copies)
-            wanted = self._with_copies(Shown(snapshot, copies), spans)
+            unsafe: set[str] = set()
+            if self._was_replaced_long_ago(version, commits):
+                unsafe = passing_files(shown, snapshot, target, self._manifest.leaf, spans)
+            wanted = self._with_copies(Shown(snapshot, copies), spans, unsafe)
             change = plan_table_change(shown, wanted, self._manifest.leaf, spans)
             landed = self._show(published, shown.snapshot.info, wanted, change)
             if landed is None:
                 return None
             published, shown = landed, wanted
         return published
+
+    def _was_replaced_long_ago(self, version: int, commits: Sequence[Commit]) -> bool:
+        """True if a vacuum need not keep this version until the table shows it [VAC-1]."""
+        after = [c.committed_at_ms for c in commits if c.version > version]
+        return bool(after) and self._began_ms - after[0] > STALE_AFTER_MS
 
     def _show_all(self, published: Published | None, target: Snapshot) -> Published | None:
         """Show the target whatever the table shows now: it is new, or the commits in between are
@@ -283,10 +292,12 @@ class _Publisher:
             return None
         return Shown(snapshot, published.state.copies)
 
-    def _with_copies(self, wanted: Shown, spans: Sequence[Span]) -> Shown:
+    def _with_copies(
+        self, wanted: Shown, spans: Sequence[Span], unsafe: Container[str] = ()
+    ) -> Shown:
         """The same with sealed copies where they are needed. The topic gets them as well, if their
         segments are still live: then they are needed once [PUB-2]."""
-        units = list(plan_copies(wanted, self._manifest.leaf, spans))
+        units = list(plan_copies(wanted, self._manifest.leaf, spans, unsafe))
         if not units:
             return wanted
         topic = self._topic

@@ -7,7 +7,7 @@ has the same records, with the offsets written out [PUB-2].
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -193,16 +193,34 @@ def _united(pieces: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
         yield low, high
 
 
-def plan_copies(wanted: Shown, leaves: LoadLeaf, spans: Sequence[Span]) -> Iterator[MergeUnit]:
+def passing_files(
+    shown: Shown, between: Snapshot, target: Snapshot, leaves: LoadLeaf, spans: Sequence[Span]
+) -> set[str]:
+    """The segments that a table would show only on its way from `shown` to `target`, at the version
+    `between`. Neither the table nor the newest version keeps their files from a vacuum."""
+    passing: set[str] = set()
+    for span in spans:
+        found = {segment.path for segment in _overlapping(between, leaves, span)}
+        kept = {file.path for file in shown.files(leaves, span)}
+        if found and span.partition < len(target.partitions):
+            kept |= {segment.path for segment in _overlapping(target, leaves, span)}
+        passing |= found - kept
+    return passing
+
+
+def plan_copies(
+    wanted: Shown, leaves: LoadLeaf, spans: Sequence[Span], unsafe: Container[str] = ()
+) -> Iterator[MergeUnit]:
     """Units of work: a sealed copy of each segment in these spans that would mislead a plain
-    reader and has no copy that is right. A unit has one segment."""
+    reader, or whose file is `unsafe`, and that has no copy that is right. A unit has one segment.
+    """
     snapshot = wanted.snapshot
     planned: set[str] = set()
     for span in spans:
         log_start = snapshot.partitions[span.partition].log_start
         for segment in _overlapping(snapshot, leaves, span):
             copies = wanted.copies.get(segment.path, (segment,))
-            is_wrong = any(misleads(copy, log_start) for copy in copies)
+            is_wrong = any(misleads(copy, log_start) or copy.path in unsafe for copy in copies)
             if is_wrong and segment.records and segment.path not in planned:
                 planned.add(segment.path)
                 yield MergeUnit(snapshot.info, log_start, (segment,))

@@ -126,3 +126,24 @@ def test_vacuum_beside_a_foreign_table_removes_nothing(topic: Topic, tmp_path: P
     with pytest.raises(InvalidRequestError, match="move it away"):
         topic.vacuum(dry_run=False, retention_ms=0)
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_version_that_was_replaced_long_ago_is_shown_by_copies(
+    disk: Store, tmp_path: Path, clock: Clock
+) -> None:
+    """A vacuum that is under way may be about to remove its files [PUB-4]."""
+    config = {"cleanup.policy": "compact"}
+    topic = disk.create_topic("c", schema={"k": pa.string()}, key="k", config=config)
+    folder = LocalStore(tmp_path / "c")
+    topic.append(pa.table({"k": ["a"]}))
+    topic.publish()
+    topic.append(pa.table({"k": ["b", "a"]}))
+    passing = set(topic.segments()["path"].to_pylist()) - shown(folder)
+    topic.append(pa.table({"k": ["b"]}))
+    topic.compact(force=True)
+    clock.tick(4 * DAY)
+    topic.publish()
+    log = check_table(topic, folder)
+    assert len(log) == 3
+    assert len(passing) == 1
+    assert not passing & set(files_at(log[:2]))
