@@ -7,136 +7,36 @@ is remembered, so each distinct history of a writer runs once. No thread is need
 the whole (the objects, what each writer has been told, the puts still under way, the faults left)
 can be compared with those seen before: two schedules that meet in the same state share their
 future, which is explored once and counted for both.
+
+Some objects never change once they are there, such as commits and data files where nobody removes
+them. To read one that is there, or to write a file that nobody else names, is the same before and
+after any step of another writer. So such operations do not wait for their turn.
 """
 
 from __future__ import annotations
 
-import builtins
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
-import pyarrow as pa
-
-from pylogtable.errors import StorageError
-from pylogtable.storage.base import Created, ObjectInfo, ObjectStore
-
-Objects = Mapping[str, bytes]
+from pylogtable.storage.base import Created, ObjectStore
+from tests.model.replay import (
+    FAR_MS,
+    NOT_YET,
+    REFUSED,
+    Objects,
+    Operation,
+    ReplayStore,
+    Suspend,
+    perform,
+)
 
 REST = "~rest"
 DAY_MS = 86_400_000
 #: How far the clock goes at the one tick there may be: past the manifest's retention.
 TICK_MS = 8 * DAY_MS
-
-
-class Operation(NamedTuple):
-    verb: str
-    key: str
-    data: bytes = b""
-
-
-class Refused:
-    """The reply that is an error: nothing was done, and that is certain."""
-
-    def __repr__(self) -> str:
-        return "refused"
-
-
-REFUSED = Refused()
-
-
-class _Suspend(BaseException):
-    def __init__(self, operation: Operation) -> None:
-        self.operation = operation
-
-
-class _ReplayStore(ObjectStore):
-    """Answers from a list of replies, and suspends the writer when it is used up."""
-
-    def __init__(self, replies: tuple[Any, ...]) -> None:
-        self._replies = iter(replies)
-
-    @property
-    def url(self) -> str:
-        return "model://t"
-
-    @property
-    def last_reply_ms(self) -> int:
-        """No clock is ahead of it."""
-        return 2**62
-
-    def now_ms(self) -> int:
-        return 2**62
-
-    def below(self, prefix: str) -> ObjectStore:
-        raise NotImplementedError
-
-    def _ask(self, verb: str, key: str, data: bytes = b"") -> Any:
-        for reply in self._replies:
-            if reply is REFUSED:
-                raise StorageError(f"refused: {verb} {key}")
-            return reply
-        raise _Suspend(Operation(verb, key, data))
-
-    def read(self, key: str) -> bytes | None:
-        found: bytes | None = self._ask("read", key)
-        return found
-
-    def create(self, key: str, data: bytes) -> Created:
-        created: Created = self._ask("create", key, data)
-        return created
-
-    def write(self, key: str, data: bytes) -> None:
-        self._ask("write", key, data)
-
-    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
-        return iter(self._ask("list", prefix))
-
-    def list_folders(self) -> builtins.list[str]:
-        raise NotImplementedError
-
-    def delete(self, key: str) -> None:
-        self._ask("delete", key)
-
-    def open_output(self, key: str) -> AbstractContextManager[pa.NativeFile]:
-        raise NotImplementedError
-
-    def open_input(self, key: str, size_bytes: int) -> pa.NativeFile:
-        raise NotImplementedError
-
-
-class ObjectsStore(_ReplayStore):
-    """A plain store over some objects, for looking at a state with the real code."""
-
-    def __init__(self, objects: Objects) -> None:
-        self._objects = dict(objects)
-
-    def _ask(self, verb: str, key: str, data: bytes = b"") -> Any:
-        return perform(self._objects, Operation(verb, key, data))
-
-
-def perform(objects: dict[str, bytes], operation: Operation) -> Any:
-    verb, key, data = operation
-    if verb == "read":
-        return objects.get(key)
-    if verb == "create":
-        if key in objects:
-            return Created.EXISTS
-        objects[key] = data
-        return Created.YES
-    if verb == "write":
-        objects[key] = data
-        return None
-    if verb == "delete":
-        objects.pop(key, None)
-        return None
-    assert verb == "list"
-    return tuple(
-        ObjectInfo(name, len(body), 0)
-        for name, body in sorted(objects.items())
-        if name.startswith(key)
-    )
 
 
 #: What a writer was told: the name of its append, and the offsets by partition, or what it raised.
@@ -153,6 +53,10 @@ class Writer:
     recovery: Writer | None = None
     #: It begins only when the clock has ticked.
     after_tick: bool = False
+
+
+#: What a writer has read at once.
+_Answered = tuple[tuple[str, bytes], ...]
 
 
 class _State(NamedTuple):
@@ -203,7 +107,10 @@ class _Enough(Exception):
 
 
 class Checker:
-    """Explores everything from one start. `judge(objects, told)` says what is wrong with an end."""
+    """Explores everything from one start. `judge(objects, told)` says what is wrong with an end,
+    `watch(before, after)` what is wrong with a step. `settled` names the objects that nobody
+    changes or removes once they are there. The store's time is `store_ms`; what is there from the
+    start is from time 0."""
 
     def __init__(
         self,
@@ -215,9 +122,16 @@ class Checker:
         may_tick: bool = False,
         may_stand_still: bool = False,
         first_violation_only: bool = False,
+        watch: Callable[[Objects, Objects], str | None] = lambda before, after: None,
+        settled: Callable[[str], bool] | None = None,
+        store_ms: int = FAR_MS,
     ) -> None:
         self._kinds = faults.kinds
         self._judge = judge
+        self._watch = watch
+        self._settled = settled
+        self._store_ms = store_ms
+        self._old = dict(objects)
         self._may_tick = may_tick
         self._may_stand_still = may_stand_still
         self._stop_early = first_violation_only
@@ -225,15 +139,18 @@ class Checker:
         self._content_numbers: dict[frozenset[tuple[str, bytes]], int] = {}
         self._performed: dict[tuple[int, Operation], tuple[int, Any]] = {}
         self._histories: list[_History] = []
-        self._following: dict[tuple[int, Any], int] = {}
-        self._recovered: dict[tuple[str, tuple[Told, ...]], int] = {}
+        self._numbers: dict[tuple[str, tuple[Told, ...], Any], int] = {}
+        self._following: dict[tuple[int, Any], list[tuple[_Answered, int]]] = {}
+        self._recovered: dict[tuple[str, tuple[Told, ...]], list[tuple[_Answered, int]]] = {}
         self._paths: dict[_State, int] = {}
         self._judged: dict[tuple[int, tuple[Told, ...]], str | None] = {}
+        self._watched: dict[tuple[int, int], str | None] = {}
         self._trace: list[str] = []
         self.outcome = Outcome()
+        first = self._content(objects)
         self._start = _State(
-            self._content(objects),
-            tuple(self._begin(writer, ()) for writer in writers),
+            first,
+            tuple(self._begin(writer, (), first) for writer in writers),
             (),
             faults.limit,
             0,
@@ -243,7 +160,6 @@ class Checker:
         with suppress(_Enough):
             self.outcome.schedules = self._count(self._start)
         self.outcome.states = len(self._paths)
-        self.outcome.executions = len(self._histories)
         return self.outcome
 
     def _content(self, objects: Objects) -> int:
@@ -257,34 +173,83 @@ class Checker:
         key = objects, operation
         if key not in self._performed:
             changed = dict(self._contents[objects])
-            reply = perform(changed, operation)
+            reply = perform(changed, operation, self._modified_ms)
+            self._check_settled(self._contents[objects], operation)
             self._performed[key] = self._content(changed), reply
         return self._performed[key]
 
-    def _run(self, writer: Writer, replies: tuple[Any, ...], told: tuple[Told, ...]) -> int:
+    def _check_settled(self, before: Objects, operation: Operation) -> None:
+        """What is settled stays. A job may discard a file of its own that nothing names."""
+        verb, key, data = operation
+        is_broken = (verb == "write" and before.get(key, data) != data) or (
+            verb == "delete" and key in self._old
+        )
+        assert not (is_broken and self._settled is not None and self._settled(key)), operation[:2]
+
+    def _modified_ms(self, key: str, data: bytes) -> int:
+        return 0 if self._old.get(key) == data else self._store_ms
+
+    def _waits(self, objects: Objects, operation: Operation) -> bool:
+        """False if the operation is the same before and after any step of another writer."""
+        verb, key, _ = operation
+        is_settled = verb == "write" or (verb == "read" and key in objects)
+        return not (is_settled and self._settled is not None and self._settled(key))
+
+    def _run(
+        self, writer: Writer, replies: tuple[Any, ...], told: tuple[Told, ...], objects: Objects
+    ) -> tuple[_Answered, int]:
         """Run the writer's code on these replies, and give the number of where that leads."""
+        answered: list[tuple[str, bytes]] = []
+
+        def at_once(operation: Operation) -> Any:
+            if operation.verb != "read" or self._waits(objects, operation):
+                return NOT_YET
+            answered.append((operation.key, objects[operation.key]))
+            return objects[operation.key]
+
         heard: list[Told] = []
         waits_for = None
+        store = ReplayStore(replies, at_once, self._store_ms)
         try:
-            writer.program(_ReplayStore(replies), heard)
-        except _Suspend as suspended:
+            writer.program(store, heard)
+        except Suspend as suspended:
             waits_for = suspended.operation
-        self._histories.append(_History(writer, replies, waits_for, told, tuple(heard)))
-        return len(self._histories) - 1
+        self.outcome.executions += 1
+        got = tuple(store.replies)
+        key = writer.name, told, len(self._histories) if self._settled is None else got
+        if key not in self._numbers:
+            self._numbers[key] = len(self._histories)
+            self._histories.append(_History(writer, got, waits_for, told, tuple(heard)))
+        return tuple(answered), self._numbers[key]
 
-    def _begin(self, writer: Writer, told: tuple[Told, ...]) -> int:
-        key = writer.name, told
-        if key not in self._recovered:
-            self._recovered[key] = self._run(writer, (), told)
-        return self._recovered[key]
+    def _known(
+        self,
+        runs: list[tuple[_Answered, int]],
+        number: int,
+        run: Callable[[Objects], tuple[_Answered, int]],
+    ) -> int:
+        """Where a writer gets to, with the answers that it gets at once from these objects."""
+        if self._settled is None and runs:
+            return runs[0][1]
+        objects = self._contents[number]
+        for answered, history in runs:
+            waits_for = self._histories[history].waits_for
+            if all(objects.get(key) == data for key, data in answered) and (
+                waits_for is None or waits_for.verb != "read" or self._waits(objects, waits_for)
+            ):
+                return history
+        runs.append(run(objects))
+        return runs[-1][1]
 
-    def _follow(self, history: int, reply: Any) -> int:
-        key = history, reply
-        if key not in self._following:
-            old = self._histories[history]
-            replies = (*old.replies, reply)
-            self._following[key] = self._run(old.writer, replies, old.told_before)
-        return self._following[key]
+    def _begin(self, writer: Writer, told: tuple[Told, ...], objects: int) -> int:
+        runs = self._recovered.setdefault((writer.name, told), [])
+        return self._known(runs, objects, partial(self._run, writer, (), told))
+
+    def _follow(self, history: int, reply: Any, objects: int) -> int:
+        runs = self._following.setdefault((history, reply), [])
+        old = self._histories[history]
+        replies = (*old.replies, reply)
+        return self._known(runs, objects, partial(self._run, old.writer, replies, old.told_before))
 
     def _count(self, state: _State) -> int:
         known = self._paths.get(state)
@@ -297,6 +262,7 @@ class Checker:
             paths = 1
         for step, following in self._steps(state, waiting):
             self._trace.append(step)
+            self._check_step(state.objects, following.objects)
             paths += self._count(following)
             self._trace.pop()
         self._paths[state] = paths
@@ -308,7 +274,15 @@ class Checker:
         key = state.objects, told
         if key not in self._judged:
             self._judged[key] = self._judge(self._contents[state.objects], told)
-        wrong = self._judged[key]
+        self._blame(self._judged[key])
+
+    def _check_step(self, before: int, after: int) -> None:
+        key = before, after
+        if before != after and key not in self._watched:
+            self._watched[key] = self._watch(self._contents[before], self._contents[after])
+            self._blame(self._watched[key])
+
+    def _blame(self, wrong: str | None) -> None:
         if wrong is not None:
             self.outcome.violations.append("\n  ".join([wrong, *self._trace]))
             if self._stop_early:
@@ -317,25 +291,19 @@ class Checker:
     def _steps(
         self, state: _State, waiting: list[Operation | None]
     ) -> Iterator[tuple[str, _State]]:
+        """What can happen next. If an operation need not wait, that one happens."""
+        ready = self._ready(state, waiting)
+        if ready is not None:
+            yield from self._steps_of(state, *ready)
+            return
         for index, operation in enumerate(waiting):
             name = self._histories[state.histories[index]].writer.name
             if operation is not None and self._may_run(state, index):
-                for how, reply, objects, under_way, cost in self._replies(state, operation):
-                    following = self._follow(state.histories[index], reply)
-                    yield (
-                        f"{name}: {operation.verb} {operation.key} {how}",
-                        _State(
-                            objects,
-                            _with(state.histories, index, following),
-                            under_way,
-                            state.faults_left - cost,
-                            state.now_ms,
-                        ),
-                    )
+                yield from self._steps_of(state, index, operation)
             if state.faults_left and "crash" in self._kinds:
                 crashed = self._histories[state.histories[index]]
                 if crashed.writer.recovery is not None:
-                    anew = self._begin(crashed.writer.recovery, crashed.told)
+                    anew = self._begin(crashed.writer.recovery, crashed.told, state.objects)
                     yield (
                         f"{name}: crash",
                         state._replace(
@@ -350,6 +318,34 @@ class Checker:
         if self._may_tick and not state.now_ms and self._all_rest(state, waiting):
             # No put is on its way for days: what has not landed by now never will.
             yield "tick", state._replace(now_ms=TICK_MS, under_way=())
+
+    def _ready(
+        self, state: _State, waiting: list[Operation | None]
+    ) -> tuple[int, Operation] | None:
+        """An operation that need not wait, and whose it is."""
+        if self._settled is not None:
+            objects = self._contents[state.objects]
+            for index, operation in enumerate(waiting):
+                if operation is not None and not self._waits(objects, operation):
+                    return index, operation
+        return None
+
+    def _steps_of(
+        self, state: _State, index: int, operation: Operation
+    ) -> Iterator[tuple[str, _State]]:
+        name = self._histories[state.histories[index]].writer.name
+        for how, reply, objects, under_way, cost in self._replies(state, operation):
+            following = self._follow(state.histories[index], reply, objects)
+            yield (
+                f"{name}: {operation.verb} {operation.key} {how}",
+                _State(
+                    objects,
+                    _with(state.histories, index, following),
+                    under_way,
+                    state.faults_left - cost,
+                    state.now_ms,
+                ),
+            )
 
     def _replies(
         self, state: _State, operation: Operation

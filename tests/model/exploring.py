@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.model.checker import Checker, Faults, Objects, Outcome, Told, Writer
+from tests.model.checker import Checker, Faults, Outcome, Told, Writer
+from tests.model.replay import Objects
 from tests.model.writers import Append, judge, start
 
 Judge = Callable[[Objects, tuple[Told, ...]], str | None]

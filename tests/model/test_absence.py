@@ -15,8 +15,9 @@ from pylogtable.format.snapshot import Snapshot
 from pylogtable.log.commits import Commits
 from pylogtable.log.manifest import Manifest
 from tests.depth import DEEP
-from tests.model.checker import Faults, Objects, Outcome, Program, Told, Writer
+from tests.model.checker import Faults, Outcome, Program, Told, Writer
 from tests.model.exploring import explore, found, holds
+from tests.model.replay import Objects
 from tests.model.writers import Append, appending, cleaning, growing, judge, removing
 
 A1, B1 = Append("a1"), Append("b1", ((0, 1),))

@@ -23,7 +23,8 @@ from pylogtable.plan.append import plan_append
 from pylogtable.plan.topics import new_topic_info, plan_create
 from pylogtable.storage.base import ObjectStore
 from pylogtable.topic import Topic
-from tests.model.checker import Checker, Faults, Objects, ObjectsStore, Outcome, Told, Writer
+from tests.model.checker import Checker, Faults, Outcome, Told, Writer
+from tests.model.replay import Objects, ObjectsStore
 from tests.model.writers import LocalTime
 
 GROUP = "g"
@@ -82,7 +83,7 @@ def start() -> Objects:
     GroupHead(store, runtime, GROUP, "topic").change(
         lambda state, now_ms: GroupChange(operation="commit", positions=at_end)
     )
-    return dict(store._objects)
+    return dict(store.objects)
 
 
 def wrong(objects: Objects, told: tuple[Told, ...]) -> str | None:

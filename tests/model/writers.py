@@ -32,7 +32,8 @@ from pylogtable.runtime import Runtime
 from pylogtable.storage.base import Created, ObjectStore
 from pylogtable.topic import Topic
 from pylogtable.write.append import Staged
-from tests.model.checker import REST, Objects, ObjectsStore, Program, Told, Writer
+from tests.model.checker import REST, Program, Told, Writer
+from tests.model.replay import Objects, ObjectsStore
 
 PARTITIONS = 2
 
