@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from pylogtable.format.field_ids import stored_schema
 from pylogtable.format.leaf import segments_of
 from pylogtable.format.model import Segment, TopicInfo
-from pylogtable.format.paths import parse_commit_path, segment_path
+from pylogtable.format.paths import commit_path, parse_commit_path, segment_path
 from pylogtable.format.schema import file_schema, value_columns
 from pylogtable.format.shaping import count_tombstones
 from pylogtable.plan.swap import Swap, plan_swap_commit
@@ -207,6 +207,22 @@ def replace_file(objects: ObjectStore, name: str, path: str, data: bytes) -> Top
         if parse_commit_path(info.key) is not None:
             store.write(info.key, edited(store.read(info.key), fit))
     return make_store(objects).topic(name)
+
+
+def topic_of_older_writer(
+    store: Store, name: str, columns: Mapping[str, pa.DataType], partitions: int = 1
+) -> Topic:
+    """A topic whose columns have names that no writer gives any more [TYPE-5]."""
+    store.create_topic(name, partitions, {f"c{at}": t for at, t in enumerate(columns.values())})
+    objects = store._store.below(name)
+
+    def rename(commit: dict[str, Any]) -> None:
+        for field, column in zip(commit["topic"]["fields"], columns, strict=True):
+            field["name"] = column
+
+    first = commit_path(0)
+    objects.write(first, edited(objects.read(first), rename))
+    return store.topic(name)
 
 
 def make_holes(topic: Topic, kept: Container[int], row_group_rows: int = 4) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -117,6 +117,19 @@ def _flag(wire: dict[str, Any], name: str) -> bool:
     if not isinstance(value, bool):
         raise TypeError(f"{name} is {value!r}")
     return value
+
+
+def struct_names(wire: WireType) -> Iterator[list[str]]:
+    """The names of the fields of each struct inside of a type."""
+    if isinstance(wire, str):
+        return
+    fields = wire.get("fields", ())
+    if fields:
+        yield [field["name"] for field in fields]
+    inside = (wire.get(part) for part in ("elementType", "keyType", "valueType"))
+    for part in (*inside, *(field["type"] for field in fields)):
+        if part is not None:
+            yield from struct_names(part)
 
 
 def from_arrow(arrow: pa.DataType) -> WireType:

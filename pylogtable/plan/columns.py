@@ -16,6 +16,7 @@ from pylogtable.format.schema import (
     WireType,
     column_hint,
     renamed_to,
+    struct_names,
     value_columns,
     widens,
 )
@@ -38,7 +39,6 @@ def alter_columns(topic: TopicInfo, changes: ColumnChanges) -> TopicInfo:
     A topic of an older version gets its ids here [META-6]."""
     if not (changes.drop or changes.rename or changes.widen or changes.add):
         return topic
-    check_new_names([*changes.rename.values(), *(added.name for added in changes.add)])
     _check_names(topic, changes)
     topic = numbered(topic)
     fields: list[Field] = []
@@ -61,7 +61,11 @@ def alter_columns(topic: TopicInfo, changes: ColumnChanges) -> TopicInfo:
         new = _stored_apart(new, stored_names, {*retired, *_stored_as(fields)})
         stored_names.add(new.stored_name)
         fields.append(new)
-    _check_unique(field.name for field in fields)
+    names = [field.name for field in fields]
+    _check_unique(names)
+    new_names = [*changes.rename.values(), *(added.name for added in changes.add)]
+    check_new_names(new_names, names)
+    check_nested_names(changes.add)
     altered = msgspec.structs.replace(
         topic, fields=tuple(fields), last_field_id=last_id, retired=tuple(retired)
     )
@@ -73,10 +77,37 @@ def alter_columns(topic: TopicInfo, changes: ColumnChanges) -> TopicInfo:
     return altered
 
 
-def check_new_names(names: Iterable[str]) -> None:
-    """Raise if one of these names is empty: no query could name the column [TYPE-3]."""
-    if "" in names:
-        raise InvalidRequestError("a column name is empty: give every column a name")
+def check_new_names(new: Iterable[str], names: Sequence[str]) -> None:
+    """Raise if one of the new names among `names` is empty: no query could name the column
+    [TYPE-3]. Raise if it differs only in case from another one or from a name with a meaning of its
+    own: Spark could not query the topic [TYPE-5]. Names that the topic has already may stay."""
+    alike: dict[str, list[str]] = {}
+    for name in dict.fromkeys((HEADERS, *RESERVED, *names)):
+        alike.setdefault(name.lower(), []).append(name)
+    for name in new:
+        if not name:
+            raise InvalidRequestError("a column name is empty: give every column a name")
+        others = [other for other in alike[name.lower()] if other != name]
+        if others:
+            raise InvalidRequestError(
+                f"column {name!r} differs only in case from {others[0]!r}, so Spark could query "
+                f"neither. Give it another name. Names with a meaning of their own are "
+                f"{', '.join((HEADERS, *RESERVED))}"
+            )
+
+
+def check_nested_names(fields: Iterable[Field]) -> None:
+    """Raise if fields of a struct inside of one of these columns differ only in case [TYPE-5]."""
+    for column in fields:
+        for names in struct_names(column.type):
+            alike = {name.lower(): name for name in names}
+            for name in names:
+                if alike[name.lower()] != name:
+                    raise InvalidRequestError(
+                        f"column {column.name!r} has a struct with the fields {name!r} and "
+                        f"{alike[name.lower()]!r}, which differ only in case, so Spark could query "
+                        "neither. Give one of them another name"
+                    )
 
 
 def check_drops(topic: TopicInfo) -> None:

@@ -24,7 +24,13 @@ from pylogtable.format.model import (
 )
 from pylogtable.format.schema import check_fields, is_keys_only, value_columns
 from pylogtable.format.snapshot import Snapshot
-from pylogtable.plan.columns import ColumnChanges, alter_columns, check_drops, check_new_names
+from pylogtable.plan.columns import (
+    ColumnChanges,
+    alter_columns,
+    check_drops,
+    check_nested_names,
+    check_new_names,
+)
 
 
 def new_topic_info(
@@ -36,7 +42,9 @@ def new_topic_info(
 ) -> TopicInfo:
     """The description of a topic to be created. Raises if an argument is not valid [META-1]."""
     check_fields(fields, key)
-    check_new_names([field.name for field in fields])
+    names = [field.name for field in fields]
+    check_new_names(names, names)
+    check_nested_names(fields)
     _check_partition_count(partitions)
     settings = normalize(config)
     if parse_config(settings).is_compacted and not key:

@@ -20,7 +20,7 @@ from pylogtable.runtime import Runtime
 from pylogtable.storage.local import LocalStore
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
-from tests.builders import Clock
+from tests.builders import Clock, topic_of_older_writer
 from tests.builders import runtime as fake_runtime
 from tests.publish.plain_iceberg import (
     expected_rows,
@@ -523,7 +523,7 @@ def test_damaged_manifest_is_an_error_of_ours(tmp_path: Path, damage: bytes | No
 
 
 def test_columns_that_differ_only_in_case_are_refused(tmp_path: Path) -> None:
-    topic = make_topic(open_at(tmp_path), a=pa.int64(), A=pa.int64())
+    topic = topic_of_older_writer(open_at(tmp_path), "t", {"a": pa.int64(), "A": pa.int64()})
     with pytest.raises(InvalidRequestError, match="an Iceberg table: columns 'a' and 'A'"):
         topic.publish(["iceberg"])
 

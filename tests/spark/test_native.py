@@ -26,7 +26,7 @@ from pylogtable.engine import TopicWriter
 from pyspark_pylogtable import LogTable
 from pyspark_pylogtable.columns import spark_schema
 from pyspark_pylogtable.table import native
-from tests.builders import T0, Clock, at, kafka, make_holes, rows
+from tests.builders import T0, Clock, at, kafka, make_holes, rows, topic_of_older_writer
 from tests.conftest import S3_BUCKET, S3_KEY, S3_SECRET
 from tests.spark.support import failure, load, without_spark
 
@@ -367,7 +367,7 @@ def test_unusual_column_names(spark: SparkSession, shared: Store) -> None:
 def test_ambiguous_column_names_fall_back_to_python(
     spark: SparkSession, logs: Store, names: list[str]
 ) -> None:
-    topic = logs.create_topic("t", 2, dict.fromkeys(names, INT))
+    topic = topic_of_older_writer(logs, "t", dict.fromkeys(names, INT), 2)
     table = LogTable.for_path(spark, topic.url)
     assert table.to_df().collect() == []
     topic.append(pa.table({name: pa.array(range(9), INT) for name in names}))
@@ -394,7 +394,7 @@ def test_a_relative_path(
 ) -> None:
     """Spark's processes have another working directory."""
     logs.create_topic("t", 1, {"a": INT}).append(pa.table({"a": pa.array([1, 2], INT)}))
-    colliding = logs.create_topic("u", 1, {"a": INT, "A": INT})
+    colliding = topic_of_older_writer(logs, "u", {"a": INT, "A": INT})
     colliding.append(pa.table({"a": pa.array([1, 2], INT)}))
     monkeypatch.chdir(tmp_path)
     assert LogTable.for_path(spark, "logs/t").to_df().count() == 2

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from pylogtable import Store, Topic
 from pyspark_pylogtable import LogTable
-from tests.builders import rows
+from tests.builders import rows, topic_of_older_writer
 from tests.spark.streams import EARLIEST, read_stream, run, start, until
 from tests.spark.support import failure, in_order, load, without_spark
 from tests.spark.test_native import check_same, entry, natively, plan_of, stage_thrice
@@ -77,7 +77,7 @@ def test_the_newest_records_of_keys_have_the_new_names(spark: SparkSession, topi
 def test_names_in_files_that_differ_in_case_are_read_by_python(
     spark: SparkSession, logs: Store
 ) -> None:
-    topic = logs.create_topic("cases", 1, {"x": pa.string(), "X": pa.string()})
+    topic = topic_of_older_writer(logs, "cases", {"x": pa.string(), "X": pa.string()})
     topic.append(pa.table({"x": ["small"], "X": ["large"]}))
     topic.alter(drop_columns=["X"])
     with pytest.warns(UserWarning, match="names in the files differ in case only"):

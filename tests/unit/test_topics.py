@@ -14,7 +14,7 @@ import pylogtable
 from pylogtable import InvalidRequestError, TopicExistsError, TopicNotFoundError
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
-from tests.builders import T0, Clock, ints, kafka, make_store, rows, runtime
+from tests.builders import T0, Clock, ints, kafka, make_store, rows, runtime, topic_of_older_writer
 
 
 def test_topic_is_created_opened_and_listed(store: Store) -> None:
@@ -276,3 +276,42 @@ def test_pickled_topic_is_not_taken_for_one_created_in_its_place(tmp_path: Path)
     store.create_topic("t")
     with pytest.raises(TopicNotFoundError, match="another one was created in its place"):
         pickle.loads(pickled)
+
+
+# --- names that differ only in case ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("schema", "why"),
+    [
+        ({"name": pa.string(), "Name": pa.string()}, "'name' differs only in case from 'Name'"),
+        ({"n": pa.int64(), "OFFSET": pa.int64()}, "'OFFSET' differs only in case from 'offset'"),
+        ({"Topic": pa.string()}, "Names with a meaning of their own are headers, partition"),
+        (
+            {"s": pa.list_(pa.struct({"x": pa.int64(), "X": pa.int64()}))},
+            "column 's' has a struct with the fields 'x' and 'X', which differ only in case",
+        ),
+    ],
+)
+def test_new_names_that_differ_only_in_case_are_refused(
+    store: Store, schema: dict[str, pa.DataType], why: str
+) -> None:
+    with pytest.raises(InvalidRequestError, match=why):
+        store.create_topic("t", schema=schema)
+    topic = store.create_topic("u", schema={"id": pa.int64()})
+    with pytest.raises(InvalidRequestError, match=why):
+        topic.alter(add_columns=schema)
+    assert topic.version == 0
+
+
+def test_topic_of_an_older_writer_with_such_names_goes_on(store: Store) -> None:
+    names = {"a": pa.int64(), "A": pa.int64(), "Offset": pa.int64()}
+    topic = topic_of_older_writer(store, "t", names)
+    topic.append(pa.table({"a": [1], "A": [2], "Offset": [3]}))
+    topic.alter(config={"retention.ms": -1}, add_columns={"b": pa.int64()})
+    with pytest.raises(InvalidRequestError, match="'B' differs only in case from 'b'"):
+        topic.alter(add_columns={"B": pa.int64()})
+    topic.alter(rename_columns={"A": "other", "Offset": "place"})
+    topic.append(pa.table({"a": [1], "other": [2], "place": [3], "b": [4]}))
+    assert rows(topic.read(), "a", "other", "place", "b") == [(1, 2, 3, None), (1, 2, 3, 4)]
+    assert topic.verify(data=True)
