@@ -1,14 +1,16 @@
 """The PySpark side of pylogtable: `format("pylogtable")`, and `LogTable` for notebooks and jobs.
 
 Spark imports every installed `pyspark_*` module to look for a `DefaultSource`. If one import
-raises, Spark finds no source at all. So this module imports nothing until a name is used, and
-`DefaultSource` does not exist where PySpark is missing or older than 4.0.
+raises, Spark finds no source at all. So this module imports nothing that could fail until a name
+is used, and `DefaultSource` does not exist where PySpark is missing or older than 4.0.
 """
 
 from __future__ import annotations
 
 import importlib
 from typing import TYPE_CHECKING
+
+from pyspark_pylogtable import worker_imports
 
 if TYPE_CHECKING:
     from pyspark_pylogtable.registration import register
@@ -25,6 +27,8 @@ _HOMES = {
     "offsets_behind": ("pyspark_pylogtable.stream.progress", "offsets_behind"),
     "register": ("pyspark_pylogtable.registration", "register"),
 }
+
+worker_imports.install()
 
 
 def __getattr__(name: str) -> object:

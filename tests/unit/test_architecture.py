@@ -51,6 +51,7 @@ LIBRARY_TOP = {
     **dict.fromkeys(("topic", "topic_jobs", "store", "engine"), "facade"),
 }
 SPARK_ROOMS: dict[str, set[str]] = {
+    "worker_imports": set(),
     "columns": set(),
     "request": set(),
     "tasks": {"columns", "request"},
