@@ -49,6 +49,7 @@ _COMMANDS = {
     "publish": "publish:publish",
     "unpublish": "publish:unpublish",
     "delete-records": "delete_records:delete_records",
+    "erase": "erase:erase",
     "doctor": "doctor:doctor",
     "report": "report:report",
     "completion": "completion:completion",

@@ -53,9 +53,7 @@ def table_columns(
 ) -> dict[str, pa.Array]:
     """All columns of a topic from objects; missing fields are null. `new_names` has the names of
     renamed columns by their old names."""
-    import pyarrow as pa
-
-    rows = [_decoded(row, schema) for row in rows]
+    rows = [decoded(row, schema) for row in rows]
     fields = [field for field in schema if field.name not in LOG_COLUMNS]
     known = {*LOG_COLUMNS, *_OLD_PLACE, *(field.name for field in fields)}
     for row in rows:
@@ -65,14 +63,35 @@ def table_columns(
             if name in new_names:
                 hint = f"it was renamed to {new_names[name]!r}"
             raise ValueError(f"the topic has no column {name!r}; {hint}")
-    columns: dict[str, pa.Array] = {}
-    for field in fields:
-        values = [row.get(field.name) for row in rows]
-        try:
-            columns[field.name] = pa.array(_converted(values, field.type), field.type)
-        except (pa.ArrowException, ValueError, TypeError, ArithmeticError) as error:
-            raise ValueError(f"column {field.name!r} is {field.type}: {error}") from None
+    columns = {
+        field.name: column_of(field, [row.get(field.name) for row in rows]) for field in fields
+    }
     return columns | _place(rows, [row.get("timestamp") for row in rows])
+
+
+def column_of(field: pa.Field, values: Sequence[Any]) -> pa.Array:
+    """A column of a topic from JSON values."""
+    import pyarrow as pa
+
+    try:
+        return pa.array(_converted(values, field.type), field.type)
+    except (pa.ArrowException, ValueError, TypeError, ArithmeticError) as error:
+        raise ValueError(f"column {field.name!r} is {field.type}: {error}") from None
+
+
+def json_value(field: pa.Field, text: str) -> Any:
+    """The JSON value that this text means in a column: the text itself, or a number or boolean if
+    the column has these."""
+    from pyarrow import types
+
+    if types.is_nested(field.type):
+        raise ValueError(f"column {field.name!r} is {field.type}, which has no values of one word")
+    is_json = types.is_integer(field.type) or types.is_boolean(field.type)
+    is_json |= types.is_floating(field.type) and text not in NON_FINITE
+    try:
+        return msgspec.json.decode(text) if is_json else text
+    except msgspec.DecodeError:
+        raise ValueError(f"column {field.name!r} is {field.type}, not {text!r}") from None
 
 
 def _place(rows: Sequence[Row], stamps: Sequence[Any]) -> dict[str, pa.Array]:
@@ -125,7 +144,7 @@ def _from_base64(value: Any) -> bytes:
     return base64.b64decode(value, validate=True)
 
 
-def _decoded(row: Row, schema: pa.Schema) -> Row:
+def decoded(row: Row, schema: pa.Schema) -> Row:
     """The row with `name_base64` entries decoded, under the name alone."""
     decoded = {}
     for name, value in row.items():

@@ -8,12 +8,13 @@ from typing import Any
 
 import polars
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from pylogtable import InvalidRequestError, LogTableError, Store, Topic
+from pylogtable import EraseReport, InvalidRequestError, LogTableError, Store, Topic
 from pylogtable.engine import Compaction, TopicWriter
 from pyspark_pylogtable import LogTable
 from pyspark_pylogtable.table.jobs import on_executors
@@ -103,6 +104,29 @@ def test_merge_of_shifted_segments(spark: SparkSession, logs: Store) -> None:
     assert state(here) == state(there.topic)
     assert rows(there.topic.read(), *COLUMNS) == before
     assert there.topic.segments()["shift"].to_pylist() == [0, 0, 0]
+
+
+def test_erase_gives_the_same_result_as_a_spark_job(spark: SparkSession, logs: Store) -> None:
+    here, there = pair(spark, logs, COMPACT)
+    keys = spark.createDataFrame([(b"k1",), (b"k7",), (b"k1",)], "key binary")
+    looked = there.erase(keys=keys, dry_run=True)
+    assert (looked.records_erased, there.topic.count()) == (7, 94)
+    report = there.erase(keys=keys)
+    assert erased(report) == erased(here.erase(keys=["k1", "k7"]))
+    assert state(here) == state(there.topic)
+    where = (pc.field("value") == b"z") | (pc.field("offset") == 3)
+    assert erased(there.erase(where=where)) == erased(here.erase(where=where))
+    assert state(here) == state(there.topic)
+    assert there.topic.history(1)["operation"].to_pylist() == ["erase"]
+    assert there.topic.verify(data=True)
+    with pytest.raises(InvalidRequestError, match="pyarrow expression"):
+        there.erase(where="value = 'z'")
+
+
+def erased(report: EraseReport) -> dict[str, Any]:
+    """The part of a report that is the same for two topics with the same records."""
+    names = {"old_files", "vacuumed_from_ms"}
+    return {name: value for name, value in plain(report).items() if name not in names}
 
 
 def test_publication_seals_segments_as_a_job(spark: SparkSession, logs: Store) -> None:

@@ -16,6 +16,7 @@ import pylogtable
 from pylogtable import (
     AppendResult,
     Bound,
+    EraseReport,
     InvalidRequestError,
     MaintainReport,
     PublishReport,
@@ -26,7 +27,7 @@ from pylogtable import (
     View,
     split_topic_url,
 )
-from pylogtable.engine import Compaction, Merge, Publication, Scan, maintain, run_job
+from pylogtable.engine import Compaction, Erasure, Merge, Publication, Scan, maintain, run_job
 from pyspark_pylogtable.columns import default_columns
 from pyspark_pylogtable.source import LogTableSource
 from pyspark_pylogtable.table.append import append_clustered
@@ -149,6 +150,16 @@ class LogTable:
     def merge(self) -> RewriteReport:
         """`Topic.merge` as a Spark job: the segments that are joined into one are one task."""
         return run_job(self.topic, Merge(), on_executors(self._spark))
+
+    def erase(self, keys: Any = None, where: Any = None, *, dry_run: bool = False) -> EraseReport:
+        """`Topic.erase` as a Spark job: some segments to search are one task. `keys` may also be a
+        DataFrame with the key columns. `where` is a pyarrow expression, as for `Topic.erase`.
+
+        >>> table.erase(keys=spark.table("forget_me").select("user_id"))
+        """
+        if isinstance(keys, DataFrame):
+            keys = keys.distinct().toArrow()
+        return run_job(self.topic, Erasure(keys, where, dry_run), on_executors(self._spark))
 
     def apply_retention(
         self,

@@ -1,0 +1,146 @@
+"""`pylogtable erase`: remove the records of keys, or those that have certain values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pylogtable.cli.command import Command
+from pylogtable.cli.did_you_mean import did_you_mean
+from pylogtable.cli.from_json import column_of, decoded, json_value
+from pylogtable.cli.messages import confirm, progress
+from pylogtable.cli.options import dry_run_option, threads_option, topic_argument, yes_option
+from pylogtable.cli.output import counted, print_json
+from pylogtable.cli.session import current_session
+from pylogtable.cli.values import parse_pair
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pylogtable import View
+
+
+@click.command(
+    cls=Command,
+    short_help="Remove the records of keys, or with certain values.",
+    examples="""
+        pylogtable erase users --key user-7 --key user-8 --dry-run
+        pylogtable erase orders --key-json '{"tenant": "acme", "order_id": 7}' --yes
+        pylogtable erase orders --where customer=7 --where country=DE --yes
+    """,
+)
+@topic_argument
+@click.option("--key", "keys", multiple=True, metavar="KEY", help="A key. May be repeated.")
+@click.option(
+    "--key-json",
+    "key_objects",
+    multiple=True,
+    metavar="JSON",
+    help="A key as an object of its columns, as consume prints them. May be repeated.",
+)
+@click.option(
+    "--where",
+    "conditions",
+    multiple=True,
+    metavar="COLUMN=VALUE",
+    help="The records with this value. If repeated, those for which all are true.",
+)
+@threads_option
+@yes_option
+@dry_run_option
+@click.pass_context
+def erase(
+    context: click.Context,
+    topic: str,
+    keys: tuple[str, ...],
+    key_objects: tuple[str, ...],
+    conditions: tuple[str, ...],
+    threads: int,
+    yes: bool,
+    dry_run: bool,
+) -> None:
+    """Remove all records of TOPIC that have one of these keys, or these values.
+
+    Other records keep their offsets. Older versions still have the records until a vacuum removes
+    their files. The answer says which versions, and from when on.
+    """
+    session = current_session(context)
+    if bool(keys or key_objects) == bool(conditions):
+        raise click.UsageError("give --key or --key-json, or --where, and not both")
+    opened = session.open_topic(topic)
+    view = opened.at()
+    what: dict[str, Any] = (
+        {"where": _condition(view, conditions)}
+        if conditions
+        else {"keys": _keys(view, keys, key_objects)}
+    )
+    if not (dry_run or yes):
+        with progress(f"searching {opened.name}"):
+            found = opened.erase(**what, dry_run=True, threads=threads)
+        records = counted(found.records_erased, "record")
+        confirm(f"remove {records} of {opened.name} forever", yes)
+    with progress(f"erasing records of {opened.name}"):
+        report = opened.erase(**what, dry_run=dry_run, threads=threads)
+    if session.is_json:
+        print_json({"topic": opened.name, **asdict(report)})
+    else:
+        print(f"{opened.name}: {report}")
+
+
+def _keys(view: View, texts: Sequence[str], objects: Sequence[str]) -> Any:
+    import pyarrow as pa
+
+    if not view.key:
+        return list(texts)  # the library says what is wrong
+    fields = [view.schema.field(name) for name in view.key]
+    if texts and len(fields) > 1:
+        raise click.BadParameter(
+            f"the key has several columns, {', '.join(view.key)}; use --key-json",
+            param_hint="--key",
+        )
+    try:
+        rows = [{fields[0].name: json_value(fields[0], text)} for text in texts]
+        rows += [_key_object(view, text) for text in objects]
+        columns = [column_of(field, [row[field.name] for row in rows]) for field in fields]
+    except ValueError as error:
+        hint = "--key-json" if objects else "--key"
+        raise click.BadParameter(str(error), param_hint=hint) from None
+    return pa.Table.from_arrays(columns, names=list(view.key))
+
+
+def _key_object(view: View, text: str) -> dict[str, Any]:
+    try:
+        row = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"{text!r} is not JSON: {error}") from None
+    row = decoded(row, view.schema) if isinstance(row, dict) else {}
+    if row.keys() != set(view.key):
+        raise ValueError(f"{text} is not an object with the key's columns: {', '.join(view.key)}")
+    return row
+
+
+def _condition(view: View, conditions: Sequence[str]) -> pa.compute.Expression:
+    from operator import and_
+
+    import pyarrow.compute as pc
+
+    equal = []
+    for condition in conditions:
+        name, text = parse_pair(condition, "--where", "COLUMN=VALUE, such as customer=7")
+        if name not in view.schema.names:
+            raise click.BadParameter(
+                f"there is no column {name!r}; {did_you_mean(name, view.schema.names)}",
+                param_hint="--where",
+            )
+        field = view.schema.field(name)
+        try:
+            value = column_of(field, [json_value(field, text)])[0]
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint="--where") from None
+        equal.append(pc.field(name) == value)
+    return reduce(and_, equal)
