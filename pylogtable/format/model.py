@@ -349,7 +349,8 @@ class PublishedState(Noun, frozen=True, kw_only=True, omit_defaults=True):
     committed, and the sum of its end offsets. `copies` are the sealed copies that the table shows,
     by the path of their segment [PUB-2]. `features` are those of the other format that the table
     has needed so far. `widened` has, by stored name, the types of a column in older files.
-    `commit_id` is that of the last commit with effect up to the version; older states have none."""
+    `commit_id` is that of the last commit with effect up to the version; older states have none.
+    `follows` names the entry before, where an entry is only right after that one [PUB-1]."""
 
     format: Count = PUBLISHED_FORMAT
     topic_id: str
@@ -360,3 +361,4 @@ class PublishedState(Noun, frozen=True, kw_only=True, omit_defaults=True):
     copies: dict[str, Annotated[tuple[Segment, ...], msgspec.Meta(min_length=1)]] = {}
     features: tuple[str, ...] = ()
     widened: dict[str, tuple[str | dict[str, Any], ...]] = {}
+    follows: str | None = None

@@ -134,6 +134,15 @@ def decode(data: bytes, path: str) -> Iterator[Action]:
         raise damaged(path, f"it cannot be decoded ({error})") from error
 
 
+def publish_id_of(data: bytes, path: str) -> str:
+    """The id of the publication that has put an entry; `""` if it has none."""
+    for action in decode(data, path):
+        info = action.get("commitInfo")
+        if isinstance(info, dict):
+            return str(info.get("txnId"))
+    return ""
+
+
 def state_of(data: bytes, path: str) -> PublishedState | None:
     """What an entry says about itself; None if somebody else wrote it."""
     found = list(decode(data, path))

@@ -23,7 +23,7 @@ from pylogtable.errors import (
     InvalidRequestError,
 )
 from pylogtable.lazy_arrow import pq
-from pylogtable.publish.delta_actions import Action, decode, encode, state_of
+from pylogtable.publish.delta_actions import Action, decode, encode, publish_id_of, state_of
 from pylogtable.publish.delta_checkpoint import TableState, empty_state, state_in
 from pylogtable.publish.delta_schema import CHECKPOINT_INTERVAL
 from pylogtable.publish.table import Published, damaged, put_entry
@@ -100,7 +100,16 @@ class DeltaLog:
             # An entry that is put during a listing need not be in it.
             if at not in listed.entries and self._entries.read(at) is None:
                 raise _missing(at)
+        before = None if state.follows is None else self._publish_id(number - 1)
+        if before is not None and before != state.follows:
+            detail = "it follows an entry of a table that was removed, and not the one before it"
+            raise damaged(entry_path(number), detail)
         return Published(number, state)
+
+    @property
+    def newest_id(self) -> str | None:
+        """The id of the publication that has put the newest known entry."""
+        return None if self._newest is None else publish_id_of(self._newest[1], LOG_DIR)
 
     def topic_id(self) -> str | None:
         """The id of the topic that the newest entry is of; None if that cannot be told."""
@@ -134,13 +143,7 @@ class DeltaLog:
 
     def _publish_id(self, number: int) -> str | None:
         data = self._entries.read(number)
-        if data is None:
-            return None
-        for action in decode(data, entry_path(number)):
-            info = action.get("commitInfo")
-            if isinstance(info, dict):
-                return str(info.get("txnId"))
-        return ""
+        return None if data is None else publish_id_of(data, entry_path(number))
 
     def table(self, number: int) -> TableState:
         """The whole table at an entry, from the newest checkpoint and the entries after it."""

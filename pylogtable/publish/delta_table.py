@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
+import msgspec
+
 from pylogtable.format.config import MANIFEST_RETENTION_MS
 from pylogtable.format.model import PublishedState, TopicInfo
 from pylogtable.format.schema import WireType, from_arrow, widens
@@ -59,6 +61,8 @@ class DeltaTable:
         info = wanted.snapshot.info
         facts = facts_of(self._store, [new.file for new in change.added], info)
         state = _state(before, shown, wanted, facts)
+        if before is not None:
+            state = msgspec.structs.replace(state, follows=self._log.newest_id)
         actions = [
             commit_info(state, now_ms, publish_id),
             *_table_actions(name, before, shown, info, state),

@@ -58,7 +58,7 @@ class TableWatch:
         shown = shown_version(decoded(log[max(log)])) if log else None
         for name, answer in told:
             if answer[0] == "failed":
-                if self._may_be_removed and "it is missing; unpublish" in answer[1]:
+                if self._may_be_removed and "unpublish the topic and publish it again" in answer[1]:
                     continue
                 return f"{name} failed: {answer[1]}"
             if self._may_be_removed or answer[0] != "published":

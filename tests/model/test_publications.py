@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import pylogtable.maintenance.publication
+from pylogtable.errors import CorruptTopicError
 from pylogtable.format.paths import is_segment_path, parse_commit_path
 from pylogtable.maintenance.publication import _Publisher
 from pylogtable.publish.delta_actions import Action, encode
@@ -18,7 +19,7 @@ from pylogtable.publish.delta_table import DeltaTable
 from pylogtable.publish.table import Published
 from pylogtable.runtime import Runtime
 from tests.depth import DEEP
-from tests.model.checker import Checker, Faults, Outcome, Writer
+from tests.model.checker import Checker, Faults, Outcome, Told, Writer
 from tests.model.exploring import found, holds
 from tests.model.published import LOG, TableWatch
 from tests.model.publishers import (
@@ -30,12 +31,13 @@ from tests.model.publishers import (
     delete_records,
     job,
     merge,
+    open_topic,
     publish,
     publisher,
     unpublish,
     vacuum,
 )
-from tests.model.replay import Objects
+from tests.model.replay import Objects, ObjectsStore
 
 CRASH = Faults(1, frozenset({"crash"}))
 PUTS = Faults(1, frozenset({"lost", "self_retry", "late"}))
@@ -246,7 +248,8 @@ class TestTheCheckerFinds:
 
     def test_entry_on_one_that_was_published_again(self) -> None:
         """Another limit: after an unpublish and a publication by somebody else, an entry may follow
-        one that it was not planned on, until its publisher looks and removes it [PUB-1]."""
+        one that it was not planned on, until its publisher looks and removes it [PUB-1]. If the
+        publisher dies before that, no other one goes on with the table."""
         begun = Beginning()
         begun.append("a")
         publish(begun.topic)
@@ -254,3 +257,17 @@ class TestTheCheckerFinds:
         start, writers = begun.objects, (publisher(), doing(unpublish, publish))
         how: dict[str, Any] = {"may_be_removed": True, "settled": is_manifest_or_data}
         found(explore(start, writers, first_violation_only=True, **how), "entry 1 ")
+        if DEEP:
+            watch = TableWatch(start, may_be_removed=True)
+
+            def later(objects: Objects, told: tuple[Told, ...]) -> str | None:
+                store = ObjectsStore(objects)
+                try:
+                    publish(open_topic(store, "later"))
+                except CorruptTopicError:
+                    return None
+                return watch.step({}, store.objects) or watch.end(store.objects, told)
+
+            dying = Writer("publisher", publisher().program, Writer("dead", lambda *_: None))
+            settled: dict[str, Any] = {"settled": is_manifest_or_data, "store_ms": NOW_MS}
+            holds(Checker(start, (dying, writers[1]), CRASH, later, **settled).explore(), 1_000_000)

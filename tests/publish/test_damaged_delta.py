@@ -430,3 +430,17 @@ def test_any_lost_object_of_the_log_is_an_error_of_ours_or_no_matter(
             topic.publish()
         check_newest(topic, log)
         topic.unpublish()
+
+
+def test_entry_that_follows_one_of_a_removed_table_is_refused(topic: Topic, log: Path) -> None:
+    """Its publisher died before it could remove it [PUB-1]."""
+    publish(topic, FORMATS, times=2)
+    stray = entry(log, 1).read_bytes()
+    topic.unpublish(FORMATS)
+    publish(topic, FORMATS)
+    entry(log, 1).write_bytes(stray)
+    with pytest.raises(CorruptTopicError, match=WAY_OUT):
+        topic.publish(FORMATS)
+    topic.unpublish(FORMATS)
+    topic.publish(FORMATS)
+    check_table(topic, topic._store)
