@@ -30,9 +30,9 @@ if TYPE_CHECKING:
         UnsupportedFormatError,
     )
     from pylogtable.format.config import TOPIC_CONFIG_KEYS
+    from pylogtable.format.given_columns import column_type
     from pylogtable.format.leaf import LEAF_SCHEMA as SEGMENTS_SCHEMA
     from pylogtable.format.schema import is_kafka_shaped
-    from pylogtable.format.schema import to_arrow as column_type
     from pylogtable.format.times import parse_duration
     from pylogtable.groups.consumer import Consumer
     from pylogtable.groups.group import Group
@@ -160,11 +160,9 @@ _MODULES = {
         "UnsupportedFormatError",
     ),
     "format.config": ("TOPIC_CONFIG_KEYS",),
+    "format.given_columns": ("column_type",),
     "format.leaf": ("SEGMENTS_SCHEMA",),
-    "format.schema": (
-        "column_type",
-        "is_kafka_shaped",
-    ),
+    "format.schema": ("is_kafka_shaped",),
     "format.times": ("parse_duration",),
     "groups.consumer": ("Consumer",),
     "groups.group": ("Group",),
@@ -221,7 +219,7 @@ _MODULES = {
     ),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
-_OTHER_NAMES = {"SEGMENTS_SCHEMA": "LEAF_SCHEMA", "column_type": "to_arrow"}
+_OTHER_NAMES = {"SEGMENTS_SCHEMA": "LEAF_SCHEMA"}
 
 
 def __getattr__(name: str) -> object:

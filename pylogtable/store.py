@@ -19,6 +19,7 @@ from pylogtable.errors import (
     UnsupportedFormatError,
 )
 from pylogtable.format.codec import encode
+from pylogtable.format.given_columns import GivenType, make_fields
 from pylogtable.format.model import Commit, Field
 from pylogtable.format.paths import (
     HINT_PATH,
@@ -28,7 +29,7 @@ from pylogtable.format.paths import (
     commit_path,
     parse_commit_path,
 )
-from pylogtable.format.schema import KAFKA_FIELDS, make_fields
+from pylogtable.format.schema import KAFKA_FIELDS
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.groups.store_group import StoreGroup
 from pylogtable.log.commit_loop import change_until_landed
@@ -89,7 +90,7 @@ class Store:
         self,
         name: str,
         partitions: int = 1,
-        schema: pa.Schema | Mapping[str, pa.DataType] | None = None,
+        schema: pa.Schema | Mapping[str, GivenType] | None = None,
         key: str | Sequence[str] | None = None,
         config: Mapping[str, object] | None = None,
     ) -> Topic:
@@ -97,7 +98,8 @@ class Store:
         at the same time, one succeeds and the other gets this error.
 
         `schema` has the topic's own columns, and `key` names those that make up the key. Without a
-        schema the topic is Kafka-shaped: binary `key` and `value`, and `headers`.
+        schema the topic is Kafka-shaped: binary `key` and `value`, and `headers`. A type is an
+        Arrow type, or a name as in Spark SQL, such as "bigint" or "array<string>".
 
         >>> store.create_topic(
         ...     "users",

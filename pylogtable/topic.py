@@ -12,8 +12,9 @@ import pyarrow as pa
 from pylogtable.arguments import check_number, check_text, names_in, new_names
 from pylogtable.check.verify import verify
 from pylogtable.errors import TopicNotFoundError
+from pylogtable.format.given_columns import GivenType, column_types, make_fields
 from pylogtable.format.model import Change
-from pylogtable.format.schema import column_types, from_arrow, make_fields, table_schema
+from pylogtable.format.schema import from_arrow, table_schema
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.format.times import Moment
 from pylogtable.groups.consumer import Consumer, ConsumerOptions, open_consumer
@@ -242,15 +243,18 @@ class Topic(TopicJobs):
         self,
         partitions: int | None = None,
         config: Mapping[str, object | None] | None = None,
-        add_columns: pa.Schema | Mapping[str, pa.DataType] | None = None,
-        widen_columns: Mapping[str, pa.DataType] | None = None,
+        add_columns: pa.Schema | Mapping[str, GivenType] | None = None,
+        widen_columns: Mapping[str, GivenType] | None = None,
         rename_columns: Mapping[str, str] | None = None,
         drop_columns: Sequence[str] | None = None,
     ) -> TopicDescription:
         """Change the topic: add partitions, change settings (None restores the default), add
         nullable columns, widen types, rename columns `{"old": "new"}`, or drop columns.
 
-        >>> topic.alter(config={"retention.ms": 86_400_000}, add_columns={"country": pa.string()})
+        >>> topic.alter(config={"retention.ms": 86_400_000}, add_columns={"country": "string"})
+
+        A type is an Arrow type, or a name as in Spark SQL: "bigint", "decimal(10,2)",
+        "array<string>", "struct<a:int,b:double>".
 
         Columns are dropped, renamed and widened by the names they have before the call. Then
         columns are added, so a call may drop a column and add a new one with its name. No file is

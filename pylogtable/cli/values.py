@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MOST_PARTITIONS = 10_000
 _ESCAPES = {r"\n": b"\n", r"\t": b"\t", r"\r": b"\r", r"\0": b"\0", "\\\\": b"\\"}
-# SQL names of types that have another name in the format.
-_SQL_TYPES = {"int": "integer", "bigint": "long", "smallint": "short", "tinyint": "byte"}
 
 
 def parse_pair(pair: str, option: str, form: str = "name=value") -> tuple[str, str]:
@@ -60,19 +57,10 @@ def parse_columns(columns: Sequence[str], option: str) -> pa.Schema | None:
                 f"{column!r} is not name:type, such as amount:double", param_hint=option
             )
         words, is_required = re.subn(r"\s+not\s+null\s*$", "", text.strip(), flags=re.IGNORECASE)
-        fields.append(pa.field(name.strip(), _column_type(words), nullable=not is_required))
+        fields.append(
+            pa.field(name.strip(), pylogtable.column_type(words), nullable=not is_required)
+        )
     return pa.schema(fields)
-
-
-def _column_type(text: str) -> pa.DataType:
-    """A type of the format by its name; a nested type as JSON."""
-    wire: Any = _SQL_TYPES.get(text.lower(), text)
-    if text.startswith("{"):
-        try:
-            wire = json.loads(text)
-        except ValueError as error:
-            raise click.BadParameter(f"column type {text!r} is not JSON: {error}") from None
-    return pylogtable.column_type(wire)
 
 
 def parse_partitions(text: str | None) -> list[int] | None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from pylogtable.arguments import check_mapping, check_text, names_in
+from pylogtable.arguments import names_in
 from pylogtable.errors import InvalidRequestError, SchemaMismatchError
 from pylogtable.format.model import Field, TopicInfo
 
@@ -43,6 +43,7 @@ _PLAIN: dict[str, pa.DataType] = {
     "timestamp": TIMESTAMP_TYPE,
     "timestamp_ntz": pa.timestamp("us"),
 }
+PLAIN_NAMES = tuple(_PLAIN)
 _NAMES = {arrow: name for name, arrow in _PLAIN.items()}
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
@@ -173,33 +174,6 @@ def from_arrow(arrow: pa.DataType) -> WireType:
     if arrow in _NAMES:
         return _NAMES[arrow]
     raise SchemaMismatchError(f"a topic cannot have a column of Arrow type {arrow}")
-
-
-def column_types(name: str, given: object) -> dict[str, pa.DataType]:
-    """The columns and Arrow types that a user gave in the argument `name`, checked."""
-    check_mapping(name, given, "{'amount': pyarrow.float64()}, or a pyarrow.Schema")
-    assert isinstance(given, Mapping)
-    for column, arrow in given.items():
-        check_text(f"a column of {name}", column)
-        if not isinstance(arrow, pa.DataType):
-            raise InvalidRequestError(
-                f"column {column!r} must have an Arrow type such as pyarrow.int64(), not {arrow!r}"
-            )
-    return dict(given)
-
-
-def make_fields(schema: pa.Schema | Mapping[str, pa.DataType]) -> tuple[Field, ...]:
-    """The columns of a schema that a user gave."""
-    if not isinstance(schema, pa.Schema):
-        schema = pa.schema(list(column_types("schema", schema).items()))
-    fields = []
-    for column in schema:
-        try:
-            wire = from_arrow(column.type)
-        except SchemaMismatchError as error:
-            raise SchemaMismatchError(f"column {column.name!r}: {error}") from None
-        fields.append(Field(name=column.name, type=wire, nullable=column.nullable))
-    return tuple(fields)
 
 
 def check_fields(fields: Sequence[Field], key: Sequence[str]) -> None:

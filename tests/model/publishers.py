@@ -11,9 +11,9 @@ import pyarrow as pa
 from pylogtable.engine import TopicWriter
 from pylogtable.errors import LogTableError
 from pylogtable.format.codec import encode
+from pylogtable.format.given_columns import make_fields
 from pylogtable.format.model import Hint
 from pylogtable.format.paths import HINT_PATH, commit_path
-from pylogtable.format.schema import make_fields
 from pylogtable.log.head import seal
 from pylogtable.plan.topics import new_topic_info, plan_create
 from pylogtable.storage.base import ObjectStore

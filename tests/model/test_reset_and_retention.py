@@ -11,9 +11,9 @@ import pytest
 
 import pylogtable.groups.group
 from pylogtable.format.codec import encode
+from pylogtable.format.given_columns import make_fields
 from pylogtable.format.model import Change, GroupChange, GroupPosition, Hint, StagedSegment
 from pylogtable.format.paths import HINT_PATH, segment_path
-from pylogtable.format.schema import make_fields
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.log.group_head import GroupHead
 from pylogtable.log.head import attempt_commit

@@ -21,9 +21,9 @@ from pylogtable.errors import (
     TopicNotFoundError,
 )
 from pylogtable.format.codec import decode_commit, decode_hint, encode
+from pylogtable.format.given_columns import make_fields
 from pylogtable.format.model import Change, Commit, Hint, Segment, StagedSegment
 from pylogtable.format.paths import HINT_PATH, commit_path, parse_commit_path, segment_path
-from pylogtable.format.schema import make_fields
 from pylogtable.format.snapshot import apply
 from pylogtable.log.head import seal
 from pylogtable.log.manifest import Manifest

@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 
 from pylogtable.errors import InvalidRequestError, SchemaMismatchError
+from pylogtable.format.given_columns import make_fields
 from pylogtable.format.schema import (
     fits,
     from_arrow,
     is_kafka_shaped,
-    make_fields,
     to_arrow,
     widens,
 )
