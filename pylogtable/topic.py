@@ -140,8 +140,8 @@ class Topic(TopicJobs):
 
         `start` (included) and `end` (excluded) are each an offset, a dict of offsets by partition,
         a datetime (the first record at or after it), "earliest" or "latest". An offset outside the
-        log raises `OffsetOutOfRangeError`. If compaction removed the record at an offset, the read
-        starts at the next record.
+        log raises `OffsetOutOfRangeError`. If compaction or erase removed the record at an
+        offset, the read starts at the next record.
 
         >>> topic.read(partition=0, start=100, columns=["offset", "value"]).read_all()
         """

@@ -26,7 +26,7 @@ class _Stream:
 
     def take(self, count: int) -> pa.RecordBatch | None:
         """The next records, at most `count`, or None if there are no more. At the end the position
-        moves past offsets that compaction removed."""
+        moves past offsets without a record."""
         while self._batch is None or not self._batch.num_rows:
             self._batch = next(self._batches, None)
             if self._batch is None:

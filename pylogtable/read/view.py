@@ -249,7 +249,7 @@ class View:
 
     def range_sizes(self, ranges: Ranges | None = None) -> dict[int, RangeSize]:
         """How many records and bytes these ranges `{partition: (start, end)}` have, or the whole
-        log. Offsets that compaction removed do not count. Use it to compute lag or to limit how
+        log. Offsets without a record do not count. Use it to compute lag or to limit how
         much is read at once."""
         spans = spans_of(self.snapshot, ranges)
         return {

@@ -46,30 +46,39 @@ CONFIG = {
 }
 APPENDS = rounds(25, deep=300)
 KEYS = 60
+FORGET = "forget"
 
 
 def batches(seed: int, writer: int) -> list[list[tuple[str, str | None]]]:
-    """The batches of a writer depend only on the seed; no two writers share a key."""
+    """The batches of a writer depend only on the seed; no two writers share a key. Each batch has a
+    record that is to be erased."""
     chance = random.Random(f"{seed} writer {writer}")
     return [
         [
-            (
-                f"{writer}-{chance.randrange(KEYS)}",
-                None if chance.random() < 0.2 else f"{number}.{chance.random():.6f}",
-            )
-            for _ in range(chance.randrange(1, 40))
+            (f"{FORGET}-{writer}-{number}", "secret"),
+            *(
+                (
+                    f"{writer}-{chance.randrange(KEYS)}",
+                    None if chance.random() < 0.2 else f"{number}.{chance.random():.6f}",
+                )
+                for _ in range(chance.randrange(1, 40))
+            ),
         ]
         for number in range(APPENDS)
     ]
 
 
 def last_values(seed: int) -> dict[str, str]:
-    """The model: the last value of each key that was not deleted."""
+    """The model: the last value of each key that was neither deleted nor erased."""
     last: dict[str, str | None] = {}
     for writer in (0, 1):
         for batch in batches(seed, writer):
             last.update(batch)
-    return {key: value for key, value in last.items() if value is not None}
+    return {
+        key: value
+        for key, value in last.items()
+        if value is not None and not key.startswith(FORGET)
+    }
 
 
 def write(topic: Topic, seed: int, writer: int) -> None:
@@ -106,6 +115,14 @@ def read(topic: Topic, seed: int, reader: int) -> None:
             assert newest.num_rows == len(set(whole["key"].to_pylist()))
 
 
+def forget(topic: Topic) -> None:
+    """Erase what there is to be erased now. No compaction and no merge brings it back."""
+    keys = topic.read(columns=["key"]).read_all()["key"]
+    keys = keys.filter(pc.starts_with(keys.cast(pa.string()), FORGET))
+    topic.erase(keys=keys)
+    assert topic.latest(keys=keys).num_rows == 0
+
+
 def is_written_to(topic: Topic) -> bool:
     last = APPENDS - 1
     return not all(TopicWriter(topic).find_txn(f"writer {number}", last) for number in (0, 1))
@@ -138,6 +155,7 @@ def play(role: str, url: str, seed: int) -> None:
             topic, lambda: topic.compact(force=chance.random() < 0.5, budget_bytes=budget)
         ),
         "merge": lambda: again(topic, topic.merge),
+        "erase": lambda: again(topic, lambda: forget(topic)),
         "retain": lambda: again(topic, topic.apply_retention),
         "vacuum": lambda: again(topic, lambda: vacuum(topic)),
     }
@@ -148,7 +166,8 @@ def play(role: str, url: str, seed: int) -> None:
 def test_all_jobs_beside_writers_and_readers_lose_nothing(tmp_path: Path) -> None:
     seed = new_seed()
     topic = pylogtable.open(tmp_path).create_topic(NAME, PARTITIONS, config=CONFIG)
-    roles = ["write-0", "write-1", "compact", "merge", "retain", "vacuum", "read-0", "read-1"]
+    jobs = ["compact", "merge", "erase", "retain", "vacuum"]
+    roles = ["write-0", "write-1", *jobs, "read-0", "read-1"]
     with crew() as workers:
         workers.order(*(("torture", [role, str(tmp_path), seed]) for role in roles))
         _, statuses = workers.until_end()
@@ -162,6 +181,7 @@ def check_end(topic: Topic, seed: int) -> None:
     print(dict(operations))
     assert operations["append"] == 2 * APPENDS
     assert operations["compact"]
+    assert operations["erase"]
     assert operations["merge"] or not DEEP  # in a short run compaction may leave nothing to merge
     written = sum(len(batch) for writer in (0, 1) for batch in batches(seed, writer))
     assert sum(topic.end_offsets().values()) == written

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pylogtable import Store, Topic
 from pylogtable.engine import TopicWriter
@@ -15,7 +16,7 @@ OPERATIONS = (
     *("append",) * 4,
     *("race",) * 3,
     *("publish",) * 4,
-    *("merge", "compact", "compact", "delete_records", "delete_records"),
+    *("merge", "compact", "compact", "delete_records", "delete_records", "erase"),
     *("add_column", "widen", "grow"),
 )
 MAPPED = (*OPERATIONS, "rename", "drop")
@@ -78,6 +79,13 @@ class History:
 
     def _compact(self) -> None:
         self.topic.compact(force=True)
+
+    def _erase(self) -> None:
+        key = self.rng.randrange(25)
+        if self.rng.random() < 0.5:
+            self.topic.erase(keys=[key])
+        else:
+            self.topic.erase(where=(pc.field("id") == key) & (pc.field("partition") == 0))
 
     def _delete_records(self) -> None:
         number = self.rng.randrange(len(self.topic.end_offsets()))

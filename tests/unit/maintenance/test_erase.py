@@ -184,6 +184,35 @@ class TestWhatIsErased:
         assert dict(newest["summary"]) == {"records_removed": 1}
 
 
+class TestReadersGoOn:
+    def test_a_group_goes_on_at_its_position_over_the_holes(self, topic: Topic) -> None:
+        with topic.consumer("g", max_records=4) as consumer:
+            consumer.poll()
+            consumer.commit()
+        positions = topic.group("g").positions()
+        topic.erase(keys=["a"])
+        assert topic.group("g").positions() == positions
+        left = rows(topic.read(start=positions), "partition", "offset")
+        assert topic.group("g").lag().records == len(left)
+        with topic.consumer("g") as consumer:
+            found = [row for batch in consumer for row in rows(batch, "partition", "offset")]
+        assert sorted(found) == sorted(left)
+
+    def test_an_open_read_and_an_older_version_finish_what_they_began(self, topic: Topic) -> None:
+        view, reader = topic.at(), topic.read()
+        before = all_rows(topic)
+        topic.erase(keys=["a"])
+        assert rows(reader) == before
+        assert rows(view.read()) == before
+        assert all_rows(topic, view.version) == before
+
+    def test_offsets_for_a_time_are_those_of_records_that_are_left(self, topic: Topic) -> None:
+        when = rows(topic.read(0, start=6, end=7), "timestamp")[0]
+        assert topic.offsets_for_time(when) == {0: 6, 1: 6}
+        topic.erase(keys=["a"])
+        assert topic.offsets_for_time(when) == {0: 7, 1: 7}
+
+
 class TestSegmentsKeepTheirMarks:
     def test_promises_and_timestamp_types_stay(self, clock: Clock) -> None:
         config = {"message.timestamp.type": "LogAppendTime"}
