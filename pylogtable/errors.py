@@ -118,14 +118,22 @@ class StorageError(LogTableError):
 
 class SegmentGoneError(StorageError):
     """The data file of a segment does not exist any more. Usually a vacuum removed it after a newer
-    version had replaced it: open the topic again and read the newest version."""
+    version had replaced it: open the topic again and read the newest version. `oldest_version` is
+    the oldest version that can still be read, if it is known."""
 
-    def __init__(self, path: str, detail: str) -> None:
-        super().__init__(path, detail)
+    def __init__(self, path: str, detail: str, oldest_version: int | None = None) -> None:
+        super().__init__(path, detail, oldest_version)
         self.path = path
         self.detail = detail
+        self.oldest_version = oldest_version
 
     def __str__(self) -> str:
+        if self.oldest_version is not None:
+            return (
+                f"segment {self.path} is gone: {self.detail}. A vacuum has removed it: it keeps "
+                f"what version {self.oldest_version} and later ones need, and this read is of an "
+                f"older version. Read the newest version, or version {self.oldest_version} or later"
+            )
         return (
             f"segment {self.path} is gone: {self.detail}. If a vacuum removed it, read the newest "
             "version; otherwise topic.verify() lists what is missing"

@@ -11,8 +11,10 @@ from pylogtable.arguments import check_number
 from pylogtable.errors import SchemaMismatchError
 from pylogtable.format.schema import ON_REQUEST, column_schema
 from pylogtable.lazy_arrow import pc
+from pylogtable.log.manifest import Manifest
 from pylogtable.plan.read import Ranges, ReadTask, plan_tasks, spans_of
 from pylogtable.plan.split import ReadPart, pack, split_spans
+from pylogtable.read.versions import telling_oldest
 from pylogtable.read.view import View
 from pylogtable.segments.projection import Projection
 from pylogtable.segments.reader import read_task
@@ -38,8 +40,9 @@ class PartReader:
 
     def read(self, part: ReadPart) -> Iterator[pa.RecordBatch]:
         """The records of a part, in offset order."""
-        for task in part.tasks:
-            yield from read_task(self.store, task, self.columns)
+        with telling_oldest(Manifest(self.store)):
+            for task in part.tasks:
+                yield from read_task(self.store, task, self.columns)
 
 
 class Scan:

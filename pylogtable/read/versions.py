@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import datetime
 
-from pylogtable.errors import InvalidRequestError
+from pylogtable.errors import InvalidRequestError, LogTableError, SegmentGoneError
+from pylogtable.format.lookup import all_entries
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.format.times import Moment, to_us
 from pylogtable.log.head import Head
+from pylogtable.log.manifest import Manifest
 
 
 def version_at(name: str, head: Head, when: Moment) -> int:
     """The newest version of topic `name` that was committed at or before `when`."""
-    found = head.manifest.commits.version_at(to_us(when) // 1000, head.latest())
+    newest = head.latest()
+    found = head.manifest.commits.version_at(to_us(when) // 1000, newest)
     if found is None:
         raise InvalidRequestError(
-            f"topic {name!r} has no version as old as {when}; history() lists versions"
+            f"topic {name!r} has no version as old as {when}: it was created later, or a vacuum "
+            f"has removed that version. {_oldest_text(head.manifest, newest)}"
         )
     return found
 
@@ -36,6 +42,53 @@ def snapshot_at(name: str, head: Head, version: int | datetime | None) -> Snapsh
     snapshot = head.manifest.load_at(version)
     if snapshot is None or snapshot.topic_id != newest.topic_id:  # [READ-5]
         raise InvalidRequestError(
-            f"version {version} of topic {name!r} is no longer kept; history() lists versions"
+            f"version {version} of topic {name!r} is no longer kept: a vacuum has removed it, or "
+            f"it is of an earlier topic. {_oldest_text(head.manifest, newest)}"
         )
     return snapshot
+
+
+def oldest_readable(manifest: Manifest, newest: Snapshot) -> int | None:
+    """The oldest version whose data files are all there. None if files of the newest one are
+    missing: then no vacuum has removed them. It lists the topic, so it is for errors only."""
+    there = {entry.key for entry in manifest.store.list()}
+
+    def is_readable(version: int) -> bool:
+        state = newest if version == newest.version else manifest.load_at(version)
+        if state is None or state.topic_id != newest.topic_id:
+            return False
+        return there.issuperset(all_entries(state, manifest.leaf)["path"].to_pylist())
+
+    if not is_readable(newest.version):
+        return None
+    # A vacuum keeps all that a version and the later ones need. So one can be bisected.
+    low, high = manifest.oldest_version(newest), newest.version
+    while low < high:
+        middle = (low + high) // 2
+        if is_readable(middle):
+            high = middle
+        else:
+            low = middle + 1
+    return high
+
+
+@contextmanager
+def telling_oldest(manifest: Manifest) -> Iterator[None]:
+    """Let an error about a file that is gone say which version is the oldest that can be read."""
+    try:
+        yield
+    except SegmentGoneError as error:
+        oldest = None
+        with suppress(LogTableError):
+            newest = manifest.load()
+            if newest is not None and newest.topic is not None:
+                oldest = oldest_readable(manifest, newest)
+        raise SegmentGoneError(error.path, error.detail, oldest) from error
+
+
+def _oldest_text(manifest: Manifest, newest: Snapshot) -> str:
+    with suppress(LogTableError):
+        oldest = oldest_readable(manifest, newest)
+        if oldest is not None:
+            return f"The oldest version that can be read is {oldest}, the newest {newest.version}"
+    return f"The newest is {newest.version}; history() lists versions"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from numbers import Integral
@@ -37,6 +37,7 @@ from pylogtable.read.range_size import (
     offset_after_records,
     range_size,
 )
+from pylogtable.read.versions import telling_oldest
 from pylogtable.results.files import files_table
 from pylogtable.results.operations import (
     TopicDescription,
@@ -176,8 +177,13 @@ class View:
         tasks = plan_tasks(self.snapshot, self._leaf, spans)
         info = self.snapshot.info
         asked = Projection(column_schema(info.fields, columns), self.name, info)
-        batches = (batch for task in tasks for batch in read_task(self._store, task, asked))
-        return pa.RecordBatchReader.from_batches(asked.schema, batches)
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            with telling_oldest(self._manifest):
+                for task in tasks:
+                    yield from read_task(self._store, task, asked)
+
+        return pa.RecordBatchReader.from_batches(asked.schema, batches())
 
     def latest(
         self,
@@ -195,21 +201,8 @@ class View:
         found_columns = Projection(column_schema(info.fields, list(needed)), self.name, info)
         wanted = None if keys is None else WantedKeys(info, keys)
         numbers = list(dict.fromkeys(choose_partitions(self.snapshot, partitions)))
-        parts: list[pa.RecordBatch] = []
-        may_repeat = wanted is not None
-        for number in numbers:
-            state = self.snapshot.partitions[number]
-            if wanted is None:
-                segments = list(
-                    segments_between(self.snapshot, self._leaf, number, state.log_start, state.end)
-                )
-                may_repeat |= any(s.hashed_over != self.partition_count for s in segments)
-                parts += latest_of_partition(self._store, segments, state, info, found_columns)
-            else:
-                newest_first = segments_backwards(self.snapshot, self._leaf, number)
-                parts += newest_of(
-                    self._store, newest_first, wanted, state.log_start, found_columns
-                )
+        with telling_oldest(self._manifest):
+            parts, may_repeat = self._latest_parts(numbers, wanted, found_columns)
         found = pa.Table.from_batches(parts, found_columns.schema)
         if may_repeat and len(numbers) > 1:
             found = newest_across_partitions(found, info)
@@ -296,6 +289,28 @@ class View:
         if limit is not None:
             check_number("limit", limit)
         return history_table(self._manifest.commits.backwards(self.snapshot), limit)
+
+    def _latest_parts(
+        self, numbers: Sequence[int], wanted: WantedKeys | None, found_columns: Projection
+    ) -> tuple[list[pa.RecordBatch], bool]:
+        """The newest records of each partition, and whether a key may be in two partitions."""
+        info = self.snapshot.info
+        parts: list[pa.RecordBatch] = []
+        may_repeat = wanted is not None
+        for number in numbers:
+            state = self.snapshot.partitions[number]
+            if wanted is None:
+                segments = list(
+                    segments_between(self.snapshot, self._leaf, number, state.log_start, state.end)
+                )
+                may_repeat |= any(s.hashed_over != self.partition_count for s in segments)
+                parts += latest_of_partition(self._store, segments, state, info, found_columns)
+            else:
+                newest_first = segments_backwards(self.snapshot, self._leaf, number)
+                parts += newest_of(
+                    self._store, newest_first, wanted, state.log_start, found_columns
+                )
+        return parts, may_repeat
 
     def _max_timestamp_offset(self, partition: int) -> int | None:
         """Search segments in descending order of their greatest timestamp, until no other segment

@@ -121,7 +121,7 @@ class LatestReader(RecordsReader):
         except SegmentGoneError as error:
             raise StorageError(
                 f"[DATA_LOSS] {part.topic}: a segment was removed after this DataFrame was loaded, "
-                f"and without it older records would look like the newest; load it again ({error})"
+                f"and without it older records would look like the newest. Load it again ({error})"
             ) from error
         yield from newest.cast(columns).to_batches()
 

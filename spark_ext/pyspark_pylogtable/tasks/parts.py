@@ -57,7 +57,8 @@ def _read_segment(
     except SegmentGoneError as error:
         lost = (
             f"[DATA_LOSS] {reader.topic}-{part.partition}: the segment of offsets {task.start} to "
-            f"{task.end - 1} was removed after this read was planned; read it again ({error})"
+            f"{task.end - 1} was removed after this version was replaced. Load the topic again "
+            f"({error})"
         )
         if fail:
             raise StorageError(f"{lost}, or set failOnDataLoss=false to skip it") from error

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
-from pylogtable import CommitUnknownError, InvalidRequestError, Topic
+from pylogtable import CommitUnknownError, InvalidRequestError, SegmentGoneError, Topic
+from pylogtable.engine import Scan
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
 from tests.builders import T0, Clock, at, contents, kafka, make_store, rows
@@ -148,3 +151,56 @@ def test_version_is_read_from_an_early_root_if_the_first_commits_are_gone(
     assert rows(again.read(version=4), "key") == [b"a"]
     with pytest.raises(InvalidRequestError, match="no longer kept"):
         again.read(version=1)
+
+
+# --- versions that a vacuum has removed ------------------------------------------------------
+
+
+@pytest.fixture
+def vacuumed(store: Store, clock: Clock) -> Topic:
+    """Versions 0 to 5 need files that are gone; version 6, a merge, and later ones do not."""
+    topic = store.create_topic("t", config={"retention.ms": -1})
+    for number in range(5):
+        clock.tick()
+        topic.append(kafka(["a", "b"], [str(number)] * 2))
+    clock.tick()
+    topic.merge()
+    clock.tick()
+    topic.append(kafka(["c"], ["new"]))
+    clock.tick()
+    topic.vacuum(dry_run=False, retention_ms=1)
+    return topic
+
+
+def test_read_of_a_vacuumed_version_names_the_oldest_that_can_be_read(vacuumed: Topic) -> None:
+    for read in (
+        lambda: vacuumed.read(version=3).read_all(),
+        lambda: vacuumed.latest(version=5),
+        lambda: [*Scan(vacuumed.at(2)).reader().read(Scan(vacuumed.at(2)).parts()[0])],
+    ):
+        with pytest.raises(SegmentGoneError, match=r"A vacuum has removed it: .* version 6 ") as e:
+            read()
+        assert e.value.oldest_version == 6
+        assert pickle.loads(pickle.dumps(e.value)).oldest_version == 6
+    assert len(rows(vacuumed.read(version=6))) == 10
+    assert len(rows(vacuumed.read())) == 11
+
+
+def test_no_vacuum_is_blamed_for_a_file_that_the_newest_version_needs(
+    vacuumed: Topic, objects: MemoryStore
+) -> None:
+    objects.below("t").delete(vacuumed.segments()["path"][0].as_py())
+    for version in (3, None):
+        with pytest.raises(SegmentGoneError, match=r"topic.verify\(\) lists what is missing") as e:
+            vacuumed.read(version=version).read_all()
+        assert e.value.oldest_version is None
+
+
+def test_version_that_is_not_kept_names_the_oldest_that_is(long: Topic, clock: Clock) -> None:
+    clock.tick(8 * 86_400_000)
+    long.append(kafka(["a"]))
+    long.vacuum(dry_run=False)
+    oldest = f"oldest version that can be read is {long.history()['version'][-1]}, the newest 152"
+    for version in (40, at(400)):
+        with pytest.raises(InvalidRequestError, match=f"a vacuum has removed .*{oldest}"):
+            long.read(version=version)
