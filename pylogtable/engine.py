@@ -15,21 +15,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from pylogtable.errors import InvalidRequestError
-from pylogtable.format.shaping import Placement, RowShaper, check_log_columns
+from pylogtable.format.model import StagedSegment
+from pylogtable.format.shaping import RowShaper, check_log_columns
 from pylogtable.maintenance import maintain as jobs
 from pylogtable.maintenance.compaction import Compaction
 from pylogtable.maintenance.erasure import Erasure
 from pylogtable.maintenance.job import Job, MaintainOptions
+from pylogtable.maintenance.joining import Joiner
 from pylogtable.maintenance.merge import Merge
 from pylogtable.maintenance.publication import Publication
 from pylogtable.maintenance.retention import Retention
 from pylogtable.maintenance.units import Rewritten, RunUnits, Worker
 from pylogtable.maintenance.vacuum import Vacuum
+from pylogtable.plan.joining import Join, plan_joins
 from pylogtable.plan.read import ReadTask
 from pylogtable.plan.split import ReadPart
 from pylogtable.read.scan import PartReader, Scan
@@ -43,9 +47,10 @@ __all__ = [
     "Compaction",
     "Erasure",
     "Job",
+    "Join",
+    "Joiner",
     "Merge",
     "PartReader",
-    "Placement",
     "Publication",
     "ReadPart",
     "ReadTask",
@@ -86,19 +91,46 @@ class TopicWriter:
             raise InvalidRequestError(f"`schema` must be a pyarrow.Schema, not {schema!r}")
         RowShaper(self._head.latest().info, 0, 0).check_columns(schema)
 
-    def placement(self) -> Placement:
-        """An object that computes the partition of each row, for engines that shuffle rows
-        themselves."""
-        return Placement(self._head.latest().info)
-
-    def stage(self, data: Any, *, first_sticky: int | None = None) -> Staged:
+    def stage(
+        self, data: Any, *, first_sticky: int | None = None, temporary: bool = False
+    ) -> Staged:
         """Write the data files of an append without committing them. `data` is anything that
         `Topic.append` accepts.
 
         Rows without a key start in partition `first_sticky` modulo the number of partitions. Give
-        each task a different number, so that tasks spread their rows.
+        each task a different number, so that tasks spread their rows. `temporary` files are faster
+        to write, and larger; `plan_joins` makes them ready for the commit.
         """
-        return self._appender.stage(data, first_sticky)
+        return self._appender.stage(data, first_sticky, temporary=temporary)
+
+    def plan_joins(self, staged: Sequence[Staged]) -> tuple[Joiner, list[Join]]:
+        """Units of work that join the files of many tasks into few, large, sealed ones. Call the
+        `Joiner` with each of them, in any process, pass the results to `joined`, in order, and
+        commit what that returns.
+
+        >>> joiner, joins = writer.plan_joins(all_staged)
+        >>> result = writer.commit_or_discard([writer.joined(all_staged, map(joiner, joins))])
+        """
+        snapshot = self._head.latest()
+        files = self._appender.gathered(staged).files
+        joiner = Joiner(self._topic._store, self._head.runtime.new_id)
+        return joiner, plan_joins(snapshot, files)
+
+    def joined(
+        self, staged: Sequence[Staged], results: Iterable[tuple[StagedSegment, ...]]
+    ) -> Staged:
+        """What is to be committed in place of `staged`, whose files are removed. Raises, and
+        removes nothing, if it does not have the same number of records."""
+        before = self._appender.gathered(staged)
+        files = tuple(file for result in results for file in result)
+        had, has = (sum(file.records for file in some) for some in (before.files, files))
+        if had != has:
+            raise InvalidRequestError(
+                f"the joined files have {has} records, and the staged ones {had}; give the results "
+                "of all joins, each once"
+            )
+        self._appender.discard(staged)
+        return replace(before, files=files)
 
     def begin_staging(
         self, *, first_sticky: int | None = None, encoders: Executor | None = None

@@ -50,60 +50,6 @@ class Share:
     hashed: bool
 
 
-@dataclass(frozen=True)
-class Placement:
-    """Computes the partition of each row. Plain data, so that it can be sent to workers."""
-
-    topic: TopicInfo
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        """The names of the key columns."""
-        return self.topic.key
-
-    @property
-    def count(self) -> int:
-        """The number of partitions."""
-        return self.topic.partitions
-
-    def partitions(self, batch: pa.RecordBatch) -> pa.Array:
-        """The partition of each row: the one in its `partition` column, else the one of its key,
-        else null. A key column that the batch does not have counts as null [PART-1]."""
-        wanted = {field.name: field.type for field in file_schema(self.topic.fields)}
-        keys = [self._key_column(batch, name, wanted[name]) for name in self.topic.key]
-        chosen = np.full(batch.num_rows, NO_PARTITION, dtype=np.int32)
-        if keys:
-            chosen = partition_for(key_bytes(keys), self.topic.partitions)
-        index = batch.schema.get_field_index(PARTITION)
-        if index >= 0:
-            explicit = self.explicit(batch.column(index), 0)
-            chosen = np.where(explicit == NO_PARTITION, chosen, explicit)
-        return pa.array(chosen, mask=chosen == NO_PARTITION)
-
-    def explicit(self, column: pa.Array, first_row: int) -> Int32s:
-        """The partitions in a `partition` column, `NO_PARTITION` where it is null. Raises if one
-        does not exist."""
-        # A large unsigned number becomes negative here, which is out of range as well.
-        signed = column.cast(pa.int64(), safe=False)
-        values = pc.fill_null(signed, NO_PARTITION).to_numpy(zero_copy_only=False)
-        given = _mask(pc.is_valid(column))
-        wrong = given & ((values < 0) | (values >= self.topic.partitions))
-        if wrong.any():
-            at = int(np.flatnonzero(wrong)[0])
-            raise InvalidRequestError(
-                f"partition {column[at]} in row {first_row + at} is out of range: the topic "
-                f"has {self.topic.partitions} partition(s), 0 to {self.topic.partitions - 1}"
-            )
-        explicit: Int32s = values.astype(np.int32)
-        return explicit
-
-    def _key_column(self, batch: pa.RecordBatch, name: str, wanted: pa.DataType) -> pa.Array:
-        index = batch.schema.get_field_index(name)
-        if index < 0:
-            return pa.nulls(batch.num_rows, wanted)
-        return _cast(name, batch.column(index), wanted)
-
-
 class RowShaper:
     """Shapes the batches of one append. Uses the topic as it was when the append began."""
 
@@ -146,7 +92,8 @@ class RowShaper:
             self.placed.append(partitions)
         counts = np.bincount(partitions, minlength=self.topic.partitions)
         if counts.max() == batch.num_rows:
-            yield Share(int(counts.argmax()), rows, hashed)
+            only = int(counts.argmax())
+            yield Share(only, rows, only in hashed)
             return
         # On one or two bytes numpy's stable sort is a radix sort.
         order = np.argsort(partitions.astype(np.uint16), kind="stable")
@@ -162,7 +109,7 @@ class RowShaper:
                 mine, at = small.slice(at, count), at + count
             else:
                 mine = rows.take(pa.array(order[end - count : end]))
-            yield Share(int(number), mine, hashed)
+            yield Share(int(number), mine, int(number) in hashed)
 
     def _hint(self, unknown: str) -> str:
         """What a caller can do about a column that the topic does not have."""
@@ -215,24 +162,43 @@ class RowShaper:
         times = _microseconds(given)
         return pc.fill_null(times, self._now) if times.null_count else times
 
-    def _partitions(self, batch: pa.RecordBatch, rows: pa.RecordBatch) -> tuple[Int32s, bool]:
-        """The partition of each row, and whether every row with a key was placed by that key."""
+    def _partitions(self, batch: pa.RecordBatch, rows: pa.RecordBatch) -> tuple[Int32s, set[int]]:
+        """The partition of each row, and the partitions to which every row with a key was sent by
+        that key."""
         chosen = np.full(batch.num_rows, NO_PARTITION, dtype=np.int32)
         if self.topic.key:
             keys = key_bytes([rows.column(name) for name in self.topic.key])
             self._check_keys(keys)
             chosen = partition_for(keys, self.topic.partitions)
-        hashed = bool(self.topic.key)
+        hashed = set(range(self.topic.partitions) if self.topic.key else ())
         index = batch.schema.get_field_index(PARTITION)
         if index >= 0 and batch.column(index).null_count < batch.num_rows:
-            explicit = Placement(self.topic).explicit(batch.column(index), self._rows_seen)
+            explicit = self._explicit(batch.column(index))
             given = explicit != NO_PARTITION
-            hashed &= not bool((given & (chosen != NO_PARTITION)).any())
+            elsewhere = given & (chosen != NO_PARTITION) & (chosen != explicit)
+            hashed.difference_update(np.unique(explicit[elsewhere]).tolist())
             chosen = np.where(given, explicit, chosen)
         unplaced = np.flatnonzero(chosen == NO_PARTITION)
         if unplaced.size:
             chosen[unplaced] = self._sticky_partitions(unplaced.size)
         return chosen, hashed
+
+    def _explicit(self, column: pa.Array) -> Int32s:
+        """The partitions in a `partition` column, `NO_PARTITION` where it is null. Raises if one
+        does not exist."""
+        # A large unsigned number becomes negative here, which is out of range as well.
+        signed = column.cast(pa.int64(), safe=False)
+        values = pc.fill_null(signed, NO_PARTITION).to_numpy(zero_copy_only=False)
+        given = _mask(pc.is_valid(column))
+        wrong = given & ((values < 0) | (values >= self.topic.partitions))
+        if wrong.any():
+            at = int(np.flatnonzero(wrong)[0])
+            raise InvalidRequestError(
+                f"partition {column[at]} in row {self._rows_seen + at} is out of range: the topic "
+                f"has {self.topic.partitions} partition(s), 0 to {self.topic.partitions - 1}"
+            )
+        explicit: Int32s = values.astype(np.int32)
+        return explicit
 
     def _check_keys(self, keys: pa.BinaryArray) -> None:
         if self.config.is_compacted and keys.null_count:  # [REC-4]

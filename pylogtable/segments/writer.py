@@ -33,6 +33,7 @@ from pylogtable.storage.base import ObjectStore
 BLOOM_FPP = 0.01
 SAMPLE_ROWS = 4096
 SINK_BYTES = 1 << 20
+TEMPORARY_CODEC = "lz4"
 
 
 @cache
@@ -73,23 +74,22 @@ class FileLayout:
     """What all files of a topic have in common. It is made once and not for each file: an append to
     a topic of many partitions writes many small files."""
 
-    def __init__(self, topic: TopicInfo) -> None:
+    def __init__(self, topic: TopicInfo, *, temporary: bool = False) -> None:
+        """A temporary file is read once, and soon. So it is fast to write and not small."""
         config = parse_config(topic.config)
+        self.is_temporary = temporary
         self.topic = topic
         self.values = value_columns(topic)
         self.schema = stored_schema(topic)
-        self.codec = config.parquet_codec
+        self.codec = TEMPORARY_CODEC if temporary else config.parquet_codec
         self.segment_bytes = config.segment_bytes
         self.append_time = config.uses_append_time
         self.leaf_paths = {
             field.name: _paths_below(field.name, field.type) for field in self.schema
         }
-        self.bounded = [
-            path
-            for name in _bounded_columns(self.schema, topic.key)
-            for path in self.leaf_paths[name]
-        ]
-        self.filtered = _filtered_columns(self.schema, topic.key)
+        bounded = [OFFSET, TIMESTAMP] if temporary else _bounded_columns(self.schema, topic.key)
+        self.bounded = [path for name in bounded for path in self.leaf_paths[name]]
+        self.filtered = [] if temporary else _filtered_columns(self.schema, topic.key)
 
     def dictionary_paths(self, columns: Sequence[str]) -> list[str]:
         """The Parquet paths of the leaf columns under these top-level columns."""
@@ -128,7 +128,11 @@ class SegmentWriter:
         self._schema = layout.schema
         self._row_group_offsets: list[int] = []
         self._timestamps: list[int] = []
-        repetitive = _repetitive_columns(like.rename_columns(self._schema.names[1:]))
+        repetitive = (
+            []
+            if layout.is_temporary
+            else _repetitive_columns(like.rename_columns(self._schema.names[1:]))
+        )
         blooms = layout.bloom_options(like.num_rows)
         # A filter is as large as its distinct values need, which is little if values repeat.
         large = set(blooms.get("bloom_filter_options", ())).difference(repetitive)

@@ -67,6 +67,7 @@ class Appender:
         encoders: Executor | None = None,
         *,
         remember_partitions: bool = False,
+        temporary: bool = False,
     ) -> Stager:
         if first_sticky is not None:
             check_number("first_sticky", first_sticky)
@@ -78,10 +79,13 @@ class Appender:
             first_sticky=snapshot.version if first_sticky is None else first_sticky,
             encoders=encoders,
             remember_partitions=remember_partitions,
+            temporary=temporary,
         )
 
-    def stage(self, data: Any, first_sticky: int | None) -> Staged:
-        return _stage_all(self.begin(first_sticky), data)
+    def stage(
+        self, data: Any, first_sticky: int | None = None, *, temporary: bool = False
+    ) -> Staged:
+        return _stage_all(self.begin(first_sticky, temporary=temporary), data)
 
     def find(self, txn: tuple[str, int], origin: str | None) -> AppendResult | None:
         began = self._runtime.monotonic()
@@ -94,6 +98,13 @@ class Appender:
     ) -> AppendResult:
         began = self._runtime.monotonic()
         numbered = parse_txn(txn, origin)
+        whole = self.gathered(staged)
+        self._warn_of_expired(whole.files, stacklevel=4)
+        # The process that staged may have seen a newer version than this one has.
+        return self._commit(whole, numbered, began, refresh=True)
+
+    def gathered(self, staged: Sequence[Staged]) -> Staged:
+        """The files of several stagings, in the order given."""
         for part in _checked_staged(staged):
             if part.topic_id != self._head.known.topic_id:
                 raise InvalidRequestError(
@@ -102,10 +113,7 @@ class Appender:
                 )
         files = tuple(file for part in staged for file in part.files)
         oldest = min((part.staged_at_ms for part in staged), default=self._runtime.clock())
-        whole = Staged(files, oldest, self._head.known.topic_id)
-        self._warn_of_expired(files, stacklevel=4)
-        # The process that staged may have seen a newer version than this one has.
-        return self._commit(whole, numbered, began, refresh=True)
+        return Staged(files, oldest, self._head.known.topic_id)
 
     def deliver(self, staged: Staged, txn: Txn | None, last: TxnMark | None) -> Commit:
         """Commit as the only writer of an app id. If the outcome of the commit is unknown, find it

@@ -91,11 +91,12 @@ class Stager:
         first_sticky: int,
         encoders: Executor | None = None,
         remember_partitions: bool = False,
+        temporary: bool = False,
     ) -> None:
         """`first_sticky` is the partition at which rows without a key begin. `encoders` is a thread
-        pool to use instead of a new one."""
+        pool to use instead of a new one. `temporary` files are to be joined before the commit."""
         self._store = store
-        self._layout = FileLayout(snapshot.info)
+        self._layout = FileLayout(snapshot.info, temporary=temporary)
         self._topic_id = snapshot.topic_id
         self._ends = snapshot.end_offsets
         self._new_id = runtime.new_id

@@ -25,6 +25,7 @@ from pylogtable import (
 )
 from pylogtable.engine import TopicWriter
 from pyspark_pylogtable import LogTable
+from pyspark_pylogtable.table import append
 from tests.builders import kafka, rows
 from tests.spark.faults import is_commit, refused_commit, store_with, unknown_commit
 from tests.spark.support import failure
@@ -116,18 +117,51 @@ def test_small_appends_without_keys_take_turns(spark: SparkSession, logs: Store)
     assert sorted(taken) == [[0], [1], [2]]
 
 
-def test_append_without_functions_that_spark_4_0_lacks(
-    spark: SparkSession, table: LogTable, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("joined_by", "missing"),
+    [("driver", ""), ("executors", ""), ("executors", "repartitionById")],
+    ids=["driver", "executors", "executors of 4.0"],
+)
+def test_large_append_is_joined_in_order(
+    spark: SparkSession,
+    table: LogTable,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    joined_by: str,
+    missing: str,
 ) -> None:
-    df = keyed(spark)
-    for name in ("arrow_udf", "repartitionById"):
-        for home in (F, *type(df).__mro__):
-            if name in vars(home):
-                monkeypatch.delattr(home, name)
+    """Tasks 0 to 3 stage files, the fourth has few rows and sends them."""
+    if joined_by == "executors":
+        monkeypatch.setattr(append, "DRIVER_BYTES", 0)
+    df = spark.range(0, 40_000, 1, 4).union(spark.range(40_000, 40_100, 1, 1))
+    df = df.selectExpr("concat('u', id % 97) AS k", "id AS v")
+    for home in type(df).__mro__:
+        if missing in vars(home):
+            monkeypatch.delattr(home, missing)
+    first = table.topic.append(pa.table({"k": ["u0"], "v": [-1]}))
     result = table.append(df)
-    assert (result.version, result.records, result.segments) == (1, 3000, 3)
-    assert table.topic.segments()["hashed_over"].to_pylist() == [3, 3, 3]
-    assert all(numbers == sorted(numbers) for numbers in by_partition(table.topic).values())
+    assert (result.version, result.records, result.segments) == (2, 40_100, 3)
+    segments = table.topic.segments()
+    assert segments["shift"].to_pylist() == [0] * 4
+    assert segments["hashed_over"].to_pylist() == [3] * 4
+    found = by_partition(table.topic)
+    assert sorted(v for numbers in found.values() for v in numbers) == [*range(-1, 40_100)]
+    assert all(numbers == sorted(numbers) for numbers in found.values())
+    assert len(data_files(tmp_path)) == first.segments + result.segments
+    assert table.topic.verify(data=True)
+
+
+def test_append_that_cannot_be_joined_leaves_no_file(
+    spark: SparkSession, table: LogTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        assert data_files(tmp_path)
+        raise StorageError("the disk is full")
+
+    monkeypatch.setattr(TopicWriter, "joined", refuse)
+    with pytest.raises(StorageError, match="the disk is full"):
+        table.append(keyed(spark, 100_000))
+    assert (table.topic.version, data_files(tmp_path)) == (0, [])
 
 
 def test_a_repeated_txn_appends_nothing_and_writes_no_file(
@@ -216,7 +250,8 @@ def test_failed_task_leaves_no_visible_record(spark: SparkSession, table: LogTab
     assert "boom" in failure(lambda: table.append(df))
     assert (table.topic.version, table.topic.count()) == (0, 0)
     wrong = keyed(spark).withColumn("partition", F.lit(7))
-    assert "partition 7 in row" in failure(lambda: table.append(wrong))
+    with pytest.raises(InvalidRequestError, match="partition 7 in row"):
+        table.append(wrong)
     assert table.append(keyed(spark)).records == 3000
 
 
@@ -225,7 +260,7 @@ def test_task_that_fails_while_writing_removes_its_files(
 ) -> None:
     topic = logs.create_topic("t", 1, {"k": pa.string()}, "k", {"cleanup.policy": "compact"})
     table = LogTable.for_path(spark, topic.url)
-    df = spark.range(0, 100_000, 1, 2).selectExpr("IF(id = 99999, NULL, CAST(id AS string)) AS k")
+    df = spark.range(0, 100_000, 1, 1).selectExpr("IF(id = 99999, NULL, CAST(id AS string)) AS k")
     assert "cannot accept a record without a key" in failure(lambda: table.append(df))
     assert (topic.version, data_files(tmp_path)) == (0, [])
 

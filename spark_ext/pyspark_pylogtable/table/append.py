@@ -1,27 +1,41 @@
-"""Appends a DataFrame in one commit, with one task for each partition of the topic.
+"""Appends a DataFrame in one commit, as few, large, sealed segments, without a shuffle.
 
-The tasks stage files and return what they staged; the process of the caller commits. So the caller
-gets the library's own errors and the result, which a Spark writer cannot return.
+The tasks of the DataFrame stage files that are fast to write. Then one task for each partition
+joins them, from Arrow to Arrow. A task with few rows sends them to the driver instead, and if all
+do, or if the files are small, the driver does the rest alone. The process of the caller commits. So
+the caller gets the library's own errors and the result, which a Spark writer cannot return.
 """
 
 from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 
-from pylogtable import AppendResult, Topic
+from pylogtable import AppendResult, LogTableError, Topic
 from pylogtable.engine import Staged, TopicWriter
-from pyspark_pylogtable.table.clustering import MapBatches, cluster_by_partition, map_in_arrow
+from pyspark_pylogtable.table.arrow_tasks import MapBatches, map_in_arrow
+from pyspark_pylogtable.table.jobs import run_each
 from pyspark_pylogtable.tasks.commit import commit_topic, find_written
 from pyspark_pylogtable.tasks.staging import query_id
 from pyspark_pylogtable.tasks.write_columns import TOPIC, check_columns, spark_columns
 
+#: A task with fewer bytes sends its rows to the driver, which has to hold those of all tasks.
+SENT_BYTES = 64 << 10
+#: Files of fewer bytes in all are joined by the driver: that takes less time than a Spark job.
+DRIVER_BYTES = 32 << 20
 
-def append_clustered(topic: Topic, df: DataFrame, txn: tuple[str, int] | None) -> AppendResult:
+_MESSAGE = pa.schema(
+    {"task": pa.int32(), "query": pa.string(), "rows": pa.binary(), "staged": pa.binary()}
+)
+
+
+def append_sealed(topic: Topic, df: DataFrame, txn: tuple[str, int] | None) -> AppendResult:
     """Append `df`; see `LogTable.append`. A `topic` column has no effect."""
     check_columns(topic, spark_columns(df.schema))
     if TOPIC in df.columns:
@@ -30,29 +44,92 @@ def append_clustered(topic: Topic, df: DataFrame, txn: tuple[str, int] | None) -
         if first.origin is not None:
             find_written(topic, txn, _query_of(df.sparkSession))
         return first
-    clustered = cluster_by_partition(df, TopicWriter(topic).placement(), first_free=topic.version)
-    staging = map_in_arrow(clustered, _stage_with(topic), "task int, query string, staged binary")
-    messages = sorted(staging.collect(), key=lambda row: row.task)
-    staged: list[Staged] = [pickle.loads(row.staged) for row in messages]
-    if messages:
-        query = messages[0].query
-    else:
-        query = _query_of(df.sparkSession) if txn is not None else None
-    return commit_topic(topic, staged, txn, query)
+    shape = "task int, query string, rows binary, staged binary"
+    found = map_in_arrow(df, _stage_with(topic), shape).collect()
+    shares = [_Share.of(row) for row in sorted(found, key=lambda row: row.task)]
+    query = shares[0].query if shares else None
+    if not shares and txn is not None:
+        query = _query_of(df.sparkSession)
+    return commit_topic(topic, _sealed(topic, shares, df.sparkSession), txn, query)
+
+
+@dataclass(frozen=True)
+class _Share:
+    """What one task had: its rows, or the files that it staged."""
+
+    task: int
+    query: str | None
+    rows: list[pa.RecordBatch]
+    staged: Staged | None
+
+    @classmethod
+    def of(cls, message: Row) -> _Share:
+        rows = [] if message.rows is None else pa.ipc.open_stream(message.rows)
+        staged = None if message.staged is None else pickle.loads(message.staged)
+        return cls(message.task, message.query, list(rows), staged)
+
+
+def _sealed(topic: Topic, shares: list[_Share], spark: SparkSession) -> list[Staged]:
+    """The files to commit, with the rows of all tasks in order."""
+    writer = TopicWriter(topic)
+    if all(share.staged is None for share in shares):
+        rows = list(chain.from_iterable(share.rows for share in shares))
+        return [writer.stage(rows)] if rows else []
+    staged = [
+        share.staged or writer.stage(share.rows, first_sticky=share.task, temporary=True)
+        for share in shares
+    ]
+    try:
+        joiner, joins = writer.plan_joins(staged)
+        if sum(join.size_bytes for join in joins) < DRIVER_BYTES:
+            return [writer.joined(staged, map(joiner, joins))]
+        return [writer.joined(staged, run_each(spark, joiner, joins))]
+    except LogTableError:
+        writer.discard(staged)
+        raise
 
 
 def _stage_with(topic: Topic) -> MapBatches:
-    schema = pa.schema({"task": pa.int32(), "query": pa.string(), "staged": pa.binary()})
-
     def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         task = context.partitionId() if context else 0
-        staged = TopicWriter(topic).stage(batches, first_sticky=task)
-        if staged.files:
-            message = {"task": task, "query": query_id(), "staged": pickle.dumps(staged)}
-            yield pa.RecordBatch.from_pylist([message], schema)
+        few, rest = _few_of(iter(batches))
+        message: dict[str, object] = {"task": task, "query": query_id()}
+        if rest is None:
+            message["rows"] = _ipc_of(few)
+        else:
+            staged = TopicWriter(topic).stage(chain(few, rest), first_sticky=task, temporary=True)
+            message["staged"] = pickle.dumps(staged)
+        if few:
+            yield pa.RecordBatch.from_pylist([message], _MESSAGE)
 
     return stage
+
+
+def _few_of(
+    batches: Iterator[pa.RecordBatch],
+) -> tuple[list[pa.RecordBatch], Iterator[pa.RecordBatch] | None]:
+    """The first batches, and the others; None if the first ones are all, and few bytes."""
+    few: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        if batch.num_rows:
+            few.append(batch)
+            size += batch.nbytes
+        if size >= SENT_BYTES:
+            return few, batches
+    return few, None
+
+
+def _ipc_of(batches: list[pa.RecordBatch]) -> bytes | None:
+    if not batches:
+        return None
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batches[0].schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    written: bytes = sink.getvalue().to_pybytes()
+    return written
 
 
 def _query_of(spark: SparkSession) -> str | None:

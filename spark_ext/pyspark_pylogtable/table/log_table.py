@@ -30,7 +30,7 @@ from pylogtable import (
 from pylogtable.engine import Compaction, Erasure, Merge, Publication, Scan, maintain, run_job
 from pyspark_pylogtable.columns import default_columns
 from pyspark_pylogtable.source import LogTableSource
-from pyspark_pylogtable.table.append import append_clustered
+from pyspark_pylogtable.table.append import append_sealed
 from pyspark_pylogtable.table.jobs import on_executors
 from pyspark_pylogtable.table.native import NativeUnavailable, native_df
 
@@ -137,11 +137,12 @@ class LogTable:
     def append(self, df: DataFrame, *, txn: tuple[str, int] | None = None) -> AppendResult:
         """Append the rows of a DataFrame in one commit.
 
-        Use it for large appends. Unlike `df.write.format("pylogtable")` it shuffles rows first, so
-        that one task writes all of a partition: few large segments, which other Parquet readers can
-        read as they are. The order of rows is kept. With a `txn` a repeat appends nothing.
+        Use it for large appends. Unlike `df.write.format("pylogtable")` it joins what the tasks
+        wrote before it commits: few, large, sealed segments, where filters on `offset` reach
+        Parquet. Nothing is shuffled, and the order of rows is kept. With a `txn` a repeat appends
+        nothing.
         """
-        return append_clustered(self.topic, df, txn)
+        return append_sealed(self.topic, df, txn)
 
     def compact(self, *, force: bool = False) -> RewriteReport:
         """`Topic.compact` as a Spark job: one partition is one task."""
