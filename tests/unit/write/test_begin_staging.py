@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-
 import pyarrow as pa
 import pytest
 
@@ -138,32 +136,3 @@ def test_check_columns_knows_columns_that_another_handle_added(store: Store) -> 
     topic = store.create_topic("t", schema={"id": pa.int64()})
     store.topic("t").alter(add_columns={"note": pa.string()})
     TopicWriter(topic).check_columns(pa.schema({"note": pa.string()}))
-
-
-def test_placement_agrees_with_append(store: Store) -> None:
-    topic = store.create_topic("t", partitions=5)
-    keys = [f"key-{number}" for number in range(40)]
-    explicit = ints(*[4 if number % 3 == 0 else None for number in range(40)])
-    table = kafka(keys, partition=explicit)
-    topic.append(table)
-    landed = dict(rows(topic.read(), "value", "partition"))
-    placement = pickle.loads(pickle.dumps(TopicWriter(topic).placement()))
-    told = placement.partitions(table.to_batches()[0]).to_pylist()
-    assert told == [landed[str(number).encode()] for number in range(40)]
-    assert (placement.count, placement.key) == (5, ("key",))
-
-
-def test_placement_of_rows_without_a_key_is_open(store: Store) -> None:
-    placement = TopicWriter(store.create_topic("t", partitions=5)).placement()
-    (batch,) = kafka([None, "a", None], partition=ints(None, None, 3)).to_batches()
-    first, second, third = placement.partitions(batch).to_pylist()
-    assert (first, third) == (None, 3)
-    assert second is not None
-    without_key = pa.RecordBatch.from_pylist([{"value": b"x"}])
-    assert placement.partitions(without_key).to_pylist() == [None]
-
-
-def test_placement_refuses_unknown_partitions(store: Store) -> None:
-    placement = TopicWriter(store.create_topic("t", partitions=2)).placement()
-    with pytest.raises(InvalidRequestError, match="partition 2 in row 1 is out of range"):
-        placement.partitions(kafka(["a", "b"], partition=ints(1, 2)).to_batches()[0])

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pylogtable import AppendResult, InvalidRequestError, Topic
-from pylogtable.engine import Staged, TopicWriter
+from pylogtable.engine import Join, Staged, TopicWriter
 from pylogtable.plan import joining
 from pylogtable.store import Store
 from tests.builders import data_files, rows
@@ -33,11 +33,16 @@ def stage(topic: Topic, tasks: int) -> list[Staged]:
 
 
 def join(topic: Topic, staged: list[Staged]) -> AppendResult:
-    """As an engine does it: everything but plan and commit in other processes."""
+    """As an engine does it: units and results are sent between processes."""
     writer = TopicWriter(topic)
-    joiner, joins = pickle.loads(pickle.dumps(writer.plan_joins(staged)))
-    results = [pickle.loads(pickle.dumps(joiner(unit))) for unit in joins]
+    joiner, joins = writer.plan_joins(staged)
+    results = [pickle.loads(pickle.dumps(joiner(_sent(unit)))) for unit in joins]
     return writer.commit_or_discard([writer.joined(staged, results)])
+
+
+def _sent(unit: Join) -> Join:
+    copy: Join = pickle.loads(pickle.dumps(unit))
+    return copy
 
 
 def test_files_of_many_tasks_become_one_sealed_segment_for_each_partition(topic: Topic) -> None:
@@ -56,8 +61,8 @@ def test_files_of_many_tasks_become_one_sealed_segment_for_each_partition(topic:
 
 def test_temporary_files_are_plain_and_joined_ones_are_not(topic: Topic) -> None:
     def chunk(path: str, column: int) -> pq.ColumnChunkMetaData:
-        with topic._store.open_input(path) as file:
-            return pq.ParquetFile(file).metadata.row_group(0).column(column)
+        file = pa.BufferReader(topic._store.read(path))
+        return pq.ParquetFile(file).metadata.row_group(0).column(column)
 
     staged = stage(topic, 1)
     temporary = chunk(staged[0].files[0].path, 2)
@@ -85,7 +90,7 @@ def test_large_partitions_are_joined_in_several_units(
     topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     staged = stage(topic, 4)
-    monkeypatch.setattr(joining, "JOIN_BYTES", 2 * staged[0].files[0].size_bytes + 500)
+    monkeypatch.setattr(joining, "JOIN_BYTES", 2 * staged[0].files[0].size_bytes + 50)
     _, joins = TopicWriter(topic).plan_joins(staged)
     assert [(unit.partition, len(unit.files)) for unit in joins] == [(0, 2), (0, 2), (1, 2), (1, 2)]
     result = join(topic, staged)
