@@ -175,8 +175,8 @@ class RowShaper:
         if index >= 0 and batch.column(index).null_count < batch.num_rows:
             explicit = self._explicit(batch.column(index))
             given = explicit != NO_PARTITION
-            elsewhere = given & (chosen != NO_PARTITION) & (chosen != explicit)
-            hashed.difference_update(np.unique(explicit[elsewhere]).tolist())
+            chosen_by_hand = explicit[given & (chosen != NO_PARTITION)]
+            hashed.difference_update(np.unique(chosen_by_hand).tolist())
             chosen = np.where(given, explicit, chosen)
         unplaced = np.flatnonzero(chosen == NO_PARTITION)
         if unplaced.size:
