@@ -35,7 +35,7 @@ from pylogtable.maintenance.units import Rewritten, RunUnits, Worker
 from pylogtable.maintenance.vacuum import Vacuum
 from pylogtable.plan.joining import Join, plan_joins
 from pylogtable.plan.read import ReadTask
-from pylogtable.plan.split import ReadPart
+from pylogtable.plan.split import ReadPart, share_tasks
 from pylogtable.read.scan import PartReader, Scan
 from pylogtable.results.operations import AppendResult, MaintainReport
 from pylogtable.store import Store
@@ -67,6 +67,7 @@ __all__ = [
     "maintain",
     "protected_groups",
     "run_job",
+    "share_tasks",
 ]
 
 Report = TypeVar("Report")

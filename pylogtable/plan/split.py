@@ -1,27 +1,34 @@
 """Splits a read into parts that run in parallel. Pure.
 
-There are two steps. First, if the user asks for a number of parts or a limit of records per part,
+There are three steps. First, if the user asks for a number of parts or a limit of records per part,
 offset ranges are divided, as in Spark's Kafka connector. Then large segments are cut between row
-groups and small ones are grouped, so that each part is worth a task.
+groups, and small ones of a partition are grouped. At last, parts of several partitions and topics
+that are too small to be worth a task share one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
-from pylogtable.format.model import Segment
+from pylogtable.format.model import Segment, Totals
 from pylogtable.plan.read import ReadTask, Span, task_for
 
 PART_BYTES = 64 << 20
 # The cost of opening a file, as the number of bytes that could be read in that time.
 OPEN_BYTES = 4 << 20
+# Reading so much takes Spark about as long as starting a Python task, 0.1 to 0.2 s. Parts that are
+# together not larger share a task. Others keep their own, because there may be many cores.
+SHARED_BYTES = 4 << 20
+SHARED_RECORDS = 100_000
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[tuple[Segment, int, int]]).decode
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +55,15 @@ class ReadPart:
     def end(self) -> int:
         """The offset after the part."""
         return self.tasks[-1].end
+
+    @property
+    def totals(self) -> Totals:
+        """About how much the part reads."""
+        return Totals(
+            segments=len(self.tasks),
+            records=sum(task.end - task.start for task in self.tasks),
+            size_bytes=int(sum(map(_bytes, self.tasks))),
+        )
 
 
 def _unpacked(data: bytes) -> ReadPart:
@@ -89,6 +105,30 @@ def pack(tasks: Iterable[ReadTask]) -> Iterator[ReadPart]:
             cost += size
     if gathered:
         yield ReadPart(tuple(gathered))
+
+
+def share_tasks(items: Iterable[tuple[Item, Totals]]) -> Iterator[list[Item]]:
+    """Group neighbours that together are small, in their order. Each item comes with how much it
+    reads."""
+    gathered: list[Item] = []
+    work = Totals()
+    for item, size in items:
+        together = work.plus(size)
+        if gathered and not _is_small(together):
+            yield gathered
+            gathered, together = [], size
+        gathered.append(item)
+        work = together
+    if gathered:
+        yield gathered
+
+
+def _is_small(work: Totals) -> bool:
+    return (
+        work.records <= SHARED_RECORDS
+        and work.size_bytes <= SHARED_BYTES
+        and work.size_bytes + work.segments * OPEN_BYTES <= PART_BYTES
+    )
 
 
 def _cut_at_row_groups(task: ReadTask) -> Sequence[ReadTask]:

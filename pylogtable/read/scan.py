@@ -13,7 +13,7 @@ from pylogtable.format.schema import ON_REQUEST, column_schema
 from pylogtable.lazy_arrow import pc
 from pylogtable.log.manifest import Manifest
 from pylogtable.plan.read import Ranges, ReadTask, plan_tasks, spans_of
-from pylogtable.plan.split import ReadPart, pack, split_spans
+from pylogtable.plan.split import ReadPart, pack, share_tasks, split_spans
 from pylogtable.read.versions import telling_oldest
 from pylogtable.read.view import View
 from pylogtable.segments.projection import Projection
@@ -99,10 +99,12 @@ class Scan:
         return PartReader(self._view._store, Projection(schema, self._view.name, info))
 
     def key_groups(self) -> list[list[int]]:
-        """Partitions grouped so that no key has records in two groups. Each partition is a group of
-        its own if every record is in the partition its key belongs to now [SEG-7]; otherwise all
-        partitions are in one group."""
-        numbers = list(range(self._view.partition_count))
+        """Partitions grouped so that no key has records in two groups. If every record is in the
+        partition its key belongs to now [SEG-7], each partition is a group of its own, except that
+        small ones share one; otherwise all partitions are in one group."""
+        partitions = self._view.snapshot.partitions
         hashed_over = self._view.segments()["hashed_over"]
-        settled = pc.all(pc.equal(pc.fill_null(hashed_over, 0), len(numbers)))
-        return [[number] for number in numbers] if settled.as_py() is not False else [numbers]
+        settled = pc.all(pc.equal(pc.fill_null(hashed_over, 0), len(partitions)))
+        if settled.as_py() is False:
+            return [list(range(len(partitions)))]
+        return [*share_tasks((number, state.live) for number, state in enumerate(partitions))]

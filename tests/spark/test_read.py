@@ -193,6 +193,20 @@ def test_case_13_only_committed_records_are_seen(spark: SparkSession, logs: Stor
     assert found == [(0, 0), (1, 1), (2, 4), (3, 2), (4, 3)]
 
 
+def test_a_few_records_are_one_task_in_order(spark: SparkSession, shared: Store, a: Topic) -> None:
+    """Starting a task takes longer than reading so little. The same for several topics."""
+    shared.create_topic("beside", partitions=4).append(kafka([None] * 8, partition=ints(*[3] * 8)))
+    for df, names in (
+        (load(spark, a.url), {"a"}),
+        (load(spark, shared.url, subscribe="a,beside"), {"a", "beside"}),
+    ):
+        read = df.selectExpr("topic", "partition", "offset", "spark_partition_id() AS task")
+        found = [(row.topic, row.partition, row.offset) for row in read.collect()]
+        assert read.select("task").distinct().count() == 1
+        assert found == sorted(found)
+        assert {topic for topic, _, _ in found} == names
+
+
 def test_case_14_more_spark_partitions_on_request(spark: SparkSession, a: Topic) -> None:
     df = load(spark, a.url, minPartitions=6)
     assert values(df) == [*range(21)]

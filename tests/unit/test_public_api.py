@@ -159,6 +159,7 @@ ENGINE_SIGNATURES = {
     engine.Scan.key_groups: [],
     engine.PartReader.read: ["part"],
     engine.ReadPart: ["tasks"],
+    engine.share_tasks: ["items"],
     engine.ReadTask: ["segment", "start", "end", "row_groups"],
     engine.run_job: ["topic", "job", "run_units"],
     engine.maintain: [

@@ -53,15 +53,16 @@ class BatchReader(DataSourceReader):
         self._columns = arrow_schema(schema)
 
     def partitions(self) -> list[InputPartition]:
-        return [InputPartition(part) for part in self._view.parts()]
+        return [InputPartition(parts) for parts in self._view.tasks()]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         # If there are no parts Spark still runs one task, without a part; Spark 4.0 even without
         # a partition.
         if partition is not None and partition.value is not None:
-            for batch in self._view.read(partition.value, self._columns):
-                check_nulls(batch)
-                yield batch
+            for part in partition.value:
+                for batch in self._view.read(part, self._columns):
+                    check_nulls(batch)
+                    yield batch
 
 
 def _check_latest(pinned: Pinned) -> None:

@@ -30,14 +30,14 @@ from pyspark_pylogtable.columns import check_requested, default_columns, spark_s
 from pyspark_pylogtable.request.options import Options
 from pyspark_pylogtable.request.pinned import Pinned
 from pyspark_pylogtable.request.ranges import resolve_batch
-from pyspark_pylogtable.tasks.parts import plan_parts, read_records
+from pyspark_pylogtable.tasks.parts import plan_tasks, read_records
 
 _TOPIC = pa.field("topic", pa.string())
 
 
 @dataclass(frozen=True)
 class ViewPart:
-    """What one task reads of one topic. `share` is a `ReadPart` of records, the partitions whose
+    """What a task reads of one topic. `share` is a `ReadPart` of records, the partitions whose
     latest records to read, or None for a whole table."""
 
     topic: str
@@ -60,8 +60,8 @@ class ViewReader(ABC):
         """Raise if the view does not have these columns."""
 
     @abstractmethod
-    def parts(self) -> list[ViewPart]:
-        """What the tasks read, one part each."""
+    def tasks(self) -> list[list[ViewPart]]:
+        """What each task reads, part by part."""
 
     @abstractmethod
     def read(self, part: ViewPart, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -86,10 +86,10 @@ class RecordsReader(ViewReader):
     def check(self, requested: StructType) -> None:
         check_requested(requested, self.pinned.views)
 
-    def parts(self) -> list[ViewPart]:
+    def tasks(self) -> list[list[ViewPart]]:
         ranges = resolve_batch(self.options, self.pinned.views, self.pinned.assigned)
-        planned = plan_parts(self.options, self.pinned.views, ranges)
-        return [ViewPart(topic, part) for topic, part in planned]
+        planned = plan_tasks(self.options, self.pinned.views, ranges)
+        return [[ViewPart(topic, part) for topic, part in parts] for parts in planned]
 
     def read(self, part: ViewPart, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
         reader = Scan(self.pinned.views[part.topic]).reader(columns)
@@ -107,9 +107,9 @@ class RecordsReader(ViewReader):
 class LatestReader(RecordsReader):
     """`view=latest`: the newest record of each key, tombstones included."""
 
-    def parts(self) -> list[ViewPart]:
+    def tasks(self) -> list[list[ViewPart]]:
         return [
-            ViewPart(topic, partitions)
+            [ViewPart(topic, partitions)]
             for topic, view in self.pinned.views.items()
             for partitions in Scan(view).key_groups()
         ]
@@ -150,8 +150,8 @@ class TableReader(ViewReader):
                     f"view={self.options.view} has no column {name!r}; it has {', '.join(existing)}"
                 )
 
-    def parts(self) -> list[ViewPart]:
-        return [ViewPart(topic) for topic in self.pinned.views]
+    def tasks(self) -> list[list[ViewPart]]:
+        return [[ViewPart(topic)] for topic in self.pinned.views]
 
     def read(self, part: ViewPart, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
         _, make = TABLES[self.options.view]

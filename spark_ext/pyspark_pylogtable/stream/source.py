@@ -46,7 +46,7 @@ from pyspark_pylogtable.stream.offsets import (
     resume,
 )
 from pyspark_pylogtable.stream.topics import StreamTopics
-from pyspark_pylogtable.tasks.parts import check_nulls, plan_parts, read_records
+from pyspark_pylogtable.tasks.parts import check_nulls, plan_tasks, read_records
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import ReadLimit
@@ -56,7 +56,7 @@ _ADVICE = "Start again with a new checkpoint"
 
 @dataclass(frozen=True)
 class StreamPart:
-    """What one task reads of a batch, and the reader for it."""
+    """What a task reads of one topic, and the reader for it."""
 
     reader: PartReader
     part: ReadPart
@@ -160,8 +160,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._report(losses)
         readers = {topic: Scan(self._topics.views[topic]).reader(self._columns) for topic in ranges}
         return [
-            InputPartition(StreamPart(readers[topic], part))
-            for topic, part in plan_parts(self._options, self._topics.views, ranges)
+            InputPartition([StreamPart(readers[topic], part) for topic, part in parts])
+            for parts in plan_tasks(self._options, self._topics.views, ranges)
         ]
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -169,11 +169,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._topics.commit_to_group(decode(end))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        share: StreamPart = partition.value
+        parts: list[StreamPart] = partition.value
         fail = self._options.fail_on_data_loss
-        for batch in read_records(share.reader, share.part, fail_on_data_loss=fail):
-            check_nulls(batch)
-            yield batch
+        for one in parts:
+            for batch in read_records(one.reader, one.part, fail_on_data_loss=fail):
+                check_nulls(batch)
+                yield batch
 
     @property
     def _topics(self) -> StreamTopics:

@@ -8,25 +8,33 @@ from collections.abc import Iterator, Mapping
 import pyarrow as pa
 
 from pylogtable import SchemaMismatchError, SegmentGoneError, StorageError, View
-from pylogtable.engine import PartReader, ReadPart, ReadTask, Scan
+from pylogtable.engine import PartReader, ReadPart, ReadTask, Scan, share_tasks
 from pyspark_pylogtable.request.options import Options
 from pyspark_pylogtable.request.ranges import Ranges
 
 
-def plan_parts(
+def plan_tasks(
     options: Options, views: Mapping[str, View], ranges: Ranges
-) -> list[tuple[str, ReadPart]]:
-    """The ranges cut into parts for tasks, each with the name of its topic."""
+) -> list[list[tuple[str, ReadPart]]]:
+    """The ranges cut into parts, each with the name of its topic: a list for each task. Small parts
+    share a task, unless the user asks for a number of tasks or limits their size."""
+    parts = _parts(options, views, ranges)
+    if options.min_partitions is not None or options.max_records_per_partition is not None:
+        return [[part] for part in parts]
+    return [*share_tasks((named, named[1].totals) for named in parts)]
+
+
+def _parts(
+    options: Options, views: Mapping[str, View], ranges: Ranges
+) -> Iterator[tuple[str, ReadPart]]:
     total = sum(map(_offsets_in, ranges.values()))
-    return [
-        (topic, part)
-        for topic, spans in ranges.items()
+    for topic, spans in ranges.items():
         for part in Scan(views[topic]).parts(
             spans,
             max_records=options.max_records_per_partition,
             min_parts=_min_parts(options.min_partitions, _offsets_in(spans), total),
-        )
-    ]
+        ):
+            yield topic, part
 
 
 def read_records(

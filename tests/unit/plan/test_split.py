@@ -12,10 +12,18 @@ from hypothesis import strategies as st
 
 from pylogtable import Store
 from pylogtable.engine import ReadPart, ReadTask, Scan
-from pylogtable.format.model import Segment
+from pylogtable.format.model import Segment, Totals
 from pylogtable.plan import split
 from pylogtable.plan.read import Span, task_for
-from pylogtable.plan.split import OPEN_BYTES, PART_BYTES, pack, split_spans
+from pylogtable.plan.split import (
+    OPEN_BYTES,
+    PART_BYTES,
+    SHARED_BYTES,
+    SHARED_RECORDS,
+    pack,
+    share_tasks,
+    split_spans,
+)
 from tests.builders import ints, kafka, rows
 
 MB = 1 << 20
@@ -217,6 +225,63 @@ def test_parts_cover_a_read_and_are_cut_only_at_row_groups(
 def _bytes(task: ReadTask) -> float:
     claimed = task.segment.end_offset - task.segment.base_offset
     return task.segment.size_bytes * (task.end - task.start) / claimed
+
+
+WORK = st.builds(
+    Totals,
+    segments=st.integers(0, 20),
+    records=st.integers(0, SHARED_RECORDS * 3 // 2),
+    size_bytes=st.integers(0, SHARED_BYTES * 3 // 2),
+)
+
+
+@given(st.lists(WORK, max_size=20))
+def test_only_small_neighbours_share_a_task_and_the_order_is_kept(works: list[Totals]) -> None:
+    tasks = [*share_tasks((number, work) for number, work in enumerate(works))]
+    assert [number for task in tasks for number in task] == [*range(len(works))]
+    for task in tasks:
+        together = _together([works[number] for number in task])
+        limits = (SHARED_RECORDS, SHARED_BYTES, PART_BYTES)
+        fits = all(found <= most for found, most in zip(together, limits, strict=True))
+        assert fits or len(task) == 1
+    for one, other in pairwise(tasks):
+        records, size, cost = _together([works[number] for number in (*one, other[0])])
+        assert records > SHARED_RECORDS or size > SHARED_BYTES or cost > PART_BYTES
+
+
+def _together(works: list[Totals]) -> tuple[int, int, int]:
+    size = sum(work.size_bytes for work in works)
+    opens = OPEN_BYTES * sum(work.segments for work in works)
+    return sum(work.records for work in works), size, size + opens
+
+
+def test_partitions_that_are_worth_a_task_keep_it() -> None:
+    def tasks(*works: Totals) -> int:
+        return len([*share_tasks((work, work) for work in works)])
+
+    tiny = Totals(segments=1, records=100, size_bytes=5000)
+    large = Totals(segments=1, records=10, size_bytes=SHARED_BYTES)
+    long = Totals(segments=1, records=SHARED_RECORDS, size_bytes=1000)
+    assert tasks(*[tiny] * 6) == 1
+    assert tasks(*[large] * 6) == tasks(*[long] * 6) == 6
+    assert tasks(tiny, large, tiny, tiny) == 3
+
+
+def test_a_part_knows_about_how_much_it_reads() -> None:
+    part = ReadPart((task_for(segment(100, 1000), 50, 100), task_for(segment(10, 70), 0, 10)))
+    assert part.totals == Totals(segments=2, records=60, size_bytes=570)
+
+
+def test_small_partitions_share_a_group_of_keys(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = store.create_topic("t", partitions=4, key="key")
+    topic.append(kafka([str(number) for number in range(40)]))
+    assert Scan(topic.at()).key_groups() == [[0, 1, 2, 3]]
+    monkeypatch.setattr(split, "SHARED_RECORDS", 1)
+    assert Scan(topic.at()).key_groups() == [[0], [1], [2], [3]]
+    topic.alter(partitions=5)
+    assert Scan(topic.at()).key_groups() == [[0, 1, 2, 3, 4]]
 
 
 def test_the_parts_of_a_topic_read_what_the_topic_reads(
