@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from pylogtable.errors import CorruptTopicError, InvalidRequestError
+from pylogtable.errors import InvalidRequestError, LogTableError
 from pylogtable.format.model import Segment
+from pylogtable.publish.avro_frame import is_whole
 from pylogtable.publish.iceberg_bounds import Metrics
 from pylogtable.publish.iceberg_schema import PARTITION_SPEC, Json
 from pylogtable.publish.table import damaged
-from pylogtable.storage.base import ObjectStore
+from pylogtable.storage.base import ObjectStore, check_key
 
 METADATA_DIR = "metadata/"
 
@@ -49,13 +50,12 @@ class Manifests:
         from pyiceberg.manifest import read_manifest_list
 
         source = _Input(self._read(place))
-        return _decoded(place, lambda: [*read_manifest_list(source)])
+        return _decoded(self.key(place), lambda: [*read_manifest_list(source)])
 
     def entries(self, manifest: Manifest) -> list[Entry]:
         """All entries of a manifest, deleted ones too."""
-        place = manifest.manifest_path
-        source = _Folder(self._read)
-        return _decoded(place, lambda: manifest.fetch_manifest_entry(source, discard_deleted=False))
+        key, source = self.key(manifest.manifest_path), _Folder(self._read)
+        return _decoded(key, lambda: _placed(manifest.fetch_manifest_entry(source, False)))
 
     def each(self, manifests: Sequence[Manifest]) -> Iterator[tuple[Manifest, list[Entry]]]:
         """Manifests with their entries, one after the other. Where requests are slow, some are sent
@@ -124,13 +124,18 @@ class Manifests:
         """The key in the store of a place in the table. Raises if it is elsewhere."""
         prefix = f"{self._location}/"
         if not place.startswith(prefix):
-            raise CorruptTopicError(place, "PUB-1", f"it is not below {prefix}")
-        return place[len(prefix) :]
+            raise damaged(place, f"it is not below {prefix}")
+        try:
+            return check_key(place[len(prefix) :])
+        except InvalidRequestError as error:
+            raise damaged(place, "it is no name of an object") from error
 
     def _read(self, place: str) -> bytes:
         data = self._store.read(self.key(place))
         if data is None:
             raise damaged(self.key(place), "it is missing")
+        if not is_whole(data):
+            raise damaged(self.key(place), f"it is not a whole Avro file ({len(data)} bytes)")
         return data
 
 
@@ -197,11 +202,20 @@ def partitions_in(manifest: Manifest) -> range | None:
     return range(low, high + 1)
 
 
-def _decoded(place: str, decode: Callable[[], list[_T]]) -> list[_T]:
+def _placed(entries: list[Entry]) -> list[Entry]:
+    """The same entries. Raises if one has no partition."""
+    if not all(isinstance(entry.data_file.partition[0], int) for entry in entries):
+        raise ValueError("an entry has no partition")
+    return entries
+
+
+def _decoded(key: str, decode: Callable[[], list[_T]]) -> list[_T]:
     try:
         return decode()
-    except (ValueError, KeyError, TypeError, IndexError, EOFError, AssertionError) as error:
-        raise CorruptTopicError(place, "PUB-1", f"it cannot be decoded: {error}") from error
+    except LogTableError:
+        raise
+    except Exception as error:  # damaged bytes give errors of zlib, of pyiceberg, even SystemError
+        raise damaged(key, f"it cannot be decoded: {error}") from error
 
 
 class _Output:

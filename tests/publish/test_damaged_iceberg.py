@@ -9,6 +9,10 @@ import pyarrow as pa
 import pytest
 
 from pylogtable import CorruptTopicError, Store, Topic, TopicNotFoundError, UnsupportedFormatError
+from pylogtable.publish.iceberg_manifests import Manifests
+from pylogtable.publish.iceberg_table import IcebergTable
+from pylogtable.runtime import Runtime
+from pylogtable.storage.local import LocalStore
 from tests.builders import Clock
 from tests.publish.damage import (
     delete_number,
@@ -201,3 +205,68 @@ def test_verify_names_manifests_and_files_that_are_missing(topic: Topic, folder:
     (problem,) = topic.verify().problems
     assert problem.rule == "PUB-1"
     assert problem.path.endswith(".avro")
+
+
+def files_shown(folder: Path) -> int:
+    """How many files the newest entry shows, as a publisher reads it."""
+    table = IcebergTable(LocalStore(folder), Runtime())
+    newest = table.newest()
+    assert newest is not None
+    return len(table.files(newest))
+
+
+@pytest.fixture(params=["snap-*.avro", "pylogtable-*.avro"])
+def avro(request: pytest.FixtureRequest, topic: Topic, folder: Path) -> Path:
+    """The manifest list, or the manifest."""
+    publish(topic, FORMATS)
+    (found,) = (folder / "metadata").glob(request.param)
+    return found
+
+
+def after_header(data: bytes) -> int:
+    """Where the first block begins. The marker of the header is that of the last block."""
+    return data.index(data[-16:]) + 16
+
+
+def test_list_or_manifest_that_was_cut_is_named_with_the_way_out(
+    topic: Topic, folder: Path, avro: Path
+) -> None:
+    data = avro.read_bytes()
+    header = after_header(data)
+    for size in (0, 3, 4, 100, header - 1, *range(header + 1, len(data), 5)):
+        avro.write_bytes(data[:size])
+        with pytest.raises(CorruptTopicError, match=rf"not a whole Avro file \({size} bytes\)"):
+            files_shown(folder)
+    (problem,) = topic.verify().problems
+    assert problem.path == f"metadata/{avro.name}"
+    assert "unpublish the topic and publish it again" in problem.detail
+    avro.write_bytes(data + b"x")
+    assert not topic.verify()
+    avro.write_bytes(data)
+    assert topic.verify()
+
+
+def test_list_or_manifest_with_a_damaged_byte_gives_no_error_but_ours(
+    folder: Path, avro: Path
+) -> None:
+    data = avro.read_bytes()
+    told = []
+    for at in (*range(0, after_header(data), 100), *range(after_header(data), len(data), 3)):
+        avro.write_bytes(data[:at] + bytes([data[at] ^ 0x55]) + data[at + 1 :])
+        try:
+            files_shown(folder)
+        except CorruptTopicError as error:
+            told.append(str(error))
+    assert len(told) > 10
+    assert all("unpublish the topic and publish it again" in text for text in told)
+
+
+@pytest.mark.parametrize(
+    ("place", "detail"),
+    [("/tmp/elsewhere.parquet", "it is not below"), ("{}/a//b.parquet", "it is no name")],
+)
+def test_place_that_no_object_can_have_is_damage(folder: Path, place: str, detail: str) -> None:
+    location = LocalStore(folder).url
+    manifests = Manifests(LocalStore(folder), location)
+    with pytest.raises(CorruptTopicError, match=f"{detail}.*unpublish the topic"):
+        manifests.key(place.format(location))
