@@ -11,7 +11,6 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from pylogtable.arguments import names_in
 from pylogtable.errors import CommitConflictError, InvalidRequestError, StorageError
 from pylogtable.publish.iceberg_manifests import need_pyiceberg
 from pylogtable.publish.iceberg_metadata import TOPIC_ID
@@ -19,7 +18,7 @@ from pylogtable.publish.iceberg_table import IcebergTable
 
 #: How often an entry may change under our hands.
 ATTEMPTS = 10
-_NUMBER = re.compile(r"(.*/metadata/)v([0-9]+)\.metadata\.json")
+_NUMBER = re.compile(r"/v([0-9]+)\.metadata\.json$")
 
 
 def register(table: IcebergTable, catalog: Any, identifier: str | Sequence[str]) -> str:
@@ -81,12 +80,14 @@ def _name(identifier: str | Sequence[str]) -> tuple[str, ...]:
     """The namespace and the name of an entry."""
     if isinstance(identifier, str):
         name = tuple(identifier.split("."))
+    elif isinstance(identifier, list | tuple) and all(isinstance(p, str) for p in identifier):
+        name = tuple(identifier)
     else:
-        name = tuple(names_in("identifier", identifier))
+        name = ()
     if len(name) < 2 or not all(name):
         raise InvalidRequestError(
-            f"identifier must have a namespace and a name, such as 'shop.orders', not "
-            f"{identifier!r}"
+            "identifier must have a namespace and a name, such as 'shop.orders' or "
+            f"('shop', 'orders'), not {identifier!r}"
         )
     return name
 
@@ -100,23 +101,32 @@ def _entry(catalog: Any, name: tuple[str, ...]) -> Any:
     except NoSuchTableError:
         return None
     except Exception as error:  # each catalog has its own errors
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise InvalidRequestError(
-            f"the entry {_shown(name)} of the catalog cannot be loaded ({error}). If it was for "
-            f"this topic, drop it: catalog.drop_table({_shown(name)!r})"
+            f"the entry {_shown(name)} of the catalog cannot be loaded: {reason}. If the catalog "
+            "itself does not answer, register again when it does. If the entry points to a file "
+            "that is gone, as after unpublish, drop it and register again: "
+            f"catalog.drop_table({_shown(name)!r})"
         ) from error
 
 
 def _is_older(entry: Any, location: str, name: tuple[str, ...]) -> bool:
     """True if the entry shows an older version of the same table."""
-    shown, wanted = _NUMBER.fullmatch(entry.metadata_location), _NUMBER.fullmatch(location)
-    is_ours = TOPIC_ID in entry.metadata.properties
-    if not is_ours or shown is None or wanted is None or shown[1] != wanted[1]:
+    place, drop = entry.metadata_location, f"catalog.drop_table({_shown(name)!r})"
+    folder = location.rpartition("/")[0]
+    if TOPIC_ID not in entry.metadata.properties or place.rpartition("/")[0] != folder:
         raise InvalidRequestError(
-            f"the entry {_shown(name)} of the catalog is another table "
-            f"({entry.metadata_location}). Nothing was changed; choose another name, or drop it: "
-            f"catalog.drop_table({_shown(name)!r})"
+            f"the entry {_shown(name)} of the catalog is another table ({place}). Nothing was "
+            f"changed; choose another name, or drop it: {drop}"
         )
-    return int(shown[2]) < int(wanted[2])
+    shown, wanted = _NUMBER.search(place), _NUMBER.search(location)
+    if shown is None or wanted is None:
+        raise InvalidRequestError(
+            f"another writer has changed the table by the entry {_shown(name)} of the catalog "
+            f"({place}): it no longer shows what the topic has. Nothing was changed; drop the "
+            f"entry and register again: {drop}"
+        )
+    return int(shown[1]) < int(wanted[1])
 
 
 def _replace(catalog: Any, name: tuple[str, ...], location: str) -> None:

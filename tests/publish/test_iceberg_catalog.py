@@ -120,8 +120,22 @@ def test_entry_that_another_writer_has_changed_is_refused(topic: Topic, catalog:
     catalog.load_table(NAME).transaction().set_properties(owner="me").commit_transaction()
     topic.append(pa.table({"id": range(10)}))
     topic.publish(["iceberg"])
-    with pytest.raises(InvalidRequestError, match=r"drop_table\('shop\.orders'\)"):
+    wanted = r"another writer.*shop\.orders.*drop_table\('shop\.orders'\)"
+    with pytest.raises(InvalidRequestError, match=wanted):
         topic.register_iceberg(catalog, NAME)
+    catalog.drop_table(NAME)
+    topic.register_iceberg(catalog, NAME)
+    check(topic, catalog)
+
+
+def test_catalog_that_does_not_answer_is_told_in_one_line(tmp_path: Path, topic: Topic) -> None:
+    """Its own error has several lines, and is chained."""
+    silent = SqlCatalog("x", uri=f"sqlite:///{tmp_path}/none.db", init_catalog_tables="false")
+    with pytest.raises(InvalidRequestError, match=r"does not answer, register again") as told:
+        topic.register_iceberg(silent, NAME)
+    assert "no such table: iceberg_tables" in str(told.value)
+    assert "\n" not in str(told.value)
+    silent.engine.dispose()
 
 
 def test_entry_whose_metadata_file_is_gone_is_refused(topic: Topic, catalog: Any) -> None:
@@ -160,7 +174,9 @@ def test_missing_namespace_and_missing_table_say_what_to_do(topic: Topic, catalo
 def test_identifier_needs_a_namespace_and_a_name(
     topic: Topic, catalog: Any, identifier: Any
 ) -> None:
-    with pytest.raises(InvalidRequestError, match=r"identifier.* must"):
+    with pytest.raises(
+        InvalidRequestError, match=r"identifier must have a namespace and a name.*'shop\.orders'"
+    ):
         topic.register_iceberg(catalog, identifier)
     assert catalog.list_tables("shop") == []
 
