@@ -7,13 +7,15 @@ from collections.abc import Iterator
 from pylogtable.check.subject import Subject, problem_of
 from pylogtable.errors import CorruptTopicError, InvalidRequestError, UnsupportedFormatError
 from pylogtable.publish.formats import tables_in
+from pylogtable.publish.table import ChangedByOthersError
 from pylogtable.results.operations import Problem
 from pylogtable.runtime import Runtime
 
 
 def check_published_tables(subject: Subject) -> Iterator[Problem]:
-    """A published table of the topic can be read, and all files that it shows are there [PUB-1].
-    Tables of others, and what a deleted topic has left, are not looked at."""
+    """A published table of the topic can be read, all files that it shows are there [PUB-1], and no
+    other writer has changed it [PUB-5]. Tables of others, and what a deleted topic has left, are
+    not looked at."""
     topic_id = subject.snapshot.topic_id
     for table in tables_in(subject.sizes, subject.store, Runtime()):
         try:
@@ -27,6 +29,10 @@ def check_published_tables(subject: Subject) -> Iterator[Problem]:
             continue
         except UnsupportedFormatError as error:
             yield Problem("PUB-5", table.folder, str(error))
+            continue
+        except ChangedByOthersError as error:
+            if table.topic_id() == topic_id:
+                yield Problem("PUB-5", table.folder, str(error))
             continue
         except InvalidRequestError:
             continue  # it is not ours, or pyiceberg is missing

@@ -17,7 +17,7 @@ from pylogtable.errors import (
 )
 from pylogtable.publish.iceberg_manifests import METADATA_DIR
 from pylogtable.publish.iceberg_metadata import PUBLISH_ID, TOPIC_ID, Metadata, decode, encode
-from pylogtable.publish.table import Published, damaged, put_entry
+from pylogtable.publish.table import ChangedByOthersError, Published, damaged, put_entry
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import ObjectInfo, ObjectStore
 from pylogtable.storage.numbered import NumberedObjects
@@ -89,7 +89,7 @@ class IcebergLog:
         number, metadata = found
         state = metadata.state(metadata_path(number))
         if state is None:
-            raise InvalidRequestError(
+            raise ChangedByOthersError(
                 f"another writer has changed the topic's Iceberg table ({metadata_path(number)}): "
                 "it no longer shows what the topic has. Unpublish it and publish again: "
                 "topic.unpublish(['iceberg'])"

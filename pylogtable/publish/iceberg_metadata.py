@@ -37,6 +37,11 @@ TOPIC_ID = "pylogtable.topic-id"
 NAME_MAPPING = "schema.name-mapping.default"
 #: The most metadata files that the metadata log names.
 MAX_METADATA_LOG = 100
+#: What a table has gone through. The rest of its metadata follows from the topic.
+_HISTORY = (
+    *("last-sequence-number", "last-updated-ms", "last-column-id", "current-schema-id", "schemas"),
+    *("current-snapshot-id", "snapshots", "snapshot-log", "metadata-log", "refs"),
+)
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
@@ -165,17 +170,30 @@ def new_table(location: str, topic_id: str, topic: TopicInfo) -> Metadata:
         "last-partition-id": PARTITION_FIELD_ID,
         "default-sort-order-id": 0,
         "sort-orders": [{"order-id": 0, "fields": []}],
-        "properties": {
-            TOPIC_ID: topic_id,
-            # Without it, engines that expire snapshots or drop the table remove the topic's files.
-            "gc.enabled": "false",
-        },
+        "properties": _own_properties(topic_id),
         "snapshots": [],
         "snapshot-log": [],
         "metadata-log": [],
         "refs": {},
     }
     return Metadata(body, ())
+
+
+def taken_back(metadata: Metadata, topic_id: str, topic: TopicInfo) -> Metadata:
+    """The same table without what another engine may have changed beside the snapshots: columns,
+    layout, format version, our own properties. Other properties stay."""
+    kept = {key: metadata.body[key] for key in _HISTORY if key in metadata.body}
+    body = new_table(metadata.location, topic_id, topic).body | kept
+    current = metadata.current
+    if current is not None and any(s["schema-id"] == current.schema_id for s in body["schemas"]):
+        body["current-schema-id"] = current.schema_id
+    body["properties"] = metadata.body["properties"] | _own_properties(topic_id)
+    return Metadata(body, metadata.snapshots)
+
+
+def _own_properties(topic_id: str) -> dict[str, str]:
+    # Without gc.enabled, engines that expire snapshots or drop the table remove the topic's files.
+    return {TOPIC_ID: topic_id, "gc.enabled": "false"}
 
 
 def with_columns(metadata: Metadata, topic: TopicInfo, files: Iterable[pa.Schema]) -> Metadata:

@@ -30,6 +30,7 @@ from pylogtable.publish.iceberg_metadata import (
     new_table,
     replacing,
     snapshot_id_of,
+    taken_back,
     with_columns,
     with_snapshots,
 )
@@ -94,7 +95,7 @@ class IcebergTable:
             old = new_table(self._store.url, topic_id, info)
             change = TableChange(change.added, ())
         else:
-            old = self._log.metadata(before.number)
+            old = taken_back(self._log.metadata(before.number), topic_id, info)
         facts = facts_of(self._store, [new.file for new in change.added], info)
         for path, of in facts.items():
             check_file(info, path, of.schema)

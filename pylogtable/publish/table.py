@@ -15,6 +15,7 @@ import msgspec
 from pylogtable.errors import (
     CommitUnknownError,
     CorruptTopicError,
+    InvalidRequestError,
     StorageError,
     UnsupportedFormatError,
 )
@@ -72,6 +73,10 @@ class Table(Protocol):
 
     def old_objects(self, listing: Iterable[ObjectInfo], before_ms: int) -> list[ObjectInfo]:
         """The objects of the table itself that only versions before this time need [PUB-7]."""
+
+
+class ChangedByOthersError(InvalidRequestError):
+    """Another writer has changed a table of ours: it no longer shows what the topic has."""
 
 
 def damaged(path: str, detail: str, rule: str = "PUB-1") -> CorruptTopicError:
