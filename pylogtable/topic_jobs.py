@@ -97,16 +97,18 @@ class TopicJobs:
         """
         return self._run(Erasure(keys, where, dry_run), threads)
 
-    def vacuum(self, *, dry_run: bool = True, retention_ms: int | None = None) -> VacuumReport:
+    def vacuum(
+        self, *, dry_run: bool = True, retention_ms: int | None = None, force: bool = False
+    ) -> VacuumReport:
         """Remove files that no kept version needs: data files of failed appends, of replaced
         segments and of expired segments, and the commits and index files of versions that are not
         kept.
 
         Versions of the last 7 days are kept, or of the last `retention_ms`. With less than 7 days,
-        replaced files are removed earlier, and reads that still need them fail. A dry run, the
-        default, removes nothing.
+        replaced files are removed earlier, and reads that still need them fail, so that is refused
+        without `force`. A dry run, the default, removes nothing.
         """
-        return self._run(Vacuum(dry_run=dry_run, retention_ms=retention_ms))
+        return self._run(Vacuum(dry_run=dry_run, retention_ms=retention_ms, force=force))
 
     def publish(self, formats: Sequence[str] | None = None, *, threads: int = 2) -> PublishReport:
         """Let other engines read the topic as a Delta or an Iceberg table, over its own files. It

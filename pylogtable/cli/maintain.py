@@ -115,18 +115,19 @@ def retain(
     metavar="DURATION",
     help="Keep versions readable for this long, such as 14d.  [default: 7d]",
 )
+@click.option("--force", is_flag=True, help="Allow --keep of less than 7d.")
 @click.pass_context
-def vacuum(context: click.Context, topic: str, yes: bool, keep: str | None) -> None:
+def vacuum(context: click.Context, topic: str, yes: bool, keep: str | None, force: bool) -> None:
     """List the files of TOPIC that no kept version needs, and delete them with --yes.
 
-    A short --keep can make running readers of older versions fail.
+    With --keep of less than 7 days, running readers of older versions may fail. It needs --force.
     """
     session = current_session(context)
     kept = None if keep is None else parse_duration(keep, "--keep")
     opened = session.open_topic(topic)
     kept_ms = None if kept is None else round(kept.total_seconds() * 1000)
     with progress(f"vacuuming {opened.name}"):
-        report = opened.vacuum(dry_run=not yes, retention_ms=kept_ms)
+        report = opened.vacuum(dry_run=not yes, retention_ms=kept_ms, force=force)
     if not session.is_json:
         for file in report.files:
             print(file)

@@ -31,10 +31,12 @@ from pylogtable.storage.base import ObjectInfo, ObjectStore
 @dataclass(frozen=True)
 class Vacuum:
     """Removes the files that no version of the last `retention_ms` needs, 7 days by default. A
-    `dry_run` only lists them. It lists and deletes, so it has no units of work."""
+    `dry_run` only lists them. Less than 7 days needs `force`. It lists and deletes, so it has no
+    units of work."""
 
     dry_run: bool = False
     retention_ms: int | None = None
+    force: bool = False
 
     name: ClassVar[str] = "vacuum"
 
@@ -43,22 +45,32 @@ class Vacuum:
         return cls() if options.vacuum else None
 
     def run(self, topic: MaintainedTopic, run_units: RunUnits) -> VacuumReport:
-        return _vacuum(topic.store, topic.head, self.dry_run, self.retention_ms)
+        keep_ms = self._keep_ms()
+        if keep_ms < MANIFEST_RETENTION_MS and not self.dry_run and not self.force:
+            raise InvalidRequestError(
+                f"vacuum of topic {topic.name!r} with retention_ms={keep_ms} would remove files "
+                "that versions of the last 7 days need. These versions could not be read any more, "
+                "and readers, streams and publications that use such a file now would fail. Call "
+                "vacuum(dry_run=True) to see what would go. If nobody needs them, give force=True, "
+                "or --force on the command line"
+            )
+        return _vacuum(topic.store, topic.head, self.dry_run, keep_ms)
 
     def preview(self, topic: MaintainedTopic) -> tuple[VacuumReport, MaintainedTopic]:
-        return _vacuum(topic.store, topic.head, True, self.retention_ms), topic
+        return _vacuum(topic.store, topic.head, True, self._keep_ms()), topic
+
+    def _keep_ms(self) -> int:
+        keep_ms = MANIFEST_RETENTION_MS if self.retention_ms is None else self.retention_ms
+        if isinstance(keep_ms, bool) or not isinstance(keep_ms, int) or keep_ms < 0:
+            raise InvalidRequestError(
+                f"retention_ms must be a whole number, 0 or more, not {keep_ms!r}"
+            )
+        return keep_ms
 
 
-def _vacuum(
-    store: ObjectStore, head: Head, dry_run: bool, retention_ms: int | None
-) -> VacuumReport:
+def _vacuum(store: ObjectStore, head: Head, dry_run: bool, keep_ms: int) -> VacuumReport:
     runtime = head.runtime
     began = runtime.monotonic()
-    keep_ms = MANIFEST_RETENTION_MS if retention_ms is None else retention_ms
-    if isinstance(keep_ms, bool) or not isinstance(keep_ms, int) or keep_ms < 0:
-        raise InvalidRequestError(
-            f"retention_ms must be a whole number, 0 or more, not {keep_ms!r}"
-        )
     now_ms = _now_ms(store, runtime, dry_run)
     newest = head.latest()
     # Listed before anything is decided, so that files written later are not in the list.

@@ -72,6 +72,9 @@ def test_vacuum_deletes_nothing_without_yes(run: Run, store_dir: Path) -> None:
     assert done.lines[-1].startswith("t: removed 3 files")
     assert len(list((store_dir / "t" / "partition=0").glob("*.parquet"))) == 1
     run("vacuum", "t", "--keep", "long").failed("--keep", status=2)
+    run("vacuum", "t", "--keep", "6d", "--yes").failed("last 7 days", "--force")
+    assert run("vacuum", "t", "--keep", "6d").status == 0
+    assert run("vacuum", "t", "--keep", "6d", "--yes", "--force").status == 0
 
 
 def test_delete_records(run: Run, clicks: pylogtable.Topic) -> None:

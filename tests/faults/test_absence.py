@@ -568,7 +568,9 @@ class TestVoidCommits:
 
     def test_vacuum_reads_past_them(self, topic: Topic, near: ObjectStore) -> None:
         now = Clock(near.now_ms())
-        vacuumed = make_store(near, now).topic("t").vacuum(retention_ms=0, dry_run=False)
+        vacuumed = (
+            make_store(near, now).topic("t").vacuum(retention_ms=0, dry_run=False, force=True)
+        )
         assert vacuumed.files == ()
         assert make_store(near).topic("t").count() == 4
 

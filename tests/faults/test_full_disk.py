@@ -98,7 +98,7 @@ OPERATIONS: dict[str, Callable[[Store, Topic], object]] = {
     "delete records": lambda store, topic: topic.delete_records({0: 1}),
     "group": lambda store, topic: topic.group("g").commit({0: 1}),
     "create": lambda store, topic: store.create_topic("u"),
-    "vacuum": lambda store, topic: topic.vacuum(dry_run=False, retention_ms=0),
+    "vacuum": lambda store, topic: topic.vacuum(dry_run=False, retention_ms=0, force=True),
     "delete": lambda store, topic: store.delete_topic("t"),
 }
 

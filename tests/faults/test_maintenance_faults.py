@@ -139,7 +139,7 @@ def vacuum(topic: Topic) -> object:
 
 
 def vacuum_at_once(topic: Topic) -> object:
-    return topic.vacuum(dry_run=False, retention_ms=0)
+    return topic.vacuum(dry_run=False, retention_ms=0, force=True)
 
 
 def erase(topic: Topic) -> object:

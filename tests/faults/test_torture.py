@@ -241,7 +241,7 @@ def keep_clean(topic: Topic) -> None:
     """Join and remove files until killed, without regard for readers of older versions."""
     while True:
         topic.merge()
-        report = topic.vacuum(dry_run=False, retention_ms=0)
+        report = topic.vacuum(dry_run=False, retention_ms=0, force=True)
         tell(removed=len(report.files), of_manifest=report.manifest_files)
 
 

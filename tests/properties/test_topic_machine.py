@@ -745,7 +745,7 @@ class TopicMachine(RuleBasedStateMachine):
         dry = handle.vacuum(retention_ms=keep_ms)
         assert {entry.key for entry in self.below.list()} == before
         assert handle.version == len(self.states) - 1
-        report = handle.vacuum(dry_run=False, retention_ms=keep_ms)
+        report = handle.vacuum(dry_run=False, retention_ms=keep_ms, force=True)
         assert report.files == dry.files
         after = {entry.key for entry in self.below.list()}
         assert before - after == set(report.files)

@@ -54,12 +54,12 @@ def test_files_that_the_table_shows_stay_although_the_topic_has_replaced_them(
     old = shown(folder)
     topic.merge()
     clock.tick(8 * DAY)
-    topic.vacuum(dry_run=False, retention_ms=retention_ms)
+    topic.vacuum(dry_run=False, retention_ms=retention_ms, force=True)
     assert old <= there(folder)
     assert len(places(folder, list(old))) == 6
     topic.publish()
     clock.tick(8 * DAY)
-    topic.vacuum(dry_run=False, retention_ms=retention_ms)
+    topic.vacuum(dry_run=False, retention_ms=retention_ms, force=True)
     assert not old & there(folder)
     assert len(places(folder, list(shown(folder)))) == 6
 
@@ -85,7 +85,7 @@ def test_versions_whose_files_a_vacuum_has_removed_are_passed_over(
     topic.delete_records({0: 10})
     clock.tick(9 * DAY)
     append(topic)
-    topic.vacuum(dry_run=False, retention_ms=retention_ms)
+    topic.vacuum(dry_run=False, retention_ms=retention_ms, force=True)
     newest = topic.version
     (table,) = topic.publish(["delta"]).tables
     assert (table.steps, table.version) == (1, newest)
@@ -113,7 +113,7 @@ def test_entries_below_an_old_checkpoint_are_removed(
 def test_files_of_refused_writers_are_reported_and_stay(topic: Topic, tmp_path: Path) -> None:
     stray = tmp_path / "t" / "partition=0" / "part-00000-1234.c000.snappy.parquet"
     stray.write_bytes(b"not ours")
-    report = topic.vacuum(dry_run=False, retention_ms=0)
+    report = topic.vacuum(dry_run=False, retention_ms=0, force=True)
     assert report.strangers == ("partition=0/part-00000-1234.c000.snappy.parquet",)
     assert stray.exists()
 
@@ -124,7 +124,7 @@ def test_vacuum_beside_a_foreign_table_removes_nothing(topic: Topic, tmp_path: P
     (log / f"{1:020d}.json").write_text('{"commitInfo":{"operation":"WRITE"}}\n')
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(InvalidRequestError, match="move it away"):
-        topic.vacuum(dry_run=False, retention_ms=0)
+        topic.vacuum(dry_run=False, retention_ms=0, force=True)
     assert sorted(tmp_path.rglob("*")) == before
 
 

@@ -84,7 +84,7 @@ def test_other_parquet_readers_read_the_bare_directory(
         assert {offset for _, offset, *_ in expected}.isdisjoint(range(min(starts.values())))
         assert with_duckdb(place) != expected
     topic.merge()
-    topic.vacuum(dry_run=False, retention_ms=0)
+    topic.vacuum(dry_run=False, retention_ms=0, force=True)
     assert rows(topic.read(), *COLUMNS) == expected
     assert files(place) == sorted(topic.segments()["path"].to_pylist())
     assert with_duckdb(place) == expected

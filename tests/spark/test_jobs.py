@@ -172,9 +172,11 @@ def test_retention_and_vacuum(spark: SparkSession, logs: Store) -> None:
     assert state(here) == state(there.topic)
     dry = there.vacuum(retention_ms=0)
     assert dry.dry_run
-    real = there.vacuum(dry_run=False, retention_ms=0)
+    real = there.vacuum(dry_run=False, retention_ms=0, force=True)
     assert real.files == dry.files
-    assert real.data_files == here.vacuum(dry_run=False, retention_ms=0).data_files == 12
+    assert (
+        real.data_files == here.vacuum(dry_run=False, retention_ms=0, force=True).data_files == 12
+    )
     assert state(here) == state(there.topic)
 
 

@@ -67,7 +67,7 @@ SIGNATURES = {
     Topic.register_iceberg: ["catalog", "identifier"],
     Topic.unpublish: ["formats"],
     Topic.apply_retention: ["keep_from", "groups", "*dry_run"],
-    Topic.vacuum: ["*dry_run", "*retention_ms"],
+    Topic.vacuum: ["*dry_run", "*retention_ms", "*force"],
     Topic.maintain: ["*vacuum", "*threads", "*protect_groups", "*dry_run"],
     Store.maintain: ["topics", "*vacuum", "*threads", "*protect_groups", "*dry_run"],
     Topic.group: ["name"],
@@ -177,7 +177,7 @@ ENGINE_SIGNATURES = {
     engine.Merge: [],
     engine.Publication: ["formats"],
     engine.Retention: ["keep_from", "groups"],
-    engine.Vacuum: ["dry_run", "retention_ms"],
+    engine.Vacuum: ["dry_run", "retention_ms", "force"],
     engine.Worker.__call__: ["unit"],
     engine.Rewritten: [
         "partition",

@@ -172,9 +172,11 @@ class LogTable:
         """`Topic.apply_retention`. It touches no data, so it starts no Spark job."""
         return self.topic.apply_retention(keep_from, groups, dry_run=dry_run)
 
-    def vacuum(self, *, dry_run: bool = True, retention_ms: int | None = None) -> VacuumReport:
+    def vacuum(
+        self, *, dry_run: bool = True, retention_ms: int | None = None, force: bool = False
+    ) -> VacuumReport:
         """`Topic.vacuum`, from the driver."""
-        return self.topic.vacuum(dry_run=dry_run, retention_ms=retention_ms)
+        return self.topic.vacuum(dry_run=dry_run, retention_ms=retention_ms, force=force)
 
     def publish(self, formats: Sequence[str] | None = None) -> PublishReport:
         """`Topic.publish`: other engines see the topic as a Delta or an Iceberg table. Segments

@@ -474,7 +474,7 @@ class TestBesideOthers:
             if verb == "open_input" and not done:
                 done = True
                 topic.merge()
-                topic.vacuum(dry_run=False, retention_ms=0)
+                topic.vacuum(dry_run=False, retention_ms=0, force=True)
             return None
 
         other = make_store(FaultyStore(inner, decide), clock).topic("t")

@@ -216,6 +216,10 @@ def test_a_shorter_window_frees_replaced_files_at_once(
     topic.compact()
     age_all(tmp_path, clock)
     clock.tick(10)
-    report = topic.vacuum(dry_run=False, retention_ms=0)
+    with pytest.raises(InvalidRequestError, match=r"versions of the last 7 days .*force=True"):
+        topic.vacuum(dry_run=False, retention_ms=7 * DAY - 1)
+    assert set(old) <= set(topic.vacuum(retention_ms=0).files)  # a dry run is free
+    assert topic.vacuum(dry_run=False, retention_ms=7 * DAY).files == ()
+    report = topic.vacuum(dry_run=False, retention_ms=0, force=True)
     assert list(report.files) == old
     assert (tmp_path / "t" / orphan).exists()

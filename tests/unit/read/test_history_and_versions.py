@@ -168,7 +168,7 @@ def vacuumed(store: Store, clock: Clock) -> Topic:
     clock.tick()
     topic.append(kafka(["c"], ["new"]))
     clock.tick()
-    topic.vacuum(dry_run=False, retention_ms=1)
+    topic.vacuum(dry_run=False, retention_ms=1, force=True)
     return topic
 
 
