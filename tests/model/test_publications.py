@@ -254,7 +254,7 @@ class TestTheCheckerFinds:
         begun.append("a")
         publish(begun.topic)
         begun.append("b")
-        start, writers = begun.objects, (publisher(), doing(unpublish, publish))
+        start, writers = begun.objects, (doing(unpublish, publish), publisher())
         how: dict[str, Any] = {"may_be_removed": True, "settled": is_manifest_or_data}
         found(explore(start, writers, first_violation_only=True, **how), "entry 1 ")
         if DEEP:
@@ -270,4 +270,4 @@ class TestTheCheckerFinds:
 
             dying = Writer("publisher", publisher().program, Writer("dead", lambda *_: None))
             settled: dict[str, Any] = {"settled": is_manifest_or_data, "store_ms": NOW_MS}
-            holds(Checker(start, (dying, writers[1]), CRASH, later, **settled).explore(), 1_000_000)
+            holds(Checker(start, (writers[0], dying), CRASH, later, **settled).explore(), 1_000_000)
