@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import ClassVar, Generic, Protocol, TypeVar
 
 from pylogtable.format.model import Segment
@@ -69,6 +69,7 @@ class RewriteJob(SwapCommits, ABC, Generic[Unit]):
             records_removed=None,
             tombstones=None,
             seconds=topic.runtime.monotonic() - began,
+            shifted_in=_count_shifted(segments),
             dry_run=True,
         )
         return report, topic
@@ -91,4 +92,9 @@ class RewriteJob(SwapCommits, ABC, Generic[Unit]):
             records_removed=records_removed(landed.committed),
             tombstones=sum(segment.tombstones for segment in new),
             seconds=seconds,
+            shifted_in=_count_shifted(old),
         )
+
+
+def _count_shifted(segments: Sequence[Segment]) -> int:
+    return sum(segment.shift > 0 for segment in segments)

@@ -12,6 +12,8 @@ from pylogtable.results.text import bytes_text, count_text, duration_text, perce
 
 #: A merge is worth running from this many mergeable segments on.
 MANY_MERGEABLE = 32
+#: So is a merge if this share of all segments is shifted.
+SHIFTED_SHARE = 0.5
 #: A vacuum is worth running from this many removable files on.
 MANY_REMOVABLE = 32
 #: A partition is too large if it has this many times its even share of the records,
@@ -123,14 +125,23 @@ def _compaction(topic: TopicHealth, url: str) -> Iterator[Advice]:
 
 def _merge(topic: TopicHealth, url: str) -> Iterator[Advice]:
     mergeable = topic.total("mergeable_segments")
+    shifted, segments = topic.total("shifted_segments"), topic.total("segments")
+    is_mostly_shifted = shifted > 1 and shifted >= SHIFTED_SHARE * segments
     if mergeable < MANY_MERGEABLE:
+        if is_mostly_shifted:
+            yield Advice(
+                _command("merge", topic.name, url),
+                f"{shifted:,} of {count_text(segments, 'segment')} are shifted, as appends of "
+                "several tasks or writers leave them. A merge seals them. Until then, filters on "
+                "offset do not reach these files in Spark, and other Parquet readers see wrong "
+                "offsets",
+            )
         return
     after = sum(
         max(1, -(-part.mergeable_bytes // topic.config.segment_bytes))
         for part in topic.partitions
         if part.mergeable_segments
     )
-    shifted = topic.total("shifted_segments")
     kinds = f" ({shifted:,} of them shifted)" if shifted else ""
     yield Advice(
         _command("merge", topic.name, url),

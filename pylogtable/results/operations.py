@@ -115,6 +115,8 @@ class RewriteReport:
     that were not committed because another job had changed their input. `segments_in` and
     `bytes_in` describe the replaced segments; `segments_out`, `bytes_out` and `tombstones` the new
     ones. `records_in` counts all records that were read. `partitions` are those that were changed.
+    `shifted_in` counts the replaced segments that were shifted: plain Parquet readers see wrong
+    offsets in such a file.
 
     A dry run of `Topic.maintain` reports the units that are due, with all of their segments: a
     compaction may leave some of them as they are. What is known only after the work is None."""
@@ -132,6 +134,7 @@ class RewriteReport:
     records_removed: int | None
     tombstones: int | None
     seconds: float
+    shifted_in: int = 0
     dry_run: bool = False
 
     @property
@@ -209,7 +212,9 @@ class MaintainReport:
         if self.compaction is not None:
             parts.append(f"compaction removed {self.compaction.records_removed:,} records")
         if self.merge is not None:
-            parts.append(f"merged {self.merge.segments_in:,} into {self.merge.segments_out:,}")
+            shifted = f" ({self.merge.shifted_in:,} shifted)" if self.merge.shifted_in else ""
+            merged = f"merged {self.merge.segments_in:,}{shifted} into {self.merge.segments_out:,}"
+            parts.append(merged)
         if self.publication is not None:
             parts += [f"published {table}" for table in self.publication.tables]
         if self.vacuum is not None:
@@ -223,6 +228,7 @@ class MaintainReport:
         for report, verb in ((self.compaction, "compact"), (self.merge, "merge")):
             if report is not None:
                 many = count_text(report.segments_in, "segment")
+                many += f" ({report.shifted_in:,} shifted)" if report.shifted_in else ""
                 parts.append(
                     f"would {verb} {many} in {count_text(len(report.partitions), 'partition')}"
                 )

@@ -12,6 +12,7 @@ import pytest
 
 import pylogtable
 from pylogtable import InvalidRequestError, SegmentGoneError, Store, Topic
+from pylogtable.engine import TopicWriter
 from pylogtable.storage.local import LocalStore
 from pylogtable.storage.memory import MemoryStore
 from tests.builders import Clock, contents, fill, kafka, make_store, rows, times
@@ -117,6 +118,15 @@ def test_dry_run_of_a_store_says_which_tables_would_be_published(store: Store) -
     assert due.status.lag_records == 3
     assert "would publish delta: version " in str(second)
     assert second.publication.tables == ()
+
+
+def test_report_tells_how_many_segments_were_shifted(store: Store) -> None:
+    topic = store.create_topic("t")
+    writer = TopicWriter(topic)
+    writer.commit([writer.stage(kafka("ab")) for _ in range(3)])
+    assert "would merge 3 segments (2 shifted) in 1 partition" in str(topic.maintain(dry_run=True))
+    assert "merged 3 (2 shifted) into 1" in str(topic.maintain())
+    assert topic.maintain().merge.shifted_in == 0
 
 
 def test_dry_run_names_what_a_group_protects(store: Store, clock: Clock) -> None:

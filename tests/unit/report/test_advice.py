@@ -90,6 +90,14 @@ def test_many_small_segments_give_advice_to_merge() -> None:
     assert advice.why == "32 small or shifted segments (5 of them shifted) would become about 3"
 
 
+def test_mostly_shifted_segments_give_advice_to_merge() -> None:
+    assert given(part(segments=1, mergeable_segments=1, shifted_segments=1)) == []
+    assert given(part(segments=7, mergeable_segments=3, shifted_segments=3)) == []
+    [advice] = given(part(segments=6, mergeable_segments=3, shifted_segments=3))
+    assert shlex.split(advice.command) == ["pylogtable", "merge", "orders", "--store", URL]
+    assert advice.why.startswith("3 of 6 segments are shifted, as appends of several tasks")
+
+
 def test_late_and_missing_tables_give_advice_to_publish() -> None:
     config = {"publish.formats": "delta"}
     late = PublishedStatus("delta", 1, 0, lag_records=5, lag_ms=LATE_TABLE_MS)
