@@ -62,6 +62,7 @@ VALUES = {
     "endingOffsets": "latest",
     "startingOffsetsByTimestampStrategy": "latest",
     "failOnDataLoss": "true",
+    "createTopics": "true",
     "includeHeaders": "true",
     "view": "records",
 }

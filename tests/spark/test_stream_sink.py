@@ -199,7 +199,7 @@ def test_case_34_rows_name_their_topic(
 ) -> None:
     df = read_stream(spark, source.url, **EARLIEST)
     named = df.selectExpr("concat('to-', partition) AS topic", "key", "value")
-    run(named, tmp_path / "a", tmp_path / "logs", partitions=1)
+    run(named, tmp_path / "a", tmp_path / "logs", partitions=1, createTopics=True)
     assert logs.topics() == ["source", "to-0", "to-1", "to-2"]
     for number in range(3):
         assert rows(logs.topic(f"to-{number}").read(), "key") == rows(source.read(number), "key")

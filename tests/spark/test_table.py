@@ -223,9 +223,17 @@ def test_wrong_columns_are_refused_before_anything_is_written(
     assert table.topic.version == 0
 
 
-def test_topic_column_is_ignored_as_by_the_format(spark: SparkSession, table: LogTable) -> None:
-    table.append(keyed(spark, 20).selectExpr("'elsewhere' AS topic", "*"))
-    assert table.topic.count() == 20
+def test_topic_column_must_name_the_topic(
+    spark: SparkSession, table: LogTable, tmp_path: Path
+) -> None:
+    named = keyed(spark, 20).selectExpr(f"if(v = 19, 'other', '{table.topic.name}') AS topic", "*")
+    with pytest.raises(InvalidRequestError, match="a column 'topic' with 'other'"):
+        table.append(named)
+    many = spark.range(0, 40_000, 1, 1).selectExpr("'other' AS topic", "string(id) AS k", "id AS v")
+    assert "a column 'topic' with 'other'" in failure(lambda: table.append(many))
+    assert (table.topic.version, data_files(tmp_path)) == (0, [])
+    table.append(named.where("v < 19"))
+    assert table.topic.count() == 19
 
 
 def test_unusual_column_names(spark: SparkSession, logs: Store) -> None:

@@ -334,7 +334,7 @@ def test_a_topic_column_writes_to_several_topics_with_one_commit_each(
     df = spark.range(0, 90, 1, 3).selectExpr(
         "concat('t', id % 3) AS topic", "cast(id AS string) AS key", "cast(id AS string) AS value"
     )
-    save(df, tmp_path / "logs", partitions=2)
+    save(df, tmp_path / "logs", partitions=2, createTopics=True)
     assert logs.topics() == ["t0", "t1", "t2"]
     for number in range(3):
         topic = logs.topic(f"t{number}")
@@ -352,16 +352,45 @@ def test_the_topic_option_alone_chooses_a_topic_of_the_store(logs: Store, tmp_pa
     assert logs.topic("a").count() == 1
 
 
-def test_topic_path_wins_over_the_topic_column(logs: Store, tmp_path: Path) -> None:
+def test_topic_column_must_name_the_topic_of_the_path(
+    spark: SparkSession, logs: Store, tmp_path: Path
+) -> None:
     logs.create_topic("a")
-    write(tmp_path / "logs" / "a", [kafka(["x", "y"], topic=pa.array(["b", None]))])
-    assert logs.topic("a").count() == 2
-    assert logs.topics() == ["a"]
+    path = tmp_path / "logs" / "a"
+    df = spark.range(0, 20, 1, 2).selectExpr("if(id = 19, 'b', 'a') AS topic", "'x' AS value")
+    said = failure(lambda: save(df, path))
+    assert "a column 'topic' with 'b', and they go to the topic 'a'. Drop the column" in said
+    assert data_files(tmp_path) == []
+    with pytest.raises(InvalidRequestError, match="column 'topic' with null"):
+        write(path, [kafka(["x", "y"], topic=pa.array(["a", None]))])
+    write(path, [kafka(["x", "y"], topic=pa.array(["a", "a"]))])
+    write(tmp_path / "logs", [kafka(["x"], topic=pa.array(["b"]))], topic="a")
+    assert (logs.topic("a").count(), logs.topics()) == (3, ["a"])
+
+
+def test_topic_column_makes_no_store_without_an_option_that_says_so(tmp_path: Path) -> None:
+    rows_of_two = kafka(["x", "y"], topic=pa.array(["a", "b"]))
+    path = tmp_path / "logs"
+    with pytest.raises(
+        InvalidRequestError, match=r"nothing is at .*drop that column.*createTopics"
+    ):
+        write(path, [rows_of_two], partitions=1)
+    with pytest.raises(InvalidRequestError, match="createTopics needs the number of partitions"):
+        write(path, [rows_of_two], createTopics=True)
+    assert files(tmp_path) == []
+    pylogtable.open(path).create_topic("a")
+    with pytest.raises(TopicNotFoundError, match=r"let this write create it: .*createTopics"):
+        write(path, [rows_of_two], partitions=1)
+    assert pylogtable.open(path).topics() == ["a"]
+    for options in ({}, {"topic": "a"}):
+        place = path if options else path / "a"
+        with pytest.raises(InvalidRequestError, match=r"createTopics .* this write goes to one"):
+            write(place, [kafka(["x"])], createTopics=True, **options)
 
 
 def test_topic_column_works_on_a_store_whose_folder_is_no_topic_name(tmp_path: Path) -> None:
     folder = tmp_path / "my logs"
-    write(folder, [kafka(["x"], topic=pa.array(["a"]))], partitions=1)
+    write(folder, [kafka(["x"], topic=pa.array(["a"]))], partitions=1, createTopics=True)
     assert pylogtable.open(folder).topic("a").count() == 1
 
 
@@ -594,7 +623,7 @@ def batches():
         value = pc.binary_join_element_wise(*[key] * 36, b"")
         yield pa.RecordBatch.from_arrays([topic, key, value], schema=schema)
 
-options = {"topic": "t0"} if topics == 1 else {}
+options = {"topic": "t0"} if topics == 1 else {"createTopics": True}
 writer = plan(path, schema, partitions=3, **{"compression.type": "lz4"}, **options)
 first = peak_bytes()
 message = writer.write(batches())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import pyarrow as pa
@@ -28,22 +28,26 @@ _KAFKA_COLUMNS = frozenset({"key", "value", "headers"})
 
 @dataclass(frozen=True)
 class Creation:
-    """How a write creates a missing topic. It does so only if the option `partitions` is given."""
+    """How a write creates a missing topic. It does so only if the option `partitions` is given, and
+    if `allowed`: topics that rows name need the option `createTopics`."""
 
     partitions: int | None
     key: tuple[str, ...] | None
     config: Mapping[str, str]
     columns: pa.Schema
+    allowed: bool = True
 
     def open(self, store: Store, name: str) -> Topic:
         """The topic, created if it is missing; several tasks may do this at once."""
         try:
             topic = store.topic(name)
         except TopicNotFoundError as error:
-            if self.partitions is None:
+            if self.partitions is None or not self.allowed:
+                named = "" if self.allowed else '.option("createTopics", True), '
                 raise TopicNotFoundError(
-                    f'{error}, or let this write create it: .option("partitions", <how many>), '
-                    'and .option("key", "<column>") if its rows have a key'
+                    f"{error}, or let this write create it: {named}"
+                    '.option("partitions", <how many>), and .option("key", "<column>") if its rows '
+                    "have a key"
                 ) from None
             try:
                 return self._create(store, name, self.partitions)
@@ -90,11 +94,13 @@ class Creation:
 @dataclass(frozen=True)
 class Destination:
     """Where a write goes: to the topic called `name`. If `name` is None, each row names its topic
-    in its `topic` column."""
+    in its `topic` column. `by_option` says that the option `topic` chose it, which wins over such a
+    column."""
 
     store: Store
     name: str | None
     creation: Creation
+    by_option: bool = False
     # The topic, if planning opened it; reused in the same process, as a stream plans every batch.
     found: Topic | None = None
 
@@ -126,13 +132,21 @@ def destination(options: Options, columns: pa.Schema) -> Destination:
     own = pa.schema([column for column in columns if column.name != "topic"])
     creation = Creation(options.partitions, options.key, options.config, own)
     opened = partial(pylogtable.open, storage_options=options.storage_options)
+    found = None if options.topic is not None else _find_topic(path, options)
+    if options.topic is None and found is None and "topic" in columns.names:
+        store = opened(path)
+        _check_many_topics(store, path, options)
+        return Destination(store, None, replace(creation, allowed=options.create_topics))
+    if options.create_topics:
+        raise InvalidRequestError(
+            "createTopics lets the rows create the topics that their 'topic' column names, and "
+            "this write goes to one topic: remove it"
+        )
     if options.topic is not None:
-        return Destination(opened(path), options.topic, creation)
-    if (found := _find_topic(path, options)) is not None:
+        return Destination(opened(path), options.topic, creation, by_option=True)
+    if found is not None:
         parent, name = split_topic_url(path)
-        return Destination(opened(parent), name, creation, found)
-    if "topic" in columns.names:
-        return Destination(opened(path), None, creation)
+        return Destination(opened(parent), name, creation, found=found)
     if topics := opened(path).topics():
         raise InvalidRequestError(
             "topic option required when no 'topic' attribute is present: "
@@ -141,6 +155,21 @@ def destination(options: Options, columns: pa.Schema) -> Destination:
         )
     parent, name = split_topic_url(path)
     return Destination(opened(parent), name, creation)
+
+
+def _check_many_topics(store: Store, path: str, options: Options) -> None:
+    """Raise if rows that name their topics would surprise: a new store where the path was probably
+    meant to be that of a topic, or topics without a number of partitions."""
+    if options.create_topics and options.partitions is None:
+        raise InvalidRequestError(
+            'createTopics needs the number of partitions: .option("partitions", <how many>)'
+        )
+    if not options.create_topics and not store.topics():
+        raise InvalidRequestError(
+            f"nothing is at {path}, and the rows have a column 'topic'. If {path} is to be one "
+            "topic, drop that column. If it is to be a store, with a topic for each value of "
+            'that column: .option("createTopics", True).option("partitions", <how many>)'
+        )
 
 
 def check_text(columns: pa.Schema, names: Iterable[str]) -> None:

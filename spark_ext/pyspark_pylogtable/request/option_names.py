@@ -28,7 +28,10 @@ STREAM_READ = (
     "group",
 )
 STREAM_WRITE = ("checkpointLocation", "queryName")
-WRITE = ("topic", "key", "partitions", "txnAppId", "txnVersion", *TOPIC_CONFIG_KEYS)
+WRITE = (
+    *("topic", "key", "partitions", "createTopics", "txnAppId", "txnVersion"),
+    *TOPIC_CONFIG_KEYS,
+)
 
 _BY_LOWER_CASE = {
     name.lower(): name

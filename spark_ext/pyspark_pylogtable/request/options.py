@@ -66,6 +66,7 @@ class Options:
     topic: str | None = None
     key: tuple[str, ...] | None = None
     partitions: int | None = None
+    create_topics: bool = False
     txn_app_id: str | None = None
     txn_version: int | None = None
     max_records_per_trigger: int | None = None

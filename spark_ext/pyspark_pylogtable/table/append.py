@@ -23,7 +23,7 @@ from pyspark_pylogtable.table.arrow_tasks import MapBatches, map_in_arrow
 from pyspark_pylogtable.table.jobs import run_each
 from pyspark_pylogtable.tasks.commit import commit_topic, find_written
 from pyspark_pylogtable.tasks.staging import query_id
-from pyspark_pylogtable.tasks.write_columns import TOPIC, check_columns, spark_columns
+from pyspark_pylogtable.tasks.write_columns import check_columns, spark_columns, without_log_columns
 
 #: A task with fewer bytes sends its rows to the driver, which has to hold those of all tasks.
 SENT_BYTES = 64 << 10
@@ -36,10 +36,8 @@ _MESSAGE = pa.schema(
 
 
 def append_sealed(topic: Topic, df: DataFrame, txn: tuple[str, int] | None) -> AppendResult:
-    """Append `df`; see `LogTable.append`. A `topic` column has no effect."""
+    """Append `df`; see `LogTable.append`. A `topic` column must name the topic."""
     check_columns(topic, spark_columns(df.schema))
-    if TOPIC in df.columns:
-        df = df.drop(TOPIC)
     if txn is not None and (first := TopicWriter(topic).find_txn(*txn)) is not None:
         if first.origin is not None:
             find_written(topic, txn, _query_of(df.sparkSession))
@@ -73,12 +71,9 @@ def _sealed(topic: Topic, shares: list[_Share], spark: SparkSession) -> list[Sta
     """The files to commit, with the rows of all tasks in order."""
     writer = TopicWriter(topic)
     if all(share.staged is None for share in shares):
-        rows = list(chain.from_iterable(share.rows for share in shares))
+        rows = list(_checked(topic, chain.from_iterable(share.rows for share in shares)))
         return [writer.stage(rows)] if rows else []
-    staged = [
-        share.staged or writer.stage(share.rows, first_sticky=share.task, temporary=True)
-        for share in shares
-    ]
+    staged = [share.staged or _stage(topic, share.rows, share.task) for share in shares]
     try:
         joiner, joins = writer.plan_joins(staged)
         if sum(join.size_bytes for join in joins) < DRIVER_BYTES:
@@ -98,12 +93,21 @@ def _stage_with(topic: Topic) -> MapBatches:
         if rest is None:
             message["rows"] = _ipc_of(few)
         else:
-            staged = TopicWriter(topic).stage(chain(few, rest), first_sticky=task, temporary=True)
-            message["staged"] = pickle.dumps(staged)
+            message["staged"] = pickle.dumps(_stage(topic, chain(few, rest), task))
         if few:
             yield pa.RecordBatch.from_pylist([message], _MESSAGE)
 
     return stage
+
+
+def _stage(topic: Topic, batches: Iterable[pa.RecordBatch], task: int) -> Staged:
+    """Files of a task's rows that are to be joined."""
+    rows = _checked(topic, batches)
+    return TopicWriter(topic).stage(rows, first_sticky=task, temporary=True)
+
+
+def _checked(topic: Topic, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return (without_log_columns(batch, topic.name) for batch in batches)
 
 
 def _few_of(

@@ -70,7 +70,7 @@ class _TopicStagings:
 
     def add(self, batch: pa.RecordBatch) -> None:
         if self._where.name is not None:
-            rows = without_log_columns(batch)
+            rows = without_log_columns(batch, None if self._where.by_option else self._where.name)
             self._staging(self._where.name, rows).add(rows)
             return
         for name, rows in _split_by_topic(batch):

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
-from pylogtable import LogTableError, SchemaMismatchError, Topic, is_kafka_shaped
+from pylogtable import (
+    InvalidRequestError,
+    LogTableError,
+    SchemaMismatchError,
+    Topic,
+    is_kafka_shaped,
+)
 from pylogtable.engine import TopicWriter
 from pyspark_pylogtable.columns import arrow_schema, default_columns
 from pyspark_pylogtable.request.destination import Destination, check_text, destination
@@ -64,17 +71,34 @@ def spark_columns(schema: StructType) -> pa.Schema:
     return columns
 
 
-def without_log_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch without the columns that only the log sets. They must be null, except `topic`,
-    which has no effect when the topic is already chosen."""
-    present = [name for name in SET_BY_LOG if name in batch.schema.names]
+def without_log_columns(batch: pa.RecordBatch, topic: str | None) -> pa.RecordBatch:
+    """The batch without the columns that only the log sets. They must be null, except `topic`: it
+    must name `topic`, unless an option chose the topic, and `topic` is None here."""
+    names = batch.schema.names
+    present = [name for name in SET_BY_LOG if name in names]
     for name in present:
         column = batch.column(name)
         if name != TOPIC and column.null_count < len(column):
             raise SchemaMismatchError(
                 f"column {name!r} is given by the log and cannot be written; drop it"
             )
+    if TOPIC in present and topic is not None:
+        # An INSERT sends null for it, and for `offset` too.
+        _check_topic(batch.column(TOPIC), topic, may_be_null="offset" in names)
     return batch.drop_columns(present) if present else batch
+
+
+def _check_topic(column: pa.Array, topic: str, *, may_be_null: bool) -> None:
+    found = [name for name in pc.unique(column).to_pylist() if name != topic]
+    if may_be_null and None in found:
+        found.remove(None)
+    if found:
+        other = "null" if found[0] is None else repr(found[0])
+        raise InvalidRequestError(
+            f"the rows have a column 'topic' with {other}, and they go to the topic {topic!r}. "
+            "Drop the column; or write to the path of the store, where each row goes to the topic "
+            "that it names"
+        )
 
 
 def _has_every_column(topic: Topic, columns: pa.Schema) -> bool:
