@@ -33,7 +33,7 @@ from pylogtable.storage.base import ObjectStore
 BLOOM_FPP = 0.01
 SAMPLE_ROWS = 4096
 SINK_BYTES = 1 << 20
-TEMPORARY_CODEC = "lz4"
+TEMPORARY_CODEC = "none"
 
 
 @cache

@@ -67,7 +67,7 @@ def test_temporary_files_are_plain_and_joined_ones_are_not(topic: Topic) -> None
     staged = stage(topic, 1)
     temporary = chunk(staged[0].files[0].path, 2)
     assert "RLE_DICTIONARY" not in temporary.encodings
-    assert temporary.compression == "LZ4"
+    assert temporary.compression == "UNCOMPRESSED"
     joiner, joins = TopicWriter(topic).plan_joins(staged)
     final = chunk(joiner(joins[0])[0].path, 2)
     assert "RLE_DICTIONARY" in final.encodings
@@ -89,13 +89,13 @@ def test_an_append_that_came_first_shifts_the_joined_files(topic: Topic) -> None
 def test_large_partitions_are_joined_in_several_units(
     topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    staged = stage(topic, 4)
-    monkeypatch.setattr(joining, "JOIN_BYTES", 2 * staged[0].files[0].size_bytes + 50)
+    staged = stage(topic, 3)
+    monkeypatch.setattr(joining, "JOIN_BYTES", staged[0].files[0].size_bytes)
     _, joins = TopicWriter(topic).plan_joins(staged)
-    assert [(unit.partition, len(unit.files)) for unit in joins] == [(0, 2), (0, 2), (1, 2), (1, 2)]
+    assert [(unit.partition, len(unit.files)) for unit in joins] == [(0, 1)] * 3 + [(1, 1)] * 3
     result = join(topic, staged)
-    assert (result.records, result.segments) == (200, 4)
-    assert topic.segments()["shift"].to_pylist() == [0] * 4
+    assert (result.records, result.segments) == (150, 6)
+    assert topic.segments()["shift"].to_pylist() == [0] * 6
     assert topic.verify(data=True)
 
 
