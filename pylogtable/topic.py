@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -11,7 +13,8 @@ import pyarrow as pa
 
 from pylogtable.arguments import check_number, check_text, names_in, new_names
 from pylogtable.check.verify import verify
-from pylogtable.errors import TopicNotFoundError
+from pylogtable.errors import LogTableError, TopicNotFoundError
+from pylogtable.format.config import parse_config
 from pylogtable.format.given_columns import GivenType, column_types, make_fields
 from pylogtable.format.model import Change
 from pylogtable.format.schema import from_arrow, table_schema
@@ -25,6 +28,7 @@ from pylogtable.log.manifest import Manifest
 from pylogtable.maintenance.publication import published_status
 from pylogtable.plan.columns import ColumnChanges
 from pylogtable.plan.topics import plan_alter, plan_delete_records
+from pylogtable.read.null_keys import null_keys_text
 from pylogtable.read.versions import snapshot_at, version_at
 from pylogtable.read.view import Bound, View
 from pylogtable.results.groups import GroupDescription
@@ -273,15 +277,32 @@ class Topic(TopicJobs):
             widen={name: from_arrow(arrow) for name, arrow in given.items()},
             add=() if add_columns is None else make_fields(add_columns),
         )
-        altered, _ = self._head.change(
-            lambda snapshot: plan_alter(
-                snapshot,
-                partitions=partitions,
-                config={} if config is None else config,
-                columns=columns,
-            )
-        )
+
+        def plan(snapshot: Snapshot) -> Change:
+            settings = {} if config is None else config
+            return plan_alter(snapshot, partitions=partitions, config=settings, columns=columns)
+
+        before = self._head.latest()
+        self._warn_of_null_keys(before, plan(before))
+        altered, _ = self._head.change(plan, refresh=False)
         return describe(self.name, self.url, altered)
+
+    def _warn_of_null_keys(self, snapshot: Snapshot, change: Change) -> None:
+        """Warn if the topic becomes compacted and has records that a compaction removes for that
+        [CLEAN-3]. This comes before the commit, so that an error made of it changes nothing."""
+        assert change.topic is not None
+        if snapshot.config.is_compacted or not parse_config(change.topic.config).is_compacted:
+            return
+        many = None
+        with suppress(LogTableError):  # a file that cannot be read does not forbid the change
+            many = null_keys_text(self._store, snapshot, self._manifest.leaf)
+        if many is not None:
+            warnings.warn(
+                f"topic {self.name!r} has {many} record(s) without a key. It becomes compacted, "
+                "and the next compaction removes them. To keep them, set cleanup.policy back to "
+                "'delete', and copy them to another topic first",
+                stacklevel=3,
+            )
 
     def delete_records(self, offsets: Mapping[int, int | None]) -> dict[int, int]:
         """Remove all records below these offsets. None means the end: all records. Returns the new
