@@ -31,7 +31,7 @@ from pylogtable.maintenance.joining import Joiner
 from pylogtable.maintenance.merge import Merge
 from pylogtable.maintenance.publication import Publication
 from pylogtable.maintenance.retention import Retention
-from pylogtable.maintenance.units import Rewritten, RunUnits, Worker
+from pylogtable.maintenance.units import Rewritten, RunUnits, Worker, in_threads
 from pylogtable.maintenance.vacuum import Vacuum
 from pylogtable.plan.joining import Join, plan_joins
 from pylogtable.plan.read import ReadTask
@@ -64,6 +64,7 @@ __all__ = [
     "Vacuum",
     "Worker",
     "check_log_columns",
+    "in_threads",
     "maintain",
     "protected_groups",
     "run_job",

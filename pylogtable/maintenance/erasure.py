@@ -61,7 +61,7 @@ class Eraser:
         swaps: list[Swap] = []
         erased: list[int] = []
         try:
-            for segment in unit.segments:
+            for segment in unit.inputs:
                 matches = self.matcher.find(store, unit.topic, segment)
                 if not matches.any():
                     continue
@@ -250,7 +250,7 @@ class _Done:
         return erased
 
     def add_search(self, units: Sequence[EraseUnit], found: Sequence[Rewritten]) -> None:
-        opened = {segment.path for unit in units for segment in unit.segments}
+        opened = {segment.path for unit in units for segment in unit.inputs}
         swaps = [swap for one in found for swap in one.swaps]
         self.opened += len(opened)
         self.clean |= opened - {segment.path for swap in swaps for segment in swap.inputs}

@@ -24,11 +24,11 @@ class EraseUnit:
 
     topic: TopicInfo
     log_start: int
-    segments: tuple[Segment, ...]
+    inputs: tuple[Segment, ...]
 
     @property
     def partition(self) -> int:
-        return self.segments[0].partition
+        return self.inputs[0].partition
 
 
 def plan_erase(

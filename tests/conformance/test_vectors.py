@@ -219,7 +219,7 @@ def run_plan_erase(given: Vector) -> object:
     works = plan_erase(
         state, _no_leaf, given["partition"], given["end"], may_match, given["searched"]
     )
-    return [segment.path for work in works for segment in work.segments]
+    return [segment.path for work in works for segment in work.inputs]
 
 
 def run_plan_positions(given: Vector) -> object:

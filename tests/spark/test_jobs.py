@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,11 @@ from pyspark.sql import SparkSession
 from pylogtable import EraseReport, InvalidRequestError, LogTableError, Store, Topic
 from pylogtable.engine import Compaction, TopicWriter
 from pyspark_pylogtable import LogTable
-from pyspark_pylogtable.table.jobs import on_executors
+from pyspark_pylogtable.table import jobs
+from pyspark_pylogtable.table.jobs import run_each
 from pyspark_pylogtable.table.maintain_job import main
 from tests.builders import kafka, rows, times
+from tests.spark.conftest import CONNECT
 
 COMPACT = {"cleanup.policy": "compact"}
 COLUMNS = ("partition", "offset", "key", "value", "timestamp")
@@ -65,9 +68,62 @@ def pair(spark: SparkSession, logs: Store, config: dict[str, Any] | None) -> tup
     return here, LogTable.for_path(spark, there.url)
 
 
+# --- where jobs run --------------------------------------------------------------------------
+
+
+def jobs_started(spark: SparkSession, action: Callable[[], object]) -> int:
+    """How many Spark jobs this starts."""
+    context, group = spark.sparkContext, "jobs of this test"
+    context.setJobGroup(group, group)
+    try:
+        before = len(context.statusTracker().getJobIdsForGroup(group))
+        action()
+        return len(context.statusTracker().getJobIdsForGroup(group)) - before
+    finally:
+        context.setLocalProperty("spark.jobGroup.id", None)
+
+
+@pytest.mark.skipif(CONNECT, reason="the jobs of a Spark Connect server cannot be counted")
+def test_little_work_starts_no_spark_job(spark: SparkSession, logs: Store) -> None:
+    table = LogTable.for_path(spark, filled(logs, "t", COMPACT).url)
+    assert jobs_started(spark, lambda: spark.range(1).collect()) == 1
+    assert jobs_started(spark, table.compact) == 0
+    assert jobs_started(spark, lambda: table.erase(keys=["k1"])) == 0
+    table.topic.append(kafka(["a"]))
+    assert jobs_started(spark, table.merge) == 0
+    assert jobs_started(spark, table.publish) == 0
+    table.topic.append(kafka(["a"]))
+    assert jobs_started(spark, table.maintain) == 0
+    operations = table.topic.history()["operation"].to_pylist()
+    assert {"compact", "erase", "merge"} <= set(operations)
+
+
+@pytest.mark.skipif(CONNECT, reason="the jobs of a Spark Connect server cannot be counted")
+def test_many_segments_or_many_bytes_start_a_spark_job(
+    spark: SparkSession, logs: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = logs.create_topic("many")
+    writer = TopicWriter(many)
+    writer.commit([writer.stage(kafka(["a"])) for _ in range(jobs.DRIVER_SEGMENTS + 1)])
+    assert jobs_started(spark, LogTable.for_path(spark, many.url).merge) > 0
+    assert many.segments().num_rows == 1
+    large = filled(logs, "large")
+    size = sum(large.segments()["size_bytes"].to_pylist())
+    monkeypatch.setattr(jobs, "DRIVER_BYTES", size - 1)
+    assert jobs_started(spark, LogTable.for_path(spark, large.url).merge) > 0
+    assert large.segments().num_rows == 3
+
+
 # --- jobs ------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def on_executors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All work is done by Spark jobs, however little it is."""
+    monkeypatch.setattr(jobs, "DRIVER_SEGMENTS", -1)
+
+
+@pytest.mark.usefixtures("on_executors")
 def test_compact_and_merge_give_the_same_result_as_spark_jobs(
     spark: SparkSession, logs: Store
 ) -> None:
@@ -95,6 +151,7 @@ def test_compact_and_merge_give_the_same_result_as_spark_jobs(
     assert there.topic.version == version
 
 
+@pytest.mark.usefixtures("on_executors")
 def test_merge_of_shifted_segments(spark: SparkSession, logs: Store) -> None:
     here, there = pair(spark, logs, None)
     before = rows(there.topic.read(), *COLUMNS)
@@ -106,6 +163,7 @@ def test_merge_of_shifted_segments(spark: SparkSession, logs: Store) -> None:
     assert there.topic.segments()["shift"].to_pylist() == [0, 0, 0]
 
 
+@pytest.mark.usefixtures("on_executors")
 def test_erase_gives_the_same_result_as_a_spark_job(spark: SparkSession, logs: Store) -> None:
     here, there = pair(spark, logs, COMPACT)
     keys = spark.createDataFrame([(b"k1",), (b"k7",), (b"k1",)], "key binary")
@@ -129,6 +187,7 @@ def erased(report: EraseReport) -> dict[str, Any]:
     return {name: value for name, value in plain(report).items() if name not in names}
 
 
+@pytest.mark.usefixtures("on_executors")
 def test_publication_seals_segments_as_a_job(spark: SparkSession, logs: Store) -> None:
     topic = filled(logs, "published")
     shifted = sum(shift > 0 for shift in topic.segments()["shift"].to_pylist())
@@ -141,6 +200,7 @@ def test_publication_seals_segments_as_a_job(spark: SparkSession, logs: Store) -
     assert table.unpublish() == 2
 
 
+@pytest.mark.usefixtures("on_executors")
 def test_maintain_as_jobs(spark: SparkSession, logs: Store) -> None:
     config = {"cleanup.policy": "compact,delete", "retention.ms": -1, "retention.bytes": 2000}
     here, there = pair(spark, logs, config)
@@ -160,6 +220,7 @@ def test_maintain_as_jobs(spark: SparkSession, logs: Store) -> None:
     assert there.topic.verify(data=True)
 
 
+@pytest.mark.usefixtures("on_executors")
 def test_retention_and_vacuum(spark: SparkSession, logs: Store) -> None:
     here, there = pair(spark, logs, {"retention.ms": 1000})
     assert plain(there.apply_retention(keep_from={0: 0})) == plain(
@@ -180,6 +241,7 @@ def test_retention_and_vacuum(spark: SparkSession, logs: Store) -> None:
     assert state(here) == state(there.topic)
 
 
+@pytest.mark.usefixtures("on_executors")
 def test_each_unit_of_work_is_a_spark_task(spark: SparkSession, logs: Store) -> None:
     topic = filled(logs, "t", COMPACT)
     units = Compaction(force=True).plan(topic._maintained)
@@ -187,11 +249,11 @@ def test_each_unit_of_work_is_a_spark_task(spark: SparkSession, logs: Store) -> 
     def where(unit: Any) -> tuple[int, int]:
         return unit.partition, TaskContext.get().partitionId()
 
-    run_units: Any = on_executors(spark)
-    assert run_units(where, units) == [(0, 0), (1, 1), (2, 2)]
-    assert run_units(where, []) == []
+    assert run_each(spark, where, units) == [(0, 0), (1, 1), (2, 2)]
+    assert run_each(spark, where, []) == []
 
 
+@pytest.mark.usefixtures("on_executors")
 def test_failed_task_leaves_the_topic_unchanged(spark: SparkSession, logs: Store) -> None:
     topic = filled(logs, "t", COMPACT)
     lost = topic.segments().to_pylist()[-1]
@@ -208,6 +270,7 @@ def test_failed_task_leaves_the_topic_unchanged(spark: SparkSession, logs: Store
     assert table.compact().units == 3
 
 
+@pytest.mark.usefixtures("on_executors")
 def test_compaction_of_a_topic_without_the_policy_is_refused(
     spark: SparkSession, logs: Store
 ) -> None:
@@ -256,6 +319,7 @@ def test_options_that_view_latest_refuses(spark: SparkSession, logs: Store) -> N
 # --- the scheduled job -----------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("on_executors")
 def test_the_scheduled_job(
     spark: SparkSession, logs: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -161,6 +161,7 @@ ENGINE_SIGNATURES = {
     engine.ReadPart: ["tasks"],
     engine.share_tasks: ["items"],
     engine.ReadTask: ["segment", "start", "end", "row_groups"],
+    engine.in_threads: ["threads"],
     engine.run_job: ["topic", "job", "run_units"],
     engine.maintain: [
         "topic",

@@ -1,6 +1,7 @@
 """Maintenance as Spark jobs: `Topic.compact()` works with threads, this works on executors.
 
-Each unit of work is a task. Tasks write files and return what is to be committed; the caller's
+Little work is done in the driver, because a Spark job takes longer to start. Otherwise each unit of
+work is a task. Tasks write files and return what is to be committed; the caller's
 process commits. A task that is retried writes new files; vacuum removes those of the first try.
 """
 
@@ -8,24 +9,36 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from pylogtable.engine import Rewritten, RunUnits, Worker
-from pyspark_pylogtable.table.arrow_tasks import MapBatches, send_to_tasks
+from pylogtable.engine import Rewritten, RunUnits, Worker, in_threads
+from pyspark_pylogtable.table.arrow_tasks import send_to_tasks
 
 Unit = TypeVar("Unit")
 Result = TypeVar("Result")
 
+#: So much is rewritten in the driver. It takes about a second there, as a Spark job of Python tasks
+#: does without any work.
+DRIVER_BYTES = 32 << 20
+DRIVER_SEGMENTS = 128
+
+_DRIVER_THREADS = 4
 _UNITS = pa.schema({"task": pa.int32(), "unit": pa.binary()})
 
 
-def on_executors(spark: SparkSession) -> RunUnits:
-    """Run units of work as the tasks of one Spark job. A task is sent its own unit only."""
+def where_it_pays(spark: SparkSession) -> RunUnits:
+    """Run units of work in this process if there is little to do, and else as the tasks of one
+    Spark job. A task is sent its own unit only."""
 
     def run_units(worker: Worker, units: Sequence[Any]) -> Iterable[Rewritten]:
+        segments = [segment for unit in units for segment in unit.inputs]
+        size = sum(segment.size_bytes for segment in segments)
+        if len(segments) <= DRIVER_SEGMENTS and size <= DRIVER_BYTES:
+            return in_threads(_DRIVER_THREADS)(worker, units)
         return run_each(spark, worker, units)
 
     return run_units
@@ -40,15 +53,15 @@ def run_each(
     pickled = [pickle.dumps(unit) for unit in units]
     table = pa.table([pa.array(range(len(units)), pa.int32()), pickled], schema=_UNITS)
     tasks = send_to_tasks(spark.createDataFrame(table), "task", len(units))
-    rows = tasks.mapInArrow(_run_with(worker), "result binary").collect()
+    rows = tasks.mapInArrow(partial(_run, worker), "result binary").collect()
     return [pickle.loads(row.result) for row in rows]
 
 
-def _run_with(worker: Callable[[Any], Any]) -> MapBatches:
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for unit in batch.column("unit"):
-                result = pickle.dumps(worker(pickle.loads(unit.as_py())))
-                yield pa.RecordBatch.from_arrays([pa.array([result], pa.binary())], ["result"])
-
-    return run
+def _run(
+    worker: Callable[[Any], Any], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Tasks import this module to find the function, and so get `worker_imports`."""
+    for batch in batches:
+        for unit in batch.column("unit"):
+            result = pickle.dumps(worker(pickle.loads(unit.as_py())))
+            yield pa.RecordBatch.from_arrays([pa.array([result], pa.binary())], ["result"])

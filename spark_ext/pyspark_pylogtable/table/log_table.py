@@ -31,7 +31,7 @@ from pylogtable.engine import Compaction, Erasure, Merge, Publication, Scan, mai
 from pyspark_pylogtable.columns import default_columns
 from pyspark_pylogtable.source import LogTableSource
 from pyspark_pylogtable.table.append import append_sealed
-from pyspark_pylogtable.table.jobs import on_executors
+from pyspark_pylogtable.table.jobs import where_it_pays
 from pyspark_pylogtable.table.native import NativeUnavailable, native_df
 
 Version = int | datetime | None
@@ -39,7 +39,8 @@ ViewName = Literal["records", "latest"]
 
 
 class LogTable:
-    """One topic. Its DataFrames show it as it was when they were created.
+    """One topic. Its DataFrames show it as it was when they were created. If there is little to do,
+    its jobs run in the driver, because a Spark job takes longer to start.
 
     >>> table = LogTable.for_path(spark, "s3://bucket/logs/orders")
     >>> table.to_df(columns=["offset", "amount"]).where("offset < 10").show()
@@ -146,11 +147,11 @@ class LogTable:
 
     def compact(self, *, force: bool = False) -> RewriteReport:
         """`Topic.compact` as a Spark job: one partition is one task."""
-        return run_job(self.topic, Compaction(force=force), on_executors(self._spark))
+        return run_job(self.topic, Compaction(force=force), where_it_pays(self._spark))
 
     def merge(self) -> RewriteReport:
         """`Topic.merge` as a Spark job: the segments that are joined into one are one task."""
-        return run_job(self.topic, Merge(), on_executors(self._spark))
+        return run_job(self.topic, Merge(), where_it_pays(self._spark))
 
     def erase(self, keys: Any = None, where: Any = None, *, dry_run: bool = False) -> EraseReport:
         """`Topic.erase` as a Spark job: some segments to search are one task. `keys` may also be a
@@ -160,7 +161,7 @@ class LogTable:
         """
         if isinstance(keys, DataFrame):
             keys = keys.distinct().toArrow()
-        return run_job(self.topic, Erasure(keys, where, dry_run), on_executors(self._spark))
+        return run_job(self.topic, Erasure(keys, where, dry_run), where_it_pays(self._spark))
 
     def apply_retention(
         self,
@@ -181,7 +182,7 @@ class LogTable:
     def publish(self, formats: Sequence[str] | None = None) -> PublishReport:
         """`Topic.publish`: other engines see the topic as a Delta or an Iceberg table. Segments
         that have to be sealed first are sealed by a Spark job."""
-        return run_job(self.topic, Publication(formats), on_executors(self._spark))
+        return run_job(self.topic, Publication(formats), where_it_pays(self._spark))
 
     def unpublish(self, formats: Sequence[str] | None = None) -> int:
         """`Topic.unpublish`, from the driver."""
@@ -197,7 +198,7 @@ class LogTable:
         """`Topic.maintain` with compaction, merge and publication as Spark jobs. Records that one
         of `protect_groups` has not read do not expire. With `dry_run`, nothing is changed, and the
         report says what would be done."""
-        run_units = on_executors(self._spark)
+        run_units = where_it_pays(self._spark)
         return maintain(
             self.topic, run_units, vacuum=vacuum, protect_groups=protect_groups, dry_run=dry_run
         )

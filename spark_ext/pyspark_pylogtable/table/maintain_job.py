@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 import pylogtable
 from pylogtable import InvalidRequestError, LogTableError, MaintainReport
 from pylogtable.engine import maintain, protected_groups
-from pyspark_pylogtable.table.jobs import on_executors
+from pyspark_pylogtable.table.jobs import where_it_pays
 from pyspark_pylogtable.table.log_table import LogTable
 
 
@@ -60,7 +60,7 @@ def _maintain(
 ) -> MaintainReport:
     try:
         topic = LogTable.for_path(spark, path, options).topic
-        return maintain(topic, on_executors(spark), **how, report_errors=True)
+        return maintain(topic, where_it_pays(spark), **how, report_errors=True)
     except Exception as error:  # a task may raise any error, and the other topics must still run
         return MaintainReport(topic=name, error=f"{type(error).__name__}: {error}")
 
