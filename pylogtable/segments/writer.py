@@ -32,6 +32,9 @@ from pylogtable.storage.base import ObjectStore
 
 BLOOM_FPP = 0.01
 SAMPLE_ROWS = 4096
+SAMPLE_BYTES = 256 << 10
+#: A column that keeps this part of its bytes is not worth its compression.
+DENSE = 0.9
 SINK_BYTES = 1 << 20
 TEMPORARY_CODEC = "none"
 
@@ -82,6 +85,7 @@ class FileLayout:
         self.values = value_columns(topic)
         self.schema = stored_schema(topic)
         self.codec = TEMPORARY_CODEC if temporary else config.parquet_codec
+        self.chooses_codec = config.compression_type == "producer" and not temporary
         self.segment_bytes = config.segment_bytes
         self.append_time = config.uses_append_time
         self.leaf_paths = {
@@ -91,9 +95,17 @@ class FileLayout:
         self.bounded = [path for name in bounded for path in self.leaf_paths[name]]
         self.filtered = [] if temporary else _filtered_columns(self.schema, topic.key)
 
-    def dictionary_paths(self, columns: Sequence[str]) -> list[str]:
+    def paths_below(self, columns: Sequence[str]) -> list[str]:
         """The Parquet paths of the leaf columns under these top-level columns."""
         return [path for name in columns for path in self.leaf_paths[name]]
+
+    def codecs(self, dense: Sequence[str]) -> str | dict[str, str]:
+        """The codec of each leaf column. Columns that would not get smaller are not compressed:
+        that would only take time."""
+        if not dense:
+            return self.codec
+        paths = dict.fromkeys(self.paths_below(self.schema.names), self.codec)
+        return paths | dict.fromkeys(self.paths_below(dense), "none")
 
     def bloom_options(self, rows: int) -> dict[str, Any]:
         """A Bloom filter for each key column that can have one, if pyarrow can write it [SEG-4]."""
@@ -128,11 +140,9 @@ class SegmentWriter:
         self._schema = layout.schema
         self._row_group_offsets: list[int] = []
         self._timestamps: list[int] = []
-        repetitive = (
-            []
-            if layout.is_temporary
-            else _repetitive_columns(like.rename_columns(self._schema.names[1:]))
-        )
+        named = like.rename_columns(self._schema.names[1:])
+        repetitive = [] if layout.is_temporary else _repetitive_columns(named)
+        dense = _dense_columns(named.drop_columns(repetitive)) if layout.chooses_codec else []
         blooms = layout.bloom_options(like.num_rows)
         # A filter is as large as its distinct values need, which is little if values repeat.
         large = set(blooms.get("bloom_filter_options", ())).difference(repetitive)
@@ -148,9 +158,9 @@ class SegmentWriter:
                 self._writer = pq.ParquetWriter(
                     self._buffered,
                     layout.schema,
-                    compression=layout.codec,
+                    compression=layout.codecs(dense),
                     version="2.6",
-                    use_dictionary=layout.dictionary_paths(repetitive) or False,
+                    use_dictionary=layout.paths_below(repetitive) or False,
                     column_encoding=dict.fromkeys([OFFSET, TIMESTAMP], "DELTA_BINARY_PACKED"),
                     write_statistics=layout.bounded,
                     store_schema=False,
@@ -288,6 +298,26 @@ def _repetitive_columns(rows: pa.Table) -> list[str]:
         if pa.types.is_nested(column.type)
         or pc.count_distinct(column).as_py() <= 0.95 * sample.num_rows
     ]
+
+
+def _dense_columns(rows: pa.Table) -> list[str]:
+    """The columns of numbers or bytes that zstd makes hardly smaller, such as measured values, or
+    payloads that are compressed already."""
+    if rows.num_rows < SAMPLE_ROWS:
+        return []
+    sample = rows.slice(0, SAMPLE_ROWS).combine_chunks()
+    dense = []
+    for name, column in zip(sample.column_names, sample.columns, strict=True):
+        arrow = column.type
+        if not pa.types.is_floating(arrow) and not pa.types.is_binary(arrow):
+            continue
+        values = column.chunk(0).buffers()[-1]
+        if values is not None and values.size:
+            part = values.slice(0, min(values.size, SAMPLE_BYTES))
+            small = pa.compress(part, codec="zstd", asbytes=True)
+            if len(small) > DENSE * part.size:
+                dense.append(name)
+    return dense
 
 
 def _paths_below(path: str, arrow: pa.DataType) -> list[str]:
