@@ -16,11 +16,22 @@ from itertools import chain
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    DataType,
+    DateType,
+    FractionalType,
+    StringType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from pylogtable import AppendResult, LogTableError, Topic
 from pylogtable.engine import Staged, TopicWriter
+from pyspark_pylogtable.columns import spark_schema
 from pyspark_pylogtable.table.arrow_tasks import MapBatches, map_in_arrow
 from pyspark_pylogtable.table.jobs import run_each
+from pyspark_pylogtable.tasks.assignment import LOG_COLUMNS, assign
 from pyspark_pylogtable.tasks.commit import commit_topic, find_written
 from pyspark_pylogtable.tasks.staging import query_id
 from pyspark_pylogtable.tasks.write_columns import check_columns, spark_columns, without_log_columns
@@ -30,6 +41,9 @@ SENT_BYTES = 64 << 10
 #: Files of fewer bytes in all are joined by the driver: that takes less time than a Spark job.
 DRIVER_BYTES = 32 << 20
 
+_TIMES = (DateType, TimestampType, TimestampNTZType)
+_TO_TEXT = (*_TIMES, FractionalType)
+
 _MESSAGE = pa.schema(
     {"task": pa.int32(), "query": pa.string(), "rows": pa.binary(), "staged": pa.binary()}
 )
@@ -37,6 +51,7 @@ _MESSAGE = pa.schema(
 
 def append_sealed(topic: Topic, df: DataFrame, txn: tuple[str, int] | None) -> AppendResult:
     """Append `df`; see `LogTable.append`. A `topic` column must name the topic."""
+    df = _cast_by_session(df, topic)
     check_columns(topic, spark_columns(df.schema))
     if txn is not None and (first := TopicWriter(topic).find_txn(*txn)) is not None:
         if first.origin is not None:
@@ -49,6 +64,26 @@ def append_sealed(topic: Topic, df: DataFrame, txn: tuple[str, int] | None) -> A
     if not shares and txn is not None:
         query = _query_of(df.sparkSession)
     return commit_topic(topic, _sealed(topic, shares, df.sparkSession), txn, query)
+
+
+def _cast_by_session(df: DataFrame, topic: Topic) -> DataFrame:
+    """`df` with those casts of Spark's store assignment that need its session: dates and times to
+    each other, in the session's zone, and values to text. None of them can fail."""
+    columns = spark_schema(topic.schema)
+    wanted = {field.name: field.dataType for field in columns if field.name not in LOG_COLUMNS}
+    casts = {
+        field.name: F.col(f"`{field.name.replace('`', '``')}`").cast(wanted[field.name])
+        for field in df.schema
+        if _is_cast_by_session(field.dataType, wanted.get(field.name))
+    }
+    return df.withColumns(casts) if casts else df
+
+
+def _is_cast_by_session(given: DataType, wanted: DataType | None) -> bool:
+    is_other = wanted is not None and given != wanted
+    is_time = all(isinstance(kind, _TIMES) for kind in (given, wanted))
+    to_text = isinstance(wanted, StringType) and isinstance(given, _TO_TEXT)
+    return is_other and (is_time or to_text)
 
 
 @dataclass(frozen=True)
@@ -107,7 +142,8 @@ def _stage(topic: Topic, batches: Iterable[pa.RecordBatch], task: int) -> Staged
 
 
 def _checked(topic: Topic, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    return (without_log_columns(batch, topic.name) for batch in batches)
+    columns = topic.schema
+    return (assign(without_log_columns(batch, topic.name), columns) for batch in batches)
 
 
 def _few_of(

@@ -17,6 +17,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pylogtable import InvalidRequestError
 from pylogtable.engine import Staged, Stager, TopicWriter
 from pyspark_pylogtable.request.destination import Destination
+from pyspark_pylogtable.tasks.assignment import assign
 from pyspark_pylogtable.tasks.write_columns import TOPIC, check_columns, without_log_columns
 
 # Limit for the rows that wait in memory, over all topics of a task.
@@ -58,6 +59,7 @@ class _TopicStagings:
         self._where = where
         self._task = task
         self._open: dict[str, Stager] = {}
+        self._columns: dict[str, pa.Schema] = {}
         self._stack = ExitStack()
         # All topics share one thread pool, because every thread holds memory.
         self._encoders = self._stack.enter_context(_Encoders(ENCODERS))
@@ -71,15 +73,19 @@ class _TopicStagings:
     def add(self, batch: pa.RecordBatch) -> None:
         if self._where.name is not None:
             rows = without_log_columns(batch, None if self._where.by_option else self._where.name)
-            self._staging(self._where.name, rows).add(rows)
+            self._add_rows(self._where.name, rows)
             return
         for name, rows in _split_by_topic(batch):
-            self._staging(name, rows).add(rows)
+            self._add_rows(name, rows)
         if sum(staging.waiting_bytes for staging in self._open.values()) > WAITING_BYTES:
             max(self._open.values(), key=lambda staging: staging.waiting_bytes).flush()
 
     def finish(self) -> dict[str, Staged]:
         return {name: staging.finish() for name, staging in self._open.items()}
+
+    def _add_rows(self, name: str, rows: pa.RecordBatch) -> None:
+        staging = self._staging(name, rows)
+        staging.add(assign(rows, self._columns[name]))
 
     def _staging(self, name: str, rows: pa.RecordBatch) -> Stager:
         if name not in self._open:
@@ -88,6 +94,7 @@ class _TopicStagings:
             staging = TopicWriter(topic).begin_staging(
                 first_sticky=self._task, encoders=self._encoders
             )
+            self._columns[name] = topic.schema
             self._open[name] = self._stack.enter_context(staging)
         return self._open[name]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from pylogtable import (
     InvalidRequestError,
@@ -17,10 +17,17 @@ from pylogtable.engine import TopicWriter
 from pyspark_pylogtable.columns import arrow_schema, default_columns
 from pyspark_pylogtable.request.destination import Destination, check_text, destination
 from pyspark_pylogtable.request.options import Options
+from pyspark_pylogtable.tasks.assignment import assigned_columns
 
 TOPIC = "topic"
 #: Columns that only the log sets; the rows of a write must have null there.
 SET_BY_LOG = ("offset", "timestampType", TOPIC)
+
+_INSTEAD = {
+    "variant": "Write it as text with to_json, and read it with parse_json",
+    "geometry": "Write its bytes with ST_AsBinary",
+    "geography": "Write its bytes with ST_AsBinary",
+}
 
 
 def plan_destination(options: Options, schema: StructType) -> tuple[Destination, Topic | None]:
@@ -51,11 +58,17 @@ def check_columns(topic: Topic, columns: pa.Schema) -> None:
         if "value" not in given.names:
             raise SchemaMismatchError("Required attribute 'value' not found")
         check_text(given, ("key", "value"))
-    TopicWriter(topic).check_columns(given)
+    TopicWriter(topic).check_columns(assigned_columns(given, topic.schema))
 
 
 def spark_columns(schema: StructType) -> pa.Schema:
     """The Arrow columns of a DataFrame; raises for types that a topic cannot hold."""
+    for field in schema:
+        if (lost := _lost_type(field.dataType)) is not None:
+            raise SchemaMismatchError(
+                f"column {field.name!r} has the type {lost}, which a topic cannot hold: Spark "
+                f"passes it on as a struct of bytes, and it comes back as one. {_INSTEAD[lost]}"
+            )
     try:
         columns = arrow_schema(schema)
     except LogTableError:
@@ -69,6 +82,18 @@ def spark_columns(schema: StructType) -> pa.Schema:
             f"topic must be a(n) string, and is {columns.field(TOPIC).type}; cast it"
         )
     return columns
+
+
+def _lost_type(kind: DataType) -> str | None:
+    """The name of a type in it that Spark turns into a struct on its way to a sink."""
+    if isinstance(kind, StructType):
+        return next(filter(None, (_lost_type(field.dataType) for field in kind)), None)
+    if isinstance(kind, ArrayType):
+        return _lost_type(kind.elementType)
+    if isinstance(kind, MapType):
+        return _lost_type(kind.keyType) or _lost_type(kind.valueType)
+    # By name, because Spark 4.0 has no class for most of them.
+    return kind.typeName() if kind.typeName() in _INSTEAD else None
 
 
 def without_log_columns(batch: pa.RecordBatch, topic: str | None) -> pa.RecordBatch:
