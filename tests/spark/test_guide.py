@@ -65,6 +65,7 @@ VALUES = {
     "createTopics": "true",
     "includeHeaders": "true",
     "view": "records",
+    "keys": "[1]",
 }
 BOTH, READING, WRITING = "Reading and writing:", "Reading:", "Writing:"
 STREAM_READING, STREAM_WRITING = "Streams, reading:", "Streams, writing:"
@@ -83,6 +84,7 @@ NOT_OF_STREAMS: dict[str, tuple[str, ...]] = {
         "endingOffsetsByTimestamp",
         "versionAsOf",
         "timestampAsOf",
+        "keys",
     ),
     "stream write": ("txnVersion",),
 }
@@ -108,6 +110,7 @@ def options_with(name: str) -> dict[str, str]:
         "txnAppId": {"txnVersion": "1"},
         "txnVersion": {"txnAppId": "etl"},
         "maxTriggerDelay": {"minOffsetsPerTrigger": "1"},
+        "keys": {"view": "latest"},
     }
     return {name: VALUES.get(name, "1"), **together.get(name, {})}
 

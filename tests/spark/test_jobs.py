@@ -21,8 +21,9 @@ from pyspark_pylogtable import LogTable
 from pyspark_pylogtable.table import jobs
 from pyspark_pylogtable.table.jobs import run_each
 from pyspark_pylogtable.table.maintain_job import main
-from tests.builders import kafka, rows, times
+from tests.builders import ints, kafka, rows, times
 from tests.spark.conftest import CONNECT
+from tests.spark.support import failure
 
 COMPACT = {"cleanup.policy": "compact"}
 COLUMNS = ("partition", "offset", "key", "value", "timestamp")
@@ -297,6 +298,46 @@ def test_latest_is_what_compaction_leaves(spark: SparkSession, logs: Store) -> N
     found = {bytes(row.key): row.value for row in spark.sql("SELECT * FROM newest").collect()}
     assert len(found) == 31
     assert (found[b"k0"], found[b"k2"]) == (b"later", None)
+
+
+def test_latest_of_given_keys(spark: SparkSession, logs: Store) -> None:
+    topic = filled(logs, "t", COMPACT)
+    table = LogTable.for_path(spark, topic.url)
+    everything = table.to_df(view="latest")
+    wanted = sorted(everything.where("key IN (X'6B30', X'6B32')").collect())  # k0, k2
+    assert len(wanted) == 2
+    by_python = table.to_df(view="latest", keys=["k0", "k2", "none"])
+    assert by_python.schema == everything.schema
+    assert sorted(by_python.collect()) == wanted
+    reader = spark.read.format("pylogtable").option("view", "latest")
+    by_option = reader.option("keys", '["k0", "k2", "none"]').load(topic.url)
+    shown = by_option.select(everything.columns)
+    assert sorted(shown.collect()) == wanted
+    assert by_option.rdd.getNumPartitions() == 1
+    assert table.to_df(view="latest", keys=[]).count() == 0
+    with pytest.raises(InvalidRequestError, match="looked up with view='latest'"):
+        table.to_df(keys=["k0"])
+    for view, keys, said in (
+        ("records", '["k0"]', "keys is for view=latest"),
+        ("latest", '{"k0": 1}', 'must be a JSON array, as ["u1","u2"]'),
+        ("latest", "k0", "must be a JSON array"),
+        ("latest", "[17]", "do not fit key column 'key'"),
+    ):
+        df = spark.read.format("pylogtable").option("view", view).option("keys", keys)
+        assert said in failure(lambda df=df: df.load(topic.url).collect())
+
+
+def test_view_is_refreshed_with_its_own_range(spark: SparkSession, logs: Store) -> None:
+    topic = filled(logs, "t")
+    table = LogTable.for_path(spark, topic.url)
+    table.create_view("tail", {0: topic.end_offsets()[0]}, columns=["value"], partitions=0)
+    assert spark.table("tail").count() == 0
+    topic.append(kafka(["a"], ["later"], partition=ints(0)))
+    assert spark.table("tail").count() == 0
+    table.refresh_view("tail")
+    assert [bytes(row.value) for row in spark.table("tail").collect()] == [b"later"]
+    with pytest.raises(InvalidRequestError, match=r"no view 'other' .it has created: 'tail'."):
+        table.refresh_view("other")
 
 
 def test_options_that_view_latest_refuses(spark: SparkSession, logs: Store) -> None:

@@ -105,9 +105,13 @@ class RecordsReader(ViewReader):
 
 
 class LatestReader(RecordsReader):
-    """`view=latest`: the newest record of each key, tombstones included."""
+    """`view=latest`: the newest record of each key, or of given keys, tombstones included."""
 
     def tasks(self) -> list[list[ViewPart]]:
+        if self.options.keys is not None:
+            for view in self.pinned.views.values():
+                view.latest(self.options.keys, partitions=[])  # raises if a key has another type
+            return [[ViewPart(topic)] for topic in self.pinned.views]
         return [
             [ViewPart(topic, partitions)]
             for topic, view in self.pinned.views.items()
@@ -117,7 +121,7 @@ class LatestReader(RecordsReader):
     def read(self, part: ViewPart, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
         view = self.pinned.views[part.topic]
         try:
-            newest = view.latest(columns=columns.names, partitions=part.share)
+            newest = view.latest(self.options.keys, columns.names, part.share)
         except SegmentGoneError as error:
             raise StorageError(
                 f"[DATA_LOSS] {part.topic}: a segment was removed after this DataFrame was loaded, "

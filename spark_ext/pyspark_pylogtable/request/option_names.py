@@ -19,7 +19,7 @@ RANGE = (
 )
 ENDING = tuple(name for name in RANGE if name.startswith("ending"))
 TIME_TRAVEL = ("versionAsOf", "timestampAsOf")
-READ = ("subscribe", "subscribePattern", "assign", *RANGE, *TIME_TRAVEL, "columns", "view")
+READ = ("subscribe", "subscribePattern", "assign", *RANGE, *TIME_TRAVEL, "columns", "view", "keys")
 STREAM_READ = (
     "maxOffsetsPerTrigger",
     "maxBytesPerTrigger",

@@ -34,6 +34,8 @@ VIEWS = ("records", "latest", "segments", "partitions", "history", "groups")
 #: The Kafka connector's default for maxTriggerDelay.
 DEFAULT_DELAY_MS = 15 * 60_000
 
+_KEYS = "for view=latest, the newest record of each key; filter the DataFrame instead"
+
 _ALTERNATIVES = {
     "topic": "subscribe chooses the topics to read",
     "partitions": "assign reads some partitions, minPartitions makes more Spark tasks",
@@ -63,6 +65,7 @@ class Options:
     timestamp_as_of: datetime | None = None
     columns: tuple[str, ...] | None = None
     view: str = "records"
+    keys: tuple[Any, ...] | None = None
     topic: str | None = None
     key: tuple[str, ...] | None = None
     partitions: int | None = None
@@ -131,6 +134,7 @@ class Options:
         self._refuse(ENDING, "not valid in streaming queries, which have no end")
         why = "of no use in a stream, which always reads the newest version"
         self._refuse(TIME_TRAVEL, why)
+        self._refuse(("keys",), _KEYS)
         if self.view != "records":
             raise InvalidRequestError(
                 f"view={self.view} cannot be read as a stream: every commit changes all of it. "
@@ -143,6 +147,8 @@ class Options:
             )
 
     def _refuse_for_view(self) -> None:
+        if self.view != "latest":
+            self._refuse(("keys",), _KEYS)
         if self.view == "latest":
             why = "of no use with view=latest, the newest record of each key in the whole topic"
             ranges = (*RANGE, *STREAM_READ)

@@ -55,6 +55,7 @@ def parse_options(options: Mapping[str, str]) -> Options:
         timestamp_as_of=_datetime(given, "timestampAsOf"),
         columns=_names(given, "columns"),
         view=_choice(given, "view", VIEWS, "records"),
+        keys=_keys(given),
         topic=_text(given, "topic"),
         key=_names(given, "key"),
         partitions=_whole(given, "partitions", at_least=1),
@@ -118,6 +119,20 @@ def _names(given: Mapping[str, str], name: str) -> tuple[str, ...] | None:
     if repeated:
         raise _bad(name, given[name], f"{', '.join(repeated)} is named twice")
     return tuple(parts)
+
+
+def _keys(given: Mapping[str, str]) -> tuple[Any, ...] | None:
+    """Keys, from a JSON array. A key of several columns is an array itself."""
+    if "keys" not in given:
+        return None
+    try:
+        keys = json.loads(given["keys"])
+    except (ValueError, RecursionError):
+        keys = None
+    if not isinstance(keys, list) or any(isinstance(key, dict) for key in keys):
+        why = 'must be a JSON array, as ["u1","u2"], or [["eu",1]] if the key has several columns'
+        raise _bad("keys", given["keys"], why)
+    return tuple(tuple(key) if isinstance(key, list) else key for key in keys)
 
 
 def _datetime(given: Mapping[str, str], name: str) -> datetime | None:

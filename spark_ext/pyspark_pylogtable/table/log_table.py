@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
@@ -28,7 +28,7 @@ from pylogtable import (
     split_topic_url,
 )
 from pylogtable.engine import Compaction, Erasure, Merge, Publication, Scan, maintain, run_job
-from pyspark_pylogtable.columns import default_columns
+from pyspark_pylogtable.columns import default_columns, spark_schema
 from pyspark_pylogtable.source import LogTableSource
 from pyspark_pylogtable.table.append import append_sealed
 from pyspark_pylogtable.table.jobs import where_it_pays
@@ -57,6 +57,7 @@ class LogTable:
         self._spark = spark
         self._path = path
         self._storage_options = dict(storage_options or {})
+        self._views: dict[str, Callable[[], None]] = {}
 
     @classmethod
     def for_path(
@@ -89,6 +90,7 @@ class LogTable:
         partitions: int | Sequence[int] | None = None,
         *,
         view: ViewName = "records",
+        keys: Any = None,
     ) -> DataFrame:
         """The records, read by Spark's own Parquet reader, with its column pruning and filters.
 
@@ -98,13 +100,19 @@ class LogTable:
         `view="latest"` has the newest record of each key, tombstones included: what a compaction of
         the whole topic would leave. It takes no range, because the newest record of a key in a
         range may not be its newest. It is read by Python, because filters must not run before the
-        newest records are found.
+        newest records are found. With `keys`, a list as for `Topic.latest`, only the records of
+        these are looked up, by the driver, in the files that may have them.
         """
+        if keys is not None and view != "latest":
+            raise InvalidRequestError("`keys` are looked up with view='latest'; use where(...)")
         pinned = self.topic.at(version)
         names = columns if columns is not None else _shown(pinned)
         Scan(pinned).reader(names)
         if view == "latest":
             _refuse_range(start=start, end=end, partitions=partitions)
+            if keys is not None:
+                found = pinned.latest(keys, names)
+                return self._spark.createDataFrame(found, spark_schema(found.schema))
             return self._latest_df(pinned, names)
         if view != "records":
             raise InvalidRequestError(f"view must be 'records' or 'latest', not {view!r}")
@@ -129,11 +137,28 @@ class LogTable:
         partitions: int | Sequence[int] | None = None,
         *,
         view: ViewName = "records",
+        keys: Any = None,
     ) -> None:
         """Make `to_df(...)` a temporary view for SQL. The view shows the topic as it is now. Call
-        this again to see later appends."""
-        df = self.to_df(start, end, columns, version, partitions, view=view)
-        df.createOrReplaceTempView(name)
+        `refresh_view` to see later appends."""
+
+        def create() -> None:
+            df = self.to_df(start, end, columns, version, partitions, view=view, keys=keys)
+            df.createOrReplaceTempView(name)
+
+        create()
+        self._views[name] = create
+
+    def refresh_view(self, name: str) -> None:
+        """Let a view that `create_view` of this object made show the topic as it is now. Its range
+        and columns stay. DataFrames that were made from it before do not change."""
+        if name not in self._views:
+            known = ", ".join(map(repr, self._views)) or "none"
+            raise InvalidRequestError(
+                f"this LogTable has created no view {name!r} (it has created: {known}); use "
+                f"create_view({name!r})"
+            )
+        self._views[name]()
 
     def append(self, df: DataFrame, *, txn: tuple[str, int] | None = None) -> AppendResult:
         """Append the rows of a DataFrame in one commit.
