@@ -164,26 +164,71 @@ def test_to_df_equals_the_format_and_the_library(spark: SparkSession, mixed: Top
 
 
 @pytest.mark.parametrize("columns", [None, ["v", "timestampType"]])
-def test_many_cut_segments_are_looked_up(
-    spark: SparkSession, mixed: Topic, monkeypatch: pytest.MonkeyPatch, columns: list[str] | None
+@pytest.mark.parametrize("case", ["cut by offsets", "cut by offsets of some", "cut by times"])
+def test_cut_segments_have_scans_of_their_own_if_they_are_large(
+    spark: SparkSession,
+    mixed: Topic,
+    monkeypatch: pytest.MonkeyPatch,
+    case: str,
+    columns: list[str] | None,
 ) -> None:
-    """Shifted and sealed files, whole and cut at both ends, in one scan."""
-    arguments, options = CASES["cut by offsets"]
-    monkeypatch.setattr(native, "MAX_CUT_SCANS", 2)
+    arguments, options = CASES[case]
     asked = {"columns": json.dumps(columns)} if columns else {}
     expected = without_spark(mixed.url, **options, **asked)
     check_same(natively(spark, mixed, **arguments, columns=columns), expected)
+    monkeypatch.setattr(native, "NEEDLESS_BYTES", 0)
+    check_same(natively(spark, mixed, **arguments, columns=columns), expected)
 
 
-def test_many_cut_segments_share_one_scan(spark: SparkSession, shared: Store) -> None:
-    partitions = native.MAX_CUT_SCANS + 2
+def test_more_cuts_than_a_filter_may_have_ranges(spark: SparkSession, shared: Store) -> None:
+    partitions = native.MAX_RANGES + 2
     topic = shared.create_topic("wide", partitions, {"v": INT})
-    table = pa.table({"v": pa.array(range(3 * partitions), INT)})
-    spread = table.append_column("partition", pa.array([*range(partitions)] * 3, INT))
+    count = 3 * partitions
+    table = pa.table({"v": pa.array(range(10 * count), INT)})
+    spread = table.append_column("partition", pa.array([*range(partitions)] * 30, INT))
     TopicWriter(topic).commit([TopicWriter(topic).stage(spread) for _ in range(2)])
-    expected = without_spark(topic.url, startingOffsets='{"*":4}')
-    assert expected.num_rows == 2 * partitions
-    check_same(natively(spark, topic, start=4), expected)
+    starts = {number: 1 + 3 * number for number in range(partitions)}
+    ends = {number: start + 1 for number, start in starts.items()}
+    named = {"startingOffsets": json.dumps(starts), "endingOffsets": json.dumps(ends)}
+    expected = without_spark(topic.url, **named)
+    assert expected.num_rows == partitions
+    check_same(natively(spark, topic, start=starts, end=ends), expected)
+
+
+def test_a_range_is_one_scan_of_the_files_that_have_it(spark: SparkSession, shared: Store) -> None:
+    """Of 18 sealed files in 6 partitions, 6 have these offsets; and the filter reaches them."""
+    topic = shared.create_topic("ranged", 6, {"v": INT})
+    table = pa.table({"v": pa.array(range(600), INT)})
+    spread = table.append_column("partition", pa.array([*range(6)] * 100, INT))
+    for _ in range(3):
+        topic.append(spread)
+    df = natively(spark, topic, start=120, end=130)
+    assert len(df.inputFiles()) == 6
+    (pushed,) = entry(plan := plan_of(df), "PushedFilters")
+    assert "GreaterThanOrEqual(offset,120), LessThan(offset,130)" in pushed
+    assert len(entry(plan, "ReadSchema")) == 1
+    assert "file_name" not in plan
+    assert df.count() == 60
+    # Other bounds for each partition: still one scan, and Parquet knows where nothing is.
+    starts = {number: 105 + 15 * number for number in range(6)}
+    ends = {number: start + 5 for number, start in starts.items()}
+    df = natively(spark, topic, start=starts, end=ends)
+    (pushed,) = entry(plan_of(df), "PushedFilters")
+    assert "GreaterThanOrEqual(offset,105),LessThan(offset,110)" in pushed
+    assert len(df.inputFiles()) == 6
+    assert df.count() == 30
+
+
+def test_a_range_of_shifted_files_leaves_the_others_out(spark: SparkSession, shared: Store) -> None:
+    topic = shared.create_topic("ranged-shifted", 1, {"v": INT})
+    stage_values = [pa.table({"v": pa.array(range(10), INT)})] * 4
+    TopicWriter(topic).commit([TopicWriter(topic).stage(values) for values in stage_values])
+    assert topic.segments()["shift"].to_pylist() == [0, 10, 20, 30]
+    df = natively(spark, topic, start=25, end=38)
+    assert len(df.inputFiles()) == 2
+    (pushed,) = entry(plan_of(df), "PushedFilters")
+    assert "LessThan(offset,10)" in pushed
+    assert sorted(row.offset for row in df.collect()) == [*range(25, 38)]
 
 
 def test_unknown_offsets_are_refused_as_by_the_library(spark: SparkSession, mixed: Topic) -> None:
@@ -485,13 +530,12 @@ def test_removed_file_is_an_error(spark: SparkSession, logs: Store) -> None:
     assert "[DATA_LOSS] t-0" in failure(df.collect)
 
 
-@pytest.mark.parametrize("start", [None, 1])
+@pytest.mark.parametrize("start", [None, 5])
 def test_replaced_file_is_an_error_instead_of_fewer_rows(
-    spark: SparkSession, logs: Store, monkeypatch: pytest.MonkeyPatch, start: int | None
+    spark: SparkSession, logs: Store, start: int | None
 ) -> None:
     topic = logs.create_topic("t", 1, {"v": INT})
     stage_thrice(topic, pa.table({"v": pa.array(range(6), INT)}))
-    monkeypatch.setattr(native, "MAX_CUT_SCANS", 0)
     assert natively(spark, topic, start=start).count() == 12 - (start or 0)
     path, size = topic.segments().select(["path", "size_bytes"]).to_pylist()[2].values()
     file = Path(topic.url.removeprefix("file://"), path)

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pylogtable.engine import ReadTask
 from pylogtable.format.model import Segment
-from pyspark_pylogtable.table.native import MAX_CUT_SCANS, FilePart, FileScan, plan_scans, roots
+from pyspark_pylogtable.table.native import MAX_RANGES, NEEDLESS_BYTES, plan_scans, roots
+
+NO_END = 2**63 - 1
 
 
-def segment(base: int, end: int, *, shift: int = 0, append_time: bool = False) -> Segment:
+def segment(
+    base: int, end: int, *, shift: int = 0, append_time: bool = False, size: int = 1000
+) -> Segment:
     return Segment(
         partition=0,
         base_offset=base,
         end_offset=end,
         records=end - base,
-        size_bytes=1000 + base,
+        size_bytes=size,
         min_timestamp_us=0,
         max_timestamp_us=0,
         path=f"partition=0/{base:020d}-x.parquet",
@@ -37,18 +44,20 @@ class Seen:
     """A scan, by the base offsets of its segments."""
 
     bases: list[int]
-    uniform: bool
+    shift: int | None = 0
+    window: tuple[int, int] | None = (0, NO_END)
     append_time: bool = False
 
 
-def seen(scans: tuple[FileScan, ...]) -> list[Seen]:
+def seen(tasks: list[ReadTask], *, by_time_type: bool = False) -> list[Seen]:
     return [
         Seen(
-            [part.size_bytes - 1000 for part in scan.parts],
-            scan.uniform is not None,
+            [part.first + part.shift for part in scan.parts],
+            scan.shift,
+            scan.window,
             scan.append_time,
         )
-        for scan in scans
+        for scan in plan_scans(tasks, by_time_type=by_time_type)
     ]
 
 
@@ -58,10 +67,8 @@ def test_an_empty_read_needs_no_scan() -> None:
 
 def test_whole_sealed_segments_share_one_scan_without_a_filter() -> None:
     (scan,) = plan_scans([task(segment(n, n + 10)) for n in (0, 10, 20)], by_time_type=False)
-    assert len(scan.parts) == 3
-    assert scan.uniform == FilePart("partition=0/00000000000000000000-x.parquet", 1000)
-    assert not scan.uniform.is_cut
-    assert scan.uniform.name == "00000000000000000000-x.parquet"
+    assert [part.name for part in scan.parts] == [f"{n:020d}-x.parquet" for n in (0, 10, 20)]
+    assert (scan.shift, scan.is_cut) == (0, False)
 
 
 def test_shifted_segments_share_one_scan() -> None:
@@ -70,43 +77,51 @@ def test_shifted_segments_share_one_scan() -> None:
         task(segment(10, 20, shift=10)),
         task(segment(20, 30, shift=10)),
     ]
-    assert seen(plan_scans(tasks, by_time_type=False)) == [Seen([0], True), Seen([10, 20], True)]
+    assert seen(tasks) == [Seen([0]), Seen([10, 20], shift=10)]
     tasks.append(task(segment(30, 40, shift=30)))
-    scans = plan_scans(tasks, by_time_type=False)
-    assert seen(scans) == [Seen([0], True), Seen([10, 20, 30], False)]
-    assert [part.shift for part in scans[1].parts] == [10, 10, 30]
+    assert seen(tasks) == [Seen([0]), Seen([10, 20, 30], shift=None)]
 
 
 def test_bounds_of_a_cut_segment_are_in_stored_offsets() -> None:
     shifted = segment(100, 200, shift=60)
     cases = [(None, None), (100, 200), (130, None), (None, 150), (130, 150)]
-    parts = [
-        plan_scans([task(shifted, start, end)], by_time_type=False)[0].parts[0]
-        for start, end in cases
+    windows = [seen([task(shifted, start, end)])[0].window for start, end in cases]
+    no_cut = (0, NO_END)
+    assert windows == [no_cut, no_cut, (70, NO_END), (0, 90), (70, 90)]
+
+
+def test_segments_that_are_cut_at_the_same_offsets_share_one_filter() -> None:
+    """The same bounds for all partitions: what lies between is whole."""
+    tasks = [
+        task(segment(0, 20), 15),
+        task(segment(20, 40)),
+        task(segment(40, 60), None, 45),
+        task(segment(10, 50), 15, 45),
+        task(segment(44, 70), None, 45),
     ]
-    assert [(part.low, part.high) for part in parts] == [
-        (None, None),
-        (None, None),
-        (70, None),
-        (None, 90),
-        (70, 90),
-    ]
-    assert [part.is_cut for part in parts] == [False, False, True, True, True]
-    # A start at stored offset 0 is a bound too.
-    assert plan_scans([task(segment(5, 9, shift=6), 6)], by_time_type=False)[0].parts[0].low == 0
+    assert seen(tasks) == [Seen([0, 20, 40, 10, 44], window=(15, 45))]
 
 
 @pytest.mark.parametrize("shift", [0, 3])
-def test_few_cut_segments_get_their_own_scans_and_many_share_one(shift: int) -> None:
-    whole = task(segment(1000, 1010))
-    cut = [task(segment(n, n + 10, shift=shift), n + 5) for n in range(10, 10 + MAX_CUT_SCANS)]
-    few = seen(plan_scans([whole, *cut], by_time_type=False))
-    assert few == [Seen([1000], True), *(Seen([n], True) for n in range(10, 10 + MAX_CUT_SCANS))]
-    more = [*cut, task(segment(90, 100, shift=shift), None, 95)]
-    assert seen(plan_scans([whole, *more], by_time_type=False)) == [
-        Seen([1000], True),
-        Seen([*range(10, 10 + MAX_CUT_SCANS), 90], False),
-    ]
+def test_segments_that_are_cut_at_other_offsets_share_a_coarse_filter(shift: int) -> None:
+    tasks = [task(segment(n, n + 10, shift=shift), n + 5) for n in (10, 30, 40)]
+    (scan,) = plan_scans([*tasks, task(segment(50, 60, shift=shift))], by_time_type=False)
+    assert (scan.shift, scan.window) == (shift, None)
+    found = [(low + shift, high + shift) for low, high in scan.ranges]
+    assert found == [(15, 20), (35, 40), (45, 60)]
+
+
+def test_whole_segments_do_not_make_the_filter_of_large_cut_ones_coarse() -> None:
+    whole, other = task(segment(0, 100)), task(segment(100, 200))
+    cut = [task(segment(0, 100, size=NEEDLESS_BYTES * 2), 90), task(segment(100, 200), 190)]
+    apart = plan_scans([whole, other, *cut], by_time_type=False)
+    assert [scan.is_cut for scan in apart] == [False, True]
+    assert apart[1].ranges == [(90, 100), (190, 200)]
+    small = [task(segment(0, 100), 90), task(segment(100, 200), 190)]
+    assert len(plan_scans([whole, other, *small], by_time_type=False)) == 1
+    # One filter fits all of them.
+    fitting = [task(segment(0, 100, size=NEEDLESS_BYTES * 9), 90), other]
+    assert seen(fitting) == [Seen([0, 100], window=(90, NO_END))]
 
 
 def test_timestamp_types_are_separated_only_on_request() -> None:
@@ -117,18 +132,38 @@ def test_timestamp_types_are_separated_only_on_request() -> None:
         task(segment(30, 40, shift=7, append_time=True)),
         task(segment(40, 50, append_time=True), 45),
     ]
-    assert seen(plan_scans(tasks, by_time_type=False)) == [
-        Seen([0, 10], True),
-        Seen([40], True),
-        Seen([20, 30], True),
-    ]
-    assert seen(plan_scans(tasks, by_time_type=True)) == [
-        Seen([0], True),
-        Seen([10], True, append_time=True),
-        Seen([40], True, append_time=True),
-        Seen([20], True),
-        Seen([30], True, append_time=True),
-    ]
+    assert [one.bases for one in seen(tasks)] == [[0, 10, 40], [20, 30]]
+    found = [(one.bases, one.append_time) for one in seen(tasks, by_time_type=True)]
+    assert found == [([0], False), ([10, 40], True), ([20], False), ([30], True)]
+
+
+@st.composite
+def cut_tasks(draw: st.DrawFn) -> ReadTask:
+    shift = draw(st.sampled_from([0, 0, 0, 5, 9]))
+    base = draw(st.integers(0, 200)) + shift
+    end = base + draw(st.integers(1, 30))
+    size = draw(st.sampled_from([10, NEEDLESS_BYTES]))
+    start = draw(st.one_of(st.just(base), st.integers(base, end - 1)))
+    stop = draw(st.one_of(st.just(end), st.integers(start + 1, end)))
+    return task(segment(base, end, shift=shift, size=size), start, stop)
+
+
+@given(st.lists(cut_tasks(), min_size=1, max_size=40))
+def test_the_filters_of_the_scans_select_exactly_what_is_read(tasks: list[ReadTask]) -> None:
+    parts = []
+    for scan in plan_scans(tasks, by_time_type=False):
+        parts += scan.parts
+        ranges = scan.ranges
+        assert len(ranges) <= MAX_RANGES
+        assert all(one[1] < other[0] for one, other in pairwise(ranges))
+        for part in scan.parts:
+            wanted = {*range(part.low, part.high)}
+            assert all(any(low <= n < high for low, high in ranges) for n in wanted)
+            if scan.window is not None:
+                low, high = scan.window
+                assert {n for n in range(part.first, part.last) if low <= n < high} == wanted
+    read = sorted((part.low + part.shift, part.high + part.shift) for part in parts)
+    assert read == sorted((one.start, one.end) for one in tasks)
 
 
 @pytest.mark.parametrize(
