@@ -192,7 +192,11 @@ def test_unsupported_kafka_options_are_refused_with_advice(key: str, advice: str
         ({"endingTimestamp": ""}, "Expected a single long value, got ''"),
         ({"endingTimestamp": "-1"}, "Expected a single long value, got '-1'"),
         ({"startingTimestamp": str(2**63)}, "Expected a single long value"),
-        ({"startingTimestamp": "1.5"}, "ISO-8601 such as 2024-05-01T12:00:00Z"),
+        (
+            {"startingTimestamp": "2024-05-01 12:00:00"},
+            "names no time zone. Write 2024-05-01T12:00:00Z if it is in UTC",
+        ),
+        ({"startingTimestamp": "1.5"}, "ISO-8601 with a zone, such as 2024-05-01T12:00:00Z"),
         ({"timestampAsOf": "yesterday"}, "timestampAsOf: Expected a single long value"),
         ({"timestampAsOf": str(2**62)}, "beyond the year 9999"),
         ({"startingOffsetsByTimestampStrategy": "newest"}, "must be one of error, latest"),
@@ -342,12 +346,11 @@ NOON = datetime(2024, 5, 1, 12, tzinfo=timezone.utc)
         "2024-05-01T12:00:00z",
         "2024-05-01T12:00:00+00:00",
         "2024-05-01T14:00:00+02:00",
-        "2024-05-01 12:00:00",
-        "2024-05-01T12:00",
+        "2024-05-01 12:00:00Z",
+        "2024-05-01T12:00+00:00",
     ],
 )
 def test_the_forms_of_a_time(text: str) -> None:
-    """Without a zone it is UTC."""
     options = parse_options(
         {
             "timestampAsOf": text,

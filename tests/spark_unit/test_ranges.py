@@ -119,7 +119,7 @@ def refusal(
         ({"endingTimestamp": "1030"}, {0: (0, 3), 1: (0, 3), 2: (0, 1)}),
         ({"startingTimestamp": "1970-01-01T00:00:01Z"}, WHOLE),
         (
-            {"endingTimestamp": "1970-01-01T00:00:01.030001"},
+            {"endingTimestamp": "1970-01-01T00:00:01.030001Z"},
             {0: (0, 4), 1: (0, 4), 2: (0, 1)},
         ),
         (

@@ -115,8 +115,8 @@ def _offsets(option: str, text: str) -> Bound:
 def parse_time(option: str, text: str) -> int:
     """Microseconds since the epoch, from milliseconds (Kafka's form) or ISO-8601 text.
 
-    ISO text without a time zone is UTC, whatever the session's zone: the same option must mean the
-    same records on every machine. Negative numbers are refused because -1 and -2 are offsets.
+    ISO text without a time zone is refused: SQL would take it in the session's zone, which Spark
+    does not tell a source. Negative numbers are refused because -1 and -2 are offsets.
     """
     text = text.strip()
     if re.fullmatch(r"[0-9]{1,19}", text) and int(text) <= _LONG_MAX:
@@ -127,10 +127,14 @@ def parse_time(option: str, text: str) -> int:
     except ValueError:
         raise InvalidRequestError(
             f"{option}: Expected a single long value, got {text!r}. Give milliseconds since the "
-            "epoch (0 or more), or ISO-8601 such as 2024-05-01T12:00:00Z (UTC if it names no zone)"
+            "epoch (0 or more), or ISO-8601 with a zone, such as 2024-05-01T12:00:00Z"
         ) from None
-    aware = when if when.tzinfo else when.replace(tzinfo=timezone.utc)
-    return (aware - EPOCH) // timedelta(microseconds=1)
+    if when.tzinfo is None:
+        raise InvalidRequestError(
+            f"{option}: {text!r} names no time zone. Write {when.isoformat()}Z if it is in UTC, or "
+            f"add the zone, as in {when.isoformat()}+02:00"
+        )
+    return (when - EPOCH) // timedelta(microseconds=1)
 
 
 def _by_partition(
