@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 
 from pylogtable.storage.base import Created, ObjectStore
-from pylogtable.storage.local import LocalStore
 
 KEYS = [f"_manifest/{n:020d}.json" for n in range(60)]
 
@@ -36,8 +35,9 @@ def race_in_threads(store: ObjectStore, writers: int) -> dict[int, list[str]]:
     return won
 
 
-def race_in_process(root: str, writer: int, barrier: threading.Barrier) -> tuple[int, list[str]]:
-    store = LocalStore(root)
+def race_in_process(
+    store: ObjectStore, writer: int, barrier: threading.Barrier
+) -> tuple[int, list[str]]:
     barrier.wait()
     return writer, create_all(store, writer)
 

@@ -50,7 +50,7 @@ def test_one_winner_among_processes(store: LocalStore, tmp_path: Path) -> None:
     spawn = multiprocessing.get_context("spawn")
     with spawn.Manager() as manager, ProcessPoolExecutor(writers, mp_context=spawn) as pool:
         barrier = manager.Barrier(writers)
-        runs = [pool.submit(race_in_process, str(tmp_path), n, barrier) for n in range(writers)]
+        runs = [pool.submit(race_in_process, store, n, barrier) for n in range(writers)]
         won = dict(run.result() for run in runs)
     check_one_winner_each(store, won)
     assert not [name for name in files(tmp_path) if ".tmp-" in name]
