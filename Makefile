@@ -12,13 +12,14 @@ export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 # Each of them would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-deep test-engines lint bench test-matrix clean java
+.PHONY: help demo test test-deep test-engines test-s3 lint bench test-matrix clean java
 
 help:
 	@echo "make demo         set up and run the tour of pylogtable on the local disk"
 	@echo "make test         set up and run lint, types and all tests"
 	@echo "make test-deep    the tests with many more examples, faults and kills, from a new seed each time"
 	@echo "make test-engines published tables, read by Delta and Iceberg on Spark (jars from Maven Central)"
+	@echo "make test-s3      stores and topics on a real S3 server (versitygw, built with Go if it is not there)"
 	@echo "make lint         ruff and mypy only"
 	@echo "make bench        the benchmarks, as a table of ratios (BENCH='throughput --quick' for a part)"
 	@echo "make test-matrix  the Spark tests on PySpark $(MATRIX), all tests on Python $(PYTHONS)"
@@ -49,6 +50,19 @@ $(ENGINES)/.installed: pyproject.toml
 	$(ENGINES)/bin/python -m pip install --quiet --editable '.[dev]' 'pyspark[connect]==4.1.1'
 	$(ENGINES)/bin/python -m tests.engines.jars $(ENGINES)/jars
 	@touch $@
+
+# PYLOGTABLE_S3_SERVER=/path/to/versitygw names a server; without one and without Go the tests are skipped.
+SERVERS := .servers
+GO := $(shell command -v go || ls /usr/local/go/bin/go 2>/dev/null)
+
+test-s3: $(VENV)/.installed-dev
+	@server=$${PYLOGTABLE_S3_SERVER:-$$(command -v versitygw)}; \
+	if [ -z "$$server" ] && [ -n "$(GO)" ]; then \
+	  server=$(abspath $(SERVERS))/versitygw; \
+	  test -x "$$server" || { echo "building $$server …"; \
+	    GOBIN=$(abspath $(SERVERS)) "$(GO)" install github.com/versity/versitygw/cmd/versitygw@latest; } || exit 1; \
+	fi; \
+	PYLOGTABLE_S3_SERVER=$$server $(BIN)/python -m pytest -n 2 tests/s3_server
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -89,7 +103,7 @@ test-matrix: java
 	done; exit $$failed
 
 clean:
-	rm -rf $(VENV) $(ENGINES) .venv-spark-* .venv-python-* .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(ENGINES) $(SERVERS) .venv-spark-* .venv-python-* .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 java:
 	@found=$$("$(JAVA)" -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p'); \

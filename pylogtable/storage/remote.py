@@ -4,10 +4,11 @@ Put-if-absent is a condition that the store checks itself: `If-None-Match: *` on
 `ifGenerationMatch=0` on Google. The general `mode="create"` of fsspec checks first and writes
 later, which is not safe, so `locate` lists the stores that may be used.
 
-S3 is tested against moto, which shows the form of the replies but not what happens in a race. The
-code for Google and Azure follows the documentation of their clients. It has **not been tried**. On
-an S3-compatible server that ignores `If-None-Match` commits get lost. Creating a topic detects such
-a server and refuses it.
+S3 is tested against moto, which shows the form of the replies, and on a real server (`make
+test-s3`), with races, kills and faults on the wire. The code for Google and Azure follows the
+documentation of their clients. It has **not been tried**. On an S3-compatible server that ignores
+`If-None-Match` commits get lost. Creating a topic detects such a server and refuses it. A server
+that checks the condition first and writes later is found by `pylogtable doctor`.
 """
 
 from __future__ import annotations

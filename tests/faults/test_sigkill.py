@@ -22,14 +22,18 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs fork and 
 
 
 def test_killed_writer_loses_and_duplicates_nothing_acknowledged(tmp_path: Path) -> None:
+    kill_writers(str(tmp_path), KILLS)
+
+
+def kill_writers(url: str, kills: int) -> None:
+    """Kill a writer at any moment, as often as that, and check what it was told."""
     seed = new_seed()
     chance = random.Random(seed)
-    url = str(tmp_path)
     pylogtable.open(url).create_topic("t", PARTITIONS, SCHEMA)
     acknowledged: dict[int, dict[str, Any]] = {}
     repeats = 0
     with crew() as workers:
-        for _ in range(KILLS):
+        for _ in range(kills):
             first = len(acknowledged)
             (pid,) = workers.order(("append_until_killed", [url, first]))
             acks = [workers.answer() for _ in range(chance.choice([0, 1, 2, 3, 5]))]

@@ -24,7 +24,13 @@ import pyarrow as pa
 import pyarrow.parquet  # so that a child need not
 
 import pylogtable
-from pylogtable.errors import CommitConflictError, InvalidRequestError, TopicExistsError
+from pylogtable.errors import (
+    CommitConflictError,
+    CommitUnknownError,
+    InvalidRequestError,
+    StorageError,
+    TopicExistsError,
+)
 from pylogtable.runtime import Runtime
 from pylogtable.storage.local import LocalStore
 from pylogtable.store import Store
@@ -129,6 +135,23 @@ def append_many(url: str, first: int, count: int) -> None:
         tell(batch=batch, version=result.version, offsets=told)
 
 
+def append_stubbornly(url: str, first: int, count: int, tries: int) -> None:
+    """Append batches with a txn each, again after every failure of the store."""
+    topic = pylogtable.open(url).topic("t")
+    _wait_for_start()
+    for batch in range(first, first + count):
+        for left in reversed(range(tries)):
+            try:
+                result = topic.append(batch_rows(batch), txn=(f"app{first}", batch))
+                break
+            except (StorageError, CommitUnknownError) as error:
+                tell(failed=str(error), batch_tried=batch)
+                if not left:
+                    raise
+        told = {str(number): span for number, span in result.offsets.items()}
+        tell(batch=batch, version=result.version, offsets=told, repeated=result.repeated)
+
+
 def create_many(url: str, me: int, count: int) -> None:
     store = pylogtable.open(url)
     _wait_for_start()
@@ -191,6 +214,7 @@ _ORDERS = {
     "produce_until_killed": produce_until_killed,
     "consume": consume,
     "append_many": append_many,
+    "append_stubbornly": append_stubbornly,
     "create_many": create_many,
     "administer": administer,
     "commit_positions": commit_positions,

@@ -135,6 +135,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_GET = do_PUT = do_HEAD = do_POST = do_DELETE = _serve
 
+    def handle_expect_100(self) -> bool:
+        go_on = super().handle_expect_100()
+        self.wfile.flush()
+        return go_on
+
     def _answer(self, fault: WireFault | None, body: bytes) -> None:
         if fault is WireFault.DROP:
             self.close_connection = True
@@ -178,9 +183,7 @@ class _Handler(BaseHTTPRequestHandler):
         length = int(told) if self.command == "HEAD" and told else len(data)
         return reply.status, kept, data, length
 
-    def _reply(
-        self, status: int, headers: list[tuple[str, str]], data: bytes, length: int
-    ) -> None:
+    def _reply(self, status: int, headers: list[tuple[str, str]], data: bytes, length: int) -> None:
         self.send_response_only(status)
         for name, value in headers:
             self.send_header(name, value)

@@ -1,4 +1,4 @@
-"""A real S3 server in a process of its own: versitygw over a directory. `make test-s3` brings it."""
+"""A real S3 server in its own process: versitygw over a directory. `make test-s3` brings it."""
 
 from __future__ import annotations
 
@@ -45,16 +45,18 @@ class Server:
                 command, env={**os.environ, **secrets}, stdout=log, stderr=log
             )
         give_up = time.monotonic() + _PATIENCE_S
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
-                return
-            except OSError:
-                ended = self._process.poll() is not None
-                if ended or time.monotonic() > give_up:
-                    self.kill()
-                    raise RuntimeError(f"no server: {self._log.read_text()}") from None
-                time.sleep(0.01)
+        while not self._accepts():
+            if self._process.poll() is not None or time.monotonic() > give_up:
+                self.kill()
+                raise RuntimeError(f"no server: {self._log.read_text()}")
+            time.sleep(0.01)
+
+    def _accepts(self) -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", self.port), 1).close()
+        except OSError:
+            return False
+        return True
 
     def kill(self) -> None:
         """SIGKILL: requests that it was working on get no reply."""
