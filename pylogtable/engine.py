@@ -36,6 +36,7 @@ from pylogtable.maintenance.vacuum import Vacuum
 from pylogtable.plan.joining import Join, plan_joins
 from pylogtable.plan.read import ReadTask
 from pylogtable.plan.split import ReadPart, share_tasks
+from pylogtable.plan.topics import plan_missing_columns
 from pylogtable.read.scan import PartReader, Scan
 from pylogtable.results.operations import AppendResult, MaintainReport
 from pylogtable.store import Store
@@ -92,6 +93,14 @@ class TopicWriter:
         if not isinstance(schema, pa.Schema):
             raise InvalidRequestError(f"`schema` must be a pyarrow.Schema, not {schema!r}")
         RowShaper(self._head.latest().info, 0, 0).check_columns(schema)
+
+    def merge_columns(self, schema: pa.Schema) -> None:
+        """Add those columns of the rows to be appended that the topic does not have, as nullable
+        columns, in one commit. Other writers may do the same at the same time. Raises, and changes
+        nothing, if such rows could not be appended even then."""
+        if not isinstance(schema, pa.Schema):
+            raise InvalidRequestError(f"`schema` must be a pyarrow.Schema, not {schema!r}")
+        self._head.change(lambda snapshot: plan_missing_columns(snapshot, schema))
 
     def stage(
         self, data: Any, *, first_sticky: int | None = None, temporary: bool = False

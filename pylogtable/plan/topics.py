@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from numbers import Integral
 
 import msgspec
+import pyarrow as pa
 
 from pylogtable.arguments import check_mapping
 from pylogtable.errors import InvalidRequestError, OffsetOutOfRangeError, TopicExistsError
 from pylogtable.format.config import check_keys, normalize, parse_config
 from pylogtable.format.field_ids import numbered, uses_mapping
+from pylogtable.format.given_columns import make_fields
 from pylogtable.format.lookup import LoadLeaf, totals_below
 from pylogtable.format.model import (
     COLUMN_MAPPING,
@@ -22,7 +24,14 @@ from pylogtable.format.model import (
     Protocol,
     TopicInfo,
 )
-from pylogtable.format.schema import check_fields, is_keys_only, value_columns
+from pylogtable.format.schema import (
+    PARTITION,
+    TIMESTAMP,
+    check_fields,
+    is_keys_only,
+    value_columns,
+)
+from pylogtable.format.shaping import RowShaper, check_log_columns
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.plan.columns import (
     ColumnChanges,
@@ -109,6 +118,20 @@ def plan_alter(
             "nothing to alter: the topic already has these settings and columns"
         )
     return Change(operation="alter", protocol=_needed_protocol(snapshot, new), topic=new)
+
+
+def plan_missing_columns(snapshot: Snapshot, given: pa.Schema) -> Change | None:
+    """Add the columns of these rows that the topic does not have, as nullable columns [META-4].
+    None if it has all of them. Raises if the rows could not be appended even then."""
+    names = {*(field.name for field in snapshot.info.fields), PARTITION, TIMESTAMP}
+    known = pa.schema([column for column in given if column.name in names])
+    new = [column.with_nullable(True) for column in given if column.name not in names]
+    check_log_columns(given)
+    RowShaper(snapshot.info, 0, 0).check_columns(known)
+    if not new:
+        return None
+    changes = ColumnChanges(add=make_fields(pa.schema(new)))
+    return plan_alter(snapshot, partitions=None, config={}, columns=changes)
 
 
 def plan_delete_records(

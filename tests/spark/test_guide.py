@@ -63,6 +63,7 @@ VALUES = {
     "startingOffsetsByTimestampStrategy": "latest",
     "failOnDataLoss": "true",
     "createTopics": "true",
+    "mergeSchema": "true",
     "includeHeaders": "true",
     "view": "records",
     "keys": "[1]",

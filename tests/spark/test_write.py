@@ -228,9 +228,10 @@ def test_creation_options_that_differ_from_an_existing_topic_are_a_warning(
     topic = logs.create_topic("t", partitions=2)
     writer_for = {"partitions": 3, "retention.ms": "5"}
     with pytest.warns(UserWarning, match="partitions is 2, not 3") as caught:
-        write(tmp_path / "logs" / "t", [kafka(["a"])], **writer_for)
+        write(tmp_path / "logs" / "t", [kafka(["a"]), kafka(["b"])], **writer_for)
     assert "retention.ms is 604800000, not 5" in str(caught[0].message)
-    assert topic.count() == 1
+    assert len([said for said in caught if "exists, so" in str(said.message)]) == 1
+    assert topic.count() == 2
     assert len(topic.end_offsets()) == 2
 
 

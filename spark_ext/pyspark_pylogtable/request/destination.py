@@ -101,6 +101,8 @@ class Destination:
     name: str | None
     creation: Creation
     by_option: bool = False
+    # Columns that a topic does not have are added to it.
+    merges_schema: bool = False
     # The topic, if planning opened it; reused in the same process, as a stream plans every batch.
     found: Topic | None = None
 
@@ -131,22 +133,23 @@ def destination(options: Options, columns: pa.Schema) -> Destination:
     path = options.require_path()
     own = pa.schema([column for column in columns if column.name != "topic"])
     creation = Creation(options.partitions, options.key, options.config, own)
+    to = partial(Destination, merges_schema=options.merge_schema)
     opened = partial(pylogtable.open, storage_options=options.storage_options)
     found = None if options.topic is not None else _find_topic(path, options)
     if options.topic is None and found is None and "topic" in columns.names:
         store = opened(path)
         _check_many_topics(store, path, options)
-        return Destination(store, None, replace(creation, allowed=options.create_topics))
+        return to(store, None, replace(creation, allowed=options.create_topics))
     if options.create_topics:
         raise InvalidRequestError(
             "createTopics lets the rows create the topics that their 'topic' column names, and "
             "this write goes to one topic: remove it"
         )
     if options.topic is not None:
-        return Destination(opened(path), options.topic, creation, by_option=True)
+        return to(opened(path), options.topic, creation, by_option=True)
     if found is not None:
         parent, name = split_topic_url(path)
-        return Destination(opened(parent), name, creation, found=found)
+        return to(opened(parent), name, creation, found=found)
     if topics := opened(path).topics():
         raise InvalidRequestError(
             "topic option required when no 'topic' attribute is present: "
@@ -154,7 +157,7 @@ def destination(options: Options, columns: pa.Schema) -> Destination:
             "'topic', add a 'topic' column, or give the path of a topic."
         )
     parent, name = split_topic_url(path)
-    return Destination(opened(parent), name, creation)
+    return to(opened(parent), name, creation)
 
 
 def _check_many_topics(store: Store, path: str, options: Options) -> None:

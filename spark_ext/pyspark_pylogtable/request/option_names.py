@@ -29,7 +29,7 @@ STREAM_READ = (
 )
 STREAM_WRITE = ("checkpointLocation", "queryName")
 WRITE = (
-    *("topic", "key", "partitions", "createTopics", "txnAppId", "txnVersion"),
+    *("topic", "key", "partitions", "createTopics", "mergeSchema", "txnAppId", "txnVersion"),
     *TOPIC_CONFIG_KEYS,
 )
 

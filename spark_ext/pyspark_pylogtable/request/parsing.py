@@ -60,6 +60,7 @@ def parse_options(options: Mapping[str, str]) -> Options:
         key=_names(given, "key"),
         partitions=_whole(given, "partitions", at_least=1),
         create_topics=_boolean(given, "createTopics", default=False),
+        merge_schema=_boolean(given, "mergeSchema", default=False),
         txn_app_id=_text(given, "txnAppId"),
         txn_version=_whole(given, "txnVersion", at_least=0),
         max_records_per_trigger=most,

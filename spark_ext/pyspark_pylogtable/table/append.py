@@ -49,10 +49,12 @@ _MESSAGE = pa.schema(
 )
 
 
-def append_sealed(topic: Topic, df: DataFrame, txn: tuple[str, int] | None) -> AppendResult:
+def append_sealed(
+    topic: Topic, df: DataFrame, txn: tuple[str, int] | None, *, merge_schema: bool = False
+) -> AppendResult:
     """Append `df`; see `LogTable.append`. A `topic` column must name the topic."""
     df = _cast_by_session(df, topic)
-    check_columns(topic, spark_columns(df.schema))
+    check_columns(topic, spark_columns(df.schema), merge=merge_schema)
     if txn is not None and (first := TopicWriter(topic).find_txn(*txn)) is not None:
         if first.origin is not None:
             find_written(topic, txn, _query_of(df.sparkSession))

@@ -160,15 +160,17 @@ class LogTable:
             )
         self._views[name]()
 
-    def append(self, df: DataFrame, *, txn: tuple[str, int] | None = None) -> AppendResult:
+    def append(
+        self, df: DataFrame, *, txn: tuple[str, int] | None = None, merge_schema: bool = False
+    ) -> AppendResult:
         """Append the rows of a DataFrame in one commit.
 
         Use it for large appends. Unlike `df.write.format("pylogtable")` it joins what the tasks
         wrote before it commits: few, large, sealed segments, where filters on `offset` reach
         Parquet. Nothing is shuffled, and the order of rows is kept. With a `txn` a repeat appends
-        nothing.
+        nothing. With `merge_schema`, columns that the topic does not have are added to it first.
         """
-        return append_sealed(self.topic, df, txn)
+        return append_sealed(self.topic, df, txn, merge_schema=merge_schema)
 
     def compact(self, *, force: bool = False) -> RewriteReport:
         """`Topic.compact` as a Spark job: one partition is one task."""

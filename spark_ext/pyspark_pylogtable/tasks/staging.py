@@ -89,8 +89,10 @@ class _TopicStagings:
 
     def _staging(self, name: str, rows: pa.RecordBatch) -> Stager:
         if name not in self._open:
-            topic = self._where.open(name)
-            check_columns(topic, rows.schema)
+            # The driver has opened the only topic, and has warned about options without effect.
+            is_known = name == self._where.name
+            topic = self._where.existing(name) if is_known else self._where.open(name)
+            check_columns(topic, rows.schema, merge=self._where.merges_schema)
             staging = TopicWriter(topic).begin_staging(
                 first_sticky=self._task, encoders=self._encoders
             )

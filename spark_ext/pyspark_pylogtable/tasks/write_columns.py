@@ -41,12 +41,13 @@ def plan_destination(options: Options, schema: StructType) -> tuple[Destination,
     given = columns
     if _has_every_column(topic, columns):
         given = pa.schema([column for column in columns if column.name not in SET_BY_LOG])
-    check_columns(topic, given)
+    check_columns(topic, given, merge=where.merges_schema)
     return where, topic
 
 
-def check_columns(topic: Topic, columns: pa.Schema) -> None:
-    """Raise if rows with these columns cannot be written to the topic.
+def check_columns(topic: Topic, columns: pa.Schema, *, merge: bool) -> None:
+    """Raise if rows with these columns cannot be written to the topic. With `merge`, columns that
+    the topic does not have are added to it before.
 
     For a Kafka-shaped topic the messages are those of the Kafka sink, and `value` is required:
     without it every record would be a tombstone.
@@ -58,7 +59,20 @@ def check_columns(topic: Topic, columns: pa.Schema) -> None:
         if "value" not in given.names:
             raise SchemaMismatchError("Required attribute 'value' not found")
         check_text(given, ("key", "value"))
-    TopicWriter(topic).check_columns(assigned_columns(given, topic.schema))
+    given = assigned_columns(given, topic.schema)
+    if merge:
+        TopicWriter(topic).merge_columns(given)
+    try:
+        TopicWriter(topic).check_columns(given)
+    except SchemaMismatchError as error:
+        known = {*topic.schema.names, *SET_BY_LOG}
+        unknown = ", ".join(name for name in given.names if name not in known)
+        if merge or not unknown:
+            raise
+        raise SchemaMismatchError(
+            f'{error}. A write adds {unknown} with .option("mergeSchema", True), or with '
+            "LogTable.append(..., merge_schema=True)"
+        ) from None
 
 
 def spark_columns(schema: StructType) -> pa.Schema:
