@@ -548,6 +548,7 @@ ASKED: dict[str, Callable[[Store, Topic, Any], object]] = {
     "find_commit version": lambda _, topic, odd: topic.find_commit("id", (odd,)),
     "history": lambda _, topic, odd: topic.history((odd,)),
     "check_columns": lambda _, topic, odd: TopicWriter(topic).check_columns(odd),
+    "merge_columns": lambda _, topic, odd: TopicWriter(topic).merge_columns(odd),
     "commit_staged": lambda _, topic, odd: TopicWriter(topic).commit([odd]),
     "discard_staged": lambda _, topic, odd: TopicWriter(topic).discard([odd]),
     "first_sticky": lambda _, topic, odd: TopicWriter(topic).stage(

@@ -136,6 +136,7 @@ SIGNATURES = {
 ENGINE_SIGNATURES = {
     engine.TopicWriter: ["topic"],
     engine.TopicWriter.check_columns: ["schema"],
+    engine.TopicWriter.merge_columns: ["schema"],
     engine.TopicWriter.plan_joins: ["staged"],
     engine.TopicWriter.joined: ["staged", "results"],
     engine.TopicWriter.stage: ["data", "*first_sticky", "*temporary"],
