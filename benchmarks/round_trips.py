@@ -1,0 +1,79 @@
+"""Requests, round trips and time of the usual operations on an S3 server that is 30 ms away.
+
+It needs a server: `PYLOGTABLE_S3_SERVER=.servers/versitygw python -m benchmarks.round_trips`, after
+`make test-s3`, which builds it. There is no yardstick and no bar: compare with an earlier run.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+
+import pylogtable
+from tests.s3_server.proxy import Proxy, proxy_before
+from tests.s3_server.server import BINARY, BUCKET, options, running
+
+LATENCY_S = 0.03
+PARTITIONS = 6
+COMMITS = 40
+
+
+def records(count: int) -> pa.Table:
+    numbers = range(count)
+    return pa.table({"key": [b"%d" % n for n in numbers], "value": [b"v" * 100] * count})
+
+
+def show(name: str, proxy: Proxy, action: Callable[[], object]) -> None:
+    proxy.traffic.reset()
+    began = time.perf_counter()
+    action()
+    seconds = time.perf_counter() - began
+    traffic = proxy.traffic
+    by_method = ", ".join(f"{count} {method}" for method, count in sorted(traffic.methods.items()))
+    print(
+        f"| {name} | {traffic.requests} ({by_method}) | {traffic.round_trips} "
+        f"| {seconds * 1e3:.0f} ms |"
+    )
+
+
+def main() -> None:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        running(os.environ[BINARY], Path(folder)) as server,
+        proxy_before(server.port, latency_s=LATENCY_S) as proxy,
+    ):
+        url, far = f"s3://{BUCKET}/logs", options(proxy.url)
+        near = pylogtable.open(url, storage_options=options(server.url))
+        for name in ("warm", "cold"):
+            near.create_topic(name, PARTITIONS)
+        topic = near.topic("cold")
+        for _ in range(COMMITS):
+            topic.append(records(3))
+
+        print("| operation | requests | round trips | time |\n|---|---|---|---|")
+        warm = pylogtable.open(url, storage_options=far).topic("warm")
+        warm.append(records(100))
+        show("bare PUT", proxy, lambda: warm._store.write("bare", b"x"))
+        show(f"append into {PARTITIONS} partitions, warm", proxy, lambda: warm.append(records(100)))
+        show("append of 1 record, warm", proxy, lambda: warm.append(records(1)))
+
+        def cold() -> pylogtable.Topic:
+            return pylogtable.open(url, storage_options=far).topic("cold")
+
+        show(f"cold read of {COMMITS} commits", proxy, lambda: cold().read().read_all())
+        group = cold().group("g")
+        show("group commit, cold", proxy, lambda: group.commit({0: 1}))
+        show("group commit, warm", proxy, lambda: group.commit({0: 2}))
+        opened = f"cold open + 1 record, {COMMITS} commits"
+        show(opened, proxy, lambda: cold().append(records(1)))
+        there = cold()
+        show(f"merge of {COMMITS + 1} commits", proxy, there.merge)
+
+
+if __name__ == "__main__":
+    main()
