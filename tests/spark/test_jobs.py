@@ -327,6 +327,24 @@ def test_latest_of_given_keys(spark: SparkSession, logs: Store) -> None:
         assert said in failure(lambda df=df: df.load(topic.url).collect())
 
 
+def test_only_files_of_the_partitions_of_the_keys_are_opened(
+    spark: SparkSession, logs: Store, tmp_path: Path
+) -> None:
+    topic = logs.create_topic("t", 4, config=COMPACT)
+    topic.append(kafka([f"k{n}" for n in range(40)], [str(n) for n in range(40)]))
+    partition = dict(rows(topic.read(), "key", "partition"))[b"k7"]
+    for file in (tmp_path / "logs" / "t").glob("partition=*/*.parquet"):
+        if file.parent.name != f"partition={partition}":
+            file.unlink()
+    df = LogTable.for_path(spark, topic.url).to_df(view="latest", keys=["k7"])
+    assert [bytes(row.value) for row in df.collect()] == [b"7"]
+    reader = spark.read.format("pylogtable").option("view", "latest")
+    by_option = reader.option("keys", '["k7"]').load(topic.url)
+    assert [bytes(row.value) for row in by_option.collect()] == [b"7"]
+    reader = spark.read.format("pylogtable").option("view", "latest")
+    assert "[DATA_LOSS]" in failure(lambda: reader.load(topic.url).collect())
+
+
 def test_view_is_refreshed_with_its_own_range(spark: SparkSession, logs: Store) -> None:
     topic = filled(logs, "t")
     table = LogTable.for_path(spark, topic.url)

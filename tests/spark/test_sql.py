@@ -92,23 +92,50 @@ def test_overwriting_a_view_is_refused(spark: SparkSession, orders: Topic, tmp_p
     assert orders.count() == 3
 
 
-@inserts_some_columns
-def test_catalog_tables_say_what_to_do_instead(
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "USING pylogtable OPTIONS (path '{path}')",
+        "USING pylogtable LOCATION '{path}'",
+        "USING pylogtable LOCATION '{path}' AS SELECT 9L AS id, 'x' AS item",
+    ],
+)
+def test_catalog_table_is_refused_at_once(
+    spark: SparkSession, orders: Topic, tmp_path: Path, rest: str
+) -> None:
+    statement = "CREATE TABLE listed " + rest.format(path=tmp_path / "logs" / "orders")
+    advised(failure(lambda: spark.sql(statement)))
+    assert not spark.catalog.tableExists("listed")
+    assert orders.version == 1
+
+
+def test_save_as_table_is_refused_at_once_without_a_path(spark: SparkSession) -> None:
+    writer = spark.range(1).write.format("pylogtable").mode("append")
+    advised(failure(lambda: writer.saveAsTable("listed")))
+    assert not spark.catalog.tableExists("listed")
+
+
+def test_saved_table_with_a_path_says_what_to_do_when_it_is_used(
     spark: SparkSession, orders: Topic, tmp_path: Path
 ) -> None:
+    """Spark passes the same to a sink as for `save`, so the write itself cannot be refused."""
     path = tmp_path / "logs" / "orders"
-    spark.sql(f"CREATE TABLE listed USING pylogtable OPTIONS (path '{path}')")
+    df = spark.createDataFrame([(4, "oat")], "id long, item string")
+    df.write.format("pylogtable").mode("append").option("path", str(path)).saveAsTable("listed")
     try:
-        for statement in ("SELECT * FROM listed", "INSERT INTO listed (id) VALUES (1)"):
-            said = failure(lambda statement=statement: spark.sql(statement).collect())
-            assert "gives a Python source no options" in said
-            assert "CREATE TEMPORARY VIEW v USING pylogtable OPTIONS (path '<path>')" in said
-            assert 'create_view("v")' in said
-        found = spark.sql(f"SELECT count(*) AS n FROM listed WITH (path='{path}')")
-        assert found.first()["n"] == 3
-        assert orders.version == 1
+        for statement in ("SELECT * FROM listed", "INSERT INTO listed VALUES (1, 'x')"):
+            advised(failure(lambda statement=statement: spark.sql(statement).collect()))
+        assert orders.count() == 4
+        assert spark.sql(f"SELECT id FROM listed WITH (path='{path}')").count() == 4
     finally:
         spark.sql("DROP TABLE listed")
+
+
+def advised(said: str) -> None:
+    assert "A catalog table (CREATE TABLE … USING pylogtable, saveAsTable) does not work" in said
+    assert "CREATE TEMPORARY VIEW v USING pylogtable OPTIONS (path '<path>')" in said
+    assert 'create_view("v")' in said
+    assert "LogTable.publish" in said
 
 
 def test_spark_refuses_a_path_instead_of_a_table_name(

@@ -18,6 +18,7 @@ from pylogtable import (
     CommitUnknownError,
     InvalidRequestError,
     SchemaMismatchError,
+    SegmentGoneError,
     StorageError,
     Store,
     Topic,
@@ -353,6 +354,36 @@ def test_metadata_views_without_rows(spark: SparkSession, logs: Store) -> None:
     table = LogTable.for_path(spark, topic.url)
     check_same(table.segments(), topic.segments())
     check_same(table.history(limit=0), topic.history(0))
+
+
+def test_version_that_vacuum_removed_is_named_at_once(spark: SparkSession, table: LogTable) -> None:
+    for _ in range(2):
+        table.append(keyed(spark, 30))
+    table.merge()
+    assert table.to_df(version=2).count() == 60
+    table.topic.vacuum(dry_run=False, retention_ms=0, force=True)
+    with pytest.raises(
+        SegmentGoneError, match=r"A vacuum has removed it: .* or version 5 or later"
+    ):
+        table.to_df(version=2)
+    assert table.to_df().count() == 60
+
+
+def test_methods_of_a_deleted_topic_say_so(
+    spark: SparkSession, table: LogTable, logs: Store
+) -> None:
+    table.append(keyed(spark, 30))
+    logs.delete_topic("t")
+    for method in (
+        table.to_df,
+        table.describe,
+        table.history,
+        table.merge,
+        lambda: table.create_view("gone"),
+        lambda: table.append(keyed(spark, 3)),
+    ):
+        with pytest.raises(TopicNotFoundError, match="has been deleted"):
+            method()
 
 
 def test_missing_topic_is_refused(spark: SparkSession, logs: Store, tmp_path: Path) -> None:

@@ -438,16 +438,10 @@ def test_path_is_kept_as_given() -> None:
     assert parse_options({"path": "/data/My Logs"}).require_path() == "/data/My Logs"
 
 
-def test_properties_that_spark_adds_to_create_table_are_ignored() -> None:
-    """As seen on 4.3: a table must be creatable for `SELECT … FROM t WITH (path=…)` to work."""
-    added = {
-        "provider": "pylogtable",
-        "owner": "root",
-        "location": "file:/x",
-        "external": "true",
-        "option.path": "/x",
-    }
-    assert parse_options({**added, "path": "file:/x"}) == Options(path="file:/x")
+def test_create_table_is_known_by_the_properties_that_spark_adds_and_refused() -> None:
+    """As seen on 4.0, 4.1 and 4.3."""
+    added = {"provider": "pylogtable", "owner": "root", "location": "file:/x"}
+    assert "A catalog table (CREATE TABLE" in refusal({**added, "path": "file:/x"})
     assert "unknown option 'owner'" in refusal({"owner": "root"})
 
 

@@ -38,8 +38,17 @@ _BY_LOWER_CASE = {
     for name in (*PLACE, *READ, "includeHeaders", *STREAM_READ, *WRITE, *STREAM_WRITE)
 }
 
-# Spark itself adds these to the options of CREATE TABLE.
-_TABLE_PROPERTIES = ("provider", "owner", "location", "external", "comment", "is_managed_location")
+#: Why there are no catalog tables, and what to use.
+NO_CATALOG_TABLES = (
+    "A catalog table (CREATE TABLE … USING pylogtable, saveAsTable) does not work: Spark 4.0 to "
+    "4.3 gives a Python source no options when such a table is used, even if it was created with a "
+    "path. Use CREATE TEMPORARY VIEW v USING pylogtable OPTIONS (path '<path>'), or in Python "
+    'LogTable.for_path(spark, "<path>").create_view("v"). A table for every session is a published '
+    "one: LogTable.publish, then CREATE TABLE … USING delta. Or create a table with its columns "
+    "and name the path each time: SELECT … FROM t WITH (path='<path>')"
+)
+# Spark itself adds this to the options of CREATE TABLE, if it does not name columns.
+_OF_CREATE_TABLE = "provider"
 
 _NO_GROUP = (
     "a read belongs to no consumer group. Remove it, and set the start with startingOffsets; a "
@@ -81,10 +90,8 @@ def with_documented_names(options: Mapping[str, str]) -> dict[str, str]:
     """The options under their documented names, in any case; Spark passes them in lower case.
     Raises for a name that is not supported."""
     lowered = {key.lower(): text for key, text in options.items()}
-    if "provider" in lowered:
-        for key in [*lowered]:
-            if key in _TABLE_PROPERTIES or key.startswith("option."):
-                del lowered[key]
+    if _OF_CREATE_TABLE in lowered:
+        raise InvalidRequestError(NO_CATALOG_TABLES)
     for key in lowered:
         if key not in _BY_LOWER_CASE:
             raise InvalidRequestError(_why_unsupported(key))

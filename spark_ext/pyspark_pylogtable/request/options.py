@@ -17,6 +17,7 @@ from pylogtable import InvalidRequestError
 from pyspark_pylogtable.request.bounds import Bound
 from pyspark_pylogtable.request.option_names import (
     ENDING,
+    NO_CATALOG_TABLES,
     RANGE,
     READ,
     STREAM_READ,
@@ -85,12 +86,8 @@ class Options:
         """The path; raises if none was given."""
         if self.path is None:
             raise InvalidRequestError(
-                'no path: give it with .load("<path>"), .save("<path>") or .option("path", …). A '
-                "catalog table (CREATE TABLE … USING pylogtable) does not work: Spark 4.0 to 4.3 "
-                "gives a Python source no options for it, even if it was created with a path. Use "
-                "CREATE TEMPORARY VIEW v USING pylogtable OPTIONS (path '<path>'), or SELECT … "
-                "FROM t WITH (path='<path>'), or in Python "
-                'LogTable.for_path(spark, "<path>").create_view("v")'
+                'no path: give it with .load("<path>"), .save("<path>") or .option("path", …). '
+                f"{NO_CATALOG_TABLES}"
             )
         return self.path
 

@@ -27,7 +27,16 @@ from pylogtable import (
     View,
     split_topic_url,
 )
-from pylogtable.engine import Compaction, Erasure, Merge, Publication, Scan, maintain, run_job
+from pylogtable.engine import (
+    Compaction,
+    Erasure,
+    Merge,
+    Publication,
+    ReadPart,
+    Scan,
+    maintain,
+    run_job,
+)
 from pyspark_pylogtable.columns import default_columns, spark_schema
 from pyspark_pylogtable.source import LogTableSource
 from pyspark_pylogtable.table.append import append_sealed
@@ -120,6 +129,7 @@ class LogTable:
         try:
             return native_df(self._spark, pinned, Scan(pinned).tasks(ranges), names, url=self._path)
         except NativeUnavailable as error:
+            _refuse_if_gone(pinned, ranges, names, str(error))
             warnings.warn(
                 f"Spark cannot read the files of {pinned.url} itself, so Python reads them, "
                 f"without column pruning and filters: {error}",
@@ -296,6 +306,18 @@ class LogTable:
 
 def _shown(view: View) -> list[str]:
     return default_columns(view, include_headers=False, with_topic=False)
+
+
+def _refuse_if_gone(
+    view: View, ranges: Mapping[int, tuple[int, int]], names: Sequence[str], why: str
+) -> None:
+    """Raise the library's error if Spark found no file, because a vacuum removed it: then Python
+    cannot read it either."""
+    scan = Scan(view)
+    reader = scan.reader(names)
+    for task in scan.tasks(ranges):
+        if task.segment.path in why:
+            next(iter(reader.read(ReadPart((task,)))), None)
 
 
 def _refuse_range(**given: object) -> None:
