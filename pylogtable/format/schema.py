@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from pylogtable.arguments import names_in
@@ -329,3 +330,9 @@ def _without_nullability(wire: WireType) -> WireType:
         "keyType": _without_nullability(wire["keyType"]),
         "valueType": _without_nullability(wire["valueType"]),
     }
+
+
+def nulls(count: int, arrow: pa.DataType) -> pa.Array:
+    """This many nulls. Unlike those of `pa.nulls`, a null struct has no nulls inside: its fields
+    may be required."""
+    return pa.array([None], arrow).take(pa.array(np.zeros(count, dtype=np.int64)))

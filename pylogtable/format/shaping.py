@@ -27,6 +27,7 @@ from pylogtable.format.schema import (
     file_schema,
     fits,
     from_arrow,
+    nulls,
     renamed_to,
     widens,
 )
@@ -145,7 +146,7 @@ class RowShaper:
             if field.name == TIMESTAMP:
                 column = self._timestamps(given, batch.num_rows)
             elif given is None:
-                column = pa.nulls(batch.num_rows, field.type)
+                column = nulls(batch.num_rows, field.type)
             else:
                 column = _cast(field.name, given, field.type)
             if not field.nullable and column.null_count:  # [APPEND-2]

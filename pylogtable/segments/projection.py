@@ -19,6 +19,7 @@ from pylogtable.format.schema import (
     TIMESTAMP,
     fits,
     from_arrow,
+    nulls,
     to_arrow,
 )
 from pylogtable.segments.segment_file import SegmentReader
@@ -76,7 +77,7 @@ class Projection:
             elif field.name == "timestampType":  # [SEG-9]
                 column = pa.repeat(pa.scalar(int(segment.append_time), pa.int32()), batch.num_rows)
             elif index < 0:
-                column = pa.nulls(batch.num_rows, field.type)
+                column = nulls(batch.num_rows, field.type)
             else:
                 column = batch.column(index)
                 if field.name in self._required and column.null_count:

@@ -192,7 +192,6 @@ class Appender:
         old = expired_on_arrival(config, files, self._runtime.clock())
         if old is None:
             return
-        self._warned_of_expired = True
         records = sum(file.records for file in files)
         many = f"{old.records:,}" if old.records else "some"
         then = (
@@ -207,6 +206,7 @@ class Appender:
             "topic.maintain(dry_run=True) says what would be removed",
             stacklevel=stacklevel,
         )
+        self._warned_of_expired = True
 
     def _check_age(self, staged: Staged) -> None:
         age_ms = self._runtime.clock() - staged.staged_at_ms

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -457,3 +458,26 @@ def test_rows_of_a_generator_are_appended_as_they_come(store: Store, clock: Cloc
     assert rows(topic.read(), "when")[4] == datetime(1970, 1, 5, tzinfo=timezone.utc).replace(
         tzinfo=None
     )
+
+
+def test_a_missing_struct_may_have_required_fields(store: Store) -> None:
+    topic = store.create_topic("t", 1, {"k": "bigint", "v": "int"}, "k")
+    topic.append(pa.table({"k": [1, 2]}))
+    topic.alter(add_columns={"x": "struct<a:int not null, s:struct<b:string not null>>"})
+    topic.append(pa.table({"k": [3]}))
+    topic.merge()
+    topic.erase(keys=[1])
+    found = topic.read(columns=["k", "x"]).read_all()
+    assert found.to_pylist() == [{"k": 2, "x": None}, {"k": 3, "x": None}]
+    assert topic.verify(data=True)
+
+
+def test_an_append_that_is_refused_for_expired_records_is_refused_again(store: Store) -> None:
+    topic = store.create_topic("t", 1, {"n": pa.int64()})
+    old = pa.table({"n": [1], "timestamp": pa.array([0], pa.timestamp("us", "UTC"))})
+    for _ in range(2):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with pytest.raises(UserWarning, match="already older than"):
+                topic.append(old)
+    assert topic.count() == 0
