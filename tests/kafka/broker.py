@@ -1,0 +1,112 @@
+"""A real Kafka broker on this machine: one process in KRaft mode, on free ports.
+
+python -m tests.kafka.broker FOLDER fetches its jars; `running(jars, home)` starts and stops it.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO
+
+from tests.kafka.jars import BROKER
+from tests.maven import MavenUnreachable, fetch
+
+READY_SECONDS = 120.0
+#: Kafka writes it as the last line of its start.
+READY = "Kafka Server started"
+
+
+class BrokerFailed(Exception):
+    """The broker did not start. The text has the end of its log."""
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody uses now. All are held until all are found, so that they differ."""
+    with ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+def server_properties(home: Path, port: int, controller_port: int) -> str:
+    """One process that is broker and controller, which alone holds every topic."""
+    settings = {
+        "process.roles": "broker,controller",
+        "node.id": 1,
+        "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "log.dirs": home / "data",
+        "offsets.topic.num.partitions": 1,
+        "offsets.topic.replication.factor": 1,
+        "transaction.state.log.num.partitions": 1,
+        "transaction.state.log.replication.factor": 1,
+        "transaction.state.log.min.isr": 1,
+        "group.initial.rebalance.delay.ms": 0,
+        "auto.create.topics.enable": "false",
+    }
+    return "".join(f"{name}={value}\n" for name, value in settings.items())
+
+
+@contextmanager
+def running(jars: Path, home: Path) -> Iterator[str]:
+    """Start a broker with its data below `home`, give its `bootstrap.servers`, and stop it."""
+    home.mkdir(parents=True, exist_ok=True)
+    port, controller_port = free_ports(2)
+    properties = home / "server.properties"
+    properties.write_text(server_properties(home, port, controller_port))
+    log = home / "broker.log"
+    with log.open("w") as out:
+        _java(jars, "kafka.tools.StorageTool", "format", "--cluster-id", "MkU3OEVBNTcwNTJENDM2Qg",
+              "--config", str(properties), out=out).wait()  # fmt: skip
+        process = _java(jars, "kafka.Kafka", str(properties), out=out)
+        try:
+            _wait_until_ready(process, log)
+            yield f"127.0.0.1:{port}"
+        finally:
+            process.terminate()
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _java(jars: Path, main: str, *arguments: str, out: IO[str]) -> subprocess.Popen[bytes]:
+    home = os.environ.get("JAVA_HOME")
+    java = f"{home}/bin/java" if home else "java"
+    return subprocess.Popen(
+        [java, "-Xmx1g", "-cp", f"{jars}/*", main, *arguments], stdout=out, stderr=out
+    )
+
+
+def _wait_until_ready(process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + READY_SECONDS
+    while READY not in (text := log.read_text(errors="replace")):
+        ended = process.poll()
+        if ended is not None or time.monotonic() > deadline:
+            how = f"ended with status {ended}" if ended is not None else "did not get ready"
+            last = "\n".join(text.splitlines()[-20:])
+            raise BrokerFailed(f"the Kafka broker {how}; its log {log} ends with\n{last}")
+        time.sleep(0.1)
+
+
+def main(folder: Path) -> None:
+    try:
+        fetch(BROKER, folder)
+    except MavenUnreachable as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,40 @@
+"""Fetches jars from Maven Central."""
+
+from __future__ import annotations
+
+import urllib.request
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+CENTRAL = "https://repo1.maven.org/maven2"
+
+
+class MavenUnreachable(Exception):
+    """A jar cannot be fetched. The text names it and says why."""
+
+
+def path_of(coordinate: str) -> str:
+    """Where `group:artifact:version` is in a repository."""
+    group, artifact, version = coordinate.split(":")
+    return f"{group.replace('.', '/')}/{artifact}/{version}/{artifact}-{version}.jar"
+
+
+def fetch(coordinates: Iterable[str], folder: Path, repository: str = CENTRAL) -> list[Path]:
+    """The jars in `folder`. Those that are missing there are fetched."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with ThreadPoolExecutor(4) as threads:
+        return list(threads.map(lambda each: _fetch(each, folder, repository), coordinates))
+
+
+def _fetch(coordinate: str, folder: Path, repository: str) -> Path:
+    url = f"{repository}/{path_of(coordinate)}"
+    place = folder / url.rpartition("/")[2]
+    if not place.exists():
+        partial = place.with_suffix(".part")
+        try:
+            urllib.request.urlretrieve(url, partial)
+        except OSError as error:
+            raise MavenUnreachable(f"{url} cannot be fetched: {error}") from error
+        partial.rename(place)
+    return place
