@@ -12,7 +12,7 @@ export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 # Each of them would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-deep test-engines test-s3 lint bench test-matrix clean java
+.PHONY: help demo test test-deep test-engines test-s3 lint bench bench-peers test-matrix clean java
 
 help:
 	@echo "make demo         set up and run the tour of pylogtable on the local disk"
@@ -22,6 +22,7 @@ help:
 	@echo "make test-s3      stores and topics on a real S3 server (versitygw, built with Go if it is not there)"
 	@echo "make lint         ruff and mypy only"
 	@echo "make bench        the benchmarks, as a table of ratios (BENCH='throughput --quick' for a part)"
+	@echo "make bench-peers  Delta, Iceberg and a Kafka broker beside us on Spark 4.1 (PEERS=--quick for a short one)"
 	@echo "make test-matrix  the Spark tests on PySpark $(MATRIX), all tests on Python $(PYTHONS)"
 	@echo "                  (MATRIX='4.0' PYTHONS= for one of them)"
 	@echo "Python 3.10 or newer (PYTHON=python3.11 to choose), and Java 17 or newer for all but lint."
@@ -72,6 +73,9 @@ lint: $(VENV)/.installed-dev
 bench: java $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --editable '.[bench]'
 	$(BIN)/python -m benchmarks $(BENCH)
+
+bench-peers: java $(ENGINES)/.installed
+	$(ENGINES)/bin/python -m benchmarks.peers $(PEERS)
 
 # A cell of the matrix is a version of PySpark or of Python; its environment is .venv-<cell>.
 # An interpreter may be on the PATH, or one of pyenv's that is not.

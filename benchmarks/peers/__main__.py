@@ -58,7 +58,7 @@ def main() -> int:
 
 def run(size: Size, home: Path) -> tuple[dict[str, Seconds], list[str]]:
     """The seconds of each operation, and the names of the peers."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.update(PYSPARK_PYTHON=sys.executable, PYSPARK_DRIVER_PYTHON=sys.executable)
     table_jars = _fetched("Delta and Iceberg", tables.JARS, home / "jars")
     connector = _fetched("Kafka", kafka.CONNECTOR, home / "kafka-connector")
     if connector and not _fetched("Kafka", kafka.BROKER, home / "kafka-broker"):
