@@ -16,6 +16,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 if TYPE_CHECKING:
+    from pylogtable import Topic
     from pyspark_pylogtable.batch.reader import BatchReader
     from pyspark_pylogtable.batch.writer import BatchWriter
     from pyspark_pylogtable.stream.sink import StreamWriter
@@ -38,6 +39,11 @@ class LogTableSource(DataSource):
         except LogTableError as error:
             # Not an error for a write that creates the topic.
             self._pinned = error
+
+    @property
+    def _opened(self) -> Topic | None:
+        """The topic at the path, if this process opened it."""
+        return getattr(self._pinned, "opened", None)
 
     @classmethod
     def name(cls) -> str:
@@ -65,9 +71,9 @@ class LogTableSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         from pyspark_pylogtable.batch.writer import plan_write
 
-        return plan_write(self._options, schema, overwrite=overwrite)
+        return plan_write(self._options, schema, self._opened, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         from pyspark_pylogtable.stream.sink import plan_stream_write
 
-        return plan_stream_write(self._options, schema, overwrite=overwrite)
+        return plan_stream_write(self._options, schema, self._opened, overwrite=overwrite)

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
@@ -20,6 +21,7 @@ from pylogtable import InvalidRequestError, SchemaMismatchError, Store, TopicNot
 from pylogtable.engine import TopicWriter
 from tests.builders import T0, at, ints, kafka, rows, times
 from tests.conftest import S3_BUCKET, S3_KEY, S3_SECRET
+from tests.opened_files import opened_by
 from tests.spark.faults import on_store, store_with
 from tests.spark.support import failure
 from tests.spark.writes import data_files, files, plan, save, write
@@ -63,6 +65,18 @@ def test_keyed_rows_get_the_same_partitions_and_order_as_from_the_library(
     assert rows(by_spark.history(), "operation") == ["append", "append", "create"]
     assert by_spark.describe().key == ("user",)
     assert by_spark.verify(data=True)
+
+
+def test_planning_an_append_opens_the_topic_once(logs: Store, tmp_path: Path) -> None:
+    """It asks a few times for newer commits: before the version is pinned, and for each check."""
+    topic = logs.create_topic("t", schema={"n": pa.int64()})
+    for number in range(3):
+        topic.append(pa.table({"n": [number]}))
+    path = str(tmp_path / "logs" / "t")
+    planned = opened_by(lambda: plan(path, pa.schema({"n": pa.int64()})))
+    read = Counter(Path(name).name for name in planned if "_manifest" in name)
+    assert read[f"{1:020d}.json"] == 1
+    assert read[f"{4:020d}.json"] <= 5
 
 
 def test_append_of_many_tasks_is_one_commit_with_one_file_per_task_and_partition(

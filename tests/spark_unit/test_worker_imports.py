@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
 import zipfile
@@ -16,35 +15,9 @@ import pytest
 
 from pyspark_pylogtable import worker_imports
 from pyspark_pylogtable.worker_imports import SETTLED_SECONDS, TURNED_OFF_BY, read_again_if_changed
+from tests.opened_files import opened_by
 
 PYTHONS_OWN = zipimport.zipimporter.invalidate_caches
-
-_opened: list[str] = []
-_is_watching = False
-
-
-@functools.cache
-def _watch() -> None:
-    """Once, because Python keeps a hook for ever."""
-
-    def note(event: str, arguments: tuple[object, ...]) -> None:
-        if _is_watching and event == "open":
-            _opened.append(str(arguments[0]))
-
-    sys.addaudithook(note)
-
-
-def opened_by(action: Callable[[], object]) -> list[str]:
-    """The files that Python opens for this."""
-    global _is_watching
-    _watch()
-    _opened.clear()
-    _is_watching = True
-    try:
-        action()
-    finally:
-        _is_watching = False
-    return list(_opened)
 
 
 def write(archive: Path, *modules: str) -> None:

@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from pylogtable import InvalidRequestError
+from pylogtable import InvalidRequestError, Topic
 from pylogtable.engine import TopicWriter
 from pyspark_pylogtable.request.destination import Destination
 from pyspark_pylogtable.request.options import Options
@@ -22,8 +22,11 @@ from pyspark_pylogtable.tasks.staging import Written, query_id, stage_rows
 from pyspark_pylogtable.tasks.write_columns import plan_destination
 
 
-def plan_write(options: Options, schema: StructType, *, overwrite: bool) -> BatchWriter:
-    """Find or create the topic and check the columns, before any data is written."""
+def plan_write(
+    options: Options, schema: StructType, opened: Topic | None, *, overwrite: bool
+) -> BatchWriter:
+    """Find or create the topic and check the columns, before any data is written. `opened` is the
+    topic at the path, if it was opened just now."""
     options.refuse_for("write")
     if overwrite:
         raise InvalidRequestError(
@@ -31,7 +34,7 @@ def plan_write(options: Options, schema: StructType, *, overwrite: bool) -> Batc
             "start over delete the topic with store.delete_topic; to drop old records use "
             "topic.delete_records or retention"
         )
-    where, topic = plan_destination(options, schema)
+    where, topic = plan_destination(options, schema, opened)
     is_repeat = bool(topic and options.txn and TopicWriter(topic).find_txn(*options.txn))
     return BatchWriter(where, options.txn, is_repeat=is_repeat)
 

@@ -70,6 +70,8 @@ class Creation:
     def check_same(self, topic: Topic) -> None:
         """Compare the options with a topic that exists: another key is an error, other settings are
         a warning, because a write changes no topic."""
+        if self.key is None and self.partitions is None and not self.config:
+            return
         has = topic.describe()
         if self.key is not None and self.key != has.key:
             raise InvalidRequestError(
@@ -124,8 +126,11 @@ class Destination:
         return self.store.topic(name)
 
 
-def destination(options: Options, columns: pa.Schema) -> Destination:
-    """Where the rows go, from `path`, the option `topic` and a `topic` column.
+def destination(
+    options: Options, columns: pa.Schema, opened_topic: Topic | None = None
+) -> Destination:
+    """Where the rows go, from `path`, the option `topic` and a `topic` column. `opened_topic` is
+    the topic at the path, if it was opened just now.
 
     As in the Kafka sink the option wins over the column. The path may be that of a store or that of
     a single topic.
@@ -135,7 +140,9 @@ def destination(options: Options, columns: pa.Schema) -> Destination:
     creation = Creation(options.partitions, options.key, options.config, own)
     to = partial(Destination, merges_schema=options.merge_schema)
     opened = partial(pylogtable.open, storage_options=options.storage_options)
-    found = None if options.topic is not None else _find_topic(path, options)
+    found = None
+    if options.topic is None:
+        found = _find_topic(path, options) if opened_topic is None else opened_topic
     if options.topic is None and found is None and "topic" in columns.names:
         store = opened(path)
         _check_many_topics(store, path, options)

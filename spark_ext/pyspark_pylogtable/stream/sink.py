@@ -17,7 +17,7 @@ from pyspark.sql import Row
 from pyspark.sql.datasource import DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from pylogtable import InvalidRequestError
+from pylogtable import InvalidRequestError, Topic
 from pyspark_pylogtable.request.destination import Destination
 from pyspark_pylogtable.request.options import Options
 from pyspark_pylogtable.tasks.commit import (
@@ -44,8 +44,11 @@ else:
 BLOCK_ROWS = 10_000
 
 
-def plan_stream_write(options: Options, schema: StructType, *, overwrite: bool) -> StreamWriter:
-    """Find or create the topic and check the columns, before any data is written."""
+def plan_stream_write(
+    options: Options, schema: StructType, opened: Topic | None, *, overwrite: bool
+) -> StreamWriter:
+    """Find or create the topic and check the columns, before any data is written. `opened` is the
+    topic at the path, if it was opened just now."""
     options.refuse_for("stream write")
     if overwrite:
         raise InvalidRequestError(
@@ -53,7 +56,7 @@ def plan_stream_write(options: Options, schema: StructType, *, overwrite: bool) 
             "log: records are appended, never overwritten. Use outputMode('append'); or write the "
             "changed rows in foreachBatch to a topic with a key, and read its view=latest"
         )
-    where, _ = plan_destination(options, schema)
+    where, _ = plan_destination(options, schema, opened)
     return StreamWriter(where, schema, options.txn_app_id)
 
 

@@ -30,11 +30,13 @@ _INSTEAD = {
 }
 
 
-def plan_destination(options: Options, schema: StructType) -> tuple[Destination, Topic | None]:
-    """Where the rows go, with the columns checked. The topic is None if each row names its
-    topic."""
+def plan_destination(
+    options: Options, schema: StructType, opened: Topic | None
+) -> tuple[Destination, Topic | None]:
+    """Where the rows go, with the columns checked. The topic is None if each row names its topic.
+    `opened` is the topic at the path, if it was opened just now."""
     columns = spark_columns(schema)
-    where = destination(options, columns)
+    where = destination(options, columns, opened)
     if where.name is None:
         return where, None
     topic = where.open(where.name)
@@ -55,11 +57,12 @@ def check_columns(topic: Topic, columns: pa.Schema, *, merge: bool) -> None:
     given = columns
     if TOPIC in columns.names:
         given = columns.remove(columns.get_field_index(TOPIC))
-    if is_kafka_shaped(topic.schema, more_columns=True):
+    schema = topic.schema
+    if is_kafka_shaped(schema, more_columns=True):
         if "value" not in given.names:
             raise SchemaMismatchError("Required attribute 'value' not found")
         check_text(given, ("key", "value"))
-    given = assigned_columns(given, topic.schema)
+    given = assigned_columns(given, schema)
     if merge:
         TopicWriter(topic).merge_columns(given)
     try:
