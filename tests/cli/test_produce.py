@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import pylogtable
-from pylogtable.engine import TopicWriter
+from pylogtable.format.partitioner import partition_for
 from tests.builders import T0, kafka, rows, times
 from tests.cli.conftest import Run
 
@@ -50,13 +50,9 @@ def test_keys_tombstones_headers_and_a_partition(run: Run, store_dir: Path) -> N
 def test_keys_go_to_the_partitions_that_kafka_chooses(run: Run, store_dir: Path) -> None:
     topic = pylogtable.open(store_dir).create_topic("t", partitions=4)
     run("produce", "t", "-K", ":", stdin="".join(f"k{n}:{n}\n" for n in range(50)))
-    expected = (
-        TopicWriter(topic)
-        .placement()
-        .partitions(pa.record_batch({"key": pa.array([f"k{n}".encode() for n in range(50)])}))
-    )
+    expected = partition_for(pa.array([f"k{n}".encode() for n in range(50)]), 4)
     got = {row["key"]: row["partition"] for row in rows(topic.read())}
-    assert [got[f"k{n}".encode()] for n in range(50)] == expected.to_pylist()
+    assert [got[f"k{n}".encode()] for n in range(50)] == expected.tolist()
 
 
 def test_json_envelopes_are_those_of_kcat_and_can_be_read_back(run: Run, store_dir: Path) -> None:

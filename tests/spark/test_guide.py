@@ -134,7 +134,8 @@ def migration() -> list[tuple[str, str, str]]:
 @inserts_some_columns
 @pytest.mark.timeout(900)
 def test_every_spark_example_runs(spark: SparkSession, tmp_path: Path) -> None:
-    assert {note for note, _ in code(GUIDE, "python")} == {"spark"}, "an example does not run"
+    notes = {note for note, _ in code(GUIDE, "python")}
+    assert all(note == "spark" or note.startswith("no-run: ") for note in notes)
     store, session = run_examples(spark, "spark_ext/README.md", tmp_path)
     assert store.topics() == ["clicks", "copy", "large", "orders", "views"]
     assert store.topic("copy").count() == 3002

@@ -21,7 +21,7 @@ from chispa import assert_df_equality
 from pyspark.sql import DataFrame, SparkSession
 
 import pylogtable
-from pylogtable import OffsetOutOfRangeError, Store, Topic
+from pylogtable import OffsetOutOfRangeError, SegmentGoneError, Store, Topic
 from pylogtable.engine import TopicWriter
 from pyspark_pylogtable import LogTable
 from pyspark_pylogtable.columns import spark_schema
@@ -525,9 +525,8 @@ def test_removed_file_is_an_error(spark: SparkSession, logs: Store) -> None:
     Path(topic.url.removeprefix("file://"), path).unlink()
     with pytest.raises(Exception, match=r"FILE_NOT_EXIST|PATH_NOT_FOUND"):  # not all are PySpark's
         df.collect()
-    with pytest.warns(UserWarning, match="PATH_NOT_FOUND"):
-        df = table.to_df()
-    assert "[DATA_LOSS] t-0" in failure(df.collect)
+    with pytest.raises(SegmentGoneError, match=r"topic\.verify\(\) lists what is missing"):
+        table.to_df()
 
 
 @pytest.mark.parametrize("start", [None, 5])
