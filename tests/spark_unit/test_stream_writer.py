@@ -14,7 +14,14 @@ from pyspark import TaskContext
 from pyspark.sql import Row
 
 import pylogtable
-from pylogtable import CommitUnknownError, InvalidRequestError, LogTableError, Store, Topic
+from pylogtable import (
+    CommitUnknownError,
+    InvalidRequestError,
+    LogTableError,
+    SchemaMismatchError,
+    Store,
+    Topic,
+)
 from pylogtable.engine import TopicWriter
 from pyspark_pylogtable import DefaultSource
 from pyspark_pylogtable.columns import spark_schema
@@ -273,3 +280,11 @@ def test_rows_are_converted_to_the_arrow_that_newer_sparks_pass() -> None:
     assert first["at"] == when
     assert (first["blob"], first["tags"], first["place"]) == (b"b", ["a", None], {"x": 0.5})
     assert set(batches[1].to_pylist()[1].values()) == {None}
+
+
+def test_merge_schema_is_advised_only_where_it_would_help(tmp_path: Path) -> None:
+    topic = pylogtable.open(tmp_path / "logs").create_topic("t", 1, {"note": pa.string()})
+    for name, is_advised in (("other", True), ("Note", False)):
+        with pytest.raises(SchemaMismatchError, match=f"no column '{name}'") as refused:
+            Sink(topic.url).writer(pa.schema({name: pa.string()}))
+        assert ("mergeSchema" in str(refused.value)) == is_advised

@@ -30,7 +30,7 @@ from pylogtable import AppendResult, LogTableError, Topic
 from pylogtable.engine import Staged, TopicWriter
 from pyspark_pylogtable.columns import spark_schema
 from pyspark_pylogtable.table.arrow_tasks import MapBatches, map_in_arrow
-from pyspark_pylogtable.table.jobs import run_each
+from pyspark_pylogtable.table.jobs import DRIVER_BYTES, run_each
 from pyspark_pylogtable.tasks.assignment import LOG_COLUMNS, assign
 from pyspark_pylogtable.tasks.commit import commit_topic, find_written
 from pyspark_pylogtable.tasks.staging import query_id
@@ -38,8 +38,6 @@ from pyspark_pylogtable.tasks.write_columns import check_columns, spark_columns,
 
 #: A task with fewer bytes sends its rows to the driver, which has to hold those of all tasks.
 SENT_BYTES = 64 << 10
-#: Files of fewer bytes in all are joined by the driver: that takes less time than a Spark job.
-DRIVER_BYTES = 32 << 20
 
 _TIMES = (DateType, TimestampType, TimestampNTZType)
 _TO_TEXT = (*_TIMES, FractionalType)

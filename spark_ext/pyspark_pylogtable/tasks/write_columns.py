@@ -68,8 +68,9 @@ def check_columns(topic: Topic, columns: pa.Schema, *, merge: bool) -> None:
     try:
         TopicWriter(topic).check_columns(given)
     except SchemaMismatchError as error:
-        known = {*topic.schema.names, *SET_BY_LOG}
-        unknown = ", ".join(name for name in given.names if name not in known)
+        # A name that differs only in case is not added either [TYPE-5].
+        known = {name.lower() for name in (*topic.schema.names, *SET_BY_LOG)}
+        unknown = ", ".join(name for name in given.names if name.lower() not in known)
         if merge or not unknown:
             raise
         raise SchemaMismatchError(
