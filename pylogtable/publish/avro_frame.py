@@ -1,7 +1,7 @@
 """Is an Avro file whole? Pure.
 
 A file has a header and blocks. The header ends with a marker, and so does every block. Decoders do
-not check it, and pyiceberg's reads beyond the end of a file that was cut. So we check files first.
+not check all of it. So we check files first.
 """
 
 from __future__ import annotations

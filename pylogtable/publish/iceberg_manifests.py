@@ -1,5 +1,6 @@
 """Reads and writes the manifests and manifest lists of an Iceberg table, with pyiceberg's own Avro
-code. Only this module and the catalog's import pyiceberg, and only when they are used."""
+code. Only this module, `avro_records` and the catalog's import pyiceberg, and only when they are
+used."""
 
 from __future__ import annotations
 
@@ -47,15 +48,18 @@ class Manifests:
 
     def listed(self, place: str) -> list[Manifest]:
         """The manifests in a manifest list."""
-        from pyiceberg.manifest import read_manifest_list
+        from pylogtable.publish.avro_records import manifests_in
 
-        source = _Input(self._read(place))
-        return _decoded(self.key(place), lambda: [*read_manifest_list(source)])
+        data = self._read(place)
+        return _decoded(self.key(place), lambda: manifests_in(data))
 
     def entries(self, manifest: Manifest) -> list[Entry]:
         """All entries of a manifest, deleted ones too."""
-        key, source = self.key(manifest.manifest_path), _Folder(self._read)
-        return _decoded(key, lambda: _placed(manifest.fetch_manifest_entry(source, False)))
+        from pylogtable.publish.avro_records import entries_in
+
+        place = manifest.manifest_path
+        data = self._read(place)
+        return _decoded(self.key(place), lambda: _placed(entries_in(data, manifest)))
 
     def each(self, manifests: Sequence[Manifest]) -> Iterator[tuple[Manifest, list[Entry]]]:
         """Manifests with their entries, one after the other. Where requests are slow, some are sent
@@ -214,7 +218,7 @@ def _decoded(key: str, decode: Callable[[], list[_T]]) -> list[_T]:
         return decode()
     except LogTableError:
         raise
-    except Exception as error:  # damaged bytes give errors of zlib, of pyiceberg, even SystemError
+    except Exception as error:  # damaged bytes give errors of zlib and of pyiceberg
         raise damaged(key, f"it cannot be decoded: {error}") from error
 
 
@@ -240,23 +244,3 @@ class _Output:
 
     def __len__(self) -> int:
         return len(self.data)
-
-
-class _Input:
-    """A file that was read, as pyiceberg's readers want it."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-
-    def open(self, seekable: bool = True) -> io.BytesIO:
-        return io.BytesIO(self._data)
-
-
-class _Folder:
-    """All files by their place, as pyiceberg's readers want them."""
-
-    def __init__(self, read: Callable[[str], bytes]) -> None:
-        self._read = read
-
-    def new_input(self, location: str) -> _Input:
-        return _Input(self._read(location))

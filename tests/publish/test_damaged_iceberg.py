@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
+import zlib
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyiceberg.avro.decoder import StreamingBinaryDecoder
+from pyiceberg.avro.encoder import BinaryEncoder
 
 from pylogtable import CorruptTopicError, Store, Topic, TopicNotFoundError, UnsupportedFormatError
 from pylogtable.publish.iceberg_manifests import Manifests
@@ -259,6 +263,30 @@ def test_list_or_manifest_with_a_damaged_byte_gives_no_error_but_ours(
             told.append(str(error))
     assert len(told) > 10
     assert all("unpublish the topic and publish it again" in text for text in told)
+
+
+def with_block(data: bytes, count: int, block: bytes) -> bytes:
+    """The Avro file with these bytes as its only block."""
+    body = io.BytesIO()
+    encoder = BinaryEncoder(body)
+    encoder.write_int(count)
+    encoder.write_bytes(zlib.compress(block, wbits=-15))
+    return data[: after_header(data)] + body.getvalue() + data[-16:]
+
+
+def test_list_or_manifest_with_records_that_end_too_early_is_damaged(
+    folder: Path, avro: Path
+) -> None:
+    data = avro.read_bytes()
+    decoder = StreamingBinaryDecoder(data[after_header(data) :])
+    count, block = decoder.read_int(), zlib.decompress(decoder.read_bytes(), wbits=-15)
+    shown = files_shown(folder)
+    avro.write_bytes(with_block(data, count, block))
+    assert files_shown(folder) == shown
+    for size in range(len(block)):
+        avro.write_bytes(with_block(data, count, block[:size]))
+        with pytest.raises(CorruptTopicError, match="it cannot be decoded"):
+            files_shown(folder)
 
 
 @pytest.mark.parametrize(
