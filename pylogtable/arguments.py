@@ -16,6 +16,13 @@ def check_mapping(name: str, value: object, example: str) -> None:
         raise InvalidRequestError(f"`{name}` must be a dict such as {example}, not {_shown(value)}")
 
 
+def check_flags(**flags: object) -> None:
+    """Raise if a value is not True or False. A text such as "no" would count as true."""
+    for name, value in flags.items():
+        if not isinstance(value, bool):
+            raise InvalidRequestError(f"`{name}` must be True or False, not {_shown(value)}")
+
+
 def check_number(name: str, value: object, least: int = 0) -> None:
     """Raise if the value is not a whole number of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:

@@ -13,7 +13,7 @@ Everything that is sent between processes (`Staged`, `ReadPart`, `PartReader`, `
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -133,7 +133,7 @@ class TopicWriter:
         """What is to be committed in place of `staged`, whose files are removed. Raises, and
         removes nothing, if it does not have the same number of records."""
         before = self._appender.gathered(staged)
-        files = tuple(file for result in results for file in result)
+        files = tuple(_files_of(results))
         had, has = (sum(file.records for file in some) for some in (before.files, files))
         if had != has:
             raise InvalidRequestError(
@@ -194,6 +194,16 @@ class TopicWriter:
         """The result of the append with this txn, or None if there was none. Raises if the txn has
         a different `origin`."""
         return self._appender.find((app_id, version), origin)
+
+
+def _files_of(results: Iterable[tuple[StagedSegment, ...]]) -> Iterator[StagedSegment]:
+    for result in results if isinstance(results, Iterable) else [results]:
+        if not isinstance(result, tuple) or not all(isinstance(f, StagedSegment) for f in result):
+            raise InvalidRequestError(
+                "`results` must be what the joiner returned for each join, such as "
+                f"map(joiner, joins), not {type(results).__name__}"
+            )
+        yield from result
 
 
 def run_job(topic: Topic, job: Job[Report], run_units: RunUnits) -> Report:

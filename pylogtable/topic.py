@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pylogtable.arguments import check_number, check_text, names_in, new_names
+from pylogtable.arguments import check_flags, check_number, check_text, names_in, new_names
 from pylogtable.check.verify import verify
 from pylogtable.errors import LogTableError, TopicNotFoundError
 from pylogtable.format.config import parse_config
@@ -374,6 +374,7 @@ class Topic(TopicJobs):
         """Delete the groups that have had no member and no commit for this long: a timedelta, or
         milliseconds. Returns their names. Run it from time to time to remove groups that nobody
         uses any more; `dry_run=True` only lists them."""
+        check_flags(dry_run=dry_run)
         return expire_groups(self._store, self._head, older_than, dry_run=dry_run)
 
 

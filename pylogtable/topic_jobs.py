@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from pylogtable.arguments import check_number
+from pylogtable.arguments import check_flags, check_number
 from pylogtable.log.head import Head
 from pylogtable.maintenance.compaction import Compaction
 from pylogtable.maintenance.erasure import Erasure
@@ -74,6 +74,7 @@ class TopicJobs:
         these consumer groups has not read. A group without a position in a partition has read
         nothing of it. With `dry_run`, nothing is removed: the report says what would be.
         """
+        check_flags(dry_run=dry_run)
         job = Retention(keep_from, groups)
         return job.preview(self._maintained)[0] if dry_run else self._run(job)
 

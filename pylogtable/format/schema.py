@@ -46,7 +46,7 @@ _PLAIN: dict[str, pa.DataType] = {
 }
 PLAIN_NAMES = tuple(_PLAIN)
 _NAMES = {arrow: name for name, arrow in _PLAIN.items()}
-_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)", re.ASCII)
 
 _INTEGERS = ("byte", "short", "integer", "long")
 _KEY_TYPES = (*_INTEGERS, "boolean", "string", "binary", "date", "timestamp", "timestamp_ntz")

@@ -9,6 +9,7 @@ from typing import ClassVar
 import msgspec
 import numpy as np
 
+from pylogtable.arguments import check_flags
 from pylogtable.errors import CommitConflictError, InvalidRequestError
 from pylogtable.format.config import TopicConfig, parse_config
 from pylogtable.format.model import Segment
@@ -39,6 +40,9 @@ class Compaction(RewriteJob[CompactionUnit]):
 
     name: ClassVar[str] = "compaction"
     operation: ClassVar[str] = "compact"
+
+    def __post_init__(self) -> None:
+        check_flags(force=self.force)
 
     @classmethod
     def for_maintain(cls, config: TopicConfig, options: MaintainOptions) -> Compaction | None:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from pylogtable.arguments import check_flags
 from pylogtable.errors import CommitConflictError, InvalidRequestError, SegmentGoneError
 from pylogtable.format.config import MANIFEST_RETENTION_MS
 from pylogtable.format.model import Commit, Segment, TopicInfo
@@ -105,6 +106,9 @@ class Erasure(SwapCommits):
 
     name: ClassVar[str] = "erasure"
     operation: ClassVar[str] = "erase"
+
+    def __post_init__(self) -> None:
+        check_flags(dry_run=self.dry_run)
 
     def run(self, topic: MaintainedTopic, run_units: RunUnits) -> EraseReport:
         began = topic.runtime.monotonic()

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
-from pylogtable.arguments import names_in
+from pylogtable.arguments import check_flags, names_in
 from pylogtable.errors import InvalidRequestError
 from pylogtable.format.model import Change
 from pylogtable.format.snapshot import Snapshot, apply
@@ -81,6 +81,9 @@ class MaintainOptions:
     vacuum: bool = True
     protect_groups: Sequence[str] | None = None
     dry_run: bool = False
+
+    def __post_init__(self) -> None:
+        check_flags(vacuum=self.vacuum, dry_run=self.dry_run)
 
 
 class Job(Protocol[Report]):

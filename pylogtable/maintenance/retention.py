@@ -6,13 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from pylogtable.errors import LogTableError
 from pylogtable.format.config import TopicConfig
+from pylogtable.format.lookup import segment_at
 from pylogtable.format.model import Change
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.maintenance.job import MaintainedTopic, MaintainOptions
 from pylogtable.maintenance.units import RunUnits
 from pylogtable.plan.retention import plan_retention
 from pylogtable.results.operations import RetentionReport
+from pylogtable.segments.reader import count_from
 
 
 @dataclass(frozen=True)
@@ -32,15 +35,22 @@ class Retention:
 
     def run(self, topic: MaintainedTopic, run_units: RunUnits) -> RetentionReport:
         began = topic.runtime.monotonic()
-        snapshot, change = topic.head.change(lambda snapshot: self._plan(topic, snapshot))
-        return _report(topic, snapshot, change, began)
+        before = topic.newest()
+
+        def plan(snapshot: Snapshot) -> Change | None:
+            nonlocal before
+            before = snapshot
+            return self._plan(topic, snapshot)
+
+        after, change = topic.head.change(plan)
+        return _report(topic, before, after.version, change, began)
 
     def preview(self, topic: MaintainedTopic) -> tuple[RetentionReport, MaintainedTopic]:
         began = topic.runtime.monotonic()
         snapshot = topic.newest()
         change = self._plan(topic, snapshot)
-        report = replace(_report(topic, snapshot, change, began), dry_run=True)
-        return report, topic.after(change)
+        report = _report(topic, snapshot, snapshot.version, change, began)
+        return replace(report, dry_run=True), topic.after(change)
 
     def _plan(self, topic: MaintainedTopic, snapshot: Snapshot) -> Change | None:
         keep_from = topic.unread_from(self.groups, snapshot)
@@ -50,14 +60,27 @@ class Retention:
 
 
 def _report(
-    topic: MaintainedTopic, snapshot: Snapshot, change: Change | None, began: float
+    topic: MaintainedTopic, before: Snapshot, version: int, change: Change | None, began: float
 ) -> RetentionReport:
     moves = change.log_starts if change is not None else ()
+    gone = sum(_below_log_start(topic, before, move.partition) for move in moves)
     return RetentionReport(
-        version=snapshot.version,
+        version=version,
         log_starts={move.partition: move.offset for move in moves},
         segments_removed=sum(move.dropped.segments for move in moves),
-        records_removed=sum(move.dropped.records for move in moves),
+        records_removed=sum(move.dropped.records for move in moves) - gone,
         bytes_removed=sum(move.dropped.size_bytes for move in moves),
         seconds=topic.runtime.monotonic() - began,
     )
+
+
+def _below_log_start(topic: MaintainedTopic, snapshot: Snapshot, partition: int) -> int:
+    """How many records the first segment has that nobody could read before this retention."""
+    log_start = snapshot.partitions[partition].log_start
+    first = segment_at(snapshot, topic.head.manifest.leaf, partition, log_start)
+    if first is None or not first.has_below(log_start):
+        return 0
+    try:
+        return first.records - count_from(topic.store, first, log_start)
+    except LogTableError:
+        return 0  # Retention has to work on a damaged file too: then all its records are counted.

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from pylogtable.arguments import check_flags
 from pylogtable.errors import CorruptTopicError, InvalidRequestError, StorageError
 from pylogtable.format.config import MANIFEST_RETENTION_MS, TopicConfig
 from pylogtable.format.lookup import all_entries
@@ -39,6 +40,9 @@ class Vacuum:
     force: bool = False
 
     name: ClassVar[str] = "vacuum"
+
+    def __post_init__(self) -> None:
+        check_flags(dry_run=self.dry_run, force=self.force)
 
     @classmethod
     def for_maintain(cls, config: TopicConfig, options: MaintainOptions) -> Vacuum | None:

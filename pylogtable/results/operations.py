@@ -146,7 +146,8 @@ class RewriteReport:
 @dataclass(frozen=True)
 class RetentionReport:
     """What retention removed, or would remove in a dry run. `log_starts` has the new start offset
-    of each changed partition."""
+    of each changed partition. `records_removed` does not count records that `delete_records` had
+    removed before."""
 
     version: int
     log_starts: dict[int, int]

@@ -631,3 +631,29 @@ def test_delete_records_is_refused_on_compact_only_topics(
         r"cleanup\.policy contains 'delete'; the topic has 'compact'",
         lambda: compacted_topic.delete_records({0: 1}),
     )
+
+
+@pytest.mark.parametrize("value", ["no", 0, None], ids=repr)
+@pytest.mark.parametrize(
+    ("job", "flag"),
+    [
+        ("erase", "dry_run"),
+        ("apply_retention", "dry_run"),
+        ("vacuum", "dry_run"),
+        ("vacuum", "force"),
+        ("maintain", "dry_run"),
+        ("maintain", "vacuum"),
+        ("compact", "force"),
+        ("expire_groups", "dry_run"),
+    ],
+)
+def test_flags_of_jobs_are_true_or_false(
+    compacted_topic: Topic, objects: MemoryStore, job: str, flag: str, value: Any
+) -> None:
+    needed = {"erase": {"keys": [b"a"]}, "expire_groups": {"older_than": 1}}.get(job, {})
+    refused(
+        objects,
+        InvalidRequestError,
+        f"`{flag}` must be True or False, not {value!r}",
+        lambda: getattr(compacted_topic, job)(**needed, **{flag: value}),
+    )

@@ -82,6 +82,7 @@ def test_every_name_of_the_format_is_a_name_here() -> None:
         "decimal(39,0)",
         "decimal(3,9)",
         "decimal(x,y)",
+        "decimal(１０,2)",  # noqa: RUF001
         "decimal()",
         "int)",
         "array<" * 5000 + "int" + ">" * 5000,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pylogtable import Store, Topic
+from pylogtable.storage.memory import MemoryStore
 from tests.builders import Clock, kafka, rows, times
 
 WEEK = 7 * 86_400_000
@@ -100,3 +101,37 @@ def test_report_and_history_say_what_was_removed(store: Store, clock: Clock) -> 
     newest = topic.history(1).to_pylist()[0]
     assert newest["operation"] == "retention"
     assert dict(newest["summary"])["records_removed"] == 3
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+def test_records_that_were_deleted_before_are_not_counted_again(
+    store: Store, clock: Clock, compacted: bool
+) -> None:
+    config = {"retention.ms": 1000, "cleanup.policy": "compact,delete"}
+    topic = store.create_topic("t", config=config)
+    keys = [str(n % 8 if compacted else n) for n in range(10)]
+    topic.append(kafka(keys, timestamp=times(*[0] * 10)))
+    if compacted:
+        topic.compact(force=True)  # offsets 0 and 1 are holes now
+    topic.delete_records({0: 7})
+    assert len(topic.segments()) == 1
+    clock.tick(5000)
+    foreseen, planned = topic.apply_retention(dry_run=True), topic.maintain(dry_run=True)
+    done = topic.apply_retention()
+    assert planned.retention is not None
+    assert planned.retention.records_removed == foreseen.records_removed == 3
+    assert (done.records_removed, done.segments_removed) == (3, 1)
+
+
+def test_a_damaged_file_does_not_stop_retention(
+    store: Store, clock: Clock, objects: MemoryStore
+) -> None:
+    config = {"retention.ms": 1000, "cleanup.policy": "compact,delete"}
+    topic = store.create_topic("t", config=config)
+    topic.append(kafka(["a", "a", "b"], timestamp=times(0, 0, 0)))
+    topic.compact(force=True)
+    topic.delete_records({0: 2})
+    clock.tick(5000)
+    (path,) = topic.segments()["path"].to_pylist()
+    objects.delete(f"t/{path}")
+    assert topic.apply_retention().log_starts == {0: 3}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -129,3 +130,12 @@ def test_files_staged_for_another_topic_are_not_joined(store: Store, topic: Topi
     other = store.create_topic("other", 2, SCHEMA, key="k")
     with pytest.raises(InvalidRequestError, match="staged for topic id"):
         TopicWriter(other).plan_joins(stage(topic, 1))
+
+
+@pytest.mark.parametrize("results", [None, 7, [None], [("file",)]], ids=repr)
+def test_what_no_joiner_returned_is_refused_and_removes_nothing(topic: Topic, results: Any) -> None:
+    staged = stage(topic, 2)
+    before = data_files(topic._store)
+    with pytest.raises(InvalidRequestError, match=r"what the joiner returned .*map\(joiner"):
+        TopicWriter(topic).joined(staged, results)
+    assert data_files(topic._store) == before
