@@ -142,10 +142,11 @@ class Topic(TopicJobs):
     ) -> pa.RecordBatchReader:
         """Stream records in offset order, one partition after the other.
 
-        `start` (included) and `end` (excluded) are each an offset, a dict of offsets by partition,
-        a datetime (the first record at or after it), "earliest" or "latest". An offset outside the
-        log raises `OffsetOutOfRangeError`. If compaction or erase removed the record at an
-        offset, the read starts at the next record.
+        `start` (included) and `end` (excluded) are each an offset, "earliest", "latest", a time, or
+        a dict of these by partition, with "*" for the other partitions. A time is a datetime or
+        ISO 8601 text, and means the first record at or after it. An offset outside the log raises
+        `OffsetOutOfRangeError`. If compaction or erase removed the record at an offset, the read
+        starts at the next record.
 
         >>> topic.read(partition=0, start=100, columns=["offset", "value"]).read_all()
         """

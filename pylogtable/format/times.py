@@ -39,6 +39,22 @@ def to_us(when: Moment) -> int:
     return when * 1000
 
 
+def parse_time(text: str) -> datetime:
+    """A time in ISO 8601 with a time zone, such as `2024-05-01T12:00:00Z`."""
+    try:
+        # Python 3.10 does not accept the Z.
+        when = datetime.fromisoformat(re.sub(r"[zZ]$", "+00:00", text.strip()))
+    except ValueError:
+        raise InvalidRequestError(
+            f"{text!r} is not a time: give ISO 8601 with a zone, such as 2024-05-01T12:00:00Z"
+        ) from None
+    if when.tzinfo is None:
+        raise InvalidRequestError(
+            f"{text!r} has no time zone; write {when.isoformat()}Z if it is in UTC"
+        )
+    return when
+
+
 def from_us(us: int) -> datetime:
     """The UTC time for a number of microseconds since the epoch."""
     return EPOCH + timedelta(microseconds=us)

@@ -25,7 +25,7 @@ from pylogtable.format.lookup import (
 from pylogtable.format.partition_state import tile_start
 from pylogtable.format.schema import OFFSET, PARTITION, TIMESTAMP, column_schema, table_schema
 from pylogtable.format.snapshot import Snapshot
-from pylogtable.format.times import Moment, to_us
+from pylogtable.format.times import Moment, parse_time, to_us
 from pylogtable.lazy_arrow import pc
 from pylogtable.log.manifest import Manifest
 from pylogtable.plan.read import Ranges, Span, choose_partitions, plan_spans, plan_tasks, spans_of
@@ -50,7 +50,10 @@ from pylogtable.segments.reader import count_from, first_offset_at_time, read_ta
 from pylogtable.segments.wanted_keys import WantedKeys
 from pylogtable.storage.base import ObjectStore
 
-Bound = int | str | datetime | Mapping[int, int] | None
+OTHER_PARTITIONS = "*"
+Position = int | str | datetime
+#: One end of a read: a position, or positions by partition, "*" for those without an own one.
+Bound = Position | Mapping[int, Position] | Mapping[int | str, Position] | None
 
 
 class View:
@@ -347,24 +350,31 @@ class View:
     def _bounds(self, partitions: Sequence[int], bound: Bound) -> dict[int, int]:
         if bound is None:
             return {}
-        if isinstance(bound, Mapping):
-            choose_partitions(self.snapshot, list(bound))
-            return {number: _offset(at) for number, at in bound.items()}
-        if isinstance(bound, datetime):
-            found = self.offsets_for_time(bound, partitions)
-            ends = self.snapshot.end_offsets
-            return {number: ends[number] if at is None else at for number, at in found.items()}
-        if isinstance(bound, str) and bound == "earliest":
-            return self.snapshot.start_offsets
-        if isinstance(bound, str) and bound == "latest":
-            return self.snapshot.end_offsets
-        return dict.fromkeys(partitions, _offset(bound))
+        if not isinstance(bound, Mapping):
+            return self._positions(partitions, bound)
+        named: dict[Any, Position] = dict(bound)
+        found: dict[int, int] = {}
+        if OTHER_PARTITIONS in named:
+            others = named.pop(OTHER_PARTITIONS)
+            found = self._positions([n for n in partitions if n not in named], others)
+        for number in choose_partitions(self.snapshot, list(named)):
+            found |= self._positions([number], named[number])
+        return found
 
-
-def _offset(bound: object) -> int:
-    if isinstance(bound, bool) or not isinstance(bound, Integral):
-        raise InvalidRequestError(
-            f"{bound!r} is not a position: give an offset, a dict of offsets by partition, a "
-            "datetime, 'earliest' or 'latest'"
-        )
-    return int(bound)
+    def _positions(self, partitions: Sequence[int], at: Position) -> dict[int, int]:
+        ends = self.snapshot.end_offsets
+        if isinstance(at, str) and at in ("earliest", "latest"):
+            offsets = self.snapshot.start_offsets if at == "earliest" else ends
+            return {number: offsets[number] for number in partitions}
+        if isinstance(at, str) and at[:1].isdigit() and not at.isdigit():
+            at = parse_time(at)
+        if isinstance(at, datetime):
+            found = self.offsets_for_time(at, partitions)
+            return {n: ends[n] if offset is None else offset for n, offset in found.items()}
+        if isinstance(at, bool) or not isinstance(at, Integral):
+            raise InvalidRequestError(
+                f"{at!r} is not a position: give an offset, a datetime, a time such as "
+                "'2024-05-01T12:00:00Z', 'earliest' or 'latest', or a dict of these by partition, "
+                "with '*' for the other partitions"
+            )
+        return dict.fromkeys(partitions, int(at))

@@ -64,6 +64,8 @@ def wide(measured: CountingStore, monkeypatch: pytest.MonkeyPatch) -> Topic:
         (8, "latest", [8, 9]),
         ({0: 9}, None, [9]),
         (None, {0: 1}, [0]),
+        ({0: 9, "*": 0}, None, [9]),
+        ({"*": 8}, {0: "latest"}, [8, 9]),
     ],
 )
 def test_range_includes_start_and_excludes_end(
@@ -79,6 +81,12 @@ def test_partitions_are_read_in_the_requested_order(topic: Topic) -> None:
     assert rows(topic.read(1, start=1), "value") == [b"w1"]
 
 
+def test_bounds_by_partition_may_name_all_other_partitions(topic: Topic) -> None:
+    assert rows(topic.read(start={0: 8, "*": "latest"}), "value") == [b"v8", b"v9"]
+    assert rows(topic.read([1], start={0: 8, "*": 1}), "value") == [b"w1"]
+    assert topic.at().ranges(start={"*": "earliest"}, end={1: 1, "*": 3}) == {0: (0, 3), 1: (0, 1)}
+
+
 def test_time_bounds_select_the_first_record_at_or_after(store: Store) -> None:
     topic = store.create_topic("t")
     topic.append(kafka(["a"] * 5, timestamp=times(0, 10, 5, 20, 15)))
@@ -86,6 +94,9 @@ def test_time_bounds_select_the_first_record_at_or_after(store: Store) -> None:
     assert rows(topic.read(end=at(15)), "offset") == [0, 1, 2]
     assert rows(topic.read(start=at(11), end=at(99)), "offset") == [3, 4]
     assert rows(topic.read(start=at(21)), "offset") == []
+    text = at(15).isoformat()
+    assert rows(topic.read(start=text.replace("+00:00", "Z")), "offset") == [3, 4]
+    assert rows(topic.read(start={0: at(6)}, end={"*": text}), "offset") == [1, 2]
 
 
 def test_log_with_a_single_record_at_a_high_offset(store: Store) -> None:
