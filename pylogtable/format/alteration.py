@@ -5,6 +5,7 @@ from __future__ import annotations
 from pylogtable.format.field_ids import Fault, numbered, uses_mapping
 from pylogtable.format.model import COLUMN_MAPPING, Field, Protocol, TopicInfo
 from pylogtable.format.schema import HEADERS, is_keys_only, to_arrow, value_columns, widens
+from pylogtable.format.type_text import type_text
 
 
 def feature_fault(topic: TopicInfo, protocol: Protocol) -> Fault | None:
@@ -61,6 +62,7 @@ def _kept_fault(old: Field, new: Field, *, is_value: bool) -> Fault | None:
         return Fault("META-7", f"column {old.name!r} is renamed to {new.name!r}")
     is_same = to_arrow(new.type) == to_arrow(old.type)
     if new.nullable != old.nullable or not (is_same or (widens(old.type, new.type) and is_value)):
-        detail = f"column {old.name!r} changes from {old.type} to {new.type}"
+        before, after = type_text(old.type), type_text(new.type)
+        detail = f"column {old.name!r} changes from {before} to {after}"
         return Fault("META-4", detail)
     return None

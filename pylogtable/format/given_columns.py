@@ -13,16 +13,14 @@ from pylogtable.arguments import check_mapping, check_text
 from pylogtable.errors import InvalidRequestError, SchemaMismatchError
 from pylogtable.format.model import Field
 from pylogtable.format.schema import PLAIN_NAMES, WireType, from_arrow, to_arrow
+from pylogtable.format.type_text import SQL_INTEGERS
 
 #: A type as a user gives it.
 GivenType: TypeAlias = pa.DataType | str
 
 # Names of Spark SQL for types that have another name in the format.
 _SQL_NAMES = {
-    "tinyint": "byte",
-    "smallint": "short",
-    "int": "integer",
-    "bigint": "long",
+    **SQL_INTEGERS,
     "real": "float",
     "timestamp_ltz": "timestamp",
     "decimal": "decimal(10,0)",

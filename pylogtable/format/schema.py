@@ -13,6 +13,7 @@ import pyarrow as pa
 from pylogtable.arguments import names_in
 from pylogtable.errors import InvalidRequestError, SchemaMismatchError
 from pylogtable.format.model import Field, TopicInfo
+from pylogtable.format.type_text import type_text
 
 PARTITION = "partition"
 OFFSET = "offset"
@@ -206,8 +207,8 @@ def check_fields(fields: Sequence[Field], key: Sequence[str]) -> None:
         wire = by_name[name].type
         if wire not in _KEY_TYPES and not (isinstance(wire, str) and _DECIMAL.fullmatch(wire)):
             raise InvalidRequestError(
-                f"key column {name!r} is {wire}; a key is made of {', '.join(_KEY_TYPES)} "
-                "or decimal columns"
+                f"key column {name!r} is {type_text(wire)}; a key is made of "
+                f"{', '.join(map(type_text, _KEY_TYPES))} or decimal columns"
             )
     if len(set(key)) != len(key):
         raise InvalidRequestError(f"key columns occur twice: {', '.join(key)}")

@@ -31,6 +31,7 @@ from pylogtable.format.schema import (
     renamed_to,
     widens,
 )
+from pylogtable.format.type_text import type_text
 from pylogtable.lazy_arrow import pc
 
 # Rows without a key go to one partition for at least this many rows, so that small appends make
@@ -133,8 +134,8 @@ class RowShaper:
         if not fits(wire, wanted):
             widen = ", or widen the topic's column with topic.alter(widen_columns=...)"
             raise SchemaMismatchError(
-                f"column {name!r} is {wire} (Arrow {given}), the topic has {wanted}; cast it"
-                f"{widen if widens(wanted, wire) else ''}"
+                f"column {name!r} is {type_text(wire)} (Arrow {given}), the topic has "
+                f"{type_text(wanted)}; cast it{widen if widens(wanted, wire) else ''}"
             )
 
     def _fit(self, batch: pa.RecordBatch) -> pa.RecordBatch:

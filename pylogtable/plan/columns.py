@@ -20,6 +20,7 @@ from pylogtable.format.schema import (
     value_columns,
     widens,
 )
+from pylogtable.format.type_text import type_text
 
 
 @dataclass(frozen=True)
@@ -177,8 +178,8 @@ def _widened(column: Field, key: Sequence[str], wire: WireType | None) -> Field:
         )
     if not widens(column.type, wire):
         raise InvalidRequestError(
-            f"column {column.name!r} cannot be widened from {column.type} to {wire}: "
-            "some values would not fit"
+            f"column {column.name!r} cannot be widened from {type_text(column.type)} to "
+            f"{type_text(wire)}: some values would not fit"
         )
     return msgspec.structs.replace(column, type=wire)
 

@@ -99,7 +99,13 @@ APPENDS: list[Append] = [
         r"partition 9223372036854775808 in row 0",
         {"partition": pa.array([2**63], pa.uint64())},
     ),
-    ("table", SchemaMismatchError, r"'amount' is long .*the topic has integer", {"amount": [1]}),
+    ("table", SchemaMismatchError, r"'amount' is bigint .*the topic has int;", {"amount": [1]}),
+    (
+        "table",
+        SchemaMismatchError,
+        r"'note' is struct<a:array<int>,b:map<string,bigint>> \(Arrow .*the topic has string",
+        {"note": pa.array([{"a": [1]}], pa.struct({"a": pa.list_(pa.int32()), "b": pa.map_(pa.string(), pa.int64())}))},  # noqa: E501
+    ),
     ("table", SchemaMismatchError, r"'note' is binary .*the topic has string", {"note": [b"x"]}),
     ("table", SchemaMismatchError, r"'note'.*list<", {"note": [[1]]}),
     (
@@ -393,7 +399,7 @@ CREATES: list[Create] = [
     ("key column 'b' is not among a", {"schema": {"a": pa.int64()}, "key": "b"}),
     ("key columns occur twice: a, a", {"schema": {"a": pa.int64()}, "key": ["a", "a"]}),
     ("key column 'a' is double; a key is made of", {"schema": {"a": pa.float64()}, "key": "a"}),
-    ("key column 'a' is", {"schema": {"a": pa.list_(pa.int64())}, "key": "a"}),
+    ("key column 'a' is array<bigint>; a key is", {"schema": {"a": pa.list_(pa.int64())}, "key": "a"}),
     (
         "a compacted topic needs a key",
         {"schema": {"a": pa.int64()}, "config": {"cleanup.policy": "compact"}},
@@ -454,8 +460,9 @@ ALTERS: list[Alter] = [
         "column 'n' must be nullable: older records have no value for it",
         {"add_columns": pa.schema([pa.field("n", pa.int64(), nullable=False)])},
     ),
-    ("table", "'amount' cannot be widened from integer to short", {"widen_columns": {"amount": pa.int16()}}),  # noqa: E501
-    ("table", "'amount' cannot be widened from integer to string", {"widen_columns": {"amount": pa.string()}}),  # noqa: E501
+    ("table", "'amount' cannot be widened from int to smallint", {"widen_columns": {"amount": pa.int16()}}),  # noqa: E501
+    ("table", "'amount' cannot be widened from int to string", {"widen_columns": {"amount": pa.string()}}),  # noqa: E501
+    ("table", "'amount' cannot be widened from int to struct<a:bigint>", {"widen_columns": {"amount": "struct<a:bigint>"}}),  # noqa: E501
     ("table", "no column 'x' to widen", {"widen_columns": {"x": pa.int64()}}),
     ("strict", "key column 'id' cannot be widened", {"widen_columns": {"id": pa.int64()}}),
 ]  # fmt: skip

@@ -46,7 +46,7 @@ def ints(*numbers: int) -> pa.Array:
         (given(Item=pa.string()), "'Item' differs only in case from 'item'"),
         (given(Offset=pa.int64()), "'Offset' differs only in case from 'offset'"),
         (given(n=pa.int64(), offset=pa.int64()), "'offset' is given by the log"),
-        (given(n=pa.int64(), item=pa.int64()), "column 'item' is long"),
+        (given(n=pa.int64(), item=pa.int64()), "column 'item' is bigint"),
         (given(n=pa.time64("us")), "column 'n'"),
         (given(n=pa.null()), "column 'n'"),
     ],
@@ -87,7 +87,7 @@ def test_another_writer_adds_the_same_column_first(other: pa.DataType) -> None:
         assert topic.schema.names[-3:] == ["n", "m", "note"]
         assert topic.version == 2
     else:
-        with pytest.raises(SchemaMismatchError, match=r"column 'n' is long .* has string"):
+        with pytest.raises(SchemaMismatchError, match=r"column 'n' is bigint .* has string"):
             writer.merge_columns(given(n=pa.int64(), note=pa.string()))
         assert topic.version == 1
     assert _Beaten.before is None
