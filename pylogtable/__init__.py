@@ -49,17 +49,19 @@ if TYPE_CHECKING:
         Lag,
         ResetReport,
     )
+    from pylogtable.results.jobs import (
+        MaintainReport,
+        RetentionReport,
+        RewriteReport,
+        VacuumReport,
+    )
     from pylogtable.results.operations import (
         HISTORY_SCHEMA,
         PARTITIONS_SCHEMA,
         AppendResult,
-        MaintainReport,
         PartitionDescription,
         Problem,
-        RetentionReport,
-        RewriteReport,
         TopicDescription,
-        VacuumReport,
         VerifyReport,
     )
     from pylogtable.results.publication import (
@@ -182,17 +184,14 @@ _MODULES = {
         "Lag",
         "ResetReport",
     ),
+    "results.jobs": ("MaintainReport", "RetentionReport", "RewriteReport", "VacuumReport"),
     "results.operations": (
         "AppendResult",
         "HISTORY_SCHEMA",
-        "MaintainReport",
         "PARTITIONS_SCHEMA",
         "PartitionDescription",
         "Problem",
-        "RetentionReport",
-        "RewriteReport",
         "TopicDescription",
-        "VacuumReport",
         "VerifyReport",
     ),
     "results.publication": (

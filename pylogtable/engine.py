@@ -38,7 +38,8 @@ from pylogtable.plan.read import ReadTask
 from pylogtable.plan.split import ReadPart, share_tasks
 from pylogtable.plan.topics import plan_missing_columns
 from pylogtable.read.scan import PartReader, Scan
-from pylogtable.results.operations import AppendResult, MaintainReport
+from pylogtable.results.jobs import MaintainReport
+from pylogtable.results.operations import AppendResult
 from pylogtable.store import Store
 from pylogtable.topic import Topic
 from pylogtable.write.append import commit_or_discard

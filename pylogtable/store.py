@@ -39,7 +39,7 @@ from pylogtable.maintenance.job import MaintainOptions
 from pylogtable.maintenance.maintain import maintain
 from pylogtable.maintenance.units import RunUnits, in_threads
 from pylogtable.plan.topics import new_topic_info, plan_create, plan_delete_topic
-from pylogtable.results.operations import MaintainReport
+from pylogtable.results.jobs import MaintainReport
 from pylogtable.results.overview import overview_html
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import Created, ObjectStore

@@ -19,7 +19,7 @@ from pylogtable.maintenance.vacuum import Vacuum
 from pylogtable.publish.iceberg_catalog import register
 from pylogtable.publish.iceberg_table import IcebergTable
 from pylogtable.results.erase import EraseReport
-from pylogtable.results.operations import (
+from pylogtable.results.jobs import (
     MaintainReport,
     RetentionReport,
     RewriteReport,

@@ -19,13 +19,13 @@ from pylogtable.cli.options import (
     threads_option,
     topic_argument,
 )
-from pylogtable.cli.output import bytes_text, counted, print_json
+from pylogtable.cli.output import print_json
 from pylogtable.cli.session import Session, current_session, topic_names
 from pylogtable.cli.streams import is_terminal, write_error
 from pylogtable.cli.values import parse_duration
 
 if TYPE_CHECKING:
-    from pylogtable import MaintainReport, RewriteReport
+    from pylogtable import MaintainReport
 
 
 @click.command(
@@ -40,7 +40,7 @@ def merge(context: click.Context, topic: str, threads: int) -> None:
     opened = session.open_topic(topic)
     with progress(f"merging {opened.name}"):
         report = opened.merge(threads=threads)
-    _print_report(session, opened.name, report, _rewrite_text(report))
+    _print_report(session, opened.name, report)
 
 
 @click.command(
@@ -65,7 +65,7 @@ def compact(
     budget = {} if budget_bytes is None else {"budget_bytes": budget_bytes}
     with progress(f"compacting {opened.name}"):
         report = opened.compact(force=force, threads=threads, **budget)
-    _print_report(session, opened.name, report, _rewrite_text(report))
+    _print_report(session, opened.name, report)
 
 
 @click.command(
@@ -87,16 +87,7 @@ def retain(
     session = current_session(context)
     opened = session.open_topic(topic)
     report = opened.apply_retention(groups=list(protect_groups) or None, dry_run=dry_run)
-    moved = " ".join(f"{number}:{start}" for number, start in sorted(report.log_starts.items()))
-    verb, moves = ("would remove", "would be") if dry_run else ("removed", "is now")
-    _print_report(
-        session,
-        opened.name,
-        report,
-        f"{verb} {counted(report.records_removed, 'record')} in "
-        f"{counted(report.segments_removed, 'segment')}"
-        + (f", log start {moves} {moved}" if moved else ""),
-    )
+    _print_report(session, opened.name, report)
 
 
 @click.command(
@@ -131,11 +122,8 @@ def vacuum(context: click.Context, topic: str, yes: bool, keep: str | None, forc
     if not session.is_json:
         for file in report.files:
             print(file)
-    verb, hint = (
-        ("would remove", "; add --yes to delete them") if report.dry_run else ("removed", "")
-    )
-    text = f"{verb} {counted(len(report.files), 'file')}, {bytes_text(report.size_bytes)}"
-    _print_report(session, opened.name, report, text + (hint if report.files else ""))
+    is_asking = report.dry_run and report.files
+    _print_report(session, opened.name, report, "; add --yes to delete them" if is_asking else "")
 
 
 @click.command(
@@ -193,17 +181,8 @@ def maintain(
         print_json([asdict(report) for report in reports])
 
 
-def _print_report(session: Session, topic: str, report: Any, text: str) -> None:
+def _print_report(session: Session, topic: str, report: Any, hint: str = "") -> None:
     if session.is_json:
         print_json({"topic": topic, **asdict(report)})
     else:
-        print(f"{topic}: {text}; {report.seconds:.1f} s")
-
-
-def _rewrite_text(report: RewriteReport) -> str:
-    text = f"{counted(report.segments_in, 'segment')} became {report.segments_out}"
-    if report.records_removed:
-        text += f", {report.records_removed} of {report.records_in} records removed"
-    if report.skipped:
-        text += f", {report.skipped} units skipped, because another job was faster"
-    return text
+        print(f"{topic}: {report}{hint}")

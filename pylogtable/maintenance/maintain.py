@@ -14,7 +14,7 @@ from pylogtable.maintenance.publication import Publication
 from pylogtable.maintenance.retention import Retention
 from pylogtable.maintenance.units import RunUnits
 from pylogtable.maintenance.vacuum import Vacuum
-from pylogtable.results.operations import MaintainReport
+from pylogtable.results.jobs import MaintainReport
 
 #: Makes a job from the topic's settings and the caller's options; None if they do not ask for it.
 MakeJob = Callable[[TopicConfig, MaintainOptions], RegularJob[Any] | None]

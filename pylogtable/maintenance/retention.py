@@ -14,7 +14,7 @@ from pylogtable.format.snapshot import Snapshot
 from pylogtable.maintenance.job import MaintainedTopic, MaintainOptions
 from pylogtable.maintenance.units import RunUnits
 from pylogtable.plan.retention import plan_retention
-from pylogtable.results.operations import RetentionReport
+from pylogtable.results.jobs import RetentionReport
 from pylogtable.segments.reader import count_from
 
 

@@ -10,7 +10,7 @@ from pylogtable.format.model import Segment
 from pylogtable.maintenance.job import MaintainedTopic
 from pylogtable.maintenance.swap_commits import Landed, SwapCommits, records_removed
 from pylogtable.maintenance.units import Rewritten, RunUnits, Worker
-from pylogtable.results.operations import RewriteReport
+from pylogtable.results.jobs import RewriteReport
 from pylogtable.storage.base import ObjectStore
 
 

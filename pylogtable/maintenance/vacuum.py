@@ -24,7 +24,7 @@ from pylogtable.plan.index import sparse_leaves
 from pylogtable.plan.vacuum import Garbage, Listed, Needed, is_stranger, plan_vacuum
 from pylogtable.publish.formats import tables_in
 from pylogtable.publish.table import Table
-from pylogtable.results.operations import VacuumReport
+from pylogtable.results.jobs import VacuumReport
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import ObjectInfo, ObjectStore
 

@@ -13,8 +13,8 @@ from pylogtable.format.config import describe_config
 from pylogtable.format.model import Commit
 from pylogtable.format.schema import table_schema
 from pylogtable.format.snapshot import Snapshot
-from pylogtable.results.publication import PublishedStatus, PublishReport
-from pylogtable.results.text import bytes_text, count_text, table_html, titled_html
+from pylogtable.results.publication import PublishedStatus
+from pylogtable.results.text import bytes_text, table_html, titled_html
 
 PARTITIONS_SHOWN = 50
 
@@ -107,137 +107,6 @@ class TopicDescription:
             shown.append((f"… {len(self.partitions) - len(shown):,} more", *[""] * 5))
         head = ("partition", "log start", "end", "segments", "records", "size")
         return titled_html(f"topic {self.name}", table_html(facts), table_html(shown, head))
-
-
-@dataclass(frozen=True)
-class RewriteReport:
-    """What a compaction or a merge did. `units` counts the committed units of work, `skipped` those
-    that were not committed because another job had changed their input. `segments_in` and
-    `bytes_in` describe the replaced segments; `segments_out`, `bytes_out` and `tombstones` the new
-    ones. `records_in` counts all records that were read. `partitions` are those that were changed.
-    `shifted_in` counts the replaced segments that were shifted: plain Parquet readers see wrong
-    offsets in such a file.
-
-    A dry run of `Topic.maintain` reports the units that are due, with all of their segments: a
-    compaction may leave some of them as they are. What is known only after the work is None."""
-
-    operation: str
-    version: int
-    units: int
-    skipped: int
-    partitions: tuple[int, ...]
-    segments_in: int
-    segments_out: int | None
-    bytes_in: int
-    bytes_out: int | None
-    records_in: int
-    records_removed: int | None
-    tombstones: int | None
-    seconds: float
-    shifted_in: int = 0
-    dry_run: bool = False
-
-    @property
-    def megabytes_per_second(self) -> float:
-        """Replaced megabytes per second, to compare runs."""
-        return self.bytes_in / 1e6 / max(self.seconds, 1e-9)
-
-
-@dataclass(frozen=True)
-class RetentionReport:
-    """What retention removed, or would remove in a dry run. `log_starts` has the new start offset
-    of each changed partition. `records_removed` does not count records that `delete_records` had
-    removed before."""
-
-    version: int
-    log_starts: dict[int, int]
-    segments_removed: int
-    records_removed: int
-    bytes_removed: int
-    seconds: float
-    dry_run: bool = False
-
-
-@dataclass(frozen=True)
-class VacuumReport:
-    """What a vacuum removed, or would remove in a dry run. `table_files` counts the objects of
-    published tables. `strangers` are Parquet files in the folders of partitions that are not the
-    topic's. They stay: only you know what they are."""
-
-    version: int
-    dry_run: bool
-    files: tuple[str, ...]
-    size_bytes: int
-    data_files: int
-    manifest_files: int
-    seconds: float
-    table_files: int = 0
-    strangers: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class MaintainReport:
-    """What all jobs of a topic did, in the order they ran. A report is None if the topic's settings
-    do not ask for that job. `error` says why the run ended early.
-
-    After a dry run it says what the jobs would do, and nothing was changed. Compaction and merge
-    are planned on what retention would leave. What compaction would leave is not known, so merge is
-    planned without it. Vacuum lists the files that are not needed now."""
-
-    topic: str
-    retention: RetentionReport | None = None
-    compaction: RewriteReport | None = None
-    merge: RewriteReport | None = None
-    publication: PublishReport | None = None
-    vacuum: VacuumReport | None = None
-    seconds: float = 0.0
-    error: str | None = None
-    dry_run: bool = False
-
-    @property
-    def did_something(self) -> bool:
-        """True if at least one job finished."""
-        return any((self.retention, self.compaction, self.merge, self.publication, self.vacuum))
-
-    def __str__(self) -> str:
-        parts = self._would_do() if self.dry_run else self._did()
-        if self.error is not None:
-            parts.append(f"FAILED: {self.error}")
-            return f"{self.topic}: {', '.join(parts)}"
-        return f"{self.topic}: {', '.join(parts)}; {self.seconds:.1f} s"
-
-    def _did(self) -> list[str]:
-        parts = []
-        if self.retention is not None:
-            parts.append(f"retention removed {self.retention.records_removed:,} records")
-        if self.compaction is not None:
-            parts.append(f"compaction removed {self.compaction.records_removed:,} records")
-        if self.merge is not None:
-            shifted = f" ({self.merge.shifted_in:,} shifted)" if self.merge.shifted_in else ""
-            merged = f"merged {self.merge.segments_in:,}{shifted} into {self.merge.segments_out:,}"
-            parts.append(merged)
-        if self.publication is not None:
-            parts += [f"published {table}" for table in self.publication.tables]
-        if self.vacuum is not None:
-            parts.append(f"vacuum removed {len(self.vacuum.files):,} files")
-        return parts
-
-    def _would_do(self) -> list[str]:
-        parts = ["nothing was changed"]
-        if self.retention is not None:
-            parts.append(f"retention would remove {self.retention.records_removed:,} records")
-        for report, verb in ((self.compaction, "compact"), (self.merge, "merge")):
-            if report is not None:
-                many = count_text(report.segments_in, "segment")
-                many += f" ({report.shifted_in:,} shifted)" if report.shifted_in else ""
-                parts.append(
-                    f"would {verb} {many} in {count_text(len(report.partitions), 'partition')}"
-                )
-        if self.publication is not None:
-            parts += [f"would publish {table}" for table in self.publication.due]
-        if self.vacuum is not None:
-            parts.append(f"vacuum would remove {len(self.vacuum.files):,} files")
-        return parts
 
 
 @dataclass(frozen=True)

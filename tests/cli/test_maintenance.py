@@ -18,7 +18,7 @@ def test_merge_compact_retain(run: Run, store_dir: Path) -> None:
     topic = store.create_topic("t", config={"retention.ms": -1})
     for number in range(3):
         topic.append(kafka(["a", "b"], timestamp=times(number, number)))
-    assert run("merge", "t").out.startswith("t: 3 segments became 1; ")
+    assert run("merge", "t").out.startswith("t: merged 3 segments into 1; ")
     topic.alter(config={"cleanup.policy": "compact"})
     compacted = run("compact", "t", "--force", "--budget-bytes", 1 << 20, "--output", "json").json
     assert (compacted["topic"], compacted["records_removed"]) == ("t", 4)
