@@ -204,6 +204,7 @@ class DeltaLog:
                     self._store.delete(checkpoint_path(number))
             removed += len(listed.entries) + len(listed.checkpoints)
         self._store.delete(HINT_PATH)  # a publication may have written it meanwhile
+        self._store.remove_empty_folders(LOG_DIR)
         return removed
 
     def old_entries(self, listing: Iterable[ObjectInfo], before_ms: int) -> list[ObjectInfo]:

@@ -193,6 +193,7 @@ class IcebergLog:
             removed += len(mine)
             mine = self._mine()
         self._store.delete(HINT_PATH)  # a publication may have written it meanwhile
+        self._store.remove_empty_folders(METADATA_DIR)
         return removed
 
     def _mine(self) -> list[str]:

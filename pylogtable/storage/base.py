@@ -118,6 +118,11 @@ class ObjectStore(ABC):
         """Delete one of `leftovers()`. A missing file is not an error."""
         raise InvalidRequestError(f"{key!r} is not a temporary file: this store has none")
 
+    def remove_empty_folders(self, prefix: str) -> None:
+        """Remove the folder `prefix` and those below it if they hold nothing. Most stores have no
+        folders, only keys."""
+        check_prefix(prefix)
+
     @abstractmethod
     def open_output(self, key: str) -> AbstractContextManager[pa.NativeFile]:
         """A stream that writes a new object. The object appears, complete and durable, when the

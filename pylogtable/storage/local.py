@@ -171,6 +171,13 @@ class LocalStore(ObjectStore):
         except OSError as error:
             raise _failure("delete", path, error) from error
 
+    def remove_empty_folders(self, prefix: str) -> None:
+        # A writer that lost its folder makes it again, see `_reserve`.
+        check_prefix(prefix)
+        for directory, _, _ in os.walk(os.path.join(self._root, prefix), topdown=False):
+            with suppress(OSError):
+                os.rmdir(directory)
+
     @contextmanager
     def open_output(self, key: str) -> Iterator[pa.NativeFile]:
         path = self._path(key)

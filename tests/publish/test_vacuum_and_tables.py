@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+import pylogtable
 from pylogtable import InvalidRequestError, Store, Topic
 from pylogtable.storage.local import LocalStore
 from tests.builders import Clock, make_store
@@ -147,3 +148,14 @@ def test_version_that_was_replaced_long_ago_is_shown_by_copies(
     assert len(log) == 3
     assert len(passing) == 1
     assert not passing & set(files_at(log[:2]))
+
+
+def test_no_folder_of_a_table_is_left_after_unpublish(tmp_path: Path) -> None:
+    topic = pylogtable.open(tmp_path).create_topic("t", schema={"n": pa.int64()})
+    append(topic)
+    for _ in range(2):
+        topic.publish(["delta", "iceberg"])
+        assert {"_delta_log", "metadata"} <= {path.name for path in (tmp_path / "t").iterdir()}
+        topic.unpublish()
+        left = {path.name for path in (tmp_path / "t").iterdir()}
+        assert left == {"_manifest", "partition=0"}

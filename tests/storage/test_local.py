@@ -245,3 +245,20 @@ def test_link_that_leads_nowhere_is_an_error_and_not_a_lost_race(store: LocalSto
     Path(store.url.removeprefix("file://"), COMMIT).symlink_to("nowhere")
     with pytest.raises(StorageError, match="symbolic link that leads nowhere; remove it"):
         store.create(COMMIT, b"{}")
+
+
+def test_folders_that_hold_nothing_are_removed_and_made_again(
+    store: LocalStore, tmp_path: Path
+) -> None:
+    for key in ("log/a", "log/deep/b", "kept/deep/c"):
+        store.write(key, b"x")
+    store.delete("log/a")
+    store.delete("log/deep/b")
+    (tmp_path / "kept" / "empty").mkdir()
+    store.remove_empty_folders("log/")
+    store.remove_empty_folders("kept/")
+    store.remove_empty_folders("absent/")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["kept"]
+    assert files(tmp_path) == ["kept/deep/c"]
+    assert store.create("log/deep/b", b"y") is Created.YES
+    assert store.read("log/deep/b") == b"y"
