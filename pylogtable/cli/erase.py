@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import reduce
+from math import isnan
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -140,7 +141,22 @@ def _condition(view: View, conditions: Sequence[str]) -> pa.compute.Expression:
         field = view.schema.field(name)
         try:
             value = column_of(field, [json_value(field, text)])[0]
+            _refuse_equal_to_nothing(name, value.as_py())
         except ValueError as error:
             raise click.BadParameter(str(error), param_hint="--where") from None
         equal.append(pc.field(name) == value)
     return reduce(and_, equal)
+
+
+def _refuse_equal_to_nothing(name: str, value: Any) -> None:
+    """Raise for null and NaN: no value equals them, so that nothing would be erased."""
+    if value is None:
+        shown, test = "null", "is_null"
+    elif isinstance(value, float) and isnan(value):
+        shown, test = "NaN", "is_nan"
+    else:
+        return
+    raise ValueError(
+        f"no value of {name!r} equals {shown}, so nothing would be erased. In Python, use "
+        f"topic.erase(where=pyarrow.compute.{test}(pyarrow.compute.field({name!r})))"
+    )

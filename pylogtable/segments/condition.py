@@ -125,6 +125,8 @@ class Condition:
         except (pa.ArrowException, KeyError) as error:
             names = ", ".join(self._schema.names)
             reason = str(error).partition(" in partition: ")[0]
+            if "Precision is not great enough" in reason:
+                reason += ". Compare a decimal column with a decimal.Decimal, and not with an int"
             raise InvalidRequestError(
                 f"`where` is not a condition on the columns {names}: {self.where}: {reason}"
             ) from None

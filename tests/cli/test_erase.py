@@ -114,6 +114,9 @@ def test_all_conditions_must_be_true(run: Run, orders: pylogtable.Topic) -> None
         (["--where", "id=1.5"], "whole number"),
         (["--where", "day=soon"], "'day'"),
         (["--where", "tags=a"], "no values of one word"),
+        (["--where", "id=null"], "no value of 'id' equals null"),
+        (["--where", "ratio=null"], "is_null(pyarrow.compute.field('ratio'))"),
+        (["--where", "ratio=NaN"], "is_nan(pyarrow.compute.field('ratio'))"),
     ],
 )
 def test_wrong_usage_is_refused(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -344,6 +345,13 @@ class TestWrongRequests:
         with pytest.raises(InvalidRequestError, match=message):
             topic.erase(where=where)
         assert topic.version == version
+
+    def test_a_decimal_column_is_compared_with_a_decimal(self, clock: Clock) -> None:
+        topic = make_store(clock=clock).create_topic("t", schema={"price": "decimal(10,2)"})
+        topic.append(pa.table({"price": pa.array([1, 2], pa.decimal128(10, 2))}))
+        with pytest.raises(InvalidRequestError, match=r"with a decimal\.Decimal"):
+            topic.erase(where=pc.field("price") == 2)
+        assert topic.erase(where=pc.field("price") == Decimal("2")).records_erased == 1
 
     def test_a_condition_that_fails_on_some_record_names_its_file(
         self, topic: Topic, inner: MemoryStore

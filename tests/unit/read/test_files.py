@@ -97,6 +97,15 @@ def test_duckdb_reads_a_version_by_its_files(tmp_path: Path) -> None:
     assert with_duckdb(topic.files()) == rows(topic.read(columns=COLUMNS), *COLUMNS)
 
 
+def test_topic_without_records_has_no_files_and_engines_refuse_an_empty_list(store: Store) -> None:
+    files = store.create_topic("t", 2, SCHEMA, key="id").files()
+    assert len(files) == 0
+    with pytest.raises(duckdb.Error):
+        duckdb.read_parquet(files["path"].to_pylist())
+    with pytest.raises(ValueError, match="empty"):
+        polars.concat([])
+
+
 def test_bare_directory_would_be_wrong(topic: Topic) -> None:
     """The reason for all of this. If it fails, the documents warn of something that is gone."""
     place = topic.url.removeprefix("file://")
