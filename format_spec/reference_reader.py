@@ -11,6 +11,7 @@ gone, as after a vacuum. Of the settings it knows only the policy.
 
 from __future__ import annotations
 
+import base64
 import itertools
 import json
 import operator
@@ -77,8 +78,8 @@ TABLES = {
     "field": "name:string type:any nullable:boolean=true id:count?=null stored_as:string?=null",
     "commit": """operation:string protocol:protocol?=null topic:topic?=null ends:{integer}={}
         add:[segment]=[] log_starts:[log_start]=[] replaced:[replaced]=[] cleaned:{integer}={}
-        txn:txn?=null summary:<signed>={} parent:string?=null version:integer commit_id:string
-        topic_id:string committed_at_ms:integer""",
+        txn:txn?=null summary:<signed>={} rows:string?=null parent:string?=null version:integer
+        commit_id:string topic_id:string committed_at_ms:integer""",
     "log_start": "partition:integer offset:integer dropped:totals={}",
     "replaced": "partition:integer start:integer end:integer dropped:totals",
     "totals": "segments:integer=0 records:integer=0 size_bytes:integer=0",
@@ -241,6 +242,7 @@ def apply(state: Record | None, commit: Record) -> Record:
     if old:
         check_alteration(old, topic, any(part["end"] for part in partitions), path)
     check_feature(topic, after["protocol"], path)
+    check_rows(commit, after["protocol"], path)
     partitions += [EMPTY_PARTITION] * (topic["partitions"] - len(partitions))
     for number in named:
         partitions[number] = change_partition(partitions[number], number, commit, path)
@@ -276,6 +278,7 @@ COMMIT_NAME = re.compile(r"([0-9]{20})\.json")  # a group's states have the same
 ROOT_NAME = re.compile(r"([0-9]{20})\.root\.json")
 LEAF_ID = re.compile(r"[0-9a-z]{1,64}")
 SEGMENT_PATH = re.compile(r"partition=(0|[1-9][0-9]*)/([0-9]{20})-[0-9a-z]{1,64}\.parquet")
+INLINE_PATH = re.compile(r"_manifest/([0-9]{20})\.json@(0|[1-9][0-9]{0,8})")  # [INL-1]
 
 
 def commit_name(version: int) -> str:
@@ -292,7 +295,7 @@ def check_protocol(value: Any) -> None:
         protocol = checked("protocol", value)
     except ValueError:
         return
-    unknown = {*protocol["reader_features"]} - {"column-mapping"}
+    unknown = {*protocol["reader_features"]} - {"column-mapping", "inline-batches"}
     if protocol["format"] != 1 or unknown:
         raise Unsupported(f"format {protocol['format']}, features {sorted(unknown)} [PROTO-2]")
 
@@ -439,7 +442,23 @@ def decode_commit(data: bytes, version: int) -> Record:
         check_topic(commit["topic"], path)
     for entry in commit["add"]:
         check_entry(entry, path)
+    require(path, "INL-4", commit["rows"] is None or data[-23:-10] == b',"checksum":"')
     return commit
+
+
+def check_rows(commit: Record, protocol: Record, path: str) -> None:
+    """Rows, and the entries that name them, agree as far as that can be told [INL-3]."""
+    own = [entry for entry in commit["add"] if entry["path"].startswith(f"{path}@")]
+    if commit["rows"] is not None:
+        require(path, "INL-1", "inline-batches" in protocol["reader_features"])
+    require(path, "INL-3", bool(own) == (commit["rows"] is not None))
+    starts = itertools.accumulate([0, *(entry["records"] for entry in own)])
+    for entry, start in zip(own, starts, strict=False):
+        require(path, "INL-3", entry["path"] == f"{path}@{start}")
+    if own:
+        size = len(commit["rows"]) // 4 * 3 - commit["rows"][-2:].count("=")
+        require(path, "INL-5", size <= 1 << 20)
+        require(path, "INL-3", size == sum(entry["size_bytes"] for entry in own))
 
 
 # --- 9. The log ------------------------------------------------------------------------------
@@ -460,6 +479,8 @@ def change_partition(before: Record, number: int, commit: Record, path: str) -> 
         require(path, "LOG-7", log_start < high <= end)
         require(path, "SEG-10", all(s["slack"] >= 0 for s in outputs))
         require(path, "LOG-7", swap["dropped"] == totals(inputs))
+        known = {s["path"] for s in inputs}
+        require(path, "INL-3", all(s["path"] in known for s in outputs if "@" in s["path"]))
         require(path, "LOG-7", totals(outputs)["records"] <= totals(inputs)["records"])
         left = [s for s in outputs if s["end_offset"] > log_start]
         segments = sorted((*(s for s in segments if s not in inputs), *left), key=BY_OFFSET)
@@ -468,6 +489,8 @@ def change_partition(before: Record, number: int, commit: Record, path: str) -> 
         new_end = commit["ends"].get(number)
         require(path, "LOG-2", added and tile(added, end, new_end))
         require(path, "LOG-2", all(s["records"] == s["claim"] for s in added))
+        inline = [s["path"] for s in added if "@" in s["path"]]
+        require(path, "INL-3", all(one.startswith(f"{path}@") for one in inline))
         require(path, "SEG-10", all(s["slack"] == 0 for s in added))
         segments, end = [*segments, *added], new_end
     for move in moves:
@@ -509,8 +532,8 @@ def check_entry(entry: Record, source: str) -> None:
     """What an entry says about itself must be possible [SEG-10]. A path of another form could lead
     out of the topic [PATH-4]. `slack` is how far the first record is above floor plus shift: 0 if
     the segment was appended, more if a compaction has dropped the first ones."""
-    found = SEGMENT_PATH.fullmatch(entry["path"])
-    require(source, "PATH-4", found and int(found[1]) == entry["partition"])
+    found, inline = SEGMENT_PATH.fullmatch(entry["path"]), INLINE_PATH.fullmatch(entry["path"])
+    require(source, "PATH-4", inline or (found and int(found[1]) == entry["partition"]))
     base, records, groups = entry["base_offset"], entry["records"], entry["row_groups"]
     entry["claim"], entry["slack"] = entry["end_offset"] - base, 0
     require(source, "SEG-10", 0 < entry["claim"] >= records >= entry["tombstones"])
@@ -521,11 +544,17 @@ def check_entry(entry: Record, source: str) -> None:
         require(source, "SEG-10", entry["min_timestamp_us"] <= entry["max_timestamp_us"])
         require(source, "SEG-10", 0 < len(groups) <= records and grow([*groups, entry["claim"]]))
         require(source, "SEG-10", records < entry["claim"] or groups[0] == 0)
+    if inline:
+        is_plain = entry["shift"] == 0 and groups == [0] and entry["footer_checksum"] is None
+        require(source, "INL-1", is_plain and records == entry["claim"])
+    elif records:
         entry["slack"] = base + groups[0] - int(found[2]) - entry["shift"]
 
 
 def read_segment(folder: Path, entry: Record, topic: Record) -> pa.Table:
     """All records of a segment, with their true offsets, checked against its entry."""
+    if "@" in entry["path"]:
+        return read_inline(folder, entry, topic)
     path, data = entry["path"], read_object(folder, entry["path"])
     if data is None:
         raise FileGone(f"{path} is missing [SEG-1]")
@@ -555,6 +584,42 @@ def read_segment(folder: Path, entry: Record, topic: Record) -> pa.Table:
     require(path, "SEG-5", not offsets or times["min"] == entry["min_timestamp_us"])
     require(path, "SEG-5", not offsets or times["max"] == entry["max_timestamp_us"])
     return pa.table({**columns, "offset": pa.array(offsets, pa.int64())})
+
+
+def read_inline(folder: Path, entry: Record, topic: Record) -> pa.Table:
+    """The records of a segment that are in a commit."""
+    path, _, first = entry["path"].partition("@")
+    data = read_object(folder, path)
+    if data is None:
+        raise FileGone(f"{path} is missing [SEG-1]")
+    commit = decode_commit(data, int(path[-25:-5]))
+    try:
+        packed = base64.b64decode(commit["rows"] or "", validate=True)
+        stream = pa.CompressedInputStream(pa.BufferReader(packed), "zstd")
+        unpacked = stream.read_buffer((64 << 20) + 1)
+        require(path, "INL-5", unpacked.size <= 64 << 20)
+        batches = list(pa.ipc.open_stream(unpacked))
+        table = pa.Table.from_batches(batches)
+        table.validate(full=True)
+    except Corrupt:
+        raise
+    except Exception as error:  # whatever Arrow says about bytes it cannot read
+        raise Corrupt(path, "INL-2", str(error)) from None
+    require(path, "INL-2", len(batches) == 1)
+    own = {e["path"]: e for e in commit["add"] if e["path"].startswith(f"{path}@")}
+    require(path, "INL-3", table.num_rows == sum(e["records"] for e in own.values()))
+    same = ("partition", "base_offset", "end_offset")
+    mine = own.get(entry["path"])
+    require(path, "INL-3", mine and all(mine[name] == entry[name] for name in same))
+    table = table.slice(int(first), entry["records"])
+    columns: Record = {"offset": pa.array(range(entry["base_offset"], entry["end_offset"]))}
+    for field in [*LOG_FIELDS[1:], *topic["fields"]]:
+        may_lack = field["nullable"] and field["name"] not in topic["key"]
+        columns[field["name"]] = column_of(table, field, may_lack, entry["path"])
+    times = pc.min_max(columns["timestamp"].cast("int64")).as_py()
+    require(entry["path"], "SEG-5", times["min"] == entry["min_timestamp_us"])
+    require(entry["path"], "SEG-5", times["max"] == entry["max_timestamp_us"])
+    return pa.table(columns)
 
 
 def column_of(table: pa.Table, field: Record, may_lack: bool, path: str) -> Any:

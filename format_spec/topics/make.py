@@ -8,13 +8,16 @@ which are drawn by several threads, and for sizes, which depend on the Parquet l
 
 from __future__ import annotations
 
+import base64
 import json
 import shutil
 import sys
+import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
+from hashlib import sha256
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -24,6 +27,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pylogtable.engine import TopicWriter
+from pylogtable.format import config
 from pylogtable.format.lookup import segments_between
 from pylogtable.format.model import GroupChange, GroupMember, Segment
 from pylogtable.format.paths import group_path, segment_path
@@ -37,6 +41,9 @@ from pylogtable.runtime import Runtime
 from pylogtable.storage.local import LocalStore
 from pylogtable.store import Store
 from pylogtable.topic import Topic
+
+#: Only the topics that say so have records in commits.
+config.INLINE_MAX_BYTES = 0
 
 T0_MS = 1_700_000_000_000
 T0_US = T0_MS * 1000
@@ -561,6 +568,68 @@ def erased(place: Place) -> None:
     )
 
 
+def inline(place: Place) -> None:
+    topic = place.store.create_topic(
+        "topic", partitions=2, config={"inline.max.bytes": "4096", "cleanup.policy": "delete"}
+    )
+    headers = [{"key": "h", "value": b"\x00"}, {"key": "h", "value": None}]
+    rows = [record(n, b"k%d" % n, b"v%d" % n) for n in range(6)]
+    rows[2] = record(2, b"k2", None, headers)
+    large = b"".join(sha256(b"%d" % n).digest() for n in range(160))
+
+    def append(zero: list[Row], one: list[Row]) -> None:
+        place.tick()
+        topic.append([kafka(zero, partition=0), kafka(one, partition=1)])
+
+    append(rows[:2], rows[2:3])  # version 1, in the commit
+    append([record(10, b"a", large)], [])  # version 2, a file
+    append(rows[3:4], rows[4:5])  # version 3, in the commit
+    place.tick()
+    topic.merge()  # versions 4 and 5, one for each partition
+    place.tick()
+    topic.alter(add_columns={"note": "string"})
+    append(rows[5:6], [])  # version 7, in the commit
+    place.tick()
+    noted = {**record(20, b"k0", b"new"), "note": "x"}
+    also = {**record(21, b"k0", b"newer"), "note": None}
+    schema = kafka([]).schema.append(pa.field("note", pa.string()))
+    schema = schema.append(pa.field("partition", pa.int32()))
+    given = [{**row, "partition": 1} for row in (noted, also)]
+    topic.append(pa.Table.from_pylist(given, schema=schema))  # version 8, in the commit
+    place.tick()
+    topic.delete_records({1: 3})  # version 9: it cuts records in a commit
+    zero = placed(0, 0, [*rows[:2], record(10, b"a", large), rows[3], rows[5]])
+    one = placed(1, 0, [rows[2], rows[4], noted, also])
+    wide = [{**row, "note": row.get("note")} for row in [*zero, *one]]
+    start = {0: 0, 1: 0}
+    place.expect(
+        versions={
+            "1": at(start, {0: 2, 1: 1}, [*zero[:2], one[0]],
+                    segments=[[0, 2, 2, 0, None], [0, 1, 1, 1, None]]),
+            "3": at(start, {0: 4, 1: 2}, [*zero[:4], *one[:2]],
+                    segments=[[0, 2, 2, 0, None], [2, 3, 1, 0, None], [3, 4, 1, 0, None],
+                              [0, 1, 1, 1, None], [1, 2, 1, 0, None]]),
+            "5": at(start, {0: 4, 1: 2}, [*zero[:4], *one[:2]],
+                    segments=[[0, 4, 4, 0, None], [0, 2, 2, 1, None]]),
+            "8": at(start, {0: 5, 1: 4}, wide),
+            "9": at({0: 0, 1: 3}, {0: 5, 1: 4}, [*wide[:5], wide[8]]),
+        },
+        latest=[neutral(row) for row in (*wide[1:5], wide[8])],
+        offsets_for_time=[{"timestamp_us": T0_US + 5, "offsets": {0: 2, 1: 3}}],
+        reads=[
+            {"version": 8, "start": {0: 1, 1: 1}, "end": {0: 4, 1: 3},
+             "offsets": {0: [1, 2, 3], 1: [1, 2]}},
+        ],
+        count={"1": 3, "5": 6, "9": 6},
+    )  # fmt: skip
+    place.case(
+        "Small appends are in their commits, a large one is in a file, and a merge makes files of "
+        "all; a column is added, and a log start cuts records in a commit",
+        ["INL-1", "INL-2", "INL-3", "INL-4", "INL-6", "LOG-6", "LOG-7", "MERGE-1", "PROTO-4",
+         "READ-3", "READ-4", "READ-6", "REC-2", "REC-3"],
+    )  # fmt: skip
+
+
 def grouped(place: Place) -> None:
     topic = place.store.create_topic("topic", partitions=2)
     rows = [record(n, b"k", b"v%d" % n) for n in range(5)]
@@ -1065,6 +1134,47 @@ def corrupt_group_topic(place: Place) -> None:
            "CorruptTopicError", "GRP-3")  # fmt: skip
 
 
+def _inline_small(place: Place, change: Callable[[bytes], bytes]) -> None:
+    """Two records in commit 1, whose packed rows are changed."""
+    topic = place.store.create_topic("topic", partitions=1, config={"inline.max.bytes": "4096"})
+    place.tick()
+    topic.append(kafka([record(1, b"k", b"v1"), record(2, b"k", b"v2")]))
+    path = place.manifest(commit_name(1))
+    body = json.loads(path.read_bytes())
+    del body["checksum"]
+    packed = change(base64.b64decode(body["rows"]))
+    body["rows"] = base64.b64encode(packed).decode()
+    body["add"][0]["size_bytes"] = len(packed)
+    text = json.dumps(body, separators=(",", ":"))[:-1]
+    path.write_text(f'{text},"checksum":"{zlib.crc32(text.encode()):08x}"}}')
+
+
+def corrupt_inline_rows(place: Place) -> None:
+    _inline_small(place, lambda packed: packed[: len(packed) // 2])
+    _fails(place, "The rows of a commit are cut short, and its checksum fits them", ["INL-2"],
+           "read", "CorruptTopicError", "INL-2")  # fmt: skip
+
+
+def corrupt_inline_size(place: Place) -> None:
+    _inline_small(place, lambda _: pa.compress(bytes(65 << 20), codec="zstd", asbytes=True))
+    _fails(place, "The rows of a commit have 65 MiB when they are unpacked", ["INL-5"],
+           "read", "CorruptTopicError", "INL-5")  # fmt: skip
+
+
+def corrupt_inline_count(place: Place) -> None:
+    def one_less(packed: bytes) -> bytes:
+        unpacked = pa.CompressedInputStream(pa.BufferReader(packed), "zstd").read()
+        rows = pa.ipc.open_stream(unpacked).read_all().slice(0, 1)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, rows.schema) as stream:
+            stream.write_table(rows)
+        return bytes(pa.compress(sink.getvalue(), codec="zstd", asbytes=True))
+
+    _inline_small(place, one_less)
+    _fails(place, "A commit has one row, and its entries say two", ["INL-3"],
+           "read", "CorruptTopicError", "INL-3")  # fmt: skip
+
+
 CASES: dict[str, Callable[[Place], None]] = {
     make.__name__.replace("_", "-"): make
     for make in (
@@ -1080,6 +1190,7 @@ CASES: dict[str, Callable[[Place], None]] = {
         corrupt_leaf_entries, corrupt_run_gap, corrupt_run_time,
         corrupt_field_id,
         corrupt_footer, map_column, lz4, log_append_time, erased,
+        inline, corrupt_inline_rows, corrupt_inline_size, corrupt_inline_count,
     )
 }  # fmt: skip
 

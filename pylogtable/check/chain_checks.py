@@ -15,7 +15,8 @@ from pylogtable.results.operations import Problem
 
 def check_stranded_commits(subject: Subject) -> Iterator[Problem]:
     """No commit of the topic stands below the oldest that is kept [COMMIT-9], apart from those that
-    a vacuum keeps for their txns [VAC-1]. A stale writer may have put it there."""
+    a vacuum keeps for their txns and for their records [VAC-1]. A stale writer may have put it
+    there."""
     try:
         chain = list(subject.manifest.commits.backwards(subject.snapshot))
     except LogTableError:
@@ -54,7 +55,8 @@ def check_commits_from_the_future(subject: Subject) -> Iterator[Problem]:
 
 
 def _is_stranded(subject: Subject, commit: Commit) -> bool:
-    if commit.topic_id != subject.snapshot.topic_id:
+    # One with rows may have been kept for a version that is no longer kept.
+    if commit.topic_id != subject.snapshot.topic_id or commit.rows is not None:
         return False
     if commit.txn is None:
         return True

@@ -18,8 +18,8 @@ from pylogtable.format.schema import OFFSET, TIMESTAMP
 from pylogtable.format.shaping import count_tombstones
 from pylogtable.lazy_arrow import pc
 from pylogtable.results.operations import Problem
+from pylogtable.segments.opening import Records, open_segment
 from pylogtable.segments.projection import check_columns, stored_values, type_fits
-from pylogtable.segments.segment_file import SegmentReader
 
 
 def check_contents(subject: Subject) -> Iterator[Problem]:
@@ -56,7 +56,7 @@ def check_compacted_keys(subject: Subject) -> Iterator[Problem]:
 
 def _check_file(subject: Subject, segment: Segment) -> Iterator[Problem]:
     info = subject.snapshot.info
-    reader = SegmentReader(subject.store, segment)
+    reader = open_segment(subject.store, segment, afresh=True)
     check_columns(reader, info, [field.name for field in info.fields])
     wrong_columns = list(_check_columns(reader, info))
     yield from wrong_columns
@@ -121,7 +121,7 @@ def _check_statistics(
             yield Problem("SEG-8", path, detail)
 
 
-def _check_columns(reader: SegmentReader, info: TopicInfo) -> Iterator[Problem]:
+def _check_columns(reader: Records, info: TopicInfo) -> Iterator[Problem]:
     """Each column is one of the topic's, or was dropped, and has its type and its ids."""
     path = reader.segment.path
     wanted = {field.name: field for field in stored_schema(info)}
@@ -144,7 +144,7 @@ def _clean_keys(
     for segment in subject.segments_by_partition.get(number, []):
         if segment.base_offset >= state.clean_end:
             break
-        reader = SegmentReader(subject.store, segment)
+        reader = open_segment(subject.store, segment, afresh=True)
         for batch in reader.batches(range(len(segment.row_groups)), [*info.key, OFFSET]):
             offsets = reader.true_offsets(batch).to_numpy()
             inside = (offsets >= state.log_start) & (offsets < state.clean_end)

@@ -14,6 +14,7 @@ from pylogtable.format.partition_state import PartitionState, tiling_fault, tota
 from pylogtable.format.paths import (
     check_segment_path,
     commit_path,
+    object_of,
     parse_commit_path,
     parse_group_path,
     root_path,
@@ -122,10 +123,11 @@ def file_problem(subject: Subject, segment: Segment) -> Problem | None:
         check_segment_path(segment.path, segment.partition, source=segment.path)
     except CorruptTopicError as error:
         return problem_of(error, segment.path)
-    size = subject.sizes.get(segment.path)
+    size = subject.sizes.get(object_of(segment.path))
     if size is None:
-        return Problem("SEG-1", segment.path, "the file is missing")
-    if size != segment.size_bytes:
+        what = "commit" if segment.is_inline else "file"
+        return Problem("SEG-1", segment.path, f"the {what} is missing")
+    if size != segment.size_bytes and not segment.is_inline:
         detail = f"the file has {size} bytes, but the manifest says {segment.size_bytes}"
         return Problem("SEG-5", segment.path, detail)
     return None

@@ -64,6 +64,8 @@ def decode_commit(data: bytes, version: int) -> Commit:
     commit = _decode_version(_commits, data, version, path, ("COMMIT-1", "COMMIT-2"))
     for segment in commit.add:
         check_entry(segment, segment.partition, source=path)
+    if commit.rows is not None and not wire.has_sum(data):
+        raise CorruptTopicError(path, "INL-4", "it has rows and no checksum")
     return commit
 
 

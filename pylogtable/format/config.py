@@ -13,6 +13,7 @@ from typing import Any
 
 from pylogtable.arguments import check_mapping
 from pylogtable.errors import InvalidRequestError
+from pylogtable.format.model import MAX_ROWS_BYTES
 
 FOREVER = 2**63 - 1
 DAY_MS = 86_400_000
@@ -22,6 +23,9 @@ DAY_MS = 86_400_000
 MANIFEST_RETENTION_MS = 7 * DAY_MS
 # A writer does not commit files, or plan on a state, older than this [COMMIT-8].
 STALE_AFTER_MS = MANIFEST_RETENTION_MS // 2
+
+#: Appends up to this size go into their commit [INL-1].
+INLINE_MAX_BYTES = 0
 
 #: The table formats that a topic can be published in [PUB-1].
 PUBLISH_FORMATS = ("delta", "iceberg")
@@ -47,6 +51,7 @@ class TopicConfig:
     message_timestamp_type: str = "CreateTime"
     compression_type: str = "producer"
     publish_formats: frozenset[str] = frozenset()
+    inline_max_bytes: int = 0
 
     @property
     def is_compacted(self) -> bool:
@@ -68,12 +73,12 @@ class TopicConfig:
         return "zstd" if self.compression_type == "producer" else self.compression_type
 
 
-def _int(low: int) -> Callable[[str, str], int]:
+def _int(low: int, high: int = FOREVER) -> Callable[[str, str], int]:
     def parse(key: str, text: str) -> int:
         if not re.fullmatch(r"-?[0-9]+", text):
             raise _bad(key, text, "is not a whole number")
-        if not low <= int(text) <= FOREVER:
-            raise _bad(key, text, f"must be {low} to {FOREVER}")
+        if not low <= int(text) <= high:
+            raise _bad(key, text, f"must be {low} to {high}")
         return int(text)
 
     return parse
@@ -130,6 +135,7 @@ _PARSERS: dict[str, Callable[[str, str], object]] = {
     "message.timestamp.type": _one_of("CreateTime", "LogAppendTime"),
     "compression.type": _one_of(*_COMPRESSIONS),
     "publish.formats": _formats,
+    "inline.max.bytes": _int(0, MAX_ROWS_BYTES),
 }
 
 # Keys whose value may be given as a list.
@@ -184,7 +190,7 @@ def parse_config(settings: Mapping[str, str]) -> TopicConfig:
         for key, text in settings.items()
         if key in _PARSERS
     }
-    config = TopicConfig(**values)
+    config = TopicConfig(**{"inline_max_bytes": INLINE_MAX_BYTES, **values})
     if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
         raise InvalidRequestError(
             f"min.compaction.lag.ms {config.min_compaction_lag_ms} is greater than "

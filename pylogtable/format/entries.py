@@ -15,7 +15,12 @@ import pyarrow as pa
 
 from pylogtable.errors import CorruptTopicError
 from pylogtable.format.model import MAX_FILE_BYTES, Segment
-from pylogtable.format.paths import SEGMENT_PATTERN, check_segment_path, floor_of
+from pylogtable.format.paths import (
+    INLINE_PATTERN,
+    SEGMENT_PATTERN,
+    check_segment_path,
+    floor_of,
+)
 from pylogtable.lazy_arrow import pc
 
 Int64s = npt.NDArray[np.int64]
@@ -32,12 +37,15 @@ def check_entry(segment: Segment, partition: int, *, source: str) -> None:
     fault = _fault(segment)
     if fault is not None:
         raise CorruptTopicError(source, "SEG-10", f"{segment.path}: {fault}")
+    fault = _inline_fault(segment) if segment.is_inline else None
+    if fault is not None:
+        raise CorruptTopicError(source, "INL-1", f"{segment.path}: {fault}")
 
 
 def floor_fault(segment: Segment, *, is_appended: bool) -> str | None:
     """Why the floor in a segment's path contradicts its entry; None if it does not. The first
     record of an appended segment is the floor plus the shift; rewriting may drop that record."""
-    if not segment.records:
+    if not segment.records or segment.is_inline:
         return None
     first = segment.base_offset + segment.row_groups[0]
     floor = floor_of(segment.path)
@@ -72,6 +80,14 @@ def _fault(segment: Segment) -> str | None:
     return None
 
 
+def _inline_fault(segment: Segment) -> str | None:
+    """Why an entry of records in a commit cannot be right [INL-1]; None if it can."""
+    plain = (0, (0,), None)
+    if (segment.shift, segment.row_groups, segment.footer_checksum) != plain:
+        return "records in a commit have no shift, one row group and no footer"
+    return None if segment.is_dense else "records in a commit have no holes"
+
+
 def _rise(numbers: tuple[int, ...]) -> bool:
     return all(first < later for first, later in pairwise(numbers))
 
@@ -79,16 +95,17 @@ def _rise(numbers: tuple[int, ...]) -> bool:
 def check_columns(entries: pa.Table, *, source: str) -> None:
     """Raise if an entry of a table cannot be right. The same as `check_entry` for many entries at
     once, but for their paths."""
-    for is_wrong, detail in _faults(entries):
+    for is_wrong, rule, detail in _faults(entries):
         if is_wrong.any():
             at = int(np.flatnonzero(is_wrong)[0])
             path = entries["path"][at].as_py()
-            raise CorruptTopicError(source, "SEG-10", f"entry {at}, {path}: {detail}")
+            raise CorruptTopicError(source, rule, f"entry {at}, {path}: {detail}")
 
 
 def check_paths(entries: pa.Table, *, source: str) -> None:
     """Raise if an entry of a table names a file that is not one of its partition [PATH-4], or whose
     floor contradicts the entry [SEG-10]. The same as `floor_fault` for many entries at once."""
+    entries = entries.filter(pc.invert(pc.match_substring_regex(entries["path"], INLINE_PATTERN)))
     found = pc.extract_regex(entries["path"], SEGMENT_PATTERN)
     numbers = pc.cast(pc.struct_field(found, "partition"), pa.int64())
     is_wrong = pc.fill_null(pc.not_equal(numbers, entries["partition"]), True)
@@ -110,7 +127,23 @@ def check_paths(entries: pa.Table, *, source: str) -> None:
         raise CorruptTopicError(source, "SEG-10", detail)
 
 
-def _faults(entries: pa.Table) -> Iterator[tuple[Faults, str]]:
+def _faults(entries: pa.Table) -> Iterator[tuple[Faults, str, str]]:
+    for is_wrong, detail in _own_faults(entries):
+        yield is_wrong, "SEG-10", detail
+    is_inline = pc.match_substring_regex(entries["path"], INLINE_PATTERN).to_numpy()
+    if is_inline.any():
+        dense = pc.subtract(entries["end_offset"], entries["base_offset"]).to_numpy()
+        is_plain = (
+            (entries["shift"].to_numpy() == 0)
+            & (entries["records"].to_numpy() == dense)
+            & (entries["row_groups"].combine_chunks().value_lengths().to_numpy() == 1)
+            & pc.is_null(entries["footer_checksum"]).to_numpy()
+        )
+        detail = "records in a commit have no shift, no holes, one row group and no footer"
+        yield is_inline & ~is_plain, "INL-1", detail
+
+
+def _own_faults(entries: pa.Table) -> Iterator[tuple[Faults, str]]:
     def column(name: str) -> Int64s:
         values: Int64s = entries[name].to_numpy()
         return values

@@ -84,6 +84,13 @@ def stored_schema(topic: TopicInfo) -> pa.Schema:
     return pa.schema([*log, *map(_stored_field, numbered(topic).fields)])
 
 
+def inline_schema(topic: TopicInfo) -> pa.Schema:
+    """The columns of the rows in a commit: those of a file without `offset`, and without ids, which
+    would be larger than few rows [INL-2]."""
+    stored = [pa.field(f.stored_name, to_arrow(f.type), f.nullable) for f in topic.fields]
+    return pa.schema([*LOG_FIELDS[2:], *stored])
+
+
 def ids_in_file(column: pa.Field) -> list[int]:
     """The id of a column as a Parquet file has it, and the ids of the fields inside. Empty if there
     are none."""

@@ -16,6 +16,9 @@ MAX_GROUP_BYTES = 2 << 30
 MAX_RECORD_BYTES = 512 << 20
 #: So that the sizes of a topic's files can be added up in 64 bits [SEG-10].
 MAX_FILE_BYTES = 1 << 46
+#: The records of a commit, compressed and not compressed [INL-5].
+MAX_ROWS_BYTES = 1 << 20
+MAX_UNPACKED_BYTES = 64 << 20
 MAX_METADATA = 4096
 #: No lease of a member is longer [GRP-14].
 MAX_LEASE_MS = 86_400_000
@@ -23,9 +26,11 @@ MAX_APP_ID_BYTES = 1024
 #: Columns may have other names in files than in the topic, and files may have columns that the
 #: topic dropped [META-7], [META-8].
 COLUMN_MAPPING = "column-mapping"
+#: A commit may have the records that it appends [INL-1].
+INLINE_BATCHES = "inline-batches"
 #: The features that this version knows. `format_spec/features.md` lists them all [PROTO-4].
-READER_FEATURES: frozenset[str] = frozenset({COLUMN_MAPPING})
-WRITER_FEATURES: frozenset[str] = frozenset({COLUMN_MAPPING})
+READER_FEATURES: frozenset[str] = frozenset({COLUMN_MAPPING, INLINE_BATCHES})
+WRITER_FEATURES: frozenset[str] = frozenset({COLUMN_MAPPING, INLINE_BATCHES})
 
 #: A whole number of 0 or more that fits into 64 bits. Decoding refuses anything else.
 Natural = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
@@ -64,6 +69,17 @@ class Protocol(Noun, frozen=True, kw_only=True, omit_defaults=True):
     reader_features: tuple[str, ...] = ()
     writer_features: tuple[str, ...] = ()
 
+    def with_feature(self, name: str) -> Protocol | None:
+        """This protocol and a feature that readers have to know, for the commit that first needs
+        it; None if it is in force already [PROTO-4]."""
+        if name in self.reader_features and name in self.writer_features:
+            return None
+        return Protocol(
+            format=self.format,
+            reader_features=(*self.reader_features, name),
+            writer_features=(*self.writer_features, name),
+        )
+
 
 class TopicInfo(Noun, frozen=True, kw_only=True, omit_defaults=True):
     """Columns, key, partitions and settings of a topic [META-1]. `last_field_id` is the last id
@@ -80,7 +96,8 @@ class TopicInfo(Noun, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Segment(Noun, frozen=True, kw_only=True, omit_defaults=True):
-    """A live data file and the offsets it covers [SEG-1], [SEG-10].
+    """A live data file and the offsets it covers [SEG-1], [SEG-10], or such records of a commit
+    [INL-1].
 
     It covers all of `[base_offset, end_offset)`, even where compaction left holes. The offset of a
     record is the stored value plus `shift`; a segment with shift 0 is *sealed*. `row_groups` has
@@ -108,13 +125,19 @@ class Segment(Noun, frozen=True, kw_only=True, omit_defaults=True):
         """True if every offset it covers has a record."""
         return self.records == self.end_offset - self.base_offset
 
+    @property
+    def is_inline(self) -> bool:
+        """True if its records are in a commit, and not in a file [INL-1]."""
+        return "@" in self.path
+
     def has_below(self, offset: int) -> bool:
         """True if it has a record with an offset below this one [SEG-6]."""
         return self.records > 0 and self.base_offset + self.row_groups[0] < offset
 
 
 class StagedSegment(Noun, frozen=True, kw_only=True, omit_defaults=True):
-    """A data file that no commit names yet. The offsets stored in it are a guess [LOG-3].
+    """A data file that no commit names yet. The offsets stored in it are a guess [LOG-3]. Or rows
+    for the commit itself: then `path` is `@` and the number of the first row [INL-1].
 
     The commit that adds the file decides its offsets. So a writer that lost a race plans again
     without writing the data again. `keys_only` is true if the topic had no value columns when the
@@ -136,18 +159,24 @@ class StagedSegment(Noun, frozen=True, kw_only=True, omit_defaults=True):
     append_time: bool = False
     footer_checksum: Checksum | None = None
 
-    def placed_at(self, base_offset: int) -> Segment:
-        """The segment that this file becomes when a commit puts it at `base_offset`."""
+    @property
+    def is_inline(self) -> bool:
+        """True if the commit has these records, and no file."""
+        return self.path.startswith("@")
+
+    def placed_at(self, base_offset: int, path: str | None = None) -> Segment:
+        """The segment that this becomes when a commit puts it at `base_offset`. `path` is that of
+        the commit, for rows that go into it."""
         return Segment(
             partition=self.partition,
             base_offset=base_offset,
             end_offset=base_offset + self.records,
-            shift=base_offset - self.predicted_base,
+            shift=0 if self.is_inline else base_offset - self.predicted_base,
             records=self.records,
             size_bytes=self.size_bytes,
             min_timestamp_us=self.min_timestamp_us,
             max_timestamp_us=self.max_timestamp_us,
-            path=self.path,
+            path=f"{path}{self.path}" if self.is_inline else self.path,
             row_groups=self.row_groups,
             tombstones=self.tombstones,
             hashed_over=self.hashed_over,
@@ -216,7 +245,8 @@ class Txn(Noun, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Change(Noun, frozen=True, kw_only=True, omit_defaults=True):
-    """The result of a plan. It becomes a `Commit` when it gets a version."""
+    """The result of a plan. It becomes a `Commit` when it gets a version. `rows` are the records of
+    its inline segments [INL-2]."""
 
     operation: str
     protocol: Protocol | None = None
@@ -228,6 +258,7 @@ class Change(Noun, frozen=True, kw_only=True, omit_defaults=True):
     cleaned: dict[Natural, Natural] = {}
     txn: Txn | None = None
     summary: dict[str, Int64] = {}
+    rows: str | None = None
 
 
 class Commit(Change, frozen=True, kw_only=True, omit_defaults=True):

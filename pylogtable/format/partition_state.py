@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pylogtable.errors import CorruptTopicError
 from pylogtable.format.entries import floor_fault
 from pylogtable.format.model import Commit, LogStart, Replaced, Segment, Totals
-from pylogtable.format.paths import commit_path
+from pylogtable.format.paths import commit_path, object_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +86,10 @@ def append_segments(
         fault = "an appended segment has holes"
     if fault is not None:
         raise broken(commit, "LOG-2", f"partition {segments[0].partition}: {fault}")
+    here = commit_path(commit.version)
+    for segment in segments:
+        if segment.is_inline and object_of(segment.path) != here:
+            raise broken(commit, "INL-3", f"it appends {segment.path}, which another commit has")
     _check_floors(commit, segments, is_appended=True)
     live = state.live.plus(totals_of(segments))
     return replace(state, end=end, live=live, tiles=(*state.tiles, *segments))
@@ -118,6 +122,11 @@ def replace_range(
         elif tile.base_offset < swap.start or swap.end < tile.end_offset:
             raise broken(commit, "LOG-7", f"{tile.path} is only partly replaced")
     live = _without(commit, "LOG-7", state.live, swap.dropped, gone, has_rest=bool(tiles))
+    known = {tile.path for tile in gone if isinstance(tile, Segment)}
+    knows_all = all(isinstance(tile, Segment) for tile in gone)
+    for output in outputs:
+        if output.is_inline and knows_all and output.path not in known:
+            raise broken(commit, "INL-3", f"{output.path} is not among the segments replaced")
     added = totals_of(outputs)
     if added.records > swap.dropped.records:
         detail = f"{swap.dropped.records} records are replaced by {added.records}"

@@ -24,6 +24,9 @@ SEGMENT_PATTERN = (
     r"^partition=(?P<partition>0|[1-9][0-9]{0,8})/(?P<floor>[0-9]{20})-[0-9a-z]{1,64}\.parquet$"
 )
 _SEGMENT = re.compile(SEGMENT_PATTERN)
+#: The path of records in a commit: the commit, and the number of the first of them [INL-1].
+INLINE_PATTERN = r"^_manifest/[0-9]{20}\.json@(0|[1-9][0-9]{0,8})$"
+_INLINE = re.compile(r"(_manifest/([0-9]{20})\.json)@(0|[1-9][0-9]{0,8})")
 _GROUP = re.compile(r"_groups/([a-zA-Z0-9._-]{1,249})/([0-9]{20})\.json")
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
@@ -83,6 +86,17 @@ def is_segment_path(path: str) -> bool:
     return _SEGMENT.fullmatch(path) is not None
 
 
+def parse_inline_path(path: str) -> tuple[int, int] | None:
+    """Version and first row in the path of an inline segment; None for any other path [INL-1]."""
+    match = _INLINE.fullmatch(path)
+    return (int(match[2]), int(match[3])) if match else None
+
+
+def object_of(path: str) -> str:
+    """The object that has the records of a segment: its file, or its commit [INL-1]."""
+    return path.partition("@")[0]
+
+
 def check_leaf_id(leaf_id: str, *, source: str) -> None:
     """Raise if the object `source` names a leaf id that is not valid [PATH-4]."""
     if not _LEAF_ID.fullmatch(leaf_id):
@@ -96,7 +110,10 @@ def floor_of(path: str) -> int:
 
 
 def check_segment_path(path: str, partition: int, *, source: str) -> int:
-    """The floor offset in a segment's path. Raises if the path is not in `partition` [PATH-3]."""
+    """The floor offset in a segment's path, 0 for records in a commit [INL-1]. Raises if it is
+    neither that nor a file in `partition` [PATH-3]."""
+    if _INLINE.fullmatch(path):
+        return 0
     match = _SEGMENT.fullmatch(path)
     if not match or int(match[1]) != partition:
         raise CorruptTopicError(

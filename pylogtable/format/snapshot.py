@@ -19,6 +19,7 @@ from pylogtable.errors import InvalidRequestError
 from pylogtable.format.alteration import alteration_fault, feature_fault
 from pylogtable.format.codec import check_readable
 from pylogtable.format.config import TopicConfig, parse_config
+from pylogtable.format.inline import rows_fault
 from pylogtable.format.model import Commit, Protocol, Segment, TopicInfo, Totals, Txn, TxnMark
 from pylogtable.format.partition_state import (
     PartitionState,
@@ -37,6 +38,7 @@ class Snapshot:
     `commit_id` and `committed_at_ms` are those of the last commit that had effect. `voids` counts
     the void commits after it [COMMIT-11]. `confirmed_ms` is no part of the state: at this time of
     the store, the state was known to be the newest [COMMIT-9]. None means that it is not known.
+    `tail_bytes` is no part of it either: the size of the rows in the commits after the root.
     """
 
     version: int
@@ -52,6 +54,7 @@ class Snapshot:
     root_version: int | None = None
     voids: int = 0
     confirmed_ms: int | None = field(default=None, compare=False, repr=False)
+    tail_bytes: int = field(default=0, compare=False, repr=False)
 
     @property
     def effective_version(self) -> int:
@@ -123,6 +126,9 @@ def apply(base: Snapshot | None, commit: Commit) -> Snapshot:
         raise broken(commit, "META-3", f"{len(states)} partitions become {info.partitions}")
     _check_partitions(commit, info.partitions)
     _check_altered(commit, base, info)
+    fault = rows_fault(commit, commit.protocol or base.protocol)
+    if fault is not None:
+        raise broken(commit, fault.rule, fault.detail)
     states.extend(PartitionState() for _ in range(info.partitions - len(states)))
     added: dict[int, list[Segment]] = {}
     for segment in commit.add:
@@ -194,6 +200,7 @@ def _advanced(base: Snapshot, commit: Commit) -> Snapshot:
         committed_at_ms=commit.committed_at_ms,
         protocol=commit.protocol or base.protocol,
         voids=0,
+        tail_bytes=base.tail_bytes + len(commit.rows or ""),
     )
 
 

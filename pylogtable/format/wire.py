@@ -67,6 +67,11 @@ def checksum(data: bytes) -> str:
     return f"{zlib.crc32(data):08x}"
 
 
+def has_sum(data: bytes) -> bool:
+    """True if an object ends with a checksum, right or wrong."""
+    return _SUM.fullmatch(data, max(0, len(data) - _SUM_LENGTH)) is not None
+
+
 def check_sum(data: bytes) -> None:
     """Raise `UndecodableError` if an object has a checksum that is wrong or out of place. An object
     without one is taken as it is: older writers, and others, write none."""

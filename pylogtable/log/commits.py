@@ -1,8 +1,8 @@
 """Reads and puts the numbered commits of a topic, and looks into its history.
 
 Commits are put one after the other, and vacuum removes the oldest first. So as long as a commit is
-there, nothing after it has been removed, unless vacuum kept it for its txn. A *void* commit is one
-of another topic: it takes its version and has no other effect [COMMIT-11].
+there, nothing after it has been removed, unless vacuum kept it for its txn or its records. A *void*
+commit is one of another topic: it takes its version and has no other effect [COMMIT-11].
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pylogtable.format.paths import commit_path, root_path
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.storage.base import Created, ObjectStore
 from pylogtable.storage.numbered import NumberedObjects
+from pylogtable.storage.recent import recent_objects
 
 #: A state that the store confirmed this shortly before, by its own time, needs no proof [COMMIT-9].
 FRESH_MS = 60_000
@@ -40,6 +41,12 @@ class Commits:
     def create(self, version: int, data: bytes) -> Created:
         """Put an encoded commit if its version is still free."""
         return self._objects.create(version, data)
+
+    def noted(self, commit: Commit, data: bytes) -> Commit:
+        """The same commit. If it has rows, its bytes are kept: who reads it often reads these."""
+        if commit.rows is not None:
+            recent_objects(self._store).keep(commit_path(commit.version), data, len(data))
+        return commit
 
     def read_range(self, versions: range) -> list[Commit] | None:
         """The commits of all these versions; None if one is missing."""
@@ -82,14 +89,14 @@ class Commits:
 
     def _stands(self, snapshot: Snapshot, data: bytes | None) -> bool:
         """`stand`, with the encoded commit that was found. A vacuum keeps a commit that carries the
-        last txn of an app id, even if it removes the commits around it. It removes the root that
-        the state began at, or commit 0, before any of these [VAC-3]."""
+        last txn of an app id, or live records, even if it removes the commits around it. It removes
+        the root that the state began at, or commit 0, before any of these [VAC-3]."""
         at = snapshot.effective_version
         commit = None if data is None else self.decode(data, at)
         expected = (snapshot.commit_id, snapshot.topic_id)
         if commit is None or (commit.commit_id, commit.topic_id) != expected:
             return False
-        if commit.txn is None:
+        if commit.txn is None and commit.rows is None:
             return True
         root = snapshot.root_version
         began = commit_path(0) if root is None else root_path(root)

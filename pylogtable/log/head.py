@@ -176,7 +176,7 @@ def attempt_commit(
     is_next = is_ours and (
         snapshot is None or _is_next(manifest, runtime, snapshot, after, unknown)
     )
-    return (commit, after) if is_next else None
+    return (manifest.commits.noted(commit, data), after) if is_next else None
 
 
 def _is_next(

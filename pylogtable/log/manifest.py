@@ -295,9 +295,9 @@ class Manifest:
         if created is Created.UNKNOWN:
             return snapshot
         if created is Created.EXISTS:
-            return replace(snapshot, root_version=snapshot.version)
+            return replace(snapshot, root_version=snapshot.version, tail_bytes=0)
         self.write_hint(snapshot.version)
-        return replace(folded, root_version=snapshot.version)
+        return replace(folded, root_version=snapshot.version, tail_bytes=0)
 
     def _fold(
         self, snapshot: Snapshot, new_id: Callable[[], str], also_merge: frozenset[str]
@@ -328,7 +328,7 @@ class Manifest:
                     if data is None:
                         beyond.extend(wave[index + 1 :])
                         return
-                    yield decode_commit(data, version)
+                    yield self.commits.noted(decode_commit(data, version), data)
 
         newest = self._replay(base, found())
         if newest is None:

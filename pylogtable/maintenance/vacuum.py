@@ -14,7 +14,7 @@ from pylogtable.errors import CorruptTopicError, InvalidRequestError, StorageErr
 from pylogtable.format.config import MANIFEST_RETENTION_MS, TopicConfig
 from pylogtable.format.lookup import all_entries
 from pylogtable.format.model import Change
-from pylogtable.format.paths import MANIFEST_DIR, commit_path
+from pylogtable.format.paths import MANIFEST_DIR, commit_path, object_of
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.log.clocks import agreed_now_ms
 from pylogtable.log.head import Head
@@ -169,14 +169,14 @@ def _needed(head: Head, newest: Snapshot, since_ms: int) -> tuple[Needed, frozen
         if commit.topic_id == newest.topic_id:  # the files of a void commit are not needed
             segments.update(segment.path for segment in commit.add)
     for commit in manifest.commits.backwards(newest):
-        known.update(segment.path for segment in commit.add)
+        known.update(segment.path for segment in commit.add if not segment.is_inline)
     leaves = {
         *newest.leaves,
         *manifest.leaves_of_roots(from_version=state.root_version or 0),
     }
     return (
         Needed(
-            segments=frozenset(segments),
+            segments=frozenset(map(object_of, segments)),
             leaves=frozenset(leaves),
             root_version=state.root_version,
             txn_commits=frozenset(mark.commit_version for mark in newest.txns.values()),

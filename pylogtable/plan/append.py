@@ -8,7 +8,16 @@ from dataclasses import dataclass
 import msgspec
 
 from pylogtable.errors import CommitConflictError, InvalidRequestError
-from pylogtable.format.model import Change, Segment, StagedSegment, Txn, TxnMark
+from pylogtable.format.inline import to_text
+from pylogtable.format.model import (
+    INLINE_BATCHES,
+    Change,
+    Segment,
+    StagedSegment,
+    Txn,
+    TxnMark,
+)
+from pylogtable.format.paths import commit_path
 from pylogtable.format.schema import is_keys_only
 from pylogtable.format.snapshot import Snapshot
 
@@ -30,9 +39,13 @@ def find_txn(snapshot: Snapshot, txn: Txn | None) -> Repeated | None:
 
 
 def plan_append(
-    snapshot: Snapshot, staged: Sequence[StagedSegment], txn: Txn | None
+    snapshot: Snapshot,
+    staged: Sequence[StagedSegment],
+    txn: Txn | None,
+    rows: bytes | None = None,
 ) -> Change | Repeated:
-    """Place `staged` at the end of its partitions, in the order given.
+    """Place `staged` at the end of its partitions, in the order given. `rows` are the packed
+    records of those that have no file: they go into the commit [INL-1].
 
     An append depends only on the end offsets and the txns of the snapshot, so it can always be
     planned again on a newer one [LOG-3].
@@ -40,7 +53,8 @@ def plan_append(
     repeated = find_txn(snapshot, txn)
     if repeated is not None:
         return repeated
-    if len({file.path for file in staged}) != len(staged):
+    paths = [file.path for file in staged if not file.is_inline]
+    if len(set(paths)) != len(paths):
         raise InvalidRequestError("the same staged file is given twice; give each file once")
     for file in staged:
         found = find_live(snapshot, file)
@@ -52,6 +66,7 @@ def plan_append(
             )
     ends: dict[int, int] = {}
     placed: list[Segment] = []
+    here = commit_path(snapshot.version + 1)
     for file in staged:
         snapshot.check_partition(file.partition)
         if file.null_keys and snapshot.config.is_compacted:  # [REC-4]
@@ -65,14 +80,21 @@ def plan_append(
                 "would be tombstones now [META-4]; nothing was appended. Append them again."
             )
         base = ends.get(file.partition, snapshot.partitions[file.partition].end)
-        segment = file.placed_at(base)
+        segment = file.placed_at(base, here)
         ends[file.partition] = segment.end_offset
         placed.append(segment)
     mark = snapshot.txns.get(txn.app_id) if txn else None
     if txn and mark:
         txn = msgspec.structs.replace(txn, previous=mark.commit_version)
     # One commit for all partitions: they become visible together [APPEND-3].
-    return Change(operation="append", ends=ends, add=tuple(placed), txn=txn)
+    return Change(
+        operation="append",
+        protocol=None if rows is None else snapshot.protocol.with_feature(INLINE_BATCHES),
+        ends=ends,
+        add=tuple(placed),
+        txn=txn,
+        rows=None if rows is None else to_text(rows),
+    )
 
 
 def find_live(snapshot: Snapshot, file: StagedSegment) -> Segment | None:
@@ -89,7 +111,11 @@ def find_live(snapshot: Snapshot, file: StagedSegment) -> Segment | None:
 
 
 def plan_fenced_append(
-    snapshot: Snapshot, staged: Sequence[StagedSegment], txn: Txn | None, last: TxnMark | None
+    snapshot: Snapshot,
+    staged: Sequence[StagedSegment],
+    txn: Txn | None,
+    last: TxnMark | None,
+    rows: bytes | None = None,
 ) -> Change:
     """Like `plan_append`, for the only producer of an app id. `last` is the last txn it knows. If
     the log has a different last txn, another producer used the app id, and this one is fenced.
@@ -101,7 +127,7 @@ def plan_fenced_append(
             f"{_shown(last)}, the log has {_shown(mark)}. This one is fenced, and nothing was "
             "appended. Run one producer per app id; open a new one to continue after the log's txn"
         )
-    change = plan_append(snapshot, staged, txn)
+    change = plan_append(snapshot, staged, txn, rows)
     assert isinstance(change, Change)  # it is after the last txn, so it cannot be a repeat
     return change
 

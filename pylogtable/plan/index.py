@@ -26,6 +26,9 @@ from pylogtable.format.snapshot import Snapshot
 ROOT_INTERVAL = 64
 # If the writer of commit 64k dies before it writes the root, others do so this many commits later.
 ROOT_GRACE = 8
+# A root is also written when the commits after the last one have this many bytes of rows: whoever
+# opens the topic reads all of them.
+ROOT_TAIL_BYTES = 1 << 20
 TAIL_MAX = 256
 LEAF_MAX = 16_384
 MERGE_WIDTH = 8
@@ -36,12 +39,14 @@ def root_is_due(snapshot: Snapshot) -> bool:
     """True if the writer of this version should write a root [ROOT-2]."""
     since = snapshot.version - (snapshot.root_version or 0)
     on_time = snapshot.version % ROOT_INTERVAL == 0 and since >= ROOT_INTERVAL
-    return on_time or root_is_overdue(snapshot)
+    is_long = snapshot.tail_bytes >= ROOT_TAIL_BYTES
+    return on_time or is_long or root_is_overdue(snapshot)
 
 
 def root_is_overdue(snapshot: Snapshot) -> bool:
     """True if there should be a newer root than the one that this state was loaded from."""
-    return snapshot.version - (snapshot.root_version or 0) >= ROOT_INTERVAL + ROOT_GRACE
+    is_late = snapshot.version - (snapshot.root_version or 0) >= ROOT_INTERVAL + ROOT_GRACE
+    return is_late or snapshot.tail_bytes >= ROOT_TAIL_BYTES + ROOT_TAIL_BYTES // 8
 
 
 def leaves_to_merge(snapshot: Snapshot) -> frozenset[str]:

@@ -188,11 +188,4 @@ def _check_first_value_column(snapshot: Snapshot, new: TopicInfo) -> None:
 def _needed_protocol(snapshot: Snapshot, new: TopicInfo) -> Protocol | None:
     """The protocol with the feature that renamed and dropped columns need; None if it stays as it
     is [META-7]."""
-    old = snapshot.protocol
-    if not uses_mapping(new) or COLUMN_MAPPING in old.reader_features:
-        return None
-    return msgspec.structs.replace(
-        old,
-        reader_features=(*old.reader_features, COLUMN_MAPPING),
-        writer_features=(*old.writer_features, COLUMN_MAPPING),
-    )
+    return snapshot.protocol.with_feature(COLUMN_MAPPING) if uses_mapping(new) else None

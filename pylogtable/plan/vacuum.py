@@ -28,8 +28,9 @@ class Listed(NamedTuple):
 
 @dataclass(frozen=True)
 class Needed:
-    """What must stay. The oldest kept version is read from the root at `root_version`; without a
-    root no commit can be removed. `txn_commits` are read when an append with a txn is repeated."""
+    """What must stay. `segments` are the objects that have records: files, and commits [INL-6]. The
+    oldest kept version is read from the root at `root_version`; without a root no commit can be
+    removed. `txn_commits` are read when an append with a txn is repeated."""
 
     segments: frozenset[str]
     leaves: frozenset[str]
@@ -88,7 +89,7 @@ def plan_vacuum(listing: Iterable[Listed], needed: Needed, old_before_ms: int) -
         elif not is_old:
             continue
         elif commit is not None:  # [COMMIT-7]
-            if commit not in needed.txn_commits:
+            if commit not in needed.txn_commits and entry.key not in needed.segments:
                 commits.append(entry)
         elif leaf is not None:
             if leaf not in needed.leaves:

@@ -16,9 +16,9 @@ from pylogtable.format.partitioner import key_bytes
 from pylogtable.format.schema import OFFSET
 from pylogtable.lazy_arrow import pc
 from pylogtable.plan.read import task_for
+from pylogtable.segments.opening import Records, open_segment
 from pylogtable.segments.projection import Projection, check_columns
 from pylogtable.segments.reader import read_open
-from pylogtable.segments.segment_file import SegmentReader
 from pylogtable.segments.wanted_keys import Mask, WantedKeys
 from pylogtable.storage.base import ObjectStore
 
@@ -39,7 +39,7 @@ def newest_of(
         candidates = missing & wanted.in_segment(segment)
         if not candidates.any():
             continue
-        reader = SegmentReader(store, segment)
+        reader = open_segment(store, segment)
         check_columns(reader, columns.info, wanted.names)
         for group in reversed(task_for(segment, log_start, segment.end_offset).row_groups):
             possible = wanted.in_row_group(reader, group, candidates & missing)
@@ -52,7 +52,7 @@ def newest_of(
 
 
 def _newest_in_row_group(
-    reader: SegmentReader, group: int, wanted: WantedKeys, possible: Mask, log_start: int
+    reader: Records, group: int, wanted: WantedKeys, possible: Mask, log_start: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Which keys the row group has, and the last offset of each, in offset order."""
     newest = np.full(len(wanted), -1, dtype=np.int64)
@@ -69,7 +69,7 @@ def _newest_in_row_group(
 
 
 def _fetch(
-    reader: SegmentReader, offsets: npt.NDArray[np.int64], columns: Projection
+    reader: Records, offsets: npt.NDArray[np.int64], columns: Projection
 ) -> Iterator[pa.RecordBatch]:
     task = task_for(reader.segment, int(offsets[0]), int(offsets[-1]) + 1)
     for batch in read_open(reader, task, columns):

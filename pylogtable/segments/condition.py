@@ -19,8 +19,8 @@ from pylogtable.format.field_ids import column_ids
 from pylogtable.format.model import Segment, TopicInfo
 from pylogtable.format.schema import OFFSET, PARTITION, TIMESTAMP, column_schema, table_schema
 from pylogtable.lazy_arrow import ds, fs, pc
+from pylogtable.segments.opening import Records, open_segment
 from pylogtable.segments.projection import Projection
-from pylogtable.segments.segment_file import SegmentReader
 from pylogtable.storage.base import ObjectStore
 
 Mask = npt.NDArray[np.bool_]
@@ -66,7 +66,7 @@ class Condition:
     def find(self, store: ObjectStore, topic: TopicInfo, segment: Segment) -> Mask:
         """Which records of the segment are selected. Only the columns that the condition uses are
         read, of row groups that may have such records."""
-        reader = SegmentReader(store, segment)
+        reader = open_segment(store, segment)
         names = list(dict.fromkeys([*self.columns, OFFSET]))
         columns = Projection(column_schema(topic.fields, names), "", topic)
         stored_names = columns.stored_names(reader)
@@ -95,7 +95,7 @@ class Condition:
         offsets: npt.NDArray[np.int64] = found[OFFSET].to_numpy()
         return offsets
 
-    def _row_groups(self, reader: SegmentReader) -> set[int]:
+    def _row_groups(self, reader: Records) -> set[int]:
         """The row groups that may have such records, according to their offsets and times."""
         segment = reader.segment
         known = []

@@ -20,8 +20,8 @@ from pylogtable.format.schema import TIMESTAMP
 from pylogtable.format.shaping import tombstone_mask
 from pylogtable.lazy_arrow import pc
 from pylogtable.plan.compaction import CompactionUnit
+from pylogtable.segments.opening import open_segment
 from pylogtable.segments.projection import check_columns, stored_values
-from pylogtable.segments.segment_file import SegmentReader
 from pylogtable.storage.base import ObjectStore
 
 # Memory for the keys of one partition's dirty part.
@@ -215,7 +215,7 @@ def _drop_expired(store: ObjectStore, unit: CompactionUnit, segment: Segment, ma
     if not (drops_tombstones or expires or is_cut):
         return
     wanted = [TIMESTAMP] if expires else []
-    reader = SegmentReader(store, segment)
+    reader = open_segment(store, segment)
     values: list[str] = []
     if drops_tombstones:
         values = stored_values(reader, unit.topic)
@@ -234,7 +234,7 @@ def _drop_expired(store: ObjectStore, unit: CompactionUnit, segment: Segment, ma
 
 def _keys(store: ObjectStore, topic: TopicInfo, segment: Segment) -> Iterator[pa.Array]:
     """The keys of a segment as bytes, in offset order."""
-    reader = SegmentReader(store, segment)
+    reader = open_segment(store, segment)
     check_columns(reader, topic, topic.key)
     for batch in reader.batches(range(len(segment.row_groups)), topic.key):
         yield key_bytes([batch.column(name) for name in topic.key])

@@ -22,7 +22,7 @@ from pylogtable.format.schema import (
     nulls,
     to_arrow,
 )
-from pylogtable.segments.segment_file import SegmentReader
+from pylogtable.segments.opening import Records
 
 _WITHOUT_FILE = frozenset({PARTITION, OFFSET, "topic", "timestampType"})
 
@@ -45,7 +45,7 @@ class Projection:
     def has_offsets(self) -> bool:
         return OFFSET in self.schema.names
 
-    def stored_names(self, reader: SegmentReader) -> list[str]:
+    def stored_names(self, reader: Records) -> list[str]:
         """The columns of the file that are needed, after a check of their types. Most files have
         the same columns as the one before."""
         if self._last_seen and self._last_seen[0][0].equals(reader.schema, check_metadata=True):
@@ -112,7 +112,7 @@ class Projection:
             ) from error
 
 
-def check_columns(reader: SegmentReader, topic: TopicInfo, names: Sequence[str]) -> None:
+def check_columns(reader: Records, topic: TopicInfo, names: Sequence[str]) -> None:
     """Raise if one of these columns does not fit the topic's, or is missing and must not be. A
     column that was added later may be missing, and is neither a key nor required [SEG-3]. A column
     with another id is another column [META-6]."""
@@ -136,7 +136,7 @@ def check_columns(reader: SegmentReader, topic: TopicInfo, names: Sequence[str])
             raise CorruptTopicError(reader.segment.path, "SEG-3", detail)
 
 
-def stored_values(reader: SegmentReader, topic: TopicInfo) -> list[str]:
+def stored_values(reader: Records, topic: TopicInfo) -> list[str]:
     """The value columns of a file, dropped ones included: they decide which of its records are
     tombstones [META-8]. Raises if a column does not fit the topic's."""
     check_columns(reader, topic, [field.name for field in topic.fields])

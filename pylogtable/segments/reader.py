@@ -11,8 +11,9 @@ import pyarrow as pa
 from pylogtable.format.model import Segment
 from pylogtable.format.schema import OFFSET, TIMESTAMP
 from pylogtable.plan.read import ReadTask, task_for
+from pylogtable.segments.opening import Records, open_segment
 from pylogtable.segments.projection import Projection
-from pylogtable.segments.segment_file import BATCH_ROWS, SegmentReader
+from pylogtable.segments.segment_file import BATCH_ROWS
 from pylogtable.storage.base import ObjectStore
 
 Mask = npt.NDArray[np.bool_]
@@ -29,12 +30,10 @@ def read_task(store: ObjectStore, task: ReadTask, columns: Projection) -> Iterat
             yield columns.shape(stored, offsets, segment)
         return
     if task.row_groups:
-        yield from read_open(SegmentReader(store, segment), task, columns)
+        yield from read_open(open_segment(store, segment), task, columns)
 
 
-def read_open(
-    reader: SegmentReader, task: ReadTask, columns: Projection
-) -> Iterator[pa.RecordBatch]:
+def read_open(reader: Records, task: ReadTask, columns: Projection) -> Iterator[pa.RecordBatch]:
     """Like `read_task`, from an open file. `task` must have a row group."""
     segment = task.segment
     stored_names = columns.stored_names(reader)
@@ -72,7 +71,7 @@ def read_masked(
     them. Row groups without a selected record are not read."""
     if not mask.any():
         return
-    reader = SegmentReader(store, segment)
+    reader = open_segment(store, segment)
     stored_names = columns.stored_names(reader)
     at = 0
     for group, rows in enumerate(facts.rows for facts in reader.groups):
@@ -94,7 +93,7 @@ def first_offset_at_time(
 ) -> int | None:
     """The first offset at or above `log_start` whose timestamp is at least `timestamp_us`. Reads
     timestamps only of the first row group that reaches it, and of the one that `log_start` cuts."""
-    reader = SegmentReader(store, segment)
+    reader = open_segment(store, segment)
     wanted = task_for(segment, max(log_start, segment.base_offset), segment.end_offset)
     for group in wanted.row_groups:
         times_us = reader.groups[group].times_us
@@ -116,7 +115,7 @@ def count_from(store: ObjectStore, segment: Segment, log_start: int) -> int:
     if not segment.records:
         return 0
     # The file proves where its row groups begin: the entry might hide records below the log start.
-    reader = SegmentReader(store, segment)
+    reader = open_segment(store, segment)
     wanted = task_for(segment, log_start, segment.end_offset)
     if not wanted.row_groups:
         return 0
@@ -133,7 +132,7 @@ def end_of_records(store: ObjectStore, segment: Segment, start: int, records: in
     if segment.is_dense:
         return start + records
     wanted = task_for(segment, start, segment.end_offset)
-    reader = SegmentReader(store, segment)
+    reader = open_segment(store, segment)
     for batch in reader.batches(wanted.row_groups, [OFFSET]):
         offsets = reader.true_offsets(batch).to_numpy()
         low = int(np.searchsorted(offsets, start))

@@ -84,6 +84,21 @@ class RollingWriter(Generic[Entry]):
         self._waiting_records += batch.num_rows
         self.waiting_bytes += batch.nbytes
 
+    @property
+    def has_written(self) -> bool:
+        """True if some of its records are in a file, or on their way."""
+        return bool(self.entries) or self._writer is not None or self._encoding is not None
+
+    @property
+    def waiting(self) -> pa.Table:
+        """The records that are held."""
+        return pa.Table.from_batches(self._waiting)
+
+    def encode_waiting(self) -> None:
+        """Encode the waiting records in this thread."""
+        if self._waiting:
+            self._encode(*self._take(keep_rest=False))
+
     def start_encoding(
         self, encoder: Executor, *, keep_rest: bool = False
     ) -> tuple[Future[None], int] | None:

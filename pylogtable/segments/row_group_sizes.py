@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 from pylogtable.format.model import Segment
 from pylogtable.plan.read import task_for
+from pylogtable.segments.opening import Records, open_segment
 from pylogtable.segments.reader import count_from, end_of_records
-from pylogtable.segments.segment_file import SegmentReader
 from pylogtable.storage.base import ObjectStore
 
 
@@ -21,7 +21,7 @@ def end_of_bytes(
     """The greatest offset up to `end` such that the row groups from `start` on have at most `size`
     bytes, and what is left of `size`. It is `start` if the first row group has more. Reads the
     footer only."""
-    reader = SegmentReader(store, segment)
+    reader = open_segment(store, segment)
     at = start
     for group, group_size in _sizes_from(reader, start):
         stop = _end_of_group(segment, group)
@@ -37,7 +37,7 @@ def end_of_bytes(
 def part_of_row_group(store: ObjectStore, segment: Segment, start: int, end: int, size: int) -> int:
     """The offset after about `size` bytes of the row group at `start`, and after one record at
     least. Its records are taken to be of the same size."""
-    reader = SegmentReader(store, segment)
+    reader = open_segment(store, segment)
     group, group_size = next(_sizes_from(reader, start))
     records = max(1, _records_from(store, reader, group, start))
     wanted = max(1, -(-records * size // max(1, group_size)))
@@ -45,14 +45,10 @@ def part_of_row_group(store: ObjectStore, segment: Segment, start: int, end: int
     return min(stop, end_of_records(store, segment, start, min(records, wanted)))
 
 
-def _sizes_from(reader: SegmentReader, start: int) -> Iterator[tuple[int, int]]:
+def _sizes_from(reader: Records, start: int) -> Iterator[tuple[int, int]]:
     """Each row group that has offsets from `start` on, and the bytes of its records from there on.
     Together, the row groups of a file are as large as the file."""
-    segment, metadata = reader.segment, reader.metadata
-    stored = [
-        sum(row_group.column(c).total_compressed_size for c in range(metadata.num_columns))
-        for row_group in map(metadata.row_group, range(metadata.num_row_groups))
-    ]
+    segment, stored = reader.segment, reader.group_bytes
     first = task_for(segment, start, segment.end_offset).row_groups.start
     for group in range(first, len(stored)):
         size = segment.size_bytes * stored[group] / max(1, sum(stored))
@@ -69,8 +65,7 @@ def _end_of_group(segment: Segment, group: int) -> int:
     return segment.end_offset
 
 
-def _records_from(store: ObjectStore, reader: SegmentReader, group: int, start: int) -> int:
+def _records_from(store: ObjectStore, reader: Records, group: int, start: int) -> int:
     """The records of a row group from `start` on."""
-    later = range(group + 1, reader.metadata.num_row_groups)
-    after = sum(int(reader.metadata.row_group(number).num_rows) for number in later)
+    after = sum(facts.rows for facts in reader.groups[group + 1 :])
     return count_from(store, reader.segment, start) - after

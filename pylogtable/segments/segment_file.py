@@ -44,6 +44,13 @@ class SegmentReader:
             self.groups = self._facts()
             check_footer(segment, self.metadata.num_rows, self.groups)
 
+    @property
+    def group_bytes(self) -> list[int]:
+        """The bytes of each row group, compressed."""
+        groups = map(self.metadata.row_group, range(self.metadata.num_row_groups))
+        columns = range(self.metadata.num_columns)
+        return [sum(group.column(c).total_compressed_size for c in columns) for group in groups]
+
     def column_index(self, name: str) -> int | None:
         """The index of a top-level column without children among the file's leaf columns."""
         for index in range(self.metadata.num_columns):

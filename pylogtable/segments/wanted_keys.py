@@ -20,8 +20,9 @@ from pylogtable.format.schema import to_arrow
 from pylogtable.format.shaping import one_chunk
 from pylogtable.lazy_arrow import pc
 from pylogtable.segments.bloom import may_contain, plain_bytes, xxh64
+from pylogtable.segments.opening import Records, open_segment
 from pylogtable.segments.projection import check_columns
-from pylogtable.segments.segment_file import SegmentReader, errors_naming
+from pylogtable.segments.segment_file import errors_naming
 from pylogtable.storage.base import ObjectStore
 
 Mask = npt.NDArray[np.bool_]
@@ -68,7 +69,7 @@ class WantedKeys:
     def find(self, store: ObjectStore, topic: TopicInfo, segment: Segment) -> Mask:
         """Which records of the segment have one of the keys. Keys are read only from row groups
         that may have one."""
-        reader = SegmentReader(store, segment)
+        reader = open_segment(store, segment)
         check_columns(reader, topic, self.names)
         mask = np.zeros(segment.records, dtype=bool)
         at = 0
@@ -87,7 +88,7 @@ class WantedKeys:
     def check_same_columns(self, topic: TopicInfo) -> None:
         """Nothing to check: the key of a topic never changes [META-4]."""
 
-    def in_row_group(self, reader: SegmentReader, group: int, wanted: Mask) -> Mask:
+    def in_row_group(self, reader: Records, group: int, wanted: Mask) -> Mask:
         """Which of the keys `wanted` this row group may have, according to statistics and Bloom
         filters."""
         wanted = wanted.copy()

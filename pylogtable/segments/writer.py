@@ -115,6 +115,20 @@ class FileLayout:
         return {"bloom_filter_options": dict.fromkeys(self.filtered, wanted)}
 
 
+def facts_of_rows(
+    rows: pa.Table, topic: TopicInfo, values: Sequence[str] | None = None
+) -> dict[str, Any]:
+    """What an entry says about these rows. `values` are the topic's value columns."""
+    times = pc.min_max(rows[TIMESTAMP].cast(pa.int64()))
+    values = value_columns(topic) if values is None else values
+    return {
+        "min_timestamp_us": times["min"].as_py(),
+        "max_timestamp_us": times["max"].as_py(),
+        "tombstones": count_tombstones(rows, topic.key, values),
+        "null_keys": count_keyless(rows, topic),
+    }
+
+
 class SegmentWriter:
     """Writes one file, row group by row group. The file appears in the store when it is closed."""
 
@@ -183,10 +197,10 @@ class SegmentWriter:
         without them offsets count up from the floor."""
         if offsets is None:
             offsets = np.arange(self._next, self._next + rows.num_rows, dtype=np.int64)
-        times = pc.min_max(rows[TIMESTAMP].cast(pa.int64()))
-        self._timestamps += [times["min"].as_py(), times["max"].as_py()]
-        self._tombstones += count_tombstones(rows, self._topic.key, self._values)
-        self._null_keys += count_keyless(rows, self._topic)
+        facts = facts_of_rows(rows, self._topic, self._values)
+        self._timestamps += [facts["min_timestamp_us"], facts["max_timestamp_us"]]
+        self._tombstones += facts["tombstones"]
+        self._null_keys += facts["null_keys"]
         self._row_group_offsets.append(int(offsets[0]))
         self._next = int(offsets[-1]) + 1
         self.records += rows.num_rows

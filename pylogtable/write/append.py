@@ -33,6 +33,7 @@ from pylogtable.plan.append import Repeated, find_live, find_txn, plan_append, p
 from pylogtable.plan.retention import expired_on_arrival
 from pylogtable.results.operations import AppendResult, offsets_of
 from pylogtable.storage.base import ObjectStore
+from pylogtable.write.inline_rows import Spill, gathered
 from pylogtable.write.stager import Staged, Stager, discard
 
 
@@ -99,21 +100,30 @@ class Appender:
         began = self._runtime.monotonic()
         numbered = parse_txn(txn, origin)
         whole = self.gathered(staged)
-        self._warn_of_expired(whole.files, stacklevel=4)
-        # The process that staged may have seen a newer version than this one has.
-        return self._commit(whole, numbered, began, refresh=True)
+        given = {file.path for part in staged for file in part.files}
+        written = [file for file in whole.files if file.path not in given]
+
+        def commit() -> AppendResult:
+            self._warn_of_expired(whole.files, stacklevel=6)
+            # The process that staged may have seen a newer version than this one has.
+            return self._commit(whole, numbered, began, refresh=True)
+
+        return commit_or_discard(commit, lambda _: discard(self._store, written))
 
     def gathered(self, staged: Sequence[Staged]) -> Staged:
-        """The files of several stagings, in the order given."""
+        """The files of several stagings, in the order given. Their rows are put together; if they
+        have become too many for a commit, files are written for them."""
         for part in _checked_staged(staged):
             if part.topic_id != self._head.known.topic_id:
                 raise InvalidRequestError(
                     f"the files were staged for topic id {part.topic_id}, and this topic has the "
                     f"id {self._head.known.topic_id}: it is another topic, or was created again"
                 )
-        files = tuple(file for part in staged for file in part.files)
         oldest = min((part.staged_at_ms for part in staged), default=self._runtime.clock())
-        return Staged(files, oldest, self._head.known.topic_id)
+        known = self._head.known
+        spill = Spill(self._store, known, self._runtime.new_id)
+        files, rows = gathered([(part.files, part.rows) for part in staged], spill)
+        return Staged(files, oldest, self._head.known.topic_id, rows)
 
     def deliver(self, staged: Staged, txn: Txn | None, last: TxnMark | None) -> Commit:
         """Commit as the only writer of an app id. If the outcome of the commit is unknown, find it
@@ -121,7 +131,7 @@ class Appender:
 
         def plan(snapshot: Snapshot) -> Change:
             self._check_age(staged)
-            return plan_fenced_append(snapshot, staged.files, txn, last)
+            return plan_fenced_append(snapshot, staged.files, txn, last, staged.rows)
 
         try:
             self._warn_of_expired(staged.files, stacklevel=2)
@@ -179,7 +189,7 @@ class Appender:
     def _plan(self, staged: Staged, txn: Txn | None) -> Callable[[Snapshot], Change | Repeated]:
         def plan(snapshot: Snapshot) -> Change | Repeated:
             self._check_age(staged)
-            return plan_append(snapshot, staged.files, txn)
+            return plan_append(snapshot, staged.files, txn, staged.rows)
 
         return plan
 

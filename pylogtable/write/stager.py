@@ -27,6 +27,7 @@ from pylogtable.segments import rolling_writer
 from pylogtable.segments.rolling_writer import Output, RollingWriter
 from pylogtable.segments.writer import FileLayout, WrittenFile
 from pylogtable.storage.base import ObjectStore
+from pylogtable.write.inline_rows import MAX_RATIO, pack_parts, part_of
 
 CHUNK_ROWS = 1 << 16
 CHUNK_BYTES = 16 << 20
@@ -39,11 +40,13 @@ CLOSERS = 16
 @dataclass(frozen=True)
 class Staged:
     """Data files that wait for their commit. Plain data that pickles, so that one process can
-    stage files and another can commit them."""
+    stage files and another can commit them. `rows` are the records of those of `files` that have
+    no file: they go into the commit itself."""
 
     files: tuple[StagedSegment, ...]
     staged_at_ms: int
     topic_id: str
+    rows: bytes | None = None
 
 
 class _Lane:
@@ -145,8 +148,16 @@ class Stager:
             self._start_encoding(number)
 
     def finish(self) -> Staged:
-        """Write the rest and close all files. Returns what is to be committed, in partition and
-        offset order."""
+        """Write the rest and close all files. Few rows go into no file, but into the commit.
+        Returns what is to be committed, in partition and offset order."""
+        for chunk in self._chunks.rest():
+            self._add_chunk(chunk)
+        inline = self._inline()
+        if inline is not None:
+            if self._owns_pool:
+                self._pool.shutdown()
+            entries, rows = inline
+            return Staged(entries, self._began_ms, self._topic_id, rows)
         self.flush()
         self._close_files()
         if self._owns_pool:
@@ -154,6 +165,19 @@ class Stager:
         lanes = [lane for _, lane in sorted(self._lanes.items())]
         files = tuple(staged for lane in lanes for staged in lane.writer.entries)
         return Staged(files, self._began_ms, self._topic_id)
+
+    def _inline(self) -> tuple[tuple[StagedSegment, ...], bytes] | None:
+        """All rows as rows of the commit; None if they are too many [INL-1]."""
+        limit = 0 if self._layout.is_temporary else self._shaper.config.inline_max_bytes
+        lanes = [(number, lane) for number, lane in sorted(self._lanes.items())]
+        waiting = sum(lane.writer.waiting_bytes for _, lane in lanes)
+        if waiting > limit * MAX_RATIO or any(lane.writer.has_written for _, lane in lanes):
+            return None
+        parts = [
+            part_of(number, lane.writer.waiting, self._layout, hashed=lane.hashed)
+            for number, lane in lanes
+        ]
+        return pack_parts(parts, limit)
 
     def _abandon(self, error: BaseException) -> None:
         wait([encoding for encoding, _ in self._encoding if not encoding.cancel()])
@@ -216,8 +240,9 @@ def _close(writers: Iterable[RollingWriter[StagedSegment]]) -> None:
 def discard(store: ObjectStore, staged: Iterable[StagedSegment]) -> None:
     """Remove files that no commit can name. What cannot be removed is left to vacuum."""
     for file in staged:
-        with suppress(StorageError):
-            store.delete(file.path)
+        if not file.is_inline:
+            with suppress(StorageError):
+                store.delete(file.path)
 
 
 class _Chunks:

@@ -9,6 +9,7 @@ from typing import Any
 
 from pylogtable.format.model import Segment
 from pylogtable.format.partition_state import PartitionState
+from pylogtable.format.wire import checksum
 
 REPOSITORY = Path(__file__).parents[2]
 SPEC_FOLDER = REPOSITORY / "format_spec"
@@ -90,3 +91,11 @@ def segments_of(state: PartitionState) -> list[Segment]:
     tiles = list(state.tiles)
     assert all(isinstance(tile, Segment) for tile in tiles)
     return tiles  # type: ignore[return-value]
+
+
+def as_stored(commit: Vector) -> bytes:
+    """A commit of a vector as a writer puts it. Only one with rows needs its checksum [INL-4]."""
+    body = json.dumps(commit).encode()
+    if "rows" not in commit:
+        return body
+    return body[:-1] + f',"checksum":"{checksum(body[:-1])}"}}'.encode()

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.corpus import TOPICS, golden, golden_cases, int_keys, vectors
+from tests.conformance.corpus import TOPICS, as_stored, golden, golden_cases, int_keys, vectors
 from tests.reference import REFERENCE_READER, reference_reader
 
 reader = reference_reader()
@@ -127,7 +127,7 @@ def test_it_agrees_with_the_vectors_of_replay(vector: dict[str, Any]) -> None:
 def _replayed(commits: list[dict[str, Any]]) -> Any:
     state = None
     for commit in commits:
-        decoded = reader.decode_commit(json.dumps(commit).encode(), commit["version"])
+        decoded = reader.decode_commit(as_stored(commit), commit["version"])
         state = reader.apply(state, decoded)
     return state
 

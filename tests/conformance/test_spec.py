@@ -135,7 +135,7 @@ def test_every_kind_of_object_has_an_example() -> None:
 
 @pytest.mark.parametrize(("kind", "text"), BLOCKS)
 def test_every_field_of_an_example_in_the_specification_is_decoded(kind: str, text: str) -> None:
-    body, data = json.loads(text), text.encode()
+    body, data = json.loads(text), text.strip().encode()
     if kind == "type":
         to_arrow(body)
         return
@@ -150,6 +150,7 @@ def test_every_field_of_an_example_in_the_specification_is_decoded(kind: str, te
         noun = codec.decode_hint(data)
     else:
         noun = msgspec.json.decode(data, type=model.TopicInfo)
+    body.pop("checksum", None)
     assert json.loads(msgspec.json.encode(noun)) == body
 
 

@@ -48,7 +48,7 @@ from pylogtable.plan.topics import new_topic_info, plan_alter, plan_create, plan
 from pylogtable.plan.vacuum import Listed, Needed, plan_vacuum
 from pylogtable.segments.wanted_keys import WantedKeys
 from pylogtable.storage.base import check_key
-from tests.conformance.corpus import Vector, int_keys, segments_of, vector_files, vectors
+from tests.conformance.corpus import Vector, as_stored, int_keys, segments_of, vector_files, vectors
 
 
 def run_paths(given: Vector) -> object:
@@ -122,7 +122,8 @@ def run_replay(given: Vector) -> object:
 def run_plan_append(given: Vector) -> object:
     staged = msgspec.convert(given["staged"], tuple[StagedSegment, ...])
     txn = msgspec.convert(given["txn"], Txn | None)
-    decided = plan_append(_live(given), staged, txn)
+    rows = bytes.fromhex(given["rows_hex"]) if "rows_hex" in given else None
+    decided = plan_append(_live(given), staged, txn, rows)
     if isinstance(decided, Repeated):
         return {"repeated": decided.commit_version}
     return _change(decided, "append")
@@ -340,7 +341,7 @@ def test_every_vector_is_complete(name: str) -> None:
 def _commits(given: Vector) -> list[Commit]:
     """Through the codec, as from a store; a sequence may be wrong and still be of decodable
     commits, so each is decoded under the version it says."""
-    return [codec.decode_commit(json.dumps(c).encode(), c["version"]) for c in given["commits"]]
+    return [codec.decode_commit(as_stored(c), c["version"]) for c in given["commits"]]
 
 
 def _group_state(body: Vector | None) -> GroupState | None:

@@ -148,7 +148,7 @@ ENGINE_SIGNATURES = {
     engine.Stager.add: ["batch"],
     engine.Stager.flush: [],
     engine.Stager.finish: [],
-    engine.Staged: ["files", "staged_at_ms", "topic_id"],
+    engine.Staged: ["files", "staged_at_ms", "topic_id", "rows"],
     engine.Join: ["topic", "files", "first_offset"],
     engine.Joiner: ["store", "new_id"],
     engine.Joiner.__call__: ["join"],

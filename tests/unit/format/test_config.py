@@ -31,7 +31,11 @@ KAFKAS_DEFAULTS = {
 }
 
 
-DEFAULTS = {**KAFKAS_DEFAULTS, "publish.formats": "none"}  # a setting of our own
+DEFAULTS = {  # the last two are settings of our own
+    **KAFKAS_DEFAULTS,
+    "publish.formats": "none",
+    "inline.max.bytes": "0",
+}
 
 
 def test_defaults_are_those_of_kafka() -> None:

@@ -1,0 +1,135 @@
+"""Records in a commit, read like those in a file [INL-1..5]."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import pyarrow as pa
+
+from pylogtable.errors import CorruptTopicError, SegmentGoneError
+from pylogtable.format.agreement import GroupFacts, check_footer, check_log_columns
+from pylogtable.format.codec import decode_commit
+from pylogtable.format.inline import from_text, own_entries, unpack
+from pylogtable.format.model import Segment
+from pylogtable.format.paths import object_of, parse_inline_path
+from pylogtable.format.schema import LOG_FIELDS, OFFSET, TIMESTAMP
+from pylogtable.lazy_arrow import pc
+from pylogtable.storage.base import ObjectStore
+from pylogtable.storage.recent import Recent, recent_objects
+
+#: How many bytes of unpacked rows are kept: the entries of a commit are read one by one.
+KEPT_BYTES = 32 << 20
+
+
+class InlineReader:
+    """The records of one live segment that are in a commit. It has what `SegmentReader` has: one
+    row group, without statistics and Bloom filters, since everything is in memory."""
+
+    def __init__(self, store: ObjectStore, segment: Segment, *, afresh: bool = False) -> None:
+        """`afresh` means that the commit is read even if its rows are still in memory."""
+        self.segment = segment
+        self._rows = _rows_of(store, segment, afresh=afresh)
+        self.schema: pa.Schema = pa.schema([LOG_FIELDS[1], *self._rows.schema])
+        check_log_columns(segment.path, self.schema)
+        times = pc.min_max(self._rows.column(TIMESTAMP).cast(pa.int64()))
+        bounds = times["min"].as_py(), times["max"].as_py()
+        offsets = segment.base_offset, segment.end_offset - 1
+        self.groups = [GroupFacts(self._rows.num_rows, offsets, bounds)]
+        check_footer(segment, self._rows.num_rows, self.groups)
+
+    @property
+    def group_bytes(self) -> list[int]:
+        """The bytes of each row group."""
+        return [self.segment.size_bytes]
+
+    #: There are no Bloom filters that could be damaged.
+    filter_checksums: dict[tuple[int, int], str] | None = None
+
+    def column_index(self, name: str) -> int | None:
+        """None: there are no statistics of any column."""
+        return None
+
+    def statistics(self, group: int, column: int) -> Any:
+        """None: there are no statistics."""
+        return None
+
+    def read_filter(self, group: int, column: int) -> bytes | None:
+        """None: there are no Bloom filters."""
+        return None
+
+    def batches(
+        self, row_groups: Sequence[int], columns: Sequence[str]
+    ) -> Iterator[pa.RecordBatch]:
+        """These columns of all records, if the row group is asked for."""
+        if not len(row_groups):
+            return
+        first, end = self.segment.base_offset, self.segment.end_offset
+        found = [
+            pa.array(np.arange(first, end, dtype=np.int64))
+            if name == OFFSET
+            else self._rows.column(name)
+            for name in columns
+        ]
+        schema = pa.schema([self.schema.field(name) for name in columns])
+        yield pa.RecordBatch.from_arrays(found, schema=schema)
+
+    def true_offsets(self, batch: pa.RecordBatch) -> pa.Array:
+        """The offsets of the records."""
+        return batch.column(OFFSET)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The rows of a commit, and the entries that it has for them by path."""
+
+    batch: pa.RecordBatch
+    entries: dict[str, Segment]
+
+
+_of_stores: WeakKeyDictionary[ObjectStore, Recent[_Rows]] = WeakKeyDictionary()
+
+
+def _rows_of(store: ObjectStore, segment: Segment, *, afresh: bool) -> pa.RecordBatch:
+    """The rows of one segment. The commit must have the same entry for them [INL-3]."""
+    kept = _of_stores.setdefault(store, Recent(KEPT_BYTES))
+    path = object_of(segment.path)
+    rows = None if afresh else kept.find(path)
+    if rows is None:
+        rows = _read(store, segment, afresh=afresh)
+        kept.keep(path, rows, rows.batch.nbytes)
+    entry = rows.entries.get(segment.path)
+    place = parse_inline_path(segment.path)
+    assert place is not None
+    same = entry is not None and _claims(entry) == _claims(segment)
+    if not same:
+        detail = f"it has no records {segment.path[len(path) :]} with the offsets of the entry"
+        raise CorruptTopicError(path, "INL-3", detail)
+    return rows.batch.slice(place[1], segment.records)
+
+
+def _claims(entry: Segment) -> tuple[int, int, int]:
+    return entry.partition, entry.base_offset, entry.end_offset
+
+
+def _read(store: ObjectStore, segment: Segment, *, afresh: bool) -> _Rows:
+    path = object_of(segment.path)
+    data = None if afresh else recent_objects(store).find(path)
+    data = data or store.read(path)
+    if data is None:
+        raise SegmentGoneError(segment.path, "the commit that has its records is missing")
+    place = parse_inline_path(segment.path)
+    assert place is not None
+    commit = decode_commit(data, place[0])
+    own = {entry.path: entry for entry in own_entries(commit)}
+    if commit.rows is None or not own:
+        raise CorruptTopicError(path, "INL-3", "an entry says that it has records, and it has none")
+    batch = unpack(from_text(commit.rows, path), path)
+    expected = sum(entry.records for entry in own.values())
+    if batch.num_rows != expected:
+        detail = f"it has {batch.num_rows} rows, and its entries {expected} records"
+        raise CorruptTopicError(path, "INL-3", detail)
+    return _Rows(batch, own)
