@@ -242,10 +242,16 @@ def apply(state: Record | None, commit: Record) -> Record:
     if old:
         check_alteration(old, topic, any(part["end"] for part in partitions), path)
     check_feature(topic, after["protocol"], path)
+    is_given = "given-offsets" in announced(after["protocol"])
     check_rows(commit, after["protocol"], path)
+    if creates:
+        starts = [commit["ends"].get(number, 0) for number in range(topic["partitions"])]
+        require(path, "META-9", is_given or not commit["ends"])
+        begun = [{**EMPTY_PARTITION, "log_start": start, "end": start} for start in starts]
+        return {**after, "topic": topic, "partitions": begun}
     partitions += [EMPTY_PARTITION] * (topic["partitions"] - len(partitions))
     for number in named:
-        partitions[number] = change_partition(partitions[number], number, commit, path)
+        partitions[number] = change_partition(partitions[number], number, commit, path, is_given)
     txns = dict(before["txns"])
     if txn := commit["txn"]:
         last, carried_by = txns.get(txn["app_id"], [-1, None])
@@ -295,7 +301,7 @@ def check_protocol(value: Any) -> None:
         protocol = checked("protocol", value)
     except ValueError:
         return
-    unknown = {*protocol["reader_features"]} - {"column-mapping", "inline-batches"}
+    unknown = {*protocol["reader_features"]} - {"column-mapping", "given-offsets", "inline-batches"}
     if protocol["format"] != 1 or unknown:
         raise Unsupported(f"format {protocol['format']}, features {sorted(unknown)} [PROTO-2]")
 
@@ -394,9 +400,14 @@ def check_topic(topic: Record, path: str) -> None:
         require(path, "META-8", values and is_safe)
 
 
+def announced(protocol: Record) -> set[str]:
+    """The features that readers and writers have to know [PROTO-4]."""
+    return {*protocol["reader_features"]} & {*protocol["writer_features"]}
+
+
 def check_feature(topic: Record, protocol: Record, path: str) -> None:
-    known = {*protocol["reader_features"]} & {*protocol["writer_features"]}
-    require(path, "META-7", not topic["is_mapped"] or "column-mapping" in known)
+    is_announced = "column-mapping" in announced(protocol)
+    require(path, "META-7", not topic["is_mapped"] or is_announced)
 
 
 def check_alteration(old: Record, new: Record, has_records: bool, path: str) -> None:
@@ -466,8 +477,11 @@ def check_rows(commit: Record, protocol: Record, path: str) -> None:
 EMPTY_PARTITION: Record = {"log_start": 0, "end": 0, "clean_end": 0, "segments": []}
 
 
-def change_partition(before: Record, number: int, commit: Record, path: str) -> Record:
-    """One partition after the commit."""
+def change_partition(
+    before: Record, number: int, commit: Record, path: str, is_given: bool
+) -> Record:
+    """One partition after the commit. Appended segments may have holes if offsets are given
+    [LOG-11]."""
     log_start, end, clean_end, segments = before.values()
     kinds = [commit[name] for name in ("add", "replaced", "log_starts")]
     added, swaps, moves = ([p for p in parts if p["partition"] == number] for parts in kinds)
@@ -488,10 +502,11 @@ def change_partition(before: Record, number: int, commit: Record, path: str) -> 
     if added or number in commit["ends"]:
         new_end = commit["ends"].get(number)
         require(path, "LOG-2", added and tile(added, end, new_end))
-        require(path, "LOG-2", all(s["records"] == s["claim"] for s in added))
+        require(path, "LOG-2", is_given or all(s["records"] == s["claim"] for s in added))
         inline = [s["path"] for s in added if "@" in s["path"]]
         require(path, "INL-3", all(one.startswith(f"{path}@") for one in inline))
-        require(path, "SEG-10", all(s["slack"] == 0 for s in added))
+        floors = all(s["slack"] >= 0 if is_given else s["slack"] == 0 for s in added)
+        require(path, "SEG-10", floors)
         segments, end = [*segments, *added], new_end
     for move in moves:
         require(path, "LOG-6", log_start < move["offset"] <= end)
@@ -531,7 +546,8 @@ def grow(numbers: list[int]) -> bool:
 def check_entry(entry: Record, source: str) -> None:
     """What an entry says about itself must be possible [SEG-10]. A path of another form could lead
     out of the topic [PATH-4]. `slack` is how far the first record is above floor plus shift: 0 if
-    the segment was appended, more if a compaction has dropped the first ones."""
+    the segment was appended, more if a compaction has dropped the first ones, or if offsets were
+    given."""
     found, inline = SEGMENT_PATH.fullmatch(entry["path"]), INLINE_PATH.fullmatch(entry["path"])
     require(source, "PATH-4", inline or (found and int(found[1]) == entry["partition"]))
     base, records, groups = entry["base_offset"], entry["records"], entry["row_groups"]

@@ -88,32 +88,44 @@ class TopicWriter:
         self._appender = topic._appender
         self._head = topic._head
 
-    def check_columns(self, schema: pa.Schema) -> None:
+    def check_columns(self, schema: pa.Schema, *, keep_offsets: bool = False) -> None:
         """Raise `SchemaMismatchError` if rows with these columns cannot be appended. Call it
         before any task starts."""
         if not isinstance(schema, pa.Schema):
             raise InvalidRequestError(f"`schema` must be a pyarrow.Schema, not {schema!r}")
-        RowShaper(self._head.latest().info, 0, 0).check_columns(schema)
+        shaper = RowShaper(self._head.latest().info, 0, 0, keep_offsets=keep_offsets)
+        shaper.check_columns(schema)
 
-    def merge_columns(self, schema: pa.Schema) -> None:
+    def merge_columns(self, schema: pa.Schema, *, keep_offsets: bool = False) -> None:
         """Add those columns of the rows to be appended that the topic does not have, as nullable
         columns, in one commit. Other writers may do the same at the same time. Raises, and changes
         nothing, if such rows could not be appended even then."""
         if not isinstance(schema, pa.Schema):
             raise InvalidRequestError(f"`schema` must be a pyarrow.Schema, not {schema!r}")
-        self._head.change(lambda snapshot: plan_missing_columns(snapshot, schema))
+        self._head.change(
+            lambda snapshot: plan_missing_columns(snapshot, schema, keep_offsets=keep_offsets)
+        )
 
     def stage(
-        self, data: Any, *, first_sticky: int | None = None, temporary: bool = False
+        self,
+        data: Any,
+        *,
+        first_sticky: int | None = None,
+        temporary: bool = False,
+        keep_offsets: bool = False,
     ) -> Staged:
         """Write the data files of an append without committing them. `data` is anything that
         `Topic.append` accepts.
 
         Rows without a key start in partition `first_sticky` modulo the number of partitions. Give
         each task a different number, so that tasks spread their rows. `temporary` files are faster
-        to write, and larger; `plan_joins` makes them ready for the commit.
+        to write, and larger; `plan_joins` makes them ready for the commit. With `keep_offsets`,
+        rows bring their offsets, as in `Topic.append`; in each task they rise inside each
+        partition, and no two tasks have offsets of a partition that overlap.
         """
-        return self._appender.stage(data, first_sticky, temporary=temporary)
+        return self._appender.stage(
+            data, first_sticky, temporary=temporary, keep_offsets=keep_offsets
+        )
 
     def plan_joins(self, staged: Sequence[Staged]) -> tuple[Joiner, list[Join]]:
         """Units of work that join the files of many tasks into few, large, sealed ones. Call the
@@ -145,12 +157,16 @@ class TopicWriter:
         return replace(before, files=files)
 
     def begin_staging(
-        self, *, first_sticky: int | None = None, encoders: Executor | None = None
+        self,
+        *,
+        first_sticky: int | None = None,
+        encoders: Executor | None = None,
+        keep_offsets: bool = False,
     ) -> Stager:
         """Like `stage`, for rows that arrive batch by batch: a context manager with `add` and
         `finish`. A task that stages for several topics passes the same `encoders` (a thread pool)
         to each, since every pool holds memory."""
-        return self._appender.begin(first_sticky, encoders)
+        return self._appender.begin(first_sticky, encoders, keep_offsets=keep_offsets)
 
     def commit(
         self,

@@ -38,7 +38,12 @@ from pylogtable.log.manifest import Manifest
 from pylogtable.maintenance.job import MaintainOptions
 from pylogtable.maintenance.maintain import maintain
 from pylogtable.maintenance.units import RunUnits, in_threads
-from pylogtable.plan.topics import new_topic_info, plan_create, plan_delete_topic
+from pylogtable.plan.topics import (
+    check_start_offsets,
+    new_topic_info,
+    plan_create,
+    plan_delete_topic,
+)
 from pylogtable.results.jobs import MaintainReport
 from pylogtable.results.overview import overview_html
 from pylogtable.runtime import Runtime
@@ -93,13 +98,16 @@ class Store:
         schema: pa.Schema | Mapping[str, GivenType] | None = None,
         key: str | Sequence[str] | None = None,
         config: Mapping[str, object] | None = None,
+        *,
+        start_offsets: Mapping[int, int] | None = None,
     ) -> Topic:
         """Create a topic. Raises `TopicExistsError` if it already exists. If two callers create it
         at the same time, one succeeds and the other gets this error.
 
         `schema` has the topic's own columns, and `key` names those that make up the key. Without a
         schema the topic is Kafka-shaped: binary `key` and `value`, and `headers`. A type is an
-        Arrow type, or a name as in Spark SQL, such as "bigint" or "array<string>".
+        Arrow type, or a name as in Spark SQL, such as "bigint" or "array<string>". Partitions begin
+        at offset 0, or where `start_offsets` says, for instance `{0: 5000}`.
 
         >>> store.create_topic(
         ...     "users",
@@ -118,13 +126,15 @@ class Store:
         keys = [key] if isinstance(key, str) else names_in("key", () if key is None else key)
         settings = {} if config is None else config
         info = new_topic_info(fields, keys, partitions, settings, self._runtime.clock())
+        starts = {} if start_offsets is None else start_offsets
+        check_start_offsets(starts, partitions)
         self._refuse_collision(name)
         below = self._store.below(name)
         manifest = Manifest(below)
         new_id = self._runtime.new_id
 
         def attempt(snapshot: Snapshot | None) -> tuple[Commit, Snapshot] | None:
-            change = plan_create(snapshot, info, below.url)
+            change = plan_create(snapshot, info, below.url, starts)
             topic_id, commit_id = _unused_topic_id(snapshot, new_id), new_id()
             return attempt_commit(manifest, self._runtime, snapshot, change, commit_id, topic_id)
 

@@ -105,7 +105,9 @@ class Topic(TopicJobs):
         snapshot = snapshot_at(self.name, self._head, version)
         return View(self.name, self._store, snapshot, self._manifest)
 
-    def append(self, data: Any, *, txn: tuple[str, int] | None = None) -> AppendResult:
+    def append(
+        self, data: Any, *, txn: tuple[str, int] | None = None, keep_offsets: bool = False
+    ) -> AppendResult:
         """Append records: an Arrow table, batch or reader, an iterable of batches, or anything that
         exports an Arrow stream. All of them become visible in one commit, or none.
 
@@ -114,8 +116,15 @@ class Topic(TopicJobs):
 
         >>> topic.append(table, txn=("nightly-load", 7)).offsets
         {0: (100, 150)}
+
+        With `keep_offsets`, each row brings its `partition` and its `offset`, for a copy of another
+        log. Offsets rise inside each partition, from its end on, and may leave holes. If the end
+        has passed the first of them, nothing is appended, and `CommitConflictError` names both. So
+        the end offsets are where a copy continues, and a copy has one writer.
+
+        >>> topic.append(table_with_partition_and_offset, keep_offsets=True)
         """
-        return self._appender.append(data, txn)
+        return self._appender.append(data, txn, keep_offsets=keep_offsets)
 
     def last_txn(self, app_id: str) -> int | None:
         """The version of the last txn of this app id, or None. Use it after a restart to find out

@@ -315,6 +315,75 @@ def renamed_and_dropped(place: Place) -> None:
     )  # fmt: skip
 
 
+def given_offsets(place: Place) -> None:
+    topic = place.store.create_topic("topic", partitions=2, start_offsets={0: 5000})
+
+    def given(us: int, partition: int, offset: int, *rest: Any) -> Row:
+        return {"partition": partition, "offset": offset, **record(us, *rest)}
+
+    def table(rows: list[Row]) -> pa.Table:
+        plain = [{name: row[name] for name in row if name != "offset"} for row in rows]
+        offsets = pa.array([row["offset"] for row in rows], pa.int64())
+        numbers = pa.array([row["partition"] for row in rows], pa.int32())
+        both = kafka(plain).append_column("partition", numbers)
+        return both.append_column("offset", offsets)
+
+    # foobar belongs into partition 0, but the log that is copied may have had other writers.
+    first = [
+        given(10, 0, 5000, b"foobar", b"one", [{"key": "trace", "value": b"\x00\xff"}]),
+        given(5, 0, 5001, b"21", b"", []),
+        given(20, 1, 7, b"foobar", b"elsewhere"),
+    ]
+    second = [
+        given(30, 0, 5009, b"foobar", None),
+        given(31, 1, 9, None, b"no key", [{"key": None, "value": None}]),
+        given(-(10**15), 0, 5020, b"", b"an empty key"),
+    ]
+    late = [given(40, 1, 15, b"21", b"after a lost race")]
+    place.tick()
+    topic.append(table(first), keep_offsets=True)
+    place.tick()
+    topic.append(table(second), keep_offsets=True)
+    staged = TopicWriter(topic).stage(table(late), keep_offsets=True)
+    place.tick()
+    plain = [record(35, b"21", b"its offset is given by the log")]
+    topic.append(kafka(plain, partition=1))
+    place.tick()
+    TopicWriter(topic).commit([staged])
+    place.tick()
+    topic.merge()
+    zero = [row for row in (*first, *second) if row["partition"] == 0]
+    one = [row for row in (*first, *second) if row["partition"] == 1]
+    both = [*zero, *one, *placed(1, 10, plain), *late]
+    ends = {0: 5021, 1: 16}
+    claims = [[5000, 5002, 2, 0, None], [5002, 5021, 2, 1, None], [0, 8, 1, 0, None],
+              [8, 10, 1, 0, None], [10, 11, 1, 0, None], [11, 16, 1, 0, None]]  # fmt: skip
+    place.expect(
+        versions={
+            "0": at({0: 5000, 1: 0}, {0: 5000, 1: 0}, []),
+            "1": at({0: 5000, 1: 0}, {0: 5002, 1: 8}, [*first]),
+            "2": at({0: 5000, 1: 0}, {0: 5021, 1: 10}, [*zero, *one]),
+            "4": at({0: 5000, 1: 0}, ends, both, segments=claims),
+            "5": at({0: 5000, 1: 0}, ends, both,
+                    # Segments with and without `hashed_over` are not merged [SEG-7].
+                    segments=[*claims[:4], [10, 16, 2, 0, None]]),
+        },
+        latest=[neutral(r) for r in [zero[2], zero[3], late[0]]],
+        offsets_for_time=[
+            {"timestamp_us": T0_US + 6, "offsets": {0: 5000, 1: 7}},
+            {"timestamp_us": T0_US + 25, "offsets": {0: 5009, 1: 9}},
+            {"timestamp_us": T0_US + 32, "offsets": {0: None, 1: 10}},
+        ],
+        tombstones={"0": 1, "1": 0},
+    )  # fmt: skip
+    place.case(
+        "Records that came with their offsets: a partition that begins above 0, holes before, "
+        "between and after them, an append between that lets the log give its offset; then a merge",
+        ["APPEND-5", "LOG-1", "LOG-4", "LOG-11", "META-9", "PROTO-4", "READ-3", "READ-4", "READ-5",
+         "SEG-6", "SEG-10", "SEG-11"],
+    )  # fmt: skip
+
+
 def map_column(place: Place) -> None:
     types = {"id": pa.int64(), "labels": pa.map_(pa.string(), pa.int64()),
              "prices": pa.map_(pa.int32(), pa.list_(pa.decimal128(9, 2)))}  # fmt: skip
@@ -1189,7 +1258,7 @@ CASES: dict[str, Callable[[Place], None]] = {
         corrupt_ends_alone, corrupt_no_row_groups, corrupt_checksum, corrupt_leaf_checksum,
         corrupt_leaf_entries, corrupt_run_gap, corrupt_run_time,
         corrupt_field_id,
-        corrupt_footer, map_column, lz4, log_append_time, erased,
+        corrupt_footer, map_column, lz4, log_append_time, erased, given_offsets,
         inline, corrupt_inline_rows, corrupt_inline_size, corrupt_inline_count,
     )
 }  # fmt: skip

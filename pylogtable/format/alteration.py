@@ -11,8 +11,7 @@ from pylogtable.format.type_text import type_text
 def feature_fault(topic: TopicInfo, protocol: Protocol) -> Fault | None:
     """Renamed or dropped columns without the feature that tells readers and writers about them
     [META-7]."""
-    announced = {*protocol.reader_features} & {*protocol.writer_features}
-    if uses_mapping(topic) and COLUMN_MAPPING not in announced:
+    if uses_mapping(topic) and not protocol.announces(COLUMN_MAPPING):
         detail = f"columns were renamed or dropped without the feature {COLUMN_MAPPING}"
         return Fault("META-7", detail)
     return None

@@ -12,6 +12,7 @@ import msgspec
 
 FORMAT_VERSION = 1
 MAX_PARTITIONS = 10_000
+MAX_OFFSET = (1 << 63) - 2
 MAX_GROUP_BYTES = 2 << 30
 MAX_RECORD_BYTES = 512 << 20
 #: So that the sizes of a topic's files can be added up in 64 bits [SEG-10].
@@ -28,9 +29,12 @@ MAX_APP_ID_BYTES = 1024
 COLUMN_MAPPING = "column-mapping"
 #: A commit may have the records that it appends [INL-1].
 INLINE_BATCHES = "inline-batches"
+#: Records came with their offsets, so appended segments may have holes, and partitions may begin
+#: above 0 [LOG-11], [META-9].
+GIVEN_OFFSETS = "given-offsets"
 #: The features that this version knows. `format_spec/features.md` lists them all [PROTO-4].
-READER_FEATURES: frozenset[str] = frozenset({COLUMN_MAPPING, INLINE_BATCHES})
-WRITER_FEATURES: frozenset[str] = frozenset({COLUMN_MAPPING, INLINE_BATCHES})
+READER_FEATURES: frozenset[str] = frozenset({COLUMN_MAPPING, INLINE_BATCHES, GIVEN_OFFSETS})
+WRITER_FEATURES: frozenset[str] = READER_FEATURES
 
 #: A whole number of 0 or more that fits into 64 bits. Decoding refuses anything else.
 Natural = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
@@ -69,10 +73,14 @@ class Protocol(Noun, frozen=True, kw_only=True, omit_defaults=True):
     reader_features: tuple[str, ...] = ()
     writer_features: tuple[str, ...] = ()
 
+    def announces(self, name: str) -> bool:
+        """True if readers and writers have to know the feature."""
+        return name in self.reader_features and name in self.writer_features
+
     def with_feature(self, name: str) -> Protocol | None:
         """This protocol and a feature that readers have to know, for the commit that first needs
         it; None if it is in force already [PROTO-4]."""
-        if name in self.reader_features and name in self.writer_features:
+        if self.announces(name):
             return None
         return Protocol(
             format=self.format,
@@ -99,7 +107,7 @@ class Segment(Noun, frozen=True, kw_only=True, omit_defaults=True):
     """A live data file and the offsets it covers [SEG-1], [SEG-10], or such records of a commit
     [INL-1].
 
-    It covers all of `[base_offset, end_offset)`, even where compaction left holes. The offset of a
+    It covers all of `[base_offset, end_offset)`, even where there are holes. The offset of a
     record is the stored value plus `shift`; a segment with shift 0 is *sealed*. `row_groups` has
     the first offset that each row group covers, relative to `base_offset`.
     """
@@ -142,6 +150,9 @@ class StagedSegment(Noun, frozen=True, kw_only=True, omit_defaults=True):
     The commit that adds the file decides its offsets. So a writer that lost a race plans again
     without writing the data again. `keys_only` is true if the topic had no value columns when the
     file was written: then no record in it was meant as a tombstone.
+
+    If records came with their offsets, the stored ones are true, and the file covers all offsets up
+    to `given_end` [LOG-11].
     """
 
     partition: Natural
@@ -158,6 +169,12 @@ class StagedSegment(Noun, frozen=True, kw_only=True, omit_defaults=True):
     hashed_over: Count | None = None
     append_time: bool = False
     footer_checksum: Checksum | None = None
+    given_end: Natural | None = None
+
+    @property
+    def first_offset(self) -> int:
+        """The stored offset of its first record."""
+        return self.predicted_base + (self.row_groups[0] if self.row_groups else 0)
 
     @property
     def is_inline(self) -> bool:
@@ -166,18 +183,21 @@ class StagedSegment(Noun, frozen=True, kw_only=True, omit_defaults=True):
 
     def placed_at(self, base_offset: int, path: str | None = None) -> Segment:
         """The segment that this becomes when a commit puts it at `base_offset`. `path` is that of
-        the commit, for rows that go into it."""
+        the commit, for rows that go into it. Given offsets stay as they are, so there may be a hole
+        before the first of them."""
+        moved = base_offset - self.predicted_base
+        is_given = self.given_end is not None
         return Segment(
             partition=self.partition,
             base_offset=base_offset,
-            end_offset=base_offset + self.records,
-            shift=0 if self.is_inline else base_offset - self.predicted_base,
+            end_offset=base_offset + self.records if self.given_end is None else self.given_end,
+            shift=0 if is_given or self.is_inline else moved,
             records=self.records,
             size_bytes=self.size_bytes,
             min_timestamp_us=self.min_timestamp_us,
             max_timestamp_us=self.max_timestamp_us,
             path=f"{path}{self.path}" if self.is_inline else self.path,
-            row_groups=self.row_groups,
+            row_groups=tuple(at - moved for at in self.row_groups) if is_given else self.row_groups,
             tombstones=self.tombstones,
             hashed_over=self.hashed_over,
             append_time=self.append_time,

@@ -74,15 +74,21 @@ def tiling_fault(segments: Sequence[Segment], start: int, end: int) -> str | Non
 
 
 def append_segments(
-    commit: Commit, state: PartitionState, segments: list[Segment], end: int | None
+    commit: Commit,
+    state: PartitionState,
+    segments: list[Segment],
+    end: int | None,
+    *,
+    may_have_holes: bool,
 ) -> PartitionState:
-    """The partition with these segments at its end, which moves to `end` [LOG-2]."""
+    """The partition with these segments at its end, which moves to `end` [LOG-2]. They may have
+    holes if the topic takes records with given offsets [LOG-11]."""
     if not segments:
         return state
     if end is None:
         raise broken(commit, "LOG-2", f"it has no end for partition {segments[0].partition}")
     fault = tiling_fault(segments, state.end, end)
-    if fault is None and not all(segment.is_dense for segment in segments):
+    if fault is None and not may_have_holes and not all(s.is_dense for s in segments):
         fault = "an appended segment has holes"
     if fault is not None:
         raise broken(commit, "LOG-2", f"partition {segments[0].partition}: {fault}")
@@ -90,7 +96,7 @@ def append_segments(
     for segment in segments:
         if segment.is_inline and object_of(segment.path) != here:
             raise broken(commit, "INL-3", f"it appends {segment.path}, which another commit has")
-    _check_floors(commit, segments, is_appended=True)
+    _check_floors(commit, segments, is_appended=not may_have_holes)
     live = state.live.plus(totals_of(segments))
     return replace(state, end=end, live=live, tiles=(*state.tiles, *segments))
 

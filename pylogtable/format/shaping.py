@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from pylogtable.errors import InvalidRequestError, SchemaMismatchError
 from pylogtable.format.config import TopicConfig, parse_config
+from pylogtable.format.given_offsets import check_place_columns, offsets_in
 from pylogtable.format.model import TopicInfo
 from pylogtable.format.partitioner import NO_PARTITION, key_bytes, partition_for
 from pylogtable.format.schema import (
@@ -44,8 +45,9 @@ Int32s = npt.NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The rows of a batch that go to one partition: `timestamp` and the topic's columns, without
-    offsets. `hashed` is true if every row with a key was placed by that key."""
+    """The rows of a batch that go to one partition: `timestamp` and the topic's columns, and
+    `offset` if the rows brought it. `hashed` is true if every row with a key is where its key
+    places it [SEG-7]."""
 
     partition: int
     rows: pa.RecordBatch
@@ -55,8 +57,13 @@ class Share:
 class RowShaper:
     """Shapes the batches of one append. Uses the topic as it was when the append began."""
 
-    def __init__(self, topic: TopicInfo, now_us: int, first_sticky: int) -> None:
+    def __init__(
+        self, topic: TopicInfo, now_us: int, first_sticky: int, *, keep_offsets: bool = False
+    ) -> None:
+        """With `keep_offsets`, rows bring their partition and their offset, and their timestamp is
+        kept whatever the settings say [APPEND-5]."""
         self.topic = topic
+        self._keeps_offsets = keep_offsets
         self.config: TopicConfig = parse_config(topic.config)
         self.schema = pa.schema(list(file_schema(topic.fields))[1:])
         self._now = pa.scalar(now_us, TIMESTAMP_TYPE)
@@ -72,10 +79,10 @@ class RowShaper:
         doubled = sorted({name for name in names if names.count(name) > 1})
         if doubled:
             raise SchemaMismatchError(f"columns occur twice: {', '.join(doubled)}")
-        check_log_columns(given)
+        check_log_columns(given, keep_offsets=self._keeps_offsets)
         for column in given:
             name = column.name
-            if name in (TIMESTAMP, PARTITION):
+            if name in (TIMESTAMP, PARTITION, OFFSET):
                 continue
             if name not in wanted:
                 raise SchemaMismatchError(f"the topic has no column {name!r}; {self._hint(name)}")
@@ -89,6 +96,10 @@ class RowShaper:
         [APPEND-4]."""
         rows = self._fit(batch)
         partitions, hashed = self._partitions(batch, rows)
+        if self._keeps_offsets:
+            given = pa.array(offsets_in(batch, self._rows_seen))
+            schema = self.schema.append(pa.field(OFFSET, pa.int64(), nullable=False))
+            rows = pa.RecordBatch.from_arrays([*rows.columns, given], schema=schema)
         self._rows_seen += batch.num_rows
         if self.placed is not None:
             self.placed.append(partitions)
@@ -159,14 +170,15 @@ class RowShaper:
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def _timestamps(self, given: pa.Array | None, rows: int) -> pa.Array:
-        if given is None or self.config.uses_append_time:  # [REC-1]
+        sets_times = self.config.uses_append_time and not self._keeps_offsets
+        if given is None or sets_times:  # [REC-1]
             return pa.repeat(self._now, rows)
         times = _microseconds(given)
         return pc.fill_null(times, self._now) if times.null_count else times
 
     def _partitions(self, batch: pa.RecordBatch, rows: pa.RecordBatch) -> tuple[Int32s, set[int]]:
-        """The partition of each row, and the partitions to which every row with a key was sent by
-        that key."""
+        """The partition of each row, and the partitions in which every row with a key is where its
+        key places it [SEG-7]."""
         chosen = np.full(batch.num_rows, NO_PARTITION, dtype=np.int32)
         if self.topic.key:
             keys = key_bytes([rows.column(name) for name in self.topic.key])
@@ -177,8 +189,10 @@ class RowShaper:
         if index >= 0 and batch.column(index).null_count < batch.num_rows:
             explicit = self._explicit(batch.column(index))
             given = explicit != NO_PARTITION
-            chosen_by_hand = explicit[given & (chosen != NO_PARTITION)]
-            hashed.difference_update(np.unique(chosen_by_hand).tolist())
+            by_hand = given & (chosen != NO_PARTITION)
+            if self._keeps_offsets:  # a copy brings all partitions, and most are those of the keys
+                by_hand &= chosen != explicit
+            hashed.difference_update(np.unique(explicit[by_hand]).tolist())
             chosen = np.where(given, explicit, chosen)
         unplaced = np.flatnonzero(chosen == NO_PARTITION)
         if unplaced.size:
@@ -221,14 +235,18 @@ class RowShaper:
         return partitions
 
 
-def check_log_columns(given: pa.Schema) -> None:
+def check_log_columns(given: pa.Schema, *, keep_offsets: bool = False) -> None:
     """Raise if the data has one of the log's own columns other than `partition` and `timestamp`, or
-    has these two with a wrong type [APPEND-1]."""
+    has these two with a wrong type [APPEND-1]. With `keep_offsets` it must have `partition` and
+    `offset` [APPEND-5]."""
+    if keep_offsets:
+        check_place_columns(given)
     for column in given:
         name = column.name
-        if name in (OFFSET, *ON_REQUEST):
+        if name in ON_REQUEST or (name == OFFSET and not keep_offsets):
+            keep = ", or keep the offsets with keep_offsets=True" if name == OFFSET else ""
             raise SchemaMismatchError(
-                f"column {name!r} is given by the log and cannot be written; drop it"
+                f"column {name!r} is given by the log and cannot be written; drop it{keep}"
             )
         if name == TIMESTAMP and (not pa.types.is_timestamp(column.type) or column.type.tz is None):
             raise SchemaMismatchError(

@@ -20,7 +20,16 @@ from pylogtable.format.alteration import alteration_fault, feature_fault
 from pylogtable.format.codec import check_readable
 from pylogtable.format.config import TopicConfig, parse_config
 from pylogtable.format.inline import rows_fault
-from pylogtable.format.model import Commit, Protocol, Segment, TopicInfo, Totals, Txn, TxnMark
+from pylogtable.format.model import (
+    GIVEN_OFFSETS,
+    Commit,
+    Protocol,
+    Segment,
+    TopicInfo,
+    Totals,
+    Txn,
+    TxnMark,
+)
 from pylogtable.format.partition_state import (
     PartitionState,
     append_segments,
@@ -142,8 +151,15 @@ def apply(base: Snapshot | None, commit: Commit) -> Snapshot:
             (outputs if inside else others).append(segment)
         states[number] = replace_range(commit, states[number], swap, outputs)
         added[number] = others
+    takes_offsets = (commit.protocol or base.protocol).announces(GIVEN_OFFSETS)
     for number, segments in added.items():
-        states[number] = append_segments(commit, states[number], segments, commit.ends.get(number))
+        states[number] = append_segments(
+            commit,
+            states[number],
+            segments,
+            commit.ends.get(number),
+            may_have_holes=takes_offsets,
+        )
     for number in commit.ends:
         if not added.get(number):
             detail = f"it has an end for partition {number}, and appends nothing to it"
@@ -177,9 +193,16 @@ def _create(base: Snapshot | None, commit: Commit) -> Snapshot:
         raise broken(commit, "META-2", "there is no topic yet, and it does not create one")
     if base is not None and commit.topic_id == base.topic_id:
         raise broken(commit, "META-5", f"it reuses the id of a deleted topic, {base.topic_id}")
+    count, ends = commit.topic.partitions, commit.ends
+    if max(ends, default=0) >= count:
+        raise broken(commit, "META-3", f"there is no partition {max(ends)}")
     fault = feature_fault(commit.topic, commit.protocol)
     if fault is not None:
         raise broken(commit, fault.rule, fault.detail)
+    if ends and not commit.protocol.announces(GIVEN_OFFSETS):
+        detail = f"partitions begin above 0 without the feature {GIVEN_OFFSETS}"
+        raise broken(commit, "META-9", detail)
+    starts = [ends.get(number, 0) for number in range(count)]
     return Snapshot(
         version=commit.version,
         commit_id=commit.commit_id,
@@ -187,7 +210,7 @@ def _create(base: Snapshot | None, commit: Commit) -> Snapshot:
         committed_at_ms=commit.committed_at_ms,
         protocol=commit.protocol,
         topic=commit.topic,
-        partitions=tuple(PartitionState() for _ in range(commit.topic.partitions)),
+        partitions=tuple(PartitionState(log_start=start, end=start) for start in starts),
         root_version=base.root_version if base else None,
     )
 

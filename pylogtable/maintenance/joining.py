@@ -46,4 +46,5 @@ def _staged(output: Segment, join: Join) -> StagedSegment:
         hashed_over=output.hashed_over,
         append_time=output.append_time,
         footer_checksum=output.footer_checksum,
+        given_end=output.end_offset if join.files[0].given_end is not None else None,
     )

@@ -8,10 +8,14 @@ from dataclasses import dataclass
 import msgspec
 
 from pylogtable.errors import CommitConflictError, InvalidRequestError
+from pylogtable.format.entries import floor_fault
+from pylogtable.format.given_offsets import check_not_below_end
 from pylogtable.format.inline import to_text
 from pylogtable.format.model import (
+    GIVEN_OFFSETS,
     INLINE_BATCHES,
     Change,
+    Protocol,
     Segment,
     StagedSegment,
     Txn,
@@ -44,11 +48,13 @@ def plan_append(
     txn: Txn | None,
     rows: bytes | None = None,
 ) -> Change | Repeated:
-    """Place `staged` at the end of its partitions, in the order given. `rows` are the packed
-    records of those that have no file: they go into the commit [INL-1].
+    """Place `staged` at the end of its partitions, in the order given, or in the order of their
+    offsets if records came with them. `rows` are the packed records of those that have no file:
+    they go into the commit [INL-1].
 
     An append depends only on the end offsets and the txns of the snapshot, so it can always be
-    planned again on a newer one [LOG-3].
+    planned again on a newer one [LOG-3]. Given offsets cannot move: if the end has passed them,
+    the append fails [APPEND-5].
     """
     repeated = find_txn(snapshot, txn)
     if repeated is not None:
@@ -67,7 +73,7 @@ def plan_append(
     ends: dict[int, int] = {}
     placed: list[Segment] = []
     here = commit_path(snapshot.version + 1)
-    for file in staged:
+    for file in in_given_order(staged):
         snapshot.check_partition(file.partition)
         if file.null_keys and snapshot.config.is_compacted:  # [REC-4]
             raise InvalidRequestError(
@@ -80,6 +86,8 @@ def plan_append(
                 "would be tombstones now [META-4]; nothing was appended. Append them again."
             )
         base = ends.get(file.partition, snapshot.partitions[file.partition].end)
+        if file.given_end is not None:
+            check_place(file, base, is_first=file.partition not in ends)
         segment = file.placed_at(base, here)
         ends[file.partition] = segment.end_offset
         placed.append(segment)
@@ -89,12 +97,44 @@ def plan_append(
     # One commit for all partitions: they become visible together [APPEND-3].
     return Change(
         operation="append",
-        protocol=None if rows is None else snapshot.protocol.with_feature(INLINE_BATCHES),
+        protocol=_needed_protocol(snapshot.protocol, placed),
         ends=ends,
         add=tuple(placed),
         txn=txn,
         rows=None if rows is None else to_text(rows),
     )
+
+
+def in_given_order(staged: Sequence[StagedSegment]) -> Sequence[StagedSegment]:
+    """The files by partition and offset, if all their records came with offsets. Tasks of an engine
+    may have written them in another order."""
+    if any(file.given_end is None for file in staged):
+        return staged
+    return sorted(staged, key=lambda file: (file.partition, file.first_offset))
+
+
+def check_place(file: StagedSegment, base: int, *, is_first: bool) -> None:
+    """Raise if a file with given offsets cannot begin at `base` [APPEND-5]."""
+    if is_first:
+        check_not_below_end(file.partition, file.first_offset, base)
+    elif file.first_offset < base:
+        raise InvalidRequestError(
+            f"partition {file.partition}: rows up to offset {base - 1} and rows from offset "
+            f"{file.first_offset} on come from two tasks, and overlap. With keep_offsets each task "
+            "needs a range of offsets of its own: repartition the rows by partition, sort them by "
+            "partition and offset, and leave out rows that come twice. Nothing was appended"
+        )
+
+
+def _needed_protocol(protocol: Protocol, placed: Sequence[Segment]) -> Protocol | None:
+    """The protocol with the features that these segments need; None if it stays as it is. Segments
+    without holes, named after their first offset, are like any others [LOG-11]."""
+    needed = protocol
+    if any(segment.is_inline for segment in placed):
+        needed = needed.with_feature(INLINE_BATCHES) or needed
+    if not all(s.is_dense and floor_fault(s, is_appended=True) is None for s in placed):
+        needed = needed.with_feature(GIVEN_OFFSETS) or needed
+    return None if needed is protocol else needed
 
 
 def find_live(snapshot: Snapshot, file: StagedSegment) -> Segment | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from pylogtable.format.model import Segment, StagedSegment, TopicInfo
 from pylogtable.format.snapshot import Snapshot
+from pylogtable.plan.append import check_place, in_given_order
 
 #: Files of one partition with more bytes than this are joined in several units.
 JOIN_BYTES = 2 << 30
@@ -46,19 +47,28 @@ class Join:
 
 
 def plan_joins(snapshot: Snapshot, staged: Sequence[StagedSegment]) -> list[Join]:
-    """Units of work that join `staged` at the ends of their partitions, in the order given. Their
-    results, one after the other, are the files to commit."""
+    """Units of work that join `staged` at the ends of their partitions, in the order given, or in
+    that of given offsets. Their results, one after the other, are the files to commit."""
     by_partition: dict[int, list[StagedSegment]] = {}
-    for file in staged:
+    for file in in_given_order(staged):
         snapshot.check_partition(file.partition)
         by_partition.setdefault(file.partition, []).append(file)
     joins = []
     for number, files in sorted(by_partition.items()):
-        first_offset = snapshot.partitions[number].end
+        end = snapshot.partitions[number].end
+        _check_given(files, end)
         for unit in _units(files):
-            joins.append(Join(snapshot.info, unit, first_offset))
-            first_offset += sum(file.records for file in unit)
+            joins.append(Join(snapshot.info, unit, end))
+            end = joins[-1].segments[-1].end_offset
     return joins
+
+
+def _check_given(files: Sequence[StagedSegment], end: int) -> None:
+    """Raise if given offsets are below the end of their partition, or come twice [APPEND-5]."""
+    for at, file in enumerate(files):
+        if file.given_end is not None:
+            check_place(file, end, is_first=at == 0)
+            end = file.given_end
 
 
 def _units(files: Sequence[StagedSegment]) -> list[tuple[StagedSegment, ...]]:

@@ -17,6 +17,8 @@ from pylogtable.format.lookup import LoadLeaf, totals_below
 from pylogtable.format.model import (
     COLUMN_MAPPING,
     FORMAT_VERSION,
+    GIVEN_OFFSETS,
+    MAX_OFFSET,
     MAX_PARTITIONS,
     Change,
     Field,
@@ -25,6 +27,7 @@ from pylogtable.format.model import (
     TopicInfo,
 )
 from pylogtable.format.schema import (
+    OFFSET,
     PARTITION,
     TIMESTAMP,
     check_fields,
@@ -69,11 +72,34 @@ def new_topic_info(
     )
 
 
-def plan_create(snapshot: Snapshot | None, topic: TopicInfo, url: str) -> Change:
-    """Create the topic. Raises if it already exists [META-2]."""
+def plan_create(
+    snapshot: Snapshot | None, topic: TopicInfo, url: str, start_offsets: Mapping[int, int]
+) -> Change:
+    """Create the topic. Raises if it already exists [META-2]. Partitions in `start_offsets` begin
+    at these offsets [META-9]."""
     if snapshot is not None and snapshot.topic is not None:
         raise TopicExistsError(f"a topic already exists at {url}; open it with store.topic()")
-    return Change(operation="create", protocol=Protocol(format=FORMAT_VERSION), topic=topic)
+    protocol = Protocol(format=FORMAT_VERSION)
+    ends = {int(number): int(start) for number, start in sorted(start_offsets.items()) if start}
+    if ends:
+        protocol = protocol.with_feature(GIVEN_OFFSETS) or protocol
+    return Change(operation="create", protocol=protocol, topic=topic, ends=ends)
+
+
+def check_start_offsets(start_offsets: Mapping[int, int], partitions: int) -> None:
+    """Raise if these are not offsets at which partitions of a new topic can begin [META-9]."""
+    check_mapping("start_offsets", start_offsets, "{0: 5000}, offsets by partition")
+    for number, start in start_offsets.items():
+        if not _is_whole(number) or not 0 <= number < partitions:
+            raise InvalidRequestError(
+                f"start_offsets: there is no partition {number!r}; the topic has {partitions}, 0 "
+                f"to {partitions - 1}"
+            )
+        if not _is_whole(start) or not 0 <= start < MAX_OFFSET:
+            raise InvalidRequestError(
+                f"start_offsets: partition {number} cannot begin at {start!r}; give a whole number "
+                "from 0 on"
+            )
 
 
 def plan_delete_topic() -> Change:
@@ -120,14 +146,16 @@ def plan_alter(
     return Change(operation="alter", protocol=_needed_protocol(snapshot, new), topic=new)
 
 
-def plan_missing_columns(snapshot: Snapshot, given: pa.Schema) -> Change | None:
+def plan_missing_columns(
+    snapshot: Snapshot, given: pa.Schema, *, keep_offsets: bool = False
+) -> Change | None:
     """Add the columns of these rows that the topic does not have, as nullable columns [META-4].
     None if it has all of them. Raises if the rows could not be appended even then."""
-    names = {*(field.name for field in snapshot.info.fields), PARTITION, TIMESTAMP}
+    names = {*(field.name for field in snapshot.info.fields), PARTITION, TIMESTAMP, OFFSET}
     known = pa.schema([column for column in given if column.name in names])
     new = [column.with_nullable(True) for column in given if column.name not in names]
-    check_log_columns(given)
-    RowShaper(snapshot.info, 0, 0).check_columns(known)
+    check_log_columns(given, keep_offsets=keep_offsets)
+    RowShaper(snapshot.info, 0, 0, keep_offsets=keep_offsets).check_columns(known)
     if not new:
         return None
     changes = ColumnChanges(add=make_fields(pa.schema(new)))
@@ -150,7 +178,7 @@ def plan_delete_records(
     for partition, wanted in sorted(offsets.items()):
         state = snapshot.partitions[partition]
         offset = state.end if wanted is None else wanted
-        if isinstance(offset, bool) or not isinstance(offset, Integral):
+        if not _is_whole(offset):
             raise InvalidRequestError(
                 f"{offset!r} is not an offset of partition {partition}: give a whole number, or "
                 "None for the end"
@@ -162,6 +190,10 @@ def plan_delete_records(
             move = LogStart(partition=int(partition), offset=int(offset), dropped=dropped)
             moves.append(move)
     return Change(operation="delete_records", log_starts=tuple(moves))
+
+
+def _is_whole(number: object) -> bool:
+    return isinstance(number, Integral) and not isinstance(number, bool)
 
 
 def _check_partition_count(partitions: int) -> None:

@@ -21,7 +21,8 @@ PARTITIONS_SHOWN = 50
 
 @dataclass(frozen=True)
 class AppendResult:
-    """What an append did, from `Topic.append`. `offsets` has `(start, end)` by partition. If
+    """What an append did, from `Topic.append`. `offsets` has `(start, end)` by partition, from the
+    first record to one past the last. If
     `repeated` is true, the log had this txn already: nothing was appended, and offsets and origin
     are those of the first time."""
 
@@ -224,10 +225,11 @@ HISTORY_SCHEMA = pa.schema(
 
 
 def offsets_of(commit: Commit) -> dict[int, tuple[int, int]]:
-    """The offsets that an append got, by partition."""
+    """The offsets that an append got, by partition. A hole before its first record is left out."""
     starts: dict[int, int] = {}
     for segment in commit.add:
-        starts.setdefault(segment.partition, segment.base_offset)
+        first = segment.row_groups[0] if segment.row_groups else 0
+        starts.setdefault(segment.partition, segment.base_offset + first)
     return {number: (start, commit.ends[number]) for number, start in sorted(starts.items())}
 
 

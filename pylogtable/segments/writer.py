@@ -46,7 +46,8 @@ def _can_write_bloom() -> bool:
 
 @dataclass(frozen=True)
 class WrittenFile:
-    """A finished file. `row_group_offsets` has the first stored offset of each row group."""
+    """A finished file. `row_group_offsets` has the first stored offset of each row group, and
+    `next_offset` is one past the last one."""
 
     path: str
     records: int
@@ -54,6 +55,7 @@ class WrittenFile:
     min_timestamp_us: int
     max_timestamp_us: int
     row_group_offsets: tuple[int, ...]
+    next_offset: int
     tombstones: int
     null_keys: int
     footer_checksum: str
@@ -230,6 +232,7 @@ class SegmentWriter:
             min_timestamp_us=min(self._timestamps, default=0),
             max_timestamp_us=max(self._timestamps, default=0),
             row_group_offsets=tuple(self._row_group_offsets),
+            next_offset=self._next,
             tombstones=self._tombstones,
             null_keys=self._null_keys,
             footer_checksum=footer_checksum,

@@ -46,14 +46,22 @@ class Appender:
         self._runtime = head.runtime
         self._warned_of_expired = False
 
-    def append(self, data: Any, txn: tuple[str, int] | None) -> AppendResult:
+    def append(
+        self, data: Any, txn: tuple[str, int] | None, *, keep_offsets: bool = False
+    ) -> AppendResult:
         began = self._runtime.monotonic()
         snapshot = self._head.latest()
         numbered = parse_txn(txn)
         known = find_txn(snapshot, numbered)
         if known is not None:
             return self._repeat(known, numbered, began)
-        stager = Stager(self._store, snapshot, self._runtime, first_sticky=snapshot.version)
+        stager = Stager(
+            self._store,
+            snapshot,
+            self._runtime,
+            first_sticky=snapshot.version,
+            keep_offsets=keep_offsets,
+        )
         staged = _stage_all(stager, data)
 
         def commit() -> AppendResult:
@@ -69,6 +77,7 @@ class Appender:
         *,
         remember_partitions: bool = False,
         temporary: bool = False,
+        keep_offsets: bool = False,
     ) -> Stager:
         if first_sticky is not None:
             check_number("first_sticky", first_sticky)
@@ -81,12 +90,19 @@ class Appender:
             encoders=encoders,
             remember_partitions=remember_partitions,
             temporary=temporary,
+            keep_offsets=keep_offsets,
         )
 
     def stage(
-        self, data: Any, first_sticky: int | None = None, *, temporary: bool = False
+        self,
+        data: Any,
+        first_sticky: int | None = None,
+        *,
+        temporary: bool = False,
+        keep_offsets: bool = False,
     ) -> Staged:
-        return _stage_all(self.begin(first_sticky, temporary=temporary), data)
+        stager = self.begin(first_sticky, temporary=temporary, keep_offsets=keep_offsets)
+        return _stage_all(stager, data)
 
     def find(self, txn: tuple[str, int], origin: str | None) -> AppendResult | None:
         began = self._runtime.monotonic()

@@ -18,8 +18,9 @@ import numpy as np
 import pyarrow as pa
 
 from pylogtable.errors import InvalidRequestError, StorageError
+from pylogtable.format.given_offsets import RisingOffsets
 from pylogtable.format.model import MAX_RECORD_BYTES, StagedSegment
-from pylogtable.format.schema import is_keys_only
+from pylogtable.format.schema import OFFSET, is_keys_only
 from pylogtable.format.shaping import Int32s, RowShaper, Share, check_values
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.runtime import Runtime
@@ -51,10 +52,13 @@ class Staged:
 
 class _Lane:
     """The files of one partition. `hashed` is True as long as keys alone decided that records
-    belong to this partition."""
+    belong to this partition. `is_given` says that rows bring their offsets."""
 
-    def __init__(self, output: Output, first_offset: int, row_group_bytes: int) -> None:
+    def __init__(
+        self, output: Output, first_offset: int, row_group_bytes: int, *, is_given: bool
+    ) -> None:
         self.hashed = True
+        self._is_given = is_given
         self._layout = output.layout
         self._partition = output.partition
         self.writer = RollingWriter(output, first_offset, self._describe, row_group_bytes)
@@ -72,6 +76,7 @@ class _Lane:
             keys_only=is_keys_only(self._layout.topic),
             hashed_over=self._layout.topic.partitions if self.hashed else None,
             append_time=self._layout.append_time,
+            given_end=file.next_offset if self._is_given else None,
         )
 
 
@@ -95,16 +100,21 @@ class Stager:
         encoders: Executor | None = None,
         remember_partitions: bool = False,
         temporary: bool = False,
+        keep_offsets: bool = False,
     ) -> None:
         """`first_sticky` is the partition at which rows without a key begin. `encoders` is a thread
-        pool to use instead of a new one. `temporary` files are to be joined before the commit."""
+        pool to use instead of a new one. `temporary` files are to be joined before the commit. With
+        `keep_offsets`, rows bring their partition and their offset."""
         self._store = store
         self._layout = FileLayout(snapshot.info, temporary=temporary)
         self._topic_id = snapshot.topic_id
         self._ends = snapshot.end_offsets
         self._new_id = runtime.new_id
         self._began_ms = runtime.clock()
-        self._shaper = RowShaper(snapshot.info, self._began_ms * 1000, first_sticky)
+        self._shaper = RowShaper(
+            snapshot.info, self._began_ms * 1000, first_sticky, keep_offsets=keep_offsets
+        )
+        self._given = RisingOffsets(self._ends) if keep_offsets else None
         self._shaper.placed = [] if remember_partitions else None
         self._chunks = _Chunks(self._shaper.check_columns)
         self._row_group_bytes = min(
@@ -168,7 +178,8 @@ class Stager:
 
     def _inline(self) -> tuple[tuple[StagedSegment, ...], bytes] | None:
         """All rows as rows of the commit; None if they are too many [INL-1]."""
-        limit = 0 if self._layout.is_temporary else self._shaper.config.inline_max_bytes
+        is_file = self._layout.is_temporary or self._given is not None  # [INL-1] counts offsets
+        limit = 0 if is_file else self._shaper.config.inline_max_bytes
         lanes = [(number, lane) for number, lane in sorted(self._lanes.items())]
         waiting = sum(lane.writer.waiting_bytes for _, lane in lanes)
         if waiting > limit * MAX_RATIO or any(lane.writer.has_written for _, lane in lanes):
@@ -188,17 +199,24 @@ class Stager:
 
     def _add_chunk(self, chunk: pa.RecordBatch) -> None:
         for share in self._shaper.shares(chunk):
-            self._lane(share.partition).add(share)
+            self._lane(share).add(share)
         waiting = sum(lane.writer.waiting_bytes for lane in self._lanes.values())
         for number, lane in self._lanes.items():
             if waiting > WAITING_BYTES or lane.writer.is_due:
                 self._start_encoding(number, keep_rest=True)
 
-    def _lane(self, partition: int) -> _Lane:
+    def _lane(self, share: Share) -> _Lane:
+        partition = share.partition
+        first_offset = self._ends.get(partition, 0)
+        if self._given is not None:
+            offsets = share.rows.column(OFFSET).to_numpy()
+            self._given.check(partition, offsets)
+            first_offset = int(offsets[0])
         if partition not in self._lanes:
             output = Output(self._store, self._layout, partition, self._new_id)
-            first_offset = self._ends.get(partition, 0)
-            self._lanes[partition] = _Lane(output, first_offset, self._row_group_bytes)
+            self._lanes[partition] = _Lane(
+                output, first_offset, self._row_group_bytes, is_given=self._given is not None
+            )
         return self._lanes[partition]
 
     def _start_encoding(self, partition: int, *, keep_rest: bool = False) -> None:

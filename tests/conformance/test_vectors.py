@@ -44,7 +44,13 @@ from pylogtable.plan.positions import (
 )
 from pylogtable.plan.read import choose_partitions, plan_spans, plan_tasks
 from pylogtable.plan.retention import plan_retention
-from pylogtable.plan.topics import new_topic_info, plan_alter, plan_create, plan_delete_records
+from pylogtable.plan.topics import (
+    check_start_offsets,
+    new_topic_info,
+    plan_alter,
+    plan_create,
+    plan_delete_records,
+)
 from pylogtable.plan.vacuum import Listed, Needed, plan_vacuum
 from pylogtable.segments.wanted_keys import WantedKeys
 from pylogtable.storage.base import check_key
@@ -150,7 +156,9 @@ def run_administer(given: Vector) -> object:
         topic = new_topic_info(
             fields, given["key"], given["partitions"], given["config"], given["now_ms"]
         )
-        return _change(plan_create(_replayed(given), topic, "here"), "create")
+        starts = int_keys(given.get("start_offsets", {}))
+        check_start_offsets(starts, topic.partitions)
+        return _change(plan_create(_replayed(given), topic, "here", starts), "create")
     state = _live(given)
     if given["do"] == "delete_records":
         change = plan_delete_records(state, _no_leaf, int_keys(given["offsets"]))

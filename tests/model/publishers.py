@@ -99,7 +99,7 @@ class Beginning:
         fields = make_fields({"k": pa.string(), "n": pa.int64()})
         config = {"cleanup.policy": "compact,delete", "retention.ms": -1}
         info = new_topic_info(fields, ["k"], 1, config, 0)
-        created = seal(plan_create(None, info, "here"), None, "created", "topic", 0)
+        created = seal(plan_create(None, info, "here", {}), None, "created", "topic", 0)
         hint = encode(Hint(root_version=None))
         self.store = ObjectsStore({commit_path(0): encode(created), HINT_PATH: hint})
         self.topic = open_topic(self.store, "start", 1)

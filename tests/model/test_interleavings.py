@@ -6,12 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 import pylogtable.log.head
 import pylogtable.write.append
 from pylogtable.engine import TopicWriter
-from pylogtable.errors import CommitUnknownError, LogTableError
+from pylogtable.errors import CommitConflictError, CommitUnknownError, LogTableError
 from pylogtable.format.model import Change
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.log.commits import Commits
@@ -45,6 +46,8 @@ C1 = Append("c1", ((0, 1),))
 TA1, TA2 = replace(A1, txn=("a", 1)), replace(A2, txn=("a", 2))
 TB1 = replace(B1, txn=("b", 1))
 TC1 = replace(C1, txn=("c", 1))
+#: Records of another log, which bring their offsets.
+G1, G2 = Append("g1", given_from=3), Append("g2", given_from=7)
 
 
 LATE = Faults(1, frozenset({"late"}))
@@ -109,6 +112,16 @@ class TestCommitProtocolHolds:
             for name, appends in (("a", [A1, A2]), ("b", [B1]))
         )
         holds(explore(writers, (A1, A2, B1), Faults(2, PUTS | {"unread"})), 2_500_000)
+
+    def test_copies_with_given_offsets_are_in_the_log_once_and_in_their_places(self) -> None:
+        """Two processes copy the same records, and begin again after a crash. What is there is
+        refused, so the ends of the partitions are all that a copy has to know."""
+        writers = writer("a", [G1, G2]), writer("z", [G1, G2])
+        holds(explore(writers, (G1, G2), Faults(1, ALL)), 1_000_000)
+
+    def test_copy_beside_a_usual_writer_keeps_its_offsets_or_fails(self) -> None:
+        writers = writer("a", [G1, G2]), writer("b", [B1, B2])
+        holds(explore(writers, (G1, G2, B1, B2), Faults(1, PUTS)), 1_000_000)
 
     def test_old_and_new_process_with_the_same_txn_append_once(self) -> None:
         writers = tuple(Writer(name, appending(name, [TA1, TA2])) for name in ("a", "z"))
@@ -229,6 +242,24 @@ class TestTheCheckerFinds:
         faults = Faults(1, frozenset({"late"}))
         outcome = explore(writers, (A1, B1), faults, first_violation_only=True)
         found(outcome, "is committed and has been deleted")
+
+    def test_given_offsets_that_move_after_a_lost_race(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        right = pylogtable.write.append.plan_append
+
+        def moving(snapshot: Snapshot, staged: Any, txn: Any) -> Any:
+            try:
+                return right(snapshot, staged, txn)
+            except CommitConflictError:
+                usual = [msgspec.structs.replace(file, given_end=None) for file in staged]
+                return right(snapshot, usual, txn)
+
+        monkeypatch.setattr(pylogtable.write.append, "plan_append", moving)
+        early = replace(G1, given_from=1)
+        writers = writer("a", [early]), writer("b", [B1])
+        outcome = explore(writers, (early, B1), Faults(0), first_violation_only=True)
+        found(outcome, "brought the offset 1 and is at")
 
     def test_a_vacuum_that_leaves_an_old_hint(self) -> None:
         """Another limit: a reader trusts a hint whose root exists, and takes the first missing

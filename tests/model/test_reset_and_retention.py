@@ -63,7 +63,7 @@ def start() -> Objects:
     store = ObjectsStore(objects)
     manifest, runtime = Manifest(store), LocalTime().runtime("start", 100.0)
     info = new_topic_info(make_fields({"n": pa.int64()}), [], 1, {"retention.ms": 1}, 0)
-    landed = attempt_commit(manifest, runtime, None, plan_create(None, info, "t"), "c", "topic")
+    landed = attempt_commit(manifest, runtime, None, plan_create(None, info, "t", {}), "c", "topic")
     assert landed is not None
     for number in range(SEGMENTS):
         file = StagedSegment(

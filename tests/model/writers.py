@@ -40,22 +40,26 @@ PARTITIONS = 2
 
 @dataclass(frozen=True)
 class Append:
-    """Some records for each partition named; `name` is how they are known again."""
+    """Some records for each partition named; `name` is how they are known again. If they are
+    `given_from` an offset, they bring their offsets."""
 
     name: str
     records: tuple[tuple[int, int], ...] = ((0, 2), (1, 1))
     txn: tuple[str, int] | None = None
+    given_from: int | None = None
 
     def files(self, incarnation: str) -> tuple[StagedSegment, ...]:
+        first = self.given_from
         return tuple(
             StagedSegment(
                 partition=partition,
-                predicted_base=0,
+                predicted_base=first or 0,
+                given_end=None if first is None else first + count,
                 records=count,
                 size_bytes=1,
                 min_timestamp_us=0,
                 max_timestamp_us=0,
-                path=segment_path(partition, 0, f"{self.name}x{incarnation}"),
+                path=segment_path(partition, first or 0, f"{self.name}x{incarnation}"),
             )
             for partition, count in self.records
         )
@@ -197,7 +201,7 @@ def removing(
 def created(topic_id: str) -> bytes:
     """The commit that creates a topic."""
     info = new_topic_info(make_fields({"n": pa.int64()}), [], PARTITIONS, {}, 0)
-    change = plan_create(None, info, "here")
+    change = plan_create(None, info, "here", {})
     return encode(seal(change, None, f"create{topic_id}", topic_id, 0))
 
 
@@ -274,7 +278,8 @@ def _faults(
                 yield f"{tile.path} is committed and has been deleted"
             match = _FILE.fullmatch(tile.path)
             assert match
-            placed[match["append"]][number].append((tile.base_offset, tile.end_offset))
+            first = tile.base_offset + tile.row_groups[0]
+            placed[match["append"]][number].append((first, tile.end_offset))
         if at != state.end:
             yield f"partition {number} ends at {state.end}, its segments at {at}"
     for name, where in placed.items():
@@ -284,6 +289,9 @@ def _faults(
             p: sum(end - first for first, end in ranges) for p, ranges in where.items()
         }:
             yield f"append {name} is not whole: {dict(where)}"
+        given = by_name[name].given_from
+        if given is not None and any(first != given for [(first, _)] in where.values()):
+            yield f"append {name} brought the offset {given} and is at {dict(where)}"
     for name, answer in told:
         where = placed.get(name, {})
         if answer == "unknown":

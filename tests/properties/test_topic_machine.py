@@ -159,9 +159,16 @@ class TopicMachine(RuleBasedStateMachine):
         tiny_files=st.booleans(),
         cached=st.sampled_from([1, 16]),
         number=st.none() | st.sampled_from(NUMBER_NAMES),
+        begin=st.sampled_from([0, 0, 7]),
     )
     def create(
-        self, partitions: int, policy: str, tiny_files: bool, cached: int, number: str | None
+        self,
+        partitions: int,
+        policy: str,
+        tiny_files: bool,
+        cached: int,
+        number: str | None,
+        begin: int,
     ) -> None:
         self.patch = pytest.MonkeyPatch()
         for name, value in SMALL_INDEX.items():
@@ -178,7 +185,9 @@ class TopicMachine(RuleBasedStateMachine):
         self.store = make_store(self.objects, self.clock)
         self.serial = itertools.count()
         self.config = {"cleanup.policy": policy}
-        first = self.store.create_topic("t", partitions=partitions, config=self.config)
+        first = self.store.create_topic(
+            "t", partitions=partitions, config=self.config, start_offsets={0: begin}
+        )
         if number is not None:
             first.alter(add_columns={number: pa.int32()})
         self.handles = [first, self.store.topic("t")]
@@ -187,12 +196,13 @@ class TopicMachine(RuleBasedStateMachine):
         self.dropped = False
         self.txns: dict[str, dict[int, Any]] = {"x": {}, "y": {}}
         self.pending: list[Pending] = []
+        self.given: Pending | None = None
         self.clean_ends: dict[int, int] = {}
         self.horizons: dict[tuple[int, int], int] = {}
         self.kept_from = 0
         self.states = [
             State(
-                (Log(),) * partitions,
+                (Log(begin, begin), *[Log()] * (partitions - 1)),
                 {name: name for name in ("key", "value", "headers")},
                 self.clock.now_ms,
                 "create",
@@ -302,16 +312,14 @@ class TopicMachine(RuleBasedStateMachine):
             for row in loose:
                 row["partition"] = where[row["value"]]
         logs = list(self.now.logs)
+        firsts: dict[int, int] = {}
         for row in rows:
             log = logs[row["partition"]]
-            placed = {**row, "offset": log.end}
-            logs[row["partition"]] = Log(log.log_start, log.end + 1, (*log.rows, placed))
-        given = {
-            number: (old.end, new.end)
-            for number, (old, new) in enumerate(zip(self.now.logs, logs, strict=True))
-            if new.end > old.end
-        }
-        assert offsets == given
+            placed = {"offset": log.end, **row}
+            firsts.setdefault(row["partition"], placed["offset"])
+            end = placed["offset"] + 1
+            logs[row["partition"]] = Log(log.log_start, end, (*log.rows, placed))
+        assert offsets == {number: (first, logs[number].end) for number, first in firsts.items()}
         self.commit("append", logs=tuple(logs))
 
     # --- what changes the topic ---
@@ -394,6 +402,74 @@ class TopicMachine(RuleBasedStateMachine):
                 TopicWriter(handle).commit(staged)
         else:
             self.place(rows, TopicWriter(handle).commit(staged).offsets)
+
+    def with_offsets(self, spec: dict[str, Any], gaps: list[int]) -> tuple[pa.Table, list[Row]]:
+        """Rows that bring their partitions and offsets, and keep their timestamps."""
+        count = len(spec["keys"])
+        asked = [number or 0 for number in spec["partitions"] or [0] * count]
+        table, rows = self.shaped({**spec, "partitions": asked})
+        ends = [log.end for log in self.now.logs]
+        for at, row in enumerate(rows):
+            row["offset"] = ends[row["partition"]] + gaps[at % len(gaps)]
+            ends[row["partition"]] = row["offset"] + 1
+            given = spec["timestamps"] and spec["timestamps"][at]
+            if given is not None:
+                row["timestamp"] = us(T0 + given)
+        offsets = pa.array([row["offset"] for row in rows], pa.int64())
+        return table.append_column("offset", offsets), rows
+
+    @rule(
+        which=st.integers(0, 1),
+        spec=written(),
+        gaps=st.lists(st.sampled_from([0, 0, 0, 1, 5]), min_size=1, max_size=4),
+    )
+    def append_with_given_offsets(self, which: int, spec: dict[str, Any], gaps: list[int]) -> None:
+        table, rows = self.with_offsets(spec, gaps)
+        handle = self.handles[which]
+        if self.compacted and any(row["key"] is None for row in rows):
+            with pytest.raises(InvalidRequestError, match="without a key"):
+                handle.append(table, keep_offsets=True)
+            return
+        result = handle.append(table, keep_offsets=True)
+        if rows:
+            self.place(rows, result.offsets)
+            with pytest.raises(CommitConflictError, match="the end of the partition is"):
+                handle.append(table, keep_offsets=True)
+
+    @rule(
+        which=st.integers(0, 1),
+        spec=written(),
+        gaps=st.lists(st.integers(0, 3), min_size=1, max_size=4),
+    )
+    def stage_with_given_offsets(self, which: int, spec: dict[str, Any], gaps: list[int]) -> None:
+        table, rows = self.with_offsets(spec, gaps)
+        has_null = any(row["key"] is None for row in rows)
+        if rows and not (self.compacted and has_null):
+            staged = TopicWriter(self.handles[which]).stage(table, keep_offsets=True)
+            self.given = Pending(rows, staged, self.clock.now_ms, has_null)
+
+    @precondition(lambda self: self.given)
+    @rule(which=st.integers(0, 1))
+    def commit_given_offsets(self, which: int) -> None:
+        """The ends may have moved since, up to the first of them or beyond."""
+        assert self.given is not None
+        part, self.given = self.given, None
+        writer = TopicWriter(self.handles[which])
+        firsts = {row["partition"]: row["offset"] for row in reversed(part.rows)}
+        if self.clock.now_ms - part.at_ms > 7 * DAY_MS // 2:
+            with pytest.raises(CommitConflictError, match="vacuum may have removed"):
+                writer.commit_or_discard([part.staged])
+        elif any(offset < self.now.logs[number].end for number, offset in firsts.items()):
+            with pytest.raises((CommitConflictError, InvalidRequestError)):
+                writer.commit_or_discard([part.staged])
+        elif self.compacted and part.null_keys:
+            with pytest.raises(InvalidRequestError, match="became compacted"):
+                writer.commit_or_discard([part.staged])
+        else:
+            self.place(part.rows, writer.commit_or_discard([part.staged]).offsets)
+            return
+        left = {entry.key for entry in self.below.list()}
+        assert not {file.path for file in part.staged.files} & left
 
     @rule(which=st.integers(0, 1), more=st.integers(0, 2))
     def more_partitions(self, which: int, more: int) -> None:

@@ -22,7 +22,7 @@ from pylogtable import (
 from pylogtable.engine import check_log_columns
 from pyspark_pylogtable.request.options import Options
 
-_LOG_COLUMNS = ("partition", "timestamp")
+_LOG_COLUMNS = ("partition", "offset", "timestamp")
 _KAFKA_COLUMNS = frozenset({"key", "value", "headers"})
 
 
@@ -36,6 +36,7 @@ class Creation:
     config: Mapping[str, str]
     columns: pa.Schema
     allowed: bool = True
+    keeps_offsets: bool = False
 
     def open(self, store: Store, name: str) -> Topic:
         """The topic, created if it is missing; several tasks may do this at once."""
@@ -57,7 +58,7 @@ class Creation:
         return topic
 
     def _create(self, store: Store, name: str, partitions: int) -> Topic:
-        check_log_columns(self.columns)
+        check_log_columns(self.columns, keep_offsets=self.keeps_offsets)
         own = [column for column in self.columns if column.name not in _LOG_COLUMNS]
         names = {column.name for column in own}
         # Decided by names alone, as the Kafka sink does: text is accepted for key and value.
@@ -105,6 +106,8 @@ class Destination:
     by_option: bool = False
     # Columns that a topic does not have are added to it.
     merges_schema: bool = False
+    # Rows bring their partition and their offset.
+    keeps_offsets: bool = False
     # The topic, if planning opened it; reused in the same process, as a stream plans every batch.
     found: Topic | None = None
 
@@ -137,8 +140,12 @@ def destination(
     """
     path = options.require_path()
     own = pa.schema([column for column in columns if column.name != "topic"])
-    creation = Creation(options.partitions, options.key, options.config, own)
-    to = partial(Destination, merges_schema=options.merge_schema)
+    creation = Creation(
+        options.partitions, options.key, options.config, own, keeps_offsets=options.keep_offsets
+    )
+    to = partial(
+        Destination, merges_schema=options.merge_schema, keeps_offsets=options.keep_offsets
+    )
     opened = partial(pylogtable.open, storage_options=options.storage_options)
     found = None
     if options.topic is None:

@@ -29,7 +29,8 @@ STREAM_READ = (
 )
 STREAM_WRITE = ("checkpointLocation", "queryName")
 WRITE = (
-    *("topic", "key", "partitions", "createTopics", "mergeSchema", "txnAppId", "txnVersion"),
+    *("topic", "key", "partitions", "createTopics", "mergeSchema", "keepOffsets"),
+    *("txnAppId", "txnVersion"),
     *TOPIC_CONFIG_KEYS,
 )
 

@@ -72,6 +72,7 @@ class Options:
     partitions: int | None = None
     create_topics: bool = False
     merge_schema: bool = False
+    keep_offsets: bool = False
     txn_app_id: str | None = None
     txn_version: int | None = None
     max_records_per_trigger: int | None = None

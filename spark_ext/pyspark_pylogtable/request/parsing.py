@@ -61,6 +61,7 @@ def parse_options(options: Mapping[str, str]) -> Options:
         partitions=_whole(given, "partitions", at_least=1),
         create_topics=_boolean(given, "createTopics", default=False),
         merge_schema=_boolean(given, "mergeSchema", default=False),
+        keep_offsets=_boolean(given, "keepOffsets", default=False),
         txn_app_id=_text(given, "txnAppId"),
         txn_version=_whole(given, "txnVersion", at_least=0),
         max_records_per_trigger=most,

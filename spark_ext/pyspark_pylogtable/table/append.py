@@ -48,22 +48,29 @@ _MESSAGE = pa.schema(
 
 
 def append_sealed(
-    topic: Topic, df: DataFrame, txn: tuple[str, int] | None, *, merge_schema: bool = False
+    topic: Topic,
+    df: DataFrame,
+    txn: tuple[str, int] | None,
+    *,
+    merge_schema: bool = False,
+    keep_offsets: bool = False,
 ) -> AppendResult:
     """Append `df`; see `LogTable.append`. A `topic` column must name the topic."""
     df = _cast_by_session(df, topic)
-    check_columns(topic, spark_columns(df.schema), merge=merge_schema)
+    columns = spark_columns(df.schema)
+    check_columns(topic, columns, merge=merge_schema, keep_offsets=keep_offsets)
     if txn is not None and (first := TopicWriter(topic).find_txn(*txn)) is not None:
         if first.origin is not None:
             find_written(topic, txn, _query_of(df.sparkSession))
         return first
     shape = "task int, query string, rows binary, staged binary"
-    found = map_in_arrow(df, _stage_with(topic), shape).collect()
+    into = _Into(topic, keep_offsets)
+    found = map_in_arrow(df, _stage_with(into), shape).collect()
     shares = [_Share.of(row) for row in sorted(found, key=lambda row: row.task)]
     query = shares[0].query if shares else None
     if not shares and txn is not None:
         query = _query_of(df.sparkSession)
-    return commit_topic(topic, _sealed(topic, shares, df.sparkSession), txn, query)
+    return commit_topic(topic, _sealed(into, shares, df.sparkSession), txn, query)
 
 
 def _cast_by_session(df: DataFrame, topic: Topic) -> DataFrame:
@@ -87,6 +94,22 @@ def _is_cast_by_session(given: DataType, wanted: DataType | None) -> bool:
 
 
 @dataclass(frozen=True)
+class _Into:
+    """Where rows go, and whether they bring their offsets."""
+
+    topic: Topic
+    keeps_offsets: bool
+
+    def checked(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows as the library takes them."""
+        name, columns, keep = self.topic.name, self.topic.schema, self.keeps_offsets
+        return (
+            assign(without_log_columns(batch, name, keep_offsets=keep), columns)
+            for batch in batches
+        )
+
+
+@dataclass(frozen=True)
 class _Share:
     """What one task had: its rows, or the files that it staged."""
 
@@ -102,13 +125,13 @@ class _Share:
         return cls(message.task, message.query, list(rows), staged)
 
 
-def _sealed(topic: Topic, shares: list[_Share], spark: SparkSession) -> list[Staged]:
+def _sealed(into: _Into, shares: list[_Share], spark: SparkSession) -> list[Staged]:
     """The files to commit, with the rows of all tasks in order."""
-    writer = TopicWriter(topic)
-    if all(share.staged is None for share in shares):
-        rows = list(_checked(topic, chain.from_iterable(share.rows for share in shares)))
+    writer = TopicWriter(into.topic)
+    if all(share.staged is None for share in shares) and not into.keeps_offsets:
+        rows = list(into.checked(chain.from_iterable(share.rows for share in shares)))
         return [writer.stage(rows)] if rows else []
-    staged = [share.staged or _stage(topic, share.rows, share.task) for share in shares]
+    staged = [share.staged or _stage(into, share.rows, share.task) for share in shares]
     try:
         joiner, joins = writer.plan_joins(staged)
         if sum(join.size_bytes for join in joins) < DRIVER_BYTES:
@@ -119,7 +142,7 @@ def _sealed(topic: Topic, shares: list[_Share], spark: SparkSession) -> list[Sta
         raise
 
 
-def _stage_with(topic: Topic) -> MapBatches:
+def _stage_with(into: _Into) -> MapBatches:
     def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         task = context.partitionId() if context else 0
@@ -128,22 +151,21 @@ def _stage_with(topic: Topic) -> MapBatches:
         if rest is None:
             message["rows"] = _ipc_of(few)
         else:
-            message["staged"] = pickle.dumps(_stage(topic, chain(few, rest), task))
+            message["staged"] = pickle.dumps(_stage(into, chain(few, rest), task))
         if few:
             yield pa.RecordBatch.from_pylist([message], _MESSAGE)
 
     return stage
 
 
-def _stage(topic: Topic, batches: Iterable[pa.RecordBatch], task: int) -> Staged:
+def _stage(into: _Into, batches: Iterable[pa.RecordBatch], task: int) -> Staged:
     """Files of a task's rows that are to be joined."""
-    rows = _checked(topic, batches)
-    return TopicWriter(topic).stage(rows, first_sticky=task, temporary=True)
-
-
-def _checked(topic: Topic, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    columns = topic.schema
-    return (assign(without_log_columns(batch, topic.name), columns) for batch in batches)
+    return TopicWriter(into.topic).stage(
+        into.checked(batches),
+        first_sticky=task,
+        temporary=True,
+        keep_offsets=into.keeps_offsets,
+    )
 
 
 def _few_of(

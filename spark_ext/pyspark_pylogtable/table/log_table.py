@@ -171,7 +171,12 @@ class LogTable:
         self._views[name]()
 
     def append(
-        self, df: DataFrame, *, txn: tuple[str, int] | None = None, merge_schema: bool = False
+        self,
+        df: DataFrame,
+        *,
+        txn: tuple[str, int] | None = None,
+        merge_schema: bool = False,
+        keep_offsets: bool = False,
     ) -> AppendResult:
         """Append the rows of a DataFrame in one commit.
 
@@ -179,8 +184,15 @@ class LogTable:
         wrote before it commits: few, large, sealed segments, where filters on `offset` reach
         Parquet. Nothing is shuffled, and the order of rows is kept. With a `txn` a repeat appends
         nothing. With `merge_schema`, columns that the topic does not have are added to it first.
+
+        With `keep_offsets`, rows bring their `partition` and `offset`, as in `Topic.append`. Inside
+        each task they rise in each partition, as those of Spark's Kafka source do, and no two tasks
+        have ranges of offsets that overlap. After a shuffle, call
+        `df.repartition("partition").sortWithinPartitions("partition", "offset")` first.
         """
-        return append_sealed(self.topic, df, txn, merge_schema=merge_schema)
+        return append_sealed(
+            self.topic, df, txn, merge_schema=merge_schema, keep_offsets=keep_offsets
+        )
 
     def compact(self, *, force: bool = False) -> RewriteReport:
         """`Topic.compact` as a Spark job: one partition is one task."""

@@ -72,8 +72,13 @@ class _TopicStagings:
 
     def add(self, batch: pa.RecordBatch) -> None:
         if self._where.name is not None:
-            rows = without_log_columns(batch, None if self._where.by_option else self._where.name)
-            self._add_rows(self._where.name, rows)
+            name = self._where.name
+            rows = without_log_columns(
+                batch,
+                None if self._where.by_option else name,
+                keep_offsets=self._where.keeps_offsets,
+            )
+            self._add_rows(name, rows)
             return
         for name, rows in _split_by_topic(batch):
             self._add_rows(name, rows)
@@ -92,9 +97,11 @@ class _TopicStagings:
             # The driver has opened the only topic, and has warned about options without effect.
             is_known = name == self._where.name
             topic = self._where.existing(name) if is_known else self._where.open(name)
-            check_columns(topic, rows.schema, merge=self._where.merges_schema)
+            keep = self._where.keeps_offsets
+            merge = self._where.merges_schema
+            check_columns(topic, rows.schema, merge=merge, keep_offsets=keep)
             staging = TopicWriter(topic).begin_staging(
-                first_sticky=self._task, encoders=self._encoders
+                first_sticky=self._task, encoders=self._encoders, keep_offsets=keep
             )
             self._columns[name] = topic.schema
             self._open[name] = self._stack.enter_context(staging)

@@ -20,7 +20,8 @@ from pyspark_pylogtable.request.options import Options
 from pyspark_pylogtable.tasks.assignment import assigned_columns
 
 TOPIC = "topic"
-#: Columns that only the log sets; the rows of a write must have null there.
+#: Columns that only the log sets; the rows of a write must have null there. With `keepOffsets`,
+#: rows bring their offsets.
 SET_BY_LOG = ("offset", "timestampType", TOPIC)
 
 _INSTEAD = {
@@ -42,12 +43,15 @@ def plan_destination(
     topic = where.open(where.name)
     given = columns
     if _has_every_column(topic, columns):
-        given = pa.schema([column for column in columns if column.name not in SET_BY_LOG])
-    check_columns(topic, given, merge=where.merges_schema)
+        dropped = _set_by_log(where.keeps_offsets)
+        given = pa.schema([column for column in columns if column.name not in dropped])
+    check_columns(topic, given, merge=where.merges_schema, keep_offsets=where.keeps_offsets)
     return where, topic
 
 
-def check_columns(topic: Topic, columns: pa.Schema, *, merge: bool) -> None:
+def check_columns(
+    topic: Topic, columns: pa.Schema, *, merge: bool, keep_offsets: bool = False
+) -> None:
     """Raise if rows with these columns cannot be written to the topic. With `merge`, columns that
     the topic does not have are added to it before.
 
@@ -64,9 +68,9 @@ def check_columns(topic: Topic, columns: pa.Schema, *, merge: bool) -> None:
         check_text(given, ("key", "value"))
     given = assigned_columns(given, schema)
     if merge:
-        TopicWriter(topic).merge_columns(given)
+        TopicWriter(topic).merge_columns(given, keep_offsets=keep_offsets)
     try:
-        TopicWriter(topic).check_columns(given)
+        TopicWriter(topic).check_columns(given, keep_offsets=keep_offsets)
     except SchemaMismatchError as error:
         # A name that differs only in case is not added either [TYPE-5].
         known = {name.lower() for name in (*topic.schema.names, *SET_BY_LOG)}
@@ -114,21 +118,28 @@ def _lost_type(kind: DataType) -> str | None:
     return kind.typeName() if kind.typeName() in _INSTEAD else None
 
 
-def without_log_columns(batch: pa.RecordBatch, topic: str | None) -> pa.RecordBatch:
+def without_log_columns(
+    batch: pa.RecordBatch, topic: str | None, *, keep_offsets: bool = False
+) -> pa.RecordBatch:
     """The batch without the columns that only the log sets. They must be null, except `topic`: it
     must name `topic`, unless an option chose the topic, and `topic` is None here."""
     names = batch.schema.names
-    present = [name for name in SET_BY_LOG if name in names]
+    present = [name for name in _set_by_log(keep_offsets) if name in names]
     for name in present:
         column = batch.column(name)
         if name != TOPIC and column.null_count < len(column):
+            keep = ", or keep offsets with keepOffsets" if name == "offset" else ""
             raise SchemaMismatchError(
-                f"column {name!r} is given by the log and cannot be written; drop it"
+                f"column {name!r} is given by the log and cannot be written; drop it{keep}"
             )
     if TOPIC in present and topic is not None:
         # An INSERT sends null for it, and for `offset` too.
-        _check_topic(batch.column(TOPIC), topic, may_be_null="offset" in names)
+        _check_topic(batch.column(TOPIC), topic, may_be_null="offset" in present)
     return batch.drop_columns(present) if present else batch
+
+
+def _set_by_log(keep_offsets: bool) -> tuple[str, ...]:
+    return SET_BY_LOG[1:] if keep_offsets else SET_BY_LOG
 
 
 def _check_topic(column: pa.Array, topic: str, *, may_be_null: bool) -> None:
