@@ -243,12 +243,12 @@ def apply(state: Record | None, commit: Record) -> Record:
         check_alteration(old, topic, any(part["end"] for part in partitions), path)
     check_feature(topic, after["protocol"], path)
     is_given = "given-offsets" in announced(after["protocol"])
-    check_rows(commit, after["protocol"], path)
     if creates:
         starts = [commit["ends"].get(number, 0) for number in range(topic["partitions"])]
         require(path, "META-9", is_given or not commit["ends"])
         begun = [{**EMPTY_PARTITION, "log_start": start, "end": start} for start in starts]
         return {**after, "topic": topic, "partitions": begun}
+    check_rows(commit, after["protocol"], path)
     partitions += [EMPTY_PARTITION] * (topic["partitions"] - len(partitions))
     for number in named:
         partitions[number] = change_partition(partitions[number], number, commit, path, is_given)

@@ -50,17 +50,14 @@ def offsets_in(batch: pa.RecordBatch, first_row: int) -> Int64s:
 
 
 class RisingOffsets:
-    """Checks that given offsets rise inside each partition, from one batch to the next, and begin
-    at or above the partition's end."""
+    """Checks that given offsets rise inside each partition, from one batch to the next. Whether
+    they begin at or above its end is known when they are committed: a repeat comes first."""
 
-    def __init__(self, ends: dict[int, int]) -> None:
-        self._ends = ends
+    def __init__(self) -> None:
         self._last: dict[int, int] = {}
 
     def check(self, partition: int, offsets: Int64s) -> None:
         """Take the offsets of the next rows of a partition; raises if they cannot follow."""
-        if partition not in self._last:
-            check_not_below_end(partition, int(offsets[0]), self._ends.get(partition, 0))
         before = self._last.get(partition, -1)
         falls = np.flatnonzero(np.diff(offsets, prepend=before) <= 0)
         if falls.size:

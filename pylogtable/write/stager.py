@@ -114,7 +114,7 @@ class Stager:
         self._shaper = RowShaper(
             snapshot.info, self._began_ms * 1000, first_sticky, keep_offsets=keep_offsets
         )
-        self._given = RisingOffsets(self._ends) if keep_offsets else None
+        self._given = RisingOffsets() if keep_offsets else None
         self._shaper.placed = [] if remember_partitions else None
         self._chunks = _Chunks(self._shaper.check_columns)
         self._row_group_bytes = min(
