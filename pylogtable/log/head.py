@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from threading import Lock
 from typing import TypeVar
 
@@ -54,9 +55,20 @@ class Head:
         """The newest state this process has seen, without a request to the store."""
         return self._snapshot
 
-    def latest(self) -> Snapshot:
+    @property
+    def recent(self) -> Snapshot | None:
+        """The known state, if a change may be planned on it without asking for a newer one: there
+        would be a request to save, and the state was the newest a short time ago. If another commit
+        has come since, the put fails. None if it is better to ask first."""
+        now = self.runtime.clock()
+        is_far = self.manifest.store.concurrency > 1
+        is_new = 0 <= now - self._seen_ms < FRESH_MS and now - self._loaded_ms <= STALE_AFTER_MS
+        return self._snapshot if is_far and is_new else None
+
+    def latest(self, *, first_wave: int = 1) -> Snapshot:
         """The newest state in the store. After `STALE_AFTER_MS` it is loaded from scratch: by then
-        vacuum may have removed later commits, or leaves that the known state uses [COMMIT-8]."""
+        vacuum may have removed later commits, or leaves that the known state uses [COMMIT-8].
+        `first_wave` is the number of commits to request at once, before more are."""
         now = self.runtime.clock()
         if now - self._loaded_ms > STALE_AFTER_MS:
             newest = self.manifest.load()
@@ -64,7 +76,8 @@ class Head:
             self._loaded_ms = now
             return remembered
         known = self._snapshot
-        newest = self.manifest.advance(known, is_old=now - self._seen_ms > FRESH_MS)
+        is_old = now - self._seen_ms > FRESH_MS
+        newest = self.manifest.advance(known, is_old=is_old, first_wave=first_wave)
         return self._remember(newest, now, instead_of=known)
 
     def change(
@@ -93,7 +106,9 @@ class Head:
             return self._committed(after), commit
 
         first = self.latest() if refresh or is_stale else self._snapshot
-        return change_until_landed(first, attempt, self.latest, self.runtime)
+        # After a lost race there is one newer commit at least.
+        refresh_state = partial(self.latest, first_wave=2)
+        return change_until_landed(first, attempt, refresh_state, self.runtime)
 
     def _committed(self, snapshot: Snapshot) -> Snapshot:
         """The state after our own commit. Writes a new root if one is due."""

@@ -147,12 +147,14 @@ class Manifest:
         if gap is not None:
             raise gap
 
-    def advance(self, snapshot: Snapshot, *, is_old: bool = False) -> Snapshot | None:
+    def advance(
+        self, snapshot: Snapshot, *, is_old: bool = False, first_wave: int = 1
+    ) -> Snapshot | None:
         """The newest state, starting at an earlier one: only newer commits are read. If the earlier
         one no longer stands, the newest is loaded from scratch [COMMIT-9]; None if there is none.
         If nobody has looked for a while (`is_old`), a commit may have come and gone [COMMIT-3]."""
         try:
-            newest = self._forward(snapshot, first_wave=1)
+            newest = self._forward(snapshot, first_wave=first_wave)
         except CorruptTopicError:
             # The earlier state may be gone, or come from a root that is wrong [ROOT-6].
             return self.load()

@@ -63,6 +63,8 @@ class ObjectStore(ABC):
 
     #: How many requests to send in parallel; 1 if a request takes only microseconds.
     concurrency: int = 1
+    #: The first read of a file up to this size fetches all of it; 0 if no file is fetched whole.
+    whole_bytes: int = 0
 
     @property
     def last_reply_ms(self) -> int | None:

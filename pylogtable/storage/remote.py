@@ -41,7 +41,7 @@ _TEMPORARY = ".tmp-"
 _UPLOAD_PART_BYTES = 8 * 2**20
 # Smaller objects are fetched whole: that is cheaper than one request for the footer and one for
 # the columns.
-_WHOLE_BYTES = 512 * 2**10
+WHOLE_BYTES = 512 * 2**10
 
 _NOT_SENT = {"NoCredentialsError", "PartialCredentialsError", "ParamValidationError"}
 _UNDECIDED_STATUS = {408, 409, 425, 429}
@@ -51,6 +51,7 @@ class RemoteStore(ObjectStore):
     """A bucket or a folder in one. `path` starts with the bucket and has no scheme."""
 
     concurrency = CONCURRENCY
+    whole_bytes = WHOLE_BYTES
 
     def __init__(
         self, protocol: str, path: str, storage_options: Mapping[str, object] | None = None
@@ -176,7 +177,8 @@ class RemoteStore(ObjectStore):
     def open_input(self, key: str, size_bytes: int) -> pa.NativeFile:
         path = self._path(key)
         fetch = self._fetch
-        return pa.PythonFile(_RangeFile(lambda a, b: fetch(path, a, b), size_bytes), mode="r")
+        source = RangeFile(lambda a, b: fetch(path, a, b), size_bytes, self.whole_bytes)
+        return pa.PythonFile(source, mode="r")
 
     def _fetch(self, path: str, start: int, end: int) -> bytes:
         """One ranged GET: exactly the bytes `[start, end)`."""
@@ -222,16 +224,19 @@ class _EmptyObject(Exception):
     """The requested range is beyond the end of the object; always so if the object is empty."""
 
 
-class _RangeFile(io.RawIOBase):
+class RangeFile(io.RawIOBase):
     """A file for pyarrow in which every read is one request.
 
     pyarrow reads the last 64 KiB for the footer and, with `pre_buffer`, merges the ranges of
     columns, so reading ahead would not help. A small object is fetched once, as a whole.
     """
 
-    def __init__(self, fetch: Callable[[int, int], bytes], size_bytes: int) -> None:
+    def __init__(
+        self, fetch: Callable[[int, int], bytes], size_bytes: int, whole_bytes: int
+    ) -> None:
         self._fetch = fetch
         self._size = size_bytes
+        self._is_small = size_bytes <= whole_bytes
         self._at = 0
         self._whole: bytes | None = None
 
@@ -254,7 +259,7 @@ class _RangeFile(io.RawIOBase):
         self._at = end
         if start == end:
             return b""
-        if self._whole is None and self._size <= _WHOLE_BYTES:
+        if self._whole is None and self._is_small:
             self._whole = self._fetch(0, self._size)
         return self._fetch(start, end) if self._whole is None else self._whole[start:end]
 

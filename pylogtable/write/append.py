@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -36,6 +36,14 @@ from pylogtable.storage.base import ObjectStore
 from pylogtable.write.inline_rows import Spill, gathered
 from pylogtable.write.stager import Staged, Stager, discard
 
+#: Called with the state that a commit is planned on. Raises if the data does not fit it.
+CheckState = Callable[[Snapshot], None]
+Result = TypeVar("Result")
+
+
+class _Altered(LogTableError):
+    """The topic is not what it was when the rows were shaped."""
+
 
 class Appender:
     """Appends to the topic of `head`, whose files are in `store`."""
@@ -50,38 +58,64 @@ class Appender:
         self, data: Any, txn: tuple[str, int] | None, *, keep_offsets: bool = False
     ) -> AppendResult:
         began = self._runtime.monotonic()
-        snapshot = self._head.latest()
         numbered = parse_txn(txn)
-        known = find_txn(snapshot, numbered)
+
+        def attempt(snapshot: Snapshot, check: CheckState) -> AppendResult:
+            known = find_txn(snapshot, numbered)
+            if known is not None:
+                return self._repeat(known, numbered, began)
+            stager = self.begin(None, snapshot=snapshot, keep_offsets=keep_offsets)
+            staged = _stage_all(stager, data)
+
+            def commit() -> AppendResult:
+                self._warn_of_expired(staged.files, stacklevel=8)
+                return self._commit(staged, numbered, began, check)
+
+            return commit_or_discard(commit, lambda _: self.discard([staged]))
+
+        return self.shaping(attempt, can_repeat=_can_repeat(data))
+
+    def shaping(
+        self, attempt: Callable[[Snapshot, CheckState], Result], *, can_repeat: bool = True
+    ) -> Result:
+        """Call `attempt` with the state by which it shapes its rows, and with a function that it
+        calls with each state that it plans its commit on.
+
+        If the rows can be shaped twice, the known state is used without asking for a newer one: the
+        put of the commit shows whether there is one. If the topic turns out to be altered by then,
+        `attempt` is called again, with the newest state [COMMIT-4].
+        """
+        known = self._head.recent if can_repeat else None
         if known is not None:
-            return self._repeat(known, numbered, began)
-        stager = Stager(
-            self._store,
-            snapshot,
-            self._runtime,
-            first_sticky=snapshot.version,
-            keep_offsets=keep_offsets,
-        )
-        staged = _stage_all(stager, data)
+            shaped_by = known.info
 
-        def commit() -> AppendResult:
-            self._warn_of_expired(staged.files, stacklevel=6)
-            return self._commit(staged, numbered, began, refresh=False)
+            def check(snapshot: Snapshot) -> None:
+                if snapshot.info != shaped_by:
+                    raise _Altered("the topic was altered")
 
-        return commit_or_discard(commit, lambda _: self.discard([staged]))
+            try:
+                return attempt(known, check)
+            except _Altered:
+                pass
+            except InvalidRequestError:
+                if self._head.latest().info == shaped_by:
+                    raise
+        return attempt(self._head.latest(), _accept)
 
     def begin(
         self,
         first_sticky: int | None,
         encoders: Executor | None = None,
         *,
+        snapshot: Snapshot | None = None,
         remember_partitions: bool = False,
         temporary: bool = False,
         keep_offsets: bool = False,
     ) -> Stager:
+        """A stager for rows that are shaped by `snapshot`, the newest state by default."""
         if first_sticky is not None:
             check_number("first_sticky", first_sticky)
-        snapshot = self._head.latest()
+        snapshot = snapshot or self._head.latest()
         return Stager(
             self._store,
             snapshot,
@@ -121,10 +155,22 @@ class Appender:
 
         def commit() -> AppendResult:
             self._warn_of_expired(whole.files, stacklevel=6)
-            # The process that staged may have seen a newer version than this one has.
-            return self._commit(whole, numbered, began, refresh=True)
+            return self._commit_foreign(whole, numbered, began)
 
         return commit_or_discard(commit, lambda _: discard(self._store, written))
+
+    def _commit_foreign(self, staged: Staged, txn: Txn | None, began: float) -> AppendResult:
+        """Commit what another process may have staged."""
+        if self._head.recent is None:
+            self._head.latest()
+        known = self._head.known
+        try:
+            return self._commit(staged, txn, began, _accept)
+        except InvalidRequestError:
+            # The process that staged may have seen a newer version than this one has.
+            if self._head.latest().version == known.version:
+                raise
+        return self._commit(staged, txn, began, _accept)
 
     def gathered(self, staged: Sequence[Staged]) -> Staged:
         """The files of several stagings, in the order given. Their rows are put together; if they
@@ -141,12 +187,15 @@ class Appender:
         files, rows = gathered([(part.files, part.rows) for part in staged], spill)
         return Staged(files, oldest, self._head.known.topic_id, rows)
 
-    def deliver(self, staged: Staged, txn: Txn | None, last: TxnMark | None) -> Commit:
+    def deliver(
+        self, staged: Staged, txn: Txn | None, last: TxnMark | None, check: CheckState
+    ) -> Commit:
         """Commit as the only writer of an app id. If the outcome of the commit is unknown, find it
         out first. A failure removes the files, unless the outcome stays unknown."""
 
         def plan(snapshot: Snapshot) -> Change:
             self._check_age(staged)
+            check(snapshot)
             return plan_fenced_append(snapshot, staged.files, txn, last, staged.rows)
 
         try:
@@ -192,19 +241,25 @@ class Appender:
             discard(self._store, [file for file in unused if find_live(known, file) is None])
 
     def _commit(
-        self, staged: Staged, txn: Txn | None, began: float, *, refresh: bool
+        self, staged: Staged, txn: Txn | None, began: float, check: CheckState
     ) -> AppendResult:
         if not staged.files and txn is None:
+            newest = self._head.latest()
+            check(newest)
             seconds = self._runtime.monotonic() - began
-            return AppendResult(self._head.known.version, {}, 0, 0, 0, seconds)
-        _, decided = self._head.change(self._plan(staged, txn), refresh=refresh)
+            return AppendResult(newest.version, {}, 0, 0, 0, seconds)
+
+        _, decided = self._head.change(self._plan(staged, txn, check), refresh=False)
         if isinstance(decided, Repeated):
             return self._repeat(decided, txn, began)
         return self._result(decided, began)
 
-    def _plan(self, staged: Staged, txn: Txn | None) -> Callable[[Snapshot], Change | Repeated]:
+    def _plan(
+        self, staged: Staged, txn: Txn | None, check: CheckState
+    ) -> Callable[[Snapshot], Change | Repeated]:
         def plan(snapshot: Snapshot) -> Change | Repeated:
             self._check_age(staged)
+            check(snapshot)
             return plan_append(snapshot, staged.files, txn, staged.rows)
 
         return plan
@@ -317,6 +372,15 @@ def _checked_staged(staged: Iterable[Staged]) -> list[Staged]:
             f"`staged` must be a list of what stage() returned, not {type(staged).__name__}"
         )
     return parts
+
+
+def _accept(snapshot: Snapshot) -> None:
+    """Every state will do."""
+
+
+def _can_repeat(data: Any) -> bool:
+    """True if the rows can be read twice."""
+    return isinstance(data, pa.Table | pa.RecordBatch | list | tuple)
 
 
 def _stage_all(stager: Stager, data: Any) -> Staged:

@@ -13,9 +13,10 @@ from pylogtable.errors import InvalidRequestError
 from pylogtable.format.model import Txn, TxnMark
 from pylogtable.format.schema import TIMESTAMP
 from pylogtable.format.shaping import RowShaper, check_values
+from pylogtable.format.snapshot import Snapshot
 from pylogtable.log.head import Head
 from pylogtable.results.operations import offsets_of
-from pylogtable.write.append import Appender, parse_txn
+from pylogtable.write.append import Appender, CheckState, parse_txn
 from pylogtable.write.batch import Delivered, ProducerBatch, SentRecords, SentTable
 from pylogtable.write.records import separate_bad
 
@@ -72,8 +73,22 @@ class Delivery:
     def _append(
         self, items: list[ItemRange], accepted: Int64s | None, errors: dict[int, Exception]
     ) -> Delivered:
+        def attempt(snapshot: Snapshot, check: CheckState) -> Delivered:
+            return self._append_by(snapshot, check, items, accepted, errors)
+
+        return self._appender.shaping(attempt)
+
+    def _append_by(
+        self,
+        snapshot: Snapshot,
+        check: CheckState,
+        items: list[ItemRange],
+        accepted: Int64s | None,
+        errors: dict[int, Exception],
+    ) -> Delivered:
         times: list[pa.Array | int] = []
-        with self._appender.begin(None, remember_partitions=True) as stager:
+        begun = self._appender.begin(None, snapshot=snapshot, remember_partitions=True)
+        with begun as stager:
             for sent, start, end in items:
                 for rows in sent.to_arrow(start, end):
                     times.append(_given_times(sent, rows))
@@ -87,7 +102,7 @@ class Delivery:
         txn = None
         if self._app_id is not None:
             txn = Txn(app_id=self._app_id, version=self.sequence + len(partitions))
-        commit = self._appender.deliver(staged, txn, self._last)
+        commit = self._appender.deliver(staged, txn, self._last, check)
         if txn is not None:
             self._last = TxnMark(txn.version, commit.version)
         first_offsets = {number: start for number, (start, _) in offsets_of(commit).items()}

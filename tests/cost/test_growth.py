@@ -116,7 +116,7 @@ def test_an_append_takes_the_same_requests_at_any_size(small: Grown, large: Grow
         for grown, topic in zip([small, large], topics, strict=True)
     ]
     assert asked[0] == asked[1]
-    assert asked[0] == {"read": 1, "create": 1, "open_output": PARTITIONS}
+    assert asked[0] == {"create": 1, "open_output": PARTITIONS}
 
 
 def test_a_lookup_by_offset_takes_the_same_requests_at_any_size(small: Grown, large: Grown) -> None:
