@@ -11,11 +11,11 @@ import io
 import os
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import BinaryIO, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import pyarrow as pa
 
@@ -101,6 +101,23 @@ class FarStore(MemoryStore):
     def write(self, key: str, data: bytes) -> None:
         self._replies.append(self._time())
         super().write(key, data)
+
+
+class SerialPool:
+    """Stands for a thread pool where the order of operations is chosen by the test: its tasks run
+    one after the other, in the caller's thread."""
+
+    def __init__(self, workers: int) -> None:
+        pass
+
+    def __enter__(self) -> SerialPool:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def map(self, task: Callable[[Any], _T], *items: Iterable[Any]) -> Iterator[_T]:
+        return iter([task(*each) for each in zip(*items, strict=True)])
 
 
 @dataclass

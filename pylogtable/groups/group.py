@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from numbers import Integral
 
@@ -84,9 +85,9 @@ class Group:
         only these may commit, through their consumers.
         """
         check_metadata(metadata)
-        checked = check_offsets(offsets, self._writable())
+        checked = self._checked(offsets)
         if not self._has_looked:
-            self._look()
+            self._remember_newest()
         if checked:
             seen = self._seen
             self._seen = self._log.change(
@@ -218,9 +219,22 @@ class Group:
 
     def _look(self) -> GroupState | None:
         self._head.latest()
+        return self._remember_newest()
+
+    def _remember_newest(self) -> GroupState | None:
         self._seen = self._log.newest()
         self._has_looked = True
         return self._seen
+
+    def _checked(self, offsets: Mapping[int, int]) -> dict[int, int]:
+        """The offsets, if they may be committed. A topic that was looked at shortly before is not
+        looked at again, unless somebody may have added a partition since."""
+        known = self._head.recent
+        if known is not None:
+            check_writable(known.protocol)
+            with suppress(InvalidRequestError):
+                return check_offsets(offsets, known)
+        return check_offsets(offsets, self._writable())
 
     def _writable(self) -> Snapshot:
         snapshot = self._head.latest()

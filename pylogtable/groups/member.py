@@ -222,7 +222,8 @@ class DynamicMember:
     def _change(self, plan: GroupPlan) -> None:
         """Write a state, unless the topic is gone. After a refused commit, or one whose outcome is
         unknown, the member considers itself no longer in the group."""
-        check_writable(self._head.latest().protocol)
+        topic = self._head.recent or self._head.latest()
+        check_writable(topic.protocol)
         try:
             self._state = self._log.change(plan)
         except (CommitConflictError, CommitUnknownError):

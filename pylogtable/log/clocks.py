@@ -14,6 +14,18 @@ from pylogtable.storage.base import ObjectStore
 
 #: How far a clock may be away from the store's time.
 MAX_SKEW_MS = 86_400_000
+#: What the store confirmed this shortly before, by its own time, needs no proof: [COMMIT-9],
+#: [GRP-6].
+FRESH_MS = 60_000
+
+
+def is_fresh(store: ObjectStore, seen_ms: int | None) -> bool:
+    """True if this time of the store is shortly before its last reply. Only times of the store are
+    compared. Where a request costs next to nothing, nothing counts as fresh."""
+    now_ms = store.last_reply_ms
+    if store.concurrency == 1 or now_ms is None or seen_ms is None:
+        return False
+    return abs(now_ms - seen_ms) < FRESH_MS
 
 
 def check_clock(store: ObjectStore, runtime: Runtime) -> None:

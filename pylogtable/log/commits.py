@@ -15,12 +15,10 @@ from pylogtable.format.codec import decode_commit
 from pylogtable.format.model import Commit
 from pylogtable.format.paths import commit_path, root_path
 from pylogtable.format.snapshot import Snapshot
+from pylogtable.log.clocks import is_fresh
 from pylogtable.storage.base import Created, ObjectStore
 from pylogtable.storage.numbered import NumberedObjects
 from pylogtable.storage.recent import recent_objects
-
-#: A state that the store confirmed this shortly before, by its own time, needs no proof [COMMIT-9].
-FRESH_MS = 60_000
 
 
 class Commits:
@@ -62,13 +60,8 @@ class Commits:
         return self._objects.waves(start, first_wave=first_wave)
 
     def is_fresh(self, snapshot: Snapshot) -> bool:
-        """True if the store has confirmed this state shortly before its last reply [COMMIT-9]. Only
-        times of the store are compared. Where a request costs next to nothing, no state counts as
-        fresh."""
-        now_ms, seen_ms = self._store.last_reply_ms, snapshot.confirmed_ms
-        if self._store.concurrency == 1 or now_ms is None or seen_ms is None:
-            return False
-        return abs(now_ms - seen_ms) < FRESH_MS
+        """True if the store has confirmed this state shortly before its last reply [COMMIT-9]."""
+        return is_fresh(self._store, snapshot.confirmed_ms)
 
     def stand(self, snapshot: Snapshot) -> bool:
         """True if the last effective commit of this state is still there, and nothing after it has

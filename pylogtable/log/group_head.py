@@ -2,7 +2,8 @@
 
 A change is planned on the known state first, without asking the store for a newer one. If there is
 a newer one, the put fails, or it reuses a number that was cleaned up, which a check after the put
-detects [GRP-6]. In both cases the change is planned again.
+detects [GRP-6]. In both cases the change is planned again. The check is not needed if the known
+state was the newest shortly before.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class GroupHead:
 
     def __init__(self, store: ObjectStore, runtime: Runtime, group: str, topic_id: str) -> None:
         self.runtime = runtime
+        self._store = store
         self._group = group
         self._topic_id = topic_id
         self._objects = GroupObjects(store, group, topic_id)
@@ -87,6 +89,7 @@ class GroupHead:
             return None if winner is None else winner.commit_id
 
         unknown = CommitUnknownError(commit_id, number, self._group)
+        before_put_ms = self._store.last_reply_ms
         is_ours = put_numbered(
             lambda: self._objects.create(number, data), read_commit_id, unknown, self.runtime
         )
@@ -95,8 +98,8 @@ class GroupHead:
         if not self._is_next(tip, unknown):
             self._objects.discard(state)
             return None
-        self._tip = after = Tip(state, state)
-        if number % CLEAN_EVERY == 0:
+        self._tip = after = Tip(state, state, before_put_ms)
+        if number and number % CLEAN_EVERY == 0:
             self._objects.clean(number)
         return after
 

@@ -5,11 +5,13 @@ newest may be removed, in ascending order [GRP-7]. Everything here relies on tha
 an object exists, no object after it has been removed. So a reader that finds nothing after an
 object, and then finds that the object still exists, has found the newest state [GRP-5]. And a
 writer that puts an object, and then finds that the one before it still exists, has put the next
-state [GRP-6].
+state [GRP-6]. Where requests are slow, states are also kept for two minutes after the next one was
+put. So what was the newest state a minute ago needs no such proof.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +21,7 @@ from pylogtable.errors import CorruptTopicError, StorageError
 from pylogtable.format.codec import decode_group
 from pylogtable.format.model import GroupState
 from pylogtable.format.paths import GROUPS_DIR, group_path, group_prefix, parse_group_path
+from pylogtable.log.clocks import is_fresh
 from pylogtable.storage.base import Created, ObjectStore
 from pylogtable.storage.numbered import NumberedObjects
 
@@ -28,14 +31,18 @@ _log = logging.getLogger(__name__)
 #: cleanups.
 KEPT = 32
 CLEAN_EVERY = 32
+#: For how long a state is kept after the next one was put, where requests are slow [GRP-7].
+KEPT_MS = 120_000
 
 
 class Tip(NamedTuple):
     """The newest object of a group, and the newest state that belongs to this topic. They differ
-    only if a deleted topic of the same name left objects behind [GRP-3]."""
+    only if a deleted topic of the same name left objects behind [GRP-3]. `confirmed_ms` is a time
+    of the store, after which there was none newer; None if that is not known."""
 
     newest: GroupState | None = None
     state: GroupState | None = None
+    confirmed_ms: int | None = None
 
     @property
     def next_number(self) -> int:
@@ -62,23 +69,26 @@ class GroupObjects:
     def newest(self, known: Tip | None = None) -> Tip:
         """The newest state. Reading starts at `known` if it is given."""
         found = None if known is None or known.newest is None else self._forward(known)
-        return found or self.newest_of(self._numbers())
+        return found or self._from_nothing()
 
-    def newest_of(self, numbers: Sequence[int]) -> Tip:
-        """The newest of the listed states. After reading it, this lists again and checks the
+    def _from_nothing(self) -> Tip:
+        """The newest of the listed states. Unless all went fast, this lists again and checks the
         result. It starts over if the state is gone, or may have reused the number of a removed
         state [GRP-5]."""
+        seen_ms, numbers = self._store.last_reply_ms, self._numbers()
         while True:
-            found = self.listed(numbers)
-            if not numbers:
-                return Tip()
-            numbers = self._numbers()
+            found = self.listed(numbers, seen_ms)
+            if found is not None and (not numbers or is_fresh(self._store, seen_ms)):
+                return found
+            seen_ms, numbers = self._store.last_reply_ms, self._numbers()
             if found is not None and not _may_be_stray(found, numbers):
                 return found
 
     def is_next(self, before: Tip) -> bool:
         """True if an object that was just put after `before` is the next state. False if its number
         had been used before and was cleaned up [GRP-6]."""
+        if is_fresh(self._store, before.confirmed_ms):
+            return True
         if before.newest is None:
             return max(self._numbers(), default=0) < KEPT
         return self._is_there(before.newest)
@@ -95,8 +105,10 @@ class GroupObjects:
         """Remove old states one by one, the oldest first, and stop at the first failure: an object
         must not be removed before those below it [GRP-7]. A failure is only logged."""
         try:
-            for number in self._numbers():
-                if number >= newest - KEPT:
+            states = self._states()
+            for (number, _), (_, next_put_ms) in itertools.pairwise(states):
+                age_ms = states[-1][1] - next_put_ms
+                if number >= newest - KEPT or (self._store.concurrency > 1 and age_ms < KEPT_MS):
                     return
                 self._store.delete(group_path(self._group, number))
         except StorageError as error:
@@ -106,14 +118,17 @@ class GroupObjects:
         """The newest state, found by reading forward from a known one. None if the known one is
         gone. That is checked last: if it still exists, no later object has been removed [GRP-5]."""
         assert known.newest is not None
-        newest, state = known
+        newest, state, _ = known
+        seen_ms = self._store.last_reply_ms
         for number, data in self._objects.read_forward(known.next_number):
             newest = decode_group(data, self._group, number)
             state = newest if newest.topic_id == self._topic_id else state
-        return Tip(newest, state) if self._is_there(known.newest) else None
+        stands = is_fresh(self._store, known.confirmed_ms) or self._is_there(known.newest)
+        return Tip(newest, state, seen_ms) if stands else None
 
-    def listed(self, numbers: Sequence[int]) -> Tip | None:
-        """The newest of the listed states; None if it no longer exists."""
+    def listed(self, numbers: Sequence[int], seen_ms: int | None) -> Tip | None:
+        """The newest of the states that were listed after the store's time `seen_ms`; None if it no
+        longer exists."""
         newest = None
         for number in reversed(numbers):
             found = self.read(number)
@@ -121,17 +136,21 @@ class GroupObjects:
                 return None
             newest = newest or found
             if found is not None and found.topic_id == self._topic_id:
-                return Tip(newest, found)
-        return Tip(newest)
+                return Tip(newest, found, seen_ms)
+        return Tip(newest, None, seen_ms)
 
     def _is_there(self, state: GroupState) -> bool:
         found = self.read(state.number)
         return found is not None and found.commit_id == state.commit_id
 
     def _numbers(self) -> list[int]:
+        return [number for number, _ in self._states()]
+
+    def _states(self) -> list[tuple[int, int]]:
+        """The number of each object, ascending, and when it was put."""
         listed = self._store.list(group_prefix(self._group))
-        parsed = (parse_group_path(entry.key) for entry in listed)
-        return sorted(path[1] for path in parsed if path is not None)
+        parsed = ((parse_group_path(entry.key), entry.modified_ms) for entry in listed)
+        return sorted((path[1], put_ms) for path, put_ms in parsed if path is not None)
 
 
 def _may_be_stray(found: Tip, numbers_after: Sequence[int]) -> bool:
@@ -164,22 +183,22 @@ class LoadedGroups(NamedTuple):
 
 
 def load_groups(store: ObjectStore, topic_id: str) -> LoadedGroups:
-    """All groups of the topic at the root of `store`, with two listings."""
+    """All groups of the topic at the root of `store`, with two listings, or one if it goes fast."""
     loaded = LoadedGroups({}, {})
-    before = _listed_numbers(store)
+    seen_ms, before = store.last_reply_ms, _listed_numbers(store)
     if not before:
         return loaded
     objects = {name: GroupObjects(store, name, topic_id) for name in before}
 
     def listed(name: str) -> Tip | CorruptTopicError | None:
         try:
-            return objects[name].listed(before[name])
+            return objects[name].listed(before[name], seen_ms)
         except CorruptTopicError as error:
             return error
 
     with ThreadPoolExecutor(min(store.concurrency, len(before))) as pool:
         found = dict(zip(before, pool.map(listed, before), strict=True))
-    after = _listed_numbers(store)
+    after = before if is_fresh(store, seen_ms) else _listed_numbers(store)
     for name, tip in found.items():
         try:
             if not isinstance(tip, Tip) or _may_be_stray(tip, after.get(name, ())):

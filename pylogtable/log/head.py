@@ -27,9 +27,9 @@ from pylogtable.format.codec import check_writable, decode_commit, decode_own, e
 from pylogtable.format.config import STALE_AFTER_MS
 from pylogtable.format.model import Change, Commit
 from pylogtable.format.snapshot import Snapshot, apply
-from pylogtable.log.clocks import check_clock
+from pylogtable.log.clocks import FRESH_MS, check_clock
 from pylogtable.log.commit_loop import change_until_landed, put_numbered
-from pylogtable.log.commits import FRESH_MS, gap_at
+from pylogtable.log.commits import gap_at
 from pylogtable.log.manifest import Manifest
 from pylogtable.plan.index import root_is_due
 from pylogtable.runtime import Runtime

@@ -14,6 +14,7 @@ import pytest
 from pylogtable.format import codec, config, model
 from pylogtable.format.leaf import LEAF_SCHEMA
 from pylogtable.format.schema import to_arrow
+from pylogtable.log import clocks
 from pylogtable.log import group_objects as groups
 from pylogtable.plan import index
 from pylogtable.runtime import LONGEST_PAUSE_AFTER_LOST_RACE
@@ -204,6 +205,9 @@ def test_the_numbers_in_the_rules_are_those_of_the_library() -> None:
     assert f"more than {groups.KEPT} below the newest" in cleaning
     assert f"The newest {groups.KEPT} MUST stay" in cleaning
     assert f"a number of {groups.KEPT} or more" in " ".join(rules["GRP-6"].split())
+    assert f"at least {groups.KEPT_MS // 60_000} minutes before the newest" in cleaning
+    for rule in ("GRP-5", "GRP-6", "COMMIT-9"):
+        assert f"less than {clocks.FRESH_MS // 1000} seconds" in " ".join(rules[rule].split())
     assert f"`format` is {model.FORMAT_VERSION}." in rules["PROTO-1"]
 
 

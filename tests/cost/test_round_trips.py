@@ -46,3 +46,31 @@ class TestAppend:
             cost = store.cost_of(lambda: topic.append(records(100)))
             assert cost.requests == {"write": PARTITIONS, "create": 1}
             assert cost.round_trips == 2
+
+
+class TestGroups:
+    def test_a_warm_commit_is_one_put(self, store: WiredStore, clock: Clock) -> None:
+        group = opened(store, clock).create_topic("t", PARTITIONS).group("g")
+        group.commit({0: 1})
+        cost = store.cost_of(lambda: group.commit({0: 2}))
+        assert cost.requests == {"create": 1}
+        assert cost.round_trips == 1
+
+    def test_the_first_commit_of_a_group_is_a_listing_and_a_put(
+        self, store: WiredStore, clock: Clock
+    ) -> None:
+        topic = opened(store, clock).create_topic("t", PARTITIONS)
+        cost = store.cost_of(lambda: topic.group("g").commit({0: 1}))
+        assert cost.requests == {"list": 1, "create": 1}
+        assert cost.round_trips == 2
+
+    def test_a_cold_commit_reads_the_newest_state_first(
+        self, store: WiredStore, clock: Clock
+    ) -> None:
+        created = opened(store, clock).create_topic("t", PARTITIONS)
+        for offset in range(5):
+            created.group("g").commit({0: offset})
+        topic = opened(store, clock).topic("t")
+        cost = store.cost_of(lambda: topic.group("g").commit({0: 9}))
+        assert cost.requests == {"list": 1, "read": 1, "create": 1}
+        assert cost.round_trips == 3

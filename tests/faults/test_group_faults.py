@@ -19,10 +19,18 @@ from pylogtable.log import group_objects as groups
 from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.local import LocalStore
 from pylogtable.storage.memory import MemoryStore
+from tests.builders import Clock
 from tests.depth import new_seed, rounds, sample
 from tests.faults.support import NAME, Plan, copy_of, faulty, new_topic, open_topic
 from tests.faults.worker import PARTITIONS, SCHEMA, crew
-from tests.stores import CountingStore, Fault, FaultyStore, SimulatedCrash
+from tests.stores import (
+    CountingStore,
+    FarStore,
+    Fault,
+    FaultyStore,
+    SerialPool,
+    SimulatedCrash,
+)
 
 GROUP = "g"
 
@@ -221,25 +229,32 @@ def test_no_commit_is_lost_and_positions_never_go_back(
     monkeypatch.setattr("pylogtable.log.group_head.CLEAN_EVERY", 4)
     seed = new_seed()
     for run in range(rounds(15, deep=300)):
-        commit_and_read(seed + run)
+        inner = MemoryStore()
+        commit_and_read(seed + run, lambda inner=inner: inner)
 
 
-def commit_and_read(seed: int, writers: int = 3, readers: int = 2, commits: int = 10) -> None:
-    inner = MemoryStore()
+def commit_and_read(
+    seed: int,
+    connect: Callable[[], MemoryStore],
+    writers: int = 3,
+    readers: int = 2,
+    commits: int = 10,
+) -> None:
+    """Each of them has a connection of its own to the same objects."""
+    inner = connect()
     new_topic(inner).alter(partitions=writers)
     turns = Turns(seed, writers + readers)
-    store = InTurns(inner, turns)
     errors: list[BaseException] = []
     told: dict[int, int] = {}
 
     def write(me: int) -> None:
-        group = open_topic(store).group(GROUP)
+        group = open_topic(InTurns(connect(), turns)).group(GROUP)
         for to in range(commits):
             advance(group, me, to)
             told[me] = to
 
     def read(me: int) -> None:
-        group = open_topic(store).group(GROUP)
+        group = open_topic(InTurns(connect(), turns)).group(GROUP)
         seen: dict[int, int] = {}
         for _ in range(15):
             least = {n: max(to, told.get(n, 0)) for n, to in {**told, **seen}.items()}
@@ -260,6 +275,27 @@ def commit_and_read(seed: int, writers: int = 3, readers: int = 2, commits: int 
     assert not errors, f"seed {seed}: {errors}"
     newest = open_topic(inner).group(GROUP).positions()
     assert newest == dict.fromkeys(range(writers), commits - 1), f"seed {seed}"
+
+
+@pytest.mark.parametrize("step_ms", [200, 2_000, 20_000])
+def test_no_commit_is_lost_on_a_far_store_where_time_passes(
+    monkeypatch: pytest.MonkeyPatch, step_ms: int
+) -> None:
+    """A fresh state needs no proof there, because states are kept for two minutes. Writers wait for
+    their turn for seconds or minutes, and their own clocks stand still."""
+    monkeypatch.setattr(groups, "KEPT", 2)
+    monkeypatch.setattr("pylogtable.log.group_head.CLEAN_EVERY", 4)
+    monkeypatch.setattr("pylogtable.storage.numbered.ThreadPoolExecutor", SerialPool)
+    seed = new_seed()
+    for run in range(rounds(10, deep=300)):
+        chance = random.Random(seed + run)
+        clock = Clock()
+
+        def time(chance: random.Random = chance, clock: Clock = clock) -> int:
+            return clock.tick(chance.randrange(step_ms))
+
+        space = MemoryStore(f"groups-{seed + run}-{step_ms}", clock=clock)
+        commit_and_read(seed + run, lambda name=space._name, time=time: FarStore(time, name))
 
 
 class AfterListing(CountingStore):

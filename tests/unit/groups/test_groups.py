@@ -21,7 +21,7 @@ from pylogtable.format.codec import decode_group, encode
 from pylogtable.format.model import GroupChange, GroupMember, GroupState
 from pylogtable.format.paths import group_path, parse_group_path
 from pylogtable.log.group_head import GroupHead
-from pylogtable.log.group_objects import KEPT
+from pylogtable.log.group_objects import KEPT, KEPT_MS
 from pylogtable.storage.memory import MemoryStore
 from tests.builders import Clock, ints, kafka, make_store
 from tests.stores import CountingStore, FarStore, Fault, FaultyStore
@@ -141,18 +141,84 @@ def test_pickled_topic_can_open_a_group(tmp_path: object) -> None:
     assert pickle.loads(pickle.dumps(topic)).group("g").positions() == {0: 4}
 
 
-def test_commit_costs_few_requests(clock: Clock) -> None:
-    """A put, a read of the state before it, and a check that the topic still exists."""
+def test_commit_on_a_far_store_is_one_put(clock: Clock) -> None:
+    """A state that was the newest within the last minute needs no proof, and the topic is not
+    looked at again."""
     counting = CountingStore(FarStore(clock))
     topic = make_store(counting, clock).create_topic("t")
     group = topic.group("g")
     group.commit({0: 0})
-    counting.reset()
-    group.commit({0: 1})
-    assert counting.counts == {"create": 1, "read": 2}
+    for _ in range(3):
+        clock.tick(19_000)
+        counting.reset()
+        group.commit({0: 1})
+        assert counting.counts == {"create": 1}
     counting.reset()
     assert group.positions() == {0: 1}
-    assert counting.counts == {"read": 3}
+    assert counting.counts == {"read": 2}  # the next commit of the topic, the next of the group
+
+
+def test_commit_after_a_minute_is_proven(clock: Clock) -> None:
+    counting = CountingStore(FarStore(clock))
+    group = make_store(counting, clock).create_topic("t").group("g")
+    group.commit({0: 0})
+    clock.tick(60_000)
+    counting.reset()
+    group.commit({0: 1})
+    assert counting.by_key["read", f"t/{group_path('g', 0)}"] == 1
+
+
+def test_partition_that_was_just_added_can_be_committed(clock: Clock) -> None:
+    store = make_store(FarStore(clock), clock)
+    group = store.create_topic("t").group("g")
+    store.topic("t").alter(partitions=3)
+    assert group.commit({2: 5}) == {2: 5}
+    with pytest.raises(InvalidRequestError, match="3"):
+        group.commit({3: 0})
+
+
+def far_groups(clock: Clock, count: int) -> tuple[MemoryStore, list[Group]]:
+    """The same group, opened by several processes."""
+    far = FarStore(clock)
+    make_store(far, clock).create_topic("t", partitions=2)
+    stores = [make_store(FarStore(clock, far._name), clock) for _ in range(count)]
+    return far, [store.topic("t").group("g") for store in stores]
+
+
+def test_states_on_a_far_store_are_kept_for_two_minutes(clock: Clock) -> None:
+    far, (group,) = far_groups(clock, 1)
+    for offset in range(130):
+        group.commit({0: offset})
+    assert len(states(far)) == 130
+    clock.tick(KEPT_MS)
+    for offset in range(130, 200):
+        group.commit({0: offset})
+        clock.tick(1_000)
+    kept = [state.number for state in states(far)]
+    assert kept == list(range(kept[0], 200))
+    assert kept[0] in range(130 - KEPT, 130)  # state 129 was the newest until two minutes had gone
+
+
+def test_state_that_was_the_newest_for_days_is_kept_for_two_minutes_more(clock: Clock) -> None:
+    far, (group,) = far_groups(clock, 1)
+    group.commit({0: 0})
+    clock.tick(1_000_000_000)
+    for offset in range(1, 100):
+        group.commit({0: offset})
+    assert states(far)[0].number == 0
+
+
+@pytest.mark.parametrize("pause_ms", [0, 500, 5_000])
+def test_writer_on_a_far_store_never_takes_a_number_twice(clock: Clock, pause_ms: int) -> None:
+    """Others commit 100 times while it waits: it is fresh then, or its state is gone."""
+    far, (slow, busy) = far_groups(clock, 2)
+    slow.commit({0: 1})
+    for offset in range(100):
+        clock.tick(pause_ms)
+        busy.commit({1: offset})
+    assert slow.commit({0: 2}) == {0: 2, 1: 99}
+    assert busy.positions() == {0: 2, 1: 99}
+    assert states(far)[-1].number == 101
 
 
 # --- of two with the same view one wins ----------------------------------------------------------
