@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
+from typing import NamedTuple
 
 from pylogtable.errors import CommitUnknownError, CorruptTopicError
 from pylogtable.format.codec import decode_commit
@@ -19,6 +20,21 @@ from pylogtable.log.clocks import is_fresh
 from pylogtable.storage.base import Created, ObjectStore
 from pylogtable.storage.numbered import NumberedObjects
 from pylogtable.storage.recent import recent_objects
+
+#: How many commits are requested with the hint or a root: there are probably several. Then this
+#: many times as many.
+COLD_WAVE = 12
+COLD_GROWTH = 4
+
+
+class Wave(NamedTuple):
+    """Encoded commits that were read at once, after the store's time `seen_ms`; None if missing."""
+
+    seen_ms: int | None
+    commits: list[tuple[int, bytes | None]]
+
+
+NOT_READ = Wave(None, [])
 
 
 class Commits:
@@ -55,9 +71,27 @@ class Commits:
             commits.append(decode_commit(data, version))
         return commits
 
-    def waves(self, start: int, first_wave: int) -> Iterator[list[tuple[int, bytes | None]]]:
-        """The encoded commits from `start` on, without an end; see `NumberedObjects.waves`."""
-        return self._objects.waves(start, first_wave=first_wave)
+    def waves(self, start: int, wave: Wave | int) -> Iterator[Wave]:
+        """The encoded commits from `start` on, without an end, in waves: those that were read with
+        something else, or this many at once, and then more [HINT-1]."""
+        growth = 2
+        if isinstance(wave, Wave):
+            growth, first = COLD_GROWTH, wave
+            yield first
+            start += len(first.commits)
+            wave = growth * len(first.commits) or COLD_WAVE
+        waves = self._objects.waves(start, first_wave=wave, growth=growth)
+        while True:
+            seen_ms = self._store.last_reply_ms
+            yield Wave(seen_ms, next(waves))
+
+    def read_with(self, key: str, start: int) -> tuple[bytes | None, Wave]:
+        """Any object of the topic, and the first commits from `start` on. All are requested at
+        once, where requests are slow."""
+        seen_ms = self._store.last_reply_ms
+        count = min(COLD_WAVE, self._store.concurrency - 1)
+        data, commits = self._objects.read_with(key, range(start, start + count))
+        return data, Wave(seen_ms, commits)
 
     def is_fresh(self, snapshot: Snapshot) -> bool:
         """True if the store has confirmed this state shortly before its last reply [COMMIT-9]."""

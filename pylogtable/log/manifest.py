@@ -37,7 +37,7 @@ from pylogtable.format.roots import to_root
 from pylogtable.format.snapshot import Snapshot, apply, is_void
 from pylogtable.format.wire import checksum
 from pylogtable.lazy_arrow import pq
-from pylogtable.log.commits import Commits
+from pylogtable.log.commits import NOT_READ, Commits, Wave
 from pylogtable.log.root_objects import RootObjects
 from pylogtable.plan.index import (
     cut_leaves,
@@ -51,9 +51,6 @@ from pylogtable.storage.base import Created, ObjectStore
 _log = logging.getLogger(__name__)
 
 LEAVES_CACHED = 16
-# How many commits are requested at once after a root: there are probably several.
-COLD_WAVE = 8
-
 
 # How many listed roots a load tries, if commits contradict them, before it begins with version 0.
 ROOTS_TRIED = 3
@@ -88,9 +85,9 @@ class Manifest:
         version 0 [ROOT-6]."""
         failures: list[CorruptTopicError] = []
         listed: list[int] = []
-        for base in self._bases(failures, listed):
+        for base, wave in self._bases(failures, listed):
             try:
-                newest = self._follow(base, COLD_WAVE)
+                newest = self._follow(base, wave)
             except _CannotFollow as refusal:
                 failures.append(refusal.error)
                 continue
@@ -103,17 +100,21 @@ class Manifest:
 
     def _bases(
         self, failures: list[CorruptTopicError], listed: list[int]
-    ) -> Iterator[Snapshot | None]:
-        """Where a load may begin, the best first: a root, or None for version 0. Sound topics need
-        one only, the root that the hint names [HINT-1]. Roots that cannot be used go to `failures`.
-        If the folder has to be listed, the versions of its commits go to `listed`."""
-        hint = self._read_hint()
+    ) -> Iterator[tuple[Snapshot | None, Wave]]:
+        """Where a load may begin, the best first: a root, or None for version 0; and the commits
+        that were read with it. Sound topics need one only, the root that the hint names [HINT-1].
+        Roots that cannot be used go to `failures`. If the folder has to be listed, the versions of
+        its commits go to `listed`."""
+        data, wave = self.commits.read_with(HINT_PATH, 0)
+        hint = None if data is None else decode_hint(data)
         hinted = None if hint is None else hint.root_version
         if hint is not None and hinted is None:
-            yield None
-        found = None if hinted is None else self.roots.examine(hinted)
-        if isinstance(found, Snapshot):
-            yield found
+            yield None, wave
+        if hinted is not None:
+            data, wave = self.commits.read_with(root_path(hinted), hinted + 1)
+            hinted_root = self.roots.decode(data, hinted)
+            if isinstance(hinted_root, Snapshot):
+                yield hinted_root, wave
         # A hint may be so old that a vacuum has removed what it leads to.
         tried = 0
         keys = [entry.key for entry in self._store.list(MANIFEST_DIR)]
@@ -124,9 +125,9 @@ class Manifest:
                 failures.append(found)
             elif found.version != hinted and tried < ROOTS_TRIED:
                 tried += 1
-                yield found
+                yield found, NOT_READ
         if hint is None or hinted is not None:
-            yield None
+            yield None, NOT_READ
 
     def _check_reaches(
         self, newest: Snapshot, failures: list[CorruptTopicError], listed: list[int]
@@ -154,7 +155,7 @@ class Manifest:
         one no longer stands, the newest is loaded from scratch [COMMIT-9]; None if there is none.
         If nobody has looked for a while (`is_old`), a commit may have come and gone [COMMIT-3]."""
         try:
-            newest = self._forward(snapshot, first_wave=first_wave)
+            newest = self._forward(snapshot, first_wave)
         except CorruptTopicError:
             # The earlier state may be gone, or come from a root that is wrong [ROOT-6].
             return self.load()
@@ -177,11 +178,13 @@ class Manifest:
         hint = self._read_hint()
         if hint is None or (hint.root_version or 0) <= (snapshot.root_version or 0):
             return snapshot
-        root = self.roots.read(hint.root_version or 0)
+        version = hint.root_version or 0
+        data, wave = self.commits.read_with(root_path(version), version + 1)
+        root = self.roots.usable(self.roots.decode(data, version))
         if root is None:
             return snapshot
         try:
-            newest = self._forward(root, first_wave=COLD_WAVE)
+            newest = self._forward(root, wave)
         except CorruptTopicError as error:
             self.roots.ignore(error)
             return snapshot
@@ -309,33 +312,36 @@ class Manifest:
         leaves = cut_leaves(entries, iter(new_id, None))
         return with_leaves(snapshot, merged, leaves), leaves
 
-    def _forward(self, base: Snapshot | None, *, first_wave: int) -> Snapshot | None:
+    def _forward(self, base: Snapshot | None, wave: Wave | int) -> Snapshot | None:
         """Like `_follow`, but a commit that cannot be applied is an error."""
         try:
-            return self._follow(base, first_wave)
+            return self._follow(base, wave)
         except _CannotFollow as refusal:
             raise refusal.error from None
 
-    def _follow(self, base: Snapshot | None, first_wave: int) -> Snapshot | None:
+    def _follow(self, base: Snapshot | None, wave: Wave | int) -> Snapshot | None:
         """The state after all commits from `base` to the first that is missing. A commit of the
         topic that is found beyond that one shows a gap [COMMIT-3]. The state counts as confirmed
-        unless there is any commit beyond."""
+        unless there is any commit beyond. Whoever opens the topic looks for one beyond: `wave` is
+        what has been read then, otherwise the number of commits to request first."""
         seen_ms = self._store.last_reply_ms
         is_confirmed = base is not None and base.confirmed_ms is not None
         beyond: list[tuple[int, bytes | None]] = []
 
         def found() -> Iterator[Commit]:
-            for wave in self.commits.waves(base.version + 1 if base else 0, first_wave):
-                for index, (version, data) in enumerate(wave):
+            nonlocal seen_ms
+            for some in self.commits.waves(base.version + 1 if base else 0, wave):
+                seen_ms = some.seen_ms
+                for index, (version, data) in enumerate(some.commits):
                     if data is None:
-                        beyond.extend(wave[index + 1 :])
+                        beyond.extend(some.commits[index + 1 :])
                         return
                     yield self.commits.noted(decode_commit(data, version), data)
 
         newest = self._replay(base, found())
         if newest is None:
             return None
-        if not beyond and first_wave == COLD_WAVE:  # the miss was the last of its wave
+        if not beyond and isinstance(wave, Wave):  # the miss was the last of its wave
             beyond.extend(self.commits.read_each([newest.version + 2]))
         gap = self.commits.find_gap(newest, beyond)
         if gap is not None:

@@ -25,7 +25,10 @@ class RootObjects:
     def examine(self, version: int) -> Snapshot | CorruptTopicError | None:
         """The state in the root of `version`, or why it cannot be used [ROOT-6]; None if there is
         no such root."""
-        data = self._store.read(root_path(version))
+        return self.decode(self._store.read(root_path(version)), version)
+
+    def decode(self, data: bytes | None, version: int) -> Snapshot | CorruptTopicError | None:
+        """Like `examine`, with the encoded root."""
         if data is None:
             return None
         try:
@@ -35,7 +38,10 @@ class RootObjects:
 
     def read(self, version: int) -> Snapshot | None:
         """The state in the root of `version`; None if there is none, or it cannot be used."""
-        found = self.examine(version)
+        return self.usable(self.examine(version))
+
+    def usable(self, found: Snapshot | CorruptTopicError | None) -> Snapshot | None:
+        """What was found, if it can be used. Otherwise the log says why not."""
         if isinstance(found, CorruptTopicError):
             self.ignore(found)
             return None

@@ -28,11 +28,15 @@ class NumberedObjects:
 
     def read_many(self, numbers: Sequence[int]) -> list[bytes | None]:
         """Read several objects in parallel; the results are in the order of `numbers`."""
-        workers = min(self._store.concurrency, len(numbers))
-        if workers <= 1:
-            return [self.read(number) for number in numbers]
-        with ThreadPoolExecutor(workers) as pool:
-            return list(pool.map(self.read, numbers))
+        return read_many(self._store, [self._path_of(number) for number in numbers])
+
+    def read_with(
+        self, key: str, numbers: Sequence[int]
+    ) -> tuple[bytes | None, list[tuple[int, bytes | None]]]:
+        """Any object of the store, and several of these, in parallel."""
+        keys = [key, *(self._path_of(number) for number in numbers)]
+        data, *found = read_many(self._store, keys)
+        return data, list(zip(numbers, found, strict=True))
 
     def read_forward(self, start: int) -> Iterator[tuple[int, bytes]]:
         """All objects from `start` to the first that is missing."""
@@ -42,13 +46,24 @@ class NumberedObjects:
                     return
                 yield number, data
 
-    def waves(self, start: int, *, first_wave: int = 1) -> Iterator[list[tuple[int, bytes | None]]]:
+    def waves(
+        self, start: int, *, first_wave: int = 1, growth: int = 2
+    ) -> Iterator[list[tuple[int, bytes | None]]]:
         """The objects from `start` on, without an end. Where requests are slow, they are sent in
-        waves: `first_wave` at once, then twice as many, and so on."""
+        waves: `first_wave` at once, then `growth` times as many, and so on."""
         wave = first_wave
         at = start
         while True:
             numbers = range(at, at + min(wave, self._store.concurrency))
             yield list(zip(numbers, self.read_many(numbers), strict=True))
             at = numbers.stop
-            wave *= 2
+            wave *= growth
+
+
+def read_many(store: ObjectStore, keys: Sequence[str]) -> list[bytes | None]:
+    """Read several objects in parallel; the results are in the order of `keys`."""
+    workers = min(store.concurrency, len(keys))
+    if workers <= 1:
+        return [store.read(key) for key in keys]
+    with ThreadPoolExecutor(workers) as pool:
+        return list(pool.map(store.read, keys))

@@ -23,7 +23,7 @@ import pytest
 from benchmarks.generate import RECORDS, STEP_US, grow
 from pylogtable.format.lookup import segments_reaching_time
 from pylogtable.format.paths import HINT_PATH, commit_path, parse_commit_path
-from pylogtable.log.manifest import COLD_WAVE
+from pylogtable.log.commits import COLD_WAVE
 from pylogtable.plan.index import ROOT_INTERVAL
 from pylogtable.report.report_html import report_html
 from pylogtable.runtime import Runtime

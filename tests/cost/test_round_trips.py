@@ -48,6 +48,38 @@ class TestAppend:
             assert cost.round_trips == 2
 
 
+def grown(store: WiredStore, clock: Clock, commits: int) -> None:
+    topic = opened(store, clock).create_topic("t", PARTITIONS)
+    for _ in range(commits):
+        topic.append(records(3))
+
+
+class TestColdOpen:
+    """Versions count from 0, so there is one commit more than appends."""
+
+    @pytest.mark.parametrize(
+        ("commits", "round_trips"),
+        [(0, 1), (9, 1), (COMMITS, 2), (63, 3), (64, 2), (70, 2), (100, 3)],
+    )
+    def test_opening_takes_few_round_trips(
+        self, store: WiredStore, clock: Clock, commits: int, round_trips: int
+    ) -> None:
+        grown(store, clock, commits)
+        cost = store.cost_of(lambda: opened(store, clock).topic("t"))
+        assert set(cost.requests) == {"read"}
+        assert cost.round_trips == round_trips
+
+    @pytest.mark.parametrize("commits", [0, 9, COMMITS])
+    def test_opening_and_appending_takes_at_most_four(
+        self, store: WiredStore, clock: Clock, commits: int
+    ) -> None:
+        grown(store, clock, commits)
+        cost = store.cost_of(lambda: opened(store, clock).topic("t").append(records(1)))
+        assert cost.requests["create"] == 1
+        assert cost.requests["read"] <= commits + 24
+        assert cost.round_trips <= 4
+
+
 class TestGroups:
     def test_a_warm_commit_is_one_put(self, store: WiredStore, clock: Clock) -> None:
         group = opened(store, clock).create_topic("t", PARTITIONS).group("g")
