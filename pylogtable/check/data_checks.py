@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import takewhile
 
 import pyarrow as pa
 
@@ -20,17 +21,19 @@ from pylogtable.lazy_arrow import pc
 from pylogtable.results.operations import Problem
 from pylogtable.segments.opening import Records, open_segment
 from pylogtable.segments.projection import check_columns, stored_values, type_fits
+from pylogtable.segments.upcoming import segments_ahead
+from pylogtable.storage.base import ObjectStore
 
 
 def check_contents(subject: Subject) -> Iterator[Problem]:
     """Columns, row counts, offsets, times and tombstones of each file [SEG-3], [SEG-5], [SEG-11].
     Files with a problem that `check_files` reports are skipped."""
-    for segment in subject.segments:
-        if file_problem(subject, segment) is None:
-            try:
-                yield from _check_file(subject, segment)
-            except LogTableError as error:
-                yield problem_of(error, segment.path)
+    sound = (segment for segment in subject.segments if file_problem(subject, segment) is None)
+    for segment, fetched in segments_ahead(subject.store, sound):
+        try:
+            yield from _check_file(subject, fetched, segment)
+        except LogTableError as error:  # noqa: PERF203 (the next file is checked anyway)
+            yield problem_of(error, segment.path)
 
 
 def check_compacted_keys(subject: Subject) -> Iterator[Problem]:
@@ -54,9 +57,9 @@ def check_compacted_keys(subject: Subject) -> Iterator[Problem]:
             yield Problem("LOG-9", where, detail)
 
 
-def _check_file(subject: Subject, segment: Segment) -> Iterator[Problem]:
+def _check_file(subject: Subject, store: ObjectStore, segment: Segment) -> Iterator[Problem]:
     info = subject.snapshot.info
-    reader = open_segment(subject.store, segment, afresh=True)
+    reader = open_segment(store, segment, afresh=True)
     check_columns(reader, info, [field.name for field in info.fields])
     wrong_columns = list(_check_columns(reader, info))
     yield from wrong_columns
@@ -141,10 +144,10 @@ def _clean_keys(
     subject: Subject, info: TopicInfo, number: int, state: PartitionState
 ) -> pa.ChunkedArray:
     keys: list[pa.Array] = []
-    for segment in subject.segments_by_partition.get(number, []):
-        if segment.base_offset >= state.clean_end:
-            break
-        reader = open_segment(subject.store, segment, afresh=True)
+    segments = subject.segments_by_partition.get(number, [])
+    clean = takewhile(lambda segment: segment.base_offset < state.clean_end, segments)
+    for segment, fetched in segments_ahead(subject.store, clean, afresh=True):
+        reader = open_segment(fetched, segment, afresh=True)
         for batch in reader.batches(range(len(segment.row_groups)), [*info.key, OFFSET]):
             offsets = reader.true_offsets(batch).to_numpy()
             inside = (offsets >= state.log_start) & (offsets < state.clean_end)

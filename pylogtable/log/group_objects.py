@@ -14,7 +14,6 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from pylogtable.errors import CorruptTopicError, StorageError
@@ -24,6 +23,7 @@ from pylogtable.format.paths import GROUPS_DIR, group_path, group_prefix, parse_
 from pylogtable.log.clocks import is_fresh
 from pylogtable.storage.base import Created, ObjectStore
 from pylogtable.storage.numbered import NumberedObjects
+from pylogtable.storage.parallel import side_by_side
 
 _log = logging.getLogger(__name__)
 
@@ -196,8 +196,7 @@ def load_groups(store: ObjectStore, topic_id: str) -> LoadedGroups:
         except CorruptTopicError as error:
             return error
 
-    with ThreadPoolExecutor(min(store.concurrency, len(before))) as pool:
-        found = dict(zip(before, pool.map(listed, before), strict=True))
+    found = dict(zip(before, side_by_side(store, listed, list(before)), strict=True))
     after = before if is_fresh(store, seen_ms) else _listed_numbers(store)
     for name, tip in found.items():
         try:

@@ -30,6 +30,7 @@ from pylogtable.plan.swap import Swap, still_fits
 from pylogtable.results.erase import EraseReport
 from pylogtable.segments.condition import EXAMPLE, Condition
 from pylogtable.segments.reader import count_from
+from pylogtable.segments.upcoming import segments_ahead
 from pylogtable.segments.wanted_keys import WantedKeys
 from pylogtable.storage.base import ObjectStore
 
@@ -62,20 +63,20 @@ class Eraser:
         swaps: list[Swap] = []
         erased: list[int] = []
         try:
-            for segment in unit.inputs:
-                matches = self.matcher.find(store, unit.topic, segment)
+            for segment, fetched in segments_ahead(store, unit.inputs):
+                matches = self.matcher.find(fetched, unit.topic, segment)
                 if not matches.any():
                     continue
                 below = 0
                 if segment.has_below(unit.log_start):
-                    below = segment.records - count_from(store, segment, unit.log_start)
+                    below = segment.records - count_from(fetched, segment, unit.log_start)
                 outputs: tuple[Segment, ...] = (segment,)
                 if not self.dry_run:
                     kept = ~matches
                     kept[:below] = False  # so that no new segment lies below the log start [LOG-7]
                     horizon_ms = segment.delete_horizon_ms
                     outputs = rewrite_segments(
-                        store, unit.topic, [segment], [kept], new_id, delete_horizon_ms=horizon_ms
+                        fetched, unit.topic, [segment], [kept], new_id, delete_horizon_ms=horizon_ms
                     )
                 swaps.append(Swap((segment,), outputs))
                 erased.append(int(np.count_nonzero(matches[below:])))

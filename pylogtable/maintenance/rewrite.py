@@ -22,7 +22,9 @@ from pylogtable.plan.swap import Swap
 from pylogtable.segments.projection import Projection
 from pylogtable.segments.reader import Mask, count_from, read_masked, read_task
 from pylogtable.segments.rolling_writer import Output, RollingWriter
+from pylogtable.segments.upcoming import object_of
 from pylogtable.segments.writer import FileLayout, WrittenFile
+from pylogtable.storage.ahead import read_ahead
 from pylogtable.storage.base import ObjectStore
 
 
@@ -42,11 +44,7 @@ def rewrite_segments(
         store,
         topic,
         inputs,
-        (
-            batch
-            for segment, keeps in _what_to_keep(inputs, keep)
-            for batch in _kept_records(store, topic, segment, keeps)
-        ),
+        _all_kept_records(store, topic, inputs, keep),
         new_id,
         delete_horizon_ms,
     )
@@ -107,6 +105,18 @@ def _what_to_keep(
     if isinstance(keep, int):
         return [(segment, (keep, segment.end_offset)) for segment in inputs]
     return zip(inputs, keep, strict=True)
+
+
+def _all_kept_records(
+    store: ObjectStore, topic: TopicInfo, inputs: Sequence[Segment], keep: int | Sequence[Mask]
+) -> Iterator[pa.RecordBatch]:
+    kept = [pair for pair in _what_to_keep(inputs, keep) if _keeps_any(pair[1])]
+    for (segment, keeps), fetched in read_ahead(store, kept, lambda pair: object_of(pair[0])):
+        yield from _kept_records(fetched, topic, segment, keeps)
+
+
+def _keeps_any(keep: tuple[int, int] | Mask) -> bool:
+    return isinstance(keep, tuple) or bool(keep.any())
 
 
 def _kept_records(

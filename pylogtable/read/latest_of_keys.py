@@ -19,6 +19,7 @@ from pylogtable.plan.read import task_for
 from pylogtable.segments.opening import Records, open_segment
 from pylogtable.segments.projection import Projection, check_columns
 from pylogtable.segments.reader import read_open
+from pylogtable.segments.upcoming import segments_ahead
 from pylogtable.segments.wanted_keys import Mask, WantedKeys
 from pylogtable.storage.base import ObjectStore
 
@@ -33,13 +34,13 @@ def newest_of(
     """The newest record of each wanted key in one partition. `segments` come newest first.
     `columns` must have `offset`."""
     missing = np.ones(len(wanted), dtype=bool)
-    for segment in segments:
-        if not missing.any():
-            return
+    possible_segments = (s for s in segments if (missing & wanted.in_segment(s)).any())
+    # The newest segments may have all keys, so few are fetched at first.
+    for segment, fetched in segments_ahead(store, possible_segments, first=1):
         candidates = missing & wanted.in_segment(segment)
         if not candidates.any():
             continue
-        reader = open_segment(store, segment)
+        reader = open_segment(fetched, segment)
         check_columns(reader, columns.info, wanted.names)
         for group in reversed(task_for(segment, log_start, segment.end_offset).row_groups):
             possible = wanted.in_row_group(reader, group, candidates & missing)
@@ -49,6 +50,8 @@ def newest_of(
             missing[found] = False
             if offsets.size:
                 yield from _fetch(reader, offsets, columns)
+        if not missing.any():
+            return
 
 
 def _newest_in_row_group(

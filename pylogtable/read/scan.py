@@ -18,6 +18,7 @@ from pylogtable.read.versions import telling_oldest
 from pylogtable.read.view import View
 from pylogtable.segments.projection import Projection
 from pylogtable.segments.reader import read_task
+from pylogtable.segments.upcoming import tasks_ahead
 from pylogtable.storage.base import ObjectStore
 
 
@@ -41,8 +42,8 @@ class PartReader:
     def read(self, part: ReadPart) -> Iterator[pa.RecordBatch]:
         """The records of a part, in offset order."""
         with telling_oldest(Manifest(self.store)):
-            for task in part.tasks:
-                yield from read_task(self.store, task, self.columns)
+            for task, store in tasks_ahead(self.store, part.tasks, self.columns):
+                yield from read_task(store, task, self.columns)
 
 
 class Scan:

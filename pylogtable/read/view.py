@@ -6,6 +6,7 @@ import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
+from itertools import chain, islice
 from numbers import Integral
 from typing import Any
 
@@ -22,6 +23,7 @@ from pylogtable.format.lookup import (
     segments_between,
     segments_reaching_time,
 )
+from pylogtable.format.model import Segment
 from pylogtable.format.partition_state import tile_start
 from pylogtable.format.schema import OFFSET, PARTITION, TIMESTAMP, column_schema, table_schema
 from pylogtable.format.snapshot import Snapshot
@@ -47,8 +49,10 @@ from pylogtable.results.operations import (
 )
 from pylogtable.segments.projection import Projection
 from pylogtable.segments.reader import count_from, first_offset_at_time, read_task
+from pylogtable.segments.upcoming import tasks_ahead
 from pylogtable.segments.wanted_keys import WantedKeys
 from pylogtable.storage.base import ObjectStore
+from pylogtable.storage.parallel import side_by_side
 
 OTHER_PARTITIONS = "*"
 Position = int | str | datetime
@@ -183,8 +187,8 @@ class View:
 
         def batches() -> Iterator[pa.RecordBatch]:
             with telling_oldest(self._manifest):
-                for task in tasks:
-                    yield from read_task(self._store, task, asked)
+                for task, store in tasks_ahead(self._store, tasks, asked):
+                    yield from read_task(store, task, asked)
 
         return pa.RecordBatchReader.from_batches(asked.schema, batches())
 
@@ -216,13 +220,23 @@ class View:
     ) -> dict[int, int | None]:
         """The first offset at or after a time, by partition; see `Topic.offsets_for_time`."""
         wanted = to_us(when)
-        found: dict[int, int | None] = {}
+
+        reaching: dict[int, Iterator[Segment]] = {}
         for number in choose_partitions(self.snapshot, partitions):
+            segments = segments_reaching_time(self.snapshot, self._leaf, number, wanted)
+            # Partitions may share a leaf, so leaves are loaded one after the other.
+            reaching[number] = chain(list(islice(segments, 1)), segments)
+
+        def first_offset(number: int) -> int | None:
             log_start = self.snapshot.partitions[number].log_start
-            reaching = segments_reaching_time(self.snapshot, self._leaf, number, wanted)
-            answers = (first_offset_at_time(self._store, s, wanted, log_start) for s in reaching)
-            found[number] = next((offset for offset in answers if offset is not None), None)
-        return found
+            for segment in reaching[number]:
+                offset = first_offset_at_time(self._store, segment, wanted, log_start)
+                if offset is not None:
+                    return offset
+            return None
+
+        found = side_by_side(self._store, first_offset, list(reaching))
+        return dict(zip(reaching, found, strict=True))
 
     def max_timestamp_offsets(
         self, partitions: Sequence[int] | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +12,7 @@ from pylogtable.format.model import Segment, TopicInfo
 from pylogtable.format.schema import OFFSET
 from pylogtable.segments.segment_file import SegmentReader
 from pylogtable.storage.base import ObjectStore
+from pylogtable.storage.parallel import side_by_side
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,8 @@ def facts_of(
     """What the footers of files say, by path: their columns, and the bounds of offset and key.
     Columns are named as they are stored."""
     columns = [OFFSET, *(f.stored_name for f in topic.fields if f.name in topic.key)]
-    with ThreadPoolExecutor(max(1, min(store.concurrency, len(files)))) as pool:
-        found = pool.map(lambda file: file_facts(store, file, columns), files)
-        return {file.path: facts for file, facts in zip(files, found, strict=True)}
+    found = side_by_side(store, lambda file: file_facts(store, file, columns), files)
+    return {file.path: facts for file, facts in zip(files, found, strict=True)}
 
 
 def file_facts(store: ObjectStore, segment: Segment, columns: Sequence[str]) -> FileFacts:

@@ -22,6 +22,8 @@ from pylogtable.lazy_arrow import pc
 from pylogtable.plan.compaction import CompactionUnit
 from pylogtable.segments.opening import open_segment
 from pylogtable.segments.projection import check_columns, stored_values
+from pylogtable.segments.upcoming import object_of
+from pylogtable.storage.ahead import read_ahead
 from pylogtable.storage.base import ObjectStore
 
 # Memory for the keys of one partition's dirty part.
@@ -43,8 +45,10 @@ Positions = npt.NDArray[np.int64]
 def find_kept(store: ObjectStore, unit: CompactionUnit, budget_bytes: int) -> list[Mask]:
     """For each input of a compaction, which of its records are kept."""
     masks = find_newest(store, unit.topic, unit.inputs, unit.dirty_from, budget_bytes)
-    for segment, mask in zip(unit.inputs, masks, strict=True):
-        _drop_expired(store, unit, segment, mask)
+    pairs = zip(unit.inputs, masks, strict=True)
+    some = [(segment, mask) for segment, mask in pairs if _may_expire(unit, segment)]
+    for (segment, mask), fetched in read_ahead(store, some, lambda pair: object_of(pair[0])):
+        _drop_expired(fetched, unit, segment, mask)
     return masks
 
 
@@ -91,15 +95,18 @@ class _KeySlice:
     number: int
     slices: int
 
-    def read(self, placed: _Placed) -> Iterator[tuple[pa.Array, pa.Array, Positions, int]]:
+    def read(
+        self, segments: Sequence[_Placed]
+    ) -> Iterator[tuple[pa.Array, pa.Array, Positions, int]]:
         """Batch by batch: all keys of a segment, those of this slice with their positions, and the
         position of the batch."""
-        at = placed.first
-        for keys in _keys(self.store, self.topic, placed.segment):
-            rows = _rows_of_slice(keys, self.number, self.slices)
-            mine = keys if rows.size == len(keys) else keys.take(pa.array(rows))
-            yield keys, mine, rows + at, at
-            at += len(keys)
+        for placed, store in read_ahead(self.store, segments, lambda one: object_of(one.segment)):
+            at = placed.first
+            for keys in _keys(store, self.topic, placed.segment):
+                rows = _rows_of_slice(keys, self.number, self.slices)
+                mine = keys if rows.size == len(keys) else keys.take(pa.array(rows))
+                yield keys, mine, rows + at, at
+                at += len(keys)
 
 
 class _KeyBuckets:
@@ -156,14 +163,13 @@ def _dirty_keys(keys: _KeySlice, dirty: Sequence[_Placed], kept: Mask) -> _KeyBu
     key are dropped [CLEAN-3]."""
     found = _KeyBuckets()
     fold_at = FOLD_BYTES
-    for placed in dirty:
-        for batch, mine, positions, at in keys.read(placed):
-            if keys.number == 0 and batch.null_count:
-                kept[at + np.flatnonzero(pc.is_null(batch).to_numpy(zero_copy_only=False))] = False
-            found.add(mine, positions)
-            if found.nbytes > fold_at:
-                _keep_newest(found, kept)
-                fold_at = max(FOLD_BYTES, 2 * found.nbytes)
+    for batch, mine, positions, at in keys.read(dirty):
+        if keys.number == 0 and batch.null_count:
+            kept[at + np.flatnonzero(pc.is_null(batch).to_numpy(zero_copy_only=False))] = False
+        found.add(mine, positions)
+        if found.nbytes > fold_at:
+            _keep_newest(found, kept)
+            fold_at = max(FOLD_BYTES, 2 * found.nbytes)
     return found
 
 
@@ -190,12 +196,11 @@ def _drop_replaced(
 ) -> None:
     """Drop records of the clean part whose key is among `newest`."""
     gathered = _KeyBuckets()
-    for placed in clean if newest else ():
-        for _, mine, positions, _ in keys.read(placed):
-            gathered.add(mine, positions)
-            if gathered.count >= LOOKUP_ROWS:
-                _look_up(gathered, newest, kept)
-                gathered = _KeyBuckets()
+    for _, mine, positions, _ in keys.read(clean if newest else ()):
+        gathered.add(mine, positions)
+        if gathered.count >= LOOKUP_ROWS:
+            _look_up(gathered, newest, kept)
+            gathered = _KeyBuckets()
     _look_up(gathered, newest, kept)
 
 
@@ -205,15 +210,23 @@ def _look_up(clean_keys: _KeyBuckets, newest: Mapping[int, pa.Array], kept: Mask
             kept[positions[pc.is_in(keys, value_set=newest[bucket]).to_numpy()]] = False
 
 
+def _expires(unit: CompactionUnit, segment: Segment) -> bool:
+    expire_us = unit.expire_before_us
+    return expire_us is not None and segment.min_timestamp_us < expire_us
+
+
+def _may_expire(unit: CompactionUnit, segment: Segment) -> bool:
+    is_cut = segment.has_below(unit.log_start)
+    return is_cut or _expires(unit, segment) or unit.tombstones_expired(segment)
+
+
 def _drop_expired(store: ObjectStore, unit: CompactionUnit, segment: Segment, mask: Mask) -> None:
     """Drop records below the log start, records that are too old, and tombstones whose delete
     horizon has passed, whatever their key."""
     drops_tombstones = unit.tombstones_expired(segment)
     expire_us = unit.expire_before_us
-    expires = expire_us is not None and segment.min_timestamp_us < expire_us
+    expires = _expires(unit, segment)
     is_cut = segment.has_below(unit.log_start)
-    if not (drops_tombstones or expires or is_cut):
-        return
     wanted = [TIMESTAMP] if expires else []
     reader = open_segment(store, segment)
     values: list[str] = []

@@ -8,9 +8,9 @@ objects may be removed, the lowest numbers first.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from pylogtable.storage.base import Created, ObjectStore
+from pylogtable.storage.parallel import side_by_side
 
 
 class NumberedObjects:
@@ -28,14 +28,14 @@ class NumberedObjects:
 
     def read_many(self, numbers: Sequence[int]) -> list[bytes | None]:
         """Read several objects in parallel; the results are in the order of `numbers`."""
-        return read_many(self._store, [self._path_of(number) for number in numbers])
+        return side_by_side(self._store, self.read, numbers)
 
     def read_with(
         self, key: str, numbers: Sequence[int]
     ) -> tuple[bytes | None, list[tuple[int, bytes | None]]]:
         """Any object of the store, and several of these, in parallel."""
         keys = [key, *(self._path_of(number) for number in numbers)]
-        data, *found = read_many(self._store, keys)
+        data, *found = side_by_side(self._store, self._store.read, keys)
         return data, list(zip(numbers, found, strict=True))
 
     def read_forward(self, start: int) -> Iterator[tuple[int, bytes]]:
@@ -58,12 +58,3 @@ class NumberedObjects:
             yield list(zip(numbers, self.read_many(numbers), strict=True))
             at = numbers.stop
             wave *= growth
-
-
-def read_many(store: ObjectStore, keys: Sequence[str]) -> list[bytes | None]:
-    """Read several objects in parallel; the results are in the order of `keys`."""
-    workers = min(store.concurrency, len(keys))
-    if workers <= 1:
-        return [store.read(key) for key in keys]
-    with ThreadPoolExecutor(workers) as pool:
-        return list(pool.map(store.read, keys))

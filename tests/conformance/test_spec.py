@@ -14,11 +14,12 @@ import pytest
 from pylogtable.format import codec, config, model
 from pylogtable.format.leaf import LEAF_SCHEMA
 from pylogtable.format.schema import to_arrow
-from pylogtable.log import clocks
+from pylogtable.log import clocks, commits
 from pylogtable.log import group_objects as groups
 from pylogtable.plan import index
 from pylogtable.runtime import LONGEST_PAUSE_AFTER_LOST_RACE
 from pylogtable.segments import rolling_writer, unfolding
+from pylogtable.storage import ahead, remote
 from tests.conformance.corpus import (
     REPOSITORY,
     RULE,
@@ -223,6 +224,10 @@ def test_the_numbers_in_the_advice_are_those_of_the_library() -> None:
     assert f"{rolling_writer.ROW_GROUP_ROWS:,} rows" in advice["Files"]
     assert f"batches of about {unfolding.BATCH_BYTES >> 20} MiB" in advice["Files"]
     assert f"{LONGEST_PAUSE_AFTER_LOST_RACE * 1000:.0f} milliseconds" in advice["Lost races"]
+    ahead_of = advice["Round trips"]
+    assert f"the next {ahead.AHEAD} of them, up to {ahead.AHEAD_BYTES >> 20} MiB" in ahead_of
+    assert f"at most {remote.WHOLE_BYTES >> 10} KiB is fetched whole" in ahead_of
+    assert f"the first {commits.COLD_WAVE} commits" in ahead_of
     cleaning = advice["Why states of a group are removed in order"]
     assert f"a multiple of {groups.CLEAN_EVERY}:" in cleaning
     assert f"more than {groups.KEPT} below the newest" in cleaning

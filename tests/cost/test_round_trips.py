@@ -8,6 +8,7 @@ import pytest
 
 from pylogtable.runtime import Runtime
 from pylogtable.store import Store
+from pylogtable.topic import Topic
 from tests.builders import Clock
 from tests.cost.round_trips import WiredStore
 
@@ -106,3 +107,77 @@ class TestGroups:
         cost = store.cost_of(lambda: topic.group("g").commit({0: 9}))
         assert cost.requests == {"list": 1, "read": 1, "create": 1}
         assert cost.round_trips == 3
+
+
+class TestSegments:
+    @pytest.fixture
+    def cold(self, store: WiredStore, clock: Clock) -> Topic:
+        """A topic of 40 appends, opened by a process that has read nothing."""
+        grown(store, clock, COMMITS)
+        return opened(store, clock).topic("t")
+
+    def segments(self, topic: Topic) -> int:
+        return topic.segments().num_rows
+
+    def test_a_read_of_small_segments_takes_few_round_trips(
+        self, store: WiredStore, clock: Clock, cold: Topic
+    ) -> None:
+        count = self.segments(cold)
+        assert count == 2 * COMMITS
+        cost = store.cost_of(lambda: cold.read().read_all())
+        assert cost.requests["get"] == count
+        assert cost.round_trips <= 1 + count / 8
+
+    def test_a_cold_read_takes_at_most_three_round_trips_and_one_for_eight_segments(
+        self, store: WiredStore, clock: Clock
+    ) -> None:
+        grown(store, clock, COMMITS)
+        cost = store.cost_of(lambda: opened(store, clock).topic("t").read().read_all())
+        assert cost.round_trips <= 3 + cost.requests["get"] / 8
+
+    def test_a_merge_takes_at_most_three_round_trips_and_one_for_eight_segments(
+        self, store: WiredStore, cold: Topic
+    ) -> None:
+        count = self.segments(cold)
+        cost = store.cost_of(cold.merge)
+        assert cost.requests["get"] == count
+        assert self.segments(cold) == 2
+        assert cost.round_trips <= 3 + count / 8
+
+    def test_a_compaction_takes_few_round_trips(
+        self, store: WiredStore, clock: Clock, cold: Topic
+    ) -> None:
+        cold.alter(config={"cleanup.policy": "compact"})
+        count = self.segments(cold)
+        cost = store.cost_of(lambda: cold.compact(force=True))
+        assert cold.count() == 3
+        assert cost.round_trips <= 3 + count / 8
+
+    def test_the_newest_records_of_all_keys_take_few_round_trips(
+        self, store: WiredStore, cold: Topic
+    ) -> None:
+        cost = store.cost_of(cold.latest)
+        assert cost.round_trips <= 3 + self.segments(cold) / 8
+
+    def test_an_erase_takes_few_round_trips(self, store: WiredStore, cold: Topic) -> None:
+        cost = store.cost_of(lambda: cold.erase(keys=[b"none"]))
+        assert cost.round_trips <= 3 + self.segments(cold) / 8
+
+    def test_verifying_data_takes_few_round_trips(self, store: WiredStore, cold: Topic) -> None:
+        cost = store.cost_of(lambda: cold.verify(data=True))
+        assert cost.round_trips <= 12 + self.segments(cold) / 8
+
+    def test_offsets_for_a_time_are_looked_up_side_by_side(
+        self, store: WiredStore, clock: Clock, cold: Topic
+    ) -> None:
+        cost = store.cost_of(lambda: cold.offsets_for_time(clock()))
+        assert cost.round_trips <= 2
+
+    def test_a_lookup_by_offset_is_one_file(self, store: WiredStore, cold: Topic) -> None:
+        cost = store.cost_of(lambda: cold.at().read(cold_partition(cold), 5, 6).read_all())
+        assert cost.requests["get"] == 1
+        assert cost.round_trips <= 2
+
+
+def cold_partition(topic: Topic) -> int:
+    return max(topic._head.known.end_offsets.items(), key=lambda item: item[1])[0]

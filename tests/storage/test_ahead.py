@@ -1,0 +1,179 @@
+"""Reading ahead: objects are fetched before their turn, and nobody notices but the clock."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from pylogtable.errors import StorageError
+from pylogtable.storage.ahead import AHEAD, AHEAD_BYTES, Wanted, read_ahead
+from pylogtable.storage.base import ObjectMissingError, ObjectStore
+from pylogtable.storage.memory import MemoryStore
+from tests.stores import CountingStore, FarStore, Fault, FaultyStore
+
+SMALL = 1000
+
+
+class Far(FarStore):
+    concurrency = 32
+    whole_bytes = 1 << 20
+
+
+@pytest.fixture
+def far() -> Far:
+    return Far(lambda: 0)
+
+
+@pytest.fixture
+def counting(far: Far) -> CountingStore:
+    return whole(CountingStore(far))
+
+
+def whole(store: CountingStore) -> CountingStore:
+    store.whole_bytes = Far.whole_bytes
+    return store
+
+
+def filled(store: ObjectStore, count: int, size: int = SMALL) -> list[str]:
+    keys = [f"k{n:03}" for n in range(count)]
+    for key in keys:
+        store.write(key, key.encode().ljust(size, b"."))
+    return keys
+
+
+def contents(read: Iterator[tuple[str, ObjectStore]], size: int = SMALL) -> list[str]:
+    return [store.open_input(key, size).read()[:4].decode() for key, store in read]
+
+
+def test_objects_come_in_order_and_each_is_fetched_once(far: Far, counting: CountingStore) -> None:
+    keys = filled(far, 100)
+    assert contents(read_ahead(counting, keys, lambda key: Wanted(key, SMALL))) == keys
+    assert set(counting.by_key.values()) == {1}
+
+
+def test_whole_objects_are_read_the_same_way(far: Far, counting: CountingStore) -> None:
+    keys = filled(far, 20)
+    read = read_ahead(counting, [*keys, "none"], lambda key: Wanted(key, None))
+    found = [store.read(key) for key, store in read]
+    assert [data[:4].decode() if data else None for data in found] == [*keys, None]
+    assert counting.counts == {"read": 21}
+
+
+def test_no_more_are_fetched_than_the_limit(far: Far, counting: CountingStore) -> None:
+    keys = filled(far, 100)
+    read = read_ahead(counting, keys, lambda key: Wanted(key, SMALL))
+    next(read)
+    read.close()  # type: ignore[attr-defined]
+    assert len(counting.opened) <= AHEAD
+
+
+def test_no_more_bytes_are_fetched_than_the_limit(far: Far, counting: CountingStore) -> None:
+    size = AHEAD_BYTES // 4
+    assert size <= Far.whole_bytes
+    keys = filled(far, 20, size)
+    read = read_ahead(counting, keys, lambda key: Wanted(key, size))
+    next(read)
+    read.close()  # type: ignore[attr-defined]
+    assert len(counting.opened) <= 5
+
+
+def test_a_reader_that_may_stop_soon_begins_with_few(far: Far, counting: CountingStore) -> None:
+    keys = filled(far, 100)
+    read = read_ahead(counting, keys, lambda key: Wanted(key, SMALL), first=1)
+    for limit in (0, 2, 5):  # the first object is left to its reader
+        next(read)
+        assert len(counting.opened) <= limit
+    read.close()  # type: ignore[attr-defined]
+
+
+def test_threads_end_when_the_reader_stops_early(far: Far, counting: CountingStore) -> None:
+    before = threading.active_count()
+    keys = filled(far, 100)
+    read = read_ahead(counting, keys, lambda key: Wanted(key, SMALL))
+    next(read)
+    assert threading.active_count() > before
+    read.close()  # type: ignore[attr-defined]
+    assert threading.active_count() == before
+
+
+def test_threads_end_when_all_is_read(far: Far, counting: CountingStore) -> None:
+    before = threading.active_count()
+    contents(read_ahead(counting, filled(far, 40), lambda key: Wanted(key, SMALL)))
+    assert threading.active_count() == before
+
+
+def test_large_objects_are_left_to_their_readers(far: Far, counting: CountingStore) -> None:
+    size = Far.whole_bytes + 1
+    keys = filled(far, 3, size)
+    stores = [store for _, store in read_ahead(counting, keys, lambda key: Wanted(key, size))]
+    assert stores == [counting] * 3
+    assert counting.counts == {}
+
+
+def test_an_item_without_an_object_keeps_its_place(far: Far, counting: CountingStore) -> None:
+    keys = filled(far, 4)
+    read = read_ahead(counting, keys, lambda key: None if key == "k001" else Wanted(key, SMALL))
+    assert [key for key, _ in read] == keys
+    assert "k001" not in counting.opened
+
+
+def test_an_object_that_cannot_be_fetched_fails_at_its_turn(far: Far) -> None:
+    keys = filled(far, 5)
+
+    def decide(verb: str, key: str) -> Fault | None:
+        return Fault.REFUSE if key == "k003" else None
+
+    store = FaultyStore(far, decide)
+    store.whole_bytes = Far.whole_bytes
+    read = read_ahead(store, keys, lambda key: Wanted(key, SMALL))
+    for expected in keys[:3]:
+        key, served = next(read)
+        assert served.open_input(key, SMALL).read()[:4].decode() == expected
+    key, served = next(read)
+    with pytest.raises(StorageError, match="k003"):
+        served.open_input(key, SMALL)
+
+
+def test_a_missing_object_is_missing_at_its_turn(far: Far) -> None:
+    keys = filled(far, 3)
+    far.delete("k001")
+    read = read_ahead(far, keys, lambda key: Wanted(key, SMALL))
+    next(read)
+    key, store = next(read)
+    with pytest.raises(ObjectMissingError):
+        store.open_input(key, SMALL)
+
+
+def test_a_failure_of_the_plan_comes_after_the_items_before_it(far: Far) -> None:
+    keys = filled(far, 3)
+
+    def items() -> Iterator[str]:
+        yield from keys
+        raise StorageError("no more")
+
+    read = read_ahead(far, items(), lambda key: Wanted(key, SMALL))
+    assert [next(read)[0] for _ in keys] == keys
+    with pytest.raises(StorageError, match="no more"):
+        next(read)
+
+
+def test_other_objects_are_those_of_the_store(far: Far) -> None:
+    keys = filled(far, 3)
+    far.write("other", b"x")
+    for _, store in read_ahead(far, keys, lambda key: Wanted(key, SMALL)):
+        assert store.read("other") == b"x"
+        assert store.open_input("other", 1).read() == b"x"
+        with store.open_output("new") as sink:
+            sink.write(b"y")
+    assert far.read("new") == b"y"
+
+
+def test_nothing_is_fetched_ahead_where_requests_cost_nothing() -> None:
+    near = CountingStore(MemoryStore())
+    keys = filled(near, 10)
+    near.reset()
+    read = read_ahead(near, keys, lambda key: Wanted(key, SMALL))
+    assert next(read) == ("k000", near)
+    assert near.counts == {}
