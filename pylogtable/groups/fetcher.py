@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from pylogtable.format.schema import OFFSET, column_schema
 from pylogtable.read.view import View
+from pylogtable.storage.parallel import side_by_side
 
 # Each open partition holds a batch of records in memory. If more partitions have records, they take
 # turns.
@@ -24,14 +25,22 @@ class _Stream:
         self._end = end
         self.position = position
 
-    def take(self, count: int) -> pa.RecordBatch | None:
-        """The next records, at most `count`, or None if there are no more. At the end the position
-        moves past offsets without a record."""
+    def fill(self) -> pa.RecordBatch | None:
+        """The records that are read and not yet taken. Reads some if there are none; None at the
+        end."""
         while self._batch is None or not self._batch.num_rows:
             self._batch = next(self._batches, None)
             if self._batch is None:
-                self.position = self._end
                 return None
+        return self._batch
+
+    def take(self, count: int) -> pa.RecordBatch | None:
+        """The next records, at most `count`, or None if there are no more. At the end the position
+        moves past offsets without a record."""
+        self._batch = self.fill()
+        if self._batch is None:
+            self.position = self._end
+            return None
         taken = self._batch.slice(0, count)
         self._batch = self._batch.slice(count)
         self.position = int(taken.column(OFFSET)[-1].as_py()) + 1
@@ -108,6 +117,7 @@ class Fetcher:
         waiting = [n for n in order if not self.is_at_end(n, view)]
         if len(waiting) > MAX_OPEN:
             waiting.sort(key=lambda number: number not in self._streams)
+        self._open(waiting[: min(MAX_OPEN, left)], view)
         taken: list[pa.RecordBatch] = []
         served: set[int] = set()
         while left and waiting:
@@ -128,12 +138,21 @@ class Fetcher:
         self._rotate(served, has_more=len(waiting) > MAX_OPEN)
         return taken
 
+    def _open(self, numbers: Sequence[int], view: View) -> None:
+        """Open those of these partitions that are not open. Their first records are fetched side by
+        side."""
+        opened: dict[int, _Stream] = {}
+        for number in numbers:
+            if number not in self._streams:
+                at, end = self._positions[number], view.snapshot.partitions[number].end
+                reader = view.read(number, start=at, columns=self._needed)
+                opened[number] = _Stream(iter(reader), at, end)
+        side_by_side(view._store, _Stream.fill, list(opened.values()))
+        self._streams.update(opened)
+
     def _from(self, number: int, view: View, count: int) -> pa.RecordBatch | None:
-        stream = self._streams.get(number)
-        if stream is None:
-            at, end = self._positions[number], view.snapshot.partitions[number].end
-            reader = view.read(number, start=at, columns=self._needed)
-            stream = self._streams[number] = _Stream(iter(reader), at, end)
+        self._open([number], view)
+        stream = self._streams[number]
         batch = stream.take(count)
         self._positions[number] = stream.position
         if batch is None:

@@ -48,6 +48,8 @@ class Head:
         self._topic_id = snapshot.topic_id
         self._snapshot = snapshot
         self._seen_ms = self._loaded_ms = runtime.clock()
+        #: How many commits the last look has found.
+        self._expected = 0
         self._lock = Lock()
 
     @property
@@ -68,7 +70,8 @@ class Head:
     def latest(self, *, first_wave: int = 1) -> Snapshot:
         """The newest state in the store. After `STALE_AFTER_MS` it is loaded from scratch: by then
         vacuum may have removed later commits, or leaves that the known state uses [COMMIT-8].
-        `first_wave` is the number of commits to request at once, before more are."""
+        `first_wave` is the least number of commits to request at once. If the last call has found
+        some, as many are expected again."""
         now = self.runtime.clock()
         if now - self._loaded_ms > STALE_AFTER_MS:
             newest = self.manifest.load()
@@ -77,8 +80,11 @@ class Head:
             return remembered
         known = self._snapshot
         is_old = now - self._seen_ms > FRESH_MS
-        newest = self.manifest.advance(known, is_old=is_old, first_wave=first_wave)
-        return self._remember(newest, now, instead_of=known)
+        wave = max(first_wave, self._expected + 1)
+        newest = self.manifest.advance(known, is_old=is_old, first_wave=wave)
+        remembered = self._remember(newest, now, instead_of=known)
+        self._expected = max(0, remembered.version - known.version)
+        return remembered
 
     def change(
         self, plan: Callable[[Snapshot], Change | Other], *, refresh: bool = True

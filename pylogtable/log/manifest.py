@@ -105,11 +105,11 @@ class Manifest:
         that were read with it. Sound topics need one only, the root that the hint names [HINT-1].
         Roots that cannot be used go to `failures`. If the folder has to be listed, the versions of
         its commits go to `listed`."""
-        data, wave = self.commits.read_with(HINT_PATH, 0)
+        data, first_wave = self.commits.read_with(HINT_PATH, 0)
         hint = None if data is None else decode_hint(data)
         hinted = None if hint is None else hint.root_version
         if hint is not None and hinted is None:
-            yield None, wave
+            yield None, first_wave
         if hinted is not None:
             data, wave = self.commits.read_with(root_path(hinted), hinted + 1)
             hinted_root = self.roots.decode(data, hinted)
@@ -127,7 +127,8 @@ class Manifest:
                 tried += 1
                 yield found, NOT_READ
         if hint is None or hinted is not None:
-            yield None, NOT_READ
+            # Where nothing is listed, nothing has come since the first look.
+            yield None, NOT_READ if listed else first_wave
 
     def _check_reaches(
         self, newest: Snapshot, failures: list[CorruptTopicError], listed: list[int]

@@ -181,3 +181,74 @@ class TestSegments:
 
 def cold_partition(topic: Topic) -> int:
     return max(topic._head.known.end_offsets.items(), key=lambda item: item[1])[0]
+
+
+class TestPolls:
+    @pytest.fixture
+    def writer(self, store: WiredStore, clock: Clock) -> Topic:
+        grown(store, clock, 9)
+        return opened(store, clock).topic("t")
+
+    def test_an_idle_poll_of_a_consumer_is_one_request(
+        self, store: WiredStore, clock: Clock, writer: Topic
+    ) -> None:
+        consumer = opened(store, clock).topic("t").consumer("g")
+        while consumer.poll().num_rows:
+            pass
+        cost = store.cost_of(consumer.poll)
+        assert cost.requests == {"read": 1}
+        assert cost.round_trips == 1
+
+    def test_a_poll_that_finds_one_commit_each_time_takes_two_round_trips(
+        self, store: WiredStore, clock: Clock, writer: Topic
+    ) -> None:
+        """The commit and the place of the next one at once, then its files at once."""
+        consumer = opened(store, clock).topic("t").consumer("g")
+        while consumer.poll().num_rows:
+            pass
+        writer.append(records(3))
+        consumer.poll()
+        for _ in range(3):
+            writer.append(records(3))
+            cost = store.cost_of(consumer.poll)
+            assert cost.requests == {"read": 2, "get": 2}
+            assert cost.round_trips == 2
+
+    def test_a_poll_catches_up_with_many_commits_in_few_round_trips(
+        self, store: WiredStore, clock: Clock, writer: Topic
+    ) -> None:
+        reader = opened(store, clock).topic("t")
+        reader.end_offsets()
+        for _ in range(10):
+            writer.append(records(3))
+        assert store.cost_of(reader.end_offsets).round_trips == 4
+        for _ in range(10):
+            writer.append(records(3))
+        cost = store.cost_of(reader.end_offsets)
+        assert cost.requests == {"read": 11}
+        assert cost.round_trips == 1
+
+    def test_a_consumer_commits_with_one_put(
+        self, store: WiredStore, clock: Clock, writer: Topic
+    ) -> None:
+        consumer = opened(store, clock).topic("t").consumer("g")
+        consumer.poll()
+        cost = store.cost_of(consumer.commit)
+        assert cost.requests == {"create": 1}
+
+    def test_a_dynamic_member_renews_its_lease_with_one_put(
+        self, store: WiredStore, clock: Clock, writer: Topic
+    ) -> None:
+        consumer = opened(store, clock).topic("t").consumer("g", member="a", lease_ms=30_000)
+        while consumer.poll().num_rows:
+            pass
+        clock.tick(11_000)
+        cost = store.cost_of(consumer.poll)
+        assert cost.requests == {"create": 1, "read": 1}
+
+    def test_looking_at_a_topic_is_one_request(
+        self, store: WiredStore, clock: Clock, writer: Topic
+    ) -> None:
+        writer.end_offsets()  # the first look proves that the commit it was opened at stands
+        for look in (writer.describe, writer.end_offsets, writer.count, writer.segments):
+            assert store.cost_of(look).requests == {"read": 1}
