@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tests.model.checker import Checker, Faults, Outcome, Told, Writer
-from tests.model.replay import Objects
+from tests.model.replay import FAR_MS, Objects
 from tests.model.writers import Append, judge, start
 
 Judge = Callable[[Objects, tuple[Told, ...]], str | None]
@@ -21,6 +21,7 @@ def explore(
     first_violation_only: bool = False,
     judged_by: Judge | None = None,
     empty_commits: int = 0,
+    store_ms: int = FAR_MS,
 ) -> Outcome:
     names = [w.name for w in writers] + [w.recovery.name for w in writers if w.recovery]
     incarnations = [name + attempt for name in names for attempt in "abc"]
@@ -32,6 +33,7 @@ def explore(
         may_tick=may_tick,
         may_stand_still=may_stand_still,
         first_violation_only=first_violation_only,
+        store_ms=store_ms,
     )
     outcome = checker.explore()
     print(

@@ -23,6 +23,7 @@ from pylogtable.write.stager import discard
 from tests.depth import DEEP, rounds
 from tests.model.checker import Faults, Program, Told, Writer
 from tests.model.exploring import explore, found, holds
+from tests.model.replay import ObjectsStore, ReplayStore
 from tests.model.writers import (
     Append,
     LocalTime,
@@ -30,8 +31,10 @@ from tests.model.writers import (
     cleaning,
     hasty_cleaning,
     rooting,
+    start,
     writer,
 )
+from tests.stores import SerialPool
 
 Create = Callable[[], Created]
 ReadId = Callable[[], str | None]
@@ -193,6 +196,44 @@ def sleepers(cleaner: Program = cleaning) -> tuple[tuple[Writer, ...], tuple[App
         Writer("cleaner", cleaner, after_tick=True),
     )
     return writers, (A1, B1, B2)
+
+
+class TestCommitProtocolHoldsFarAway:
+    """Where requests are slow, a writer does not ask for newer commits before it puts its own, and
+    takes a fresh state for proven."""
+
+    @pytest.fixture(autouse=True)
+    def far_away(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(ReplayStore, "concurrency", 2)
+        monkeypatch.setattr("pylogtable.storage.parallel.ThreadPoolExecutor", SerialPool)
+
+    def test_nobody_asks_before_a_put(self) -> None:
+        asked: list[str] = []
+
+        class Asked(ObjectsStore):
+            last_reply_ms = 0
+
+            def _ask(self, verb: str, key: str, data: bytes = b"") -> Any:
+                asked.append(verb)
+                return super()._ask(verb, key, data)
+
+        told: list[Told] = []
+        appending("a", [A1, A2])(Asked(start((A1, A2), ["aa"])), told)
+        assert [name for name, _ in told] == ["a1", "a2"]
+        assert asked[-2:] == ["create", "create"]
+
+    def test_two_writers_of_two_appends_with_faulty_puts(self) -> None:
+        writers = writer("a", [A1, A2]), writer("b", [B1, B2])
+        faults = Faults(rounds(1, deep=2), PUTS)
+        holds(explore(writers, (A1, A2, B1, B2), faults, store_ms=0), 1_000_000)
+
+    def test_crashes_and_every_other_fault_with_txns(self) -> None:
+        writers = writer("a", [TA1, TA2]), writer("b", [TB1])
+        holds(explore(writers, (TA1, TA2, TB1), Faults(1, ALL), store_ms=0), 1_000_000)
+
+    def test_old_and_new_process_with_the_same_txn_append_once(self) -> None:
+        writers = tuple(Writer(name, appending(name, [TA1, TA2])) for name in ("a", "z"))
+        holds(explore(writers, (TA1, TA2), Faults(1, PUTS), store_ms=0), 100_000)
 
 
 class TestTheCheckerFinds:
