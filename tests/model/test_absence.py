@@ -136,6 +136,6 @@ class TestTheCheckerFinds:
 
 
 def _trusting_advance(
-    self: Manifest, snapshot: Snapshot, *, is_old: bool = False
+    self: Manifest, snapshot: Snapshot, *, is_old: bool = False, first_wave: int = 1
 ) -> Snapshot | None:
-    return self._forward(snapshot, first_wave=1)
+    return self._forward(snapshot, first_wave)
