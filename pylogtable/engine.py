@@ -23,6 +23,7 @@ import pyarrow as pa
 from pylogtable.errors import InvalidRequestError
 from pylogtable.format.model import StagedSegment
 from pylogtable.format.shaping import RowShaper, check_log_columns
+from pylogtable.format.snapshot import Snapshot
 from pylogtable.maintenance import maintain as jobs
 from pylogtable.maintenance.compaction import Compaction
 from pylogtable.maintenance.erasure import Erasure
@@ -38,6 +39,7 @@ from pylogtable.plan.read import ReadTask
 from pylogtable.plan.split import ReadPart, share_tasks
 from pylogtable.plan.topics import plan_missing_columns
 from pylogtable.read.scan import PartReader, Scan
+from pylogtable.read.view import View
 from pylogtable.results.jobs import MaintainReport
 from pylogtable.results.operations import AppendResult
 from pylogtable.store import Store
@@ -81,19 +83,32 @@ class TopicWriter:
 
     >>> staged = TopicWriter(topic).stage(batches)                  # in each task
     >>> TopicWriter(topic).commit_or_discard(all_staged)            # in the driver
+
+    Rows are checked and shaped by the newest version of the topic, which each call asks for. With
+    a `view`, they are checked and shaped by that one, and nothing is asked. Use it for several
+    calls that belong together, with `topic.at()`, or with `known(topic)` if it was opened just now.
     """
 
-    def __init__(self, topic: Topic) -> None:
+    def __init__(self, topic: Topic, view: View | None = None) -> None:
         self._topic = topic
         self._appender = topic._appender
         self._head = topic._head
+        self._view = view
+
+    @staticmethod
+    def known(topic: Topic) -> View:
+        """The topic as it was when it was last looked at, without a request."""
+        return View(topic.name, topic._store, topic._head.known, topic._manifest)
+
+    def _snapshot(self) -> Snapshot:
+        return self._head.latest() if self._view is None else self._view.snapshot
 
     def check_columns(self, schema: pa.Schema, *, keep_offsets: bool = False) -> None:
         """Raise `SchemaMismatchError` if rows with these columns cannot be appended. Call it
         before any task starts."""
         if not isinstance(schema, pa.Schema):
             raise InvalidRequestError(f"`schema` must be a pyarrow.Schema, not {schema!r}")
-        shaper = RowShaper(self._head.latest().info, 0, 0, keep_offsets=keep_offsets)
+        shaper = RowShaper(self._snapshot().info, 0, 0, keep_offsets=keep_offsets)
         shaper.check_columns(schema)
 
     def merge_columns(self, schema: pa.Schema, *, keep_offsets: bool = False) -> None:
@@ -124,7 +139,11 @@ class TopicWriter:
         partition, and no two tasks have offsets of a partition that overlap.
         """
         return self._appender.stage(
-            data, first_sticky, temporary=temporary, keep_offsets=keep_offsets
+            data,
+            first_sticky,
+            snapshot=self._snapshot(),
+            temporary=temporary,
+            keep_offsets=keep_offsets,
         )
 
     def plan_joins(self, staged: Sequence[Staged]) -> tuple[Joiner, list[Join]]:
@@ -135,7 +154,7 @@ class TopicWriter:
         >>> joiner, joins = writer.plan_joins(all_staged)
         >>> result = writer.commit_or_discard([writer.joined(all_staged, map(joiner, joins))])
         """
-        snapshot = self._head.latest()
+        snapshot = self._snapshot()
         files = self._appender.gathered(staged).files
         joiner = Joiner(self._topic._store, self._head.runtime.new_id)
         return joiner, plan_joins(snapshot, files)
@@ -166,7 +185,9 @@ class TopicWriter:
         """Like `stage`, for rows that arrive batch by batch: a context manager with `add` and
         `finish`. A task that stages for several topics passes the same `encoders` (a thread pool)
         to each, since every pool holds memory."""
-        return self._appender.begin(first_sticky, encoders, keep_offsets=keep_offsets)
+        return self._appender.begin(
+            first_sticky, encoders, snapshot=self._snapshot(), keep_offsets=keep_offsets
+        )
 
     def commit(
         self,
@@ -210,7 +231,7 @@ class TopicWriter:
     ) -> AppendResult | None:
         """The result of the append with this txn, or None if there was none. Raises if the txn has
         a different `origin`."""
-        return self._appender.find((app_id, version), origin)
+        return self._appender.find((app_id, version), origin, self._snapshot())
 
 
 def _files_of(results: Iterable[tuple[StagedSegment, ...]]) -> Iterator[StagedSegment]:

@@ -107,15 +107,14 @@ class Appender:
         first_sticky: int | None,
         encoders: Executor | None = None,
         *,
-        snapshot: Snapshot | None = None,
+        snapshot: Snapshot,
         remember_partitions: bool = False,
         temporary: bool = False,
         keep_offsets: bool = False,
     ) -> Stager:
-        """A stager for rows that are shaped by `snapshot`, the newest state by default."""
+        """A stager for rows that are shaped by `snapshot`."""
         if first_sticky is not None:
             check_number("first_sticky", first_sticky)
-        snapshot = snapshot or self._head.latest()
         return Stager(
             self._store,
             snapshot,
@@ -132,16 +131,21 @@ class Appender:
         data: Any,
         first_sticky: int | None = None,
         *,
+        snapshot: Snapshot,
         temporary: bool = False,
         keep_offsets: bool = False,
     ) -> Staged:
-        stager = self.begin(first_sticky, temporary=temporary, keep_offsets=keep_offsets)
+        stager = self.begin(
+            first_sticky, snapshot=snapshot, temporary=temporary, keep_offsets=keep_offsets
+        )
         return _stage_all(stager, data)
 
-    def find(self, txn: tuple[str, int], origin: str | None) -> AppendResult | None:
+    def find(
+        self, txn: tuple[str, int], origin: str | None, snapshot: Snapshot
+    ) -> AppendResult | None:
         began = self._runtime.monotonic()
         numbered = parse_txn(txn, origin)
-        known = find_txn(self._head.latest(), numbered)
+        known = find_txn(snapshot, numbered)
         return None if known is None else self._repeat(known, numbered, began)
 
     def commit(

@@ -6,9 +6,16 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from pylogtable.engine import TopicWriter
 from pylogtable.runtime import Runtime
 from pylogtable.store import Store
 from pylogtable.topic import Topic
+from pyspark_pylogtable.batch.writer import plan_write
+from pyspark_pylogtable.columns import spark_schema
+from pyspark_pylogtable.request.destination import Creation, Destination
+from pyspark_pylogtable.request.parsing import parse_options
+from pyspark_pylogtable.tasks.commit import commit_topic
+from pyspark_pylogtable.tasks.staging import stage_rows
 from tests.builders import Clock
 from tests.cost.round_trips import WiredStore
 
@@ -252,3 +259,37 @@ class TestPolls:
         writer.end_offsets()  # the first look proves that the commit it was opened at stands
         for look in (writer.describe, writer.end_offsets, writer.count, writer.segments):
             assert store.cost_of(look).requests == {"read": 1}
+
+
+class TestSpark:
+    @pytest.fixture
+    def writer(self, store: WiredStore, clock: Clock) -> Topic:
+        grown(store, clock, 9)
+        topic = opened(store, clock).topic("t")
+        topic.end_offsets()
+        return topic
+
+    @pytest.mark.parametrize("txn", [{}, {"txnAppId": "a", "txnVersion": "1"}])
+    def test_planning_an_append_looks_once_at_an_open_topic(
+        self, store: WiredStore, writer: Topic, txn: dict[str, str]
+    ) -> None:
+        options = parse_options({"path": "memory://elsewhere/t", **txn})
+        schema = spark_schema(records(1).schema)
+        cost = store.cost_of(lambda: plan_write(options, schema, writer, overwrite=False))
+        assert cost.requests == {"read": 1}
+
+    def test_a_task_opens_its_topic_and_asks_no_more(
+        self, store: WiredStore, clock: Clock, writer: Topic
+    ) -> None:
+        where = Destination(opened(store, clock), "t", Creation(None, None, {}, pa.schema([])))
+        opening = store.cost_of(lambda: opened(store, clock).topic("t"))
+        cost = store.cost_of(lambda: stage_rows(where, iter(records(100).to_batches())))
+        assert cost.requests == {**opening.requests, "write": PARTITIONS}
+        assert cost.round_trips == opening.round_trips + 1
+
+    def test_the_driver_commits_with_one_put(
+        self, store: WiredStore, clock: Clock, writer: Topic
+    ) -> None:
+        staged = TopicWriter(opened(store, clock).topic("t")).stage(records(100))
+        cost = store.cost_of(lambda: commit_topic(writer, [staged], ("a", 1), None))
+        assert cost.requests == {"create": 1}

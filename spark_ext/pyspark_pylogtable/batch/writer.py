@@ -35,7 +35,10 @@ def plan_write(
             "topic.delete_records or retention"
         )
     where, topic = plan_destination(options, schema, opened)
-    is_repeat = bool(topic and options.txn and TopicWriter(topic).find_txn(*options.txn))
+    is_repeat = False
+    if topic is not None and options.txn is not None:
+        planned = TopicWriter.known(topic)
+        is_repeat = TopicWriter(topic, planned).find_txn(*options.txn) is not None
     return BatchWriter(where, options.txn, is_repeat=is_repeat)
 
 

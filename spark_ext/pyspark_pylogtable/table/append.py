@@ -26,7 +26,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pylogtable import AppendResult, LogTableError, Topic
+from pylogtable import AppendResult, LogTableError, Topic, View
 from pylogtable.engine import Staged, TopicWriter
 from pyspark_pylogtable.columns import spark_schema
 from pyspark_pylogtable.table.arrow_tasks import MapBatches, map_in_arrow
@@ -56,10 +56,11 @@ def append_sealed(
     keep_offsets: bool = False,
 ) -> AppendResult:
     """Append `df`; see `LogTable.append`. A `topic` column must name the topic."""
-    df = _cast_by_session(df, topic)
+    view = topic.at()
+    df = _cast_by_session(df, view)
     columns = spark_columns(df.schema)
-    check_columns(topic, columns, merge=merge_schema, keep_offsets=keep_offsets)
-    if txn is not None and (first := TopicWriter(topic).find_txn(*txn)) is not None:
+    view = check_columns(topic, view, columns, merge=merge_schema, keep_offsets=keep_offsets)
+    if txn is not None and (first := TopicWriter(topic, view).find_txn(*txn)) is not None:
         if first.origin is not None:
             find_written(topic, txn, _query_of(df.sparkSession))
         return first
@@ -73,10 +74,10 @@ def append_sealed(
     return commit_topic(topic, _sealed(into, shares, df.sparkSession), txn, query)
 
 
-def _cast_by_session(df: DataFrame, topic: Topic) -> DataFrame:
+def _cast_by_session(df: DataFrame, view: View) -> DataFrame:
     """`df` with those casts of Spark's store assignment that need its session: dates and times to
     each other, in the session's zone, and values to text. None of them can fail."""
-    columns = spark_schema(topic.schema)
+    columns = spark_schema(view.schema)
     wanted = {field.name: field.dataType for field in columns if field.name not in LOG_COLUMNS}
     casts = {
         field.name: F.col(f"`{field.name.replace('`', '``')}`").cast(wanted[field.name])
@@ -100,9 +101,9 @@ class _Into:
     topic: Topic
     keeps_offsets: bool
 
-    def checked(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows as the library takes them."""
-        name, columns, keep = self.topic.name, self.topic.schema, self.keeps_offsets
+    def checked(self, view: View, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows as the library takes them, by the columns of `view`."""
+        name, columns, keep = view.name, view.schema, self.keeps_offsets
         return (
             assign(without_log_columns(batch, name, keep_offsets=keep), columns)
             for batch in batches
@@ -127,11 +128,12 @@ class _Share:
 
 def _sealed(into: _Into, shares: list[_Share], spark: SparkSession) -> list[Staged]:
     """The files to commit, with the rows of all tasks in order."""
-    writer = TopicWriter(into.topic)
+    view = into.topic.at()
+    writer = TopicWriter(into.topic, view)
     if all(share.staged is None for share in shares) and not into.keeps_offsets:
-        rows = list(into.checked(chain.from_iterable(share.rows for share in shares)))
+        rows = list(into.checked(view, chain.from_iterable(share.rows for share in shares)))
         return [writer.stage(rows)] if rows else []
-    staged = [share.staged or _stage(into, share.rows, share.task) for share in shares]
+    staged = [share.staged or _stage(into, view, share.rows, share.task) for share in shares]
     try:
         joiner, joins = writer.plan_joins(staged)
         if sum(join.size_bytes for join in joins) < DRIVER_BYTES:
@@ -151,17 +153,19 @@ def _stage_with(into: _Into) -> MapBatches:
         if rest is None:
             message["rows"] = _ipc_of(few)
         else:
-            message["staged"] = pickle.dumps(_stage(into, chain(few, rest), task))
+            # The topic was opened in this task.
+            view = TopicWriter.known(into.topic)
+            message["staged"] = pickle.dumps(_stage(into, view, chain(few, rest), task))
         if few:
             yield pa.RecordBatch.from_pylist([message], _MESSAGE)
 
     return stage
 
 
-def _stage(into: _Into, batches: Iterable[pa.RecordBatch], task: int) -> Staged:
+def _stage(into: _Into, view: View, batches: Iterable[pa.RecordBatch], task: int) -> Staged:
     """Files of a task's rows that are to be joined."""
-    return TopicWriter(into.topic).stage(
-        into.checked(batches),
+    return TopicWriter(into.topic, view).stage(
+        into.checked(view, batches),
         first_sticky=task,
         temporary=True,
         keep_offsets=into.keeps_offsets,

@@ -99,11 +99,12 @@ class _TopicStagings:
             topic = self._where.existing(name) if is_known else self._where.open(name)
             keep = self._where.keeps_offsets
             merge = self._where.merges_schema
-            check_columns(topic, rows.schema, merge=merge, keep_offsets=keep)
-            staging = TopicWriter(topic).begin_staging(
+            opened = TopicWriter.known(topic)
+            view = check_columns(topic, opened, rows.schema, merge=merge, keep_offsets=keep)
+            staging = TopicWriter(topic, view).begin_staging(
                 first_sticky=self._task, encoders=self._encoders, keep_offsets=keep
             )
-            self._columns[name] = topic.schema
+            self._columns[name] = view.schema
             self._open[name] = self._stack.enter_context(staging)
         return self._open[name]
 

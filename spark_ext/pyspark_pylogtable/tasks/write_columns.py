@@ -11,6 +11,7 @@ from pylogtable import (
     LogTableError,
     SchemaMismatchError,
     Topic,
+    View,
     is_kafka_shaped,
 )
 from pylogtable.engine import TopicWriter
@@ -41,19 +42,20 @@ def plan_destination(
     if where.name is None:
         return where, None
     topic = where.open(where.name)
+    view = topic.at()
     given = columns
-    if _has_every_column(topic, columns):
+    if _has_every_column(view, columns):
         dropped = _set_by_log(where.keeps_offsets)
         given = pa.schema([column for column in columns if column.name not in dropped])
-    check_columns(topic, given, merge=where.merges_schema, keep_offsets=where.keeps_offsets)
+    check_columns(topic, view, given, merge=where.merges_schema, keep_offsets=where.keeps_offsets)
     return where, topic
 
 
 def check_columns(
-    topic: Topic, columns: pa.Schema, *, merge: bool, keep_offsets: bool = False
-) -> None:
-    """Raise if rows with these columns cannot be written to the topic. With `merge`, columns that
-    the topic does not have are added to it before.
+    topic: Topic, view: View, columns: pa.Schema, *, merge: bool, keep_offsets: bool = False
+) -> View:
+    """Raise if rows with these columns cannot be written to the topic as it is in `view`. With
+    `merge`, columns that it does not have are added to it before. Returns the topic after that.
 
     For a Kafka-shaped topic the messages are those of the Kafka sink, and `value` is required:
     without it every record would be a tombstone.
@@ -61,7 +63,7 @@ def check_columns(
     given = columns
     if TOPIC in columns.names:
         given = columns.remove(columns.get_field_index(TOPIC))
-    schema = topic.schema
+    schema = view.schema
     if is_kafka_shaped(schema, more_columns=True):
         if "value" not in given.names:
             raise SchemaMismatchError("Required attribute 'value' not found")
@@ -69,11 +71,12 @@ def check_columns(
     given = assigned_columns(given, schema)
     if merge:
         TopicWriter(topic).merge_columns(given, keep_offsets=keep_offsets)
+        view = TopicWriter.known(topic)
     try:
-        TopicWriter(topic).check_columns(given, keep_offsets=keep_offsets)
+        TopicWriter(topic, view).check_columns(given, keep_offsets=keep_offsets)
     except SchemaMismatchError as error:
         # A name that differs only in case is not added either [TYPE-5].
-        known = {name.lower() for name in (*topic.schema.names, *SET_BY_LOG)}
+        known = {name.lower() for name in (*view.schema.names, *SET_BY_LOG)}
         unknown = ", ".join(name for name in given.names if name.lower() not in known)
         if merge or not unknown:
             raise
@@ -81,6 +84,7 @@ def check_columns(
             f'{error}. A write adds {unknown} with .option("mergeSchema", True), or with '
             "LogTable.append(..., merge_schema=True)"
         ) from None
+    return view
 
 
 def spark_columns(schema: StructType) -> pa.Schema:
@@ -155,8 +159,8 @@ def _check_topic(column: pa.Array, topic: str, *, may_be_null: bool) -> None:
         )
 
 
-def _has_every_column(topic: Topic, columns: pa.Schema) -> bool:
+def _has_every_column(view: View, columns: pa.Schema) -> bool:
     """True for an `INSERT INTO` a view: SQL sends null for each column that it does not name,
     including those that only the log sets."""
-    shown = default_columns(topic.at(), include_headers=False, with_topic=False)
+    shown = default_columns(view, include_headers=False, with_topic=False)
     return set(shown) <= set(columns.names)
