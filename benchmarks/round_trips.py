@@ -66,13 +66,27 @@ def main() -> None:
             return pylogtable.open(url, storage_options=far).topic("cold")
 
         show(f"cold read of {COMMITS} commits", proxy, lambda: cold().read().read_all())
+        reader = cold()
+        ends = reader.end_offsets()
+        full = max(ends, key=lambda number: ends[number])
+        show("offsets for a time", proxy, lambda: reader.offsets_for_time(time.time_ns() // 10**6))
+        show("lookup by offset", proxy, lambda: reader.read(full, start=1, end=2).read_all())
         group = cold().group("g")
         show("group commit, cold", proxy, lambda: group.commit({0: 1}))
         show("group commit, warm", proxy, lambda: group.commit({0: 2}))
         opened = f"cold open + 1 record, {COMMITS} commits"
         show(opened, proxy, lambda: cold().append(records(1)))
+        consumer = cold().consumer("c")
+        while consumer.poll().num_rows:
+            pass
+        show("poll of a consumer, idle", proxy, consumer.poll)
+        for _ in range(2):
+            topic.append(records(3))
+            consumer.poll()
+        topic.append(records(3))
+        show("poll of a consumer, one new commit", proxy, consumer.poll)
         there = cold()
-        show(f"merge of {COMMITS + 1} commits", proxy, there.merge)
+        show(f"merge of {COMMITS + 4} commits", proxy, there.merge)
 
 
 if __name__ == "__main__":
