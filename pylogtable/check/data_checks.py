@@ -29,7 +29,7 @@ def check_contents(subject: Subject) -> Iterator[Problem]:
     """Columns, row counts, offsets, times and tombstones of each file [SEG-3], [SEG-5], [SEG-11].
     Files with a problem that `check_files` reports are skipped."""
     sound = (segment for segment in subject.segments if file_problem(subject, segment) is None)
-    for segment, fetched in segments_ahead(subject.store, sound):
+    for segment, fetched in segments_ahead(subject.store, sound, afresh=True):
         try:
             yield from _check_file(subject, fetched, segment)
         except LogTableError as error:  # noqa: PERF203 (the next file is checked anyway)

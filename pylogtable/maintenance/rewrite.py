@@ -22,9 +22,8 @@ from pylogtable.plan.swap import Swap
 from pylogtable.segments.projection import Projection
 from pylogtable.segments.reader import Mask, count_from, read_masked, read_task
 from pylogtable.segments.rolling_writer import Output, RollingWriter
-from pylogtable.segments.upcoming import object_of
+from pylogtable.segments.upcoming import pairs_ahead
 from pylogtable.segments.writer import FileLayout, WrittenFile
-from pylogtable.storage.ahead import read_ahead
 from pylogtable.storage.base import ObjectStore
 
 
@@ -111,7 +110,7 @@ def _all_kept_records(
     store: ObjectStore, topic: TopicInfo, inputs: Sequence[Segment], keep: int | Sequence[Mask]
 ) -> Iterator[pa.RecordBatch]:
     kept = [pair for pair in _what_to_keep(inputs, keep) if _keeps_any(pair[1])]
-    for (segment, keeps), fetched in read_ahead(store, kept, lambda pair: object_of(pair[0])):
+    for segment, keeps, fetched in pairs_ahead(store, kept):
         yield from _kept_records(fetched, topic, segment, keeps)
 
 

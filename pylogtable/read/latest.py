@@ -16,8 +16,7 @@ from pylogtable.lazy_arrow import pc
 from pylogtable.segments.newest import BUDGET_BYTES, find_newest
 from pylogtable.segments.projection import Projection
 from pylogtable.segments.reader import read_masked
-from pylogtable.segments.upcoming import object_of
-from pylogtable.storage.ahead import read_ahead
+from pylogtable.segments.upcoming import pairs_ahead
 from pylogtable.storage.base import ObjectStore
 
 
@@ -36,7 +35,7 @@ def latest_of_partition(
     dirty_from = max(state.clean_end, state.log_start)
     masks = find_newest(store, info, segments, dirty_from, BUDGET_BYTES)
     wanted = [pair for pair in zip(segments, masks, strict=True) if pair[1].any()]
-    for (segment, mask), fetched in read_ahead(store, wanted, lambda pair: object_of(pair[0])):
+    for segment, mask, fetched in pairs_ahead(store, wanted):
         for batch in read_masked(fetched, segment, mask, columns):
             if segment.has_below(state.log_start):
                 batch = batch.filter(pc.greater_equal(batch[OFFSET], state.log_start))

@@ -93,9 +93,20 @@ class _Rows:
 _of_stores: WeakKeyDictionary[ObjectStore, Recent[_Rows]] = WeakKeyDictionary()
 
 
+def _kept(store: ObjectStore) -> Recent[_Rows]:
+    return _of_stores.setdefault(store.origin, Recent(KEPT_BYTES))
+
+
+def is_at_hand(store: ObjectStore, segment: Segment) -> bool:
+    """True if the rows of a segment, or its commit, are still in memory."""
+    path = object_of(segment.path)
+    found = _kept(store).find(path) or recent_objects(store).find(path)
+    return found is not None
+
+
 def _rows_of(store: ObjectStore, segment: Segment, *, afresh: bool) -> pa.RecordBatch:
     """The rows of one segment. The commit must have the same entry for them [INL-3]."""
-    kept = _of_stores.setdefault(store, Recent(KEPT_BYTES))
+    kept = _kept(store)
     path = object_of(segment.path)
     rows = None if afresh else kept.find(path)
     if rows is None:

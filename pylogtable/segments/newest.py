@@ -22,8 +22,7 @@ from pylogtable.lazy_arrow import pc
 from pylogtable.plan.compaction import CompactionUnit
 from pylogtable.segments.opening import open_segment
 from pylogtable.segments.projection import check_columns, stored_values
-from pylogtable.segments.upcoming import object_of
-from pylogtable.storage.ahead import read_ahead
+from pylogtable.segments.upcoming import pairs_ahead
 from pylogtable.storage.base import ObjectStore
 
 # Memory for the keys of one partition's dirty part.
@@ -47,7 +46,7 @@ def find_kept(store: ObjectStore, unit: CompactionUnit, budget_bytes: int) -> li
     masks = find_newest(store, unit.topic, unit.inputs, unit.dirty_from, budget_bytes)
     pairs = zip(unit.inputs, masks, strict=True)
     some = [(segment, mask) for segment, mask in pairs if _may_expire(unit, segment)]
-    for (segment, mask), fetched in read_ahead(store, some, lambda pair: object_of(pair[0])):
+    for segment, mask, fetched in pairs_ahead(store, some):
         _drop_expired(fetched, unit, segment, mask)
     return masks
 
@@ -100,9 +99,9 @@ class _KeySlice:
     ) -> Iterator[tuple[pa.Array, pa.Array, Positions, int]]:
         """Batch by batch: all keys of a segment, those of this slice with their positions, and the
         position of the batch."""
-        for placed, store in read_ahead(self.store, segments, lambda one: object_of(one.segment)):
-            at = placed.first
-            for keys in _keys(store, self.topic, placed.segment):
+        placed = ((one.segment, one.first) for one in segments)
+        for segment, at, store in pairs_ahead(self.store, placed):
+            for keys in _keys(store, self.topic, segment):
                 rows = _rows_of_slice(keys, self.number, self.slices)
                 mine = keys if rows.size == len(keys) else keys.take(pa.array(rows))
                 yield keys, mine, rows + at, at

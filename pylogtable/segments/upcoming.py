@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
 from pylogtable.format.model import Segment
+from pylogtable.format.paths import object_of
 from pylogtable.plan.read import ReadTask
+from pylogtable.segments.inline_reader import is_at_hand
 from pylogtable.segments.projection import Projection
 from pylogtable.storage.ahead import AHEAD, Wanted, read_ahead
 from pylogtable.storage.base import ObjectStore
 
-
-def object_of(segment: Segment) -> Wanted:
-    """The object that has a segment's records."""
-    return Wanted(segment.path, segment.size_bytes)
+Extra = TypeVar("Extra")
 
 
 def segments_ahead(
-    store: ObjectStore, segments: Iterable[Segment], *, first: int = AHEAD
+    store: ObjectStore, segments: Iterable[Segment], *, first: int = AHEAD, afresh: bool = False
 ) -> Iterator[tuple[Segment, ObjectStore]]:
-    """The segments in order, each with the store to read it from; see `read_ahead`."""
-    return read_ahead(store, segments, object_of, first=first)
+    """The segments in order, each with the store to read it from; see `read_ahead`. With `afresh`,
+    they are fetched even if they are still in memory."""
+
+    def wanted(segment: Segment) -> Wanted | None:
+        return _wanted(store, segment, afresh=afresh)
+
+    return read_ahead(store, segments, wanted, first=first)
+
+
+def pairs_ahead(
+    store: ObjectStore, pairs: Iterable[tuple[Segment, Extra]]
+) -> Iterator[tuple[Segment, Extra, ObjectStore]]:
+    """Like `segments_ahead`, for segments that come with something else."""
+    for (segment, extra), fetched in read_ahead(store, pairs, lambda p: _wanted(store, p[0])):
+        yield segment, extra, fetched
 
 
 def tasks_ahead(
@@ -29,11 +42,16 @@ def tasks_ahead(
     """Like `segments_ahead`, for reads of these columns, which may need no file."""
 
     def wanted(task: ReadTask) -> Wanted | None:
-        return object_of(task.segment) if needs_file(task, columns) else None
+        needs_file = columns.needs_file or not task.segment.is_dense
+        return _wanted(store, task.segment) if needs_file and task.row_groups else None
 
     return read_ahead(store, tasks, wanted)
 
 
-def needs_file(task: ReadTask, columns: Projection) -> bool:
-    """False if the entry alone tells the records of a task."""
-    return bool(task.row_groups) and (columns.needs_file or not task.segment.is_dense)
+def _wanted(store: ObjectStore, segment: Segment, *, afresh: bool = False) -> Wanted | None:
+    """The object that has the records of a segment, unless they are in memory."""
+    if not segment.is_inline:
+        return Wanted(segment.path, segment.size_bytes)
+    if not afresh and is_at_hand(store, segment):
+        return None
+    return Wanted(object_of(segment.path), None)

@@ -125,10 +125,18 @@ class _Ahead(Generic[Item]):
             return
         if wanted.size_bytes is not None and wanted.size_bytes > self._store.whole_bytes:
             return
+        waiting.fetching = self._found(wanted) or self._fetch(wanted)
+        waiting.store = _Fetched(self._store, wanted.key, waiting.fetching)
+
+    def _found(self, wanted: Wanted) -> Future[bytes | None] | None:
+        """The object, if it is already fetched for another item."""
+        same = (w.fetching for w in self._queue if w.fetching is not None and w.wanted == wanted)
+        return next(same, None)
+
+    def _fetch(self, wanted: Wanted) -> Future[bytes | None]:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(min(AHEAD, self._store.concurrency))
-        waiting.fetching = self._pool.submit(_fetch, self._store, wanted)
-        waiting.store = _Fetched(self._store, wanted.key, waiting.fetching)
+        return self._pool.submit(_fetch, self._store, wanted)
 
 
 def _fetch(store: ObjectStore, wanted: Wanted) -> bytes | None:
@@ -148,6 +156,10 @@ class _Fetched(ObjectStore):
         self._fetching = fetching
         self.concurrency = inner.concurrency
         self.whole_bytes = inner.whole_bytes
+
+    @property
+    def origin(self) -> ObjectStore:
+        return self._inner.origin
 
     def read(self, key: str) -> bytes | None:
         return self._fetching.result() if key == self._key else self._inner.read(key)

@@ -78,6 +78,11 @@ class ObjectStore(ABC):
         removed again [STORE-5]. It takes requests; use it where files are removed for their age."""
 
     @property
+    def origin(self) -> ObjectStore:
+        """The store whose objects these are. What is remembered about them is remembered there."""
+        return self
+
+    @property
     @abstractmethod
     def url(self) -> str:
         """The address of the root, without credentials, so that it can be shown to users."""

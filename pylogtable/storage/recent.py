@@ -45,4 +45,4 @@ _objects: WeakKeyDictionary[ObjectStore, Recent[bytes]] = WeakKeyDictionary()
 
 def recent_objects(store: ObjectStore) -> Recent[bytes]:
     """The objects that are kept for this store, as long as it lives."""
-    return _objects.setdefault(store, Recent(OBJECT_BYTES))
+    return _objects.setdefault(store.origin, Recent(OBJECT_BYTES))

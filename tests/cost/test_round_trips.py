@@ -293,3 +293,58 @@ class TestSpark:
         staged = TopicWriter(opened(store, clock).topic("t")).stage(records(100))
         cost = store.cost_of(lambda: commit_topic(writer, [staged], ("a", 1), None))
         assert cost.requests == {"create": 1}
+
+
+class TestInline:
+    """Appends that are small enough go into their commit."""
+
+    def grown(self, store: WiredStore, clock: Clock, commits: int) -> None:
+        config = {"inline.max.bytes": 16_384}
+        topic = opened(store, clock).create_topic("t", PARTITIONS, config=config)
+        for _ in range(commits):
+            topic.append(records(3))
+
+    def test_an_append_is_one_put(self, store: WiredStore, clock: Clock) -> None:
+        self.grown(store, clock, 1)
+        topic = opened(store, clock).topic("t")
+        topic.append(records(1))
+        for _ in range(3):
+            clock.tick(29_000)
+            cost = store.cost_of(lambda: topic.append(records(100)))
+            assert cost.requests == {"create": 1}
+            assert cost.round_trips == 1
+
+    def test_opening_and_appending_takes_three_round_trips(
+        self, store: WiredStore, clock: Clock
+    ) -> None:
+        self.grown(store, clock, COMMITS)
+        cost = store.cost_of(lambda: opened(store, clock).topic("t").append(records(1)))
+        assert cost.requests["create"] == 1
+        assert cost.round_trips == 3
+
+    def test_records_of_commits_that_were_just_read_cost_nothing(
+        self, store: WiredStore, clock: Clock
+    ) -> None:
+        self.grown(store, clock, COMMITS)
+        opening = store.cost_of(lambda: opened(store, clock).topic("t"))
+        topic = opened(store, clock).topic("t")
+        cost = store.cost_of(lambda: topic.read().read_all())
+        assert opening.round_trips == 2
+        assert cost.requests == {"read": 1}  # is there a newer commit?
+
+    def test_records_of_older_commits_are_fetched_ahead_each_commit_once(
+        self, store: WiredStore, clock: Clock
+    ) -> None:
+        commits = 120
+        self.grown(store, clock, commits)
+        topic = opened(store, clock).topic("t")
+        cost = store.cost_of(lambda: topic.read().read_all())
+        assert topic.count() == 3 * commits
+        assert cost.requests == {"read": 1 + 64}  # the commits up to the root
+        assert cost.round_trips <= 1 + 64 / 8
+
+    def test_a_merge_takes_few_round_trips(self, store: WiredStore, clock: Clock) -> None:
+        self.grown(store, clock, 120)
+        topic = opened(store, clock).topic("t")
+        cost = store.cost_of(topic.merge)
+        assert cost.round_trips <= 3 + 120 / 8
