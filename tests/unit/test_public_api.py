@@ -134,7 +134,8 @@ SIGNATURES = {
     View.history: ["limit"],
 }
 ENGINE_SIGNATURES = {
-    engine.TopicWriter: ["topic"],
+    engine.TopicWriter: ["topic", "view"],
+    engine.TopicWriter.known: ["topic"],
     engine.TopicWriter.check_columns: ["schema", "*keep_offsets"],
     engine.TopicWriter.merge_columns: ["schema", "*keep_offsets"],
     engine.TopicWriter.plan_joins: ["staged"],
