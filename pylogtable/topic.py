@@ -199,11 +199,14 @@ class Topic(TopicJobs):
         return self.at(version).count()
 
     def describe(self) -> TopicDescription:
-        """Schema, settings, the size of each partition, and how far the tables of `publish.formats`
-        are behind."""
+        """Schema, settings, the size of each partition, how many records are in commits, and how
+        far the tables of `publish.formats` are behind."""
         view = self.at()
         published = published_status(self._maintained, view.snapshot)
-        return replace(view.describe(), published=published)
+        segments, records = view._count_inline()
+        return replace(
+            view.describe(), published=published, inline_segments=segments, inline_records=records
+        )
 
     def segments(self, version: int | datetime | None = None) -> pa.Table:
         """All live segments, in partition and offset order. Use it to see which file has which
@@ -219,6 +222,9 @@ class Topic(TopicJobs):
         records with offsets in `[start_offset, end_offset)`. `partition` is not a column of the
         file. `records`, `size_bytes` and the timestamps are those of the whole file.
         `View.stored_names` has the names that renamed columns have in files.
+
+        Small appends are in their commits and in no file (`inline.max.bytes`). While there are such
+        records, this raises; `merge` writes files for them.
 
         >>> topic.files().select(["path", "partition", "shift", "start_offset", "end_offset"])
         """

@@ -42,8 +42,9 @@ def segments(
 ) -> None:
     """List the live segments of TOPIC, by partition and offset.
 
-    A segment with SHIFT 0 is sealed: any Parquet reader sees its true offsets. MIN-TIME and
-    MAX-TIME are the earliest and the latest timestamp of its records.
+    A file with SHIFT 0 is sealed: any Parquet reader sees its true offsets. MIN-TIME and MAX-TIME
+    are the earliest and the latest timestamp of its records. The records of small appends are in no
+    file: then PATH is that of a commit, with the number of their first row in it.
     """
     session = current_session(context)
     chosen = parse_partitions(partitions)
@@ -91,7 +92,8 @@ def _segment_json(row: dict[str, Any]) -> dict[str, Any]:
         "size_bytes": row["size_bytes"],
         "min_timestamp": time_from_microseconds(row["min_timestamp_us"]),
         "max_timestamp": time_from_microseconds(row["max_timestamp_us"]),
-        "sealed": row["shift"] == 0,
+        "sealed": row["shift"] == 0 and "@" not in row["path"],
+        "inline": "@" in row["path"],
         "shift": row["shift"],
         "tombstones": row["tombstones"],
         "delete_horizon_ms": row["delete_horizon_ms"],

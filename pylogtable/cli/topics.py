@@ -311,6 +311,8 @@ def _as_json(description: TopicDescription) -> dict[str, Any]:
         "config": description.config,
         "partitions": [asdict(part) for part in description.partitions],
         "published": [asdict(status) for status in description.published],
+        "inline_segments": description.inline_segments,
+        "inline_records": description.inline_records,
     }
 
 
@@ -325,6 +327,8 @@ def _print_description(description: TopicDescription) -> None:
     print(f"Configs: {config}")
     for status in description.published:
         print(f"Published: {status}")
+    if description.inline_segments:
+        print(f"InCommits: {description.inline_text}")
     print_table(
         ("PARTITION", "LOG-START", "END-OFFSET", "RECORDS", "SEGMENTS", "SIZE"),
         (

@@ -102,6 +102,12 @@ def check_columns(entries: pa.Table, *, source: str) -> None:
             raise CorruptTopicError(source, rule, f"entry {at}, {path}: {detail}")
 
 
+def are_inline(entries: pa.Table) -> npt.NDArray[np.bool_]:
+    """Which entries of a table have their records in a commit [INL-1]."""
+    found: npt.NDArray[np.bool_] = pc.match_substring(entries["path"], "@").to_numpy()
+    return found
+
+
 def check_paths(entries: pa.Table, *, source: str) -> None:
     """Raise if an entry of a table names a file that is not one of its partition [PATH-4], or whose
     floor contradicts the entry [SEG-10]. The same as `floor_fault` for many entries at once."""

@@ -11,7 +11,7 @@ from pylogtable.maintenance.job import MaintainedTopic, MaintainOptions
 from pylogtable.maintenance.rewrite import rewrite_segments
 from pylogtable.maintenance.rewrite_job import RewriteJob
 from pylogtable.maintenance.units import Rewritten
-from pylogtable.plan.merge import MergeUnit, plan_merge
+from pylogtable.plan.merge import MergeUnit, plan_merge, plan_regular_merge
 from pylogtable.plan.swap import Swap
 from pylogtable.storage.base import ObjectStore
 
@@ -19,17 +19,22 @@ from pylogtable.storage.base import ObjectStore
 @dataclass(frozen=True)
 class Merge(RewriteJob[MergeUnit]):
     """Joins neighbouring small segments. Offsets do not change. A unit of work is a run of
-    neighbours that becomes about one segment."""
+    neighbours that becomes about one segment. If it `is_regular`, records in commits wait until
+    they are worth a file."""
+
+    is_regular: bool = False
 
     name: ClassVar[str] = "merge"
     operation: ClassVar[str] = "merge"
 
     @classmethod
     def for_maintain(cls, config: TopicConfig, options: MaintainOptions) -> Merge:
-        return cls()
+        return cls(is_regular=True)
 
     def plan(self, topic: MaintainedTopic) -> list[MergeUnit]:
         snapshot = topic.newest()
+        if self.is_regular:
+            return plan_regular_merge(snapshot, topic.head.manifest.leaf)
         return [
             unit
             for number in range(len(snapshot.partitions))

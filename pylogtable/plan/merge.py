@@ -10,6 +10,11 @@ from pylogtable.format.lookup import LoadLeaf, segments_between
 from pylogtable.format.model import Segment, TopicInfo
 from pylogtable.format.snapshot import Snapshot
 
+#: Records in commits are worth a file from this many bytes of a partition on,
+WORTH_BYTES = 1 << 20
+#: or from this many such segments of the topic on: each keeps a commit from being removed.
+WORTH_SEGMENTS = 256
+
 
 @dataclass(frozen=True)
 class MergeUnit:
@@ -30,9 +35,11 @@ class MergeUnit:
         return next((s.delete_horizon_ms for s in self.inputs if s.tombstones), None)
 
 
-def plan_merge(snapshot: Snapshot, leaves: LoadLeaf, partition: int) -> Iterator[MergeUnit]:
-    """Units that join small segments up to `segment.bytes`, seal shifted segments, and drop records
-    below the log start.
+def plan_merge(
+    snapshot: Snapshot, leaves: LoadLeaf, partition: int, *, takes_inline: bool = True
+) -> Iterator[MergeUnit]:
+    """Units that join small segments up to `segment.bytes`, seal shifted segments, write files for
+    records that are in commits, and drop records below the log start.
 
     Large sealed segments stay, and so does a small one without a small neighbour. Only segments of
     the same kind are joined [MERGE-1]. A clean and a dirty segment are not joined, because the
@@ -42,21 +49,51 @@ def plan_merge(snapshot: Snapshot, leaves: LoadLeaf, partition: int) -> Iterator
     state = snapshot.partitions[partition]
     segments = segments_between(snapshot, leaves, partition, state.log_start, state.end)
 
-    def kind(segment: Segment) -> tuple[bool, bool, bool, int | None]:
+    def kind(segment: Segment) -> tuple[bool, tuple[object, ...]]:
         is_wanted = misleads(segment, state.log_start) or segment.size_bytes <= limit // 2
-        is_clean = segment.end_offset <= state.clean_end
-        return is_wanted, is_clean, segment.append_time, segment.hashed_over
+        is_wanted = is_wanted and (takes_inline or not segment.is_inline)
+        return is_wanted, _kind(segment, state.clean_end)
 
-    for (is_wanted, *_), neighbours in groupby(segments, kind):
+    for (is_wanted, _), neighbours in groupby(segments, kind):
         if is_wanted:
             for inputs in _pack(list(neighbours), limit, state.log_start):
                 if len(inputs) > 1 or misleads(inputs[0], state.log_start):
                     yield MergeUnit(snapshot.info, state.log_start, inputs)
 
 
+def plan_regular_merge(snapshot: Snapshot, leaves: LoadLeaf) -> list[MergeUnit]:
+    """The units of all partitions, for a merge that runs again and again: records in commits wait
+    until they are worth a file."""
+    numbers = range(len(snapshot.partitions))
+    plans = [list(plan_merge(snapshot, leaves, number)) for number in numbers]
+    waiting = [[s for unit in plan for s in unit.inputs if s.is_inline] for plan in plans]
+    if sum(map(len, waiting)) < WORTH_SEGMENTS:
+        for number, few in enumerate(waiting):
+            if few and sum(segment.size_bytes for segment in few) < WORTH_BYTES:
+                plans[number] = list(plan_merge(snapshot, leaves, number, takes_inline=False))
+    return [unit for plan in plans for unit in plan]
+
+
+def plan_files(snapshot: Snapshot, inline: Sequence[Segment]) -> Iterator[MergeUnit]:
+    """Units that write files for these neighbours, whose records are in commits, and leave all
+    other segments alone."""
+    if not inline:
+        return
+    state = snapshot.partitions[inline[0].partition]
+    for _, alike in groupby(inline, lambda segment: _kind(segment, state.clean_end)):
+        for inputs in _pack(list(alike), snapshot.config.segment_bytes, state.log_start):
+            yield MergeUnit(snapshot.info, state.log_start, inputs)
+
+
 def misleads(segment: Segment, log_start: int) -> bool:
-    """True if a plain Parquet reader would see wrong offsets, or records below the log start."""
-    return segment.shift > 0 or segment.has_below(log_start)
+    """True if a plain Parquet reader would see wrong offsets, or records below the log start, or
+    no file at all."""
+    return segment.shift > 0 or segment.is_inline or segment.has_below(log_start)
+
+
+def _kind(segment: Segment, clean_end: int) -> tuple[object, ...]:
+    """What has to be equal for segments to be joined [MERGE-1]."""
+    return segment.end_offset <= clean_end, segment.append_time, segment.hashed_over
 
 
 def _pack(

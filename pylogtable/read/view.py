@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from pylogtable.arguments import check_number
 from pylogtable.errors import InvalidRequestError
+from pylogtable.format.entries import are_inline
 from pylogtable.format.field_ids import column_ids
 from pylogtable.format.lookup import (
     all_entries,
@@ -23,7 +24,7 @@ from pylogtable.format.lookup import (
     segments_between,
     segments_reaching_time,
 )
-from pylogtable.format.model import Segment
+from pylogtable.format.model import INLINE_BATCHES, Segment
 from pylogtable.format.partition_state import tile_start
 from pylogtable.format.schema import OFFSET, PARTITION, TIMESTAMP, column_schema, table_schema
 from pylogtable.format.snapshot import Snapshot
@@ -306,6 +307,14 @@ class View:
         if limit is not None:
             check_number("limit", limit)
         return history_table(self._manifest.commits.backwards(self.snapshot), limit)
+
+    def _count_inline(self) -> tuple[int, int]:
+        """How many segments are in commits, and not in files [INL-1], and their records."""
+        if INLINE_BATCHES not in self.snapshot.protocol.reader_features:
+            return 0, 0
+        entries = self.segments()
+        found = entries["records"].filter(pa.array(are_inline(entries)))
+        return len(found), pc.sum(found).as_py() or 0
 
     def _latest_parts(
         self, numbers: Sequence[int], wanted: WantedKeys | None, found_columns: Projection

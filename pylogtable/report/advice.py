@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from pylogtable.format.config import DAY_MS
+from pylogtable.plan.merge import WORTH_BYTES, WORTH_SEGMENTS
 from pylogtable.report.health import GroupHealth, TopicHealth, UnreadableTopic
 from pylogtable.results.text import bytes_text, count_text, duration_text, percent_text
 
@@ -124,7 +125,18 @@ def _compaction(topic: TopicHealth, url: str) -> Iterator[Advice]:
 
 
 def _merge(topic: TopicHealth, url: str) -> Iterator[Advice]:
-    mergeable = topic.total("mergeable_segments")
+    inline = topic.total("inline_segments")
+    mergeable = topic.total("mergeable_segments") - inline
+    is_worth_files = inline >= WORTH_SEGMENTS or any(
+        part.inline_bytes >= WORTH_BYTES for part in topic.partitions
+    )
+    if is_worth_files:
+        yield Advice(
+            _command("merge", topic.name, url),
+            f"{count_text(topic.total('inline_records'), 'record')} in "
+            f"{count_text(inline, 'segment')} are in commits, and are worth files by now",
+        )
+        return
     shifted, segments = topic.total("shifted_segments"), topic.total("segments")
     is_mostly_shifted = shifted > 1 and shifted >= SHIFTED_SHARE * segments
     if mergeable < MANY_MERGEABLE:

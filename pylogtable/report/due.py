@@ -75,11 +75,12 @@ def mergeable_segments(
     first_row_groups: Sequence[int],
     segment_bytes: int,
 ) -> npt.NDArray[np.bool_]:
-    """Which segments a merge would rewrite: shifted segments, a segment with records below the log
-    start, and small segments next to a small one of the same kind [MERGE-1]. `first_row_groups` are
-    the row groups of the first segment: only that one can have records below the log start
-    [SEG-6]."""
-    size, must_go = segments["size_bytes"].copy(), segments["shift"] > 0
+    """Which segments a merge would rewrite: shifted segments, those in commits, a segment with
+    records below the log start, and small segments next to a small one of the same kind [MERGE-1].
+    `first_row_groups` are the row groups of the first segment: only that one can have records below
+    the log start [SEG-6]."""
+    size = segments["size_bytes"].copy()
+    must_go = (segments["shift"] > 0) | (segments["inline"] > 0)
     base, end = segments["base_offset"], segments["end_offset"]
     first = base[0] + first_row_groups[0] if first_row_groups else state.log_start
     if first < state.log_start and segments["records"][0]:

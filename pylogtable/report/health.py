@@ -28,6 +28,7 @@ class PartitionHealth:
 
     - `small_segments` have at most half of `segment.bytes`.
     - `shifted_segments` have offsets that plain Parquet readers see wrongly.
+    - `inline_*`: what is in commits, and in no file. It is neither small nor shifted.
     - `mergeable_*`: what a merge would rewrite.
     - `expired_*`: what retention would remove now.
     - `dirty_ratio`: None if the topic is never compacted.
@@ -43,6 +44,9 @@ class PartitionHealth:
     size_bytes: int
     small_segments: int = 0
     shifted_segments: int = 0
+    inline_segments: int = 0
+    inline_records: int = 0
+    inline_bytes: int = 0
     mergeable_segments: int = 0
     mergeable_bytes: int = 0
     expired_segments: int = 0

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from pylogtable.format.config import TopicConfig, describe_config
+from pylogtable.format.entries import are_inline
 from pylogtable.format.partition_state import PartitionState
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.report.bins import Int64s, bins_by_offset, bins_by_size, bins_by_time
@@ -87,6 +88,7 @@ def _columns(segments: pa.Table) -> dict[str, Int64s]:
     for name in table.column_names:
         column = table[name]
         columns[name] = (column.fill_null(filled[name]) if name in filled else column).to_numpy()
+    columns["inline"] = are_inline(segments).astype(np.int64)
     return columns
 
 
@@ -98,7 +100,7 @@ def _measure_partition(
     config: TopicConfig,
     now_ms: int,
 ) -> PartitionHealth:
-    size = segments["size_bytes"]
+    size, is_inline = segments["size_bytes"], segments["inline"] > 0
     expired = expired_segments(segments, state, config, now_ms)
     dirty = dirtiness(segments, state, config, now_ms) if config.is_compacted else None
     mergeable = mergeable_segments(segments, state, first_row_groups, config.segment_bytes)
@@ -110,8 +112,11 @@ def _measure_partition(
         segments=state.live.segments,
         records=state.live.records,
         size_bytes=state.live.size_bytes,
-        small_segments=int((size <= config.segment_bytes // 2).sum()),
+        small_segments=int((~is_inline & (size <= config.segment_bytes // 2)).sum()),
         shifted_segments=int((segments["shift"] > 0).sum()),
+        inline_segments=int(is_inline.sum()),
+        inline_records=int(segments["records"][is_inline].sum()),
+        inline_bytes=int(size[is_inline].sum()),
         mergeable_segments=int(mergeable.sum()),
         mergeable_bytes=int(size[mergeable].sum()),
         expired_segments=expired,

@@ -5,8 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from pylogtable.errors import InvalidRequestError
+from pylogtable.format.entries import are_inline
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.lazy_arrow import pc
+from pylogtable.results.text import count_text
 
 FILES_SCHEMA = pa.schema(
     [
@@ -26,7 +29,16 @@ _UNCHANGED = ("partition", "shift", "end_offset", "records", "size_bytes")
 
 def files_table(url: str, snapshot: Snapshot, entries: pa.Table) -> pa.Table:
     """A row for each file with records. `entries` are the live segments of the snapshot, `url` is
-    the topic's."""
+    the topic's. Raises if some records are in no file [INL-1]."""
+    in_commits = entries.filter(pa.array(are_inline(entries)))
+    if in_commits.num_rows:
+        raise InvalidRequestError(
+            f"{pc.sum(in_commits['records']).as_py():,} records of {url} at version "
+            f"{snapshot.version} are in {count_text(in_commits.num_rows, 'segment')} without a "
+            "file: small appends are in their commits. topic.merge() writes files for them; then "
+            "ask for the files of the newest version. With the setting inline.max.bytes=0 every "
+            "append writes files"
+        )
     entries = entries.filter(pc.greater(entries["records"], 0))
     log_starts = np.array([state.log_start for state in snapshot.partitions], np.int64)
     below = log_starts[entries["partition"].to_numpy()]

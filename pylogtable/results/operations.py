@@ -14,7 +14,7 @@ from pylogtable.format.model import Commit
 from pylogtable.format.schema import table_schema
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.results.publication import PublishedStatus
-from pylogtable.results.text import bytes_text, table_html, titled_html
+from pylogtable.results.text import bytes_text, count_text, table_html, titled_html
 
 PARTITIONS_SHOWN = 50
 
@@ -51,7 +51,9 @@ class PartitionDescription:
 @dataclass(frozen=True)
 class TopicDescription:
     """A topic at one version, from `Topic.describe`. `config` has every setting with its value in
-    force, defaults included. `published` has the tables of the formats in `publish.formats`."""
+    force, defaults included. `published` has the tables of the formats in `publish.formats`.
+    `inline_segments` are in commits and not in files; with their `inline_records` they are also
+    among those of `partitions`."""
 
     name: str
     url: str
@@ -63,6 +65,8 @@ class TopicDescription:
     config: dict[str, str]
     partitions: tuple[PartitionDescription, ...]
     published: tuple[PublishedStatus, ...] = ()
+    inline_segments: int = 0
+    inline_records: int = 0
 
     def to_table(self) -> pa.Table:
         """One row with the totals of all partitions. Use it to list many topics in one table."""
@@ -81,6 +85,12 @@ class TopicDescription:
         }
         return pa.Table.from_pylist([row], schema=DESCRIPTION_SCHEMA)
 
+    @property
+    def inline_text(self) -> str:
+        """What is in commits, in words."""
+        records = count_text(self.inline_records, "record")
+        return f"{records} in {count_text(self.inline_segments, 'segment')}"
+
     def _repr_html_(self) -> str:
         records = sum(part.records for part in self.partitions)
         size = sum(part.size_bytes for part in self.partitions)
@@ -90,6 +100,7 @@ class TopicDescription:
             ("key", ", ".join(self.key) or "none"),
             ("columns", ", ".join(f"{field.name}: {field.type}" for field in self.schema)),
             ("records", f"{records:,} in {bytes_text(size)}"),
+            *([("in commits", self.inline_text)] if self.inline_segments else []),
             ("cleanup.policy", self.config["cleanup.policy"]),
             *(("published", str(status)) for status in self.published),
         ]

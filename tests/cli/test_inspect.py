@@ -36,6 +36,26 @@ def test_segments(run: Run, clicks: pylogtable.Topic) -> None:
     run("segments", "clicks", "--partition", 9).failed("no partition 9")
 
 
+def test_records_in_commits_are_shown_as_such(run: Run, store_dir: Path) -> None:
+    made = run(
+        "topics", "create", "small", "--config", "inline.max.bytes=16384", "--output", "json"
+    )
+    assert made.json["config"]["inline.max.bytes"] == "16384"
+    topic = pylogtable.open(store_dir).topic("small")
+    topic.append(kafka(["a", "b"]))
+    (row,) = run("segments", "small", "--output", "json").json
+    assert (row["inline"], row["sealed"], row["records"]) == (True, False, 2)
+    assert run("segments", "small").lines[1].split()[-1] == f"_manifest/{1:020d}.json@0"
+    assert "InCommits: 2 records in 1 segment" in run("topics", "describe", "small").out
+    (told,) = run("topics", "describe", "small", "--output", "json").json
+    assert (told["inline_segments"], told["inline_records"]) == (1, 2)
+    merged = run("merge", "small")
+    assert merged.status == 0
+    (row,) = run("segments", "small", "--output", "json").json
+    assert (row["inline"], row["sealed"]) == (False, True)
+    assert "InCommits" not in run("topics", "describe", "small").out
+
+
 def test_history(run: Run, clicks: pylogtable.Topic) -> None:
     clicks.append(kafka(["x"]), txn=("etl", 7))
     head, first, *_ = (line.split() for line in run("history", "clicks").lines)

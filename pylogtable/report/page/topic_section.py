@@ -38,6 +38,7 @@ COLUMNS: tuple[Column, ...] = (
     ("segments", lambda part: number_text(part.segments)),
     ("small", lambda part: number_text(part.small_segments)),
     ("shifted", lambda part: number_text(part.shifted_segments)),
+    ("in commits", lambda part: number_text(part.inline_segments)),
 )
 COMPACTED_COLUMNS: tuple[Column, ...] = (
     ("clean to", lambda part: number_text(part.clean_end)),
@@ -118,6 +119,12 @@ def _sizes(topic: TopicHealth) -> str:
         "Parquet readers see wrong offsets in them. A merge would rewrite "
         f"{topic.total('mergeable_segments'):,}."
     )
+    inline = topic.total("inline_segments")
+    if inline:
+        text += (
+            f" {inline:,} with {count_text(topic.total('inline_records'), 'record')} are in "
+            "commits and have no files: small appends."
+        )
     return f'<div class="charts">{time_chart(topic)}{size_chart(topic)}</div><p>{escape(text)}</p>'
 
 

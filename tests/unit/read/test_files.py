@@ -166,3 +166,15 @@ def test_polars_and_pandas_take_the_numbers_of_a_read_without_copies(store: Stor
         assert polar[name].to_arrow().buffers()[1].address == place
         assert pa.array(panda[name].array).buffers()[1].address == place
     assert polars.DataFrame(topic.read(columns=["offset", "amount"])).equals(polar)
+
+
+def test_records_in_commits_are_not_left_out_silently(store: Store) -> None:
+    topic = store.create_topic("inline", 2, SCHEMA, key="id", config={"inline.max.bytes": 16384})
+    topic.append(some(*range(10)))
+    topic.append(some(*range(10)))
+    with pytest.raises(InvalidRequestError, match=r"20 records .* 4 segments .* topic.merge\(\)"):
+        topic.files()
+    topic.merge()
+    assert sum(topic.files()["records"].to_pylist()) == 20
+    with pytest.raises(InvalidRequestError, match="at version 1 are in 2 segments"):
+        topic.files(version=1)

@@ -10,6 +10,7 @@ import pytest
 
 import pylogtable
 from pylogtable.format.config import DAY_MS, describe_config, parse_config
+from pylogtable.plan.merge import WORTH_BYTES, WORTH_SEGMENTS
 from pylogtable.report.advice import (
     LATE_TABLE_MS,
     MANY_MERGEABLE,
@@ -210,3 +211,22 @@ def test_every_advised_command_runs(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert verbs == {"groups", "retain", "compact", "merge", "vacuum", "offsets", "verify"}
     for command in dict.fromkeys(advice.command for advice in everything):
         assert main(shlex.split(command)[1:]) == 0, capsys.readouterr().err
+
+
+def test_records_in_commits_are_no_small_files() -> None:
+    few = {"segments": WORTH_SEGMENTS - 1, "inline_segments": WORTH_SEGMENTS - 1}
+    few |= {"mergeable_segments": WORTH_SEGMENTS - 1, "inline_records": 500}
+    assert given(part(**few)) == []
+    beside = part(**{**few, "mergeable_segments": WORTH_SEGMENTS - 1 + MANY_MERGEABLE})
+    [advice] = given(beside)
+    assert advice.why.startswith(f"{MANY_MERGEABLE} small or shifted segments would become")
+
+
+def test_records_in_commits_that_are_worth_files_give_advice_to_merge() -> None:
+    many = part(inline_segments=WORTH_SEGMENTS, inline_records=700)
+    [advice] = given(many)
+    assert shlex.split(advice.command) == ["pylogtable", "merge", "orders", "--store", URL]
+    assert advice.why == "700 records in 256 segments are in commits, and are worth files by now"
+    assert given(part(inline_segments=9, inline_bytes=WORTH_BYTES - 1)) == []
+    [advice] = given(part(inline_segments=9, inline_bytes=WORTH_BYTES))
+    assert "worth files" in advice.why

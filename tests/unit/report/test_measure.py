@@ -88,15 +88,19 @@ def _random_state(rng: np.random.Generator, number: int) -> PartitionState:
         age = int(rng.choice([600, 700, 1200, 1500, rng.integers(0, 2000)]))
         oldest = (NOW - age) * 1000
         tombstones = int(rng.integers(0, 2))
+        is_inline = rng.random() < 0.2
+        path = (
+            f"_manifest/{at:020}.json@0" if is_inline else f"partition={number}/{at:020}-a.parquet"
+        )
         segments.append(
             segment(
                 at,
                 at + length,
                 partition=number,
-                path=f"partition={number}/{at:020}-a.parquet",
-                records=int(rng.integers(0, length + 1)),
+                path=path,
+                records=length if is_inline else int(rng.integers(0, length + 1)),
                 size_bytes=int(rng.choice([10, 40, 50, 51, 90, 200])),
-                shift=int(rng.choice([0, 0, 0, 3])),
+                shift=0 if is_inline else int(rng.choice([0, 0, 0, 3])),
                 min_timestamp_us=oldest,
                 max_timestamp_us=oldest + int(rng.choice([0, rng.integers(0, 500_000)])),
                 tombstones=tombstones,
@@ -136,6 +140,9 @@ def test_counts_agree_with_the_plans_of_maintenance(seed: int) -> None:
             works = list(plan_merge(of, no_leaf, number))
             assert bool(part.mergeable_segments) == bool(works), where
             assert part.mergeable_segments >= sum(len(work.inputs) for work in works), where
+            inline = [s for work in works for s in work.inputs if s.is_inline]
+            assert part.inline_segments == len(inline), where
+            assert part.inline_records == sum(segment.records for segment in inline), where
             dropped = moves[number].dropped if number in moves else None
             expired = (part.expired_segments, part.expired_records, part.expired_bytes)
             assert expired == (
