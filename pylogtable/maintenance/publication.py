@@ -38,6 +38,7 @@ from pylogtable.plan.publishing import (
     stands,
     versions_to_show,
     whole,
+    with_lost_copies,
 )
 from pylogtable.plan.read import Span
 from pylogtable.plan.swap import plan_swap_commit, still_fits
@@ -56,7 +57,7 @@ _log = logging.getLogger(__name__)
 @dataclass(frozen=True)
 class Publication:
     """Brings the published tables up to the newest version. A unit of work is a sealed copy of a
-    segment that a plain reader would read wrongly."""
+    segment that a plain reader would read wrongly, or of neighbours that are in commits."""
 
     formats: Sequence[str] | None = None
 
@@ -219,6 +220,7 @@ class _Publisher:
             between = [c for c in commits if shown.snapshot.version < c.version <= version]
             spans = changed_spans(shown.snapshot, snapshot, between)
             copies = kept_copies(snapshot, self._manifest.leaf, shown.copies)
+            spans = with_lost_copies(snapshot, spans, shown.copies, copies)
             unsafe: set[str] = set()
             if self._was_replaced_long_ago(version, commits):
                 unsafe = passing_files(shown, snapshot, target, self._manifest.leaf, spans)
@@ -306,8 +308,9 @@ class _Publisher:
         for rewritten in results:
             rewritten.check()
         self._commit(results)
-        made = {swap.inputs[0].path: swap.outputs for r in results for swap in r.swaps}
-        sealed = self._done.segments_sealed + len(made)
+        swaps = [swap for rewritten in results for swap in rewritten.swaps]
+        made = {swap.inputs[0].path: swap.outputs for swap in swaps}
+        sealed = self._done.segments_sealed + sum(len(swap.inputs) for swap in swaps)
         self._done = replace(self._done, segments_sealed=sealed)
         return Shown(wanted.snapshot, {**wanted.copies, **made})
 

@@ -15,10 +15,11 @@ from pylogtable.format.lookup import LoadLeaf, segments_between
 from pylogtable.format.model import Commit, PublishedState, Segment
 from pylogtable.format.partition_state import LeafRun, PartitionState, tile_start
 from pylogtable.format.snapshot import Snapshot
-from pylogtable.plan.merge import MergeUnit, misleads
+from pylogtable.plan.merge import MergeUnit, misleads, plan_files
 from pylogtable.plan.read import Span
 
-#: Sealed copies, by the path of the segment that they stand for.
+#: Sealed copies, by the path of the segment that they stand for: of the first one, if there are
+#: several. Then the others are those in the offsets that the copies cover.
 Copies = Mapping[str, tuple[Segment, ...]]
 
 
@@ -35,8 +36,14 @@ class Shown:
         if span.partition >= len(self.snapshot.partitions):
             return []
         found = segments_between(self.snapshot, leaves, span.partition, span.start, span.end)
-        shown = (file for segment in found for file in self.copies.get(segment.path, (segment,)))
-        return [file for file in shown if file.records]
+        shown: list[Segment] = []
+        covered = 0
+        for segment in found:
+            if segment.base_offset >= covered:
+                files = self.copies.get(segment.path, (segment,))
+                shown += [file for file in files if file.records]
+                covered = files[-1].end_offset
+        return shown
 
 
 class TableFile(NamedTuple):
@@ -212,18 +219,30 @@ def plan_copies(
     wanted: Shown, leaves: LoadLeaf, spans: Sequence[Span], unsafe: Container[str] = ()
 ) -> Iterator[MergeUnit]:
     """Units of work: a sealed copy of each segment in these spans that would mislead a plain
-    reader, or whose file is `unsafe`, and that has no copy that is right. A unit has one segment.
-    """
+    reader, or whose file is `unsafe`, and that has no copy that is right. A unit has one segment,
+    or neighbours whose records are in commits: a file for each append would be too many."""
     snapshot = wanted.snapshot
     planned: set[str] = set()
     for span in spans:
         log_start = snapshot.partitions[span.partition].log_start
+        inline: list[Segment] = []
+        covered = 0
         for segment in _overlapping(snapshot, leaves, span):
             copies = wanted.copies.get(segment.path, (segment,))
             is_wrong = any(misleads(copy, log_start) or copy.path in unsafe for copy in copies)
-            if is_wrong and segment.records and segment.path not in planned:
+            if not is_wrong:
+                covered = max(covered, copies[-1].end_offset)
+            is_needed = is_wrong and segment.base_offset >= covered and segment.records
+            if is_needed and segment.is_inline and segment.path not in planned:
                 planned.add(segment.path)
+                inline.append(segment)
+                continue
+            yield from plan_files(snapshot, inline)
+            inline = []
+            if is_needed and segment.path not in planned:
                 yield MergeUnit(snapshot.info, log_start, (segment,))
+            planned.add(segment.path)
+        yield from plan_files(snapshot, inline)
 
 
 def _overlapping(snapshot: Snapshot, leaves: LoadLeaf, span: Span) -> Iterator[Segment]:
@@ -290,17 +309,36 @@ def _records(files: Iterable[Segment]) -> int:
 def kept_copies(
     wanted: Snapshot, leaves: LoadLeaf, copies: Copies
 ) -> dict[str, tuple[Segment, ...]]:
-    """The copies that a table still uses when it shows `wanted`: those of segments that are live
-    and that the log start has not cut since."""
+    """The copies that a table still uses when it shows `wanted`: those of segments that are all
+    live, and that the log start has not cut since. A segment in a commit is what it always was.
+    """
     kept: dict[str, tuple[Segment, ...]] = {}
     for path, files in copies.items():
         partition, start, end = files[0].partition, files[0].base_offset, files[-1].end_offset
         if partition >= len(wanted.partitions):
             continue
         log_start = wanted.partitions[partition].log_start
-        live = segments_between(wanted, leaves, partition, start, end)
-        if any(segment.path == path for segment in live) and not any(
-            misleads(file, log_start) for file in files
-        ):
+        live = [*segments_between(wanted, leaves, partition, start, end)]
+        are_live = [s.path for s in live[:1]] == [path] and all(s.is_inline for s in live[1:])
+        if are_live and not any(misleads(file, log_start) for file in files):
             kept[path] = files
     return kept
+
+
+def with_lost_copies(
+    wanted: Snapshot, spans: Sequence[Span], copies: Copies, kept: Copies
+) -> list[Span]:
+    """The spans, and those of copies that a table no longer uses when it shows `wanted`: such a
+    copy may have records of segments that have not changed."""
+    pieces: dict[int, list[tuple[int, int]]] = {}
+    for span in spans:
+        pieces.setdefault(span.partition, []).append((span.start, span.end))
+    for path, files in copies.items():
+        if path not in kept and files[0].partition < len(wanted.partitions):
+            lost = files[0].base_offset, files[-1].end_offset
+            pieces.setdefault(files[0].partition, []).append(lost)
+    return [
+        Span(number, low, high)
+        for number, found in sorted(pieces.items())
+        for low, high in _united(found)
+    ]

@@ -17,14 +17,14 @@ OPERATIONS = (
     *("race",) * 3,
     *("publish",) * 4,
     *("merge", "compact", "compact", "delete_records", "delete_records", "erase"),
-    *("add_column", "widen", "grow"),
+    *("add_column", "widen", "grow", "toggle_inline"),
 )
 MAPPED = (*OPERATIONS, "rename", "drop")
 
 
 @dataclass
 class History:
-    """A topic that changes at random; `seed` repeats it."""
+    """A topic that changes at random; `seed` repeats it. Small appends may be in commits."""
 
     store: Store
     seed: int
@@ -33,6 +33,7 @@ class History:
     topic: Topic = field(init=False)
     columns: dict[str, pa.DataType] = field(init=False)
     written: int = 0
+    inline_bytes: int = 0
 
     def __post_init__(self) -> None:
         self.rng = random.Random(self.seed)
@@ -45,6 +46,8 @@ class History:
             key="id",
             config={"cleanup.policy": "compact,delete", "retention.ms": -1, "segment.bytes": 9000},
         )
+        if self.rng.random() < 0.5:
+            self._toggle_inline()
 
     def do(self, operation: str) -> None:
         step: Callable[[], object] = getattr(self, f"_{operation}")
@@ -118,6 +121,10 @@ class History:
 
     def _grow(self) -> None:
         self.topic.alter(partitions=len(self.topic.end_offsets()) + 1)
+
+    def _toggle_inline(self) -> None:
+        self.inline_bytes = 16384 - self.inline_bytes
+        self.topic.alter(config={"inline.max.bytes": self.inline_bytes})
 
     def _publish(self) -> None:
         self.topic.publish(self.formats)
