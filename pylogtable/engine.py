@@ -36,7 +36,7 @@ from pylogtable.maintenance.units import Rewritten, RunUnits, Worker, in_threads
 from pylogtable.maintenance.vacuum import Vacuum
 from pylogtable.plan.joining import Join, plan_joins
 from pylogtable.plan.read import ReadTask
-from pylogtable.plan.split import ReadPart, share_tasks
+from pylogtable.plan.split import ReadPart, by_commit, joined, share_tasks
 from pylogtable.plan.topics import plan_missing_columns
 from pylogtable.read.scan import PartReader, Scan
 from pylogtable.read.view import View
@@ -67,8 +67,10 @@ __all__ = [
     "TopicWriter",
     "Vacuum",
     "Worker",
+    "by_commit",
     "check_log_columns",
     "in_threads",
+    "joined",
     "maintain",
     "protected_groups",
     "run_job",

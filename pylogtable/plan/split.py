@@ -15,11 +15,14 @@ from typing import Any, TypeVar
 import msgspec
 
 from pylogtable.format.model import Segment, Totals
+from pylogtable.format.paths import object_of
 from pylogtable.plan.read import ReadTask, Span, task_for
 
 PART_BYTES = 64 << 20
 # The cost of opening a file, as the number of bytes that could be read in that time.
 OPEN_BYTES = 4 << 20
+# So many commits with records count as one file: they are small, and need no second request.
+COMMITS_PER_FILE = 16
 # Reading so much takes Spark about as long as starting a Python task, 0.1 to 0.2 s. Parts that are
 # together not larger share a task. Others keep their own, because there may be many cores.
 SHARED_BYTES = 4 << 20
@@ -33,7 +36,8 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class ReadPart:
-    """Tasks of one partition, in offset order, for one worker. Plain data."""
+    """Tasks for one worker: of one partition in offset order, or of the same commits [INL-1].
+    Plain data."""
 
     tasks: tuple[ReadTask, ...]
 
@@ -43,7 +47,7 @@ class ReadPart:
 
     @property
     def partition(self) -> int:
-        """The partition of all tasks."""
+        """The partition of the tasks."""
         return self.tasks[0].segment.partition
 
     @property
@@ -59,8 +63,9 @@ class ReadPart:
     @property
     def totals(self) -> Totals:
         """About how much the part reads."""
+        inline = sum(task.segment.is_inline for task in self.tasks)
         return Totals(
-            segments=len(self.tasks),
+            segments=len(self.tasks) - inline + -(-inline // COMMITS_PER_FILE),
             records=sum(task.end - task.start for task in self.tasks),
             size_bytes=int(sum(map(_bytes, self.tasks))),
         )
@@ -97,7 +102,7 @@ def pack(tasks: Iterable[ReadTask]) -> Iterator[ReadPart]:
     cost = 0.0
     for task in tasks:
         for small in _cut_at_row_groups(task):
-            size = _bytes(small) + OPEN_BYTES
+            size = _bytes(small) + _open_bytes(small.segment)
             if gathered and cost + size > PART_BYTES:
                 yield ReadPart(tuple(gathered))
                 gathered, cost = [], 0.0
@@ -105,6 +110,20 @@ def pack(tasks: Iterable[ReadTask]) -> Iterator[ReadPart]:
             cost += size
     if gathered:
         yield ReadPart(tuple(gathered))
+
+
+def by_commit(tasks: Iterable[ReadTask]) -> list[ReadPart]:
+    """Tasks whose records are in commits, in one part for each commit, in order: each is then read
+    once."""
+    parts: dict[str, list[ReadTask]] = {}
+    for task in tasks:
+        parts.setdefault(object_of(task.segment.path), []).append(task)
+    return [ReadPart(tuple(some)) for _, some in sorted(parts.items())]
+
+
+def joined(parts: Iterable[ReadPart]) -> ReadPart:
+    """All tasks of these parts in one."""
+    return ReadPart(tuple(task for part in parts for task in part.tasks))
 
 
 def share_tasks(items: Iterable[tuple[Item, Totals]]) -> Iterator[list[Item]]:
@@ -146,6 +165,10 @@ def _bytes(task: ReadTask) -> float:
     """About how many bytes of the file the task reads."""
     segment = task.segment
     return segment.size_bytes * (task.end - task.start) / (segment.end_offset - segment.base_offset)
+
+
+def _open_bytes(segment: Segment) -> int:
+    return OPEN_BYTES // COMMITS_PER_FILE if segment.is_inline else OPEN_BYTES
 
 
 def _size(span: Span) -> int:

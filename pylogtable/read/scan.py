@@ -45,6 +45,17 @@ class PartReader:
             for task, store in tasks_ahead(self.store, part.tasks, self.columns):
                 yield from read_task(store, task, self.columns)
 
+    def gather(self, part: ReadPart, max_bytes: int) -> pa.Table | None:
+        """The records of a part in one table; None if they have more bytes. For few records."""
+        found: list[pa.RecordBatch] = []
+        size = 0
+        for batch in self.read(part):
+            found.append(batch)
+            size += batch.nbytes
+            if size > max_bytes:
+                return None
+        return pa.Table.from_batches(found, self.schema).combine_chunks()
+
 
 class Scan:
     """Plans reads of a view for an engine that reads in many processes.

@@ -73,7 +73,7 @@ class Creation:
         a warning, because a write changes no topic."""
         if self.key is None and self.partitions is None and not self.config:
             return
-        has = topic.describe()
+        has = topic.at().describe()
         if self.key is not None and self.key != has.key:
             raise InvalidRequestError(
                 f"topic {topic.name!r} exists and its key is {', '.join(has.key) or 'none'}, not "

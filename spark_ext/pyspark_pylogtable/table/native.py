@@ -25,8 +25,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pylogtable import View
-from pylogtable.engine import ReadTask, Scan
+from pylogtable.engine import ReadTask
 from pyspark_pylogtable.columns import spark_schema
+from pyspark_pylogtable.table.inline import inline_df
 
 try:
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -156,21 +157,25 @@ def native_df(
     *,
     url: str | None = None,
 ) -> DataFrame:
-    """The records of `tasks` with these columns, in no order.
+    """The records of `tasks` with these columns, in no order. Those that are in commits are not
+    read by Spark itself.
 
     Raises `NativeUnavailable` if Spark cannot open the store. Spark analyses the plan here, so that
     this happens here and not in a later action. `url` is the address the user gave; it is tried
     first.
     """
-    scans = plan_scans(tasks, by_time_type="timestampType" in columns)
+    tasks = list(tasks)
+    inline = [task for task in tasks if task.segment.is_inline]
+    in_files = [task for task in tasks if not task.segment.is_inline]
+    scans = plan_scans(in_files, by_time_type="timestampType" in columns)
     if not scans:
-        return spark.createDataFrame([], spark_schema(Scan(view).reader(columns).schema))
+        return inline_df(spark, view, inline, columns)
     _check_names(view)
     reasons = []
     for root in roots(view.url, url):
         df = _union(spark, root, view, scans, columns)
         if isinstance(df, DataFrame):
-            return df
+            return df.unionAll(inline_df(spark, view, inline, columns)) if inline else df
         reasons.append(f"{root}: {_first_line(df)}")
     raise NativeUnavailable("; ".join(reasons) or f"{view.url} is not a store Spark can open")
 

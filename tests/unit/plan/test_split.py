@@ -20,6 +20,8 @@ from pylogtable.plan.split import (
     PART_BYTES,
     SHARED_BYTES,
     SHARED_RECORDS,
+    by_commit,
+    joined,
     pack,
     share_tasks,
     split_spans,
@@ -307,3 +309,58 @@ def _read(parts: list[ReadPart], view: object) -> list[tuple[int, int, bytes]]:
     reader = pickle.loads(pickle.dumps(Scan(view).reader(["partition", "offset", "value"])))  # type: ignore[attr-defined]
     batches = [batch for part in parts for batch in reader.read(part)]
     return rows(pa.Table.from_batches(batches, reader.schema), "partition", "offset", "value")
+
+
+def inline_task(partition: int, version: int, size: int = 200) -> ReadTask:
+    segment = Segment(
+        partition=partition,
+        base_offset=10 * version,
+        end_offset=10 * version + 10,
+        records=10,
+        size_bytes=size,
+        min_timestamp_us=0,
+        max_timestamp_us=0,
+        path=f"_manifest/{version:020d}.json@{10 * partition}",
+    )
+    return task_for(segment, segment.base_offset, segment.end_offset)
+
+
+def test_records_in_commits_are_read_by_few_tasks() -> None:
+    """3,000 of them in 3 partitions; as files they would be 188 parts."""
+    parts = [
+        part
+        for partition in range(3)
+        for part in pack(inline_task(partition, version) for version in range(1000))
+    ]
+    assert sum(len(part.tasks) for part in parts) == 3000
+    assert len(parts) == 12
+    # Those of a few hundred commits share one task.
+    few = [
+        part
+        for partition in range(3)
+        for part in pack(inline_task(partition, version) for version in range(80))
+    ]
+    assert len(list(share_tasks((part, part.totals) for part in few))) == 1
+
+
+def test_a_part_for_each_commit_has_all_of_its_partitions() -> None:
+    tasks = [inline_task(partition, version) for partition in range(3) for version in (7, 3)]
+    parts = by_commit(tasks)
+    assert [[task.segment.partition for task in part.tasks] for part in parts] == [[0, 1, 2]] * 2
+    assert [part.tasks[0].segment.base_offset for part in parts] == [30, 70]
+    assert pickle.loads(pickle.dumps(parts)) == parts
+
+
+def test_few_records_are_gathered_in_one_table(store: Store) -> None:
+    topic = store.create_topic("t", 2, config={"inline.max.bytes": 16384})
+    for number in range(5):
+        topic.append(kafka([f"{number}-{n}" for n in range(10)]))
+    scan = Scan(topic.at())
+    reader = scan.reader(["partition", "offset", "key"])
+    part = joined(by_commit(scan.tasks({0: (1, 4), 1: (0, 5)})))
+    found = reader.gather(part, 1 << 20)
+    assert found is not None
+    expected = topic.read(start={0: 1, 1: 0}, end={0: 4, 1: 5}, columns=reader.schema.names)
+    assert sorted(rows(found, *reader.schema.names)) == rows(expected, *reader.schema.names)
+    assert reader.gather(part, 10) is None
+    assert reader.gather(joined([]), 10) == reader.schema.empty_table()

@@ -1,0 +1,57 @@
+"""Records that are in commits and not in files, as a DataFrame beside the scans of the files.
+
+The driver reads few of them and sends them along with the plan: a Spark task that only reads some
+kilobytes would take longer to start. Tasks read many. Spark's own filters and counts work on both.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from pylogtable import View
+from pylogtable.engine import (
+    PartReader,
+    ReadTask,
+    Scan,
+    by_commit,
+    joined,
+    share_tasks,
+)
+from pyspark_pylogtable.columns import arrow_schema, spark_schema
+from pyspark_pylogtable.table.arrow_tasks import send_to_tasks
+
+#: The driver reads at most so many commits, and sends at most so many bytes with the plan.
+DRIVER_COMMITS = 256
+DRIVER_BYTES = 8 << 20
+
+_TASKS = pa.schema({"task": pa.int32(), "part": pa.binary()})
+
+
+def inline_df(
+    spark: SparkSession, view: View, tasks: Sequence[ReadTask], columns: Sequence[str]
+) -> DataFrame:
+    """The records of tasks whose segments are in commits, with these columns, all nullable."""
+    schema = spark_schema(Scan(view).reader(columns).schema)
+    reader = Scan(view).reader(arrow_schema(schema))
+    parts = by_commit(tasks)
+    if len(parts) <= DRIVER_COMMITS:
+        rows = reader.gather(joined(parts), DRIVER_BYTES)
+        if rows is not None:
+            return spark.createDataFrame(rows, schema)
+    shared = share_tasks((part, part.totals) for part in parts)
+    pickled = [pickle.dumps(joined(some)) for some in shared]
+    sent = pa.table([pa.array(range(len(pickled)), pa.int32()), pickled], schema=_TASKS)
+    spread = send_to_tasks(spark.createDataFrame(sent), "task", len(pickled))
+    return spread.mapInArrow(partial(_read, reader), schema)
+
+
+def _read(reader: PartReader, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Tasks import this module to find the function, and so get `worker_imports`."""
+    for batch in batches:
+        for part in batch.column("part"):
+            yield from reader.read(pickle.loads(part.as_py()))
