@@ -309,6 +309,8 @@ def test_latest_of_given_keys(spark: SparkSession, logs: Store) -> None:
     by_python = table.to_df(view="latest", keys=["k0", "k2", "none"])
     assert by_python.schema == everything.schema
     assert sorted(by_python.collect()) == wanted
+    frame = spark.createDataFrame([(b"k0",), (b"k2",), (b"k0",)], "key binary")
+    assert sorted(table.to_df(view="latest", keys=frame).collect()) == wanted
     reader = spark.read.format("pylogtable").option("view", "latest")
     by_option = reader.option("keys", '["k0", "k2", "none"]').load(topic.url)
     shown = by_option.select(everything.columns)

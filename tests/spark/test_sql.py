@@ -136,6 +136,7 @@ def advised(said: str) -> None:
     assert "CREATE TEMPORARY VIEW v USING pylogtable OPTIONS (path '<path>')" in said
     assert 'create_view("v")' in said
     assert "LogTable.publish" in said
+    assert "saveAsTable with a path has appended its rows to the topic there" in said
 
 
 def test_spark_refuses_a_path_instead_of_a_table_name(

@@ -249,6 +249,19 @@ def test_creation_options_that_differ_from_an_existing_topic_are_a_warning(
     assert len(topic.end_offsets()) == 2
 
 
+def test_rows_that_retention_would_remove_at_once_are_a_warning(
+    logs: Store, tmp_path: Path
+) -> None:
+    topic = logs.create_topic("t")
+    now = pa.array([datetime.now(timezone.utc)], pa.timestamp("us", tz="UTC"))
+    tasks = [kafka("abc", timestamp=times(0, 1, 2)), kafka("d", timestamp=now)]
+    with pytest.warns(UserWarning, match="3 of 4 records .* are already older") as caught:
+        write(tmp_path / "logs" / "t", tasks)
+    assert len(caught) == 1
+    assert "retention.ms=604800000: the next retention removes them" in str(caught[0].message)
+    assert topic.count() == 4
+
+
 def test_key_option_that_differs_from_the_topic_is_refused(
     spark: SparkSession, logs: Store, tmp_path: Path
 ) -> None:

@@ -43,7 +43,8 @@ _BY_LOWER_CASE = {
 NO_CATALOG_TABLES = (
     "A catalog table (CREATE TABLE … USING pylogtable, saveAsTable) does not work: Spark 4.0 to "
     "4.3 gives a Python source no options when such a table is used, even if it was created with a "
-    "path. Use CREATE TEMPORARY VIEW v USING pylogtable OPTIONS (path '<path>'), or in Python "
+    "path. A saveAsTable with a path has appended its rows to the topic there; do not repeat it. "
+    "Use CREATE TEMPORARY VIEW v USING pylogtable OPTIONS (path '<path>'), or in Python "
     'LogTable.for_path(spark, "<path>").create_view("v"). A table for every session is a published '
     "one: LogTable.publish, then CREATE TABLE … USING delta. Or create a table with its columns "
     "and name the path each time: SELECT … FROM t WITH (path='<path>')"

@@ -109,8 +109,9 @@ class LogTable:
         `view="latest"` has the newest record of each key, tombstones included: what a compaction of
         the whole topic would leave. It takes no range, because the newest record of a key in a
         range may not be its newest. It is read by Python, because filters must not run before the
-        newest records are found. With `keys`, a list as for `Topic.latest`, only the records of
-        these are looked up, by the driver, in the files that may have them.
+        newest records are found. With `keys`, a list as for `Topic.latest` or a DataFrame with the
+        key columns, only the records of these are looked up, by the driver, in the files that may
+        have them.
         """
         if keys is not None and view != "latest":
             raise InvalidRequestError("`keys` are looked up with view='latest'; use where(...)")
@@ -120,7 +121,7 @@ class LogTable:
         if view == "latest":
             _refuse_range(start=start, end=end, partitions=partitions)
             if keys is not None:
-                found = pinned.latest(keys, names)
+                found = pinned.latest(_arrow_keys(keys), names)
                 return self._spark.createDataFrame(found, spark_schema(found.schema))
             return self._latest_df(pinned, names)
         if view != "records":
@@ -208,9 +209,8 @@ class LogTable:
 
         >>> table.erase(keys=spark.table("forget_me").select("user_id"))
         """
-        if isinstance(keys, DataFrame):
-            keys = keys.distinct().toArrow()
-        return run_job(self.topic, Erasure(keys, where, dry_run), where_it_pays(self._spark))
+        job = Erasure(_arrow_keys(keys), where, dry_run)
+        return run_job(self.topic, job, where_it_pays(self._spark))
 
     def apply_retention(
         self,
@@ -314,6 +314,10 @@ class LogTable:
         """Absolute for a local path, because Spark may have another working directory. Otherwise
         the address that the user gave: only it has the account of an Azure store."""
         return view.url if view.url.startswith("file:") else self._path
+
+
+def _arrow_keys(keys: Any) -> Any:
+    return keys.distinct().toArrow() if isinstance(keys, DataFrame) else keys
 
 
 def _shown(view: View) -> list[str]:
