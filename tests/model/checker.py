@@ -10,7 +10,8 @@ future, which is explored once and counted for both.
 
 Some objects never change once they are there, such as commits and data files where nobody removes
 them. To read one that is there, or to write a file that nobody else names, is the same before and
-after any step of another writer. So such operations do not wait for their turn.
+after any step of another writer. So such operations do not wait for their turn. A writer does not
+crash before such a read: if it crashes after it, the store is the same, and it was told no less.
 """
 
 from __future__ import annotations
@@ -99,6 +100,8 @@ class Outcome:
     schedules: int = 0
     ends: int = 0
     executions: int = 0
+    #: What the store had and what the writers were told at each end.
+    results: frozenset[tuple[frozenset[tuple[str, bytes]], tuple[Told, ...]]] = frozenset()
     violations: list[str] = field(default_factory=list)
 
 
@@ -130,6 +133,8 @@ class Checker:
         self._judge = judge
         self._watch = watch
         self._settled = settled
+        # A read that may fail is a step of its own, though it need not wait for its turn.
+        self._answers_at_once = "unread" not in faults.kinds
         self._store_ms = store_ms
         self._old = dict(objects)
         self._may_tick = may_tick
@@ -160,6 +165,9 @@ class Checker:
         with suppress(_Enough):
             self.outcome.schedules = self._count(self._start)
         self.outcome.states = len(self._paths)
+        self.outcome.results = frozenset(
+            (frozenset(self._contents[number].items()), told) for number, told in self._judged
+        )
         return self.outcome
 
     def _content(self, objects: Objects) -> int:
@@ -202,7 +210,8 @@ class Checker:
         answered: list[tuple[str, bytes]] = []
 
         def at_once(operation: Operation) -> Any:
-            if operation.verb != "read" or self._waits(objects, operation):
+            is_read = operation.verb == "read" and self._answers_at_once
+            if not is_read or self._waits(objects, operation):
                 return NOT_YET
             answered.append((operation.key, objects[operation.key]))
             return objects[operation.key]
@@ -234,8 +243,9 @@ class Checker:
         objects = self._contents[number]
         for answered, history in runs:
             waits_for = self._histories[history].waits_for
+            is_read = waits_for is not None and waits_for.verb == "read" and self._answers_at_once
             if all(objects.get(key) == data for key, data in answered) and (
-                waits_for is None or waits_for.verb != "read" or self._waits(objects, waits_for)
+                waits_for is None or not is_read or self._waits(objects, waits_for)
             ):
                 return history
         runs.append(run(objects))

@@ -22,6 +22,7 @@ def explore(
     judged_by: Judge | None = None,
     empty_commits: int = 0,
     store_ms: int = FAR_MS,
+    settled: Callable[[str], bool] | None = None,
 ) -> Outcome:
     names = [w.name for w in writers] + [w.recovery.name for w in writers if w.recovery]
     incarnations = [name + attempt for name in names for attempt in "abc"]
@@ -34,6 +35,7 @@ def explore(
         may_stand_still=may_stand_still,
         first_violation_only=first_violation_only,
         store_ms=store_ms,
+        settled=settled,
     )
     outcome = checker.explore()
     print(

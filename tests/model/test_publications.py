@@ -11,7 +11,6 @@ import pytest
 
 import pylogtable.maintenance.publication
 from pylogtable.errors import CorruptTopicError
-from pylogtable.format.paths import is_segment_path, parse_commit_path
 from pylogtable.maintenance.publication import _Publisher
 from pylogtable.publish.delta_actions import Action, encode
 from pylogtable.publish.delta_log import DeltaLog, entry_path
@@ -38,6 +37,7 @@ from tests.model.publishers import (
     vacuum,
 )
 from tests.model.replay import Objects, ObjectsStore
+from tests.model.writers import is_commit_or_data
 
 CRASH = Faults(1, frozenset({"crash"}))
 PUTS = Faults(1, frozenset({"lost", "self_retry", "late"}))
@@ -57,12 +57,8 @@ def _quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-def is_manifest_or_data(key: str) -> bool:
-    return parse_commit_path(key) is not None or is_segment_path(key)
-
-
 def is_numbered_or_data(key: str) -> bool:
-    return is_manifest_or_data(key) or (key.startswith(LOG) and key.endswith(".json"))
+    return is_commit_or_data(key) or (key.startswith(LOG) and key.endswith(".json"))
 
 
 def explore(
@@ -129,7 +125,7 @@ def beside_vacuum(**how: Any) -> Outcome:
 
 def beside_unpublish() -> Outcome:
     writers = publisher(), doing(unpublish)
-    start, settled = behind().objects, is_manifest_or_data
+    start, settled = behind().objects, is_commit_or_data
     return explore(start, writers, settled=settled, may_be_removed=True)
 
 
@@ -173,7 +169,7 @@ class TestTheCheckerFinds:
     @staticmethod
     def two_publishers() -> Outcome:
         writers = publisher("p"), publisher("q")
-        start, settled = behind().objects, is_manifest_or_data
+        start, settled = behind().objects, is_commit_or_data
         return explore(start, writers, settled=settled, first_violation_only=True)
 
     def test_publisher_that_overwrites_an_entry(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,7 +251,7 @@ class TestTheCheckerFinds:
         publish(begun.topic)
         begun.append("b")
         start, writers = begun.objects, (doing(unpublish, publish), publisher())
-        how: dict[str, Any] = {"may_be_removed": True, "settled": is_manifest_or_data}
+        how: dict[str, Any] = {"may_be_removed": True, "settled": is_commit_or_data}
         found(explore(start, writers, first_violation_only=True, **how), "entry 1 ")
         if DEEP:
             watch = TableWatch(start, may_be_removed=True)
@@ -269,5 +265,5 @@ class TestTheCheckerFinds:
                 return watch.step({}, store.objects) or watch.end(store.objects, told)
 
             dying = Writer("publisher", publisher().program, Writer("dead", lambda *_: None))
-            settled: dict[str, Any] = {"settled": is_manifest_or_data, "store_ms": NOW_MS}
+            settled: dict[str, Any] = {"settled": is_commit_or_data, "store_ms": NOW_MS}
             holds(Checker(start, (writers[0], dying), CRASH, later, **settled).explore(), 1_000_000)

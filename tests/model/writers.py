@@ -23,7 +23,13 @@ from pylogtable.errors import (
 from pylogtable.format.codec import decode_commit, decode_hint, encode
 from pylogtable.format.given_columns import make_fields
 from pylogtable.format.model import Change, Commit, Hint, Segment, StagedSegment
-from pylogtable.format.paths import HINT_PATH, commit_path, parse_commit_path, segment_path
+from pylogtable.format.paths import (
+    HINT_PATH,
+    commit_path,
+    is_segment_path,
+    parse_commit_path,
+    segment_path,
+)
 from pylogtable.format.snapshot import apply
 from pylogtable.log.head import seal
 from pylogtable.log.manifest import Manifest
@@ -203,6 +209,11 @@ def created(topic_id: str) -> bytes:
     info = new_topic_info(make_fields({"n": pa.int64()}), [], PARTITIONS, {}, 0)
     change = plan_create(None, info, "here", {})
     return encode(seal(change, None, f"create{topic_id}", topic_id, 0))
+
+
+def is_commit_or_data(key: str) -> bool:
+    """What nobody changes or removes, unless there is a vacuum or a topic is deleted."""
+    return parse_commit_path(key) is not None or is_segment_path(key)
 
 
 def start(
