@@ -57,6 +57,7 @@ def each_time_restored(folder: Path) -> Iterator[int]:
     """Numbers from 0 on, one for each file of the folder. Before each, the files are as now."""
     kept = {path: path.read_bytes() for path in folder.iterdir()}
     for number in range(len(kept)):
+        folder.mkdir(exist_ok=True)
         for path, data in kept.items():
             path.write_bytes(data)
         yield number

@@ -420,6 +420,7 @@ def test_any_lost_object_of_the_log_is_an_error_of_ours_or_no_matter(
     old_log(topic, clock)
     kept = {path: path.read_bytes() for path in log.iterdir()}
     for lost in kept:
+        log.mkdir(exist_ok=True)
         for path, data in kept.items():
             path.write_bytes(data)
         lost.unlink()

@@ -116,7 +116,7 @@ def test_unpublish_that_was_killed_at_any_step_can_be_published_over(
         topic.publish(FORMATS)
         check_newest(topic, folder)
         topic.unpublish(FORMATS)
-        assert not list((folder / "metadata").iterdir())
+        assert not (folder / "metadata").exists()
 
 
 def test_publication_beside_an_unpublish_at_any_step_leaves_no_table_or_a_right_one(

@@ -12,7 +12,7 @@ from tests.publish.histories import MAPPED, History
 from tests.publish.plain_delta import actions, check_table, places
 
 
-@settings(max_examples=rounds(25, deep=1000))
+@settings(max_examples=rounds(15, deep=1000))
 @given(
     seed=st.integers(0, 2**32),
     operations=st.lists(st.sampled_from(MAPPED), min_size=3, max_size=25),

@@ -22,7 +22,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("histories")
 
 
-@settings(max_examples=rounds(15, deep=1000))
+@settings(max_examples=rounds(10, deep=1000))
 @given(
     seed=st.integers(0, 2**32),
     operations=st.lists(st.sampled_from(MAPPED), min_size=3, max_size=25),
