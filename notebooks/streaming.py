@@ -39,7 +39,7 @@ def job(folder: str, how: str) -> None:
     orders = (
         spark.readStream.format("pylogtable")
         .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", 300)
+        .option("maxOffsetsPerTrigger", 500)
         .option("group", "billing")
         .load(f"{folder}/orders")
     )

@@ -24,7 +24,7 @@ from tests.faults.mutation_bases import NAMES, base
 from tests.faults.mutations import WEIGHTS, kind_of
 
 # Each chunk makes the bases anew, in a process of its own.
-MUTANTS = rounds(240, deep=700)
+MUTANTS = rounds(120, deep=700)
 CHUNKS = rounds(1, deep=30)
 # What is known to be wrong: a pattern of "mutant: fault", and the reason.
 KNOWN: dict[str, str] = {

@@ -1002,6 +1002,6 @@ class TopicMachine(RuleBasedStateMachine):
 
 
 TopicMachine.TestCase.settings = settings(
-    max_examples=rounds(30, deep=1000), stateful_step_count=40
+    max_examples=rounds(20, deep=1000), stateful_step_count=40
 )
 TestTopicMachine = TopicMachine.TestCase

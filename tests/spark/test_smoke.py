@@ -1,5 +1,5 @@
-"""Each main feature once, in a classic session, or in a Connect session with
-`PYLOGTABLE_CONNECT=1`, where `test_connect.py` runs this file again."""
+"""Each main feature once, in a Connect session with `PYLOGTABLE_CONNECT=1`: `test_connect.py` runs
+this file. The other files here have the same in a classic session, so there it is for deep runs."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ from tests.spark.conftest import CONNECT
 from tests.spark.streams import copied, forget_last_commit, places, read_stream, run
 from tests.spark.support import failure, in_order, inserts_some_columns, load
 from tests.spark.writes import save
+
+
+pytestmark = [] if CONNECT else [pytest.mark.deep]
 
 
 @pytest.fixture(scope="module")
