@@ -19,7 +19,6 @@ from tests.spark.streams import copied, forget_last_commit, places, read_stream,
 from tests.spark.support import failure, in_order, inserts_some_columns, load
 from tests.spark.writes import save
 
-
 pytestmark = [] if CONNECT else [pytest.mark.deep]
 
 
