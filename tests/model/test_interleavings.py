@@ -304,12 +304,12 @@ class TestTheCheckerFinds:
     ) -> None:
         right = pylogtable.write.append.plan_append
 
-        def moving(snapshot: Snapshot, staged: Any, txn: Any) -> Any:
+        def moving(snapshot: Snapshot, staged: Any, *more: Any) -> Any:
             try:
-                return right(snapshot, staged, txn)
+                return right(snapshot, staged, *more)
             except CommitConflictError:
                 usual = [msgspec.structs.replace(file, given_end=None) for file in staged]
-                return right(snapshot, usual, txn)
+                return right(snapshot, usual, *more)
 
         monkeypatch.setattr(pylogtable.write.append, "plan_append", moving)
         early = replace(G1, given_from=1)
