@@ -125,11 +125,12 @@ class TestCommitProtocolHolds:
         """Two processes copy the same records, and begin again after a crash. What is there is
         refused, so the ends of the partitions are all that a copy has to know."""
         writers = writer("a", [G1, G2]), writer("z", [G1, G2])
-        holds(explore(writers, (G1, G2), Faults(1, ALL)), 1_000_000)
+        holds(explore(writers, (G1, G2), Faults(1, ALL), settled=is_commit_or_data), 1_000_000)
 
     def test_copy_beside_a_usual_writer_keeps_its_offsets_or_fails(self) -> None:
         writers = writer("a", [G1, G2]), writer("b", [B1, B2])
-        holds(explore(writers, (G1, G2, B1, B2), Faults(1, PUTS)), 1_000_000)
+        faults, everything = Faults(1, PUTS), (G1, G2, B1, B2)
+        holds(explore(writers, everything, faults, settled=is_commit_or_data), 1_000_000)
 
     def test_old_and_new_process_with_the_same_txn_append_once(self) -> None:
         writers = tuple(Writer(name, appending(name, [TA1, TA2])) for name in ("a", "z"))
@@ -240,6 +241,8 @@ class TestCommitProtocolHoldsFarAway:
     def test_old_and_new_process_with_the_same_txn_append_once(self) -> None:
         writers = tuple(Writer(name, appending(name, [TA1, TA2])) for name in ("a", "z"))
         holds(explore(writers, (TA1, TA2), Faults(1, PUTS), store_ms=0), 100_000)
+
+
 @pytest.mark.parametrize("kinds", [PUTS | {"crash"}, {"unread", "late"}])
 def test_reads_that_do_not_wait_for_their_turn_lead_to_the_same_ends(kinds: set[str]) -> None:
     """The checker saves most of its work by that, where nobody removes what was read."""
