@@ -75,8 +75,10 @@ def rows(numbers: Iterable[int]) -> pa.Table:
     )
 
 
-def new_topic(inner: ObjectStore) -> Topic:
-    return store_over(inner).create_topic(NAME, PARTITIONS, SCHEMA)
+def new_topic(inner: ObjectStore, inline_bytes: int = 0) -> Topic:
+    """Records up to `inline_bytes` go into their commit."""
+    config = {"inline.max.bytes": inline_bytes} if inline_bytes else {}
+    return store_over(inner).create_topic(NAME, PARTITIONS, SCHEMA, config=config)
 
 
 def open_topic(inner: ObjectStore, patience_seconds: float = 10.0) -> Topic:
@@ -118,7 +120,9 @@ def data_files(inner: ObjectStore) -> set[str]:
 
 
 def named_files(inner: ObjectStore) -> set[str]:
-    return {segment.path for commit in commits_of(inner) for segment in commit.add}
+    """The files that commits name; records in commits have none."""
+    entries = (segment for commit in commits_of(inner) for segment in commit.add)
+    return {segment.path for segment in entries if not segment.is_inline}
 
 
 def check(inner: ObjectStore, expected: Iterable[int], ignored: Sequence[str] = ()) -> Topic:

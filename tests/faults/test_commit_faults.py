@@ -54,6 +54,8 @@ MINE = range(4, 8)
 OTHERS = range(100, 103)
 TXN = ("app", 7)
 DENIED = "access denied, said the store"
+#: Enough for what these tests append to go into its commit.
+INLINE = 4096
 
 
 @pytest.fixture
@@ -99,9 +101,12 @@ class TestOneWriter:
         ids=lambda faults: "-".join(fault.name for fault in faults),
     )
     @pytest.mark.parametrize("late_after", [None, 1, 2, 3, 4])
+    @pytest.mark.parametrize("inline_bytes", [0, INLINE])
     def test_commit_with_a_lost_reply_lands_once(
-        self, inner: MemoryStore, faults: tuple[Fault, ...], late_after: int | None
+        self, faults: tuple[Fault, ...], late_after: int | None, inline_bytes: int
     ) -> None:
+        inner = MemoryStore()
+        new_topic(inner, inline_bytes).append(rows(OLD))
         store = FaultyStore(inner, on_commits(*faults), late_after=late_after)
         topic = open_topic(store)
         result = topic.append(rows(MINE))
@@ -392,9 +397,18 @@ class TestTwoWriters:
 
 @pytest.fixture(scope="module")
 def full_store() -> MemoryStore:
+    return _before_a_root(0)
+
+
+@pytest.fixture(scope="module")
+def full_inline_store() -> MemoryStore:
+    return _before_a_root(INLINE)
+
+
+def _before_a_root(inline_bytes: int) -> MemoryStore:
     """One commit before a root is due, and enough segments that it needs a leaf."""
     store = MemoryStore()
-    topic = new_topic(store)
+    topic = new_topic(store, inline_bytes)
     topic.append(rows(OLD))
     for number in range(61):
         topic.append(rows([]), txn=("filler", number))
@@ -627,11 +641,24 @@ def _cases(
 def test_any_fault_at_any_operation_leaves_a_sound_topic(
     full_store: MemoryStore, step: Step, late: int | None
 ) -> None:
+    _check_any_fault(full_store, step, late, files=PARTITIONS)
+
+
+@pytest.mark.usefixtures("small_tail")
+@pytest.mark.parametrize("step", [s for s in STEPS if "append" in s.name], ids=lambda s: s.name)
+@pytest.mark.parametrize("late", [1, None])
+def test_any_fault_beside_records_in_commits_leaves_a_sound_topic(
+    full_inline_store: MemoryStore, step: Step, late: int | None
+) -> None:
+    _check_any_fault(full_inline_store, step, late, files=0)
+
+
+def _check_any_fault(full: MemoryStore, step: Step, late: int | None, files: int) -> None:
     """After any fault at any step the topic opens, the change is complete or absent, the caller was
-    told the truth, and a repeat makes the change once."""
+    told the truth, and a repeat makes the change once. An append writes this many `files`."""
     ran = set()
-    for at, fault in _cases(step, full_store, late):
-        inner = step.base(full_store)
+    for at, fault in _cases(step, full, late):
+        inner = step.base(full)
         plan = Plan(at, fault)
         store = FaultyStore(inner, plan, late_after=late)
         told = "success"
@@ -657,7 +684,7 @@ def test_any_fault_at_any_operation_leaves_a_sound_topic(
             leftover = data_files(inner) - before
             assert not leftover or plan.seen[at][0] == "open_output", where
         if told == "unknown":
-            assert len(data_files(inner) - before) == PARTITIONS or "append" not in step.name
+            assert len(data_files(inner) - before) == files or "append" not in step.name
         if _exists(inner):
             check_sound(inner, open_topic(inner))
         step.again(inner)
@@ -676,15 +703,16 @@ def test_any_fault_at_any_operation_leaves_a_sound_topic(
 
 
 @pytest.mark.parametrize("concurrency", [1, 8])
+@pytest.mark.parametrize("inline_bytes", [0, INLINE])
 def test_random_faults_lose_and_duplicate_nothing(
-    monkeypatch: pytest.MonkeyPatch, concurrency: int
+    monkeypatch: pytest.MonkeyPatch, concurrency: int, inline_bytes: int
 ) -> None:
     """Three writers take turns, and every other put of a commit meets a fault."""
     monkeypatch.setattr(MemoryStore, "concurrency", concurrency)
     seed = new_seed()
     chance = random.Random(seed)
     inner = MemoryStore(clock=Clock())
-    new_topic(inner)
+    new_topic(inner, inline_bytes)
     kinds = [Fault.LOSE_REPLY, Fault.REFUSE, Fault.LATE, Fault.SELF_RETRY]
     faults = {"all": 0, "commits": 0}
 
