@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import shutil
+import subprocess
 import sys
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
@@ -229,20 +228,10 @@ def test_any_parquet_reader_sees_the_offsets_of_a_sealed_segment(case: str, tmp_
         assert bounds[-1].max < segment["end_offset"]
 
 
-def _maker() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make_golden_topics", TOPICS / "make.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(scope="module")
 def remade(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("golden")
-    _maker().make_all(folder)
+    subprocess.run([sys.executable, TOPICS / "make.py", folder], check=True)
     return folder
 
 
