@@ -12,7 +12,7 @@ export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 # Each of them would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-deep test-engines test-s3 lint bench bench-peers test-matrix clean java
+.PHONY: help demo test test-deep test-engines test-s3 test-kafka lint bench bench-peers test-matrix clean java
 
 help:
 	@echo "make demo         set up and run the tour of pylogtable on the local disk"
@@ -20,6 +20,7 @@ help:
 	@echo "make test-deep    the tests with many more examples, faults and kills, from a new seed each time"
 	@echo "make test-engines published tables, read by Delta and Iceberg on Spark (jars from Maven Central)"
 	@echo "make test-s3      stores and topics on a real S3 server (versitygw, built with Go if it is not there)"
+	@echo "make test-kafka   imports from a real Kafka broker (jars from Maven Central)"
 	@echo "make lint         ruff and mypy only"
 	@echo "make bench        the benchmarks, as a table of ratios (BENCH='throughput --quick' for a part)"
 	@echo "make bench-peers  Delta, Iceberg and a Kafka broker beside us on Spark 4.1 (PEERS=--quick for a short one)"
@@ -64,6 +65,11 @@ test-s3: $(VENV)/.installed-dev
 	    GOBIN=$(abspath $(SERVERS)) "$(GO)" install github.com/versity/versitygw/cmd/versitygw@latest; } || exit 1; \
 	fi; \
 	PYLOGTABLE_S3_SERVER=$$server $(BIN)/python -m pytest -n 2 tests/s3_server
+
+# Without Maven Central the tests are skipped, with the reason.
+test-kafka: java $(VENV)/.installed-dev
+	-$(BIN)/python -m tests.kafka.broker $(SERVERS)/kafka-broker
+	PYLOGTABLE_KAFKA_JARS=$(abspath $(SERVERS)/kafka-broker) $(BIN)/python -m pytest tests/kafka
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = ("", "pylogtable", "pylogtable/cli", "pylogtable/publish", "spark_ext", "benchmarks",
-           "format_spec", "format_spec/decisions")  # fmt: skip
+FOLDERS = ("", "pylogtable", "pylogtable/cli", "pylogtable/publish", "pylogtable/bridge",
+           "spark_ext", "benchmarks", "format_spec", "format_spec/decisions")  # fmt: skip
 DOCUMENTS = sorted(path for folder in FOLDERS for path in (ROOT / folder).glob("*.md"))
 
 _BLOCK = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)

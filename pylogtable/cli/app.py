@@ -50,6 +50,7 @@ _COMMANDS = {
     "unpublish": "publish:unpublish",
     "delete-records": "delete_records:delete_records",
     "erase": "erase:erase",
+    "kafka": "kafka:kafka",
     "doctor": "doctor:doctor",
     "report": "report:report",
     "completion": "completion:completion",

@@ -1,4 +1,4 @@
-"""SIGTERM as a way to end that cleans up, as Ctrl-C does."""
+"""SIGTERM as a way to end that cleans up, as Ctrl-C does; and both as a wish to end soon."""
 
 from __future__ import annotations
 
@@ -30,3 +30,45 @@ def ended_by_sigterm() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+class Signals:
+    """Which of Ctrl-C and SIGTERM has come, if any."""
+
+    def __init__(self) -> None:
+        self.first: int | None = None
+
+    def has_come(self) -> bool:
+        """True once one of them has come."""
+        return self.first is not None
+
+    def raise_again(self) -> None:
+        """Raise what the first signal would have raised by itself."""
+        if self.first is not None:
+            raise Terminated if self.first == signal.SIGTERM else KeyboardInterrupt
+
+
+@contextmanager
+def noting_signals() -> Iterator[Signals]:
+    """Note the first Ctrl-C or SIGTERM, so that what is under way can be finished. The second one
+    ends the program as usual."""
+    signals = Signals()
+    if threading.current_thread() is not threading.main_thread():
+        yield signals
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    def take(number: int, _: Any) -> None:
+        signals.first = number
+        restore()
+
+    for number in before:
+        signal.signal(number, take)
+    try:
+        yield signals
+    finally:
+        restore()

@@ -149,6 +149,55 @@ TOPIC_CONFIG_KEYS = tuple(_PARSERS)
 _WITHOUT_EFFECT = {"file.delete.delay.ms": "60000"}
 
 
+_NO_ROLL = "a segment is what one commit wrote, and merge joins small ones"
+_NO_REPLICAS = "there are no brokers and no replicas; the object store keeps copies"
+_NO_LIMIT = "timestamps are not limited; one that is too far off hurts retention only"
+_NO_LEVEL = "the writer chooses the level"
+_NO_TIERS = "all data is in the object store"
+_NO_INDEX_FILES = "the index is part of the manifest"
+_NO_VERSIONS = "there are no older clients to convert records for"
+
+#: Kafka's topic settings that have no meaning here, with the reason.
+NO_MEANING = {
+    **dict.fromkeys(("segment.ms", "segment.jitter.ms"), _NO_ROLL),
+    **dict.fromkeys(("segment.index.bytes", "index.interval.bytes"), _NO_INDEX_FILES),
+    "max.message.bytes": "a record may have 512 MiB, and there is no broker to protect",
+    **dict.fromkeys(
+        (
+            "min.insync.replicas",
+            "unclean.leader.election.enable",
+            "leader.replication.throttled.replicas",
+            "follower.replication.throttled.replicas",
+        ),
+        _NO_REPLICAS,
+    ),
+    **dict.fromkeys(("flush.messages", "flush.ms"), "a commit is durable when it returns"),
+    "preallocate": "files are written as a whole",
+    **dict.fromkeys(
+        (
+            "message.timestamp.before.max.ms",
+            "message.timestamp.after.max.ms",
+            "message.timestamp.difference.max.ms",
+        ),
+        _NO_LIMIT,
+    ),
+    **dict.fromkeys(("message.format.version", "message.downconversion.enable"), _NO_VERSIONS),
+    **dict.fromkeys(
+        ("compression.gzip.level", "compression.lz4.level", "compression.zstd.level"), _NO_LEVEL
+    ),
+    **dict.fromkeys(
+        (
+            "remote.storage.enable",
+            "local.retention.ms",
+            "local.retention.bytes",
+            "remote.log.copy.disable",
+            "remote.log.delete.on.disable",
+        ),
+        _NO_TIERS,
+    ),
+}
+
+
 def normalize(settings: Mapping[str, object]) -> dict[str, str]:
     """The settings as strings. Raises if a key is unknown, or a value is not allowed [CONF-1]."""
     check_mapping("config", settings, "{'retention.ms': 3600000}")
@@ -174,6 +223,10 @@ def normalize(settings: Mapping[str, object]) -> dict[str, str]:
 def check_keys(keys: Iterable[str]) -> None:
     """Raise if a key is not a topic setting, and suggest a similar key."""
     for key in keys:
+        if key in NO_MEANING:
+            raise InvalidRequestError(
+                f"topic config {key} of Kafka has no meaning here: {NO_MEANING[key]}. Leave it out"
+            )
         if key not in _PARSERS and key not in _WITHOUT_EFFECT:
             near = difflib.get_close_matches(str(key), _PARSERS, n=1, cutoff=0.5)
             hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(_PARSERS)}"

@@ -11,6 +11,7 @@ import pytest
 
 import pylogtable
 import pylogtable.engine
+import pylogtable.kafka
 
 ROOT = Path(__file__).parents[2]
 LIBRARY = ROOT / "pylogtable"
@@ -43,12 +44,14 @@ LIBRARY_ROOMS: dict[str, set[str]] = {
         *("read", "write", "groups", "maintenance", "check", "publish"),
     },
     "report": {"words", "format", "plan", "results", "facade"},
-    "cli": {"public", "facade"},
+    "bridge": {"words", "format", "runtime", "facade"},
+    "cli": {"public", "facade", "bridge"},
     "__main__": {"cli"},
 }
 LIBRARY_TOP = {
     **dict.fromkeys(("errors", "arguments", "lazy_arrow"), "words"),
     **dict.fromkeys(("topic", "topic_jobs", "store", "engine"), "facade"),
+    "kafka": "bridge",
 }
 SPARK_ROOMS: dict[str, set[str]] = {
     "worker_imports": set(),
@@ -70,6 +73,7 @@ ONLY_IN = {
     "s3fs": {"storage"},
     "pyiceberg": {"publish"},
     "pyspark": set(),
+    "confluent_kafka": {"bridge"},
 }
 # What stands on top of the library and uses only its public names.
 OUTSIDE = {"__main__", "cli"}
@@ -268,6 +272,7 @@ def test_code_outside_the_library_uses_only_public_names(path: Path) -> None:
     public = {
         "pylogtable": {*pylogtable.__all__, "engine"},
         "pylogtable.engine": set(pylogtable.engine.__all__),
+        "pylogtable.kafka": set(pylogtable.kafka.__all__),
     }
     for module, name in imports(path):
         if module.split(".")[0] == "pylogtable" and not module.startswith("pylogtable.cli"):

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 import pylogtable
+import pylogtable.kafka
 from pylogtable import (
     BatchFuture,
     Consumer,
@@ -34,6 +35,23 @@ SIGNATURES = {
     pylogtable.open_topic: ["url", "*storage_options", "*clock"],
     pylogtable.report_html: ["store", "*now_ms"],
     pylogtable.is_kafka_shaped: ["schema", "*more_columns"],
+    pylogtable.kafka.import_topic: [
+        "store",
+        "topic",
+        "*bootstrap_servers",
+        "*name",
+        "*follow",
+        "*from_timestamp",
+        "*groups",
+        "*allow_gaps",
+        "*config",
+        "*copy_settings",
+        "*consumer_settings",
+        "*linger_ms",
+        "*batch_bytes",
+        "*on_progress",
+        "*stop",
+    ],
     Store.topics: [],
     Store.topic: ["name"],
     Store.create_topic: ["name", "partitions", "schema", "key", "config", "*start_offsets"],
@@ -202,7 +220,7 @@ PINNED = (Consumer, Group, Producer, Scan, Store, StoreGroup, Topic, TopicWriter
 
 
 def public_classes() -> Iterator[type]:
-    for module in (pylogtable, engine):
+    for module in (pylogtable, engine, pylogtable.kafka):
         for name in module.__all__:
             thing = getattr(module, name)
             if inspect.isclass(thing):
@@ -284,7 +302,7 @@ def test_public_classes_and_their_methods_have_docstrings(of: type) -> None:
 
 
 def test_public_functions_have_docstrings() -> None:
-    for module in (pylogtable, engine):
+    for module in (pylogtable, engine, pylogtable.kafka):
         for name in module.__all__:
             thing = getattr(module, name)
             assert not inspect.isfunction(thing) or thing.__doc__, name

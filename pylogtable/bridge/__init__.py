@@ -1,0 +1,1 @@
+"""Bridges: the same records under the same offsets in another system."""

@@ -1,0 +1,135 @@
+"""Decides where an import from Kafka begins, and what stands against it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pylogtable.errors import CommitConflictError, InvalidRequestError
+from pylogtable.format.config import NO_MEANING, TOPIC_CONFIG_KEYS, describe_config
+
+
+@dataclass(frozen=True)
+class Copy:
+    """The topic that an import writes to. `imported_to` is the sum of the end offsets after the
+    last commit of the import; None if there was none."""
+
+    name: str
+    starts: Mapping[int, int]
+    ends: Mapping[int, int]
+    imported_to: int | None
+    is_kafka_shaped: bool
+
+    @property
+    def is_empty(self) -> bool:
+        """True if no partition has ever had a record."""
+        return self.imported_to is None and all(
+            self.ends[number] == start for number, start in self.starts.items()
+        )
+
+
+def check_copy(copy: Copy, partitions: int) -> None:
+    """Raise if the topic is neither empty nor a copy that nobody else has written to. `partitions`
+    is how many Kafka's topic has."""
+    if not copy.is_kafka_shaped:
+        raise InvalidRequestError(
+            f"topic {copy.name!r} has other columns than Kafka's key, value and headers. Import "
+            "into a new topic: give another name"
+        )
+    have = len(copy.ends)
+    if copy.imported_to is None:
+        if not copy.is_empty:
+            raise InvalidRequestError(
+                f"topic {copy.name!r} has records that did not come from this topic of Kafka. "
+                "Import into a new topic: give another name"
+            )
+        if have != partitions:
+            raise InvalidRequestError(
+                f"topic {copy.name!r} has {have} partition(s), and Kafka's has {partitions}. "
+                "Delete it, and let the import create it"
+            )
+    if have > partitions:
+        raise InvalidRequestError(
+            f"topic {copy.name!r} has {have} partition(s), and Kafka's has only {partitions}: it "
+            "was created again, or the copy was altered. Import into a new topic"
+        )
+    total = sum(copy.ends.values())
+    if copy.imported_to is not None and copy.imported_to != total:
+        raise CommitConflictError(
+            f"another writer has appended to topic {copy.name!r} since the last import: its end "
+            f"offsets add up to {total}, and to {copy.imported_to} after that import. Offsets of "
+            "Kafka can no longer be kept there. Import into a new topic"
+        )
+
+
+def positions_to_begin(copy: Copy, starts: Mapping[int, int]) -> dict[int, int]:
+    """Where an empty copy begins: where Kafka does, or where the caller says. Raises if the copy
+    begins later: records would be left out."""
+    for number, start in starts.items():
+        if copy.ends[number] > start:
+            raise InvalidRequestError(
+                f"partition {number}: topic {copy.name!r} has no records and begins at offset "
+                f"{copy.ends[number]}, and the import would begin at {start}. It had other "
+                "records, or another import has created it for a later time. Delete it, or import "
+                "into a new topic"
+            )
+    return dict(starts)
+
+
+def positions_to_resume(
+    ends: Mapping[int, int], bounds: Mapping[int, tuple[int, int]], *, allow_gaps: bool
+) -> dict[int, int]:
+    """Where a copy with these ends continues. `bounds` are the first and the end offset of Kafka's
+    partitions. Raises if Kafka has lost records in between, or has fewer than the copy."""
+    positions: dict[int, int] = {}
+    for number, (low, high) in sorted(bounds.items()):
+        end = ends[number]
+        if end > high:
+            raise InvalidRequestError(
+                f"partition {number}: the copy ends at offset {end}, and Kafka's topic ends at "
+                f"{high}. It was created again, or has lost records. Import into a new topic"
+            )
+        if end < low and not allow_gaps:
+            raise gap(number, end, low)
+        positions[number] = max(end, low)
+    return positions
+
+
+def gap(partition: int, end: int, low: int) -> InvalidRequestError:
+    """The error for records that Kafka has removed before they were imported."""
+    return InvalidRequestError(
+        f"partition {partition}: Kafka begins at offset {low}, and the copy ends at {end}. What "
+        f"Kafka had at [{end}, {low}) was removed before it was imported. To go on without it, "
+        "allow gaps"
+    )
+
+
+def settings_to_copy(kafka: Mapping[str, str]) -> dict[str, str]:
+    """Those settings of Kafka's topic that mean the same here, and are not the default here."""
+    defaults = describe_config({})
+    return {
+        name: kafka[name]
+        for name in TOPIC_CONFIG_KEYS
+        if kafka.get(name) not in (None, "", defaults[name])
+    }
+
+
+def settings_left_out(chosen: Mapping[str, str]) -> dict[str, str]:
+    """Why each of these settings, which somebody chose in Kafka, is not copied."""
+    return {
+        name: NO_MEANING.get(name, "there is no such setting here")
+        for name in sorted(chosen)
+        if name not in TOPIC_CONFIG_KEYS
+    }
+
+
+def group_positions(
+    committed: Mapping[int, int], starts: Mapping[int, int], ends: Mapping[int, int]
+) -> dict[int, int]:
+    """The positions of a Kafka group in the copy. Kafka counts the end of a transaction as an
+    offset, and a group may be ahead of the copy: it continues at the end then."""
+    return {
+        number: min(max(offset, starts[number]), ends[number])
+        for number, offset in sorted(committed.items())
+        if number in ends and offset >= 0
+    }

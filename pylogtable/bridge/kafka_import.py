@@ -1,0 +1,368 @@
+"""Imports a topic of Kafka: every record comes under the partition and offset it has there.
+
+The copy is its own memory: it continues at its end offsets. Each commit carries a txn whose number
+is the sum of the end offsets after it. So an import knows its own copy again, and notices if
+another writer was there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+
+from pylogtable.arguments import check_mapping, check_number, check_text, names_in
+from pylogtable.bridge.import_plan import (
+    Copy,
+    check_copy,
+    gap,
+    group_positions,
+    positions_to_begin,
+    positions_to_resume,
+    settings_left_out,
+    settings_to_copy,
+)
+from pylogtable.bridge.kafka_rows import last_places, rows_of
+from pylogtable.bridge.kafka_source import KafkaSource, Received
+from pylogtable.engine import Staged, TopicWriter
+from pylogtable.errors import (
+    CommitConflictError,
+    InvalidRequestError,
+    TopicExistsError,
+    TopicNotFoundError,
+)
+from pylogtable.format.schema import is_kafka_shaped
+from pylogtable.format.times import to_us
+from pylogtable.runtime import Runtime
+from pylogtable.store import Store
+from pylogtable.topic import Topic
+
+#: Messages that are taken from librdkafka at a time.
+READ_MESSAGES = 20_000
+#: The longest wait for messages, so that a stop is noticed soon.
+READ_SECONDS = 0.2
+#: A bounded import gives up if Kafka sends nothing for this long.
+SILENCE_SECONDS = 60.0
+#: The metadata of a group's position that came from Kafka, and that no consumer here has moved.
+IMPORTED = "imported from Kafka"
+
+
+@dataclass(frozen=True)
+class ImportProgress:
+    """How far an import is. `lag` has, by partition, how many offsets Kafka is ahead."""
+
+    records: int
+    commits: int
+    seconds: float
+    lag: dict[int, int]
+
+
+@dataclass(frozen=True)
+class ImportReport:
+    """What `import_topic` did. `offsets` has `(start, end)` by partition, from the first record
+    imported to one past the last. `groups` has the positions that were set. `left_out` says why a
+    setting or a group of Kafka was not copied."""
+
+    topic: str
+    records: int
+    commits: int
+    seconds: float
+    offsets: dict[int, tuple[int, int]]
+    groups: dict[str, dict[int, int]] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ImportOptions:
+    """What `import_topic` was asked for, checked."""
+
+    follow: bool = False
+    from_timestamp_ms: int | None = None
+    groups: bool | tuple[str, ...] = False
+    allow_gaps: bool = False
+    config: Mapping[str, object] = field(default_factory=dict)
+    copy_settings: bool = True
+    linger_seconds: float = 5.0
+    batch_bytes: int = 256 << 20
+    refresh_seconds: float = 30.0
+    on_progress: Callable[[ImportProgress], object] | None = None
+    stop: Callable[[], bool] = lambda: False
+
+
+def import_topic(
+    store: Store,
+    topic: str,
+    *,
+    bootstrap_servers: str,
+    name: str | None = None,
+    follow: bool = False,
+    from_timestamp: datetime | int | None = None,
+    groups: bool | Sequence[str] = False,
+    allow_gaps: bool = False,
+    config: Mapping[str, object] | None = None,
+    copy_settings: bool = True,
+    consumer_settings: Mapping[str, Any] | None = None,
+    linger_ms: float = 5_000,
+    batch_bytes: int = 256 << 20,
+    on_progress: Callable[[ImportProgress], object] | None = None,
+    stop: Callable[[], bool] | None = None,
+) -> ImportReport:
+    """Import the Kafka topic `topic` into the topic `name` of this store, `topic` by default.
+
+    >>> pylogtable.kafka.import_topic(store, "orders", bootstrap_servers="broker:9092").records
+
+    The first call creates the topic, with Kafka's number of partitions, the settings that both
+    have, and those in `config`. Later calls continue at its end offsets. A call ends at what was
+    the end of Kafka's topic when it began. With `follow` it goes on until `stop()` is true, and
+    then ends after the running commit. Partitions that are added in Kafka are added here.
+
+    - `from_timestamp`: the first call begins at this time, and not at Kafka's first record.
+    - `groups`: also copy the committed offsets of these consumer groups, or of all (True). A group
+      that has moved here is left alone.
+    - `allow_gaps`: continue even if Kafka has removed records before they were imported.
+    - `copy_settings=False`: do not ask Kafka for the settings of the topic.
+    - `consumer_settings`: settings of librdkafka, such as `{"security.protocol": "SSL"}`. Only
+      committed transactions are read, unless `isolation.level` says otherwise.
+    - A commit is made after `linger_ms`, or after `batch_bytes` in memory.
+    """
+    check_text("topic", topic)
+    check_text("bootstrap_servers", bootstrap_servers)
+    check_number("batch_bytes", batch_bytes, 1)
+    settings = {} if consumer_settings is None else consumer_settings
+    check_mapping("consumer_settings", settings, "{'security.protocol': 'SSL'}")
+    options = ImportOptions(
+        follow=follow,
+        from_timestamp_ms=None if from_timestamp is None else to_us(from_timestamp) // 1000,
+        groups=groups if isinstance(groups, bool) else tuple(names_in("groups", groups)),
+        allow_gaps=allow_gaps,
+        config={} if config is None else config,
+        copy_settings=copy_settings,
+        linger_seconds=linger_ms / 1000,
+        batch_bytes=batch_bytes,
+        on_progress=on_progress,
+        stop=stop or (lambda: False),
+    )
+    with KafkaSource(bootstrap_servers, topic, settings) as source:
+        return Import(store, source, topic, name or topic, options, Runtime()).run()
+
+
+class Import:
+    """One run of an import."""
+
+    def __init__(
+        self,
+        store: Store,
+        source: KafkaSource,
+        kafka_topic: str,
+        name: str,
+        options: ImportOptions,
+        runtime: Runtime,
+    ) -> None:
+        self._store = store
+        self._source = source
+        self._name = name
+        self._options = options
+        self._now = runtime.monotonic
+        cluster, self._partitions = source.describe()
+        self._app_id = f"kafka:{cluster}/{kafka_topic}"
+        self._left_out: dict[str, str] = {}
+        self._groups: dict[str, dict[int, int]] = {}
+        self._records = self._commits = 0
+        self._first: dict[int, int] = {}
+
+    def run(self) -> ImportReport:
+        """Import until the end, or until it is stopped."""
+        began = self._now()
+        bounds = self._source.bounds(range(self._partitions))
+        self._topic = self._open_copy(bounds)
+        self._reached = self._begin(bounds)
+        self._ends = self._topic.end_offsets()
+        self._targets = {number: high for number, (_, high) in bounds.items()}
+        refreshed = heard = self._now()
+        with ThreadPoolExecutor(2) as encoders:
+            while not self._is_done():
+                before = self._records
+                self._commit_next(encoders)
+                now = self._now()
+                if self._records > before:
+                    heard = now
+                elif now - heard > SILENCE_SECONDS and not self._options.follow:
+                    raise self._source.silence(now - heard)
+                self._tell(began)
+                if self._options.follow and now - refreshed > self._options.refresh_seconds:
+                    refreshed = now
+                    self._add_partitions()
+                    self._copy_groups()
+        self._copy_groups()
+        return ImportReport(
+            topic=self._name,
+            records=self._records,
+            commits=self._commits,
+            seconds=self._now() - began,
+            offsets={n: (first, self._ends[n]) for n, first in sorted(self._first.items())},
+            groups=self._groups,
+            left_out=self._left_out,
+        )
+
+    def _open_copy(self, bounds: Mapping[int, tuple[int, int]]) -> Topic:
+        try:
+            return self._store.topic(self._name)
+        except TopicNotFoundError:
+            pass
+        in_force: dict[str, str] = {}
+        chosen: dict[str, str] = {}
+        if self._options.copy_settings:
+            in_force, chosen = self._source.settings()
+        config = {**settings_to_copy(in_force), **self._options.config}
+        with suppress(TopicExistsError):  # another import was faster
+            self._store.create_topic(
+                self._name, self._partitions, config=config, start_offsets=self._starts(bounds)
+            )
+        self._left_out.update(settings_left_out(chosen))
+        return self._store.topic(self._name)
+
+    def _starts(self, bounds: Mapping[int, tuple[int, int]]) -> dict[int, int]:
+        when = self._options.from_timestamp_ms
+        if when is not None:
+            return self._source.offsets_at(when, bounds)
+        return {number: low for number, (low, _) in bounds.items()}
+
+    def _begin(self, bounds: Mapping[int, tuple[int, int]]) -> dict[int, int]:
+        """Begin to read where the copy ends; returns these offsets."""
+        copy = Copy(
+            name=self._name,
+            starts=self._topic.start_offsets(),
+            ends=self._topic.end_offsets(),
+            imported_to=self._topic.last_txn(self._app_id),
+            is_kafka_shaped=is_kafka_shaped(self._topic.schema),
+        )
+        check_copy(copy, self._partitions)
+        if copy.imported_to is None:
+            positions = positions_to_begin(copy, self._starts(bounds))
+        else:
+            if len(copy.ends) < self._partitions:
+                self._topic.alter(partitions=self._partitions)
+            ends = self._topic.end_offsets()
+            allow_gaps = self._options.allow_gaps
+            positions = positions_to_resume(ends, bounds, allow_gaps=allow_gaps)
+        self._source.begin(positions)
+        return positions
+
+    def _is_done(self) -> bool:
+        if self._options.stop():
+            return True
+        return not self._options.follow and self._is_at_the_end()
+
+    def _is_at_the_end(self) -> bool:
+        return all(self._reached[number] >= end for number, end in self._targets.items())
+
+    def _commit_next(self, encoders: ThreadPoolExecutor) -> None:
+        """Read until there is enough for a commit, and commit it. Without a commit if nothing
+        comes for a while."""
+        options = self._options
+        deadline = self._now() + options.linger_seconds
+        size = records = 0
+        places: list[pa.RecordBatch] = []
+        writer = TopicWriter(self._topic)
+        with writer.begin_staging(encoders=encoders, keep_offsets=True) as stager:
+            while size < options.batch_bytes and self._now() < deadline and not options.stop():
+                received = self._source.receive(READ_MESSAGES, READ_SECONDS)
+                if received.messages:
+                    rows = rows_of(received.messages)
+                    stager.add(rows)
+                    size += rows.nbytes
+                    records += rows.num_rows
+                    places.append(rows.select(["partition", "offset"]))
+                    self._reached.update(last_places(rows))
+                self._note(received)
+                if not options.follow and self._is_at_the_end():
+                    break
+            staged = stager.finish()
+        if records:
+            self._commit(writer, staged, pa.Table.from_batches(places))
+
+    def _commit(self, writer: TopicWriter, staged: Staged, places: pa.Table) -> None:
+        ends = {**self._ends, **last_places(places)}
+        result = writer.commit_or_discard([staged], txn=(self._app_id, sum(ends.values())))
+        if result.repeated:
+            raise CommitConflictError(
+                f"another import of the same topic writes to {self._name!r}. Run one of them"
+            )
+        for number, (first, _) in result.offsets.items():
+            self._first.setdefault(number, first)
+        self._ends = ends
+        self._records += result.records
+        self._commits += 1
+
+    def _note(self, received: Received) -> None:
+        """Note which ends were reached, and go on where Kafka has lost the position."""
+        for number, offset in received.reached.items():
+            self._reached[number] = max(self._reached[number], offset)
+        for number in received.lost:
+            low, _ = self._source.bounds([number])[number]
+            if not self._options.allow_gaps:
+                raise gap(number, self._reached[number], low)
+            self._reached[number] = low
+            self._source.skip_to(number, low)
+
+    def _add_partitions(self) -> None:
+        """Follow Kafka if partitions were added there."""
+        _, count = self._source.describe()
+        if count <= self._partitions:
+            return
+        self._topic.alter(partitions=count)
+        new = range(self._partitions, count)
+        bounds = self._source.bounds(new)
+        self._ends = {**dict.fromkeys(new, 0), **self._ends}
+        allow_gaps = self._options.allow_gaps
+        positions = positions_to_resume(self._ends, bounds, allow_gaps=allow_gaps)
+        self._source.begin(positions)
+        self._reached.update(positions)
+        self._partitions = count
+
+    def _copy_groups(self) -> None:
+        """Set the positions of Kafka's groups, unless a consumer here has moved them."""
+        wanted = self._options.groups
+        if not wanted:
+            return
+        found = self._source.groups(range(self._partitions))
+        names = sorted(found) if isinstance(wanted, bool) else wanted
+        starts = self._topic.start_offsets()
+        for name in names:
+            positions = group_positions(found.get(name, {}), starts, self._ends)
+            why = self._set_positions(name, positions)
+            if why is None:
+                self._groups[name] = positions
+                self._left_out.pop(name, None)
+            else:
+                self._left_out[name] = why
+
+    def _set_positions(self, name: str, positions: Mapping[int, int]) -> str | None:
+        """Set the positions of a group here; or why not."""
+        if not positions:
+            return "Kafka has no committed offsets of this group for the topic"
+        try:
+            group = self._topic.group(name)
+            if name in self._topic.groups():
+                rows = [row for row in group.describe() if row.current_offset is not None]
+                if any(row.metadata != IMPORTED for row in rows):
+                    return "a consumer has committed a position of this group here"
+                if {row.partition: row.current_offset for row in rows} == positions:
+                    return None
+            group.commit(positions, IMPORTED)
+        except InvalidRequestError as error:
+            return str(error)
+        return None
+
+    def _tell(self, began: float) -> None:
+        if self._options.on_progress is None:
+            return
+        ends = self._source.known_ends(range(self._partitions))
+        lag = {number: max(0, end - self._reached[number]) for number, end in ends.items()}
+        seconds = self._now() - began
+        self._options.on_progress(ImportProgress(self._records, self._commits, seconds, lag))

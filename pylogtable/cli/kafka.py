@@ -1,0 +1,140 @@
+"""`pylogtable kafka import`: copy a topic of Kafka, under the same offsets."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pylogtable.cli.command import Command, CommandGroup
+from pylogtable.cli.messages import note, progress
+from pylogtable.cli.options import POSITIVE
+from pylogtable.cli.output import counted, print_json
+from pylogtable.cli.session import Session, current_session
+from pylogtable.cli.signals import noting_signals
+from pylogtable.cli.values import parse_config, parse_pair, parse_time
+
+if TYPE_CHECKING:
+    from pylogtable.kafka import ImportProgress, ImportReport
+
+_IMPORT_EXAMPLES = """
+    pylogtable kafka import --bootstrap-servers broker:9092 --topic orders
+    pylogtable kafka import --bootstrap-servers broker:9092 --topic orders --follow --groups
+    pylogtable kafka import --bootstrap-servers broker:9092 --topic orders --name orders-copy
+"""
+
+
+@click.group(cls=CommandGroup, short_help="Copy topics of Kafka.", examples=_IMPORT_EXAMPLES)
+def kafka() -> None:
+    """Copy topics of Kafka under the same partitions and offsets. Needs `pip install
+    'pylogtable[kafka]'`."""
+
+
+@kafka.command(
+    "import", cls=Command, short_help="Import a topic of Kafka.", examples=_IMPORT_EXAMPLES
+)
+@click.option(
+    "--bootstrap-servers", required=True, metavar="HOST:PORT", help="Brokers to ask first."
+)
+@click.option("--topic", required=True, metavar="NAME", help="The topic of Kafka.")
+@click.option("--name", metavar="NAME", help="The topic here.  [default: the same name]")
+@click.option("--follow", is_flag=True, help="Go on with new records until Ctrl-C or SIGTERM.")
+@click.option(
+    "--from-timestamp",
+    metavar="TIME",
+    help="Begin with the first record at or after this time. Only for the first import.",
+)
+@click.option("--groups", is_flag=True, help="Also copy the committed offsets of consumer groups.")
+@click.option(
+    "--allow-gaps",
+    is_flag=True,
+    help="Go on if Kafka has removed records before they were imported.",
+)
+@click.option(
+    "--config",
+    "-c",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A setting of the new topic. It wins over Kafka's.",
+)
+@click.option(
+    "--no-copy-settings",
+    "copy_settings",
+    is_flag=True,
+    flag_value=False,
+    default=True,
+    help="Do not ask Kafka for the settings of the topic.",
+)
+@click.option(
+    "--consumer-property",
+    "properties",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A setting of librdkafka, such as security.protocol=SSL. May be repeated.",
+)
+@click.option(
+    "--linger",
+    type=click.FloatRange(0.001),
+    default=5.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Commit after this time.",
+)
+@click.option(
+    "--batch-bytes",
+    type=POSITIVE,
+    default=256 << 20,
+    show_default=True,
+    help="Commit after this many bytes of records.",
+)
+@click.pass_context
+def import_(context: click.Context, /, **given: Any) -> None:
+    """Import a topic of Kafka: every record keeps its partition, offset, timestamp and headers.
+
+    The first import creates the topic here. Later ones continue where it ends. Ctrl-C and SIGTERM
+    end it after the running commit, and a repeat goes on.
+    """
+    from pylogtable.kafka import import_topic
+
+    session = current_session(context)
+    store = session.open_store()
+    when = given.pop("from_timestamp")
+    properties = [parse_pair(pair, "--consumer-property") for pair in given.pop("properties")]
+    config = parse_config(given.pop("config"))
+    linger = given.pop("linger")
+    topic = given.pop("topic")
+    with noting_signals() as signals, progress(f"importing {topic}") as show_detail:
+        report = import_topic(
+            store,
+            topic,
+            from_timestamp=None if when is None else parse_time(when, "--from-timestamp"),
+            consumer_settings=dict(properties),
+            config=config,
+            linger_ms=linger * 1000,
+            on_progress=lambda at: show_detail(_shown(at)),
+            stop=signals.has_come,
+            **given,
+        )
+    _print_report(session, report)
+    signals.raise_again()
+
+
+def _shown(at: ImportProgress) -> str:
+    rate = at.records / at.seconds if at.seconds else 0.0
+    lag = ", ".join(f"{number}: {offsets:,}" for number, offsets in at.lag.items() if offsets)
+    return f"{at.records:,} records, {rate:,.0f} records/s, lag {lag or 'none'}"
+
+
+def _print_report(session: Session, report: ImportReport) -> None:
+    if session.is_json:
+        print_json(asdict(report))
+        return
+    places = " ".join(f"{n}:[{start},{end})" for n, (start, end) in report.offsets.items())
+    done = f"{counted(report.records, 'record')} in {counted(report.commits, 'commit')}"
+    print(f"{report.topic}: {done}; {places}" if places else f"{report.topic}: {done}")
+    for group, positions in report.groups.items():
+        shown = " ".join(f"{number}:{offset}" for number, offset in positions.items())
+        print(f"group {group}: {shown}")
+    for name, why in report.left_out.items():
+        note(session, f"not copied: {name}: {why}")

@@ -1,0 +1,105 @@
+"""`pylogtable kafka import`, on librdkafka's mock of a cluster."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import pylogtable
+from pylogtable.cli import kafka as command
+from pylogtable.kafka import ImportProgress
+from tests.cli.conftest import ROOT, Run
+from tests.kafka.mock import MockCluster, mock_cluster
+
+pytestmark = pytest.mark.filterwarnings("ignore:.* are already older than retention.ms")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[MockCluster]:
+    with mock_cluster() as started:
+        yield started
+
+
+@pytest.fixture
+def source(cluster: MockCluster) -> str:
+    name = cluster.new_topic()
+    cluster.produce(name, 0, [b"a", None, b"c"])
+    cluster.produce(name, 2, [b"d"])
+    return name
+
+
+def arguments(cluster: MockCluster, topic: str) -> list[str]:
+    given = ["--bootstrap-servers", cluster.servers, "--topic", topic, "--no-copy-settings"]
+    return ["kafka", "import", *given]
+
+
+def test_import_says_what_came(run: Run, cluster: MockCluster, source: str) -> None:
+    done = run(*arguments(cluster, source))
+    assert (done.status, done.err) == (0, "")
+    assert done.out == f"{source}: 4 records in 1 commit; 0:[0,3) 2:[0,1)\n"
+    again = run(*arguments(cluster, source), "--output", "json")
+    assert again.json["records"] == 0
+    assert run("consume", source, "--format", "%p:%o %s;").out == "0:0 a;0:1 ;0:2 c;2:0 d;"
+
+
+def test_other_name_and_settings(
+    run: Run, cluster: MockCluster, source: str, store_dir: Path
+) -> None:
+    more = ["--name", "copy", "-c", "retention.ms=-1", "--linger", "0.5", "--batch-bytes", "1000"]
+    assert run(*arguments(cluster, source), *more).status == 0
+    topic = pylogtable.open(store_dir).topic("copy")
+    assert topic.count() == 4
+    assert topic.describe().config["retention.ms"] == "-1"
+
+
+def test_errors_are_one_line(run: Run, cluster: MockCluster, source: str) -> None:
+    run(*arguments(cluster, "nope")).failed("has no topic 'nope'")
+    wrong = run(*arguments(cluster, source), "--consumer-property", "no.such=1")
+    wrong.failed("No such configuration property", "consumer settings")
+    assert run(*arguments(cluster, source), "--from-timestamp", "soon").status == 2
+    run("kafka", "import", "--topic", "t").failed("--bootstrap-servers", status=2)
+
+
+def test_sigterm_ends_it_with_a_report(cluster: MockCluster, source: str, store_dir: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pylogtable", *arguments(cluster, source), "--follow",
+         "--linger", "0.1", "--store", str(store_dir)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=ROOT,
+    )  # fmt: skip
+    store = pylogtable.open(store_dir)
+    deadline = time.monotonic() + 60
+    while source not in store.topics() or store.topic(source).count() < 4:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 143, err
+    assert out.decode().startswith(f"{source}: 4 records in ")
+    assert store.topic(source).count() == 4
+
+
+def test_progress_shows_records_speed_and_lag() -> None:
+    at = ImportProgress(records=3000, commits=2, seconds=1.5, lag={0: 0, 1: 1234})
+    assert command._shown(at) == "3,000 records, 2,000 records/s, lag 1: 1,234"
+
+
+@pytest.mark.parametrize(
+    ("setting", "why"),
+    [
+        ("segment.ms=1000", "a segment is what one commit wrote"),
+        ("min.insync.replicas=2", "there are no brokers and no replicas"),
+        ("max.message.bytes=5", "a record may have 512 MiB"),
+    ],
+)
+def test_setting_of_kafka_without_a_meaning_says_why(run: Run, setting: str, why: str) -> None:
+    name = setting.partition("=")[0]
+    done = run("topics", "create", "t", "--config", setting)
+    done.failed(f"topic config {name} of Kafka has no meaning here", why)

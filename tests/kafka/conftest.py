@@ -1,0 +1,47 @@
+"""One broker for all of these tests."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.kafka.broker import running
+
+JARS = "PYLOGTABLE_KAFKA_JARS"
+_numbers = itertools.count()
+
+NewKafkaTopic = Callable[..., str]
+
+
+@pytest.fixture(scope="session")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a broker that is started for these tests."""
+    jars = os.environ.get(JARS)
+    if not jars or not Path(jars).is_dir():
+        pytest.skip("no jars of a Kafka broker; `make test-kafka` fetches them from Maven Central")
+    with running(Path(jars), tmp_path_factory.mktemp("broker")) as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def admin(servers: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": servers, "log_level": 0})
+
+
+@pytest.fixture
+def new_topic(admin: AdminClient) -> NewKafkaTopic:
+    """Creates a topic in Kafka, and returns its name."""
+
+    def create(partitions: int = 3, config: Mapping[str, Any] | None = None) -> str:
+        name = f"topic-{next(_numbers)}"
+        topic = NewTopic(name, partitions, 1, config=dict(config or {}))
+        admin.create_topics([topic])[name].result(30)
+        return name
+
+    return create

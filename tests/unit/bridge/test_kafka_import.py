@@ -1,0 +1,334 @@
+"""Imports from Kafka, on librdkafka's mock of a cluster. `tests/kafka` has a real broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pylogtable import (
+    CommitConflictError,
+    InvalidRequestError,
+    LogTableError,
+    StorageError,
+    TopicNotFoundError,
+)
+from pylogtable.bridge import kafka_import, kafka_source
+from pylogtable.bridge.kafka_source import KafkaSource, Received
+from pylogtable.kafka import ImportProgress, import_topic
+from pylogtable.store import Store
+from tests.builders import contents, ints, kafka, make_store, rows
+from tests.kafka.mock import PARTITIONS, MockCluster, mock_cluster
+
+HEADERS = [("trace", b"\x00\xff"), ("trace", None), ("", b"")]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[MockCluster]:
+    with mock_cluster() as started:
+        yield started
+
+
+@pytest.fixture
+def source(cluster: MockCluster) -> str:
+    """A topic with records in two partitions."""
+    name = cluster.new_topic()
+    cluster.produce(name, 0, [b"a", None, b""], timestamp=1_700_000_000_123, headers=HEADERS)
+    cluster.produce(name, 2, [b"b"], timestamp=5)
+    return name
+
+
+def imported(store: Store, cluster: MockCluster, topic: str, **more: Any) -> Any:
+    more = {"copy_settings": False, **more}
+    return import_topic(store, topic, bootstrap_servers=cluster.servers, **more)
+
+
+def test_records_come_with_everything_they_have(
+    store: Store, cluster: MockCluster, source: str
+) -> None:
+    report = imported(store, cluster, source)
+    topic = store.topic(source)
+    assert (report.records, report.commits) == (4, 1)
+    assert report.offsets == {0: (0, 3), 2: (0, 1)}
+    assert topic.end_offsets() == {0: 3, 1: 0, 2: 1, 3: 0}
+    headers = [{"key": key, "value": value} for key, value in HEADERS]
+    names = ("partition", "offset", "key", "value", "headers")
+    assert rows(topic.read(), *names) == [
+        (0, 0, b"0", b"a", headers),
+        (0, 1, b"1", None, headers),
+        (0, 2, b"2", b"", headers),
+        (2, 0, b"0", b"b", None),
+    ]
+    times = topic.read().read_all()["timestamp"].cast(pa.int64()).to_pylist()
+    assert times == [1_700_000_000_123_000] * 3 + [5000]
+    assert topic.verify(data=True)
+
+
+def test_repeat_goes_on_where_the_copy_ends(
+    store: Store, cluster: MockCluster, source: str
+) -> None:
+    imported(store, cluster, source)
+    assert imported(store, cluster, source).records == 0
+    version = store.topic(source).version
+    cluster.produce(source, 0, [b"c", b"d"])
+    cluster.produce(source, 3, [b"e"])
+    report = imported(store, cluster, source)
+    assert report.offsets == {0: (3, 5), 3: (0, 1)}
+    assert store.topic(source).version == version + 1
+    assert rows(store.topic(source).read(0), "offset") == [0, 1, 2, 3, 4]
+
+
+def test_one_commit_per_size(store: Store, cluster: MockCluster, source: str) -> None:
+    seen: list[ImportProgress] = []
+    report = imported(store, cluster, source, batch_bytes=1, on_progress=seen.append)
+    assert report.commits == len(seen) >= 1
+    assert seen[-1].records == 4
+    assert seen[-1].lag == dict.fromkeys(range(PARTITIONS), 0)
+
+
+def test_following_ends_after_the_running_commit(
+    store: Store, cluster: MockCluster, source: str
+) -> None:
+    """What was read when the stop came is committed."""
+    asked = 0
+
+    def stop() -> bool:
+        nonlocal asked
+        asked += 1
+        if asked == 3:
+            cluster.produce(source, 1, [b"late"])
+        return store.topics() != [] and store.topic(source).count() > 4
+
+    report = imported(store, cluster, source, follow=True, stop=stop, linger_ms=50)
+    assert report.records == store.topic(source).count() == 5
+
+
+def test_copy_under_another_name(store: Store, cluster: MockCluster, source: str) -> None:
+    imported(store, cluster, source, name="copy", config={"retention.ms": -1})
+    assert store.topics() == ["copy"]
+    assert store.topic("copy").describe().config["retention.ms"] == "-1"
+
+
+class TestRefused:
+    def test_unreachable_broker_is_named_and_nothing_is_created(self, store: Store) -> None:
+        slow = {"socket.connection.setup.timeout.ms": 1000}
+        kwargs: dict[str, Any] = {"request_seconds": 1.0}
+        with (
+            KafkaSource("127.0.0.1:1", "t", slow, **kwargs) as gone,
+            pytest.raises(StorageError, match=r"Kafka at 127\.0\.0\.1:1 cannot be reached"),
+        ):
+            gone.describe()
+
+    def test_unknown_topic(self, store: Store, cluster: MockCluster) -> None:
+        with pytest.raises(TopicNotFoundError, match="has no topic 'nope'"):
+            imported(store, cluster, "nope")
+        assert store.topics() == []
+
+    def test_unknown_consumer_setting(self, store: Store, cluster: MockCluster) -> None:
+        with pytest.raises(InvalidRequestError, match="Check the consumer settings"):
+            imported(store, cluster, "t", consumer_settings={"no.such": 1})
+
+    @pytest.mark.parametrize("error", ["TOPIC_AUTHORIZATION_FAILED", "_AUTHENTICATION"])
+    def test_missing_rights_say_which_are_needed(self, error: str) -> None:
+        class Answer:
+            def name(self) -> str:
+                return error
+
+            def str(self) -> str:
+                return "denied"
+
+        with KafkaSource("127.0.0.1:1", "t", {}) as source:
+            said = source._error(Answer(), "be read")
+        assert isinstance(said, StorageError)
+        assert "denied. Allow it in Kafka (READ and DESCRIBE" in str(said)
+
+    def test_topic_with_other_records(self, cluster: MockCluster, source: str) -> None:
+        store = make_store()
+        store.create_topic(source, PARTITIONS).append(kafka("x"))
+        before = contents(store._store)
+        with pytest.raises(InvalidRequestError, match="did not come from this topic of Kafka"):
+            imported(store, cluster, source)
+        assert contents(store._store) == before
+
+    def test_topic_with_other_columns(
+        self, store: Store, cluster: MockCluster, source: str
+    ) -> None:
+        store.create_topic(source, PARTITIONS, {"n": "int"})
+        with pytest.raises(InvalidRequestError, match="other columns than Kafka's"):
+            imported(store, cluster, source)
+
+    @pytest.mark.parametrize("partitions", [PARTITIONS - 1, PARTITIONS + 1])
+    def test_empty_topic_with_another_number_of_partitions(
+        self, store: Store, cluster: MockCluster, source: str, partitions: int
+    ) -> None:
+        store.create_topic(source, partitions)
+        named = f"has {partitions} partition.s., and Kafka's has {PARTITIONS}"
+        with pytest.raises(InvalidRequestError, match=named):
+            imported(store, cluster, source)
+        assert store.topic(source).version == 0
+
+    def test_topic_whose_records_are_gone(
+        self, store: Store, cluster: MockCluster, source: str
+    ) -> None:
+        """It looks empty, and the first records of Kafka would be below its start."""
+        other = store.create_topic(source, PARTITIONS)
+        other.append(kafka("xyz", partition=ints(0, 0, 0)))
+        other.delete_records({0: None})
+        with pytest.raises(InvalidRequestError, match=r"begins at offset 3, .* begin at 0"):
+            imported(store, cluster, source)
+
+    def test_copy_with_more_partitions_than_kafka(
+        self, store: Store, cluster: MockCluster, source: str
+    ) -> None:
+        imported(store, cluster, source)
+        store.topic(source).alter(partitions=PARTITIONS + 1)
+        with pytest.raises(InvalidRequestError, match="was created again, or the copy was altered"):
+            imported(store, cluster, source)
+
+    def test_copy_with_another_writer(
+        self, store: Store, cluster: MockCluster, source: str
+    ) -> None:
+        imported(store, cluster, source)
+        store.topic(source).append(kafka("x", partition=ints(1)))
+        cluster.produce(source, 1, [b"taken", b"next"])
+        with pytest.raises(CommitConflictError, match="another writer has appended"):
+            imported(store, cluster, source)
+
+    def test_writer_beside_a_running_import(
+        self, store: Store, cluster: MockCluster, source: str
+    ) -> None:
+        imported(store, cluster, source)
+        cluster.produce(source, 0, [b"c"])
+
+        def stop() -> bool:
+            if store.topic(source).end_offsets()[0] == 3:
+                store.topic(source).append(kafka("x", partition=ints(0)))
+            return False
+
+        with pytest.raises(CommitConflictError, match="the end of the partition is 4 already"):
+            imported(store, cluster, source, stop=stop)
+
+    def test_kafka_that_ends_before_the_copy(
+        self, store: Store, cluster: MockCluster, source: str
+    ) -> None:
+        """As after a topic of the same name was created again."""
+        imported(store, cluster, source)
+        topic = store.topic(source)
+        app_id = next(iter(topic.at().snapshot.txns))
+        more = kafka("x", partition=ints(0), offset=ints(90))
+        topic.append(more, keep_offsets=True, txn=(app_id, sum(topic.end_offsets().values()) + 88))
+        with pytest.raises(InvalidRequestError, match=r"ends at offset 91, .* ends at 3"):
+            imported(store, cluster, source)
+
+
+class Trimmed(KafkaSource):
+    """Kafka after its retention has removed the first records."""
+
+    low = 2
+
+    def bounds(self, partitions: Any) -> dict[int, tuple[int, int]]:
+        found = super().bounds(partitions)
+        return {n: (min(self.low, high), high) for n, (_, high) in found.items()}
+
+
+class TestGaps:
+    @pytest.fixture(autouse=True)
+    def trimmed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(kafka_import, "KafkaSource", Trimmed)
+
+    def test_first_import_begins_where_kafka_does(
+        self, store: Store, cluster: MockCluster, source: str
+    ) -> None:
+        imported(store, cluster, source)
+        topic = store.topic(source)
+        assert topic.start_offsets() == {0: 2, 1: 0, 2: 1, 3: 0}
+        assert rows(topic.read(0), "offset") == [2]
+
+    def test_retention_that_overtook_the_import_is_an_error_that_names_the_gap(
+        self, store: Store, cluster: MockCluster, source: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        imported(store, cluster, source)
+        cluster.produce(source, 0, [b"c", b"d", b"e"])
+        monkeypatch.setattr(Trimmed, "low", 5)
+        with pytest.raises(InvalidRequestError, match=r"partition 0: .* \[3, 5\) was removed"):
+            imported(store, cluster, source)
+        report = imported(store, cluster, source, allow_gaps=True)
+        assert report.offsets == {0: (5, 6)}
+        assert rows(store.topic(source).read(0), "offset") == [2, 5]
+
+    def test_position_that_is_lost_while_reading(
+        self, store: Store, cluster: MockCluster, source: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Kafka says so instead of the first message of the partition."""
+        told = []
+
+        def receive(self: KafkaSource, most: int, seconds: float) -> Received:
+            if not told:
+                told.append(0)
+                return Received([], {}, (0,))
+            return KafkaSource.receive(self, most, seconds)
+
+        monkeypatch.setattr(Trimmed, "receive", receive)
+        with pytest.raises(InvalidRequestError, match="allow gaps"):
+            imported(store, cluster, source)
+        told.clear()
+        imported(store, cluster, source, allow_gaps=True)
+        assert rows(store.topic(source).read(0), "offset") == [2]
+
+
+def test_silent_broker_ends_a_bounded_import(
+    store: Store, cluster: MockCluster, source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_import, "SILENCE_SECONDS", 0.0)
+    monkeypatch.setattr(KafkaSource, "receive", lambda *_: Received([]))
+    with pytest.raises(StorageError, match="has sent nothing for"):
+        imported(store, cluster, source, linger_ms=1)
+
+
+def test_partitions_that_kafka_adds_are_followed(
+    store: Store, cluster: MockCluster, source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mock cannot add any, so the first look sees fewer."""
+    right = KafkaSource.describe
+    looks: list[int] = []
+
+    def describe(self: KafkaSource) -> tuple[str, int]:
+        cluster_id, count = right(self)
+        looks.append(count)
+        return cluster_id, 2 if len(looks) == 1 else count
+
+    monkeypatch.setattr(KafkaSource, "describe", describe)
+
+    def stop() -> bool:
+        return bool(store.topics()) and store.topic(source).count() == 4
+
+    options = kafka_import.ImportOptions(
+        follow=True, copy_settings=False, refresh_seconds=0.0, linger_seconds=0.05, stop=stop
+    )
+    with KafkaSource(cluster.servers, source, {}) as kafka_topic:
+        runtime = store._runtime
+        kafka_import.Import(store, kafka_topic, source, source, options, runtime).run()
+    topic = store.topic(source)
+    assert topic.end_offsets() == {0: 3, 1: 0, 2: 1, 3: 0}
+    assert rows(topic.history(), "operation").count("alter") == 1
+    assert rows(topic.read(2), "value") == [b"b"]
+
+
+def test_confluent_kafka_is_asked_for_if_it_is_missing(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+    with pytest.raises(InvalidRequestError, match=r"pip install 'pylogtable\[kafka\]'"):
+        import_topic(store, "t", bootstrap_servers="x")
+
+
+def test_every_error_of_kafka_is_one_of_ours() -> None:
+    kafka_library = kafka_source._library()
+    with KafkaSource("127.0.0.1:1", "t", {}) as source:
+        for code in range(-200, 120):
+            with pytest.raises(LogTableError):
+                raise source._error(kafka_library.KafkaError(code), "be read")
