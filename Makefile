@@ -9,6 +9,10 @@ PYTHONS ?= 3.10 3.12 3.13
 export PYSPARK_PYTHON        := $(abspath $(BIN)/python)
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
+# A worker that crashes ends the run. Another one in its place would try the same test again and again,
+# and xdist may wait for ever for the one that is gone.
+PYTEST := python -m pytest --max-worker-restart=0
+
 # Each of them would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -32,13 +36,13 @@ demo: java $(VENV)/.installed
 	@$(BIN)/python notebooks/demo.py
 
 test: java lint
-	$(BIN)/python -m pytest -n 3
+	$(BIN)/$(PYTEST) -n 3
 
 test-deep: java $(VENV)/.installed-dev
 	@seed=$${PYLOGTABLE_SEED:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}; \
 	echo "PYLOGTABLE_SEED=$$seed make test-deep repeats this run"; \
 	PYLOGTABLE_DEEP=1 PYLOGTABLE_SEED=$$seed \
-	  $(BIN)/python -m pytest -n 3 -o timeout=0 --hypothesis-seed=$$seed
+	  $(BIN)/$(PYTEST) -n 3 -o timeout=0 --hypothesis-seed=$$seed
 
 # Delta and Iceberg have no release for the newest Spark, so their Spark is older than ours.
 ENGINES := .venv-engines
@@ -64,7 +68,7 @@ test-s3: $(VENV)/.installed-dev
 	  test -x "$$server" || { echo "building $$server …"; \
 	    GOBIN=$(abspath $(SERVERS)) "$(GO)" install github.com/versity/versitygw/cmd/versitygw@latest; } || exit 1; \
 	fi; \
-	PYLOGTABLE_S3_SERVER=$$server $(BIN)/python -m pytest -n 2 tests/s3_server
+	PYLOGTABLE_S3_SERVER=$$server $(BIN)/$(PYTEST) -n 2 tests/s3_server
 
 # Without Maven Central the tests are skipped, with the reason.
 test-kafka: java $(VENV)/.installed-dev
@@ -97,7 +101,7 @@ test-matrix: java
 	  case $$cell in spark-*) tests="tests/spark tests/spark_unit";; *) tests=tests;; esac; \
 	  echo "== $$cell"; \
 	  PYSPARK_PYTHON=$$python PYSPARK_DRIVER_PYTHON=$$python \
-	    $$python -m pytest -n 3 -p no:cacheprovider $$tests > .venv-$$cell/tests.log 2>&1; \
+	    $$python -m pytest --max-worker-restart=0 -n 3 -p no:cacheprovider $$tests > .venv-$$cell/tests.log 2>&1; \
 	  echo $$? > .venv-$$cell/exit; \
 	  grep -E '^(FAILED|ERROR) ' .venv-$$cell/tests.log; \
 	  tail -n 1 .venv-$$cell/tests.log; \
