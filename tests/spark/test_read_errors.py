@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 import pylogtable
-from pylogtable import SchemaMismatchError, StorageError, Store
+from pylogtable import LogTableError, SchemaMismatchError, StorageError, Store
 from pylogtable.engine import Scan
 from pyspark_pylogtable import DefaultSource
 from tests.builders import T0, ints, kafka, rows, times
@@ -153,21 +153,43 @@ AT_ACTION: dict[str, tuple[str, dict[str, Any], list[str]]] = {
 }
 
 
+def source(store: Store, name: str, options: dict[str, Any]) -> DefaultSource:
+    """What Spark creates: it passes the names of options in small letters, and values as text."""
+    given = {option.lower(): str(value) for option, value in options.items()}
+    return DefaultSource({"path": f"{store.url}/{name}".rstrip("/"), **given})
+
+
 @pytest.mark.parametrize("case", AT_LOAD)
-def test_refused_at_load(spark: SparkSession, store: Store, case: str) -> None:
+def test_refused_at_load(store: Store, case: str) -> None:
+    """`load` asks for the schema."""
     name, options, gist = AT_LOAD[case]
-    message = failure(lambda: load(spark, f"{store.url}/{name}".rstrip("/"), **options))
+    with pytest.raises(LogTableError) as caught:
+        source(store, name, options).schema()
     for words in gist:
-        assert words in message
+        assert words in str(caught.value)
 
 
 @pytest.mark.parametrize("case", AT_ACTION)
-def test_refused_at_the_first_action(spark: SparkSession, store: Store, case: str) -> None:
+def test_refused_at_the_first_action(store: Store, case: str) -> None:
+    """An action asks for the partitions."""
     name, options, gist = AT_ACTION[case]
-    df = load(spark, f"{store.url}/{name}".rstrip("/"), **options)
-    message = failure(df.collect)
+    asked = source(store, name, options)
+    schema = asked.schema()
+    with pytest.raises(LogTableError) as caught:
+        asked.reader(schema).partitions()
     for words in gist:
-        assert words in message
+        assert words in str(caught.value)
+
+
+def test_messages_reach_the_user_through_spark(spark: SparkSession, store: Store) -> None:
+    for case in ("unknown option", "case 16, start after end"):
+        name, options, gist = AT_LOAD[case]
+        message = failure(lambda o=options, n=name: load(spark, f"{store.url}/{n}", **o))
+        assert all(words in message for words in gist)
+    name, options, gist = AT_ACTION["removed by retention"]
+    df = load(spark, f"{store.url}/{name}", **options)
+    message = failure(df.collect)
+    assert all(words in message for words in gist)
 
 
 def test_fail_on_data_loss_false_skips_lost_records(spark: SparkSession, store: Store) -> None:

@@ -612,7 +612,7 @@ def together(*actions: Callable[[], None]) -> None:
 
 @pytest.mark.parametrize(
     "topics",
-    [1, 24],
+    [pytest.param(1, marks=pytest.mark.deep), 24],
 )
 def test_a_task_writes_a_long_stream_in_bounded_memory(tmp_path: Path, topics: int) -> None:
     done = subprocess.run(
