@@ -9,8 +9,9 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from pylogtable.format.lookup import LoadLeaf, segments_between
-from pylogtable.format.model import Segment, TopicInfo
+from pylogtable.format.model import Segment
 from pylogtable.format.snapshot import Snapshot
+from pylogtable.plan.rewrite_unit import RewriteUnit
 from pylogtable.plan.split import OPEN_BYTES, PART_BYTES
 
 #: Those of some segments that may have records to be erased.
@@ -18,17 +19,9 @@ MayMatch = Callable[[Sequence[Segment]], Sequence[Segment]]
 
 
 @dataclass(frozen=True)
-class EraseUnit:
-    """A unit of work: segments of one partition to be searched. Those that have records to be
-    erased are rewritten one by one, without them. Plain data that pickles."""
-
-    topic: TopicInfo
-    log_start: int
-    inputs: tuple[Segment, ...]
-
-    @property
-    def partition(self) -> int:
-        return self.inputs[0].partition
+class EraseUnit(RewriteUnit):
+    """Segments to be searched. Those that have records to be erased are rewritten one by one,
+    without them."""
 
 
 def plan_erase(

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from pylogtable.format.lookup import LoadLeaf, segments_between
-from pylogtable.format.model import Segment, TopicInfo
+from pylogtable.format.model import Segment
 from pylogtable.format.snapshot import Snapshot
+from pylogtable.plan.rewrite_unit import RewriteUnit
 
 #: Records in commits are worth a file from this many bytes of a partition on,
 WORTH_BYTES = 1 << 20
@@ -17,17 +18,8 @@ WORTH_SEGMENTS = 256
 
 
 @dataclass(frozen=True)
-class MergeUnit:
-    """A unit of work: neighbours in one partition to be rewritten as sealed segments, without the
-    records below the log start. Plain data that pickles."""
-
-    topic: TopicInfo
-    log_start: int
-    inputs: tuple[Segment, ...]
-
-    @property
-    def partition(self) -> int:
-        return self.inputs[0].partition
+class MergeUnit(RewriteUnit):
+    """Neighbours to be rewritten as sealed segments, without the records below the log start."""
 
     @property
     def delete_horizon_ms(self) -> int | None:
