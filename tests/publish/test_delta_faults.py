@@ -28,12 +28,13 @@ FAULTS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def base() -> MemoryStore:
-    """A table that is behind: since then there were shifted segments, a compaction, a log start
-    inside a segment, and appends between them."""
+@pytest.fixture(scope="module", params=[0, 16384], ids=["in files", "in commits"])
+def base(request: pytest.FixtureRequest) -> MemoryStore:
+    """A table that is behind: since then there were shifted segments, or records in commits, a
+    compaction, a log start inside a segment, and appends between them."""
     inner = MemoryStore()
-    topic = store_over(inner).create_topic(NAME, 2, config={"cleanup.policy": "compact,delete"})
+    config = {"cleanup.policy": "compact,delete", "inline.max.bytes": request.param}
+    topic = store_over(inner).create_topic(NAME, 2, config=config)
     append(topic)
     topic.publish()
     race(topic)

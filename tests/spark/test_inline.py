@@ -19,7 +19,7 @@ from pyspark_pylogtable import LogTable
 from pyspark_pylogtable.columns import spark_schema
 from pyspark_pylogtable.table import inline
 from tests.builders import T0, Clock, at, kafka, rows
-from tests.spark.streams import EARLIEST, read_stream, run
+from tests.spark.streams import EARLIEST, forget_last_commit, read_stream, run
 from tests.spark.support import load, without_spark
 from tests.spark.writes import data_files, files, plan, save, stage, travelled, write
 
@@ -281,6 +281,20 @@ def test_a_micro_batch_of_few_rows_is_one_object(
     assert sorted(int(key) for key in rows(copy.read(), "key")) == [*range(300)]
     assert inline_of(copy) == 18
     assert copy.verify(data=True)
+
+
+def test_a_repeated_micro_batch_of_few_rows_appends_nothing(
+    spark: SparkSession, logs: Store, tmp_path: Path
+) -> None:
+    source, copy = (logs.create_topic(name, 2, config=ON) for name in ("source", "copy"))
+    source.append(kafka([str(number) for number in range(40)]))
+    df = read_stream(spark, source.url, **EARLIEST).select("key", "value")
+    assert run(df, tmp_path / "c", copy.url) == [40]
+    before = files(tmp_path / "logs" / "copy")
+    forget_last_commit(tmp_path / "c")
+    assert run(df, tmp_path / "c", copy.url) == [40]
+    assert files(tmp_path / "logs" / "copy") == before
+    assert sum(copy.end_offsets().values()) == 40
 
 
 def test_a_repeated_txn_of_few_rows_appends_nothing(logs: Store, tmp_path: Path) -> None:

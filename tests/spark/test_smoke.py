@@ -96,8 +96,12 @@ def test_error_messages_reach_the_user(spark: SparkSession, folder: Path) -> Non
     assert "startingOffsets" in said
 
 
-def test_log_table_reads_appends_and_describes(spark: SparkSession, tmp_path: Path) -> None:
-    topic = pylogtable.open(tmp_path).create_topic("t", 2, {"id": pa.int64()}, "id")
+@pytest.mark.parametrize("inline_bytes", [0, 16384], ids=["in files", "in commits"])
+def test_log_table_reads_appends_and_describes(
+    spark: SparkSession, tmp_path: Path, inline_bytes: int
+) -> None:
+    config = {"inline.max.bytes": inline_bytes}
+    topic = pylogtable.open(tmp_path).create_topic("t", 2, {"id": pa.int64()}, "id", config=config)
     table = LogTable.for_path(spark, tmp_path / "t")
     result = table.append(spark.range(0, 50, 1, 3), txn=("job", 1))
     assert (result.records, result.version) == (50, 1)
