@@ -395,7 +395,7 @@ def test_jobs_on_records_in_commits(
 ) -> None:
     from pyspark_pylogtable.table import jobs
 
-    monkeypatch.setattr(jobs, "DRIVER_SEGMENTS", 0)
+    monkeypatch.setattr(jobs, "DRIVER_SEGMENTS", -1)
     topic = logs.create_topic("t", 2, key="key", config={**ON, "cleanup.policy": "compact"})
     for number in range(5):
         topic.append(kafka(["a", "b", "c"], [f"{number}"] * 3))

@@ -115,6 +115,15 @@ def test_many_segments_or_many_bytes_start_a_spark_job(
     assert large.segments().num_rows == 3
 
 
+@pytest.mark.skipif(CONNECT, reason="the jobs of a Spark Connect server cannot be counted")
+def test_many_records_in_commits_are_little_work(spark: SparkSession, logs: Store) -> None:
+    topic = logs.create_topic("t", config={"inline.max.bytes": 16384})
+    for number in range(jobs.DRIVER_SEGMENTS + 1):
+        topic.append(kafka([f"{number}"]))
+    assert jobs_started(spark, LogTable.for_path(spark, topic.url).merge) == 0
+    assert topic.segments().num_rows == 1
+
+
 # --- jobs ------------------------------------------------------------------------------------
 
 

@@ -354,9 +354,10 @@ FULL = {
 }
 
 
-@pytest.fixture(scope="module")
-def typed(shared: Store) -> Topic:
-    topic = shared.create_topic("typed", 1, TYPES, key="id")
+@pytest.fixture(scope="module", params=[0, 16384], ids=["in files", "in commits"])
+def typed(shared: Store, request: pytest.FixtureRequest) -> Topic:
+    config = {"inline.max.bytes": request.param}
+    topic = shared.create_topic(f"typed-{request.param}", 1, TYPES, key="id", config=config)
     table = pa.Table.from_pylist(
         [FULL, {"id": 2}, {**FULL, "id": 3, "list": [], "map": []}], schema=TYPES
     )

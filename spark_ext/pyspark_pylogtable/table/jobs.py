@@ -25,6 +25,8 @@ Result = TypeVar("Result")
 #: does without any work.
 DRIVER_BYTES = 32 << 20
 DRIVER_SEGMENTS = 128
+#: So many segments whose records are in commits count as one file.
+INLINE_PER_FILE = 16
 
 _DRIVER_THREADS = 4
 _UNITS = pa.schema({"task": pa.int32(), "unit": pa.binary()})
@@ -37,7 +39,9 @@ def where_it_pays(spark: SparkSession) -> RunUnits:
     def run_units(worker: Worker, units: Sequence[Any]) -> Iterable[Rewritten]:
         segments = [segment for unit in units for segment in unit.inputs]
         size = sum(segment.size_bytes for segment in segments)
-        if len(segments) <= DRIVER_SEGMENTS and size <= DRIVER_BYTES:
+        inline = sum(segment.is_inline for segment in segments)
+        files = len(segments) - inline + inline // INLINE_PER_FILE
+        if files <= DRIVER_SEGMENTS and size <= DRIVER_BYTES:
             return in_threads(_DRIVER_THREADS)(worker, units)
         return run_each(spark, worker, units)
 
