@@ -69,7 +69,7 @@ def main() -> None:
         reader = cold()
         ends = reader.end_offsets()
         full = max(ends, key=lambda number: ends[number])
-        show("offsets for a time", proxy, lambda: reader.offsets_for_time(time.time_ns() // 10**6))
+        show("offsets for a time", proxy, lambda: reader.offsets_for_time(0))
         show("lookup by offset", proxy, lambda: reader.read(full, start=1, end=2).read_all())
         group = cold().group("g")
         show("group commit, cold", proxy, lambda: group.commit({0: 1}))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import builtins
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
@@ -17,6 +17,7 @@ from enum import Enum
 import pyarrow as pa
 
 from pylogtable.errors import InvalidRequestError, StorageError
+from pylogtable.storage.parallel import side_by_side
 
 _NO_NAMES = frozenset({"", ".", ".."})
 
@@ -94,6 +95,10 @@ class ObjectStore(ABC):
     @abstractmethod
     def read(self, key: str) -> bytes | None:
         """The whole object, or None if it does not exist."""
+
+    def read_many(self, keys: Sequence[str]) -> builtins.list[bytes | None]:
+        """`read` for each key, in this order. Where requests are slow, they are sent at once."""
+        return side_by_side(self, self.read, keys)
 
     @abstractmethod
     def create(self, key: str, data: bytes) -> Created:

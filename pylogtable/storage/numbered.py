@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from pylogtable.storage.base import Created, ObjectStore
-from pylogtable.storage.parallel import side_by_side
 
 
 class NumberedObjects:
@@ -28,14 +27,14 @@ class NumberedObjects:
 
     def read_many(self, numbers: Sequence[int]) -> list[bytes | None]:
         """Read several objects in parallel; the results are in the order of `numbers`."""
-        return side_by_side(self._store, self.read, numbers)
+        return self._store.read_many([self._path_of(number) for number in numbers])
 
     def read_with(
         self, key: str, numbers: Sequence[int]
     ) -> tuple[bytes | None, list[tuple[int, bytes | None]]]:
         """Any object of the store, and several of these, in parallel."""
         keys = [key, *(self._path_of(number) for number in numbers)]
-        data, *found = side_by_side(self._store, self._store.read, keys)
+        data, *found = self._store.read_many(keys)
         return data, list(zip(numbers, found, strict=True))
 
     def read_forward(self, start: int) -> Iterator[tuple[int, bytes]]:

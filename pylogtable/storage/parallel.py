@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from pylogtable.storage.base import ObjectStore
+if TYPE_CHECKING:
+    from pylogtable.storage.base import ObjectStore
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -13,11 +13,13 @@ that checks the condition first and writes later is found by `pylogtable doctor`
 
 from __future__ import annotations
 
+import asyncio
 import builtins
 import datetime
 import io
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -91,8 +93,33 @@ class RemoteStore(ObjectStore):
     def read(self, key: str) -> bytes | None:
         # With a start, s3fs does not request the size first.
         path = self._path(key)
+        return self._whole(path, lambda fs: fs.cat_file(path, start=0))
+
+    def read_many(self, keys: Sequence[str]) -> builtins.list[bytes | None]:
+        # One call for all takes half of the processor time that a thread for each takes.
+        paths = [self._path(key) for key in keys]
+        if len(paths) <= 1:
+            return [self.read(key) for key in keys]
+
+        def ask(fs: Any) -> builtins.list[Any]:
+            from fsspec.asyn import sync
+
+            async def all_at_once() -> builtins.list[Any]:
+                requests = (fs._cat_file(path, start=0) for path in paths)
+                return await asyncio.gather(*requests, return_exceptions=True)
+
+            replies: builtins.list[Any] = sync(fs.loop, all_at_once)
+            return replies
+
+        replies = self._ask("read", self._root, ask)
+        return [
+            self._whole(path, partial(_unpacked, reply))
+            for path, reply in zip(paths, replies, strict=True)
+        ]
+
+    def _whole(self, path: str, request: Callable[[Any], Any]) -> bytes | None:
         try:
-            return self._ask("read", path, lambda fs: bytes(fs.cat_file(path, start=0)))
+            return bytes(self._ask("read", path, request))
         except FileNotFoundError:
             return None
         except _EmptyObject:
@@ -218,6 +245,13 @@ class RemoteStore(ObjectStore):
             return error
         reason = self._client.scrub(f"{type(error).__name__}: {error}")
         return StorageError(f"cannot {verb} {self._protocol}://{path}: {reason}")
+
+
+def _unpacked(reply: Any, fs: Any) -> Any:
+    """A reply that is an error is raised."""
+    if isinstance(reply, BaseException):
+        raise reply
+    return reply
 
 
 class _EmptyObject(Exception):

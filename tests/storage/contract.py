@@ -27,6 +27,19 @@ class StoreContract:
         assert store.read("partition=3") is None
         assert store.read(SEGMENT + "/deeper") is None
 
+    def test_many_objects_are_read_in_the_order_asked_for(self, store: ObjectStore) -> None:
+        for n in range(40):
+            store.write(f"many/{n}", b"%d" % n)
+        store.write("many/empty", b"")
+        keys = [f"many/{n}" for n in reversed(range(41))]
+        expected = [None, *(b"%d" % n for n in reversed(range(40)))]
+        assert store.read_many(keys) == expected
+        assert store.read_many(["many/empty", "many/7", "many/none"]) == [b"", b"7", None]
+        assert store.read_many(["many/7"]) == [b"7"]
+        assert store.read_many([]) == []
+        with pytest.raises(InvalidRequestError):
+            store.read_many(["many/7", "../many/7"])
+
     def test_create_succeeds_only_once(self, store: ObjectStore) -> None:
         assert store.create(COMMIT, b"first") is Created.YES
         assert store.create(COMMIT, b"second") is Created.EXISTS
