@@ -55,6 +55,21 @@ class TestAppend:
             assert cost.requests == {"write": PARTITIONS, "create": 1}
             assert cost.round_trips == 2
 
+    def test_an_append_after_a_minute_asks_first(self, store: WiredStore, clock: Clock) -> None:
+        topic = opened(store, clock).create_topic("t", PARTITIONS)
+        clock.tick(60_000)
+        cost = store.cost_of(lambda: topic.append(records(100)))
+        assert cost.requests == {"read": 3, "write": PARTITIONS, "create": 1}
+        assert cost.round_trips == 4
+
+    def test_a_lost_race_costs_three_round_trips(self, store: WiredStore, clock: Clock) -> None:
+        """What took the version, whether there is more, and the put of the next version."""
+        mine = opened(store, clock).create_topic("t", PARTITIONS)
+        opened(store, clock).topic("t").append(records(1))
+        cost = store.cost_of(lambda: mine.append(records(100)))
+        assert cost.requests == {"read": 3, "write": PARTITIONS, "create": 2}
+        assert cost.round_trips == 5
+
 
 def grown(store: WiredStore, clock: Clock, commits: int) -> None:
     topic = opened(store, clock).create_topic("t", PARTITIONS)
