@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeVar
-
-if TYPE_CHECKING:
-    from pylogtable.storage.base import ObjectStore
+from typing import Protocol, TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
+class Connections(Protocol):
+    """A store, as far as it matters here."""
+
+    concurrency: int
+
+
 def side_by_side(
-    store: ObjectStore, request: Callable[[Item], Result], items: Sequence[Item]
+    store: Connections, request: Callable[[Item], Result], items: Sequence[Item]
 ) -> list[Result]:
     """The result for each item, in order. Where a request costs next to nothing, one follows the
     other in the caller's thread."""
