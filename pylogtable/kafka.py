@@ -2,10 +2,12 @@
 
 >>> import pylogtable.kafka
 >>> pylogtable.kafka.import_topic(store, "orders", bootstrap_servers="broker:9092")
+>>> pylogtable.kafka.export_topic(topic, bootstrap_servers="broker:9092")
 """
 
 from __future__ import annotations
 
+from pylogtable.bridge.kafka_export import ExportReport, export_topic
 from pylogtable.bridge.kafka_import import ImportProgress, ImportReport, import_topic
 
-__all__ = ["ImportProgress", "ImportReport", "import_topic"]
+__all__ = ["ExportReport", "ImportProgress", "ImportReport", "export_topic", "import_topic"]

@@ -48,6 +48,7 @@ KNOWN_SKIPS = (
     r"no jars of Delta and Iceberg",
     r"no S3 server",
     r"no jars of a Kafka broker",
+    r"no jars of Spark's Kafka connector",
     r"needs fork",  # Windows
     r"this pyarrow (cannot write|writes no) Bloom filters",
     r"Spark 4\.0 wants every column of a source in an INSERT",

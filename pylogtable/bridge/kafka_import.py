@@ -192,7 +192,7 @@ class Import:
                 if self._records > before:
                     heard = now
                 elif now - heard > SILENCE_SECONDS and not self._options.follow:
-                    raise self._source.silence(now - heard)
+                    raise self._source.silence(now - heard, "has sent nothing")
                 self._tell(began)
                 if self._options.follow and now - refreshed > self._options.refresh_seconds:
                     refreshed = now
@@ -217,7 +217,7 @@ class Import:
         in_force: dict[str, str] = {}
         chosen: dict[str, str] = {}
         if self._options.copy_settings:
-            in_force, chosen = self._source.settings()
+            in_force, chosen = self._source.topic_settings()
         config = {**settings_to_copy(in_force), **self._options.config}
         with suppress(TopicExistsError):  # another import was faster
             self._store.create_topic(

@@ -1,4 +1,4 @@
-"""`pylogtable kafka import`: copy a topic of Kafka, under the same offsets."""
+"""`pylogtable kafka import` and `export`: copy topics from Kafka and to Kafka."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 from pylogtable.cli.command import Command, CommandGroup
 from pylogtable.cli.messages import note, progress
-from pylogtable.cli.options import POSITIVE
+from pylogtable.cli.options import POSITIVE, topic_argument
 from pylogtable.cli.output import counted, print_json
 from pylogtable.cli.session import Session, current_session
 from pylogtable.cli.signals import noting_signals
@@ -18,6 +18,12 @@ from pylogtable.cli.values import parse_config, parse_pair, parse_time
 if TYPE_CHECKING:
     from pylogtable.kafka import ImportProgress, ImportReport
 
+_bootstrap_option = click.option(
+    "--bootstrap-servers", required=True, metavar="HOST:PORT", help="Brokers to ask first."
+)
+_follow_option = click.option(
+    "--follow", is_flag=True, help="Go on with new records until Ctrl-C or SIGTERM."
+)
 _IMPORT_EXAMPLES = """
     pylogtable kafka import --bootstrap-servers broker:9092 --topic orders
     pylogtable kafka import --bootstrap-servers broker:9092 --topic orders --follow --groups
@@ -25,21 +31,21 @@ _IMPORT_EXAMPLES = """
 """
 
 
-@click.group(cls=CommandGroup, short_help="Copy topics of Kafka.", examples=_IMPORT_EXAMPLES)
+@click.group(
+    cls=CommandGroup, short_help="Copy topics from and to Kafka.", examples=_IMPORT_EXAMPLES
+)
 def kafka() -> None:
-    """Copy topics of Kafka under the same partitions and offsets. Needs `pip install
-    'pylogtable[kafka]'`."""
+    """Copy topics from Kafka, under the same partitions and offsets, and to Kafka. Needs `pip
+    install 'pylogtable[kafka]'`."""
 
 
 @kafka.command(
     "import", cls=Command, short_help="Import a topic of Kafka.", examples=_IMPORT_EXAMPLES
 )
-@click.option(
-    "--bootstrap-servers", required=True, metavar="HOST:PORT", help="Brokers to ask first."
-)
+@_bootstrap_option
 @click.option("--topic", required=True, metavar="NAME", help="The topic of Kafka.")
 @click.option("--name", metavar="NAME", help="The topic here.  [default: the same name]")
-@click.option("--follow", is_flag=True, help="Go on with new records until Ctrl-C or SIGTERM.")
+@_follow_option
 @click.option(
     "--from-timestamp",
     metavar="TIME",
@@ -117,6 +123,63 @@ def import_(context: click.Context, /, **given: Any) -> None:
             **given,
         )
     _print_report(session, report)
+    signals.raise_again()
+
+
+@kafka.command(
+    "export",
+    cls=Command,
+    short_help="Send a topic to Kafka.",
+    examples="""
+        pylogtable kafka export orders --bootstrap-servers broker:9092
+        pylogtable kafka export orders --bootstrap-servers broker:9092 --name orders-copy --follow
+    """,
+)
+@topic_argument
+@_bootstrap_option
+@click.option("--name", metavar="NAME", help="The topic of Kafka.  [default: the same name]")
+@click.option(
+    "--group",
+    default="kafka-export",
+    show_default=True,
+    metavar="GROUP",
+    help="The consumer group that remembers how far the export is.",
+)
+@_follow_option
+@click.option(
+    "--producer-property",
+    "properties",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A setting of librdkafka, such as security.protocol=SSL. May be repeated.",
+)
+@click.pass_context
+def export(context: click.Context, /, topic: str, **given: Any) -> None:
+    """Send the records of TOPIC to a topic of Kafka that exists: keys, values, headers, partitions
+    and timestamps.
+
+    Kafka gives them new offsets. Delivery is at least once: what was sent when an export was
+    killed is sent again.
+    """
+    from pylogtable.kafka import export_topic
+
+    session = current_session(context)
+    opened = session.open_topic(topic)
+    properties = [parse_pair(pair, "--producer-property") for pair in given.pop("properties")]
+    with noting_signals() as signals, progress(f"exporting {opened.name}") as show_detail:
+        report = export_topic(
+            opened,
+            kafka_topic=given.pop("name"),
+            producer_settings=dict(properties),
+            on_progress=lambda records: show_detail(f"{records:,} records"),
+            stop=signals.has_come,
+            **given,
+        )
+    if session.is_json:
+        print_json(asdict(report))
+    else:
+        places = " ".join(f"{number}:{offset}" for number, offset in report.positions.items())
+        print(f"{report.topic}: {counted(report.records, 'record')} sent; group at {places}")
     signals.raise_again()
 
 

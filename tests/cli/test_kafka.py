@@ -61,7 +61,7 @@ def test_other_name_and_settings(
 def test_errors_are_one_line(run: Run, cluster: MockCluster, source: str) -> None:
     run(*arguments(cluster, "nope")).failed("has no topic 'nope'")
     wrong = run(*arguments(cluster, source), "--consumer-property", "no.such=1")
-    wrong.failed("No such configuration property", "consumer settings")
+    wrong.failed("No such configuration property", "settings for Kafka")
     assert run(*arguments(cluster, source), "--from-timestamp", "soon").status == 2
     run("kafka", "import", "--topic", "t").failed("--bootstrap-servers", status=2)
 
@@ -84,6 +84,15 @@ def test_sigterm_ends_it_with_a_report(cluster: MockCluster, source: str, store_
     assert process.returncode == 143, err
     assert out.decode().startswith(f"{source}: 4 records in ")
     assert store.topic(source).count() == 4
+
+
+def test_export_says_how_far_it_is(run: Run, cluster: MockCluster, source: str) -> None:
+    run(*arguments(cluster, source))
+    target = cluster.new_topic()
+    cluster.producer.list_topics(target, timeout=30)
+    given = ["kafka", "export", source, "--bootstrap-servers", cluster.servers, "--name", target]
+    assert run(*given).out == f"{source}: 4 records sent; group at 0:3 1:0 2:1 3:0\n"
+    assert run(*given, "--output", "json").json["records"] == 0
 
 
 def test_progress_shows_records_speed_and_lag() -> None:

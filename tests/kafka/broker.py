@@ -1,6 +1,6 @@
 """A real Kafka broker on this machine: one process in KRaft mode, on free ports.
 
-python -m tests.kafka.broker FOLDER fetches its jars; `running(jars, home)` starts and stops it.
+`python -m tests.kafka.jars` fetches its jars; `running(jars, home)` starts and stops it.
 """
 
 from __future__ import annotations
@@ -8,15 +8,11 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO
-
-from tests.kafka.jars import BROKER
-from tests.maven import MavenUnreachable, fetch
 
 READY_SECONDS = 120.0
 #: Kafka writes it as the last line of its start.
@@ -99,14 +95,3 @@ def _wait_until_ready(process: subprocess.Popen[bytes], log: Path) -> None:
             last = "\n".join(text.splitlines()[-20:])
             raise BrokerFailed(f"the Kafka broker {how}; its log {log} ends with\n{last}")
         time.sleep(0.1)
-
-
-def main(folder: Path) -> None:
-    try:
-        fetch(BROKER, folder)
-    except MavenUnreachable as error:
-        sys.exit(str(error))
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

@@ -2,9 +2,16 @@
 
 `BROKER` is what Maven resolves for `org.apache.kafka:kafka_2.13:4.1.0` at run time, and a logger.
 The list is fixed, so that nobody needs Maven, and a run tomorrow has the same broker.
+
+python -m tests.kafka.jars FOLDER fetches both into folders below it.
 """
 
 from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from tests.maven import MavenUnreachable, fetch
 
 BROKER = (
     "com.dynatrace.hash4j:hash4j:0.22.0",
@@ -62,3 +69,15 @@ CONNECTOR = (
     "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.1",
     "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
 )
+
+
+def main(folder: Path) -> None:
+    try:
+        fetch(BROKER, folder / "kafka-broker")
+        fetch(CONNECTOR, folder / "kafka-connector")
+    except MavenUnreachable as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

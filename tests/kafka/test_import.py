@@ -24,7 +24,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 import pylogtable
 from pylogtable import InvalidRequestError, Store, Topic
 from pylogtable.format.partitioner import partition_for
-from pylogtable.kafka import import_topic
+from pylogtable.kafka import export_topic, import_topic
 from tests.builders import kafka, rows
 from tests.depth import rounds
 from tests.kafka.conftest import NewKafkaTopic
@@ -330,3 +330,16 @@ def test_import_that_is_killed_again_and_again_ends_up_equal(
     assert process.returncode == 143
     assert json.loads(out)["topic"] == topic
     check(store, servers, topic)
+
+
+def test_export_and_import_again_is_equal(
+    servers: str, new_topic: NewKafkaTopic, producer: Any, logs: Store
+) -> None:
+    """Without holes in the first topic, Kafka gives the same offsets again."""
+    topic, again = new_topic(), new_topic()
+    write(producer, topic, 5_000)
+    import_topic(logs, topic, bootstrap_servers=servers)
+    copy = logs.topic(topic)
+    report = export_topic(copy, bootstrap_servers=servers, kafka_topic=again, batch_records=1_000)
+    assert report.records == 5_000
+    assert in_kafka(servers, again) == in_kafka(servers, topic)

@@ -35,6 +35,17 @@ SIGNATURES = {
     pylogtable.open_topic: ["url", "*storage_options", "*clock"],
     pylogtable.report_html: ["store", "*now_ms"],
     pylogtable.is_kafka_shaped: ["schema", "*more_columns"],
+    pylogtable.kafka.export_topic: [
+        "topic",
+        "*bootstrap_servers",
+        "*kafka_topic",
+        "*group",
+        "*follow",
+        "*producer_settings",
+        "*batch_records",
+        "*on_progress",
+        "*stop",
+    ],
     pylogtable.kafka.import_topic: [
         "store",
         "topic",

@@ -15,7 +15,7 @@ from pylogtable import (
     StorageError,
     TopicNotFoundError,
 )
-from pylogtable.bridge import kafka_import, kafka_source
+from pylogtable.bridge import kafka_client, kafka_import
 from pylogtable.bridge.kafka_source import KafkaSource, Received
 from pylogtable.kafka import ImportProgress, import_topic
 from pylogtable.store import Store
@@ -127,7 +127,7 @@ class TestRefused:
         assert store.topics() == []
 
     def test_unknown_consumer_setting(self, store: Store, cluster: MockCluster) -> None:
-        with pytest.raises(InvalidRequestError, match="Check the consumer settings"):
+        with pytest.raises(InvalidRequestError, match="Check the settings for Kafka"):
             imported(store, cluster, "t", consumer_settings={"no.such": 1})
 
     @pytest.mark.parametrize("error", ["TOPIC_AUTHORIZATION_FAILED", "_AUTHENTICATION"])
@@ -140,9 +140,9 @@ class TestRefused:
                 return "denied"
 
         with KafkaSource("127.0.0.1:1", "t", {}) as source:
-            said = source._error(Answer(), "be read")
+            said = source.error(Answer(), "be read")
         assert isinstance(said, StorageError)
-        assert "denied. Allow it in Kafka (READ and DESCRIBE" in str(said)
+        assert "denied. Allow it in Kafka (READ or WRITE, and DESCRIBE" in str(said)
 
     def test_topic_with_other_records(self, cluster: MockCluster, source: str) -> None:
         store = make_store()
@@ -283,7 +283,7 @@ def test_silent_broker_ends_a_bounded_import(
 ) -> None:
     monkeypatch.setattr(kafka_import, "SILENCE_SECONDS", 0.0)
     monkeypatch.setattr(KafkaSource, "receive", lambda *_: Received([]))
-    with pytest.raises(StorageError, match="has sent nothing for"):
+    with pytest.raises(StorageError, match="has sent nothing of topic"):
         imported(store, cluster, source, linger_ms=1)
 
 
@@ -327,8 +327,8 @@ def test_confluent_kafka_is_asked_for_if_it_is_missing(
 
 
 def test_every_error_of_kafka_is_one_of_ours() -> None:
-    kafka_library = kafka_source._library()
+    kafka_library = kafka_client._library()
     with KafkaSource("127.0.0.1:1", "t", {}) as source:
         for code in range(-200, 120):
             with pytest.raises(LogTableError):
-                raise source._error(kafka_library.KafkaError(code), "be read")
+                raise source.error(kafka_library.KafkaError(code), "be read")
