@@ -34,6 +34,8 @@ BEHIND = OffsetsBehind(min=0, max=4, avg=2.0)
         SimpleNamespace(
             sources=[SimpleNamespace(endOffset=json.dumps(READ), latestOffset=json.dumps(LATEST))]
         ),
+        # Text of a dict, as Spark 4.1 gives it.
+        {"sources": [{"endOffset": str(READ), "latestOffset": str(LATEST)}]},
     ],
 )
 def test_unread_partition_counts_from_0(progress: object) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -69,10 +70,14 @@ def _get(thing: Any, name: str) -> Any:
 
 
 def _offset(given: Any) -> Mapping[str, Any] | None:
-    """The offset, which Spark gives as text or parsed; None if another source wrote it."""
+    """The offset, which Spark gives as text or parsed; None if another source wrote it. Spark 4.1
+    parses it and gives it as the text of a Python dict."""
     if isinstance(given, str):
         try:
             given = json.loads(given)
         except ValueError:
-            return None
+            try:
+                given = ast.literal_eval(given)
+            except (ValueError, SyntaxError):
+                return None
     return given if isinstance(given, Mapping) and "topics" in given else None
