@@ -23,32 +23,15 @@ from pylogtable.errors import StorageError
 from pylogtable.storage.base import Created, ObjectInfo, ObjectStore
 from pylogtable.storage.local import LocalStore
 from pylogtable.storage.memory import MemoryStore
+from pylogtable.storage.wrapped import WrappedStore
 
 _T = TypeVar("_T")
 
 
-class _Wrapper(ObjectStore):
+class _Wrapper(WrappedStore):
     def __init__(self, inner: ObjectStore, prefix: str = "") -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._prefix = prefix
-        self.concurrency = inner.concurrency
-
-    @property
-    def url(self) -> str:
-        return self._inner.url
-
-    @property
-    def last_reply_ms(self) -> int | None:
-        return self._inner.last_reply_ms
-
-    def now_ms(self) -> int:
-        return self._inner.now_ms()
-
-    def leftovers(self) -> Iterator[ObjectInfo]:
-        return self._inner.leftovers()
-
-    def remove_leftover(self, key: str) -> None:
-        self._inner.remove_leftover(key)
 
 
 class AgingDisk(LocalStore):

@@ -8,17 +8,16 @@ is asked for.
 
 from __future__ import annotations
 
-import builtins
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
 import pyarrow as pa
 
-from pylogtable.storage.base import Created, ObjectInfo, ObjectStore
+from pylogtable.storage.base import ObjectStore
+from pylogtable.storage.wrapped import WrappedStore
 
 #: How many objects, and how many bytes, may be fetched and not yet used.
 AHEAD = 16
@@ -147,56 +146,22 @@ def _fetch(store: ObjectStore, wanted: Wanted) -> bytes | None:
         return data
 
 
-class _Fetched(ObjectStore):
+class _Fetched(WrappedStore):
     """A store, of which one object is already fetched or on its way."""
 
     def __init__(self, inner: ObjectStore, key: str, fetching: Future[bytes | None]) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._key = key
         self._fetching = fetching
-        self.concurrency = inner.concurrency
-        self.whole_bytes = inner.whole_bytes
 
     @property
     def origin(self) -> ObjectStore:
         return self._inner.origin
 
     def read(self, key: str) -> bytes | None:
-        return self._fetching.result() if key == self._key else self._inner.read(key)
+        return self._fetching.result() if key == self._key else super().read(key)
 
     def open_input(self, key: str, size_bytes: int) -> pa.NativeFile:
         if key != self._key:
-            return self._inner.open_input(key, size_bytes)
+            return super().open_input(key, size_bytes)
         return pa.BufferReader(self._fetching.result())
-
-    @property
-    def url(self) -> str:
-        return self._inner.url
-
-    @property
-    def last_reply_ms(self) -> int | None:
-        return self._inner.last_reply_ms
-
-    def now_ms(self) -> int:
-        return self._inner.now_ms()
-
-    def below(self, prefix: str) -> ObjectStore:
-        return self._inner.below(prefix)
-
-    def create(self, key: str, data: bytes) -> Created:
-        return self._inner.create(key, data)
-
-    def write(self, key: str, data: bytes) -> None:
-        self._inner.write(key, data)
-
-    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
-        return self._inner.list(prefix)
-
-    def list_folders(self) -> builtins.list[str]:
-        return self._inner.list_folders()
-
-    def delete(self, key: str) -> None:
-        self._inner.delete(key)
-
-    def open_output(self, key: str) -> AbstractContextManager[pa.NativeFile]:
-        return self._inner.open_output(key)

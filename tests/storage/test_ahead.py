@@ -28,12 +28,7 @@ def far() -> Far:
 
 @pytest.fixture
 def counting(far: Far) -> CountingStore:
-    return whole(CountingStore(far))
-
-
-def whole(store: CountingStore) -> CountingStore:
-    store.whole_bytes = Far.whole_bytes
-    return store
+    return CountingStore(far)
 
 
 def filled(store: ObjectStore, count: int, size: int = SMALL) -> list[str]:
@@ -126,7 +121,6 @@ def test_an_object_that_cannot_be_fetched_fails_at_its_turn(far: Far) -> None:
         return Fault.REFUSE if key == "k003" else None
 
     store = FaultyStore(far, decide)
-    store.whole_bytes = Far.whole_bytes
     read = read_ahead(store, keys, lambda key: Wanted(key, SMALL))
     for expected in keys[:3]:
         key, served = next(read)
