@@ -1,9 +1,10 @@
-"""Everything impure: the clock, fresh ids, waiting and randomness."""
+"""Everything impure: the clock, fresh ids, waiting, randomness and work in the background."""
 
 from __future__ import annotations
 
 import itertools
 import random
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -23,6 +24,11 @@ def _fresh_id() -> str:
     return uuid.uuid4().hex
 
 
+def _in_background(work: Callable[[], None]) -> None:
+    """Nobody waits for the work, and a process that ends does not finish it."""
+    threading.Thread(target=work, name="pylogtable cleaning", daemon=True).start()
+
+
 @dataclass(frozen=True)
 class Runtime:
     """The outside world as the library sees it; `pylogtable.open` makes one and hands it down.
@@ -35,6 +41,8 @@ class Runtime:
     monotonic: Callable[[], float] = time.monotonic
     pause: Callable[[float], None] = time.sleep
     chance: Callable[[], float] = random.random
+    #: Does work that nobody waits for. It must not raise.
+    later: Callable[[Callable[[], None]], None] = _in_background
     #: How long the outcome of a commit may stay unknown before `CommitUnknownError` is raised.
     patience_seconds: float = 120.0
 

@@ -73,6 +73,7 @@ def runtime(clock: Callable[[], int] | None = None) -> Runtime:
         new_id=lambda: f"{next(_ids):032x}",
         pause=pause,
         chance=lambda: 0.5,
+        later=lambda work: work(),
     )
 
 

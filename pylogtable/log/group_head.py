@@ -9,6 +9,7 @@ state was the newest shortly before.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
@@ -100,8 +101,16 @@ class GroupHead:
             return None
         self._tip = after = Tip(state, state, before_put_ms)
         if number and number % CLEAN_EVERY == 0:
-            self._objects.clean(number)
+            self._clean(number)
         return after
+
+    def _clean(self, newest: int) -> None:
+        """Remove old states. They go one by one, so the committer does not wait for that where a
+        request takes a while."""
+        if self._store.concurrency == 1:
+            self._objects.clean(newest)
+        else:
+            self.runtime.later(partial(self._objects.clean, newest))
 
     def _is_next(self, before: Tip, unknown: CommitUnknownError) -> bool:
         """True if the state that was just put is the next one after `before` [GRP-6]. It is already

@@ -111,7 +111,7 @@ class GroupObjects:
                 if number >= newest - KEPT or (self._store.concurrency > 1 and age_ms < KEPT_MS):
                     return
                 self._store.delete(group_path(self._group, number))
-        except StorageError as error:
+        except Exception as error:  # any error: the commit has already landed
             _log.warning("cannot remove old states of group %s: %s", self._group, error)
 
     def _forward(self, known: Tip) -> Tip | None:

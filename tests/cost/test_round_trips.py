@@ -3,6 +3,8 @@ to wait for each other. The numbers are in `benchmarks/README.md`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pyarrow as pa
 import pytest
 
@@ -110,6 +112,22 @@ class TestGroups:
         cost = store.cost_of(lambda: group.commit({0: 2}))
         assert cost.requests == {"create": 1}
         assert cost.round_trips == 1
+
+    def test_nobody_waits_for_old_states_to_be_removed(
+        self, store: WiredStore, clock: Clock
+    ) -> None:
+        waiting: list[Callable[[], None]] = []
+        runtime = Runtime(clock=clock, later=waiting.append)
+        store._space.clock = clock
+        group = Store(store, runtime).create_topic("t", PARTITIONS).group("g")
+        group.commit({0: 0})
+        for offset in range(1, 100):
+            clock.tick(5_000)
+            cost = store.cost_of(lambda offset=offset: group.commit({0: offset}))
+            assert cost.requests["create"] == 1
+            assert cost.round_trips <= 3  # once a minute it is seen that the topic is still there
+        assert len(waiting) == 3
+        assert store.cost_of(waiting[-1]).requests["delete"] > 30
 
     def test_the_first_commit_of_a_group_is_a_listing_and_a_put(
         self, store: WiredStore, clock: Clock

@@ -56,6 +56,7 @@ class FakeTime:
             monotonic=self.monotonic,
             pause=self.pause,
             chance=lambda: 0.5,
+            later=lambda work: work(),
             patience_seconds=patience_seconds,
         )
 
