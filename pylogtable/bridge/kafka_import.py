@@ -10,13 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-import pyarrow as pa
-
 from pylogtable.arguments import check_mapping, check_number, check_text, names_in
+from pylogtable.bridge.aside import Aside
 from pylogtable.bridge.import_plan import (
     Copy,
     check_copy,
@@ -27,6 +25,7 @@ from pylogtable.bridge.import_plan import (
     settings_left_out,
     settings_to_copy,
 )
+from pylogtable.bridge.import_report import ImportOptions, ImportProgress, ImportReport
 from pylogtable.bridge.kafka_rows import last_places, rows_of
 from pylogtable.bridge.kafka_source import KafkaSource, Received
 from pylogtable.engine import Staged, TopicWriter
@@ -50,48 +49,6 @@ READ_SECONDS = 0.2
 SILENCE_SECONDS = 60.0
 #: The metadata of a group's position that came from Kafka, and that no consumer here has moved.
 IMPORTED = "imported from Kafka"
-
-
-@dataclass(frozen=True)
-class ImportProgress:
-    """How far an import is. `lag` has, by partition, how many offsets Kafka is ahead."""
-
-    records: int
-    commits: int
-    seconds: float
-    lag: dict[int, int]
-
-
-@dataclass(frozen=True)
-class ImportReport:
-    """What `import_topic` did. `offsets` has `(start, end)` by partition, from the first record
-    imported to one past the last. `groups` has the positions that were set. `left_out` says why a
-    setting or a group of Kafka was not copied."""
-
-    topic: str
-    records: int
-    commits: int
-    seconds: float
-    offsets: dict[int, tuple[int, int]]
-    groups: dict[str, dict[int, int]] = field(default_factory=dict)
-    left_out: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class ImportOptions:
-    """What `import_topic` was asked for, checked."""
-
-    follow: bool = False
-    from_timestamp_ms: int | None = None
-    groups: bool | tuple[str, ...] = False
-    allow_gaps: bool = False
-    config: Mapping[str, object] = field(default_factory=dict)
-    copy_settings: bool = True
-    linger_seconds: float = 5.0
-    batch_bytes: int = 256 << 20
-    refresh_seconds: float = 30.0
-    on_progress: Callable[[ImportProgress], object] | None = None
-    stop: Callable[[], bool] = lambda: False
 
 
 def import_topic(
@@ -184,10 +141,10 @@ class Import:
         self._ends = self._topic.end_offsets()
         self._targets = {number: high for number, (_, high) in bounds.items()}
         refreshed = heard = self._now()
-        with ThreadPoolExecutor(2) as encoders:
+        with ThreadPoolExecutor(2) as encoders, ThreadPoolExecutor(1) as shaper:
             while not self._is_done():
                 before = self._records
-                self._commit_next(encoders)
+                self._commit_next(encoders, shaper)
                 now = self._now()
                 if self._records > before:
                     heard = now
@@ -261,33 +218,35 @@ class Import:
     def _is_at_the_end(self) -> bool:
         return all(self._reached[number] >= end for number, end in self._targets.items())
 
-    def _commit_next(self, encoders: ThreadPoolExecutor) -> None:
+    def _commit_next(self, encoders: ThreadPoolExecutor, shaper: ThreadPoolExecutor) -> None:
         """Read until there is enough for a commit, and commit it. Without a commit if nothing
-        comes for a while."""
+        comes for a while. Rows are shaped and encoded in other threads while more are read."""
         options = self._options
         deadline = self._now() + options.linger_seconds
-        size = records = 0
-        places: list[pa.RecordBatch] = []
+        size = 0
+        lasts: dict[int, int] = {}
         writer = TopicWriter(self._topic)
-        with writer.begin_staging(encoders=encoders, keep_offsets=True) as stager:
+        with (
+            writer.begin_staging(encoders=encoders, keep_offsets=True) as stager,
+            Aside(shaper) as aside,
+        ):
             while size < options.batch_bytes and self._now() < deadline and not options.stop():
                 received = self._source.receive(READ_MESSAGES, READ_SECONDS)
                 if received.messages:
                     rows = rows_of(received.messages)
-                    stager.add(rows)
+                    aside.run(stager.add, rows)
                     size += rows.nbytes
-                    records += rows.num_rows
-                    places.append(rows.select(["partition", "offset"]))
-                    self._reached.update(last_places(rows))
+                    lasts.update(last_places(rows))
+                    self._reached.update(lasts)
                 self._note(received)
                 if not options.follow and self._is_at_the_end():
                     break
+            aside.wait()
             staged = stager.finish()
-        if records:
-            self._commit(writer, staged, pa.Table.from_batches(places))
+        if lasts:
+            self._commit(writer, staged, {**self._ends, **lasts})
 
-    def _commit(self, writer: TopicWriter, staged: Staged, places: pa.Table) -> None:
-        ends = {**self._ends, **last_places(places)}
+    def _commit(self, writer: TopicWriter, staged: Staged, ends: dict[int, int]) -> None:
         result = writer.commit_or_discard([staged], txn=(self._app_id, sum(ends.values())))
         if result.repeated:
             raise CommitConflictError(

@@ -21,12 +21,10 @@ SCHEMA = pa.schema(
 )
 
 
-def last_places(rows: pa.RecordBatch | pa.Table) -> dict[int, int]:
+def last_places(rows: pa.RecordBatch) -> dict[int, int]:
     """One past the last offset of each partition that has rows."""
-    ends = rows.select(["partition", "offset"])
-    table = pa.Table.from_batches([ends]) if isinstance(ends, pa.RecordBatch) else ends
-    found = table.group_by("partition").aggregate([("offset", "max")])
-    numbers, lasts = found["partition"].to_pylist(), found["offset_max"].to_pylist()
+    places = pa.Table.from_batches([rows]).group_by("partition").aggregate([("offset", "max")])
+    numbers, lasts = places["partition"].to_pylist(), places["offset_max"].to_pylist()
     return {number: last + 1 for number, last in zip(numbers, lasts, strict=True)}
 
 
@@ -39,21 +37,22 @@ class Message(Protocol):
     def key(self) -> Any: ...
     def value(self) -> Any: ...
     def headers(self) -> Any: ...
+    def error(self) -> Any: ...
 
 
 def rows_of(messages: Sequence[Message]) -> pa.RecordBatch:
     """The messages as rows, in order. Each column is built as a whole. A message without headers
     has null headers, as in Spark's Kafka source."""
+    kind = type(messages[0])  # to call its methods by `map` is twice as fast as a loop
     # A pair that is dropped at once does not wake Python's garbage collector.
-    times = [message.timestamp()[1] for message in messages]
-    headers = [message.headers() for message in messages]
-    count = len(messages)
+    times = [pair[1] for pair in map(kind.timestamp, messages)]
+    headers = list(map(kind.headers, messages))
     columns = [
-        pa.array([message.partition() for message in messages], pa.int32()),
-        pa.array([message.offset() for message in messages], pa.int64()),
+        pa.array(list(map(kind.partition, messages)), pa.int32()),
+        pa.array(list(map(kind.offset, messages)), pa.int64()),
         pa.array(times, pa.timestamp("ms", tz="UTC")).cast(TIMESTAMP),
-        pa.array([message.key() for message in messages], pa.binary()),
-        pa.array([message.value() for message in messages], pa.binary()),
-        pa.array(headers, HEADERS) if any(headers) else pa.nulls(count, HEADERS),
+        pa.array(list(map(kind.key, messages)), pa.binary()),
+        pa.array(list(map(kind.value, messages)), pa.binary()),
+        pa.array(headers, HEADERS) if any(headers) else pa.nulls(len(messages), HEADERS),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)

@@ -136,7 +136,7 @@ class KafkaSource(KafkaClient):
         """Wait for at most this long for messages."""
         with self.explained("be read"):
             found = self._consumer.consume(most, seconds)
-        if all(message.error() is None for message in found):
+        if not found or not any(map(type(found[0]).error, found)):
             return Received(found)
         reached: dict[int, int] = {}
         lost: list[int] = []

@@ -16,6 +16,7 @@ from pylogtable import (
     TopicNotFoundError,
 )
 from pylogtable.bridge import kafka_client, kafka_import
+from pylogtable.bridge.import_report import ImportOptions
 from pylogtable.bridge.kafka_source import KafkaSource, Received
 from pylogtable.kafka import ImportProgress, import_topic
 from pylogtable.store import Store
@@ -304,7 +305,7 @@ def test_partitions_that_kafka_adds_are_followed(
     def stop() -> bool:
         return bool(store.topics()) and store.topic(source).count() == 4
 
-    options = kafka_import.ImportOptions(
+    options = ImportOptions(
         follow=True, copy_settings=False, refresh_seconds=0.0, linger_seconds=0.05, stop=stop
     )
     with KafkaSource(cluster.servers, source, {}) as kafka_topic:
