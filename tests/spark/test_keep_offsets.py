@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+import pylogtable
 from pylogtable import CommitConflictError, InvalidRequestError, Store, Topic
 from pyspark_pylogtable import LogTable
 from tests.builders import ints, kafka, rows, times
 from tests.spark.streams import EARLIEST, forget_last_commit, read_stream, run
 from tests.spark.support import failure, load
-from tests.spark.writes import save
+from tests.spark.writes import save, write
 
 NAMES = ("partition", "offset", "timestamp", "key", "value", "headers")
 
@@ -116,3 +118,15 @@ def test_offset_without_the_option_is_refused_and_the_option_named(
     no_offset = records(spark, source).drop("offset")
     said = failure(lambda: save(no_offset, copy.url, keepOffsets=True))
     assert "column 'offset' is missing" in said
+
+
+def test_rows_of_several_topics_keep_their_places(tmp_path: Path) -> None:
+    """As from Kafka with several topics. The tasks of a topic may come in any order."""
+    names = pa.array(["a", "b", "a"])
+    first = kafka("xyz", topic=names, partition=ints(0, 1, 0), offset=ints(7, 7, 9))
+    second = kafka("uvw", topic=names, partition=ints(0, 1, 0), offset=ints(2, 3, 4))
+    path = f"{tmp_path}/logs"
+    write(path, [first, second], keepOffsets=True, createTopics=True, partitions=2)
+    store = pylogtable.open(path)
+    assert rows(store.topic("a").read(), "partition", "offset") == [(0, 2), (0, 4), (0, 7), (0, 9)]
+    assert rows(store.topic("b").read(), "partition", "offset") == [(1, 3), (1, 7)]
