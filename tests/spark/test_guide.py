@@ -64,6 +64,7 @@ VALUES = {
     "failOnDataLoss": "true",
     "createTopics": "true",
     "mergeSchema": "true",
+    "keepOffsets": "true",
     "includeHeaders": "true",
     "view": "records",
     "keys": "[1]",
@@ -137,7 +138,8 @@ def test_every_spark_example_runs(spark: SparkSession, tmp_path: Path) -> None:
     notes = {note for note, _ in code(GUIDE, "python")}
     assert all(note == "spark" or note.startswith("no-run: ") for note in notes)
     store, session = run_examples(spark, "spark_ext/README.md", tmp_path)
-    assert store.topics() == ["clicks", "copy", "large", "orders", "views"]
+    assert store.topics() == ["clicks", "copy", "large", "orders", "orders-copy", "views"]
+    assert store.topic("orders-copy").count() == 2000
     assert store.topic("copy").count() == 3002
     assert 0 < store.topic("large").count() < 3002
     # 1,000 each by format, by txn and by LogTable, and one by each INSERT.
