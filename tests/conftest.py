@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import pylogtable
+from pylogtable.format import config
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
 from tests.builders import Clock, damage, fill, make_store
@@ -39,6 +40,12 @@ S3_KEY, S3_SECRET, S3_BUCKET = "AKIAKEYKEYKEY", "sEcReTsEcReT", "bucket"
 
 load_hypothesis_profile()
 
+#: Most tests append few records and look at their files. Those of records in commits set
+#: `inline.max.bytes`, or use `inline_by_default`. Other processes, Spark's workers among them, have
+#: the true default.
+TRUE_DEFAULT = config.INLINE_MAX_BYTES
+config.INLINE_MAX_BYTES = 0
+
 #: Why a test may be skipped. A skip for any other reason fails the run: nobody would see that a
 #: promise is not tested any more.
 KNOWN_SKIPS = (
@@ -61,6 +68,12 @@ KNOWN_SKIPS = (
     r"with Connect the function of foreachBatch runs in another process",
 )
 _skips: Counter[tuple[str, str]] = Counter()
+
+
+@pytest.fixture
+def inline_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Topics are as users have them: small appends go into their commits."""
+    monkeypatch.setattr(config, "INLINE_MAX_BYTES", TRUE_DEFAULT)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from pylogtable.arguments import check_mapping
@@ -25,7 +25,7 @@ MANIFEST_RETENTION_MS = 7 * DAY_MS
 STALE_AFTER_MS = MANIFEST_RETENTION_MS // 2
 
 #: Appends up to this size go into their commit [INL-1].
-INLINE_MAX_BYTES = 0
+INLINE_MAX_BYTES = 16 << 10
 
 #: The table formats that a topic can be published in [PUB-1].
 PUBLISH_FORMATS = ("delta", "iceberg")
@@ -51,7 +51,7 @@ class TopicConfig:
     message_timestamp_type: str = "CreateTime"
     compression_type: str = "producer"
     publish_formats: frozenset[str] = frozenset()
-    inline_max_bytes: int = 0
+    inline_max_bytes: int = field(default_factory=lambda: INLINE_MAX_BYTES)
 
     @property
     def is_compacted(self) -> bool:
@@ -243,7 +243,7 @@ def parse_config(settings: Mapping[str, str]) -> TopicConfig:
         for key, text in settings.items()
         if key in _PARSERS
     }
-    config = TopicConfig(**{"inline_max_bytes": INLINE_MAX_BYTES, **values})
+    config = TopicConfig(**values)
     if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
         raise InvalidRequestError(
             f"min.compaction.lag.ms {config.min_compaction_lag_ms} is greater than "
@@ -256,9 +256,9 @@ def describe_config(settings: Mapping[str, str]) -> dict[str, str]:
     """Every key with the value in force, as text. -1 means no limit, as in Kafka."""
     typed = parse_config(settings)
     shown = {key: settings.get(key, default) for key, default in _WITHOUT_EFFECT.items()}
-    for field in fields(TopicConfig):
-        key = field.name.replace("_", ".")
-        value = getattr(typed, field.name)
+    for setting in fields(TopicConfig):
+        key = setting.name.replace("_", ".")
+        value = getattr(typed, setting.name)
         if isinstance(value, frozenset):
             shown[key] = ",".join(sorted(value)) or "none"
         else:

@@ -22,6 +22,7 @@ from pylogtable.format.config import TopicConfig, parse_config
 from pylogtable.format.inline import rows_fault
 from pylogtable.format.model import (
     GIVEN_OFFSETS,
+    INLINE_BATCHES,
     Commit,
     Protocol,
     Segment,
@@ -79,6 +80,14 @@ class Snapshot:
     @cached_property
     def config(self) -> TopicConfig:
         return parse_config(self.info.config)
+
+    @property
+    def inline_limit(self) -> int:
+        """How large the packed rows of a commit may be. 0 in a topic that was created without the
+        feature, unless somebody has set it: who does not know it may use the topic [INL-5]."""
+        is_wanted = "inline.max.bytes" in self.info.config
+        is_known = INLINE_BATCHES in self.protocol.reader_features
+        return self.config.inline_max_bytes if is_wanted or is_known else 0
 
     def check_partition(self, number: object) -> None:
         """Raise if the partition does not exist."""

@@ -18,6 +18,7 @@ from pylogtable.format.model import (
     COLUMN_MAPPING,
     FORMAT_VERSION,
     GIVEN_OFFSETS,
+    INLINE_BATCHES,
     MAX_OFFSET,
     MAX_PARTITIONS,
     Change,
@@ -83,6 +84,8 @@ def plan_create(
     ends = {int(number): int(start) for number, start in sorted(start_offsets.items()) if start}
     if ends:
         protocol = protocol.with_feature(GIVEN_OFFSETS) or protocol
+    if parse_config(topic.config).inline_max_bytes:
+        protocol = protocol.with_feature(INLINE_BATCHES) or protocol
     return Change(operation="create", protocol=protocol, topic=topic, ends=ends)
 
 

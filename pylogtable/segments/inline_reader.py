@@ -8,6 +8,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from pylogtable.errors import CorruptTopicError, SegmentGoneError
@@ -17,7 +18,6 @@ from pylogtable.format.inline import from_text, own_entries, unpack
 from pylogtable.format.model import Segment
 from pylogtable.format.paths import object_of, parse_inline_path
 from pylogtable.format.schema import LOG_FIELDS, OFFSET, TIMESTAMP
-from pylogtable.lazy_arrow import pc
 from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.recent import Recent, recent_objects
 
@@ -32,14 +32,13 @@ class InlineReader:
     def __init__(self, store: ObjectStore, segment: Segment, *, afresh: bool = False) -> None:
         """`afresh` means that the commit is read even if its rows are still in memory."""
         self.segment = segment
-        self._rows = _rows_of(store, segment, afresh=afresh)
-        self.schema: pa.Schema = pa.schema([LOG_FIELDS[1], *self._rows.schema])
-        check_log_columns(segment.path, self.schema)
-        times = pc.min_max(self._rows.column(TIMESTAMP).cast(pa.int64()))
-        bounds = times["min"].as_py(), times["max"].as_py()
+        self._rows, self._first = _rows_of(store, segment, afresh=afresh)
+        self.schema: pa.Schema = self._rows.schema
+        times = self._rows.times_us[self._first : self._first + segment.records]
+        bounds = int(times.min()), int(times.max())
         offsets = segment.base_offset, segment.end_offset - 1
-        self.groups = [GroupFacts(self._rows.num_rows, offsets, bounds)]
-        check_footer(segment, self._rows.num_rows, self.groups)
+        self.groups = [GroupFacts(segment.records, offsets, bounds)]
+        check_footer(segment, segment.records, self.groups)
 
     @property
     def group_bytes(self) -> list[int]:
@@ -67,15 +66,15 @@ class InlineReader:
         """These columns of all records, if the row group is asked for."""
         if not len(row_groups):
             return
-        first, end = self.segment.base_offset, self.segment.end_offset
+        segment, batch = self.segment, self._rows.batch
+        offsets = np.arange(segment.base_offset, segment.end_offset, dtype=np.int64)
         found = [
-            pa.array(np.arange(first, end, dtype=np.int64))
+            pa.array(offsets)
             if name == OFFSET
-            else self._rows.column(name)
+            else batch.column(name).slice(self._first, segment.records)
             for name in columns
         ]
-        schema = pa.schema([self.schema.field(name) for name in columns])
-        yield pa.RecordBatch.from_arrays(found, schema=schema)
+        yield pa.RecordBatch.from_arrays(found, names=list(columns))
 
     def true_offsets(self, batch: pa.RecordBatch) -> pa.Array:
         """The offsets of the records."""
@@ -84,9 +83,12 @@ class InlineReader:
 
 @dataclass(frozen=True)
 class _Rows:
-    """The rows of a commit, and the entries that it has for them by path."""
+    """The rows of a commit, and the entries that it has for them by path. `schema` has their
+    columns, and that of the offsets."""
 
     batch: pa.RecordBatch
+    schema: pa.Schema
+    times_us: npt.NDArray[np.int64]
     entries: dict[str, Segment]
 
 
@@ -104,8 +106,9 @@ def is_at_hand(store: ObjectStore, segment: Segment) -> bool:
     return found is not None
 
 
-def _rows_of(store: ObjectStore, segment: Segment, *, afresh: bool) -> pa.RecordBatch:
-    """The rows of one segment. The commit must have the same entry for them [INL-3]."""
+def _rows_of(store: ObjectStore, segment: Segment, *, afresh: bool) -> tuple[_Rows, int]:
+    """The rows of a commit, and the first of this segment. The commit must have the same entry for
+    it [INL-3]."""
     kept = _kept(store)
     path = object_of(segment.path)
     rows = None if afresh else kept.find(path)
@@ -113,13 +116,10 @@ def _rows_of(store: ObjectStore, segment: Segment, *, afresh: bool) -> pa.Record
         rows = _read(store, segment, afresh=afresh)
         kept.keep(path, rows, rows.batch.nbytes)
     entry = rows.entries.get(segment.path)
-    place = parse_inline_path(segment.path)
-    assert place is not None
-    same = entry is not None and _claims(entry) == _claims(segment)
-    if not same:
+    if entry is None or _claims(entry) != _claims(segment):
         detail = f"it has no records {segment.path[len(path) :]} with the offsets of the entry"
         raise CorruptTopicError(path, "INL-3", detail)
-    return rows.batch.slice(place[1], segment.records)
+    return rows, int(segment.path[len(path) + 1 :])
 
 
 def _claims(entry: Segment) -> tuple[int, int, int]:
@@ -143,4 +143,6 @@ def _read(store: ObjectStore, segment: Segment, *, afresh: bool) -> _Rows:
     if batch.num_rows != expected:
         detail = f"it has {batch.num_rows} rows, and its entries {expected} records"
         raise CorruptTopicError(path, "INL-3", detail)
-    return _Rows(batch, own)
+    schema = pa.schema([LOG_FIELDS[1], *batch.schema])
+    check_log_columns(path, schema)
+    return _Rows(batch, schema, batch.column(TIMESTAMP).view(pa.int64()).to_numpy(), own)

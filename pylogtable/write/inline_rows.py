@@ -137,7 +137,7 @@ class Spill:
     the topic, whose files are in `store`."""
 
     def __init__(self, store: ObjectStore, snapshot: Snapshot, new_id: Callable[[], str]) -> None:
-        self.limit = snapshot.config.inline_max_bytes
+        self.limit = snapshot.inline_limit
         self._store = store
         self._snapshot = snapshot
         self._new_id = new_id

@@ -109,6 +109,7 @@ class Stager:
         self._layout = FileLayout(snapshot.info, temporary=temporary)
         self._topic_id = snapshot.topic_id
         self._ends = snapshot.end_offsets
+        self._inline_limit = snapshot.inline_limit
         self._new_id = runtime.new_id
         self._began_ms = runtime.clock()
         self._shaper = RowShaper(
@@ -179,7 +180,7 @@ class Stager:
     def _inline(self) -> tuple[tuple[StagedSegment, ...], bytes] | None:
         """All rows as rows of the commit; None if they are too many [INL-1]."""
         is_file = self._layout.is_temporary or self._given is not None  # [INL-1] counts offsets
-        limit = 0 if is_file else self._shaper.config.inline_max_bytes
+        limit = 0 if is_file else self._inline_limit
         lanes = [(number, lane) for number, lane in sorted(self._lanes.items())]
         waiting = sum(lane.writer.waiting_bytes for _, lane in lanes)
         if waiting > limit * MAX_RATIO or any(lane.writer.has_written for _, lane in lanes):

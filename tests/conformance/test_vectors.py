@@ -321,7 +321,11 @@ ALL = [(name, vector) for name in RUNNERS for vector in vectors(name)]
 @pytest.mark.parametrize(
     ("name", "vector"), [pytest.param(n, v, id=f"{n}: {v['name']}") for n, v in ALL]
 )
-def test_the_library_agrees_with_the_vector(name: str, vector: Vector) -> None:
+def test_the_library_agrees_with_the_vector(
+    name: str, vector: Vector, request: pytest.FixtureRequest
+) -> None:
+    if name == "config":
+        request.getfixturevalue("inline_by_default")
     if "error" not in vector:
         assert RUNNERS[name](vector["input"]) == vector["expected"]
         return

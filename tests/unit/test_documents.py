@@ -32,6 +32,8 @@ from tests.unit.test_architecture import (
 )
 from tests.unit.test_public_api import ENGINE_SIGNATURES, SIGNATURES
 
+pytestmark = pytest.mark.usefixtures("inline_by_default")
+
 GUIDE = read("pylogtable/README.md")
 CONTRIBUTING = read("CONTRIBUTING.md")
 SOURCES = ("tests/", "pylogtable/", "spark_ext/", "format_spec/", "benchmarks/", "notebooks/")

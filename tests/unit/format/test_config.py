@@ -16,6 +16,8 @@ from pylogtable.format.config import TopicConfig, describe_config, normalize, pa
 from pylogtable.format.paths import commit_path
 from pylogtable.storage.memory import MemoryStore
 
+pytestmark = pytest.mark.usefixtures("inline_by_default")
+
 KAFKAS_DEFAULTS = {
     "cleanup.policy": "delete",
     "retention.ms": "604800000",
@@ -34,7 +36,7 @@ KAFKAS_DEFAULTS = {
 DEFAULTS = {  # the last two are settings of our own
     **KAFKAS_DEFAULTS,
     "publish.formats": "none",
-    "inline.max.bytes": "0",
+    "inline.max.bytes": "16384",
 }
 
 

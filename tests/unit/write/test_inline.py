@@ -16,7 +16,7 @@ from pylogtable import (
     UnsupportedFormatError,
 )
 from pylogtable.engine import TopicWriter
-from pylogtable.format import codec
+from pylogtable.format import codec, config
 from pylogtable.format.paths import commit_path
 from pylogtable.format.wire import checksum
 from pylogtable.storage.memory import MemoryStore
@@ -322,3 +322,37 @@ def test_a_root_is_written_when_the_tail_has_many_bytes(topic: Topic, objects: M
     assert len(roots) >= sum(sizes) // (3 << 19) >= 1
     assert all(b'"rows"' not in (objects.read(key) or b"") for key in roots)
     assert topic.verify(data=True)
+
+
+@pytest.mark.usefixtures("inline_by_default")
+class TestByDefault:
+    def test_a_new_topic_announces_the_feature_and_a_small_append_is_one_object(
+        self, objects: MemoryStore
+    ) -> None:
+        topic = make_store(objects).create_topic("orders", 6)
+        first = codec.decode_commit(objects.read(f"orders/{commit_path(0)}") or b"", 0)
+        assert first.protocol is not None
+        assert first.protocol.reader_features == ("inline-batches",)
+        topic.append(table(0, 100, size=100))
+        assert not data_files(objects)
+
+    def test_a_topic_of_an_earlier_release_stays_readable_for_it_until_somebody_asks(
+        self, objects: MemoryStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with monkeypatch.context() as earlier:
+            earlier.setattr(config, "INLINE_MAX_BYTES", 0)
+            make_store(objects).create_topic("orders")
+        topic = make_store(objects).topic("orders")
+        topic.append(table(0, 3))
+        assert len(data_files(objects)) == 1
+        assert not topic._head.known.protocol.reader_features
+        topic.alter(config={"inline.max.bytes": LIMIT})
+        topic.append(table(3, 3))
+        assert len(data_files(objects)) == 1
+        assert topic.count() == 6
+
+    def test_a_topic_created_with_0_has_no_feature(self, objects: MemoryStore) -> None:
+        topic = make_store(objects).create_topic("orders", config={"inline.max.bytes": 0})
+        topic.append(table(0, 3))
+        assert not topic._head.known.protocol.reader_features
+        assert data_files(objects)
