@@ -21,16 +21,17 @@ def explore(
     first_violation_only: bool = False,
     judged_by: Judge | None = None,
     empty_commits: int = 0,
+    committed: tuple[Append, ...] = (),
     store_ms: int = FAR_MS,
     settled: Callable[[str], bool] | None = None,
 ) -> Outcome:
     names = [w.name for w in writers] + [w.recovery.name for w in writers if w.recovery]
     incarnations = [name + attempt for name in names for attempt in "abc"]
     checker = Checker(
-        start(appends, incarnations, empty_commits),
+        start(appends, incarnations, empty_commits, committed),
         writers,
         faults,
-        judged_by or judge(appends),
+        judged_by or judge((*committed, *appends)),
         may_tick=may_tick,
         may_stand_still=may_stand_still,
         first_violation_only=first_violation_only,

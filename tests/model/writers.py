@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
 from pylogtable.engine import TopicWriter
@@ -22,23 +23,28 @@ from pylogtable.errors import (
 )
 from pylogtable.format.codec import decode_commit, decode_hint, encode
 from pylogtable.format.given_columns import make_fields
+from pylogtable.format.inline import from_text, own_entries, sizes
 from pylogtable.format.model import Change, Commit, Hint, Segment, StagedSegment
 from pylogtable.format.paths import (
     HINT_PATH,
+    MANIFEST_DIR,
     commit_path,
     is_segment_path,
+    object_of,
     parse_commit_path,
+    parse_inline_path,
     segment_path,
 )
-from pylogtable.format.snapshot import apply
+from pylogtable.format.snapshot import Snapshot, apply
 from pylogtable.log.head import seal
 from pylogtable.log.manifest import Manifest
 from pylogtable.plan.topics import new_topic_info, plan_create
+from pylogtable.plan.vacuum import Listed, Needed, plan_vacuum
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import Created, ObjectStore
 from pylogtable.topic import Topic
 from pylogtable.write.append import Staged
-from tests.model.checker import REST, Program, Told, Writer
+from tests.model.checker import REST, TICK_MS, Program, Told, Writer
 from tests.model.replay import Objects, ObjectsStore
 
 PARTITIONS = 2
@@ -47,12 +53,33 @@ PARTITIONS = 2
 @dataclass(frozen=True)
 class Append:
     """Some records for each partition named; `name` is how they are known again. If they are
-    `given_from` an offset, they bring their offsets."""
+    `given_from` an offset, they bring their offsets. If they are `inline`, they are in their
+    commit, and in no file."""
 
     name: str
     records: tuple[tuple[int, int], ...] = ((0, 2), (1, 1))
     txn: tuple[str, int] | None = None
     given_from: int | None = None
+    inline: bool = False
+
+    def staged(self, incarnation: str, now_ms: int, topic_id: str) -> Staged:
+        """What an incarnation of a writer commits. Nobody looks into rows to commit them, so they
+        can be any bytes: they tell whose they are."""
+        files = self.files(incarnation)
+        if not self.inline:
+            return Staged(files, now_ms, topic_id)
+        rows = f"{self.name}x{incarnation}".encode()
+        counts = [file.records for file in files]
+        firsts = itertools.accumulate(counts, initial=0)
+        return Staged(
+            tuple(
+                msgspec.structs.replace(file, path=f"@{first}", size_bytes=size)
+                for file, first, size in zip(files, firsts, sizes(counts, len(rows)), strict=False)
+            ),
+            now_ms,
+            topic_id,
+            rows,
+        )
 
     def files(self, incarnation: str) -> tuple[StagedSegment, ...]:
         first = self.given_from
@@ -120,7 +147,7 @@ def appending(
                 now_ms = int(store.read(REST))  # type: ignore[arg-type]
                 time.now_ms = now_ms if knows_time else 0
             for attempt in ("a", "b", "c") if repeats_doubtful else ("a",):
-                staged = Staged(append.files(name + attempt), time.now_ms, topic.topic_id)
+                staged = append.staged(name + attempt, time.now_ms, topic.topic_id)
                 try:
                     result = TopicWriter(topic).commit([staged], txn=append.txn)
                 except CommitUnknownError:
@@ -186,6 +213,41 @@ def hasty_cleaning(store: ObjectStore, told: list[Told]) -> None:
             store.delete(commit_path(version))
 
 
+def vacuuming(store: ObjectStore, told: list[Told]) -> None:
+    """Removes what the real plan says, in its order, if everything below the root that the hint
+    names is older than the manifest's retention: also older roots, but no commit that has live
+    records [INL-6]."""
+    hint = decode_hint(store.read(HINT_PATH) or b"")
+    if hint is not None and hint.root_version is not None:
+        listing = _listing(store)
+        state = Manifest(store).roots.read(hint.root_version)
+        assert state is not None
+        _remove_garbage(store, state, listing)
+
+
+def hasty_vacuuming(store: ObjectStore, told: list[Told]) -> None:
+    """The same at once, with a root of its own."""
+    manifest = Manifest(store)
+    listing = _listing(store)
+    state = manifest.load()
+    assert state is not None
+    if manifest.write_root(state, lambda: "leaf").root_version == state.version:
+        _remove_garbage(store, state, listing)
+
+
+def _listing(store: ObjectStore) -> list[Listed]:
+    return [Listed(entry.key, entry.size_bytes, 0) for entry in store.list(MANIFEST_DIR)]
+
+
+def _remove_garbage(store: ObjectStore, state: Snapshot, listing: list[Listed]) -> None:
+    tiles = (tile for partition in state.partitions for tile in partition.tiles)
+    live = frozenset(object_of(tile.path) for tile in tiles if isinstance(tile, Segment))
+    marks = frozenset(mark.commit_version for mark in state.txns.values())
+    needed = Needed(live, frozenset(state.leaves), state.version, marks)
+    for entry in plan_vacuum(listing, needed, TICK_MS):
+        store.delete(entry.key)
+
+
 def removing(
     name: str, appends: Sequence[Append], *, anew: bool = True, mark: str = "removed"
 ) -> Program:
@@ -217,23 +279,29 @@ def is_commit_or_data(key: str) -> bool:
 
 
 def start(
-    appends: Sequence[Append], incarnations: Sequence[str], empty_commits: int = 0
+    appends: Sequence[Append],
+    incarnations: Sequence[str],
+    empty_commits: int = 0,
+    committed: Sequence[Append] = (),
 ) -> dict[str, bytes]:
-    """A new topic with some commits that change nothing, and the data files of all appends of all
-    incarnations, written already."""
+    """A new topic with some commits that change nothing, some appends whose records are in their
+    commits, and the data files of all appends of all incarnations, written already."""
     objects = {commit_path(0): created("topic"), HINT_PATH: encode(Hint(root_version=None))}
     for version in range(1, empty_commits + 1):
         state = Manifest(ObjectsStore(objects)).load()
         commit = seal(Change(operation="vacuum"), state, f"empty{version}", "topic", 0)
         objects[commit_path(version)] = encode(commit)
     for append in appends:
-        for incarnation in incarnations:
+        for incarnation in () if append.inline else incarnations:
             for file in append.files(incarnation):
                 objects[file.path] = b"rows"
-    return objects
+    store = ObjectsStore(objects)
+    appending("before", committed)(store, [])
+    return store.objects
 
 
-_FILE = re.compile(r"partition=\d+/\d+-(?P<append>[a-z0-9]+?)x\w+\.parquet")
+_FILE = re.compile(r"partition=\d+/\d+-(?P<append>[a-z0-9]+?)x(?P<incarnation>\w+)\.parquet")
+_ROWS = re.compile(r"(?P<append>[a-z0-9]+?)x(?P<incarnation>\w+)")
 
 
 @cache
@@ -275,7 +343,7 @@ def _faults(
     txns = Counter((c.txn.app_id, c.txn.version) for c in commits if c.txn is not None)
     if any(n > 1 for n in txns.values()):
         yield f"a txn in several commits: {txns}"
-    committed: set[str] = set()
+    committed: set[tuple[str, str]] = set()
     placed: dict[str, dict[int, list[tuple[int, int]]]] = defaultdict(lambda: defaultdict(list))
     for number, state in enumerate(snapshot.partitions):
         at = state.log_start
@@ -284,11 +352,14 @@ def _faults(
             if tile.base_offset != at:
                 yield f"partition {number} is not dense at {at}"
             at = tile.end_offset
-            committed.add(tile.path)
-            if tile.path not in objects:
+            if object_of(tile.path) not in objects:
                 yield f"{tile.path} is committed and has been deleted"
-            match = _FILE.fullmatch(tile.path)
-            assert match
+                return
+            match = _rows_of(objects, tile) if tile.is_inline else _FILE.fullmatch(tile.path)
+            if match is None:
+                yield f"{tile.path} has no records with the offsets of its entry"
+                return
+            committed.add((match["append"], match["incarnation"]))
             first = tile.base_offset + tile.row_groups[0]
             placed[match["append"]][number].append((first, tile.end_offset))
         if at != state.end:
@@ -309,7 +380,17 @@ def _faults(
             continue
         if answer[:1] == ("failed",):
             _, incarnation, error_name = answer
-            if any(f"-{name}x{incarnation}." in path for path in committed):
+            if (name, incarnation) in committed:
                 yield f"append {name} was told {error_name} and is at {dict(where)}"
         elif {p: [offsets] for p, offsets in answer} != dict(where):
             yield f"append {name} was told {answer} and is at {dict(where)}"
+
+
+def _rows_of(objects: Objects, tile: Segment) -> re.Match[str] | None:
+    """Whose records an entry has in a commit; None if that has no such entry [INL-3]."""
+    place = parse_inline_path(tile.path)
+    assert place is not None
+    commit = _commit(objects[object_of(tile.path)], place[0])
+    if tile not in own_entries(commit):
+        return None
+    return _ROWS.fullmatch(from_text(commit.rows or "", tile.path).decode())
