@@ -15,7 +15,13 @@ REFERENCE_READER = Path(__file__).parents[1] / "format_spec" / "reference_reader
 
 @cache
 def reference_reader() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("reference_reader", REFERENCE_READER)
+    """The module that all tests share. Whoever changes anything in it loads its own."""
+    return load_reference_reader("reference_reader")
+
+
+def load_reference_reader(name: str) -> ModuleType:
+    """The reader as a new module with this name."""
+    spec = importlib.util.spec_from_file_location(name, REFERENCE_READER)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

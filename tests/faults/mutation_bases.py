@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from pylogtable.engine import TopicWriter
+from pylogtable.format.paths import object_of
 from pylogtable.plan import index
 from pylogtable.runtime import Runtime
 from pylogtable.segments import rolling_writer
@@ -213,11 +214,39 @@ def _recreated(place: Place) -> None:
 def _vacuumed(place: Place) -> None:
     """What a vacuum leaves: the newest root and the commits after it."""
     _indexed(place)
+    _remove_old_manifest(place, set())
+
+
+def _remove_old_manifest(place: Place, kept: set[str]) -> None:
     below = place.objects.below(NAME)
     versions = sorted(int(key[10:30]) for key in contents(below) if key.endswith(".root.json"))
     for key in contents(below):
-        if key.startswith("_manifest/0") and int(key[10:30]) < versions[-1]:
+        if key.startswith("_manifest/0") and int(key[10:30]) < versions[-1] and key not in kept:
             below.delete(key)
+
+
+def _inline(place: Place) -> None:
+    """Records in commits, in files and in merged files. Roots and leaves have entries of all."""
+    small = {"inline.max.bytes": 4096}
+    topic = place.store.create_topic(NAME, partitions=2, config=small)
+    for number in range(4):
+        place.append(topic, records(range(number * 3, number * 3 + 3)))
+    place.clock.tick(1000)
+    topic.merge(threads=1)
+    place.append(topic, records(range(12, 16)))
+    topic.alter(config={"inline.max.bytes": 0})
+    place.append(topic, records(range(16, 20)))
+    topic.alter(config=small)
+    for number in range(7):
+        place.append(topic, records(range(20 + number * 2, 23 + number * 2)), txn=("etl", number))
+
+
+def _inline_vacuumed(place: Place) -> None:
+    """What a vacuum leaves of it: the newest root, the commits after it, and those that have live
+    records."""
+    _inline(place)
+    live = place.store.topic(NAME).segments()["path"].to_pylist()
+    _remove_old_manifest(place, {object_of(path) for path in live})
 
 
 MAKERS: dict[str, tuple[Callable[[Place], None], Callable[[Iterable[int]], pa.Table]]] = {
@@ -232,6 +261,8 @@ MAKERS: dict[str, tuple[Callable[[Place], None], Callable[[Iterable[int]], pa.Ta
     "grouped": (_grouped, records),
     "recreated": (_recreated, records),
     "vacuumed": (_vacuumed, records),
+    "inline": (_inline, records),
+    "inline-vacuumed": (_inline_vacuumed, records),
 }
 NAMES = (*MAKERS, *(f"old-{case}" for case in OLD))
 
@@ -243,7 +274,7 @@ def base(name: str) -> Base:
     make, more = MAKERS[name]
     place = Place()
     with pytest.MonkeyPatch.context() as patch:
-        if name in ("indexed", "vacuumed"):
+        if name in ("indexed", "vacuumed", "inline", "inline-vacuumed"):
             _make_index_small(patch)
         if name == "row-groups":
             patch.setattr(rolling_writer, "ROW_GROUP_ROWS", 4)

@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.faults.mutation_bases import NAMES, Base, base
+from tests.faults.mutation_bases import Base
 
 INTEGERS = (-(2**63) - 1, -(2**63), -1, 0, 1, 2, 64, 10_001, 2**31, 2**53, 2**63 - 1, 2**63, 2**70)
 OTHERS: tuple[Any, ...] = (
@@ -37,7 +37,6 @@ OTHERS: tuple[Any, ...] = (
     {},
     [[]],
 )
-WEIGHTS = {"commit": 36, "root": 16, "leaf": 14, "hint": 3, "group": 8, "segment": 23}
 FITTINGS = ("stale", "removed", "fitted")
 
 
@@ -62,25 +61,6 @@ class Mutant:
             self.objects[key] = data
 
 
-def mutant(seed: int, number: int) -> Mutant:
-    rng = random.Random(f"{seed}/{number}")
-    kind = rng.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
-    with_it = [name for name in NAMES if any(kind_of(key) == kind for key in base(name).objects)]
-    of = base(rng.choice(with_it))
-    key = rng.choice(sorted(key for key in of.objects if kind_of(key) == kind))
-    made = Mutant(number, of, kind, key, dict(of.objects))
-    choices: dict[str, list[Callable[[random.Random, Mutant], None]]] = {
-        "commit": [_bytes, _json, _json, _json],
-        "root": [_bytes, _json, _json, _json],
-        "group": [_bytes, _json, _json],
-        "hint": [_bytes, _json],
-        "leaf": [_bytes, _leaf, _leaf],
-        "segment": [_bytes, _segment, _segment, _copied_segment],
-    }
-    rng.choice(choices[kind])(rng, made)
-    return made
-
-
 def kind_of(key: str) -> str:
     folder, _, name = key.partition("/")
     if folder == "_groups":
@@ -97,7 +77,7 @@ def kind_of(key: str) -> str:
 # --- bytes ----------------------------------------------------------------------------------
 
 
-def _bytes(rng: random.Random, made: Mutant) -> None:
+def change_bytes(rng: random.Random, made: Mutant) -> None:
     data = made.objects[made.key]
     same_kind = sorted(k for k in made.objects if kind_of(k) == made.kind and k != made.key)
     how = rng.choice(["flip", "flip", "flip", "cut", "extend", "empty", "swap", "delete", "noise"])
@@ -131,14 +111,14 @@ def _bytes(rng: random.Random, made: Mutant) -> None:
 # --- JSON -----------------------------------------------------------------------------------
 
 
-def _json(rng: random.Random, made: Mutant) -> None:
+def change_json(rng: random.Random, made: Mutant) -> None:
     body = json.loads(made.objects[made.key])
     for _ in range(rng.choice([1, 1, 1, 2])):
         made.told.append(_change_json(rng, body))
-    made.put(made.key, _encoded(rng, made, body))
+    made.put(made.key, encoded(rng, made, body))
 
 
-def _encoded(rng: random.Random, made: Mutant, body: Any) -> bytes:
+def encoded(rng: random.Random, made: Mutant, body: Any) -> bytes:
     """The object's bytes, with its checksum as it was, without it, or with one that fits."""
     fitting = rng.choice(FITTINGS) if "checksum" in body or rng.random() < 0.2 else "stale"
     made.told.append(f"checksum {fitting}")
@@ -225,11 +205,11 @@ def _other_value(rng: random.Random, old: Any) -> Any:
 # --- leaves and segments --------------------------------------------------------------------
 
 
-def _leaf(rng: random.Random, made: Mutant) -> None:
+def change_leaf(rng: random.Random, made: Mutant) -> None:
     table = pq.read_table(io.BytesIO(made.objects[made.key]))
     entries = table.to_pylist()
     for _ in range(rng.choice([1, 1, 2])):
-        made.told.append(_change_rows(rng, entries))
+        made.told.append(change_rows(rng, entries))
     data = _written(entries, table.schema, len(entries) or 1)
     if data is None:
         made.told.append("one column left out")
@@ -250,16 +230,16 @@ def refit_roots(made: Mutant, leaf_id: str, data: bytes, entries: int | None) ->
                 body["leaves"][index][1] = entries
             if name == leaf_id and "leaf_checksums" in body:
                 body["leaf_checksums"][index] = f"{zlib.crc32(data):08x}"
-        made.put(key, _refitted(body))
+        made.put(key, refitted(body))
 
 
-def _refitted(body: Any) -> bytes:
+def refitted(body: Any) -> bytes:
     had = body.pop("checksum", None)
     data = json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode()
     return data if had is None else fit_json(data)
 
 
-def _segment(rng: random.Random, made: Mutant) -> None:
+def change_segment(rng: random.Random, made: Mutant) -> None:
     """The file is written anew with other rows, another shape of row groups, or a bomb."""
     table = pq.read_table(io.BytesIO(made.objects[made.key]))
     records, schema = table.to_pylist(), table.schema
@@ -283,7 +263,7 @@ def _segment(rng: random.Random, made: Mutant) -> None:
         schema = schema.set(column, pa.field(schema.field(column).name, kind))
     else:
         for _ in range(rng.choice([1, 1, 2])):
-            made.told.append(_change_rows(rng, records))
+            made.told.append(change_rows(rng, records))
         groups = rng.choice([len(records) or 1, groups])
     data = _written(records, schema, groups)
     if data is None:
@@ -295,10 +275,10 @@ def _segment(rng: random.Random, made: Mutant) -> None:
     _refit_entries(made, made.key, rng)
 
 
-def _copied_segment(rng: random.Random, made: Mutant) -> None:
+def copy_segment(rng: random.Random, made: Mutant) -> None:
     others = [k for k in sorted(made.objects) if kind_of(k) == "segment" and k != made.key]
     if not others:
-        _bytes(rng, made)
+        change_bytes(rng, made)
         return
     other = rng.choice(others)
     made.told.append(f"a copy of {other}")
@@ -315,7 +295,12 @@ def _refit_entries(made: Mutant, path: str, rng: random.Random) -> None:
     data = made.objects[path]
     footer = data[-8 - int.from_bytes(data[-8:-4], "little") :]
     fitted = {"size_bytes": len(data), "footer_checksum": f"{zlib.crc32(footer):08x}"}
-    growth = len(data) - len(made.base.objects[path])
+    refit(made, path, fitted, len(data) - len(made.base.objects[path]))
+
+
+def refit(made: Mutant, path: str, fitted: dict[str, Any], growth: int) -> None:
+    """All entries with this path get these values, if they have such, and totals grow by that many
+    bytes. Checksums fit."""
 
     def fit(entry: Any) -> bool:
         if entry["path"] != path:
@@ -340,7 +325,7 @@ def _refit_entries(made: Mutant, path: str, rng: random.Random) -> None:
             live = _fit_commit(body, live, fit, growth)
         else:
             _fit_root(body, entries, fit, growth)
-        made.put(key, _refitted(body))
+        made.put(key, refitted(body))
     for key, new in leaves.items():
         leaf_id = key.removeprefix("_manifest/leaf-").removesuffix(".parquet")
         refit_roots(made, leaf_id, new, None)
@@ -372,7 +357,7 @@ def _fit_root(body: Any, entries: dict[str, Any], fit: Callable[[Any], bool], gr
             part["live"]["size_bytes"] += growth
 
 
-def _change_rows(rng: random.Random, rows: list[dict[str, Any]]) -> str:
+def change_rows(rng: random.Random, rows: list[dict[str, Any]]) -> str:
     how = rng.random()
     if not rows:
         return "nothing to change"
