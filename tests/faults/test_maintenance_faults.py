@@ -92,7 +92,15 @@ def _base() -> MemoryStore:
         return _changelog()
 
 
-def _changelog() -> MemoryStore:
+@pytest.fixture(scope="module")
+def _mixed() -> MemoryStore:
+    """The same, and the newer half of it is in commits instead of files."""
+    with pytest.MonkeyPatch.context() as patch:
+        make_index_small(patch)
+        return _changelog(inline_bytes=4096)
+
+
+def _changelog(inline_bytes: int = 0) -> MemoryStore:
     inner = MemoryStore()
     config = {
         "cleanup.policy": "compact,delete",
@@ -104,6 +112,8 @@ def _changelog() -> MemoryStore:
     put(topic, "bc", " 4", 0)
     put(topic, "xyx", "123", 1)
     topic.compact(force=True)
+    if inline_bytes:
+        topic.alter(config={"inline.max.bytes": inline_bytes})
     put(topic, "cd", "56", 0)
     put(topic, "yy", "4 ", 1)
     parts = [
@@ -119,6 +129,11 @@ def _changelog() -> MemoryStore:
 @pytest.fixture
 def base(_base: MemoryStore) -> MemoryStore:
     return support.copy_of(_base)
+
+
+@pytest.fixture
+def mixed(_mixed: MemoryStore) -> MemoryStore:
+    return support.copy_of(_mixed)
 
 
 def compact(topic: Topic) -> object:
@@ -158,6 +173,12 @@ def prepared(base: MemoryStore, job: Job) -> MemoryStore:
     if job in (vacuum, vacuum_at_once):
         topic.compact(force=True)
         topic.merge()
+        if topic.at().snapshot.config.inline_max_bytes:
+            # Two commits that stay, below a root and among commits that go [INL-6].
+            put(topic, "f", "1", 0)
+            put(topic, "g", "2", 1)
+            for number in range(5):
+                topic.alter(config={"delete.retention.ms": 1001 + number})
     return base
 
 
@@ -187,13 +208,24 @@ def check(inner: ObjectStore, old: Records, new: Records) -> None:
 def test_job_that_fails_at_any_step_leaves_old_or_new_records(
     base: MemoryStore, job: Job, fault: Fault
 ) -> None:
-    base = prepared(base, job)
+    fail_at_any_step(prepared(base, job), job, fault, every=4)
+
+
+@pytest.mark.parametrize("job", JOBS)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_job_that_fails_at_any_step_where_records_are_in_commits(
+    mixed: MemoryStore, job: Job, fault: Fault
+) -> None:
+    fail_at_any_step(prepared(mixed, job), job, fault, every=6)
+
+
+def fail_at_any_step(base: MemoryStore, job: Job, fault: Fault, every: int) -> None:
     old = records(open_at(base))
     ideal = copy_of(base)
     job(open_at(ideal, WEEKS))
     new = records(open_at(ideal, WEEKS))
     check(ideal, new, new)
-    for at in sample(range(crash_points(base, job)), 4, first=FAULTS.index(fault)):
+    for at in sample(range(crash_points(base, job)), every, first=FAULTS.index(fault)):
         inner = copy_of(base)
         plan = Plan(at, fault)
         plan.armed = False
@@ -285,8 +317,11 @@ def others(job: Job) -> Callable[[ObjectStore], object]:
 
 
 @pytest.mark.parametrize("job", JOBS)
-def test_job_does_not_disturb_an_append_at_any_step(base: MemoryStore, job: Job) -> None:
-    base = prepared(base, job)
+@pytest.mark.parametrize("where", ["base", "mixed"])
+def test_job_does_not_disturb_an_append_at_any_step(
+    request: pytest.FixtureRequest, job: Job, where: str
+) -> None:
+    base = prepared(request.getfixturevalue(where), job)
     ideal = copy_of(base)
     job(open_at(ideal, WEEKS))
     append_more(ideal)
@@ -329,6 +364,20 @@ def test_job_does_not_disturb_an_append_at_any_step(base: MemoryStore, job: Job)
     ],
 )
 def test_two_jobs_that_meet_at_any_step_do_no_harm(base: MemoryStore, job: Job, other: Job) -> None:
+    meet_at_any_step(base, job, other)
+
+
+@pytest.mark.parametrize(
+    ("job", "other"),
+    [(merge, merge), (merge, erase), (compact, merge), (vacuum, merge), (vacuum_at_once, compact)],
+)
+def test_two_jobs_that_meet_where_records_are_in_commits(
+    mixed: MemoryStore, job: Job, other: Job
+) -> None:
+    meet_at_any_step(mixed, job, other)
+
+
+def meet_at_any_step(base: MemoryStore, job: Job, other: Job) -> None:
     base = prepared(base, retention if retention in (job, other) else job)
     ideal = copy_of(base)
     for step in (job, other, compact):
@@ -339,7 +388,8 @@ def test_two_jobs_that_meet_at_any_step_do_no_harm(base: MemoryStore, job: Job, 
         topic = open_at(inner, WEEKS)
         report = topic.verify(data=True)
         assert report, str(report)
-        named = {segment.path for commit in commits_of(inner) for segment in commit.add}
+        commits = (*commits_of(base), *commits_of(inner))  # a vacuum may have removed some
+        named = {segment.path for commit in commits for segment in commit.add}
         assert data_files(inner) <= named, "a lost job left files behind"
         if erase in (job, other):
             left = [key for mine in records(topic).values() for _, key, _ in mine]

@@ -14,7 +14,7 @@ import pytest
 import pylogtable
 from pylogtable.topic import Topic
 from tests.depth import rounds
-from tests.faults.worker import PARTITIONS, SCHEMA, batch_rows, crew
+from tests.faults.worker import PARTITIONS, SCHEMA, WHERE, batch_rows, crew
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs fork")
 
@@ -48,9 +48,10 @@ def check_acks(topic: Topic, acks: list[dict[str, Any]], starts: dict[int, int])
     assert told == sum(topic.end_offsets().values())
 
 
-def test_eight_processes_append_at_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("where", WHERE)
+def test_eight_processes_append_at_once(tmp_path: Path, where: str) -> None:
     url = str(tmp_path)
-    pylogtable.open(url).create_topic("t", PARTITIONS, SCHEMA)
+    pylogtable.open(url).create_topic("t", PARTITIONS, SCHEMA, config=WHERE[where])
     each = rounds(10, deep=100)
     with crew() as workers:
         workers.order(*(("append_many", [url, 1000 * n, each]) for n in range(8)))
@@ -61,6 +62,34 @@ def test_eight_processes_append_at_once(tmp_path: Path) -> None:
     check_acks(topic, acks, {})
     expected = sorted(n for ack in acks for n in batch_rows(ack["batch"])["n"].to_pylist())
     assert sorted(topic.read(columns=["n"]).read_all()["n"].to_pylist()) == expected
+    assert bool(list(tmp_path.rglob("*.parquet"))) == (where == "files")
+
+
+def test_process_that_does_not_know_records_in_commits_writes_nothing_after_them(
+    tmp_path: Path,
+) -> None:
+    """One process appends, as an older release would, until another puts records into a commit."""
+    url = str(tmp_path)
+    topic = pylogtable.open(url).create_topic("t", PARTITIONS, SCHEMA, config=WHERE["files"])
+    with crew() as workers:
+        workers.order(("append_as_an_older_release", [url, 1]))
+        acks = [workers.answer()]
+        topic.alter(config=WHERE["commits"])
+        version = topic.append(batch_rows(0)).version
+        answers, statuses = workers.until_end()
+    assert statuses == [0]
+    acks += [answer for answer in answers if "batch" in answer]
+    refusals = [answer["refused"] for answer in answers if "refused" in answer]
+    assert len(refusals) == 4  # to append, to read, to merge, to alter
+    assert all("inline-batches" in refusal for refusal in refusals)
+    assert topic.version == version
+    assert max(ack["version"] for ack in acks) < version
+    operations = Counter(topic.history()["operation"].to_pylist())
+    assert operations == {"create": 1, "alter": 1, "append": len(acks) + 1}
+    named = {path for path in topic.segments()["path"].to_pylist() if "@" not in path}
+    files = {str(path.relative_to(tmp_path / "t")) for path in tmp_path.rglob("*.parquet")}
+    assert files == named
+    assert topic.verify(data=True)
 
 
 def test_threads_append_through_one_topic_object(tmp_path: Path) -> None:
@@ -97,9 +126,12 @@ def test_two_processes_create_the_same_topics(tmp_path: Path) -> None:
         assert len(topic.end_offsets()) == win["me"]
 
 
-def test_appends_race_with_more_partitions_and_moving_log_starts(tmp_path: Path) -> None:
+@pytest.mark.parametrize("where", WHERE)
+def test_appends_race_with_more_partitions_and_moving_log_starts(
+    tmp_path: Path, where: str
+) -> None:
     url, each, up_to = str(tmp_path), rounds(15, deep=90), PARTITIONS + 12
-    pylogtable.open(url).create_topic("t", PARTITIONS, SCHEMA)
+    pylogtable.open(url).create_topic("t", PARTITIONS, SCHEMA, config=WHERE[where])
     with crew() as workers:
         workers.order(
             *(("append_many", [url, first, each]) for first in (0, 1000, 2000)),

@@ -12,18 +12,21 @@ import pytest
 
 import pylogtable
 from tests.depth import new_seed, rounds
-from tests.faults.worker import PARTITIONS, SCHEMA, crew
+from tests.faults.worker import PARTITIONS, SCHEMA, WHERE, crew
 
 KILLS = rounds(3, deep=40)
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs fork and SIGKILL")
 
 
+@pytest.mark.parametrize("where", WHERE)
 @pytest.mark.parametrize("app_id", [None, "etl"])
-def test_killed_producer_loses_no_flushed_record(tmp_path: Path, app_id: str | None) -> None:
+def test_killed_producer_loses_no_flushed_record(
+    tmp_path: Path, app_id: str | None, where: str
+) -> None:
     chance = random.Random(new_seed())
     url = str(tmp_path)
-    topic = pylogtable.open(url).create_topic("t", PARTITIONS, SCHEMA, key="n")
+    topic = pylogtable.open(url).create_topic("t", PARTITIONS, SCHEMA, key="n", config=WHERE[where])
     flushed: dict[tuple[int, int], int] = {}
     with crew() as workers:
         for _ in range(KILLS):

@@ -14,22 +14,26 @@ import pytest
 
 import pylogtable
 from tests.depth import new_seed, rounds
-from tests.faults.worker import PARTITIONS, SCHEMA, batch_rows, crew
+from tests.faults.worker import PARTITIONS, SCHEMA, WHERE, batch_rows, crew
 
 KILLS = rounds(12, deep=200)
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs fork and SIGKILL")
 
 
-def test_killed_writer_loses_and_duplicates_nothing_acknowledged(tmp_path: Path) -> None:
-    kill_writers(str(tmp_path), KILLS)
+@pytest.mark.parametrize("where", WHERE)
+def test_killed_writer_loses_and_duplicates_nothing_acknowledged(
+    tmp_path: Path, where: str
+) -> None:
+    kill_writers(str(tmp_path), KILLS, where)
+    assert bool(list(tmp_path.rglob("*.parquet"))) == (where == "files")
 
 
-def kill_writers(url: str, kills: int) -> None:
+def kill_writers(url: str, kills: int, where: str = "files") -> None:
     """Kill a writer at any moment, as often as that, and check what it was told."""
     seed = new_seed()
     chance = random.Random(seed)
-    pylogtable.open(url).create_topic("t", PARTITIONS, SCHEMA)
+    pylogtable.open(url).create_topic("t", PARTITIONS, SCHEMA, config=WHERE[where])
     acknowledged: dict[int, dict[str, Any]] = {}
     repeats = 0
     with crew() as workers:
@@ -51,10 +55,12 @@ def kill_writers(url: str, kills: int) -> None:
     assert acknowledged
 
 
-def test_writer_killed_before_each_operation_of_an_append(tmp_path: Path) -> None:
+@pytest.mark.parametrize("where", WHERE)
+def test_writer_killed_before_each_operation_of_an_append(tmp_path: Path, where: str) -> None:
     url = str(tmp_path)
-    pylogtable.open(url).create_topic("t", PARTITIONS, SCHEMA)
-    steps = 9  # a read, one to four files, the commit, and for the 64th the root and the hint
+    pylogtable.open(url).create_topic("t", PARTITIONS, SCHEMA, config=WHERE[where])
+    # Reads, up to four files, the commit, reads, and for the 64th the root and the hint.
+    steps = 9
     batches, kills = 70, rounds(24, deep=70)
     landed = 0
     acknowledged: dict[int, dict[str, Any]] = {}

@@ -32,7 +32,7 @@ from pylogtable.engine import TopicWriter
 from tests.builders import kafka
 from tests.depth import DEEP, new_seed, rounds
 from tests.faults.worker import PARTITIONS as WORKER_PARTITIONS
-from tests.faults.worker import SCHEMA, Crew, batch_rows, crew, tell
+from tests.faults.worker import SCHEMA, WHERE, Crew, batch_rows, crew, tell
 
 NAME = "t"
 PARTITIONS = 3
@@ -44,6 +44,8 @@ CONFIG = {
     "delete.retention.ms": 100,
     "segment.bytes": 20_000,
 }
+#: With this much in a commit, about half of the appends have files, and half have none.
+MIXED_BYTES = 450
 APPENDS = rounds(25, deep=300)
 KEYS = 60
 FORGET = "forget"
@@ -163,9 +165,13 @@ def play(role: str, url: str, seed: int) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs fork")
-def test_all_jobs_beside_writers_and_readers_lose_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("inline_bytes", [0, MIXED_BYTES])
+def test_all_jobs_beside_writers_and_readers_lose_nothing(
+    tmp_path: Path, inline_bytes: int
+) -> None:
     seed = new_seed()
-    topic = pylogtable.open(tmp_path).create_topic(NAME, PARTITIONS, config=CONFIG)
+    config = {**CONFIG, "inline.max.bytes": inline_bytes}
+    topic = pylogtable.open(tmp_path).create_topic(NAME, PARTITIONS, config=config)
     jobs = ["compact", "merge", "erase", "retain", "vacuum"]
     roles = ["write-0", "write-1", *jobs, "read-0", "read-1"]
     with crew() as workers:
@@ -275,10 +281,13 @@ class Told:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs fork")
-def test_soak_of_producers_members_maintenance_and_kills_loses_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("where", WHERE)
+def test_soak_of_producers_members_maintenance_and_kills_loses_nothing(
+    tmp_path: Path, where: str
+) -> None:
     seed = new_seed()
     chance = random.Random(seed)
-    config = {"retention.ms": -1}
+    config = {"retention.ms": -1, **WHERE[where]}
     topic = pylogtable.open(tmp_path).create_topic(NAME, WORKER_PARTITIONS, SCHEMA, config=config)
     idle = [pylogtable.open(tmp_path).topic(NAME) for _ in range(SOAK_ROUNDS)]
     told = Told()

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import traceback
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,10 @@ from pylogtable.errors import (
     InvalidRequestError,
     StorageError,
     TopicExistsError,
+    UnsupportedFormatError,
 )
+from pylogtable.format import codec
+from pylogtable.format.model import INLINE_BATCHES
 from pylogtable.runtime import Runtime
 from pylogtable.storage.local import LocalStore
 from pylogtable.store import Store
@@ -38,6 +41,8 @@ from tests.stores import FaultyStore
 
 PARTITIONS = 4
 SCHEMA = {"n": pa.int64(), "batch": pa.int64()}
+#: Where records are in files, and where those of small appends are in their commits.
+WHERE = {"files": {"inline.max.bytes": 0}, "commits": {"inline.max.bytes": 4096}}
 #: A batch's records are numbered from its number times this.
 STRIDE = 100
 
@@ -135,6 +140,33 @@ def append_many(url: str, first: int, count: int) -> None:
         tell(batch=batch, version=result.version, offsets=told)
 
 
+def append_as_an_older_release(url: str, first: int) -> None:
+    """Append until that is refused, as a process that does not know records in commits."""
+    codec.READER_FEATURES -= {INLINE_BATCHES}
+    codec.WRITER_FEATURES -= {INLINE_BATCHES}
+    topic = pylogtable.open(url).topic("t")
+    parent = os.getppid()
+    try:
+        for batch in itertools.count(first):
+            result = topic.append(batch_rows(batch))
+            told = {str(number): span for number, span in result.offsets.items()}
+            tell(batch=batch, version=result.version, offsets=told)
+            if os.getppid() != parent:
+                return
+    except UnsupportedFormatError as error:
+        tell(refused=str(error))
+    _tell_refusal(lambda: topic.read().read_all())
+    _tell_refusal(topic.merge)
+    _tell_refusal(lambda: topic.alter(partitions=9))
+
+
+def _tell_refusal(step: Callable[[], object]) -> None:
+    try:
+        step()
+    except UnsupportedFormatError as error:
+        tell(refused=str(error))
+
+
 def append_stubbornly(url: str, first: int, count: int, tries: int) -> None:
     """Append batches with a txn each, again after every failure of the store."""
     topic = pylogtable.open(url).topic("t")
@@ -214,6 +246,7 @@ _ORDERS = {
     "produce_until_killed": produce_until_killed,
     "consume": consume,
     "append_many": append_many,
+    "append_as_an_older_release": append_as_an_older_release,
     "append_stubbornly": append_stubbornly,
     "create_many": create_many,
     "administer": administer,
