@@ -255,3 +255,11 @@ def fill(topic: Topic, appends: int = 4, **columns: Any) -> None:
 def damage(folder: Path) -> None:
     """Of all the damage there can be: a commit that is not JSON."""
     max((folder / "_manifest").glob("0*.json")).write_bytes(b"{")
+
+
+def until_all_is_past(topic: Topic) -> None:
+    """Wait until the store's clock is past the last commit, some milliseconds: a vacuum keeps what
+    is of this very moment, whatever its retention is."""
+    last_ms = topic.at().snapshot.committed_at_ms
+    while topic._store.now_ms() <= last_ms:
+        pass

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 import pylogtable
 from pylogtable import Topic
 from pylogtable.engine import TopicWriter
-from tests.builders import kafka, rows, times
+from tests.builders import kafka, rows, times, until_all_is_past
 
 COLUMNS = ("partition", "offset", "key", "value", "timestamp")
 COMPACT = {"cleanup.policy": "compact"}
@@ -84,6 +84,7 @@ def test_other_parquet_readers_read_the_bare_directory(
         assert {offset for _, offset, *_ in expected}.isdisjoint(range(min(starts.values())))
         assert with_duckdb(place) != expected
     topic.merge()
+    until_all_is_past(topic)
     topic.vacuum(dry_run=False, retention_ms=0, force=True)
     assert rows(topic.read(), *COLUMNS) == expected
     assert files(place) == sorted(topic.segments()["path"].to_pylist())

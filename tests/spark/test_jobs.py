@@ -21,7 +21,7 @@ from pyspark_pylogtable import LogTable
 from pyspark_pylogtable.table import jobs
 from pyspark_pylogtable.table.jobs import run_each
 from pyspark_pylogtable.table.maintain_job import main
-from tests.builders import ints, kafka, rows, times
+from tests.builders import ints, kafka, rows, times, until_all_is_past
 from tests.spark.conftest import CONNECT
 from tests.spark.support import failure
 
@@ -241,6 +241,8 @@ def test_retention_and_vacuum(spark: SparkSession, logs: Store) -> None:
     assert plain(report) == plain(here.apply_retention())
     assert report.segments_removed > 0
     assert state(here) == state(there.topic)
+    until_all_is_past(here)
+    until_all_is_past(there.topic)
     dry = there.vacuum(retention_ms=0)
     assert dry.dry_run
     real = there.vacuum(dry_run=False, retention_ms=0, force=True)

@@ -27,7 +27,7 @@ from pylogtable import (
 from pylogtable.engine import TopicWriter
 from pyspark_pylogtable import LogTable
 from pyspark_pylogtable.table import append
-from tests.builders import kafka, rows
+from tests.builders import kafka, rows, until_all_is_past
 from tests.spark.faults import is_commit, refused_commit, store_with, unknown_commit
 from tests.spark.support import failure
 from tests.spark.writes import data_files
@@ -361,6 +361,7 @@ def test_version_that_vacuum_removed_is_named_at_once(spark: SparkSession, table
         table.append(keyed(spark, 30))
     table.merge()
     assert table.to_df(version=2).count() == 60
+    until_all_is_past(table.topic)
     table.topic.vacuum(dry_run=False, retention_ms=0, force=True)
     with pytest.raises(
         SegmentGoneError, match=r"A vacuum has removed it: .* or version 5 or later"
