@@ -198,7 +198,7 @@ print(before, peak)
 """
 
 
-@pytest.mark.parametrize(("megabytes", "partitions"), [(1500, 1), (1500, 64)])
+@pytest.mark.parametrize(("megabytes", "partitions"), [(1000, 1), (1000, 64)])
 def test_memory_stays_bounded_however_much_is_appended(megabytes: int, partitions: int) -> None:
     done = subprocess.run(
         [sys.executable, "-c", MEMORY_PROGRAM, str(megabytes), str(partitions)],
