@@ -624,6 +624,7 @@ def read_inline(folder: Path, entry: Record, topic: Record) -> pa.Table:
     require(path, "INL-2", len(batches) == 1)
     own = {e["path"]: e for e in commit["add"] if e["path"].startswith(f"{path}@")}
     require(path, "INL-3", table.num_rows == sum(e["records"] for e in own.values()))
+    require(path, "INL-3", len(packed) == sum(e["size_bytes"] for e in own.values()))
     same = ("partition", "base_offset", "end_offset")
     mine = own.get(entry["path"])
     require(path, "INL-3", mine and all(mine[name] == entry[name] for name in same))

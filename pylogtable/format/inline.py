@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import base64
 import binascii
+from contextlib import suppress
 
 import pyarrow as pa
 
-from pylogtable.errors import CorruptTopicError
+from pylogtable.errors import CorruptTopicError, SchemaMismatchError
 from pylogtable.format.field_ids import Fault
 from pylogtable.format.model import (
     INLINE_BATCHES,
@@ -22,6 +23,7 @@ from pylogtable.format.model import (
     Segment,
 )
 from pylogtable.format.paths import commit_path, parse_inline_path
+from pylogtable.format.schema import from_arrow
 
 _CODEC = "zstd"
 
@@ -50,9 +52,18 @@ def unpack(packed: bytes, source: str) -> pa.RecordBatch:
             detail = f"its rows are {len(batches)} batches, and must be one"
             raise CorruptTopicError(source, "INL-2", detail)
         batches[0].validate(full=True)
+        _check_names(batches[0].schema)
     except (pa.ArrowException, OSError, ValueError, TypeError) as error:
         raise CorruptTopicError(source, "INL-2", f"its rows cannot be read: {error}") from None
     return batches[0]
+
+
+def _check_names(schema: pa.Schema) -> None:
+    """Raise `UnicodeDecodeError` if the name of a column, or of a field in it, is not text. Arrow
+    finds that out only when somebody asks for the name."""
+    for _, kind in zip(schema.names, schema.types, strict=True):
+        with suppress(SchemaMismatchError):  # whether the type fits is seen when it is read
+            from_arrow(kind)
 
 
 def to_text(packed: bytes) -> str:

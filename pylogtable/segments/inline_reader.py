@@ -138,7 +138,13 @@ def _read(store: ObjectStore, segment: Segment, *, afresh: bool) -> _Rows:
     own = {entry.path: entry for entry in own_entries(commit)}
     if commit.rows is None or not own:
         raise CorruptTopicError(path, "INL-3", "an entry says that it has records, and it has none")
-    batch = unpack(from_text(commit.rows, path), path)
+    packed = from_text(commit.rows, path)
+    # Replay checks this too, but a state that began at a root has not seen the commit.
+    named = sum(entry.size_bytes for entry in own.values())
+    if named != len(packed):
+        detail = f"its entries have {named} bytes, and its rows {len(packed)}"
+        raise CorruptTopicError(path, "INL-3", detail)
+    batch = unpack(packed, path)
     expected = sum(entry.records for entry in own.values())
     if batch.num_rows != expected:
         detail = f"it has {batch.num_rows} rows, and its entries {expected} records"

@@ -16,7 +16,7 @@ from pylogtable import (
     UnsupportedFormatError,
 )
 from pylogtable.engine import TopicWriter
-from pylogtable.format import codec, config
+from pylogtable.format import codec, config, inline
 from pylogtable.format.paths import commit_path
 from pylogtable.format.wire import checksum
 from pylogtable.storage.memory import MemoryStore
@@ -293,6 +293,53 @@ def test_verify_finds_rows_that_do_not_unpack(topic: Topic, objects: MemoryStore
     problems = topic.verify(data=True).problems
     assert {problem.rule for problem in problems} == {"INL-2"}
     with pytest.raises(CorruptTopicError, match="INL-2"):
+        make_store(objects).topic("orders").read().read_all()
+
+
+def with_rows(data: bytes | None, rows: bytes, *, fits: bool) -> bytes:
+    """A commit with other packed rows. The sizes of its entries are made to fit, if wanted."""
+    body = json.loads(data or b"")
+    del body["checksum"]
+    body["rows"] = inline.to_text(rows)
+    if fits:
+        for entry, size in zip(body["add"], (len(rows), 0, 0), strict=False):
+            entry["size_bytes"] = size
+    text = json.dumps(body)[:-1]
+    return f'{text},"checksum":"{checksum(text.encode())}"}}'.encode()
+
+
+@pytest.mark.parametrize("name", [b"value", b"headers"])
+def test_column_name_that_is_no_text_is_corrupt(
+    topic: Topic, objects: MemoryStore, name: bytes
+) -> None:
+    """Arrow finds it out only when somebody asks for the name: an error that is not ours."""
+    topic.append(table(0, 3, size=4))
+    key = f"orders/{commit_path(1)}"
+    body = json.loads(objects.read(key) or b"")
+    with pa.CompressedInputStream(
+        pa.BufferReader(inline.from_text(body["rows"], key)), "zstd"
+    ) as packed:
+        stream = packed.read()
+    assert name in stream
+    broken = pa.compress(stream.replace(name, b"\xff" * len(name)), "zstd", asbytes=True)
+    objects.write(key, with_rows(objects.read(key), broken, fits=True))
+    with pytest.raises(CorruptTopicError, match="INL-2"):
+        make_store(objects).topic("orders").read().read_all()
+
+
+def test_rows_of_another_size_than_their_entries_say_are_corrupt_below_a_root(
+    topic: Topic, objects: MemoryStore
+) -> None:
+    """Who begins at a root does not replay the commit, and reads its rows all the same."""
+    topic.append(table(0, 3))
+    key = f"orders/{commit_path(1)}"
+    topic._manifest.write_root(topic.at().snapshot, lambda: "leaf")
+    assert values(make_store(objects).topic("orders")) == sorted(table(0, 3)["value"].to_pylist())
+    body = json.loads(objects.read(key) or b"")
+    rows = inline.unpack(inline.from_text(body["rows"], key), key)
+    without_values = inline.pack(rows.drop_columns(["value"]))
+    objects.write(key, with_rows(objects.read(key), without_values, fits=False))
+    with pytest.raises(CorruptTopicError, match="INL-3"):
         make_store(objects).topic("orders").read().read_all()
 
 
