@@ -268,6 +268,7 @@ def test_a_refresh_reads_only_new_commits() -> None:
     counting.reset()
     assert other.end_offsets() == {0: 5}
     assert counting.counts["read"] == 1 + 2 + 4  # in waves, to the first that is missing
+    other.end_offsets()  # it asks for as many as it has just found, at once
     counting.reset()
     assert other.end_offsets() == {0: 5}
     assert counting.counts["read"] == 1
@@ -297,7 +298,7 @@ def test_appending_costs_the_same_at_commit_50_and_at_commit_500() -> None:
         if number in (50, 501):
             costs[number] = dict(measured.counts)
     assert costs[50] == costs[501]
-    assert costs[50] == {"read": 1, "open_output": 1, "create": 1}
+    assert costs[50] == {"open_output": 1, "create": 1}
 
 
 def test_a_manifest_keeps_few_leaves_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
