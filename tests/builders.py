@@ -33,6 +33,9 @@ EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 UTC_US = pa.timestamp("us", tz="UTC")
 MOST_WAITED_SECONDS = 600
 
+#: Settings of a topic whose small appends are files, for tests of files.
+IN_FILES = {"inline.max.bytes": 0}
+
 Row = dict[str, Any]
 
 _ids = itertools.count(1)
@@ -214,7 +217,8 @@ def topic_of_older_writer(
     store: Store, name: str, columns: Mapping[str, pa.DataType], partitions: int = 1
 ) -> Topic:
     """A topic whose columns have names that no writer gives any more [TYPE-5]."""
-    store.create_topic(name, partitions, {f"c{at}": t for at, t in enumerate(columns.values())})
+    made = {f"c{at}": t for at, t in enumerate(columns.values())}
+    store.create_topic(name, partitions, made, config=IN_FILES)
     objects = store._store.below(name)
 
     def rename(commit: dict[str, Any]) -> None:

@@ -21,7 +21,7 @@ from pyspark_pylogtable import LogTable
 from pyspark_pylogtable.table import jobs
 from pyspark_pylogtable.table.jobs import run_each
 from pyspark_pylogtable.table.maintain_job import main
-from tests.builders import ints, kafka, rows, times, until_all_is_past
+from tests.builders import IN_FILES, ints, kafka, rows, times, until_all_is_past
 from tests.spark.conftest import CONNECT
 from tests.spark.support import failure
 
@@ -32,7 +32,7 @@ COLUMNS = ("partition", "offset", "key", "value", "timestamp")
 def filled(logs: Store, name: str, config: dict[str, Any] | None = None) -> Topic:
     """Three partitions of small segments, some of them shifted. Keys have several records; a
     compacted topic has tombstones too."""
-    topic = logs.create_topic(name, partitions=3, config=config)
+    topic = logs.create_topic(name, partitions=3, config={**IN_FILES, **(config or {})})
     keys = [f"k{n}" for n in range(30)]
     stamps = times(*range(30))
     topic.append(kafka(keys, timestamp=stamps))
@@ -103,7 +103,7 @@ def test_little_work_starts_no_spark_job(spark: SparkSession, logs: Store) -> No
 def test_many_segments_or_many_bytes_start_a_spark_job(
     spark: SparkSession, logs: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    many = logs.create_topic("many")
+    many = logs.create_topic("many", config=IN_FILES)
     writer = TopicWriter(many)
     writer.commit([writer.stage(kafka(["a"])) for _ in range(jobs.DRIVER_SEGMENTS + 1)])
     assert jobs_started(spark, LogTable.for_path(spark, many.url).merge) > 0
@@ -343,7 +343,7 @@ def test_latest_of_given_keys(spark: SparkSession, logs: Store) -> None:
 def test_only_files_of_the_partitions_of_the_keys_are_opened(
     spark: SparkSession, logs: Store, tmp_path: Path
 ) -> None:
-    topic = logs.create_topic("t", 4, config=COMPACT)
+    topic = logs.create_topic("t", 4, config={**IN_FILES, **COMPACT})
     topic.append(kafka([f"k{n}" for n in range(40)], [str(n) for n in range(40)]))
     partition = dict(rows(topic.read(), "key", "partition"))[b"k7"]
     for file in (tmp_path / "logs" / "t").glob("partition=*/*.parquet"):

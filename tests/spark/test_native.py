@@ -26,7 +26,7 @@ from pylogtable.engine import TopicWriter
 from pyspark_pylogtable import LogTable
 from pyspark_pylogtable.columns import spark_schema
 from pyspark_pylogtable.table import native
-from tests.builders import T0, Clock, at, kafka, make_holes, rows, topic_of_older_writer
+from tests.builders import IN_FILES, T0, Clock, at, kafka, make_holes, rows, topic_of_older_writer
 from tests.conftest import S3_BUCKET, S3_KEY, S3_SECRET
 from tests.spark.support import failure, load, without_spark
 
@@ -63,7 +63,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Topic:
     deletes the offsets below 20 in partition 0. Versions are one second apart."""
     clock = Clock()
     store = pylogtable.open(tmp_path_factory.mktemp("mixed"), clock=clock)
-    topic = store.create_topic("mixed", 3, {"k": TEXT, "v": INT}, key="k")
+    topic = store.create_topic("mixed", 3, {"k": TEXT, "v": INT}, key="k", config=IN_FILES)
     clock.tick(1000)
     topic.append(people(200))
     clock.tick(1000)
@@ -197,7 +197,7 @@ def test_more_cuts_than_a_filter_may_have_ranges(spark: SparkSession, shared: St
 
 def test_a_range_is_one_scan_of_the_files_that_have_it(spark: SparkSession, shared: Store) -> None:
     """Of 18 sealed files in 6 partitions, 6 have these offsets; and the filter reaches them."""
-    topic = shared.create_topic("ranged", 6, {"v": INT})
+    topic = shared.create_topic("ranged", 6, {"v": INT}, config=IN_FILES)
     table = pa.table({"v": pa.array(range(600), INT)})
     spread = table.append_column("partition", pa.array([*range(6)] * 100, INT))
     for _ in range(3):
@@ -220,7 +220,7 @@ def test_a_range_is_one_scan_of_the_files_that_have_it(spark: SparkSession, shar
 
 
 def test_a_range_of_shifted_files_leaves_the_others_out(spark: SparkSession, shared: Store) -> None:
-    topic = shared.create_topic("ranged-shifted", 1, {"v": INT})
+    topic = shared.create_topic("ranged-shifted", 1, {"v": INT}, config=IN_FILES)
     stage_values = [pa.table({"v": pa.array(range(10), INT)})] * 4
     TopicWriter(topic).commit([TopicWriter(topic).stage(values) for values in stage_values])
     assert topic.segments()["shift"].to_pylist() == [0, 10, 20, 30]
@@ -503,7 +503,7 @@ def test_bounds_apply_only_to_the_file_that_they_cut(spark: SparkSession, mixed:
 
 
 def test_only_files_of_the_snapshot_are_read(spark: SparkSession, logs: Store) -> None:
-    topic = logs.create_topic("t", 1, {"v": INT})
+    topic = logs.create_topic("t", 1, {"v": INT}, config=IN_FILES)
     topic.append(pa.table({"v": pa.array(range(4), INT)}))
     (path,) = topic.segments()["path"].to_pylist()
     folder = Path(topic.url.removeprefix("file://"))
@@ -518,7 +518,7 @@ def test_only_files_of_the_snapshot_are_read(spark: SparkSession, logs: Store) -
 
 
 def test_removed_file_is_an_error(spark: SparkSession, logs: Store) -> None:
-    topic = logs.create_topic("t", 1, {"v": INT})
+    topic = logs.create_topic("t", 1, {"v": INT}, config=IN_FILES)
     topic.append(pa.table({"v": pa.array(range(4), INT)}))
     table = LogTable.for_path(spark, topic.url)
     df = table.to_df()
@@ -534,7 +534,7 @@ def test_removed_file_is_an_error(spark: SparkSession, logs: Store) -> None:
 def test_replaced_file_is_an_error_instead_of_fewer_rows(
     spark: SparkSession, logs: Store, start: int | None
 ) -> None:
-    topic = logs.create_topic("t", 1, {"v": INT})
+    topic = logs.create_topic("t", 1, {"v": INT}, config=IN_FILES)
     stage_thrice(topic, pa.table({"v": pa.array(range(6), INT)}))
     assert natively(spark, topic, start=start).count() == 12 - (start or 0)
     path, size = topic.segments().select(["path", "size_bytes"]).to_pylist()[2].values()
@@ -565,7 +565,7 @@ def test_unknown_url_scheme_falls_back_to_python(spark: SparkSession, s3_endpoin
         "client_kwargs": {"region_name": "us-east-1"},
     }
     store = pylogtable.open(f"s3://{S3_BUCKET}/native", storage_options=options)
-    topic = store.create_topic("t", 2, {"k": TEXT, "v": INT}, key="k")
+    topic = store.create_topic("t", 2, {"k": TEXT, "v": INT}, key="k", config=IN_FILES)
     stage_thrice(topic, people(20))
     table = LogTable.for_path(spark, f"s3a://{S3_BUCKET}/native/t", options)
     with pytest.warns(UserWarning, match="Spark cannot read the files") as warned:

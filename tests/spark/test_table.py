@@ -27,7 +27,7 @@ from pylogtable import (
 from pylogtable.engine import TopicWriter
 from pyspark_pylogtable import LogTable
 from pyspark_pylogtable.table import append
-from tests.builders import kafka, rows, until_all_is_past
+from tests.builders import IN_FILES, kafka, rows, until_all_is_past
 from tests.spark.faults import is_commit, refused_commit, store_with, unknown_commit
 from tests.spark.support import failure
 from tests.spark.writes import data_files
@@ -37,7 +37,7 @@ SCHEMA = {"k": pa.string(), "v": pa.int64()}
 
 @pytest.fixture
 def topic(logs: Store) -> Topic:
-    return logs.create_topic("t", 3, SCHEMA, key="k")
+    return logs.create_topic("t", 3, SCHEMA, key="k", config=IN_FILES)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 import pylogtable
 from pylogtable import InvalidRequestError, SchemaMismatchError, Store, TopicNotFoundError
 from pylogtable.engine import TopicWriter
-from tests.builders import T0, at, ints, kafka, rows, times
+from tests.builders import IN_FILES, T0, at, ints, kafka, rows, times
 from tests.conftest import S3_BUCKET, S3_KEY, S3_SECRET
 from tests.opened_files import opened_by
 from tests.spark.faults import on_store, store_with
@@ -82,7 +82,7 @@ def test_planning_an_append_opens_the_topic_once(logs: Store, tmp_path: Path) ->
 def test_append_of_many_tasks_is_one_commit_with_one_file_per_task_and_partition(
     spark: SparkSession, logs: Store, tmp_path: Path
 ) -> None:
-    topic = logs.create_topic("t", partitions=2)
+    topic = logs.create_topic("t", partitions=2, config=IN_FILES)
     df = spark.range(0, 500, 1, 5).selectExpr("cast(id AS string) key", "cast(id AS string) value")
     save(df, tmp_path / "logs" / "t")
     assert topic.version == 1
@@ -252,7 +252,7 @@ def test_creation_options_that_differ_from_an_existing_topic_are_a_warning(
 def test_rows_that_retention_would_remove_at_once_are_a_warning(
     logs: Store, tmp_path: Path
 ) -> None:
-    topic = logs.create_topic("t")
+    topic = logs.create_topic("t", config=IN_FILES)
     now = pa.array([datetime.now(timezone.utc)], pa.timestamp("us", tz="UTC"))
     tasks = [kafka("abc", timestamp=times(0, 1, 2)), kafka("d", timestamp=now)]
     with pytest.warns(UserWarning, match="3 of 4 records .* are already older") as caught:

@@ -22,7 +22,7 @@ from pylogtable.segments import rolling_writer
 from pylogtable.storage.locate import open_store
 from pyspark_pylogtable.columns import check_requested
 from pyspark_pylogtable.stream import source as stream_source
-from tests.builders import T0, ints, kafka, rows, times
+from tests.builders import IN_FILES, T0, ints, kafka, rows, times
 from tests.spark_unit.streams import Query, offsets
 from tests.stores import CountingStore
 
@@ -534,6 +534,7 @@ def test_offset_beyond_the_end_is_a_loss(topic: Topic) -> None:
 
 
 def test_missing_file_is_an_error_or_a_warning(topic: Topic, tmp_path: Path) -> None:
+    topic.alter(config=IN_FILES)
     fill(topic, 3)
     fill(topic, 2)
     query = Query(topic.url, **EARLIEST)

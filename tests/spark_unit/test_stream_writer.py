@@ -27,7 +27,7 @@ from pyspark_pylogtable import DefaultSource
 from pyspark_pylogtable.columns import spark_schema
 from pyspark_pylogtable.stream.sink import StreamWriter, batches_of_rows
 from pyspark_pylogtable.tasks.staging import Written, stage_rows
-from tests.builders import kafka, rows
+from tests.builders import IN_FILES, kafka, rows
 from tests.spark.faults import on_store, refused_commit, store_with, unknown_commit
 from tests.spark.writes import data_files, travelled, write
 
@@ -119,6 +119,7 @@ def test_only_the_speculative_task_that_spark_chooses_is_committed(
     topic: Topic, tmp_path: Path
 ) -> None:
     """Spark passes one message for each task. Vacuum removes the files of the other attempt."""
+    topic.alter(config=IN_FILES)
     sink = Sink(topic.url)
     first, _ = sink.stage(kafka(["a", "b"]), kafka(["c"]))
     _, speculative = sink.stage(kafka([]), kafka(["c"]))
