@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 import pylogtable
-from tests.builders import kafka
+from tests.builders import IN_FILES, kafka
 from tests.conftest import S3_BUCKET, S3_KEY, S3_SECRET
 from tests.spark.streams import (
     COPIED,
@@ -45,7 +45,7 @@ def test_write_and_read_from_executors(
     credentials = {"storageOptions": json.dumps(storage_options)}
     rows = spark.range(100).selectExpr("id", "concat('name-', id) AS name").repartition(2)
     writer = rows.write.format("pylogtable").mode("append").options(**credentials)
-    writer.options(partitions=2, key="id").save(f"s3a://{STORE}/people")
+    writer.options(partitions=2, key="id", **IN_FILES).save(f"s3a://{STORE}/people")
 
     df = load(spark, f"s3a://{STORE}/people", **credentials)
     assert df.columns == ["partition", "offset", "timestamp", "id", "name"]

@@ -363,6 +363,7 @@ class Dying(DefaultSource):
 spark.dataSource.register(Dying)
 rows = spark.range(0, 100, 1, 2).selectExpr("cast(id AS string) key", "cast(id AS string) value")
 write = rows.write.format("dying").mode("append").option("partitions", 2)
+write = write.option("inline.max.bytes", 0)  # the killed driver leaves files behind
 write.option("txnAppId", "job").option("txnVersion", 1).save(path + "/killed")
 """
 
