@@ -39,7 +39,7 @@ def export_topic(
     *,
     bootstrap_servers: str,
     kafka_topic: str | None = None,
-    group: str = "kafka-export",
+    group: str | None = None,
     follow: bool = False,
     producer_settings: Mapping[str, Any] | None = None,
     batch_records: int = 20_000,
@@ -52,7 +52,9 @@ def export_topic(
     >>> pylogtable.kafka.export_topic(topic, bootstrap_servers="broker:9092").records
 
     Keys, values, headers, partitions and timestamps (in milliseconds) are kept. Offsets are Kafka's
-    own. The consumer `group` of this topic remembers how far the export is, so a repeat goes on.
+    own. The consumer `group` of this topic remembers how far the export is, so a repeat goes on. It
+    is `kafka-export-` and the name of Kafka's topic by default. An export to a second cluster needs
+    a group of its own.
     Delivery is at least once: a batch that was sent when the export was killed is sent again.
     `on_progress` gets the number of records sent so far, and `stop` ends an export that follows.
     """
@@ -66,6 +68,7 @@ def export_topic(
             "Serialize its rows into a topic of that shape first"
         )
     into = kafka_topic or topic.name
+    group = f"kafka-export-{into}" if group is None else group
     sink = KafkaSink(bootstrap_servers, into, settings)
     here, there = len(topic.end_offsets()), sink.partition_count()
     if there < here:

@@ -140,10 +140,9 @@ def import_(context: click.Context, /, **given: Any) -> None:
 @click.option("--name", metavar="NAME", help="The topic of Kafka.  [default: the same name]")
 @click.option(
     "--group",
-    default="kafka-export",
-    show_default=True,
     metavar="GROUP",
-    help="The consumer group that remembers how far the export is.",
+    help="The consumer group that remembers how far the export is. Another cluster needs another "
+    "one.  [default: kafka-export- and the topic of Kafka]",
 )
 @_follow_option
 @click.option(
@@ -179,7 +178,8 @@ def export(context: click.Context, /, topic: str, **given: Any) -> None:
         print_json(asdict(report))
     else:
         places = " ".join(f"{number}:{offset}" for number, offset in report.positions.items())
-        print(f"{report.topic}: {counted(report.records, 'record')} sent; group at {places}")
+        sent = counted(report.records, "record")
+        print(f"{report.topic}: {sent} sent; group {report.group} at {places}")
     signals.raise_again()
 
 

@@ -91,7 +91,8 @@ def test_export_says_how_far_it_is(run: Run, cluster: MockCluster, source: str) 
     target = cluster.new_topic()
     cluster.producer.list_topics(target, timeout=30)
     given = ["kafka", "export", source, "--bootstrap-servers", cluster.servers, "--name", target]
-    assert run(*given).out == f"{source}: 4 records sent; group at 0:3 1:0 2:1 3:0\n"
+    group = f"kafka-export-{target}"
+    assert run(*given).out == f"{source}: 4 records sent; group {group} at 0:3 1:0 2:1 3:0\n"
     assert run(*given, "--output", "json").json["records"] == 0
 
 

@@ -77,9 +77,21 @@ def test_repeat_goes_on_at_the_position_of_the_group(
     assert seen == [2, 3]
     assert export() == 0
     topic.append(kafka("z", partition=ints(1)))
-    assert export(follow=True, stop=lambda: topic.group("kafka-export").lag().records == 0) == 1
+    group = topic.group(f"kafka-export-{target}")
+    assert export(follow=True, stop=lambda: group.lag().records == 0) == 1
     assert len(sent(store, cluster, target)) == 4
     assert export(group="other") == 4
+
+
+def test_second_topic_of_kafka_gets_all_records(
+    store: Store, cluster: MockCluster, topic: Topic, target: str
+) -> None:
+    second = cluster.new_topic()
+    cluster.producer.list_topics(second, timeout=30)
+    for into in (target, second):
+        report = export_topic(topic, bootstrap_servers=cluster.servers, kafka_topic=into)
+        assert (report.records, report.group) == (3, f"kafka-export-{into}")
+    assert sent(store, cluster, second) == sent(store, cluster, target)
 
 
 def test_batch_that_was_not_committed_is_sent_again(
@@ -115,7 +127,7 @@ def test_record_that_kafka_refuses_ends_the_export_before_the_position_moves(
             kafka_topic=target,
             producer_settings=small,
         )
-    assert topic.group("kafka-export").positions() == {}
+    assert topic.group(f"kafka-export-{target}").positions() == {}
 
 
 def test_topics_that_cannot_be_exported(
