@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pylogtable.errors import CommitConflictError, InvalidRequestError
-from pylogtable.format.config import NO_MEANING, TOPIC_CONFIG_KEYS, describe_config
+from pylogtable.format.config import NO_MEANING, TOPIC_CONFIG_KEYS, describe_config, normalize
 
 
 @dataclass(frozen=True)
@@ -112,6 +112,14 @@ def settings_to_copy(kafka: Mapping[str, str]) -> dict[str, str]:
         for name in TOPIC_CONFIG_KEYS
         if kafka.get(name) not in (None, "", defaults[name])
     }
+
+
+def settings_not_in_force(
+    asked: Mapping[str, object], in_force: Mapping[str, str]
+) -> dict[str, str]:
+    """Those settings that an import was asked for, and that its topic does not have."""
+    wanted = describe_config(normalize(asked))
+    return {name: wanted[name] for name in asked if in_force.get(name) != wanted[name]}
 
 
 def settings_left_out(chosen: Mapping[str, str]) -> dict[str, str]:

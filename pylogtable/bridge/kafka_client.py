@@ -70,8 +70,8 @@ class KafkaClient:
         if any(part in name for part in _NOT_ALLOWED):
             return StorageError(
                 f"{about}. Allow it in Kafka (READ or WRITE, and DESCRIBE, on the topic; "
-                "DESCRIBE_CONFIGS for its settings), or give other credentials in the settings for "
-                "Kafka"
+                "DESCRIBE_CONFIGS for its settings; DESCRIBE on consumer groups), or give other "
+                "credentials in the settings for Kafka"
             )
         if name in _UNREACHABLE:
             return StorageError(
@@ -92,6 +92,15 @@ class KafkaClient:
 
     def _known_error(self) -> str:
         return "" if self._last_error is None else f" ({self._last_error})"
+
+
+@contextmanager
+def advised(advice: str) -> Iterator[None]:
+    """Add to an error of Kafka what the caller can do, or has to know."""
+    try:
+        yield
+    except StorageError as error:
+        raise StorageError(f"{error}. {advice}") from error
 
 
 def _library() -> Any:

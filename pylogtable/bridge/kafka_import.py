@@ -7,6 +7,7 @@ another writer was there.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -23,9 +24,11 @@ from pylogtable.bridge.import_plan import (
     positions_to_begin,
     positions_to_resume,
     settings_left_out,
+    settings_not_in_force,
     settings_to_copy,
 )
 from pylogtable.bridge.import_report import ImportOptions, ImportProgress, ImportReport
+from pylogtable.bridge.kafka_client import advised
 from pylogtable.bridge.kafka_rows import last_places, rows_of
 from pylogtable.bridge.kafka_source import KafkaSource, Received
 from pylogtable.engine import Staged, TopicWriter
@@ -78,7 +81,8 @@ def import_topic(
     the end of Kafka's topic when it began. With `follow` it goes on until `stop()` is true, and
     then ends after the running commit. Partitions that are added in Kafka are added here.
 
-    - `from_timestamp`: the first call begins at this time, and not at Kafka's first record.
+    - `from_timestamp`: the first call begins at this time, and not at Kafka's first record. Later
+      calls warn that they do not use it, and of a `config` that the topic does not have.
     - `groups`: also copy the committed offsets of these consumer groups, or of all (True). A group
       that has moved here is left alone.
     - `allow_gaps`: continue even if Kafka has removed records before they were imported.
@@ -137,6 +141,7 @@ class Import:
         began = self._now()
         bounds = self._source.bounds(range(self._partitions))
         self._topic = self._open_copy(bounds)
+        self._warn_of_unused()
         self._reached = self._begin(bounds)
         self._ends = self._topic.end_offsets()
         self._targets = {number: high for number, (_, high) in bounds.items()}
@@ -174,7 +179,10 @@ class Import:
         in_force: dict[str, str] = {}
         chosen: dict[str, str] = {}
         if self._options.copy_settings:
-            in_force, chosen = self._source.topic_settings()
+            with advised(
+                "To import without Kafka's settings, use --no-copy-settings (copy_settings=False)"
+            ):
+                in_force, chosen = self._source.topic_settings()
         config = {**settings_to_copy(in_force), **self._options.config}
         with suppress(TopicExistsError):  # another import was faster
             self._store.create_topic(
@@ -182,6 +190,26 @@ class Import:
             )
         self._left_out.update(settings_left_out(chosen))
         return self._store.topic(self._name)
+
+    def _warn_of_unused(self) -> None:
+        """Warn of options that count for a new topic only, and that this topic does not follow.
+        This comes before the first commit, so that an error made of it changes nothing."""
+        options = self._options
+        if options.config:
+            in_force = self._topic.describe().config
+            for name, value in settings_not_in_force(options.config, in_force).items():
+                warnings.warn(
+                    f"--config {name}={value} is not used: topic {self._name!r} exists, and keeps "
+                    f"{name}={in_force[name]}. To change it: pylogtable topics alter {self._name} "
+                    f"--config {name}={value}",
+                    stacklevel=4,
+                )
+        if options.from_timestamp_ms is not None and self._topic.last_txn(self._app_id) is not None:
+            warnings.warn(
+                f"--from-timestamp is not used: topic {self._name!r} has been imported before, and "
+                "goes on where it ends. To begin at another time, import under another --name",
+                stacklevel=4,
+            )
 
     def _starts(self, bounds: Mapping[int, tuple[int, int]]) -> dict[int, int]:
         when = self._options.from_timestamp_ms
@@ -289,8 +317,13 @@ class Import:
         wanted = self._options.groups
         if not wanted:
             return
-        found = self._source.groups(range(self._partitions))
-        names = sorted(found) if isinstance(wanted, bool) else wanted
+        asked = None if isinstance(wanted, bool) else wanted
+        with advised(
+            f"The {self._records:,} record(s) that this import has copied stay; not all positions "
+            "of groups are copied. Run it again, or name the groups in Python: groups=['billing']"
+        ):
+            found = self._source.groups(range(self._partitions), asked)
+        names = sorted(found) if asked is None else asked
         starts = self._topic.start_offsets()
         for name in names:
             positions = group_positions(found.get(name, {}), starts, self._ends)

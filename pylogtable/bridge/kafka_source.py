@@ -11,6 +11,7 @@ from typing import Any
 
 from pylogtable.bridge.kafka_client import REQUEST_SECONDS, KafkaClient
 from pylogtable.bridge.kafka_rows import Message
+from pylogtable.errors import StorageError
 
 
 @dataclass(frozen=True)
@@ -101,24 +102,40 @@ class KafkaSource(KafkaClient):
         chosen = {name: entry.value for name, entry in found.items() if entry.source == own}
         return in_force, chosen
 
-    def groups(self, partitions: Iterable[int]) -> dict[str, dict[int, int]]:
-        """The committed offsets of every consumer group that has some in this topic."""
+    def groups(
+        self, partitions: Iterable[int], names: Iterable[str] | None = None
+    ) -> dict[str, dict[int, int]]:
+        """The committed offsets of these consumer groups, or of all, that have some in this topic.
+        Raises if Kafka does not tell all of them: a group that is missing here has none."""
         admin = self.kafka.admin
         places = [self._place(number) for number in partitions]
         found: dict[str, dict[int, int]] = {}
         with self.explained("be asked for its consumer groups"):
             client = admin.AdminClient(self.settings)
-            listed = client.list_consumer_groups(request_timeout=self.seconds)
-            for group in sorted(one.group_id for one in listed.result(self.seconds).valid):
+            for group in self._group_names(client) if names is None else names:
                 asked = self.kafka.ConsumerGroupTopicPartitions(group, places)
                 replies = client.list_consumer_group_offsets([asked], request_timeout=self.seconds)
                 (reply,) = replies.values()
                 committed = reply.result(self.seconds).topic_partitions
+                for place in committed:
+                    if place.error is not None:
+                        raise self.kafka.KafkaException(place.error)
                 offsets = {place.partition: place.offset for place in committed}
                 offsets = {number: at for number, at in offsets.items() if at >= 0}
                 if offsets:
                     found[group] = offsets
         return found
+
+    def _group_names(self, client: Any) -> list[str]:
+        """The names of all consumer groups. Each broker lists its own, and each may fail."""
+        listed = client.list_consumer_groups(request_timeout=self.seconds).result(self.seconds)
+        if listed.errors:
+            why = "; ".join(f"{error.name()}: {error.str()}" for error in listed.errors)
+            raise StorageError(
+                f"Kafka at {self._servers} has not listed all consumer groups, so groups of topic "
+                f"{self.topic!r} may be missing: {why}"
+            )
+        return sorted(group.group_id for group in listed.valid)
 
     def begin(self, positions: Mapping[int, int]) -> None:
         """Read these partitions too, from these offsets on."""

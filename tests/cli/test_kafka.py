@@ -58,6 +58,22 @@ def test_other_name_and_settings(
     assert topic.describe().config["retention.ms"] == "-1"
 
 
+@pytest.mark.filterwarnings("default:.* is not used")
+def test_options_of_a_new_topic_are_not_dropped_in_silence(
+    run: Run, cluster: MockCluster, source: str
+) -> None:
+    given = [*arguments(cluster, source), "-c", "segment.bytes=1000000"]
+    assert run(*given).err == ""
+    assert run(*given).err == ""
+    other = run(*arguments(cluster, source), "-c", "segment.bytes=2000000")
+    assert other.status == 0
+    assert "--config segment.bytes=2000000 is not used" in other.err
+    assert f"pylogtable topics alter {source} --config segment.bytes=2000000" in other.err
+    later = run(*arguments(cluster, source), "--from-timestamp", "2024-01-01")
+    assert later.status == 0
+    assert "--from-timestamp is not used" in later.err
+
+
 def test_errors_are_one_line(run: Run, cluster: MockCluster, source: str) -> None:
     run(*arguments(cluster, "nope")).failed("has no topic 'nope'")
     wrong = run(*arguments(cluster, source), "--consumer-property", "no.such=1")

@@ -224,6 +224,74 @@ class TestRefused:
             imported(store, cluster, source)
 
 
+class TestGroups:
+    @pytest.fixture(autouse=True)
+    def committed(self, cluster: MockCluster, source: str) -> None:
+        """The group billing has read one record."""
+        library = kafka_client._library()
+        settings = {"bootstrap.servers": cluster.servers, "group.id": f"{source}-billing"}
+        consumer = library.Consumer({**settings, "log_level": 0})
+        place = library.TopicPartition(source, 0, 1)
+        consumer.commit(offsets=[place], asynchronous=False)
+        consumer.close()
+
+    def test_group_that_is_named_is_copied_without_a_list_of_all(
+        self, store: Store, cluster: MockCluster, source: str
+    ) -> None:
+        """The mock cannot list groups."""
+        report = imported(store, cluster, source, groups=[f"{source}-billing", "nobody"])
+        assert report.groups == {f"{source}-billing": {0: 1}}
+        assert report.left_out == {
+            "nobody": "Kafka has no committed offsets of this group for the topic"
+        }
+        assert store.topic(source).group(f"{source}-billing").positions() == {0: 1}
+
+    def test_list_that_is_not_whole_is_an_error_and_records_stay(
+        self, store: Store, cluster: MockCluster, source: str
+    ) -> None:
+        with pytest.raises(StorageError, match="has not listed all consumer groups") as caught:
+            imported(store, cluster, source, groups=True)
+        assert "_UNSUPPORTED_FEATURE" in str(caught.value)
+        assert "The 4 record(s) that this import has copied stay" in str(caught.value)
+        assert store.topic(source).count() == 4
+        assert store.topic(source).groups() == []
+
+
+def test_settings_that_kafka_does_not_tell_name_the_way_without_them(
+    store: Store, cluster: MockCluster, source: str
+) -> None:
+    """The mock has no settings."""
+    with KafkaSource(cluster.servers, source, {}, request_seconds=2.0) as kafka_topic:
+        given = (store, kafka_topic, source, source, ImportOptions(), store._runtime)
+        running = kafka_import.Import(*given)
+        with pytest.raises(StorageError, match=r"--no-copy-settings \(copy_settings=False\)"):
+            running.run()
+    assert store.topics() == []
+
+
+class TestOptionsOfANewTopic:
+    def test_setting_that_the_topic_does_not_have_is_warned_of(
+        self, store: Store, cluster: MockCluster, source: str
+    ) -> None:
+        imported(store, cluster, source, config={"retention.ms": -1})
+        imported(store, cluster, source, config={"retention.ms": "-1"})
+        cluster.produce(source, 1, [b"c"])
+        said = f"topics alter {source} --config retention.ms=5"
+        with pytest.warns(UserWarning, match=said) as caught:
+            report = imported(store, cluster, source, config={"retention.ms": 5})
+        assert "keeps retention.ms=-1" in str(caught[0].message)
+        assert report.records == 1
+        with pytest.raises(InvalidRequestError, match=r"no\.such"):
+            imported(store, cluster, source, config={"no.such": 5})
+
+    def test_time_to_begin_is_warned_of_once_there_are_records(
+        self, store: Store, cluster: MockCluster, source: str
+    ) -> None:
+        imported(store, cluster, source)
+        with pytest.warns(UserWarning, match="--from-timestamp is not used"):
+            imported(store, cluster, source, from_timestamp=0)
+
+
 class Trimmed(KafkaSource):
     """Kafka after its retention has removed the first records."""
 
