@@ -124,6 +124,7 @@ class Topic(TopicJobs):
 
         >>> topic.append(table_with_partition_and_offset, keep_offsets=True)
         """
+        check_flags(keep_offsets=keep_offsets)
         return self._appender.append(data, txn, keep_offsets=keep_offsets)
 
     def last_txn(self, app_id: str) -> int | None:

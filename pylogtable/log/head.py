@@ -109,16 +109,16 @@ class Head:
             if landed is None:
                 return None
             commit, after = landed
-            return self._committed(after), commit
+            return self._committed(after, commit), commit
 
         first = self.latest() if refresh or is_stale else self._snapshot
         # After a lost race there is one newer commit at least.
         refresh_state = partial(self.latest, first_wave=2)
         return change_until_landed(first, attempt, refresh_state, self.runtime)
 
-    def _committed(self, snapshot: Snapshot) -> Snapshot:
+    def _committed(self, snapshot: Snapshot, commit: Commit) -> Snapshot:
         """The state after our own commit. Writes a new root if one is due."""
-        if root_is_due(snapshot) and snapshot.topic is not None:
+        if snapshot.topic is not None and root_is_due(snapshot, commit):
             snapshot = self._with_root(snapshot)
         return self._remember(snapshot, self.runtime.clock(), may_be_gone=True)
 

@@ -191,10 +191,13 @@ class Manifest:
             return snapshot
         return newest if newest and newest.version >= snapshot.version else snapshot
 
-    def load_at(self, version: int) -> Snapshot | None:
-        """The state at `version`; None if commits that it needs are gone."""
+    def load_at(self, version: int, *, from_newest_root: bool = False) -> Snapshot | None:
+        """The state at `version`; None if commits that it needs are gone. With `from_newest_root`
+        roots are listed, and the state begins at the newest one that can be used."""
         failure: CorruptTopicError | None = None
         roots = chain(self.roots.at_or_below(version), [None], self.roots.early(version))
+        if from_newest_root:
+            roots = chain(self.roots.newest_below(version), [None])
         for root in roots:
             commits = self.commits.read_range(range(root.version + 1 if root else 0, version + 1))
             if commits is None:

@@ -77,6 +77,10 @@ class RootObjects:
         if nearest > 0:
             yield from self._listed_below(version, tried)
 
+    def newest_below(self, version: int) -> Iterator[Snapshot]:
+        """All roots at or below a version that can be used, the newest first, by a listing."""
+        return self._listed_below(version, set())
+
     def early(self, version: int) -> Iterator[Snapshot]:
         """The roots at or below a version that is below the first multiple of the interval: that
         of a deleted topic, or of another writer. They matter only if a vacuum has removed the

@@ -151,10 +151,10 @@ def _needed(head: Head, newest: Snapshot, since_ms: int) -> tuple[Needed, frozen
     oldest = manifest.commits.version_at(since_ms, newest)
     if oldest is None:
         oldest = manifest.first_version(newest)
-    state = manifest.load_at(oldest)
+    state = manifest.load_at(oldest, from_newest_root=True)
     if state is None or state.topic_id != newest.topic_id:
         oldest = manifest.first_version(newest)
-        state = manifest.load_at(oldest)
+        state = manifest.load_at(oldest, from_newest_root=True)
     if state is None:
         raise CorruptTopicError(
             commit_path(oldest), "VAC-2", "the files that this version needs cannot be read"

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from pylogtable.format.leaf import Leaf, entries_of, sort_entries
 from pylogtable.format.lookup import LoadLeaf, leaf_of
-from pylogtable.format.model import Segment
+from pylogtable.format.model import Commit, Segment
 from pylogtable.format.partition_state import LeafRun, PartitionState, Tile, tile_start
 from pylogtable.format.snapshot import Snapshot
 
@@ -35,8 +35,12 @@ MERGE_WIDTH = 8
 RUNS_MAX = 4_096
 
 
-def root_is_due(snapshot: Snapshot) -> bool:
-    """True if the writer of this version should write a root [ROOT-2]."""
+def root_is_due(snapshot: Snapshot, commit: Commit) -> bool:
+    """True if the writer of `commit`, which led to this state, should write a root [ROOT-2]. One is
+    also due if the commit ends the life of segments, and commits after the last root have rows:
+    vacuum can remove these commits only below a root [INL-6]."""
+    if snapshot.tail_bytes and (commit.replaced or commit.log_starts):
+        return True
     since = snapshot.version - (snapshot.root_version or 0)
     on_time = snapshot.version % ROOT_INTERVAL == 0 and since >= ROOT_INTERVAL
     is_long = snapshot.tail_bytes >= ROOT_TAIL_BYTES

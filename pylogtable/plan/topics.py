@@ -101,7 +101,7 @@ def check_start_offsets(start_offsets: Mapping[int, int], partitions: int) -> No
         if not _is_whole(start) or not 0 <= start < MAX_OFFSET:
             raise InvalidRequestError(
                 f"start_offsets: partition {number} cannot begin at {start!r}; give a whole number "
-                "from 0 on"
+                f"from 0 to {MAX_OFFSET - 1}"
             )
 
 

@@ -403,3 +403,34 @@ class TestByDefault:
         topic.append(table(0, 3))
         assert not topic._head.known.protocol.reader_features
         assert data_files(objects)
+
+
+@pytest.mark.parametrize("how", ["erase", "delete_records", "merge", "compact"])
+def test_a_vacuum_removes_records_in_commits_that_are_no_longer_live(
+    topic: Topic, objects: MemoryStore, clock: Clock, how: str
+) -> None:
+    """Also in a topic of few commits, which had no root before."""
+    secret = pa.table({"key": [b"p"], "value": [b"SECRET"]})
+    at = topic.append(secret)
+    topic.append(table(0, 3))
+    if how == "erase":
+        topic.erase(keys=[b"p"])
+    elif how == "delete_records":
+        topic.delete_records({number: end for number, (_, end) in at.offsets.items()})
+    elif how == "merge":
+        topic.merge()
+        topic.erase(keys=[b"p"])
+    else:
+        topic.append(pa.table({"key": [b"p"], "value": [b"newer"]}))
+        topic.alter(config={"cleanup.policy": "compact"})
+        topic.compact(force=True)
+    left = values(topic)
+    assert b"SECRET" not in left
+    clock.tick(8 * DAY_MS)
+    removed = topic.vacuum(dry_run=False).files
+    assert commit_path(at.version) in removed
+    for entry in objects.list():
+        assert not entry.key.endswith(commit_path(at.version))
+    fresh = make_store(objects, clock=clock).topic("orders")
+    assert values(fresh) == left
+    assert fresh.verify(data=True)
