@@ -99,7 +99,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("by", ["driver", "tasks"])
+@pytest.mark.parametrize("by", ["driver", pytest.param("tasks", marks=pytest.mark.deep)])
 @pytest.mark.parametrize("case", CASES)
 def test_to_df_has_the_records_in_files_and_in_commits(
     spark: SparkSession, mixed: Topic, case: str, by: str, monkeypatch: pytest.MonkeyPatch
@@ -219,7 +219,7 @@ def test_a_stream_reads_records_in_commits_in_limited_batches(
     ("options", "expected"),
     [
         ({"startingOffsets": '{"*":50}'}, 150),
-        ({"startingTimestamp": T0 + 10_000}, 200),
+        pytest.param({"startingTimestamp": T0 + 10_000}, 200, marks=pytest.mark.deep),
         ({"startingOffsets": "earliest", "maxBytesPerTrigger": 1}, 300),
     ],
     ids=["offsets", "time", "bytes"],
