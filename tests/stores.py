@@ -154,6 +154,10 @@ class CountingStore(_Wrapper):
         self._count("read", key)
         return self._inner.read(key)
 
+    def size_of(self, key: str) -> int | None:
+        self._count("size_of", key)
+        return self._inner.size_of(key)
+
     def create(self, key: str, data: bytes) -> Created:
         self._count("create", key)
         return self._inner.create(key, data)
@@ -184,6 +188,10 @@ class CountingStore(_Wrapper):
         self._count("open_input", key)
         source = self._inner.open_input(key, size_bytes)
         return pa.PythonFile(_CountedFile(source, lambda size: self._read(key, size)), mode="r")
+
+    def copy_from(self, source: ObjectStore, key: str, size_bytes: int) -> None:
+        self._count("copy_from", key)
+        self._inner.copy_from(source, key, size_bytes)
 
     def _read(self, key: str, size: int) -> None:
         self._count("get", key)
@@ -311,6 +319,9 @@ class FaultyStore(_Wrapper):
     def read(self, key: str) -> bytes | None:
         return self._do("read", key, lambda: self._inner.read(key))
 
+    def size_of(self, key: str) -> int | None:
+        return self._do("size_of", key, lambda: self._inner.size_of(key))
+
     def create(self, key: str, data: bytes) -> Created:
         fault = self._script.next("create", self._prefix + key)
         _crash_if(fault, Fault.CRASH_BEFORE)
@@ -358,6 +369,9 @@ class FaultyStore(_Wrapper):
 
     def open_input(self, key: str, size_bytes: int) -> pa.NativeFile:
         return self._do("open_input", key, lambda: self._inner.open_input(key, size_bytes))
+
+    def copy_from(self, source: ObjectStore, key: str, size_bytes: int) -> None:
+        self._do("copy_from", key, lambda: self._inner.copy_from(source, key, size_bytes))
 
     def _do(self, verb: str, key: str, step: Callable[[], _T]) -> _T:
         return self._do_knowing(verb, key, lambda fault: step())

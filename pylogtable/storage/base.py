@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from pylogtable.errors import InvalidRequestError, StorageError
 from pylogtable.storage.parallel import side_by_side
+from pylogtable.storage.pieces import pieces
 
 _NO_NAMES = frozenset({"", ".", ".."})
 
@@ -101,6 +102,10 @@ class ObjectStore(ABC):
         return side_by_side(self, self.read, keys)
 
     @abstractmethod
+    def size_of(self, key: str) -> int | None:
+        """The size of an object in bytes, or None if it does not exist. No data is read."""
+
+    @abstractmethod
     def create(self, key: str, data: bytes) -> Created:
         """Put `data` if the object does not exist. `data` must not be empty. Readers see all of it
         or nothing. Raises if certainly nothing was stored (no permission, no bucket)."""
@@ -144,3 +149,32 @@ class ObjectStore(ABC):
     def open_input(self, key: str, size_bytes: int) -> pa.NativeFile:
         """Random access to an object of a known size. If the object does not exist, this call or
         the first read raises `ObjectMissingError`. No extra request is made to check."""
+
+    def copy_from(self, source: ObjectStore, key: str, size_bytes: int) -> None:
+        """Copy the object `key` of another store to the same key here, replacing what is there. It
+        appears complete and durable, or not at all. Raises `ObjectMissingError` if the other store
+        does not have it, and `StorageError` if it has another size there.
+
+        The data passes through this process, unless the stores can copy it themselves."""
+        check_copied_size(self, source, key, source.size_of(key), size_bytes)
+        copied = 0
+        with source.open_input(key, size_bytes) as file, self.open_output(key) as sink:
+            for piece in pieces(file, size_bytes):
+                sink.write(piece)
+                copied += len(piece)
+            check_copied_size(self, source, key, copied, size_bytes)
+
+
+def check_copied_size(
+    target: ObjectStore, source: ObjectStore, key: str, found: int | None, size_bytes: int
+) -> None:
+    """Raise if an object to copy is missing, or does not have the size that the caller knows."""
+    if found is None:
+        raise ObjectMissingError(
+            f"cannot copy {source.url}/{key} to {target.url}: there is no such object"
+        )
+    if found != size_bytes:
+        raise StorageError(
+            f"cannot copy {source.url}/{key} to {target.url}: it has {found} bytes, and should "
+            f"have {size_bytes}"
+        )

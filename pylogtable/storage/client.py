@@ -80,6 +80,10 @@ class Client:
                 self._fs = fs
             return self._fs
 
+    def is_same_as(self, other: Client) -> bool:
+        """True if both reach the same servers with the same rights, as far as the options say."""
+        return self is other or (self._protocol, self._options) == (other._protocol, other._options)
+
     def scrub(self, text: str) -> str:
         """The text with every secret of the options replaced by `***`."""
         for secret in self._secrets:

@@ -6,6 +6,7 @@ import builtins
 import errno
 import itertools
 import os
+import shutil
 import stat
 import threading
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from pylogtable.storage.base import (
     ObjectInfo,
     ObjectMissingError,
     ObjectStore,
+    check_copied_size,
     check_key,
     check_prefix,
 )
@@ -95,6 +97,16 @@ class LocalStore(ObjectStore):
             return None
         except OSError as error:
             raise _failure("read", path, error) from error
+
+    def size_of(self, key: str) -> int | None:
+        path = self._path(key)
+        try:
+            found = os.stat(path)
+        except _ABSENT:
+            return None
+        except OSError as error:
+            raise _failure("read", path, error) from error
+        return found.st_size if stat.S_ISREG(found.st_mode) else None
 
     def create(self, key: str, data: bytes) -> Created:
         path = self._path(key)
@@ -180,15 +192,19 @@ class LocalStore(ObjectStore):
 
     @contextmanager
     def open_output(self, key: str) -> Iterator[pa.NativeFile]:
-        path = self._path(key)
+        with self._replacing(self._path(key)) as temporary, pa.OSFile(temporary, "wb") as sink:
+            yield sink
+
+    @contextmanager
+    def _replacing(self, path: str) -> Iterator[str]:
+        """The name of a file that takes the place of `path` when the block ends."""
         try:
             temporary, file = self._reserve(path)
             file.close()
         except OSError as error:
             raise _failure("write", path, error) from error
         try:
-            with pa.OSFile(temporary, "wb") as sink:
-                yield sink
+            yield temporary
             with open(temporary, "rb+") as file:
                 os.fsync(file.fileno())
                 self._note_time(file)
@@ -205,6 +221,24 @@ class LocalStore(ObjectStore):
             return pa.OSFile(path, "rb")
         except OSError as error:
             raise _failure("read", path, error) from error
+
+    def copy_from(self, source: ObjectStore, key: str, size_bytes: int) -> None:
+        if isinstance(source, LocalStore):
+            self._copy_file(source, key, size_bytes)
+        else:
+            super().copy_from(source, key, size_bytes)
+
+    def _copy_file(self, source: LocalStore, key: str, size_bytes: int) -> None:
+        path, origin = self._path(key), source._path(key)
+        check_copied_size(self, source, key, source.size_of(key), size_bytes)
+        with self._replacing(path) as temporary:
+            try:
+                shutil.copyfile(origin, temporary)  # the kernel copies
+            except OSError as error:
+                if error.filename == temporary:
+                    raise StorageError(f"cannot write {path}: {error.strerror}") from error
+                raise _failure("copy", f"{origin} to {path}", error) from error
+            check_copied_size(self, source, key, os.stat(temporary).st_size, size_bytes)
 
     def _path(self, key: str) -> str:
         parts = check_key(key).split("/")

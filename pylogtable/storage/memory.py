@@ -97,6 +97,11 @@ class MemoryStore(ObjectStore):
             found = self._space.objects.get(self._full(key))
         return found[0] if found else None
 
+    def size_of(self, key: str) -> int | None:
+        with self._space.lock:
+            found = self._space.objects.get(self._full(key))
+        return len(found[0]) if found else None
+
     def create(self, key: str, data: bytes) -> Created:
         full = self._full(key)
         with self._space.lock:
@@ -141,6 +146,13 @@ class MemoryStore(ObjectStore):
         if data is None:
             raise ObjectMissingError(f"cannot read {self.url}/{key}: there is no such object")
         return pa.BufferReader(data)
+
+    def copy_from(self, source: ObjectStore, key: str, size_bytes: int) -> None:
+        data = source.read(key) if isinstance(source, MemoryStore) else None
+        if data is not None and len(data) == size_bytes:
+            self.write(key, data)
+        else:
+            super().copy_from(source, key, size_bytes)
 
     def _full(self, key: str) -> str:
         return self._prefix + check_key(key)

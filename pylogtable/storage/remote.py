@@ -31,6 +31,7 @@ from pylogtable.storage.base import (
     ObjectInfo,
     ObjectMissingError,
     ObjectStore,
+    check_copied_size,
     check_key,
     check_prefix,
 )
@@ -125,6 +126,14 @@ class RemoteStore(ObjectStore):
         except _EmptyObject:
             return b""
 
+    def size_of(self, key: str) -> int | None:
+        path = self._path(key)
+        try:
+            found = self._ask("read", path, lambda fs: fs.info(path))
+        except FileNotFoundError:
+            return None
+        return int(found["size"]) if found["type"] == "file" else None
+
     def create(self, key: str, data: bytes) -> Created:
         path = self._path(key)
         try:
@@ -206,6 +215,35 @@ class RemoteStore(ObjectStore):
         fetch = self._fetch
         source = RangeFile(lambda a, b: fetch(path, a, b), size_bytes, self.whole_bytes)
         return pa.PythonFile(source, mode="r")
+
+    def copy_from(self, source: ObjectStore, key: str, size_bytes: int) -> None:
+        if (
+            not isinstance(source, RemoteStore)
+            or not self._client.is_same_as(source._client)
+            or not self._copied_by_server(source, key, size_bytes)
+        ):
+            super().copy_from(source, key, size_bytes)
+
+    def _copied_by_server(self, source: RemoteStore, key: str, size_bytes: int) -> bool:
+        """False if the server refuses to copy. s3fs copies in parts if an object is too large for
+        one request."""
+        check_copied_size(self, source, key, source.size_of(key), size_bytes)
+        origin, path = source._path(key), self._path(key)
+        try:
+            self._client.fs.cp_file(origin, path)
+        except Exception as error:
+            if _refuses_copy(error):
+                return False
+            if isinstance(error, FileNotFoundError):
+                check_copied_size(self, source, key, source.size_of(key), size_bytes)
+            raise self._failure("write", path, error) from error
+        stored = self.size_of(key)
+        if stored != size_bytes:
+            raise StorageError(
+                f"cannot copy {source.url}/{key} to {self.url}: the server stored {stored} bytes "
+                f"instead of {size_bytes}"
+            )
+        return True
 
     def _fetch(self, path: str, start: int, end: int) -> bytes:
         """One ranged GET: exactly the bytes `[start, end)`."""
@@ -368,6 +406,17 @@ def _classify(error: Exception) -> Created | None:
         or (400 <= status < 500 and status not in _UNDECIDED_STATUS)
     )
     return None if refused else Created.UNKNOWN
+
+
+def _refuses_copy(error: Exception) -> bool:
+    """True if the server does not copy by itself: it cannot, or it may not read the one place and
+    write the other in one request."""
+    code, status = _reply(error)
+    return (
+        isinstance(error, PermissionError | NotImplementedError)
+        or code == "NotImplemented"
+        or status in {400, 403, 405, 501}
+    )
 
 
 def _modified_ms(entry: Mapping[str, Any]) -> int:

@@ -36,6 +36,9 @@ class WrappedStore(ObjectStore):
     def read(self, key: str) -> bytes | None:
         return self._inner.read(key)
 
+    def size_of(self, key: str) -> int | None:
+        return self._inner.size_of(key)
+
     def create(self, key: str, data: bytes) -> Created:
         return self._inner.create(key, data)
 
@@ -62,3 +65,6 @@ class WrappedStore(ObjectStore):
 
     def open_input(self, key: str, size_bytes: int) -> pa.NativeFile:
         return self._inner.open_input(key, size_bytes)
+
+    def copy_from(self, source: ObjectStore, key: str, size_bytes: int) -> None:
+        self._inner.copy_from(source, key, size_bytes)

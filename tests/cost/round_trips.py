@@ -81,6 +81,10 @@ class WiredStore(FarStore):
         self._send("read")
         return super().read(key)
 
+    def size_of(self, key: str) -> int | None:
+        self._send("look")
+        return super().size_of(key)
+
     def create(self, key: str, data: bytes) -> Created:
         self._send("create")
         return super().create(key, data)

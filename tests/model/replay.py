@@ -94,6 +94,10 @@ class ReplayStore(ObjectStore):
         found: bytes | None = self._ask("read", key)
         return found
 
+    def size_of(self, key: str) -> int | None:
+        found = self.read(key)
+        return None if found is None else len(found)
+
     def create(self, key: str, data: bytes) -> Created:
         created: Created = self._ask("create", key, data)
         return created

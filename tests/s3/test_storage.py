@@ -22,6 +22,7 @@ from pylogtable.storage.base import Created, ObjectStore
 from pylogtable.storage.locate import open_store
 from pylogtable.storage.remote import RemoteStore
 from tests.storage.contract import COMMIT, SEGMENT, StoreContract
+from tests.stores import CountingStore
 
 KEY, SECRET, TOKEN = "AKIAKEYKEYKEY", "sEcReTsEcReT", "tOkEntOkEn"
 BUCKET = "bucket"
@@ -56,6 +57,17 @@ def calls(connected: RemoteStore) -> Iterator[list[str]]:
     fs.s3.meta.events.register("before-call.s3", note)
     yield names
     fs.s3.meta.events.unregister("before-call.s3", note)
+
+
+def answer(status: int, code: str, **more: str) -> Exception:
+    error = ClientError(
+        {
+            "Error": {"Code": code, "Message": "m", **more},
+            "ResponseMetadata": {"HTTPStatusCode": status},
+        },
+        "PutObject",
+    )
+    return translate_boto_error(error)  # type: ignore[no-any-return]
 
 
 class TestRemoteStore(StoreContract):
@@ -137,6 +149,94 @@ def test_an_object_shorter_than_expected_is_an_error(store: RemoteStore) -> None
         store.open_input(SEGMENT, 20).read()
 
 
+def test_the_server_copies_within_itself(
+    store: RemoteStore, endpoint: str, calls: list[str]
+) -> None:
+    """Equal options are the same server and the same rights, whoever wrote them down."""
+    options = {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_ENDPOINT": endpoint}
+    source = RemoteStore("s3", f"{BUCKET}/source{next(_folders)}", options)
+    data = b"x" * 600_000
+    source.write(SEGMENT, data)
+    seen: list[str] = []
+    source._client.fs.s3.meta.events.register(
+        "before-call.s3", lambda model, **_: seen.append(model.name)
+    )
+    calls.clear()
+    store.copy_from(source, SEGMENT, len(data))
+    assert sorted([*calls, *seen]) == ["CopyObject", *["HeadObject"] * 3]
+    assert store.read(SEGMENT) == data
+
+
+def test_other_rights_are_no_server_side_copy(
+    store: RemoteStore, endpoint: str, calls: list[str]
+) -> None:
+    options = {"key": KEY + "2", "secret": SECRET, "endpoint_url": endpoint}
+    source = RemoteStore("s3", f"{BUCKET}/source{next(_folders)}", options)
+    source.write(SEGMENT, b"x")
+    calls.clear()
+    store.copy_from(source, SEGMENT, 1)
+    assert calls == ["PutObject"]
+    assert store.read(SEGMENT) == b"x"
+
+
+def test_a_wrapped_source_is_read_through_its_wrapper(
+    store: RemoteStore, connected: RemoteStore, calls: list[str]
+) -> None:
+    source = CountingStore(connected.below(f"source{next(_folders)}"))
+    source.write(SEGMENT, b"x")
+    calls.clear()
+    store.copy_from(source, SEGMENT, 1)
+    assert calls == ["HeadObject", "GetObject", "PutObject"]
+    assert source.counts["get"] == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [(403, "AccessDenied"), (501, "NotImplemented"), (405, "MethodNotAllowed")],
+)
+def test_a_server_that_does_not_copy_is_read_and_written(
+    store: RemoteStore,
+    calls: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+    code: str,
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise answer(status, code)
+
+    source, target = store.below("here"), store.below("there")
+    source.write(SEGMENT, b"x")
+    monkeypatch.setattr(store._client.fs, "cp_file", refuse)
+    calls.clear()
+    target.copy_from(source, SEGMENT, 1)
+    assert calls == ["HeadObject", "HeadObject", "GetObject", "PutObject"]
+    assert target.read(SEGMENT) == b"x"
+
+
+@pytest.mark.parametrize("error", [answer(503, "SlowDown"), answer(500, "InternalError")])
+def test_a_failed_copy_of_the_server_is_an_error(
+    store: RemoteStore, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    store.below("here").write(SEGMENT, b"x")
+    monkeypatch.setattr(store._client.fs, "cp_file", fail)
+    with pytest.raises(StorageError, match="there/") as caught:
+        store.below("there").copy_from(store.below("here"), SEGMENT, 1)
+    assert caught.value.__cause__ is error
+
+
+def test_a_copy_that_the_server_cut_short_is_an_error(
+    store: RemoteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fs = store._client.fs
+    store.below("here").write(SEGMENT, b"12345")
+    monkeypatch.setattr(fs, "cp_file", lambda origin, path: fs.pipe_file(path, b"123"))
+    with pytest.raises(StorageError, match="stored 3 bytes instead of 5"):
+        store.below("there").copy_from(store.below("here"), SEGMENT, 5)
+
+
 def test_modified_time_comes_from_the_store(store: RemoteStore) -> None:
     store.write("a", b"x")
     (info,) = store.list()
@@ -146,6 +246,8 @@ def test_modified_time_comes_from_the_store(store: RemoteStore) -> None:
 def test_a_missing_bucket_is_an_error_and_not_a_missing_object(endpoint: str) -> None:
     options = {"key": KEY, "secret": SECRET, "endpoint_url": endpoint}
     store = RemoteStore("s3", "no-such-bucket/t", options)
+    there = RemoteStore("s3", f"{BUCKET}/there{next(_folders)}", options)
+    there.write(COMMIT, b"x")
 
     def stream() -> None:
         with store.open_output(SEGMENT) as sink:
@@ -158,6 +260,8 @@ def test_a_missing_bucket_is_an_error_and_not_a_missing_object(endpoint: str) ->
         lambda: list(store.list()),
         lambda: store.delete(COMMIT),
         lambda: store.open_input(COMMIT, 5).read(),
+        lambda: store.copy_from(there, COMMIT, 1),
+        lambda: there.copy_from(store, COMMIT, 1),
         stream,
     ):
         with pytest.raises(StorageError):
@@ -243,17 +347,6 @@ def test_an_unknown_option_is_passed_on(endpoint: str) -> None:
     with pytest.raises(StorageError, match="nonsense") as caught:
         open_store(f"s3://{BUCKET}/t", options).create(COMMIT, b"x")
     assert "value of it" not in str(caught.value)
-
-
-def answer(status: int, code: str, **more: str) -> Exception:
-    error = ClientError(
-        {
-            "Error": {"Code": code, "Message": "m", **more},
-            "ResponseMetadata": {"HTTPStatusCode": status},
-        },
-        "PutObject",
-    )
-    return translate_boto_error(error)  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pylogtable.errors import InvalidRequestError
+from pylogtable.errors import InvalidRequestError, StorageError
+from pylogtable.storage import pieces
 from pylogtable.storage.base import Created, ObjectMissingError, ObjectStore
+from pylogtable.storage.local import LocalStore
+from pylogtable.storage.memory import MemoryStore
 
 COMMIT = "_manifest/00000000000000000007.json"
 SEGMENT = "partition=3/00000000000000000042-abc.parquet"
@@ -172,6 +176,75 @@ class StoreContract:
             )
             assert file.read() == table
 
+    def test_size_of_an_object(self, store: ObjectStore) -> None:
+        store.write(SEGMENT, b"12345")
+        store.write(COMMIT, b"")
+        assert (store.size_of(SEGMENT), store.size_of(COMMIT)) == (5, 0)
+        assert [store.size_of(key) for key in ("none", "partition=3", SEGMENT + "/x")] == [None] * 3
+
+    @pytest.fixture(params=["same kind", "from memory", "to memory", "from disk", "to disk"])
+    def places(
+        self, request: pytest.FixtureRequest, store: ObjectStore, tmp_path: Path
+    ) -> tuple[ObjectStore, ObjectStore]:
+        """The store to copy from, and the one to copy to."""
+        here, there = store.below("here"), store.below("there")
+        disk = LocalStore(tmp_path / "disk")
+        ways: dict[str, tuple[ObjectStore, ObjectStore]] = {
+            "same kind": (here, there),
+            "from memory": (MemoryStore(), there),
+            "to memory": (here, MemoryStore()),
+            "from disk": (disk, there),
+            "to disk": (here, disk),
+        }
+        return ways[request.param]
+
+    @pytest.mark.parametrize("data", [b"", b"some bytes"])
+    def test_copy_replaces(self, places: tuple[ObjectStore, ObjectStore], data: bytes) -> None:
+        source, target = places
+        source.write(SEGMENT, data)
+        target.write(COMMIT, b"untouched")
+        for _ in range(2):
+            target.copy_from(source, SEGMENT, len(data))
+            assert target.read(SEGMENT) == source.read(SEGMENT) == data
+            target.write(SEGMENT, b"something else, and longer")
+        assert target.read(COMMIT) == b"untouched"
+
+    def test_copy_in_several_pieces(
+        self, places: tuple[ObjectStore, ObjectStore], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(pieces, "PIECE_BYTES", 2**20)
+        source, target = places
+        data = b"".join(n.to_bytes(4, "big") for n in range(900_000))
+        source.write(SEGMENT, data)
+        target.copy_from(source, SEGMENT, len(data))
+        assert target.read(SEGMENT) == data
+
+    def test_copy_of_a_missing_object_raises(self, places: tuple[ObjectStore, ObjectStore]) -> None:
+        source, target = places
+        target.write(SEGMENT, b"kept")
+        with pytest.raises(ObjectMissingError) as caught:
+            target.copy_from(source, SEGMENT, 7)
+        assert f"{source.url}/{SEGMENT}" in str(caught.value)
+        assert target.url in str(caught.value)
+        assert target.read(SEGMENT) == b"kept"
+
+    @pytest.mark.parametrize("size", [9, 11])
+    def test_copy_of_another_size_than_expected_never_appears(
+        self, places: tuple[ObjectStore, ObjectStore], size: int
+    ) -> None:
+        source, target = places
+        source.write(SEGMENT, b"ten bytes!")
+        with pytest.raises(StorageError) as caught:
+            target.copy_from(source, SEGMENT, size)
+        for part in (f"{source.url}/{SEGMENT}", target.url, "10 bytes", str(size)):
+            assert part in str(caught.value)
+        assert list(target.list()) == list(target.leftovers()) == []
+
+    def test_copy_onto_itself_changes_nothing(self, store: ObjectStore) -> None:
+        store.write(SEGMENT, b"x")
+        store.copy_from(store, SEGMENT, 1)
+        assert store.read(SEGMENT) == b"x"
+
     def test_below_is_the_same_store_with_a_deeper_root(self, store: ObjectStore) -> None:
         deeper = store.below("topics").below("orders/")
         assert deeper.url == store.url.rstrip("/") + "/topics/orders"
@@ -219,6 +292,8 @@ class StoreContract:
             lambda key: store.create(key, b"x"),
             lambda key: store.open_output(key).__enter__(),
             lambda key: store.open_input(key, 1),
+            store.size_of,
+            lambda key: store.copy_from(store, key, 1),
             lambda key: list(store.list(key + "/")),
         ):
             with pytest.raises(InvalidRequestError):

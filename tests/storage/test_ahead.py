@@ -171,3 +171,16 @@ def test_nothing_is_fetched_ahead_where_requests_cost_nothing() -> None:
     read = read_ahead(near, keys, lambda key: Wanted(key, SMALL))
     assert next(read) == ("k000", near)
     assert near.counts == {}
+
+
+def test_an_object_that_is_fetched_already_is_copied_from_memory(
+    far: Far, counting: CountingStore
+) -> None:
+    keys = filled(far, 3)
+    target = MemoryStore()
+    for key, store in read_ahead(counting, keys, lambda key: Wanted(key, SMALL)):
+        target.copy_from(store, key, SMALL)
+        store.copy_from(target, key, SMALL)
+    assert [target.read(key) for key in keys] == [far.read(key) for key in keys]
+    assert {counting.by_key["open_input", key] for key in keys} == {1}
+    assert {counting.by_key["copy_from", key] for key in keys} == {1}

@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import resource
 import shutil
+import stat
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 
 from pylogtable.errors import InvalidRequestError, StorageError, TopicNotFoundError
 from pylogtable.storage import local
-from pylogtable.storage.base import Created, ObjectStore
+from pylogtable.storage.base import Created, ObjectMissingError, ObjectStore
 from pylogtable.storage.local import LocalStore
 from tests.storage.contract import COMMIT, SEGMENT, StoreContract
 from tests.storage.races import check_one_winner_each, race_in_process, race_in_threads
@@ -196,7 +197,12 @@ def test_a_directory_is_not_an_object(store: LocalStore) -> None:
     assert store.read("a/b") == b"x"
 
 
-def test_no_space_is_a_storage_error(store: LocalStore, tmp_path: Path) -> None:
+def test_no_space_is_a_storage_error(
+    store: LocalStore, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    full = LocalStore(tmp_path_factory.mktemp("full"))
+    full.write(SEGMENT, b"x" * 100_000)
+
     def stream() -> None:
         with store.open_output(SEGMENT) as sink:
             sink.write(b"x" * 100_000)
@@ -208,6 +214,7 @@ def test_no_space_is_a_storage_error(store: LocalStore, tmp_path: Path) -> None:
             lambda: store.create(COMMIT, b"x" * 100_000),
             lambda: store.write(COMMIT, b"x" * 100_000),
             stream,
+            lambda: store.copy_from(full, SEGMENT, 100_000),
         ):
             with pytest.raises(StorageError) as caught:
                 call()
@@ -262,3 +269,42 @@ def test_folders_that_hold_nothing_are_removed_and_made_again(
     assert files(tmp_path) == ["kept/deep/c"]
     assert store.create("log/deep/b", b"y") is Created.YES
     assert store.read("log/deep/b") == b"y"
+
+
+def test_a_copy_is_a_file_of_its_own(store: LocalStore, tmp_path: Path) -> None:
+    here, there = store.below("here"), store.below("there")
+    here.write(SEGMENT, b"x")
+    os.utime(tmp_path / "here" / SEGMENT, (5, 5))
+    there.copy_from(here, SEGMENT, 1)
+    first, second = ((tmp_path / name / SEGMENT).stat() for name in ("here", "there"))
+    assert (first.st_nlink, second.st_nlink) == (1, 1)
+    assert first.st_ino != second.st_ino
+    assert second.st_mtime > 5
+    assert there.last_reply_ms == second.st_mtime_ns // 1_000_000
+
+
+def test_a_copy_is_on_the_disk_before_it_appears(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    here, there = store.below("here"), store.below("there")
+    here.write(SEGMENT, b"xyz")
+    there.write(SEGMENT, b"old")
+    synced = []
+
+    def sync(descriptor: int) -> None:
+        synced.append((stat.S_ISREG(os.fstat(descriptor).st_mode), there.read(SEGMENT)))
+
+    monkeypatch.setattr(local.os, "fsync", sync)
+    there.copy_from(here, SEGMENT, 3)
+    assert synced[0] == (True, b"old")
+    assert synced[-1] == (False, b"xyz")
+
+
+def test_a_source_that_vanishes_during_a_copy_is_missing(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    here, there = store.below("here"), store.below("there")
+    monkeypatch.setattr(LocalStore, "size_of", lambda self, key: 3)
+    with pytest.raises(ObjectMissingError, match="here"):
+        there.copy_from(here, SEGMENT, 3)
+    assert files(tmp_path) == []

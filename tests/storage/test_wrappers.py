@@ -138,3 +138,44 @@ def test_a_truncated_write() -> None:
     store, inner = faulty(Fault.TRUNCATE)
     store.write("a", b"123456")
     assert inner.read("a") == b"123"
+
+
+def test_a_copy_is_one_operation_of_the_target_and_reads_the_source() -> None:
+    source, target = CountingStore(MemoryStore()), CountingStore(MemoryStore())
+    source.below("t").write("a", b"12345")
+    source.reset()
+    target.below("t").copy_from(source.below("t"), "a", 5)
+    assert target.by_key == {("copy_from", "t/a"): 1}
+    assert source.by_key == {
+        ("size_of", "t/a"): 1,
+        ("open_input", "t/a"): 1,
+        ("get", "t/a"): 1,
+    }
+    assert target.read("t/a") == b"12345"
+
+
+@pytest.mark.parametrize(
+    ("fault", "error", "landed"),
+    [
+        (Fault.CRASH_BEFORE, SimulatedCrash, False),
+        (Fault.CRASH_AFTER, SimulatedCrash, True),
+        (Fault.REFUSE, StorageError, False),
+        (Fault.LOSE_REPLY, StorageError, True),
+    ],
+)
+def test_faults_of_a_copy(fault: Fault, error: type[BaseException], landed: bool) -> None:
+    store, inner = faulty(fault)
+    source = MemoryStore()
+    source.write("a", b"x")
+    with pytest.raises(error):
+        store.copy_from(source, "a", 1)
+    assert (inner.read("a") == b"x") is landed
+
+
+def test_a_fault_of_the_source_ends_a_copy() -> None:
+    source, inner = faulty(None, Fault.CRASH_BEFORE)
+    inner.write("a", b"x")
+    target = MemoryStore()
+    with pytest.raises(SimulatedCrash):
+        target.copy_from(source, "a", 1)
+    assert list(target.list()) == []
