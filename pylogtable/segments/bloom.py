@@ -58,12 +58,12 @@ def filter_bytes(values: int, fpp: float) -> int:
     return max(_BLOCK_BYTES, 1 << math.ceil(math.log2(bits / 8))) + _HEADER_BYTES
 
 
-def filter_lengths(data: bytes) -> list[int] | None:
-    """The length of each of the filters that lie one after the other in these bytes, header
-    included. None if there is anything else in between."""
+def filter_lengths(data: bytes, count: int) -> list[int] | None:
+    """The length of each of the `count` filters that these bytes begin with, header included. None
+    if there is anything else in between."""
     lengths = []
     at = 0
-    while at < len(data):
+    for _ in range(count):
         try:
             header, start = _read_struct(data, at, _MAX_DEPTH)
         except (IndexError, ValueError):
@@ -73,7 +73,7 @@ def filter_lengths(data: bytes) -> list[int] | None:
             return None
         lengths.append(start - at + size)
         at = start + size
-    return lengths if at == len(data) else None
+    return lengths if at <= len(data) else None
 
 
 def plain_bytes(column: pa.Array) -> pa.BinaryArray | None:

@@ -69,13 +69,13 @@ def placeholder(filters: int) -> str:
 
 
 def seal_footer(tail: bytes, empty: str) -> tuple[bytes, str]:
-    """The end of a file, that is Bloom filters and footer, with the checksums of the filters in the
-    place of `empty`; and the checksum of the footer. If something else is there as well, `empty`
-    stays, and no reader uses the filters."""
+    """The end of a file, that is Bloom filters, page index and footer, with the checksums of the
+    filters in the place of `empty`; and the checksum of the footer. If something else comes before
+    the filters, `empty` stays, and no reader uses them."""
     length = _footer_bytes(tail, "")
     data, footer = tail[:-length], tail[-length:]
-    lengths = filter_lengths(data) if empty else None
-    if lengths is not None and _DIGITS * len(lengths) == len(empty):
+    lengths = filter_lengths(data, len(empty) // _DIGITS)
+    if lengths:
         ends = accumulate(lengths)
         sums = "".join(checksum(data[e - n : e]) for e, n in zip(ends, lengths, strict=True))
         # Texts come after the statistics, which may contain anything.

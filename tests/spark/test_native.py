@@ -23,6 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 import pylogtable
 from pylogtable import OffsetOutOfRangeError, SegmentGoneError, Store, Topic
 from pylogtable.engine import TopicWriter
+from pylogtable.segments import writer
 from pyspark_pylogtable import LogTable
 from pyspark_pylogtable.columns import spark_schema
 from pyspark_pylogtable.table import native
@@ -217,6 +218,49 @@ def test_a_range_is_one_scan_of_the_files_that_have_it(spark: SparkSession, shar
     assert "GreaterThanOrEqual(offset,105),LessThan(offset,110)" in pushed
     assert len(df.inputFiles()) == 6
     assert df.count() == 30
+
+
+@pytest.mark.skipif(not writer._page_options(), reason="this pyarrow cannot limit page rows")
+def test_a_range_in_the_middle_of_pages(
+    spark: SparkSession, shared: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark skips pages by the index of a file, and pages of lists and texts end elsewhere."""
+    pages = {**writer._page_options(), "max_rows_per_page": 50}
+    monkeypatch.setattr(writer, "PAGE_ROWS", 50)
+    monkeypatch.setattr(writer, "_page_options", lambda: pages)
+    columns = {"k": "bigint", "tags": "array<string>", "text": "string"}
+    topic = shared.create_topic("pages", 1, columns, config=IN_FILES)
+    tags = [None if n % 7 == 0 else [str(n)] * (n % 5) for n in range(400)]
+    texts = [None if n % 11 == 0 else "x" * (n % 90) for n in range(400)]
+    stage_thrice(topic, pa.table({"k": range(400), "tags": tags, "text": texts}))
+    path = topic.files()["path"][0].as_py()
+    assert pq.read_metadata(path).row_group(0).column(0).has_offset_index
+    for start, end in ((120, 131), (349, 760), (390, 401)):
+        df = LogTable.for_path(spark, topic.url).to_df(start=start, end=end)
+        wanted = topic.read(start=start, end=end).read_all()
+        assert df.orderBy("offset").toArrow().to_pylist() == wanted.to_pylist()
+
+
+def test_planning_asks_the_jvm_seldom(
+    spark: SparkSession, shared: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each call takes half a millisecond and more. Bounds of four files once took 380 of them."""
+    topic = shared.create_topic("calls", 4, {"k": TEXT, "v": INT}, key="k", config=IN_FILES)
+    topic.append(people(400))
+    ends = {number: end - number - 1 for number, end in topic.end_offsets().items()}
+    table = LogTable.for_path(spark, topic.url)
+    client = type(spark._jvm._gateway_client)
+    send, sent = client.send_command, []
+
+    def counted(self: Any, command: str, *how: Any, **more: Any) -> Any:
+        sent.append(command)
+        return send(self, command, *how, **more)
+
+    monkeypatch.setattr(client, "send_command", counted)
+    df = table.to_df(start=dict.fromkeys(ends, 1), end=ends)
+    monkeypatch.undo()
+    assert len(sent) < 150
+    assert df.count() == sum(ends.values()) - len(ends)
 
 
 def test_a_range_of_shifted_files_leaves_the_others_out(spark: SparkSession, shared: Store) -> None:

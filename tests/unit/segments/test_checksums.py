@@ -15,7 +15,7 @@ from pylogtable import CorruptTopicError, Store, Topic
 from pylogtable.engine import TopicWriter
 from pylogtable.format.leaf import LEAF_SCHEMA, Leaf, check_leaf, leaf_table
 from pylogtable.segments import footer
-from pylogtable.segments.writer import _can_write_bloom
+from pylogtable.segments.writer import PAGE_ROWS, _can_write_bloom, _page_options
 from pylogtable.storage.memory import MemoryStore
 from tests.builders import Clock, at, kafka, make_store, rows, times
 from tests.stores import CountingStore
@@ -201,3 +201,27 @@ def test_file_with_an_impossible_footer_is_corrupt(objects: MemoryStore, data: b
     with pytest.raises(CorruptTopicError) as caught:
         topic.read().read_all()
     assert f"t/{caught.value.path}" == path
+
+
+@pytest.mark.skipif(not _page_options(), reason="this pyarrow cannot limit the rows of a page")
+def test_large_file_has_an_index_of_small_pages_and_sound_filters(
+    store: Store, objects: MemoryStore
+) -> None:
+    """Spark reads a range of offsets by this index, and keys are looked up by the filters, which
+    lie before it."""
+    topic = store.create_topic("t")
+    keys = [f"k{n}" for n in range(PAGE_ROWS + 1)]
+    topic.append(kafka(keys))
+    topic.append(kafka(keys[:10]))
+    large, small = (
+        pq.read_metadata(pa.BufferReader(objects.read(f"t/{path}")))
+        for path in rows(topic.segments(), "path")
+    )
+    for column in range(large.num_columns):
+        chunk = large.row_group(0).column(column)
+        assert chunk.has_offset_index, chunk.path_in_schema
+        assert chunk.has_column_index or chunk.path_in_schema not in ("offset", "timestamp", "key")
+    assert not small.row_group(0).column(0).has_offset_index
+    assert set((footer.filter_checksums(large) or {}).values()) != {"-" * 8}
+    assert rows(topic.latest([b"k7"]), "offset") == [PAGE_ROWS + 1 + 7]
+    assert topic.verify(data=True)
