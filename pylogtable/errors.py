@@ -119,15 +119,25 @@ class StorageError(LogTableError):
 class SegmentGoneError(StorageError):
     """The data file of a segment does not exist any more. Usually a vacuum removed it after a newer
     version had replaced it: open the topic again and read the newest version. `oldest_version` is
-    the oldest version that can still be read, if it is known."""
+    the oldest version that can still be read, if it is known. `is_deleted` is true if the topic was
+    deleted."""
 
-    def __init__(self, path: str, detail: str, oldest_version: int | None = None) -> None:
-        super().__init__(path, detail, oldest_version)
+    def __init__(
+        self,
+        path: str,
+        detail: str,
+        oldest_version: int | None = None,
+        is_deleted: bool = False,
+    ) -> None:
+        super().__init__(path, detail, oldest_version, is_deleted)
         self.path = path
         self.detail = detail
         self.oldest_version = oldest_version
+        self.is_deleted = is_deleted
 
     def __str__(self) -> str:
+        if self.is_deleted:
+            return f"the topic was deleted, and segment {self.path} with it: {self.detail}"
         if self.oldest_version is not None:
             return (
                 f"segment {self.path} is gone: {self.detail}. A vacuum has removed it: it keeps "

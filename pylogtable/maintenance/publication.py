@@ -42,7 +42,7 @@ from pylogtable.plan.publishing import (
 )
 from pylogtable.plan.read import Span
 from pylogtable.plan.swap import plan_swap_commit, still_fits
-from pylogtable.publish.formats import table_of
+from pylogtable.publish.formats import check_installed, table_of
 from pylogtable.publish.table import Published, Table
 from pylogtable.results.publication import (
     DueTable,
@@ -70,9 +70,11 @@ class Publication:
     def run(self, topic: MaintainedTopic, run_units: RunUnits) -> PublishReport:
         began = topic.runtime.monotonic()
         snapshot = topic.head.latest()
+        names = chosen_formats(self.formats, snapshot.config)
+        check_installed(names)
         tables = tuple(
             _Publisher(topic, run_units, table_of(name, topic.store, topic.runtime)).publish()
-            for name in chosen_formats(self.formats, snapshot.config)
+            for name in names
         )
         seconds = topic.runtime.monotonic() - began
         return PublishReport(topic=topic.name, tables=tables, seconds=seconds)

@@ -8,7 +8,7 @@ from typing import ClassVar
 import msgspec
 
 from pylogtable.format.config import MANIFEST_RETENTION_MS
-from pylogtable.format.model import PublishedState, TopicInfo
+from pylogtable.format.model import MAX_OFFSET, PublishedState, TopicInfo
 from pylogtable.format.schema import WireType, from_arrow, widens
 from pylogtable.plan.publishing import Shown, TableChange, TableFile
 from pylogtable.publish.delta_actions import Action, add, commit_info, remove, txn
@@ -126,7 +126,7 @@ def _state(
         version=snapshot.version,
         commit_id=snapshot.commit_id,
         committed_at_ms=snapshot.committed_at_ms,
-        offsets=sum(state.end for state in snapshot.partitions),
+        offsets=min(sum(state.end for state in snapshot.partitions), MAX_OFFSET),
         copies=dict(wanted.copies),
         features=tuple(sorted(features)),
         widened=widened,

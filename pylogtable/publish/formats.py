@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from pylogtable.publish.delta_table import DeltaTable
+from pylogtable.publish.iceberg_manifests import need_pyiceberg
 from pylogtable.publish.iceberg_table import IcebergTable
 from pylogtable.publish.table import Table
 from pylogtable.runtime import Runtime
@@ -14,6 +15,12 @@ _TABLES: dict[str, Callable[[ObjectStore, Runtime], Table]] = {
     "delta": DeltaTable,
     "iceberg": IcebergTable,
 }
+
+
+def check_installed(names: Iterable[str]) -> None:
+    """Raise if a package is missing that one of these formats needs."""
+    if "iceberg" in names:
+        need_pyiceberg()
 
 
 def table_of(name: str, store: ObjectStore, runtime: Runtime) -> Table:

@@ -10,7 +10,7 @@ import msgspec
 
 from pylogtable.errors import InvalidRequestError
 from pylogtable.format.config import MANIFEST_RETENTION_MS
-from pylogtable.format.model import PublishedState, Segment, TopicInfo
+from pylogtable.format.model import MAX_OFFSET, PublishedState, Segment, TopicInfo
 from pylogtable.plan.publishing import Shown, TableChange, TableFile
 from pylogtable.publish.iceberg_bounds import metrics_of
 from pylogtable.publish.iceberg_log import IcebergLog, is_avro, metadata_path
@@ -205,7 +205,7 @@ def _state(wanted: Shown) -> PublishedState:
         version=snapshot.version,
         commit_id=snapshot.commit_id,
         committed_at_ms=snapshot.committed_at_ms,
-        offsets=sum(state.end for state in snapshot.partitions),
+        offsets=min(sum(state.end for state in snapshot.partitions), MAX_OFFSET),
         copies=dict(wanted.copies),
     )
 

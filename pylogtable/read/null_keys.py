@@ -1,15 +1,21 @@
-"""Counts records without a key by the footers of files, as far as that is cheap."""
+"""Counts records without a key by the footers of files and by records in commits, as far as that is
+cheap."""
 
 from __future__ import annotations
 
 from itertools import chain, islice
 
+import pyarrow as pa
+
 from pylogtable.format.lookup import LoadLeaf, segments_between
+from pylogtable.format.model import Segment, TopicInfo
+from pylogtable.format.shaping import count_keyless
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.segments.column_bounds import facts_of
+from pylogtable.segments.opening import open_segment
 from pylogtable.storage.base import ObjectStore
 
-#: At most this many footers are read.
+#: At most this many footers and commits are read.
 MOST_FOOTERS = 64
 
 
@@ -27,8 +33,10 @@ def null_keys_text(store: ObjectStore, snapshot: Snapshot, leaves: LoadLeaf) -> 
         segments_between(snapshot, leaves, number, state.log_start, state.end)
         for number, state in enumerate(snapshot.partitions)
     )
-    files = list(islice(chain.from_iterable(spans), MOST_FOOTERS))
-    count, is_known = 0, len(files) == snapshot.live.segments
+    segments = list(islice(chain.from_iterable(spans), MOST_FOOTERS))
+    files = [segment for segment in segments if not segment.is_inline]
+    count = sum(_keyless(store, segment, info) for segment in segments if segment.is_inline)
+    is_known = len(segments) == snapshot.live.segments
     for facts in facts_of(store, files, info).values():
         bounds = [facts.bounds.get(field.stored_name) for field in keys]
         nulls = [found.nulls for found in bounds if found is not None]
@@ -39,3 +47,12 @@ def null_keys_text(store: ObjectStore, snapshot: Snapshot, leaves: LoadLeaf) -> 
     if len(keys) > 1:
         return f"up to {count:,}" if is_known else "some"
     return f"{count:,}" if is_known else f"at least {count:,}"
+
+
+def _keyless(store: ObjectStore, segment: Segment, topic: TopicInfo) -> int:
+    """How many records of a segment in a commit have no key. They are in memory then, so the values
+    themselves are looked at."""
+    stored = [field.stored_name for field in topic.fields if field.name in topic.key]
+    names = [field.name for field in topic.fields if field.name in topic.key]
+    batches = open_segment(store, segment).batches([0], stored)
+    return count_keyless(pa.Table.from_batches(batches).rename_columns(names), topic)

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from pylogtable.errors import InvalidRequestError, LogTableError, SegmentGoneError
 from pylogtable.format.lookup import all_entries
+from pylogtable.format.paths import object_of
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.format.times import Moment, to_us
 from pylogtable.log.head import Head
@@ -49,15 +50,17 @@ def snapshot_at(name: str, head: Head, version: int | datetime | None) -> Snapsh
 
 
 def oldest_readable(manifest: Manifest, newest: Snapshot) -> int | None:
-    """The oldest version whose data files are all there. None if files of the newest one are
-    missing: then no vacuum has removed them. It lists the topic, so it is for errors only."""
+    """The oldest version whose data files, and commits with records, are all there. None if some of
+    the newest one are missing: then no vacuum has removed them. It lists the topic, so it is for
+    errors only."""
     there = {entry.key for entry in manifest.store.list()}
 
     def is_readable(version: int) -> bool:
         state = newest if version == newest.version else manifest.load_at(version)
         if state is None or state.topic_id != newest.topic_id:
             return False
-        return there.issuperset(all_entries(state, manifest.leaf)["path"].to_pylist())
+        paths = all_entries(state, manifest.leaf)["path"].to_pylist()
+        return there.issuperset(map(object_of, paths))
 
     if not is_readable(newest.version):
         return None
@@ -74,16 +77,18 @@ def oldest_readable(manifest: Manifest, newest: Snapshot) -> int | None:
 
 @contextmanager
 def telling_oldest(manifest: Manifest) -> Iterator[None]:
-    """Let an error about a file that is gone say which version is the oldest that can be read."""
+    """Let an error about a file that is gone say which version is the oldest that can be read, or
+    that the topic was deleted."""
     try:
         yield
     except SegmentGoneError as error:
-        oldest = None
+        oldest, is_deleted = None, False
         with suppress(LogTableError):
             newest = manifest.load()
-            if newest is not None and newest.topic is not None:
+            is_deleted = newest is not None and newest.topic is None
+            if newest is not None and not is_deleted:
                 oldest = oldest_readable(manifest, newest)
-        raise SegmentGoneError(error.path, error.detail, oldest) from error
+        raise SegmentGoneError(error.path, error.detail, oldest, is_deleted) from error
 
 
 def _oldest_text(manifest: Manifest, newest: Snapshot) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from pylogtable.format.config import TopicConfig, describe_config
+from pylogtable.format.config import TopicConfig
 from pylogtable.format.entries import are_inline
 from pylogtable.format.partition_state import PartitionState
 from pylogtable.format.snapshot import Snapshot
@@ -19,6 +19,7 @@ from pylogtable.report.due import Segments, dirtiness, expired_segments, mergeab
 from pylogtable.report.growth import measure_growth
 from pylogtable.report.health import Bin, GroupHealth, PartitionHealth, TopicHealth
 from pylogtable.results.groups import GroupLag
+from pylogtable.results.operations import described_settings
 
 #: The segments of this many partitions are drawn over their offsets.
 PARTITIONS_DRAWN = 24
@@ -65,7 +66,7 @@ def measure_topic(
         now_ms=now_ms,
         key=snapshot.info.key,
         config=config,
-        settings=describe_config(snapshot.info.config),
+        settings=described_settings(snapshot),
         partitions=partitions,
         bins_by_offset={
             number: bins_by_offset(by_partition[number], low, high, max_bins)

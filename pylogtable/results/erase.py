@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from pylogtable.format.paths import MANIFEST_DIR
 from pylogtable.results.text import bytes_text, count_text, time_text
 
 
@@ -17,8 +18,10 @@ class EraseReport:
     `segments_out` and `bytes_out` the new ones.
 
     The records are still in the versions from `held_from` to `held_to`, as long as these can be
-    read: both are None if nothing matched. `old_files` are the files that were replaced. A vacuum
-    with default settings removes them from `vacuumed_from_ms` on. `published` names the formats of
+    read: both are None if nothing matched. `old_files` are the files that have them, and the
+    commits of small appends. A vacuum with default settings removes them from `vacuumed_from_ms`
+    on. But it keeps a commit that has the last txn of an application, until that application writes
+    again: `kept_for_txns` has the ids of these applications. `published` names the formats of
     published tables that still show the records. Then `vacuumed_from_ms` is None: a vacuum keeps
     the files for 7 days after the next publication.
     """
@@ -38,6 +41,7 @@ class EraseReport:
     old_files: tuple[str, ...] = ()
     vacuumed_from_ms: int | None = None
     published: tuple[str, ...] = ()
+    kept_for_txns: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         if self.held_to is None:
@@ -54,10 +58,15 @@ class EraseReport:
             f"versions {self.held_from:,} to {self.held_to:,} may still have them",
             self._when_gone(),
         ]
+        if self.kept_for_txns:
+            apps = ", ".join(map(repr, self.kept_for_txns))
+            parts.append(f"but it keeps commits with the last txn of {apps} until the next one")
         return f"{'; '.join(parts)}; {self.seconds:.1f} s"
 
     def _when_gone(self) -> str:
-        files = count_text(len(self.old_files), "old file")
+        commits = sum(name.startswith(MANIFEST_DIR) for name in self.old_files)
+        counts = {"old file": len(self.old_files) - commits, "old commit": commits}
+        files = " and ".join(count_text(count, noun) for noun, count in counts.items() if count)
         if self.published:
             tables = " and ".join(self.published)
             return f"the published {tables} table shows them until the next publication, and a " + (

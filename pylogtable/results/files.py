@@ -36,8 +36,8 @@ def files_table(url: str, snapshot: Snapshot, entries: pa.Table) -> pa.Table:
             f"{pc.sum(in_commits['records']).as_py():,} records of {url} at version "
             f"{snapshot.version} are in {count_text(in_commits.num_rows, 'segment')} without a "
             "file: small appends are in their commits. topic.merge() writes files for them; then "
-            "ask for the files of the newest version. With the setting inline.max.bytes=0 every "
-            "append writes files"
+            "ask for the files of the newest version. topic.read(version=...) has all records of "
+            "any version. With the setting inline.max.bytes=0 every append writes files"
         )
     entries = entries.filter(pc.greater(entries["records"], 0))
     log_starts = np.array([state.log_start for state in snapshot.partitions], np.int64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pyarrow as pa
 import pytest
@@ -297,3 +298,20 @@ def test_columns_that_differ_only_in_case_are_refused(store: Store, objects: Mem
     with pytest.raises(InvalidRequestError, match="'Name' and 'name' differ only in case"):
         topic.publish()
     assert not list(objects.below("u").list("_delta_log/"))
+
+
+def test_end_offsets_that_add_up_to_more_than_64_bits(store: Store) -> None:
+    topic = store.create_topic("far", 2, start_offsets={0: 2**62, 1: 2**62})
+    for _ in range(2):
+        topic.append(pa.table({"key": [b"a", b"b", b"c"], "value": [b"1", b"2", b"3"]}))
+        topic.publish(["delta", "iceberg"])
+    assert topic.verify()
+
+
+def test_nothing_is_published_if_a_format_needs_what_is_not_installed(
+    topic: Topic, folder: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyiceberg.manifest", None)
+    with pytest.raises(InvalidRequestError, match="pyiceberg is needed"):
+        topic.publish(["delta", "iceberg"])
+    assert not any(entry.key.startswith("_delta_log/") for entry in folder.list())

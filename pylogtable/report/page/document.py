@@ -88,7 +88,7 @@ def _all_advice(topics: Sequence[TopicHealth | UnreadableTopic], advice: Advised
             more = f"{len(ranked) - ROWS_SHOWN:,} more below, in the sections of the topics."
             body += f"<p><small>{more}</small></p>"
     else:
-        body = "<p>Nothing to do: all topics that could be read are in good shape.</p>"
+        body = "<p>No job is due: all topics that could be read are in good shape.</p>"
     return f"<h2>What to run</h2><section>{body}</section>"
 
 

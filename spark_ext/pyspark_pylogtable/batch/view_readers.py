@@ -124,8 +124,8 @@ class LatestReader(RecordsReader):
             newest = view.latest(self.options.keys, columns.names, part.share)
         except SegmentGoneError as error:
             raise StorageError(
-                f"[DATA_LOSS] {part.topic}: a segment was removed after this DataFrame was loaded, "
-                f"and without it older records would look like the newest. Load it again ({error})"
+                f"[DATA_LOSS] {part.topic}: a segment is gone, and without it older records would "
+                f"look like the newest: {error}"
             ) from error
         yield from newest.cast(columns).to_batches()
 

@@ -206,8 +206,10 @@ def _clamp(topic: str, partition: int, at: int, has: Available, losses: list[str
 
 def _recreated(topic: str, known: TopicOffsets, has: Available) -> str:
     return (
-        f"topic {topic!r} was deleted and recreated: it was read up to {_shown(known.offsets)} as "
-        f"id {known.topic_id}, and as id {has.topic_id} it ends at {_shown(has.ends)}"
+        f"topic {topic!r} was deleted and recreated, or is a copy in another store: it was read up "
+        f"to {_shown(known.offsets)} as id {known.topic_id}, and as id {has.topic_id} it ends at "
+        f"{_shown(has.ends)}. A copy has the same offsets: give them to a new checkpoint as "
+        "startingOffsets. With failOnDataLoss=false all of it is read again"
     )
 
 

@@ -28,8 +28,9 @@ def offsets_behind(progress: Any) -> OffsetsBehind | None:
     OffsetsBehind(min=0, max=12, avg=4.0)
 
     `progress` is `query.lastProgress`, the `event.progress` of a listener, or the same as a dict or
-    JSON. The result is None if there is no progress yet, or no pylogtable source in it. Spark 4.0
-    and 4.1 report the end of the batch as the latest offset, so there a query is never behind.
+    JSON. The result is None if there is no progress yet, or no pylogtable source in it, or if a
+    restarted query repeats a batch: Spark then reports no latest offset. Spark 4.0 and 4.1 report
+    the end of the batch as the latest offset, so there a query is never behind.
     """
     if progress is None:
         return None

@@ -64,12 +64,11 @@ def _read_segment(
         yield from reader.read(ReadPart((task,)))
     except SegmentGoneError as error:
         lost = (
-            f"[DATA_LOSS] {reader.topic}-{part.partition}: the segment of offsets {task.start} to "
-            f"{task.end - 1} was removed after this version was replaced. Load the topic again "
-            f"({error})"
+            f"[DATA_LOSS] {reader.topic}-{part.partition}: offsets {task.start} to "
+            f"{task.end - 1} cannot be read any more: {error}"
         )
         if fail:
-            raise StorageError(f"{lost}, or set failOnDataLoss=false to skip it") from error
+            raise StorageError(f"{lost}. failOnDataLoss=false skips these offsets") from error
         warnings.warn(lost, stacklevel=2)
 
 

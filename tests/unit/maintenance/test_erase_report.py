@@ -6,7 +6,7 @@ import pyarrow.compute as pc
 import pytest
 
 from pylogtable import InvalidRequestError, SegmentGoneError, Topic
-from pylogtable.format.paths import root_path
+from pylogtable.format.paths import commit_path, root_path
 from pylogtable.log import root_objects
 from pylogtable.plan import index
 from pylogtable.storage.memory import MemoryStore
@@ -119,6 +119,30 @@ def test_a_table_that_cannot_be_read_may_show_them(topic: Topic) -> None:
     for info in list(topic._store.list("_delta_log/")):
         topic._store.write(info.key, b"{")
     assert topic.erase(keys=["a"]).published == ("delta",)
+
+
+def test_commits_with_the_records_are_named_and_those_that_a_txn_keeps(
+    topic: Topic, inner: MemoryStore, clock: Clock
+) -> None:
+    topic.alter(config={"inline.max.bytes": 16384})
+    first = topic.append(kafka(["a", "c"]))
+    last = topic.append(kafka(["a"]), txn=("etl", 1))
+    report = topic.erase(keys=["a"])
+    commits = [commit_path(first.version), commit_path(last.version)]
+    assert [name for name in report.old_files if name.startswith("_manifest")] == commits
+    assert report.kept_for_txns == ("etl",)
+    assert "removes 3 old files and 2 old commits from" in str(report)
+    assert "but it keeps commits with the last txn of 'etl' until the next one" in str(report)
+    assert report.vacuumed_from_ms is not None
+    clock.now_ms = report.vacuumed_from_ms + 1
+    topic.vacuum(dry_run=False)
+    left = {info.key for info in inner.list()}
+    assert f"t/{commits[0]}" not in left  # as the report says
+    assert f"t/{commits[1]}" in left
+    topic.append(kafka(["b"]), txn=("etl", 2))
+    clock.tick(8 * DAY_MS)
+    topic.vacuum(dry_run=False)
+    assert f"t/{commits[1]}" not in {info.key for info in inner.list()}
 
 
 def test_a_dry_run_says_which_versions_hold_them(topic: Topic) -> None:

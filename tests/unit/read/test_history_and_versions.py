@@ -186,6 +186,24 @@ def test_read_of_a_vacuumed_version_names_the_oldest_that_can_be_read(vacuumed: 
     assert len(rows(vacuumed.read())) == 11
 
 
+def test_records_in_commits_do_not_hide_the_oldest_version(vacuumed: Topic) -> None:
+    vacuumed.alter(config={"inline.max.bytes": 16384})
+    vacuumed.append(kafka(["d"], ["in its commit"]))
+    assert vacuumed.describe().inline_records == 1
+    with pytest.raises(SegmentGoneError, match=r"A vacuum has removed it: .* version 6 "):
+        vacuumed.read(version=3).read_all()
+
+
+def test_read_of_a_deleted_topic_says_that_it_was_deleted(store: Store) -> None:
+    topic = store.create_topic("t")
+    topic.append(kafka(["a"]))
+    view = topic.at()
+    store.delete_topic("t")
+    with pytest.raises(SegmentGoneError, match="the topic was deleted") as caught:
+        view.read().read_all()
+    assert pickle.loads(pickle.dumps(caught.value)).is_deleted
+
+
 def test_no_vacuum_is_blamed_for_a_file_that_the_newest_version_needs(
     vacuumed: Topic, objects: MemoryStore
 ) -> None:

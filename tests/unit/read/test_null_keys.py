@@ -45,6 +45,19 @@ def test_a_key_of_several_columns_is_null_if_all_are(store: Store) -> None:
         topic.alter(config=COMPACT)
 
 
+def test_records_in_commits_are_counted_beside_those_in_files(store: Store) -> None:
+    schema = {"a": "bigint", "b": "string", "v": "string"}
+    topic = store.create_topic("t", schema=schema, key="a", config={"inline.max.bytes": 16384})
+    topic.append(pa.table({"a": [None, 2], "v": ["1", "2"]}))
+    topic.alter(rename_columns={"v": "w"})
+    with pytest.warns(UserWarning, match=r"has 1 record\(s\)"):
+        topic.alter(config=COMPACT)
+    topic.alter(config={"cleanup.policy": "delete", "inline.max.bytes": 0})
+    topic.append(pa.table({"a": [None, None, 1]}))
+    with pytest.warns(UserWarning, match=r"has 3 record\(s\)"):
+        topic.alter(config=COMPACT)
+
+
 @pytest.mark.filterwarnings("error")
 def test_nothing_is_told_without_null_keys_or_without_the_change(
     store: Store, topic: Topic

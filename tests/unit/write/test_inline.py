@@ -282,6 +282,20 @@ def test_a_missing_commit_is_named(topic: Topic, objects: MemoryStore) -> None:
         reader.read_all()
 
 
+def test_verify_names_a_lost_commit_and_not_those_below_it(
+    topic: Topic, objects: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pylogtable.plan.index.TAIL_MAX", 10)
+    for number in range(70):
+        topic.append(table(number, 1))
+    topic.alter(config={"retention.ms": 10})
+    objects.delete(f"orders/{commit_path(20)}")
+    problems = make_store(objects).topic("orders").verify().problems
+    assert {(problem.rule, problem.path.partition("@")[0]) for problem in problems} == {
+        ("SEG-1", commit_path(20))
+    }
+
+
 def test_verify_finds_rows_that_do_not_unpack(topic: Topic, objects: MemoryStore) -> None:
     topic.append(table(0, 3))
     key = f"orders/{commit_path(1)}"
@@ -393,7 +407,9 @@ class TestByDefault:
         topic.append(table(0, 3))
         assert len(data_files(objects)) == 1
         assert not topic._head.known.protocol.reader_features
+        assert topic.describe().config["inline.max.bytes"] == "0"
         topic.alter(config={"inline.max.bytes": LIMIT})
+        assert topic.describe().config["inline.max.bytes"] == str(LIMIT)
         topic.append(table(3, 3))
         assert len(data_files(objects)) == 1
         assert topic.count() == 6
