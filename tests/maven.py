@@ -27,6 +27,11 @@ def fetch(coordinates: Iterable[str], folder: Path, repository: str = CENTRAL) -
         return list(threads.map(lambda each: _fetch(each, folder, repository), coordinates))
 
 
+def missing(coordinates: Iterable[str], folder: Path) -> list[str]:
+    """Those jars that are not in `folder`."""
+    return [each for each in coordinates if not (folder / Path(path_of(each)).name).exists()]
+
+
 def _fetch(coordinate: str, folder: Path, repository: str) -> Path:
     url = f"{repository}/{path_of(coordinate)}"
     place = folder / url.rpartition("/")[2]

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pylogtable.errors import CommitConflictError, InvalidRequestError
 from pylogtable.format.config import NO_MEANING, TOPIC_CONFIG_KEYS, describe_config, normalize
 
+_NO_EFFECT = {"file.delete.delay.ms": "vacuum deletes files, and its retention says when"}
+
 
 @dataclass(frozen=True)
 class Copy:
@@ -105,8 +107,11 @@ def gap(partition: int, end: int, low: int) -> InvalidRequestError:
 
 
 def settings_to_copy(kafka: Mapping[str, str]) -> dict[str, str]:
-    """Those settings of Kafka's topic that mean the same here, and are not the default here."""
+    """Those settings of Kafka's topic that mean the same here, and are not the default. Without a
+    policy, a topic of Kafka keeps everything, and so does its copy."""
     defaults = describe_config({})
+    if kafka.get("cleanup.policy") == "":
+        kafka = {**kafka, "retention.ms": "-1", "retention.bytes": "-1"}
     return {
         name: kafka[name]
         for name in TOPIC_CONFIG_KEYS
@@ -125,7 +130,7 @@ def settings_not_in_force(
 def settings_left_out(chosen: Mapping[str, str]) -> dict[str, str]:
     """Why each of these settings, which somebody chose in Kafka, is not copied."""
     return {
-        name: NO_MEANING.get(name, "there is no such setting here")
+        name: _NO_EFFECT.get(name) or NO_MEANING.get(name, "there is no such setting here")
         for name in sorted(chosen)
         if name not in TOPIC_CONFIG_KEYS
     }

@@ -38,7 +38,11 @@ class KafkaClient:
     def describe_with(self, client: Any) -> tuple[str, int]:
         """The id of the cluster, and how many partitions the topic has."""
         with self.explained("be described"):
-            found = client.list_topics(self.topic, timeout=self.seconds)
+            try:
+                found = client.list_topics(self.topic, timeout=self.seconds)
+            except self.kafka.KafkaException:
+                client.poll(0.1)  # tells `_note_error` why
+                raise
             topic = found.topics[self.topic]
             if topic.error is not None:
                 raise self.kafka.KafkaException(topic.error)
@@ -88,7 +92,9 @@ class KafkaClient:
         )
 
     def _note_error(self, error: Any) -> None:
-        self._last_error = error.str()
+        # That all brokers are down says less than why the last one is.
+        if self._last_error is None or error.name() != "_ALL_BROKERS_DOWN":
+            self._last_error = error.str()
 
     def _known_error(self) -> str:
         return "" if self._last_error is None else f" ({self._last_error})"

@@ -35,6 +35,7 @@ from pylogtable.engine import Staged, TopicWriter
 from pylogtable.errors import (
     CommitConflictError,
     InvalidRequestError,
+    StorageError,
     TopicExistsError,
     TopicNotFoundError,
 )
@@ -52,6 +53,13 @@ READ_SECONDS = 0.2
 SILENCE_SECONDS = 60.0
 #: The metadata of a group's position that came from Kafka, and that no consumer here has moved.
 IMPORTED = "imported from Kafka"
+
+#: What an import that was to copy all groups says if there was none.
+ALL_GROUPS = "consumer groups"
+NO_GROUPS = (
+    "Kafka lists none that has committed offsets in this topic. It lists those only that you may "
+    "DESCRIBE"
+)
 
 
 def import_topic(
@@ -91,6 +99,10 @@ def import_topic(
       committed transactions are read, unless `isolation.level` says otherwise.
     - A commit is made after `linger_ms`, or after `batch_bytes` in memory.
     """
+    if not isinstance(store, Store):
+        raise InvalidRequestError(
+            f"`store` must be a store, such as pylogtable.open('s3://bucket/logs'), not {store!r}"
+        )
     check_text("topic", topic)
     check_text("bootstrap_servers", bootstrap_servers)
     check_number("batch_bytes", batch_bytes, 1)
@@ -154,12 +166,11 @@ class Import:
                 if self._records > before:
                     heard = now
                 elif now - heard > SILENCE_SECONDS and not self._options.follow:
-                    raise self._source.silence(now - heard, "has sent nothing")
+                    raise self._source.silence(now - heard, f"has sent nothing ({self._behind()})")
                 self._tell(began)
                 if self._options.follow and now - refreshed > self._options.refresh_seconds:
                     refreshed = now
-                    self._add_partitions()
-                    self._copy_groups()
+                    self._refresh()
         self._copy_groups()
         return ImportReport(
             topic=self._name,
@@ -184,9 +195,11 @@ class Import:
             ):
                 in_force, chosen = self._source.topic_settings()
         config = {**settings_to_copy(in_force), **self._options.config}
+        starts = self._starts(bounds)
+        self._source.check_readable(starts)  # before there is an empty topic
         with suppress(TopicExistsError):  # another import was faster
             self._store.create_topic(
-                self._name, self._partitions, config=config, start_offsets=self._starts(bounds)
+                self._name, self._partitions, config=config, start_offsets=starts
             )
         self._left_out.update(settings_left_out(chosen))
         return self._store.topic(self._name)
@@ -246,6 +259,13 @@ class Import:
     def _is_at_the_end(self) -> bool:
         return all(self._reached[number] >= end for number, end in self._targets.items())
 
+    def _behind(self) -> str:
+        """Which partitions are not at the end yet."""
+        places = sorted((n, self._reached[n], end) for n, end in self._targets.items())
+        return ", ".join(
+            f"partition {number} is at {at} of {end}" for number, at, end in places if at < end
+        )
+
     def _commit_next(self, encoders: ThreadPoolExecutor, shaper: ThreadPoolExecutor) -> None:
         """Read until there is enough for a commit, and commit it. Without a commit if nothing
         comes for a while. Rows are shaped and encoded in other threads while more are read."""
@@ -264,8 +284,9 @@ class Import:
                     rows = rows_of(received.messages)
                     aside.run(stager.add, rows)
                     size += rows.nbytes
-                    lasts.update(last_places(rows))
-                    self._reached.update(lasts)
+                    places = last_places(rows)
+                    lasts.update(places)
+                    self._reached.update(places)
                 self._note(received)
                 if not options.follow and self._is_at_the_end():
                     break
@@ -297,12 +318,22 @@ class Import:
             self._reached[number] = low
             self._source.skip_to(number, low)
 
+    def _refresh(self) -> None:
+        """Follow new partitions and positions of groups. A broker may be away for a while, and
+        librdkafka reads on when it is back."""
+        try:
+            self._add_partitions()
+            self._copy_groups()
+        except StorageError as error:
+            warnings.warn(f"{error}. The import goes on, and tries it again", stacklevel=4)
+
     def _add_partitions(self) -> None:
         """Follow Kafka if partitions were added there."""
         _, count = self._source.describe()
         if count <= self._partitions:
             return
-        self._topic.alter(partitions=count)
+        if count > len(self._topic.end_offsets()):  # an attempt may have failed after this
+            self._topic.alter(partitions=count)
         new = range(self._partitions, count)
         bounds = self._source.bounds(new)
         self._ends = {**dict.fromkeys(new, 0), **self._ends}
@@ -324,6 +355,9 @@ class Import:
         ):
             found = self._source.groups(range(self._partitions), asked)
         names = sorted(found) if asked is None else asked
+        self._left_out.pop(ALL_GROUPS, None)
+        if not names:
+            self._left_out[ALL_GROUPS] = NO_GROUPS
         starts = self._topic.start_offsets()
         for name in names:
             positions = group_positions(found.get(name, {}), starts, self._ends)

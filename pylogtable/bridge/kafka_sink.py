@@ -10,7 +10,7 @@ import pyarrow as pa
 from pylogtable.bridge.kafka_client import REQUEST_SECONDS, KafkaClient
 from pylogtable.errors import InvalidRequestError, LogTableError
 
-#: How long Kafka may take to confirm what was sent.
+#: How long Kafka may confirm nothing of what was sent.
 DELIVERY_SECONDS = 120.0
 
 
@@ -58,7 +58,9 @@ class KafkaSink(KafkaClient):
             for record in zip(*columns, times, strict=True):
                 while not self._take(*record):
                     self._producer.poll(0.1)
-            left = self._producer.flush(DELIVERY_SECONDS)
+            # `flush` does not always raise what makes the producer unusable.
+            while (left := len(self._producer)) and self._producer.poll(DELIVERY_SECONDS):
+                pass
         if self._failure is not None:
             raise self._failure
         if left:
@@ -81,6 +83,10 @@ class KafkaSink(KafkaClient):
             )
         except BufferError:
             return False
+        except self.kafka.KafkaException as error:
+            if error.args[0].code() == self.kafka.KafkaError._FATAL:
+                self._producer.poll(1.0)  # raises what it was
+            raise
         return True
 
     def _note_delivery(self, error: Any, _: object) -> None:

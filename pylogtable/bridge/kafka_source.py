@@ -5,6 +5,7 @@ No group is joined and nothing is committed in Kafka: the copy knows how far it 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,6 +37,7 @@ class KafkaSource(KafkaClient):
         request_seconds: float = REQUEST_SECONDS,
     ) -> None:
         super().__init__(servers, topic, settings, request_seconds)
+        self._early: tuple[dict[int, int], Received] | None = None
         with self.explained("be opened"):
             self._consumer = self.kafka.Consumer(
                 {
@@ -137,8 +139,26 @@ class KafkaSource(KafkaClient):
             )
         return sorted(group.group_id for group in listed.valid)
 
+    def check_readable(self, positions: Mapping[int, int]) -> None:
+        """Raise if Kafka does not let the topic be read. To know where it begins and ends needs
+        fewer rights than to read it. What comes meanwhile is kept for a `begin` at the same
+        positions."""
+        self.begin(positions)
+        for _ in range(math.ceil(self.seconds)):
+            heard = self.receive(1, 1.0)
+            if heard.messages or heard.reached or heard.lost:
+                break
+        else:
+            raise self.silence(self.seconds, "has sent nothing")
+        self._early = dict(positions), heard
+
     def begin(self, positions: Mapping[int, int]) -> None:
         """Read these partitions too, from these offsets on."""
+        if self._early is not None:
+            if self._early[0] == positions:
+                return
+            self._early = None
+            self._consumer.unassign()
         places = [self._place(number, offset) for number, offset in positions.items()]
         with self.explained("be read"):
             self._consumer.incremental_assign(places)
@@ -151,6 +171,9 @@ class KafkaSource(KafkaClient):
 
     def receive(self, most: int, seconds: float) -> Received:
         """Wait for at most this long for messages."""
+        if self._early is not None:
+            (_, heard), self._early = self._early, None
+            return heard
         with self.explained("be read"):
             found = self._consumer.consume(most, seconds)
         if not found or not any(map(type(found[0]).error, found)):
@@ -165,6 +188,8 @@ class KafkaSource(KafkaClient):
                 reached[message.partition()] = message.offset()
             elif error.code() == self.kafka.KafkaError._AUTO_OFFSET_RESET:
                 lost.append(message.partition())
+            elif error.code() == self.kafka.KafkaError.GROUP_AUTHORIZATION_FAILED:
+                continue  # librdkafka asks for the group of every consumer; this one needs none
             else:
                 raise self.error(error, "be read")
         return Received([m for m in found if m.error() is None], reached, tuple(lost))

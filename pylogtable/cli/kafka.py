@@ -13,6 +13,7 @@ from pylogtable.cli.options import POSITIVE, topic_argument
 from pylogtable.cli.output import counted, print_json
 from pylogtable.cli.session import Session, current_session
 from pylogtable.cli.signals import noting_signals
+from pylogtable.cli.speed import Speed
 from pylogtable.cli.values import parse_config, parse_pair, parse_time
 
 if TYPE_CHECKING:
@@ -110,6 +111,7 @@ def import_(context: click.Context, /, **given: Any) -> None:
     config = parse_config(given.pop("config"))
     linger = given.pop("linger")
     topic = given.pop("topic")
+    speed = Speed()
     with noting_signals() as signals, progress(f"importing {topic}") as show_detail:
         report = import_topic(
             store,
@@ -118,7 +120,7 @@ def import_(context: click.Context, /, **given: Any) -> None:
             consumer_settings=dict(properties),
             config=config,
             linger_ms=linger * 1000,
-            on_progress=lambda at: show_detail(_shown(at)),
+            on_progress=lambda at: show_detail(_shown(at, speed.at(at.seconds, at.records))),
             stop=signals.has_come,
             **given,
         )
@@ -183,8 +185,7 @@ def export(context: click.Context, /, topic: str, **given: Any) -> None:
     signals.raise_again()
 
 
-def _shown(at: ImportProgress) -> str:
-    rate = at.records / at.seconds if at.seconds else 0.0
+def _shown(at: ImportProgress, rate: float) -> str:
     lag = ", ".join(f"{number}: {offsets:,}" for number, offsets in at.lag.items() if offsets)
     return f"{at.records:,} records, {rate:,.0f} records/s, lag {lag or 'none'}"
 

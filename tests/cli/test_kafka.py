@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -112,9 +114,44 @@ def test_export_says_how_far_it_is(run: Run, cluster: MockCluster, source: str) 
     assert run(*given, "--output", "json").json["records"] == 0
 
 
-def test_progress_shows_records_speed_and_lag() -> None:
+def test_progress_shows_records_the_speed_of_the_last_seconds_and_lag() -> None:
     at = ImportProgress(records=3000, commits=2, seconds=1.5, lag={0: 0, 1: 1234})
-    assert command._shown(at) == "3,000 records, 2,000 records/s, lag 1: 1,234"
+    speed = command.Speed()
+    assert (
+        command._shown(at, speed.at(at.seconds, at.records))
+        == "3,000 records, 2,000 records/s, lag 1: 1,234"
+    )
+    later = [ImportProgress(3000, 2, 5.0 * n, {0: 0}) for n in range(1, 8)]
+    shown = [command._shown(at, speed.at(at.seconds, at.records)) for at in later]
+    assert shown[0] == "3,000 records, 600 records/s, lag none"
+    assert shown[-1] == "3,000 records, 0 records/s, lag none"
+
+
+def test_import_on_a_terminal_shows_its_progress(
+    cluster: MockCluster, source: str, store_dir: Path
+) -> None:
+    def shown(told: str) -> bool:
+        return "4 records, " in told and "records/s, lag none" in told
+
+    ours, theirs = os.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "pylogtable", *arguments(cluster, source), "--follow",
+         "--linger", "0.1", "--store", str(store_dir)],
+        stdout=subprocess.DEVNULL,
+        stderr=theirs,
+        cwd=ROOT,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "150"},
+    ) as process:  # fmt: skip
+        os.close(theirs)
+        told = ""
+        while not shown(told):
+            told += os.read(ours, 65536).decode(errors="replace")
+        process.send_signal(signal.SIGTERM)
+        with suppress(OSError):  # the other end is closed
+            while os.read(ours, 65536):
+                pass
+    os.close(ours)
+    assert process.returncode == 143
 
 
 @pytest.mark.parametrize(

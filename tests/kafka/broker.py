@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
 import socket
 import subprocess
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO
@@ -32,7 +35,9 @@ def free_ports(count: int) -> list[int]:
         return [each.getsockname()[1] for each in sockets]
 
 
-def server_properties(home: Path, port: int, controller_port: int) -> str:
+def server_properties(
+    home: Path, port: int, controller_port: int, more: Mapping[str, object] | None = None
+) -> str:
     """One process that is broker and controller, which alone holds every topic."""
     settings = {
         "process.roles": "broker,controller",
@@ -50,17 +55,20 @@ def server_properties(home: Path, port: int, controller_port: int) -> str:
         "transaction.state.log.min.isr": 1,
         "group.initial.rebalance.delay.ms": 0,
         "auto.create.topics.enable": "false",
+        "log.cleaner.backoff.ms": 200,
+        **(more or {}),
     }
     return "".join(f"{name}={value}\n" for name, value in settings.items())
 
 
 @contextmanager
-def running(jars: Path, home: Path) -> Iterator[str]:
-    """Start a broker with its data below `home`, give its `bootstrap.servers`, and stop it."""
+def running(jars: Path, home: Path, more: Mapping[str, object] | None = None) -> Iterator[str]:
+    """Start a broker with its data below `home`, give its `bootstrap.servers`, and stop it. `more`
+    are settings of the broker."""
     home.mkdir(parents=True, exist_ok=True)
     port, controller_port = free_ports(2)
     properties = home / "server.properties"
-    properties.write_text(server_properties(home, port, controller_port))
+    properties.write_text(server_properties(home, port, controller_port, more))
     log = home / "broker.log"
     with log.open("w") as out:
         _java(jars, "kafka.tools.StorageTool", "format", "--cluster-id", "MkU3OEVBNTcwNTJENDM2Qg",
@@ -81,9 +89,15 @@ def running(jars: Path, home: Path) -> Iterator[str]:
 def _java(jars: Path, main: str, *arguments: str, out: IO[str]) -> subprocess.Popen[bytes]:
     home = os.environ.get("JAVA_HOME")
     java = f"{home}/bin/java" if home else "java"
-    return subprocess.Popen(
-        [java, "-Xmx1g", "-cp", f"{jars}/*", main, *arguments], stdout=out, stderr=out
-    )
+    command = [java, "-Xmx1g", "-cp", f"{jars}/*", main, *arguments]
+    ends = _end_with_parent if sys.platform == "linux" else None
+    return subprocess.Popen(command, stdout=out, stderr=out, preexec_fn=ends)
+
+
+def _end_with_parent() -> None:
+    """Ask the kernel to end this process if its parent is killed, and can stop nothing."""
+    set_parent_death_signal = 1
+    ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGTERM)
 
 
 def _wait_until_ready(process: subprocess.Popen[bytes], log: Path) -> None:

@@ -12,6 +12,8 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.kafka.broker import running
+from tests.kafka.jars import BROKER
+from tests.maven import missing
 
 JARS = "PYLOGTABLE_KAFKA_JARS"
 _numbers = itertools.count()
@@ -20,12 +22,18 @@ NewKafkaTopic = Callable[..., str]
 
 
 @pytest.fixture(scope="session")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a broker that is started for these tests."""
-    jars = os.environ.get(JARS)
-    if not jars or not Path(jars).is_dir():
+def jars() -> Path:
+    """The jars of a broker."""
+    folder = Path(os.environ.get(JARS, "no-jars"))
+    if missing(BROKER, folder):
         pytest.skip("no jars of a Kafka broker; `make test-kafka` fetches them from Maven Central")
-    with running(Path(jars), tmp_path_factory.mktemp("broker")) as address:
+    return folder
+
+
+@pytest.fixture(scope="session")
+def servers(jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a broker that is started for these tests."""
+    with running(jars, tmp_path_factory.mktemp("broker")) as address:
         yield address
 
 

@@ -19,7 +19,7 @@ from benchmarks.peers.peer import middle, middle_offsets
 from benchmarks.peers.rounds import medians
 from tests.kafka.broker import free_ports, server_properties
 from tests.kafka.jars import BROKER, CONNECTOR
-from tests.maven import MavenUnreachable, fetch, path_of
+from tests.maven import MavenUnreachable, fetch, missing, path_of
 
 
 class Watch:
@@ -101,6 +101,14 @@ def test_jar_that_cannot_be_fetched_is_named_and_leaves_nothing(tmp_path: Path) 
     with pytest.raises(MavenUnreachable, match=r"thing-1\.0\.jar cannot be fetched"):
         fetch(["org.example:thing:1.0"], tmp_path / "jars", tmp_path.as_uri())
     assert list((tmp_path / "jars").iterdir()) == []
+
+
+def test_jars_are_missing_until_all_are_there(tmp_path: Path) -> None:
+    """A fetch that fails leaves the folder, and what was fetched before."""
+    wanted = ["org.example:one:1.0", "org.example:two:2.0"]
+    assert missing(wanted, tmp_path / "no-folder") == wanted
+    (tmp_path / "one-1.0.jar").touch()
+    assert missing(wanted, tmp_path) == ["org.example:two:2.0"]
 
 
 @pytest.mark.parametrize("jars", [BROKER, CONNECTOR], ids=["broker", "connector"])

@@ -145,6 +145,20 @@ class TestRefused:
         assert isinstance(said, StorageError)
         assert "denied. Allow it in Kafka (READ or WRITE, and DESCRIBE" in str(said)
 
+    def test_topic_that_may_be_described_and_not_read_leaves_no_empty_topic(
+        self, store: Store, cluster: MockCluster, source: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As a real broker answers: `tests/kafka/test_rights.py`."""
+        denied = kafka_client._library().KafkaError(29)
+
+        def receive(self: KafkaSource, most: int, seconds: float) -> Received:
+            raise self.error(denied, "be read")
+
+        monkeypatch.setattr(KafkaSource, "receive", receive)
+        with pytest.raises(StorageError, match="Allow it in Kafka"):
+            imported(store, cluster, source)
+        assert store.topics() == []
+
     def test_topic_with_other_records(self, cluster: MockCluster, source: str) -> None:
         store = make_store()
         store.create_topic(source, PARTITIONS).append(kafka("x"))
@@ -334,7 +348,7 @@ class TestGaps:
         told = []
 
         def receive(self: KafkaSource, most: int, seconds: float) -> Received:
-            if not told:
+            if most > 1 and not told:
                 told.append(0)
                 return Received([], {}, (0,))
             return KafkaSource.receive(self, most, seconds)
@@ -347,12 +361,64 @@ class TestGaps:
         assert rows(store.topic(source).read(0), "offset") == [2]
 
 
+def test_records_of_the_first_look_are_dropped_if_the_import_begins_elsewhere(
+    cluster: MockCluster, source: str
+) -> None:
+    """As if another import had created the topic meanwhile, and was ahead."""
+    with KafkaSource(cluster.servers, source, {}) as kafka_topic:
+        kafka_topic.check_readable({0: 0})
+        kafka_topic.begin({0: 2})
+        offsets: list[int] = []
+        while not offsets:
+            offsets = [message.offset() for message in kafka_topic.receive(10, 1.0).messages]
+    assert offsets == [2]
+
+
+def test_end_that_was_reached_stays_reached_while_other_partitions_come(
+    store: Store, cluster: MockCluster, source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kafka counts the ends of transactions, so a partition may end behind its last record. The
+    mock has no transactions: partition 0 ends at 7 here, and its last record is at 4."""
+    imported(store, cluster, source)
+    cluster.produce(source, 0, [b"c", b"d"])
+    cluster.produce(source, 2, [b"e"])
+    right_bounds, right = KafkaSource.bounds, KafkaSource.receive
+    answers: list[Received] = []
+
+    def bounds(self: KafkaSource, partitions: Any) -> dict[int, tuple[int, int]]:
+        return {**right_bounds(self, partitions), 0: (0, 7)}
+
+    def receive(self: KafkaSource, most: int, seconds: float) -> Received:
+        if not answers:
+            messages: list[Any] = []
+            while len(messages) < 3:
+                messages += right(self, most, seconds).messages
+            first = [message for message in messages if message.partition() == 0]
+            others = [message for message in messages if message.partition() != 0]
+            answers.extend([Received(first), Received([], {0: 7}), Received(others)])
+            answers.append(Received([]))
+        return answers.pop(0) if len(answers) > 1 else answers[0]
+
+    monkeypatch.setattr(KafkaSource, "bounds", bounds)
+    monkeypatch.setattr(KafkaSource, "receive", receive)
+    monkeypatch.setattr(kafka_import, "SILENCE_SECONDS", 0.0)
+    assert imported(store, cluster, source, linger_ms=1_000).records == 3
+
+
 def test_silent_broker_ends_a_bounded_import(
     store: Store, cluster: MockCluster, source: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kafka_import, "SILENCE_SECONDS", 0.0)
+    right = KafkaSource.receive
     monkeypatch.setattr(KafkaSource, "receive", lambda *_: Received([]))
     with pytest.raises(StorageError, match="has sent nothing of topic"):
+        imported(store, cluster, source, linger_ms=1)
+    assert store.topics() == []
+    monkeypatch.setattr(KafkaSource, "receive", right)
+    imported(store, cluster, source)
+    cluster.produce(source, 0, [b"c"])
+    monkeypatch.setattr(KafkaSource, "receive", lambda *_: Received([]))
+    with pytest.raises(StorageError, match=r"nothing \(partition 0 is at 3 of 4\) of topic"):
         imported(store, cluster, source, linger_ms=1)
 
 
@@ -383,6 +449,35 @@ def test_partitions_that_kafka_adds_are_followed(
     assert topic.end_offsets() == {0: 3, 1: 0, 2: 1, 3: 0}
     assert rows(topic.history(), "operation").count("alter") == 1
     assert rows(topic.read(2), "value") == [b"b"]
+
+
+def test_import_that_follows_survives_a_broker_that_is_away_for_a_while(
+    store: Store, cluster: MockCluster, source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first question for new partitions fails, as while a broker starts again."""
+    right = KafkaSource.describe
+    looks: list[int] = []
+
+    def describe(self: KafkaSource) -> tuple[str, int]:
+        looks.append(0)
+        if len(looks) == 2:
+            cluster.produce(source, 1, [b"later"])
+            raise self.silence(30.0, "has sent nothing")
+        return right(self)
+
+    monkeypatch.setattr(KafkaSource, "describe", describe)
+
+    def stop() -> bool:
+        return bool(store.topics()) and store.topic(source).count() == 5
+
+    options = ImportOptions(
+        follow=True, copy_settings=False, refresh_seconds=0.0, linger_seconds=0.05, stop=stop
+    )
+    with KafkaSource(cluster.servers, source, {}) as kafka_topic:
+        given = (store, kafka_topic, source, source, options, store._runtime)
+        with pytest.warns(UserWarning, match="The import goes on, and tries it again"):
+            report = kafka_import.Import(*given).run()
+    assert report.records == 5
 
 
 def test_confluent_kafka_is_asked_for_if_it_is_missing(
