@@ -16,6 +16,7 @@ from benchmarks import (
     growth,
     maintenance,
     many_writers,
+    mirror,
     producer,
     publication,
     small_appends,
@@ -37,6 +38,7 @@ _FULL: dict[str, Callable[[], list[Result]]] = {
     "spark_batch": lambda: spark_batch.run(10_000_000, 100_000),
     "maintenance": lambda: maintenance.run(20_000_000, 2_000_000, 50_000_000, 2_000, 100_000),
     "publication": lambda: publication.run(1_000),
+    "mirror": lambda: mirror.run(8_000_000),
     "streaming": lambda: streaming.run(100_000, 10_000_000, 60),
 }
 _QUICK: dict[str, Callable[[], list[Result]]] = {
@@ -51,6 +53,7 @@ _QUICK: dict[str, Callable[[], list[Result]]] = {
     "spark_batch": lambda: spark_batch.run(1_000_000, 10_000),
     "maintenance": lambda: maintenance.run(2_000_000, 200_000, 2_000_000, 200, 10_000),
     "publication": lambda: publication.run(50),
+    "mirror": lambda: mirror.run(1_000_000),
     "streaming": lambda: streaming.run(2_000, 1_000_000, 10),
 }
 

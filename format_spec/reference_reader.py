@@ -79,7 +79,13 @@ TABLES = {
     "commit": """operation:string protocol:protocol?=null topic:topic?=null ends:{integer}={}
         add:[segment]=[] log_starts:[log_start]=[] replaced:[replaced]=[] cleaned:{integer}={}
         txn:txn?=null summary:<signed>={} rows:string?=null parent:string?=null version:integer
-        commit_id:string topic_id:string committed_at_ms:integer""",
+        commit_id:string topic_id:string committed_at_ms:integer mirror:mirror?=null
+        mirrored_txns:[mirrored_txn]=[]""",
+    "mirror": """source_id:string source:string="" version:integer?=null commit_id:string?=null
+        own_retention:boolean=false partial:boolean=false new_names:boolean=false
+        ended:integer?=null""",
+    "mirrored_txn": """app_id:string version:integer previous:integer?=null origin:string?=null
+        offsets:{(integer,integer)}={} records:integer=0""",
     "log_start": "partition:integer offset:integer dropped:totals={}",
     "replaced": "partition:integer start:integer end:integer dropped:totals",
     "totals": "segments:integer=0 records:integer=0 size_bytes:integer=0",
@@ -90,7 +96,7 @@ TABLES = {
         hashed_over:count?=null append_time:boolean=false footer_checksum:checksum?=null""",
     "root": """version:integer commit_id:string topic_id:string committed_at_ms:integer
         protocol:protocol topic:topic? partitions:[partition]=[] leaves:[(string,integer)]=[]
-        leaf_checksums:[string?]=[] txns:<(integer,integer)>={}""",
+        leaf_checksums:[string?]=[] txns:<(integer,integer)>={} mirror:mirror?=null""",
     "partition": """log_start:integer=0 end:integer=0 clean_end:integer=0 live:totals={}
         runs:[(integer,integer,integer,signed)]=[] tail:[segment]=[]""",
     "group": """operation:string positions:{position}={} generation:integer=0 members:<member>={}
@@ -169,7 +175,7 @@ def checksum(data: bytes) -> str:
 
 # --- 1. Replay -------------------------------------------------------------------------------
 
-NOTHING: Record = {"protocol": None, "topic": None, "partitions": [], "txns": {}}
+NOTHING: Record = {"protocol": None, "topic": None, "partitions": [], "txns": {}, "mirror": None}
 
 
 def open_topic(folder: Path, version: int | None = None) -> Record:
@@ -240,25 +246,29 @@ def apply(state: Record | None, commit: Record) -> Record:
     named = sorted({part["partition"] for part in parts} | {*commit["ends"], *commit["cleaned"]})
     require(path, "META-3", all(number < topic["partitions"] for number in named))
     if old:
-        check_alteration(old, topic, any(part["end"] for part in partitions), path)
+        has_records = any(part["end"] for part in partitions)
+        check_alteration(old, topic, has_records, bool(commit["mirror"]), path)
     check_feature(topic, after["protocol"], path)
     is_given = "given-offsets" in announced(after["protocol"])
     if creates:
         starts = [commit["ends"].get(number, 0) for number in range(topic["partitions"])]
         require(path, "META-9", is_given or not commit["ends"])
         begun = [{**EMPTY_PARTITION, "log_start": start, "end": start} for start in starts]
-        return {**after, "topic": topic, "partitions": begun}
+        mirror = check_mirror(None, {**commit, "mirrored_txns": []}, after["protocol"], path)
+        return {**after, "topic": topic, "partitions": begun, "mirror": mirror}
     check_rows(commit, after["protocol"], path)
+    mirror = check_mirror(before["mirror"], commit, after["protocol"], path)
     partitions += [EMPTY_PARTITION] * (topic["partitions"] - len(partitions))
     for number in named:
         partitions[number] = change_partition(partitions[number], number, commit, path, is_given)
     txns = dict(before["txns"])
-    if txn := commit["txn"]:
+    for txn in [*filter(None, [commit["txn"]]), *commit["mirrored_txns"]]:  # [MIR-3]
         last, carried_by = txns.get(txn["app_id"], [-1, None])
         require(path, "TXN-5", txn["version"] > last)
         require(path, "TXN-1", txn["previous"] in (None, carried_by))
         txns[txn["app_id"]] = [txn["version"], version]
-    return {**after, "topic": topic, "partitions": partitions, "txns": txns}
+    changes = {"topic": topic, "partitions": partitions, "txns": txns, "mirror": mirror}
+    return {**after, **changes}
 
 
 # --- 2. The store: here, a directory ---------------------------------------------------------
@@ -293,6 +303,8 @@ def commit_name(version: int) -> str:
 
 # --- 4. Protocol -----------------------------------------------------------------------------
 
+FEATURES = {"column-mapping", "given-offsets", "inline-batches", "mirror"}
+
 
 def check_protocol(value: Any) -> None:
     """Refuse a format or a feature that is not known. A protocol that does not decode is left to
@@ -301,7 +313,7 @@ def check_protocol(value: Any) -> None:
         protocol = checked("protocol", value)
     except ValueError:
         return
-    unknown = {*protocol["reader_features"]} - {"column-mapping", "given-offsets", "inline-batches"}
+    unknown = {*protocol["reader_features"]} - FEATURES
     if protocol["format"] != 1 or unknown:
         raise Unsupported(f"format {protocol['format']}, features {sorted(unknown)} [PROTO-2]")
 
@@ -410,8 +422,9 @@ def check_feature(topic: Record, protocol: Record, path: str) -> None:
     require(path, "META-7", not topic["is_mapped"] or is_announced)
 
 
-def check_alteration(old: Record, new: Record, has_records: bool, path: str) -> None:
-    """Which changes are allowed. Columns with the same id are the same [META-6]."""
+def check_alteration(old: Record, new: Record, has_records: bool, mirrors: bool, path: str) -> None:
+    """Which changes are allowed. Columns with the same id are the same [META-6]. One that `mirrors`
+    a source may be several changes, so columns may have come and gone [MIR-5]."""
     require(path, "META-4", old["key"] == new["key"])
     require(path, "META-4", old["created_at_ms"] == new["created_at_ms"])
     columns, gone = {field["id"]: field for field in new["fields"]}, []
@@ -427,7 +440,8 @@ def check_alteration(old: Record, new: Record, has_records: bool, path: str) -> 
         given, wanted = arrow_type(before["type"]), arrow_type(after["type"])
         require(path, "META-4", given == wanted or (is_value and widens(given, wanted)))
         require(path, "META-4", before["nullable"] == after["nullable"])
-    require(path, "META-8", {*new["retired"]} == {*old["retired"], *gone})
+    retired, known = {*new["retired"]}, {*old["retired"], *gone}
+    require(path, "META-8", known <= retired if mirrors else known == retired)
     for added in columns.values():
         require(path, "META-6", added["id"] > old["last_field_id"])
         require(path, "META-4", added["nullable"])
@@ -676,7 +690,8 @@ def load_root(folder: Path, version: int) -> Record:
     runs = Counter(run[0] for part in parts for run in part["runs"])
     tails = [entry["path"] for part in parts for entry in part["tail"]]
     require(path, "ROOT-6", len(parts) == (topic["partitions"] if topic else 0))
-    require(path, "ROOT-6", topic or not root["txns"])
+    require(path, "ROOT-6", topic or not (root["txns"] or root["mirror"]))
+    require(path, "ROOT-6", not root["mirror"] or "mirror" in announced(root["protocol"]))
     require(path, "ROOT-6", all(commit <= version for _, commit in root["txns"].values()))
     require(path, "ROOT-6", len({leaf for leaf, _ in leaves}) == len(leaves) == len(sums))
     require(path, "ROOT-6", all(1 <= runs[leaf] <= n for leaf, (_, n) in enumerate(leaves)))
@@ -804,6 +819,30 @@ def group_state(folder: Path, group: str, topic_id: str) -> Record | None:
         if state["topic_id"] == topic_id:
             return state
     return None
+
+
+# --- 19. Copies ------------------------------------------------------------------------------
+
+
+def check_mirror(before: Any, commit: Record, protocol: Record, path: str) -> Any:
+    """What the state says about the source of a copy after the commit [MIR-1]."""
+    new, apps = commit["mirror"], [txn["app_id"] for txn in commit["mirrored_txns"]]
+    require(path, "MIR-3", new or not apps)
+    if not new:  # an append of others ends the mirroring [MIR-2]
+        ends = before and before["ended"] is None and (commit["ends"] or commit["txn"])
+        return {**before, "ended": commit["version"]} if ends else before
+    apps += [commit["txn"]["app_id"]] if commit["txn"] else []
+    require(path, "MIR-1", "mirror" in announced(protocol))
+    require(path, "MIR-2", new["ended"] in (None, commit["version"]))
+    if commit["operation"] != "create":
+        require(path, "MIR-3", len({*apps}) == len(apps))
+        require(path, "MIR-1", before and before["source_id"] == new["source_id"])
+        require(path, "MIR-2", before["ended"] is None)
+        shown, shows = (-1 if m["version"] is None else m["version"] for m in (before, new))
+        require(path, "MIR-1", shown <= shows)
+        require(path, "MIR-4", new["own_retention"] >= before["own_retention"])
+        require(path, "MIR-7", new["new_names"] >= before["new_names"])
+    return new
 
 
 if __name__ == "__main__":

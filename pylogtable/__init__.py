@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from pylogtable.read.range_size import RangeSize
     from pylogtable.read.view import Bound, View
     from pylogtable.report.report_html import report_html
+    from pylogtable.results.comparison import ComparisonReport, PartitionComparison
     from pylogtable.results.erase import EraseReport
     from pylogtable.results.groups import (
         GROUPS_SCHEMA,
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
         RewriteReport,
         VacuumReport,
     )
+    from pylogtable.results.mirror import MirrorProgress, MirrorReport, MirrorStatus
     from pylogtable.results.operations import (
         HISTORY_SCHEMA,
         PARTITIONS_SCHEMA,
@@ -90,6 +92,7 @@ __all__ = [
     "Bound",
     "CommitConflictError",
     "CommitUnknownError",
+    "ComparisonReport",
     "Consumer",
     "CorruptTopicError",
     "DoctorCheck",
@@ -104,7 +107,11 @@ __all__ = [
     "Lag",
     "LogTableError",
     "MaintainReport",
+    "MirrorProgress",
+    "MirrorReport",
+    "MirrorStatus",
     "OffsetOutOfRangeError",
+    "PartitionComparison",
     "PartitionDescription",
     "Problem",
     "Producer",
@@ -175,6 +182,7 @@ _MODULES = {
         "View",
     ),
     "report.report_html": ("report_html",),
+    "results.comparison": ("ComparisonReport", "PartitionComparison"),
     "results.erase": ("EraseReport",),
     "results.groups": (
         "GROUPS_SCHEMA",
@@ -185,6 +193,7 @@ _MODULES = {
         "ResetReport",
     ),
     "results.jobs": ("MaintainReport", "RetentionReport", "RewriteReport", "VacuumReport"),
+    "results.mirror": ("MirrorProgress", "MirrorReport", "MirrorStatus"),
     "results.operations": (
         "AppendResult",
         "HISTORY_SCHEMA",

@@ -6,6 +6,7 @@ Users of a topic need none of this. An engine does in many processes what a `Top
 - `Scan` splits a read: the driver plans parts, tasks read them with a `PartReader`.
 - `run_job` and `maintain` split maintenance: the driver plans units of work, a function of yours
   runs them anywhere with a `Worker`, the driver commits.
+- `mirror` splits a copy to another store: the driver plans, tasks copy files, the driver commits.
 
 Everything that is sent between processes (`Staged`, `ReadPart`, `PartReader`, `Worker`, units,
 `Rewritten`) can be pickled.
@@ -34,6 +35,8 @@ from pylogtable.maintenance.publication import Publication
 from pylogtable.maintenance.retention import Retention
 from pylogtable.maintenance.units import Rewritten, RunUnits, Worker, in_threads
 from pylogtable.maintenance.vacuum import Vacuum
+from pylogtable.mirror.copying import Copied, CopyTask, RunTasks
+from pylogtable.mirror.request import mirror as run_mirror
 from pylogtable.plan.joining import Join, plan_joins
 from pylogtable.plan.read import ReadTask
 from pylogtable.plan.split import ReadPart, by_commit, joined, share_tasks
@@ -41,6 +44,7 @@ from pylogtable.plan.topics import plan_missing_columns
 from pylogtable.read.scan import PartReader, Scan
 from pylogtable.read.view import View
 from pylogtable.results.jobs import MaintainReport
+from pylogtable.results.mirror import MirrorReport
 from pylogtable.results.operations import AppendResult
 from pylogtable.store import Store
 from pylogtable.topic import Topic
@@ -49,6 +53,8 @@ from pylogtable.write.stager import Staged, Stager
 
 __all__ = [
     "Compaction",
+    "Copied",
+    "CopyTask",
     "Erasure",
     "Job",
     "Join",
@@ -60,6 +66,7 @@ __all__ = [
     "ReadTask",
     "Retention",
     "Rewritten",
+    "RunTasks",
     "RunUnits",
     "Scan",
     "Staged",
@@ -72,6 +79,7 @@ __all__ = [
     "in_threads",
     "joined",
     "maintain",
+    "mirror",
     "protected_groups",
     "run_job",
     "share_tasks",
@@ -269,6 +277,14 @@ def maintain(
     the jobs that ran before."""
     options = MaintainOptions(vacuum, protect_groups, dry_run)
     return jobs.maintain(topic._maintained, run_units, options, report_errors=report_errors)
+
+
+def mirror(
+    topic: Topic, to_store: Store, run_tasks: RunTasks[CopyTask, list[Copied]], **options: Any
+) -> MirrorReport:
+    """Like `Topic.mirror`, with its options. `run_tasks(copier, tasks)` calls `copier(task)` for
+    each task, in any process, and returns the results in the order of the tasks."""
+    return run_mirror(topic, to_store, run_tasks=run_tasks, **options)
 
 
 def protected_groups(

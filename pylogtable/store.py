@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -15,12 +16,13 @@ from pylogtable.errors import (
     CorruptTopicError,
     InvalidRequestError,
     LogTableError,
+    TopicExistsError,
     TopicNotFoundError,
     UnsupportedFormatError,
 )
 from pylogtable.format.codec import encode
 from pylogtable.format.given_columns import GivenType, make_fields
-from pylogtable.format.model import Commit, Field
+from pylogtable.format.model import Change, Commit, Field
 from pylogtable.format.paths import (
     HINT_PATH,
     MANIFEST_DIR,
@@ -128,13 +130,17 @@ class Store:
         info = new_topic_info(fields, keys, partitions, settings, self._runtime.clock())
         starts = {} if start_offsets is None else start_offsets
         check_start_offsets(starts, partitions)
+        return self._create(name, lambda snapshot, url: plan_create(snapshot, info, url, starts))
+
+    def _create(self, name: str, plan: Callable[[Snapshot | None, str], Change]) -> Topic:
+        """Create a topic. `plan` gets what is there, perhaps a deleted topic, and the address."""
         self._refuse_collision(name)
         below = self._store.below(name)
         manifest = Manifest(below)
         new_id = self._runtime.new_id
 
         def attempt(snapshot: Snapshot | None) -> tuple[Commit, Snapshot] | None:
-            change = plan_create(snapshot, info, below.url, starts)
+            change = plan(snapshot, below.url)
             topic_id, commit_id = _unused_topic_id(snapshot, new_id), new_id()
             return attempt_commit(manifest, self._runtime, snapshot, change, commit_id, topic_id)
 
@@ -143,6 +149,18 @@ class Store:
         if commit.version == 0:
             manifest.write_hint(None)
         return self.topic(name)
+
+    def _open_copy(
+        self, name: str, plan: Callable[[Snapshot | None, str], Change]
+    ) -> tuple[Topic, bool]:
+        """Open the topic that is to be a copy, or create it; True if it is new."""
+        check_topic_name(name)
+        with suppress(TopicNotFoundError):
+            return self.topic(name), False
+        try:
+            return self._create(name, plan), True
+        except TopicExistsError:
+            return self.topic(name), False
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic and its data. Its commits stay, so that no version number is used twice. A

@@ -12,8 +12,9 @@ from typing import Any
 import pyarrow as pa
 
 from pylogtable.arguments import check_flags, check_number, check_text, names_in, new_names
+from pylogtable.check.comparison import compare
 from pylogtable.check.verify import verify
-from pylogtable.errors import LogTableError, TopicNotFoundError
+from pylogtable.errors import InvalidRequestError, LogTableError, TopicNotFoundError
 from pylogtable.format.config import parse_config
 from pylogtable.format.given_columns import GivenType, column_types, make_fields
 from pylogtable.format.model import Change
@@ -31,6 +32,7 @@ from pylogtable.plan.topics import plan_alter, plan_delete_records
 from pylogtable.read.null_keys import null_keys_text
 from pylogtable.read.versions import snapshot_at, version_at
 from pylogtable.read.view import Bound, View
+from pylogtable.results.comparison import ComparisonReport
 from pylogtable.results.groups import GroupDescription
 from pylogtable.results.operations import (
     AppendResult,
@@ -259,6 +261,32 @@ class Topic(TopicJobs):
         their columns, offsets, timestamps and tombstones.
         """
         return verify(self._store, self.topic_id, data=data)
+
+    def compare(
+        self, other: Topic, *, data: bool = True, version: int | datetime | None = None
+    ) -> ComparisonReport:
+        """Compare the content of this topic with another one, such as its copy in another store.
+        The report is true if both hold the same records at the same offsets, with the same columns.
+        It does not matter how they are stored: in which commits, segments and files.
+
+        >>> report = topic.compare(pylogtable.open_topic("s3://backup/logs/orders"))
+        >>> report.equal, report.same_so_far, report.lag
+        (False, True, 120)
+
+        A copy that lags, or that has another log start, is not equal. `report.same_so_far` says
+        whether the offsets that both have hold the same. `report.differences` names each difference
+        by partition and offset. With `data=False` only offsets and numbers of records are compared,
+        and no data is read. With `version`, it is this version of this topic that is compared, such
+        as the `source_version` that a mirror reports: jobs may have removed records since.
+        """
+        check_flags(data=data)
+        if not isinstance(other, Topic):
+            raise InvalidRequestError(
+                f"{other!r} is not a topic: give one of Store.topic or pylogtable.open_topic"
+            )
+        # The copy's version first: what it got meanwhile must not look as if it were ahead.
+        copy = other.at()
+        return compare(self.at(version), copy, self._head.runtime.monotonic, data=data)
 
     def alter(
         self,

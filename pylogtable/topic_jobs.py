@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from pylogtable.arguments import check_flags, check_number
@@ -16,6 +16,8 @@ from pylogtable.maintenance.publication import Publication, unpublish
 from pylogtable.maintenance.retention import Retention
 from pylogtable.maintenance.units import in_threads
 from pylogtable.maintenance.vacuum import Vacuum
+from pylogtable.mirror.request import MirrorTarget, mirror
+from pylogtable.plan.mirror import plan_promotion
 from pylogtable.publish.iceberg_catalog import register
 from pylogtable.publish.iceberg_table import IcebergTable
 from pylogtable.results.erase import EraseReport
@@ -25,6 +27,7 @@ from pylogtable.results.jobs import (
     RewriteReport,
     VacuumReport,
 )
+from pylogtable.results.mirror import MirrorProgress, MirrorReport
 from pylogtable.results.publication import PublishReport
 from pylogtable.segments.newest import BUDGET_BYTES
 from pylogtable.storage.base import ObjectStore
@@ -132,6 +135,63 @@ class TopicJobs:
         """Remove published tables, all by default. The topic and its files stay as they are.
         Returns how many objects were removed."""
         return unpublish(self._maintained, formats)
+
+    def mirror(
+        self,
+        to_store: MirrorTarget,
+        *,
+        name: str | None = None,
+        retention: str | None = None,
+        config: Mapping[str, object] | None = None,
+        groups: bool = False,
+        follow: bool = False,
+        allow_gaps: bool = False,
+        poll_seconds: float = 1.0,
+        on_progress: Callable[[MirrorProgress], object] | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> MirrorReport:
+        """Copy this topic to another store, under the same partitions and offsets. The first call
+        creates the copy; later ones bring what is new. A mirror that was killed goes on with the
+        next call.
+
+        >>> topic.mirror(pylogtable.open("s3://other-bucket/logs"), groups=True)
+
+        With `retention="source"`, the default for a new copy, it has exactly the records and the
+        settings of its source: what retention, compaction and erase remove there is removed here.
+        With "own" it keeps all records that it got, and its own jobs remove them by its own
+        settings, which `config` gives. Then records that the source removed before they were
+        copied are an error, unless `allow_gaps`.
+
+        `groups` also copies the positions of consumer groups, until somebody uses a group in the
+        copy. With `follow` it goes on until `stop()` is true, and looks every `poll_seconds`.
+        `on_progress` gets a `MirrorProgress` from time to time.
+
+        Anybody may append to the copy, after a failover for instance. That ends the mirroring:
+        further calls raise `CommitConflictError`, and write nothing.
+        """
+        return mirror(
+            self,
+            to_store,
+            name=name,
+            retention=retention,
+            config=config,
+            groups=groups,
+            follow=follow,
+            allow_gaps=allow_gaps,
+            poll_seconds=poll_seconds,
+            on_progress=on_progress,
+            stop=stop,
+        )
+
+    def promote(self, *, force: bool = False) -> None:
+        """End the mirroring of a copy: it becomes a topic like any other, with its own retention,
+        and can no longer be brought up to date. Call it after a failover. The first append that
+        does not come from the mirror does the same.
+
+        A copy in the middle of a mirror that takes several commits is refused without `force`: it
+        has records without their txns, which a writer that repeats an append would append twice."""
+        check_flags(force=force)
+        self._head.change(lambda snapshot: plan_promotion(snapshot, force=force))
 
     def maintain(
         self,

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from cleaned_topics import CLEANED_TOPICS
 from column_topics import COLUMN_TOPICS
+from copied_topics import COPIED_TOPICS
 from damaged_topics import DAMAGED_TOPICS
 from golden_place import Place
 from indexed_topics import INDEXED_TOPICS
@@ -20,7 +21,10 @@ from log_topics import LOG_TOPICS
 
 from pylogtable.format import config
 
-TOPICS = (*COLUMN_TOPICS, *LOG_TOPICS, *CLEANED_TOPICS, *INDEXED_TOPICS, *DAMAGED_TOPICS)
+TOPICS = (
+    *(*COLUMN_TOPICS, *LOG_TOPICS, *CLEANED_TOPICS, *INDEXED_TOPICS, *COPIED_TOPICS),
+    *DAMAGED_TOPICS,
+)
 
 
 def make_all(folder: Path) -> None:

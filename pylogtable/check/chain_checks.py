@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from pylogtable.check.subject import Subject, problem_of
 from pylogtable.errors import CorruptTopicError, LogTableError, StorageError
-from pylogtable.format.model import Commit
-from pylogtable.format.paths import commit_path, parse_commit_path
+from pylogtable.format.model import Commit, Txn
+from pylogtable.format.paths import commit_path, object_of, parse_commit_path
 from pylogtable.log.clocks import MAX_SKEW_MS, time_text
 from pylogtable.results.operations import Problem
 
@@ -21,7 +21,7 @@ def check_stranded_commits(subject: Subject) -> Iterator[Problem]:
         chain = list(subject.manifest.commits.backwards(subject.snapshot))
     except LogTableError:
         return  # `check_replay` reports it.
-    if not chain or chain[-1].operation == "create":
+    if not chain or chain[-1].operation == "create" or _is_cut_short(subject, chain[-1]):
         return
     listed = (parse_commit_path(key) for key in subject.sizes)
     below = [version for version in listed if version is not None and version < chain[-1].version]
@@ -54,13 +54,24 @@ def check_commits_from_the_future(subject: Subject) -> Iterator[Problem]:
     yield Problem("COMMIT-12", commit_path(first), detail)
 
 
+def _is_cut_short(subject: Subject, oldest: Commit) -> bool:
+    """True if the commit below the oldest one of the chain is lost: it has live records, so no
+    vacuum removed it. `check_files` reports that. The commits below it are no strangers."""
+    below = commit_path(oldest.version - 1)
+    needed = {object_of(segment.path) for segment in subject.segments if segment.is_inline}
+    return below in needed and below not in subject.sizes
+
+
 def _is_stranded(subject: Subject, commit: Commit) -> bool:
     # One with rows may have been kept for a version that is no longer kept.
     if commit.topic_id != subject.snapshot.topic_id or commit.rows is not None:
         return False
-    if commit.txn is None:
+    return all(_is_unknown(subject, commit, txn) for txn in commit.txns)
+
+
+def _is_unknown(subject: Subject, commit: Commit, txn: Txn) -> bool:
+    """True if the topic's state has not come from a commit with this txn."""
+    mark = subject.snapshot.txns.get(txn.app_id)
+    if mark is None or txn.version > mark.txn_version:
         return True
-    mark = subject.snapshot.txns.get(commit.txn.app_id)
-    if mark is None or commit.txn.version > mark.txn_version:
-        return True
-    return commit.txn.version == mark.txn_version and commit.version != mark.commit_version
+    return txn.version == mark.txn_version and commit.version != mark.commit_version

@@ -51,6 +51,7 @@ def check_replay(subject: Subject) -> Iterator[Problem]:
         full.topic == snapshot.topic
         and full.topic_id == snapshot.topic_id
         and dict(full.txns) == dict(snapshot.txns)
+        and full.mirror == snapshot.mirror
         and full.end_offsets == snapshot.end_offsets
         and full.start_offsets == snapshot.start_offsets
         and _clean_ends(full) == _clean_ends(snapshot)

@@ -48,4 +48,4 @@ def _headline(state: Snapshot) -> tuple[object, ...]:
     """What a root says about a state, apart from the entries."""
     partitions = [(p.log_start, p.end, p.clean_end, p.live) for p in state.partitions]
     ids = (state.commit_id, state.topic_id, state.committed_at_ms)
-    return ids, state.protocol, state.topic, dict(state.txns), partitions
+    return ids, state.protocol, state.topic, dict(state.txns), state.mirror, partitions

@@ -50,6 +50,8 @@ _COMMANDS = {
     "unpublish": "publish:unpublish",
     "delete-records": "delete_records:delete_records",
     "erase": "erase:erase",
+    "mirror": "mirror:mirror",
+    "compare": "compare:compare",
     "kafka": "kafka:kafka",
     "doctor": "doctor:doctor",
     "report": "report:report",

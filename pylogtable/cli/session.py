@@ -56,21 +56,22 @@ class Session:
         return url
 
     def parsed_storage_options(self) -> dict[str, Any] | None:
-        """`--storage-options` as a dict. Error messages do not repeat it: it may hold secrets."""
-        if self.storage_options is None:
-            return None
-        try:
-            options = json.loads(self.storage_options)
-        except ValueError as error:
-            raise InvalidRequestError(f"--storage-options is not JSON: {error}") from error
-        if not isinstance(options, dict):
-            raise InvalidRequestError("--storage-options must be a JSON object")
-        return options
+        """`--storage-options` as a dict."""
+        return _storage_options(self.storage_options, "--storage-options")
 
     def open_store(self, argument: str | None = None) -> Store:
         """The store that the command is about."""
         url = self.store_url(argument)
         return pylogtable.open(url, storage_options=self.parsed_storage_options())
+
+    def open_other_store(self, url: str, storage_options: str | None, option: str) -> Store:
+        """Another store, with the storage options that `option` gave, or else the shared ones."""
+        if not url:
+            raise click.UsageError("the other store given is empty")
+        options = self.parsed_storage_options()
+        if storage_options is not None:
+            options = _storage_options(storage_options, option)
+        return pylogtable.open(url, storage_options=options)
 
     def locate(self, topic: str) -> tuple[Store, str]:
         """The store and the topic name that a TOPIC argument means."""
@@ -88,6 +89,19 @@ class Session:
     def topic_arguments(self, topics: Sequence[str]) -> list[str]:
         """The TOPIC arguments as given, or the names of all topics of the store."""
         return list(topics) or topic_names(self.open_store())
+
+
+def _storage_options(text: str | None, option: str) -> dict[str, Any] | None:
+    """Error messages do not repeat the text: it may hold secrets."""
+    if text is None:
+        return None
+    try:
+        options = json.loads(text)
+    except ValueError as error:
+        raise InvalidRequestError(f"{option} is not JSON: {error}") from error
+    if not isinstance(options, dict):
+        raise InvalidRequestError(f"{option} must be a JSON object")
+    return options
 
 
 def topic_names(store: Store) -> list[str]:

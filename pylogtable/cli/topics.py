@@ -1,4 +1,4 @@
-"""`pylogtable topics`: create, list, describe, alter and delete."""
+"""`pylogtable topics`: create, list, describe, alter, promote and delete."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     """,
 )
 def topics() -> None:
-    """Create, list, describe, alter and delete topics."""
+    """Create, list, describe, alter, promote and delete topics."""
 
 
 @topics.command(
@@ -249,6 +249,41 @@ def alter(context: click.Context, /, topic: str, yes: bool, **given: Any) -> Non
 
 
 @topics.command(
+    short_help="Make a copy a topic of its own.",
+    examples="""
+        pylogtable topics promote orders --store s3://b/logs
+        pylogtable topics promote orders --yes
+    """,
+)
+@topic_argument
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Also in the middle of a mirror that takes several commits, when records have come "
+    "without their txns.",
+)
+@yes_option
+@click.pass_context
+def promote(context: click.Context, topic: str, force: bool, yes: bool) -> None:
+    """Make TOPIC, a copy that `mirror` keeps, a topic of its own, after a failover.
+
+    It can no longer be brought up to date from its source. The first append does the same.
+    """
+    session = current_session(context)
+    opened = session.open_topic(topic)
+    before = opened.describe()
+    if before.mirror is not None and before.mirror.ended is None:
+        action = f"end the mirroring of {_summary(before)}, a {before.mirror}, for good"
+        confirm(action, yes, can_dry_run=False)
+    opened.promote(force=force)
+    promoted = opened.describe()
+    if session.is_json:
+        print_json(_as_json(promoted))
+    else:
+        print(f"Promoted topic {promoted.name}, now version {promoted.version}.")
+
+
+@topics.command(
     examples="""
         pylogtable topics delete orders --dry-run
         pylogtable topics delete orders --yes
@@ -313,6 +348,7 @@ def _as_json(description: TopicDescription) -> dict[str, Any]:
         "published": [asdict(status) for status in description.published],
         "inline_segments": description.inline_segments,
         "inline_records": description.inline_records,
+        "mirror": None if description.mirror is None else asdict(description.mirror),
     }
 
 
@@ -325,6 +361,8 @@ def _print_description(description: TopicDescription) -> None:
     print(f"Location: {description.url}")
     print(f"Key: {', '.join(description.key) or 'none'}  Columns: {columns}")
     print(f"Configs: {config}")
+    if description.mirror is not None:
+        print(f"Mirror: {description.mirror}")
     for status in description.published:
         print(f"Published: {status}")
     if description.inline_segments:

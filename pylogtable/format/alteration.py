@@ -17,9 +17,12 @@ def feature_fault(topic: TopicInfo, protocol: Protocol) -> Fault | None:
     return None
 
 
-def alteration_fault(old: TopicInfo, new: TopicInfo, *, has_records: bool) -> Fault | None:
+def alteration_fault(
+    old: TopicInfo, new: TopicInfo, *, has_records: bool, is_mirrored: bool = False
+) -> Fault | None:
     """The rule that a change from `old` to `new` breaks; None if an alteration may make it
-    [META-4], [META-6..8]. Columns are told apart by their ids."""
+    [META-4], [META-6..8]. Columns are told apart by their ids. In a copy, one commit may make
+    several alterations of the source: columns may have come and gone in between [MIR-5]."""
     if new.key != old.key or new.created_at_ms != old.created_at_ms:
         return Fault("META-4", "the key or the time of creation changes")
     before, after = numbered(old), numbered(new)
@@ -36,7 +39,8 @@ def alteration_fault(old: TopicInfo, new: TopicInfo, *, has_records: bool) -> Fa
         fault = _kept_fault(field, kept, is_value=field.name in values)
         if fault is not None:
             return fault
-    if {*after.retired} != {*before.retired, *dropped}:
+    retired, known = {*after.retired}, {*before.retired, *dropped}
+    if not (known <= retired if is_mirrored else known == retired):
         detail = f"the retired names are {list(after.retired)}; dropped now: {dropped}"
         return Fault("META-8", detail)
     for added in by_id.values():

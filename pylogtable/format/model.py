@@ -32,9 +32,11 @@ INLINE_BATCHES = "inline-batches"
 #: Records came with their offsets, so appended segments may have holes, and partitions may begin
 #: above 0 [LOG-11], [META-9].
 GIVEN_OFFSETS = "given-offsets"
+#: The topic is a copy of another one [MIR-1].
+MIRROR = "mirror"
 #: The features that this version knows. `format_spec/features.md` lists them all [PROTO-4].
-READER_FEATURES: frozenset[str] = frozenset({COLUMN_MAPPING, INLINE_BATCHES, GIVEN_OFFSETS})
-WRITER_FEATURES: frozenset[str] = READER_FEATURES
+READER_FEATURES: frozenset[str] = frozenset({COLUMN_MAPPING, INLINE_BATCHES, GIVEN_OFFSETS, MIRROR})
+WRITER_FEATURES = READER_FEATURES
 
 #: A whole number of 0 or more that fits into 64 bits. Decoding refuses anything else.
 Natural = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
@@ -264,9 +266,35 @@ class Txn(Noun, frozen=True, kw_only=True, omit_defaults=True):
     origin: str | None = None
 
 
+class MirroredTxn(Txn, frozen=True, kw_only=True, omit_defaults=True):
+    """The last txn of an application in the source of a copy, and where its records are [MIR-3]."""
+
+    offsets: dict[Natural, tuple[Natural, Natural]] = {}
+    records: Natural = 0
+
+
+class Mirror(Noun, frozen=True, kw_only=True, omit_defaults=True):
+    """What a copy knows about its source [MIR-1]. It has all records of `version`, whose last
+    commit is `commit_id`, and with `partial` some of a later one. With `new_names`, no file is
+    copied under its own name [MIR-7]. In version `ended` it became a topic like any other."""
+
+    source_id: str
+    source: str = ""
+    version: Natural | None = None
+    commit_id: str | None = None
+    own_retention: bool = False
+    partial: bool = False
+    new_names: bool = False
+    ended: Natural | None = None
+
+    @property
+    def is_following(self) -> bool:  # [MIR-4]
+        return self.ended is None and not self.own_retention
+
+
 class Change(Noun, frozen=True, kw_only=True, omit_defaults=True):
     """The result of a plan. It becomes a `Commit` when it gets a version. `rows` are the records of
-    its inline segments [INL-2]."""
+    its inline segments [INL-2]; `mirror` is for copies [MIR-1]."""
 
     operation: str
     protocol: Protocol | None = None
@@ -279,6 +307,12 @@ class Change(Noun, frozen=True, kw_only=True, omit_defaults=True):
     txn: Txn | None = None
     summary: dict[str, Int64] = {}
     rows: str | None = None
+    mirror: Mirror | None = None
+    mirrored_txns: tuple[MirroredTxn, ...] = ()
+
+    @property
+    def txns(self) -> tuple[Txn, ...]:
+        return (*(() if self.txn is None else (self.txn,)), *self.mirrored_txns)
 
 
 class Commit(Change, frozen=True, kw_only=True, omit_defaults=True):
@@ -339,6 +373,7 @@ class Root(Noun, frozen=True, kw_only=True, omit_defaults=True):
     leaves: tuple[LeafRef, ...] = ()
     leaf_checksums: tuple[str | None, ...] = ()
     txns: dict[str, TxnMark] = {}
+    mirror: Mirror | None = None
 
 
 class Hint(Noun, frozen=True, kw_only=True, omit_defaults=True):

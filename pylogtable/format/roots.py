@@ -14,7 +14,7 @@ from pylogtable.errors import CorruptTopicError
 from pylogtable.format.alteration import feature_fault
 from pylogtable.format.codec import check_readable
 from pylogtable.format.entries import floor_fault
-from pylogtable.format.model import LeafRef, Root, RootPartition, RootRun, Segment, Totals
+from pylogtable.format.model import MIRROR, LeafRef, Root, RootPartition, RootRun, Segment, Totals
 from pylogtable.format.partition_state import LeafRun, PartitionState, Tile, tile_end, tile_start
 from pylogtable.format.paths import root_path
 from pylogtable.format.snapshot import Snapshot
@@ -45,6 +45,7 @@ def from_root(root: Root) -> Snapshot:
             if checksum is not None
         },
         root_version=root.version,
+        mirror=root.mirror,
     )
 
 
@@ -74,8 +75,10 @@ def _header_fault(root: Root) -> str | None:
     expected = 0 if root.topic is None else root.topic.partitions
     if len(root.partitions) != expected:
         return f"it has {len(root.partitions)} partitions, and the topic has {expected}"
-    if root.topic is None and root.txns:
-        return "the topic is deleted, and it has txns"
+    if root.topic is None and (root.txns or root.mirror is not None):
+        return "the topic is deleted, and it has txns or a mirror"
+    if root.mirror is not None and not root.protocol.announces(MIRROR):
+        return f"it has a mirror, and the protocol does not name {MIRROR}"
     late = [app_id for app_id, mark in root.txns.items() if mark.commit_version > root.version]
     if late:
         return f"the last txn of {late[0]!r} is in a later version"
@@ -175,6 +178,7 @@ def to_root(snapshot: Snapshot) -> Root:
         leaves=tuple(LeafRef(leaf, snapshot.leaves[leaf]) for leaf in ids),
         leaf_checksums=_checksums(snapshot, ids),
         txns=dict(snapshot.txns),
+        mirror=snapshot.mirror,
     )
 
 

@@ -20,10 +20,12 @@ from pylogtable.format.alteration import alteration_fault, feature_fault
 from pylogtable.format.codec import check_readable
 from pylogtable.format.config import TopicConfig, parse_config
 from pylogtable.format.inline import rows_fault
+from pylogtable.format.mirror import mirror_after, mirror_fault
 from pylogtable.format.model import (
     GIVEN_OFFSETS,
     INLINE_BATCHES,
     Commit,
+    Mirror,
     Protocol,
     Segment,
     TopicInfo,
@@ -46,7 +48,8 @@ class Snapshot:
     """The state after commit `version`. `topic` is None if the topic is deleted.
 
     `commit_id` and `committed_at_ms` are those of the last commit that had effect. `voids` counts
-    the void commits after it [COMMIT-11]. `confirmed_ms` is no part of the state: at this time of
+    the void commits after it [COMMIT-11]. `mirror` is set if the topic is, or was, a copy of
+    another one [MIR-1]. `confirmed_ms` is no part of the state: at this time of
     the store, the state was known to be the newest [COMMIT-9]. None means that it is not known.
     `tail_bytes` is no part of it either: the size of the rows in the commits after the root.
     """
@@ -63,6 +66,7 @@ class Snapshot:
     leaf_checksums: Mapping[str, str] = field(default_factory=dict)
     root_version: int | None = None
     voids: int = 0
+    mirror: Mirror | None = None
     confirmed_ms: int | None = field(default=None, compare=False, repr=False)
     tail_bytes: int = field(default=0, compare=False, repr=False)
 
@@ -135,7 +139,7 @@ def apply(base: Snapshot | None, commit: Commit) -> Snapshot:
     _check_follows(base, commit)
     if commit.operation == "delete_topic":
         gone = replace(_advanced(base, commit), topic=None, partitions=(), txns={})
-        return replace(gone, leaves={}, leaf_checksums={})
+        return replace(gone, leaves={}, leaf_checksums={}, mirror=None)
     if commit.operation == "create":
         raise broken(commit, "META-2", "it creates a topic that already exists")
     info = commit.topic or base.info
@@ -144,7 +148,8 @@ def apply(base: Snapshot | None, commit: Commit) -> Snapshot:
         raise broken(commit, "META-3", f"{len(states)} partitions become {info.partitions}")
     _check_partitions(commit, info.partitions)
     _check_altered(commit, base, info)
-    fault = rows_fault(commit, commit.protocol or base.protocol)
+    protocol = commit.protocol or base.protocol
+    fault = rows_fault(commit, protocol) or mirror_fault(base.mirror, commit, protocol)
     if fault is not None:
         raise broken(commit, fault.rule, fault.detail)
     states.extend(PartitionState() for _ in range(info.partitions - len(states)))
@@ -160,7 +165,7 @@ def apply(base: Snapshot | None, commit: Commit) -> Snapshot:
             (outputs if inside else others).append(segment)
         states[number] = replace_range(commit, states[number], swap, outputs)
         added[number] = others
-    takes_offsets = (commit.protocol or base.protocol).announces(GIVEN_OFFSETS)
+    takes_offsets = protocol.announces(GIVEN_OFFSETS)
     for number, segments in added.items():
         states[number] = append_segments(
             commit,
@@ -177,11 +182,13 @@ def apply(base: Snapshot | None, commit: Commit) -> Snapshot:
         states[move.partition] = move_log_start(commit, states[move.partition], move)
     for number, offset in commit.cleaned.items():
         states[number] = move_clean_end(commit, states[number], number, offset)
-    txns = base.txns
-    if commit.txn is not None:
-        _check_txn(commit, commit.txn, txns.get(commit.txn.app_id))
-        txns = {**txns, commit.txn.app_id: TxnMark(commit.txn.version, commit.version)}
-    return replace(_advanced(base, commit), topic=info, partitions=tuple(states), txns=txns)
+    return replace(
+        _advanced(base, commit),
+        topic=info,
+        partitions=tuple(states),
+        txns=_txns_after(base.txns, commit),
+        mirror=mirror_after(base.mirror, commit),
+    )
 
 
 def is_void(base: Snapshot, commit: Commit) -> bool:
@@ -211,6 +218,9 @@ def _create(base: Snapshot | None, commit: Commit) -> Snapshot:
     if ends and not commit.protocol.announces(GIVEN_OFFSETS):
         detail = f"partitions begin above 0 without the feature {GIVEN_OFFSETS}"
         raise broken(commit, "META-9", detail)
+    fault = None if commit.mirror is None else mirror_fault(None, commit, commit.protocol)
+    if fault is not None:
+        raise broken(commit, fault.rule, fault.detail)
     starts = [ends.get(number, 0) for number in range(count)]
     return Snapshot(
         version=commit.version,
@@ -221,6 +231,7 @@ def _create(base: Snapshot | None, commit: Commit) -> Snapshot:
         topic=commit.topic,
         partitions=tuple(PartitionState(log_start=start, end=start) for start in starts),
         root_version=base.root_version if base else None,
+        mirror=commit.mirror,
     )
 
 
@@ -251,7 +262,8 @@ def _check_altered(commit: Commit, base: Snapshot, info: TopicInfo) -> None:
     fault = None
     if commit.topic is not None:
         has_records = any(state.end for state in base.partitions)
-        fault = alteration_fault(base.info, info, has_records=has_records)
+        is_mirrored = commit.mirror is not None
+        fault = alteration_fault(base.info, info, has_records=has_records, is_mirrored=is_mirrored)
     fault = fault or feature_fault(info, commit.protocol or base.protocol)
     if fault is not None:
         raise broken(commit, fault.rule, fault.detail)
@@ -267,6 +279,18 @@ def _check_partitions(commit: Commit, count: int) -> None:
     highest = max((*named, *commit.ends, *commit.cleaned), default=0)
     if highest >= count:
         raise broken(commit, "META-3", f"there is no partition {highest}")
+
+
+def _txns_after(before: Mapping[str, TxnMark], commit: Commit) -> Mapping[str, TxnMark]:
+    """The last txn of every app id after the commit [TXN-2]. A commit of a copy may carry several
+    [MIR-3]."""
+    if not commit.txns:
+        return before
+    after = dict(before)
+    for txn in commit.txns:
+        _check_txn(commit, txn, after.get(txn.app_id))
+        after[txn.app_id] = TxnMark(txn.version, commit.version)
+    return after
 
 
 def _check_txn(commit: Commit, txn: Txn, last: TxnMark | None) -> None:

@@ -123,7 +123,7 @@ class Commits:
         expected = (snapshot.commit_id, snapshot.topic_id)
         if commit is None or (commit.commit_id, commit.topic_id) != expected:
             return False
-        if commit.txn is None and commit.rows is None:
+        if not commit.txns and commit.rows is None:
             return True
         root = snapshot.root_version
         began = commit_path(0) if root is None else root_path(root)

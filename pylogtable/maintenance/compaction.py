@@ -20,6 +20,7 @@ from pylogtable.maintenance.rewrite_job import RewriteJob
 from pylogtable.maintenance.units import Rewritten, discard_segments
 from pylogtable.plan.carry_over import Compacted, Piece, plan_carry_over
 from pylogtable.plan.compaction import CompactionUnit, plan_compaction, plan_swaps
+from pylogtable.plan.copy_guard import check_may_remove
 from pylogtable.plan.swap import Swap
 from pylogtable.segments.newest import BUDGET_BYTES, find_kept
 from pylogtable.storage.base import ObjectStore
@@ -50,6 +51,7 @@ class Compaction(RewriteJob[CompactionUnit]):
 
     def plan(self, topic: MaintainedTopic) -> list[CompactionUnit]:
         snapshot = topic.newest()
+        check_may_remove(snapshot, "compaction")
         if not snapshot.config.is_compacted:
             policy = ",".join(sorted(snapshot.config.cleanup_policy))
             raise InvalidRequestError(

@@ -19,12 +19,14 @@ from pylogtable.arguments import check_flags
 from pylogtable.errors import CommitConflictError, InvalidRequestError, SegmentGoneError
 from pylogtable.format.config import MANIFEST_RETENTION_MS
 from pylogtable.format.model import Commit, Segment, TopicInfo
+from pylogtable.format.paths import commit_path, object_of
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.maintenance.job import MaintainedTopic
 from pylogtable.maintenance.publication import tables_before
 from pylogtable.maintenance.rewrite import rewrite_segments
 from pylogtable.maintenance.swap_commits import Landed, SwapCommits
 from pylogtable.maintenance.units import Rewritten, RunUnits, Worker
+from pylogtable.plan.copy_guard import check_may_remove
 from pylogtable.plan.erase import EraseUnit, plan_erase
 from pylogtable.plan.swap import Swap, still_fits
 from pylogtable.results.erase import EraseReport
@@ -114,6 +116,7 @@ class Erasure(SwapCommits):
     def run(self, topic: MaintainedTopic, run_units: RunUnits) -> EraseReport:
         began = topic.runtime.monotonic()
         snapshot = topic.head.latest()
+        check_may_remove(snapshot, "erase")
         matcher = self._matcher(topic.name, snapshot.info)
         ends = {number: state.end for number, state in enumerate(snapshot.partitions)}
         eraser = Eraser(matcher, self.dry_run)
@@ -221,11 +224,19 @@ class Erasure(SwapCommits):
             bytes_out=sum(segment.size_bytes for segment in new),
             held_from=oldest,
             held_to=holding,
-            old_files=tuple(sorted(segment.path for segment in old)),
+            old_files=tuple(sorted({object_of(segment.path) for segment in old})),
+            kept_for_txns=_txns_in(old, snapshot),
             vacuumed_from_ms=vacuumed_ms,
             published=published,
             seconds=seconds,
         )
+
+
+def _txns_in(old: Sequence[Segment], snapshot: Snapshot) -> tuple[str, ...]:
+    """The app ids whose last txn is in a commit that also has these records: a vacuum keeps it."""
+    commits = {object_of(segment.path) for segment in old if segment.is_inline}
+    marks = snapshot.txns.items()
+    return tuple(sorted(app for app, mark in marks if commit_path(mark.commit_version) in commits))
 
 
 def _each_swap(result: Rewritten) -> Iterator[Rewritten]:

@@ -29,6 +29,8 @@ JOBS: tuple[MakeJob, ...] = (
     Publication.for_maintain,
     Vacuum.for_maintain,
 )
+#: A copy that follows its source leaves these to the source [MIR-4].
+REMOVING: tuple[MakeJob, ...] = (Retention.for_maintain, Compaction.for_maintain)
 
 
 def maintain(
@@ -50,7 +52,10 @@ def maintain(
         snapshot = topic.head.latest()
         # Raises for an unknown group before anything is changed.
         topic.unread_from(options.protect_groups, snapshot)
+        is_following = snapshot.mirror is not None and snapshot.mirror.is_following
         for make_job in JOBS:
+            if is_following and make_job in REMOVING:
+                continue
             if (job := make_job(snapshot.config, options)) is not None:
                 if options.dry_run:
                     reports[job.name], topic = job.preview(topic)

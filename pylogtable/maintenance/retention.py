@@ -13,6 +13,7 @@ from pylogtable.format.model import Change
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.maintenance.job import MaintainedTopic, MaintainOptions
 from pylogtable.maintenance.units import RunUnits
+from pylogtable.plan.copy_guard import check_may_remove
 from pylogtable.plan.retention import plan_retention
 from pylogtable.results.jobs import RetentionReport
 from pylogtable.segments.reader import count_from
@@ -53,6 +54,7 @@ class Retention:
         return replace(report, dry_run=True), topic.after(change)
 
     def _plan(self, topic: MaintainedTopic, snapshot: Snapshot) -> Change | None:
+        check_may_remove(snapshot, "retention")
         keep_from = topic.unread_from(self.groups, snapshot)
         for number, offset in (self.keep_from or {}).items():
             keep_from[number] = min(offset, keep_from.get(number, offset))

@@ -54,10 +54,52 @@ def copy_piece(
 ) -> tuple[Segment, ...]:
     """Write a piece of a segment as sealed segments that cover its offsets. If this fails, nothing
     is left behind."""
-    offsets = piece.start, piece.end
-    covered = msgspec.structs.replace(piece.segment, base_offset=piece.start, end_offset=piece.end)
-    records = _kept_records(store, topic, piece.segment, offsets)
-    return _write(store, topic, [covered], records, new_id, piece.delete_horizon_ms)
+    return copy_pieces(store, store, topic, [piece], new_id)
+
+
+def copy_pieces(
+    source: ObjectStore,
+    target: ObjectStore,
+    topic: TopicInfo,
+    pieces: Sequence[Piece],
+    new_id: Callable[[], str],
+) -> tuple[Segment, ...]:
+    """Write neighbouring pieces of segments in `source` as sealed segments in `target`. They cover
+    the offsets from the start of the first piece to the end of the last. All have the delete
+    horizon of the first. If this fails, nothing is left behind."""
+    covered = [
+        msgspec.structs.replace(piece.segment, base_offset=piece.start, end_offset=piece.end)
+        for piece in pieces
+    ]
+    pairs = [(piece.segment, (piece.start, piece.end)) for piece in pieces]
+    records = (
+        batch
+        for segment, offsets, fetched in pairs_ahead(source, pairs)
+        for batch in _kept_records(fetched, topic, segment, offsets)
+    )
+    return _write(target, topic, covered, records, new_id, pieces[0].delete_horizon_ms)
+
+
+def write_nothing(
+    target: ObjectStore,
+    topic: TopicInfo,
+    partition: int,
+    offsets: tuple[int, int],
+    new_id: Callable[[], str],
+) -> tuple[Segment, ...]:
+    """Write a segment without records, which covers these offsets."""
+    start, end = offsets
+    nothing = Segment(
+        partition=partition,
+        base_offset=start,
+        end_offset=end,
+        records=0,
+        size_bytes=0,
+        min_timestamp_us=0,
+        max_timestamp_us=0,
+        path="",
+    )
+    return _write(target, topic, [nothing], (), new_id, None)
 
 
 def _write(

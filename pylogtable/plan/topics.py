@@ -44,6 +44,7 @@ from pylogtable.plan.columns import (
     check_nested_names,
     check_new_names,
 )
+from pylogtable.plan.copy_guard import check_may_alter, check_may_remove
 
 
 def new_topic_info(
@@ -119,6 +120,7 @@ def plan_alter(
 ) -> Change:
     """Add partitions, change settings, change columns [META-3], [META-4]."""
     old = snapshot.info
+    check_may_alter(snapshot, only_settings=partitions is None and columns == ColumnChanges())
     if partitions is not None:
         _check_partition_count(partitions)
         if partitions == old.partitions:
@@ -170,6 +172,7 @@ def plan_delete_records(
 ) -> Change:
     """Move log starts to `offsets`; None means the end. A log start never moves back [LOG-6]."""
     check_mapping("offsets", offsets, "{0: 100}, offsets by partition")
+    check_may_remove(snapshot, "delete_records")
     if not snapshot.config.deletes:
         raise InvalidRequestError(
             "records can be deleted only if cleanup.policy contains 'delete'; the topic has "

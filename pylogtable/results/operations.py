@@ -13,6 +13,7 @@ from pylogtable.format.config import describe_config
 from pylogtable.format.model import Commit
 from pylogtable.format.schema import table_schema
 from pylogtable.format.snapshot import Snapshot
+from pylogtable.results.mirror import MirrorStatus, mirror_status
 from pylogtable.results.publication import PublishedStatus
 from pylogtable.results.text import bytes_text, count_text, table_html, titled_html
 
@@ -53,7 +54,7 @@ class TopicDescription:
     """A topic at one version, from `Topic.describe`. `config` has every setting with its value in
     force, defaults included. `published` has the tables of the formats in `publish.formats`.
     `inline_segments` are in commits and not in files; with their `inline_records` they are also
-    among those of `partitions`."""
+    among those of `partitions`. `mirror` says of what the topic is a copy; None if it is none."""
 
     name: str
     url: str
@@ -67,6 +68,7 @@ class TopicDescription:
     published: tuple[PublishedStatus, ...] = ()
     inline_segments: int = 0
     inline_records: int = 0
+    mirror: MirrorStatus | None = None
 
     def to_table(self) -> pa.Table:
         """One row with the totals of all partitions. Use it to list many topics in one table."""
@@ -97,6 +99,7 @@ class TopicDescription:
         facts = [
             ("location", self.url),
             ("version", f"{self.version:,}"),
+            *([("mirror", str(self.mirror))] if self.mirror is not None else []),
             ("key", ", ".join(self.key) or "none"),
             ("columns", ", ".join(f"{field.name}: {field.type}" for field in self.schema)),
             ("records", f"{records:,} in {bytes_text(size)}"),
@@ -158,6 +161,13 @@ class VerifyReport:
         )
 
 
+def described_settings(snapshot: Snapshot) -> dict[str, str]:
+    """Every setting with its value in force. The default of `inline.max.bytes` holds only in topics
+    that were created with the feature [INL-5]."""
+    in_force = {"inline.max.bytes": str(snapshot.inline_limit)}
+    return describe_config(snapshot.info.config) | in_force
+
+
 def describe(name: str, url: str, snapshot: Snapshot) -> TopicDescription:
     """The description of a topic's snapshot."""
     return TopicDescription(
@@ -168,7 +178,7 @@ def describe(name: str, url: str, snapshot: Snapshot) -> TopicDescription:
         created_at_ms=snapshot.info.created_at_ms,
         schema=table_schema(snapshot.info.fields),
         key=snapshot.info.key,
-        config=describe_config(snapshot.info.config),
+        config=described_settings(snapshot),
         partitions=tuple(
             PartitionDescription(
                 partition=number,
@@ -180,6 +190,7 @@ def describe(name: str, url: str, snapshot: Snapshot) -> TopicDescription:
             )
             for number, state in enumerate(snapshot.partitions)
         ),
+        mirror=mirror_status(snapshot.mirror),
     )
 
 

@@ -6,9 +6,11 @@ unknown, the files stay, since the commit may have landed.
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -17,7 +19,6 @@ from pylogtable.arguments import check_number
 from pylogtable.errors import (
     CommitConflictError,
     CommitUnknownError,
-    CorruptTopicError,
     InvalidRequestError,
     LogTableError,
     SchemaMismatchError,
@@ -25,20 +26,26 @@ from pylogtable.errors import (
 )
 from pylogtable.format.codec import check_app_id, check_origin
 from pylogtable.format.config import STALE_AFTER_MS
-from pylogtable.format.model import Change, Commit, StagedSegment, Txn, TxnMark
-from pylogtable.format.paths import commit_path
+from pylogtable.format.model import Change, Commit, MirroredTxn, StagedSegment, Txn, TxnMark
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.log.head import Head
 from pylogtable.plan.append import Repeated, find_live, find_txn, plan_append, plan_fenced_append
 from pylogtable.plan.retention import expired_on_arrival
 from pylogtable.results.operations import AppendResult, offsets_of
 from pylogtable.storage.base import ObjectStore
+from pylogtable.write.first_commit import first_commit
 from pylogtable.write.inline_rows import Spill, gathered
 from pylogtable.write.stager import Staged, Stager, discard
 
 #: Called with the state that a commit is planned on. Raises if the data does not fit it.
 CheckState = Callable[[Snapshot], None]
 Result = TypeVar("Result")
+
+_log = logging.getLogger(__name__)
+ENDED = (
+    "the topic at %s was a copy of %s until this append, and is now a topic of its own: the next "
+    "mirror is refused [MIR-2]"
+)
 
 
 class _Altered(LogTableError):
@@ -253,9 +260,11 @@ class Appender:
             seconds = self._runtime.monotonic() - began
             return AppendResult(newest.version, {}, 0, 0, 0, seconds)
 
-        _, decided = self._head.change(self._plan(staged, txn, check), refresh=False)
+        after, decided = self._head.change(self._plan(staged, txn, check), refresh=False)
         if isinstance(decided, Repeated):
             return self._repeat(decided, txn, began)
+        if after.mirror is not None and after.mirror.ended == decided.version:
+            _log.warning(ENDED, self._store.url, after.mirror.source)
         return self._result(decided, began)
 
     def _plan(
@@ -303,41 +312,22 @@ class Appender:
 
     def _repeat(self, repeated: Repeated, txn: Txn | None, began: float) -> AppendResult:
         assert txn is not None
-        commit = self._first_commit(repeated, txn)
-        first = commit.txn.origin if commit.txn else None
-        if txn.origin is not None and first is not None and first != txn.origin:  # [TXN-4]
+        commit, first = first_commit(self._head.manifest.commits, repeated, txn)
+        origin = first.origin
+        if txn.origin is not None and origin is not None and origin != txn.origin:  # [TXN-4]
             raise InvalidRequestError(
-                f"txn {txn.version} of app id {txn.app_id!r} was applied by {first!r}, in commit "
+                f"txn {txn.version} of app id {txn.app_id!r} was applied by {origin!r}, in commit "
                 f"{commit.version} of the topic at {self._store.url}. {txn.origin!r} uses the same "
                 "number for other data, so nothing was appended. Give it its own app id, or "
                 "continue the run that already uses this one."
             )
-        return self._result(commit, began, repeated=True)
-
-    def _first_commit(self, repeated: Repeated, txn: Txn) -> Commit:
-        """The commit of this txn, found by walking back over later ones of its app id [TXN-3]."""
-        at: int | None = repeated.commit_version
-        while at is not None:
-            commit = self._head.manifest.commits.read(at)
-            if commit is None:
-                raise InvalidRequestError(
-                    f"txn {txn.version} of app id {txn.app_id!r} is not newer than its last one, "
-                    f"so nothing was appended. Its result is no longer known: commit {at} and "
-                    "those before it were removed by vacuum"
-                )
-            if commit.txn is None or commit.txn.version < txn.version:
-                break
-            if commit.txn.version == txn.version:
-                return commit
-            if commit.txn.previous is not None and commit.txn.previous >= at:
-                detail = f"the txn before it cannot be in commit {commit.txn.previous}"
-                raise CorruptTopicError(commit_path(at), "TXN-1", detail)
-            at = commit.txn.previous
-        raise InvalidRequestError(
-            f"txn {txn.version} of app id {txn.app_id!r} was never applied, but a later one was. "
-            "The versions of an app id must grow. If this run starts from the beginning, give it a "
-            "new app id."
-        )
+        result = self._result(commit, began, repeated=True)
+        if isinstance(first, MirroredTxn):  # the commit has records of other txns as well [MIR-3]
+            offsets, records = dict(first.offsets), first.records
+            return replace(
+                result, offsets=offsets, records=records, size_bytes=0, segments=0, origin=origin
+            )
+        return result
 
     def _result(self, commit: Commit, began: float, *, repeated: bool = False) -> AppendResult:
         return AppendResult(

@@ -145,7 +145,7 @@ def test_produce_appends_slow_input_as_it_arrives(clicks: pylogtable.Topic) -> N
         (["consume", "clicks", "--group", ""], ["mailer"]),
         (["groups", "d"], ["describe", "delete"]),
         (["offs"], ["offsets"]),
-        (["topics", ""], ["list", "describe", "create", "alter", "delete"]),
+        (["topics", ""], ["list", "describe", "create", "alter", "promote", "delete"]),
     ],
 )
 def test_shell_completion_of_commands_topics_and_groups(
@@ -209,7 +209,7 @@ def commands(group: click.Group, path: tuple[str, ...] = ()) -> list[tuple[str, 
 
 
 def test_help_of_every_command_has_examples_and_the_shared_options(run: Run) -> None:
-    assert len(commands(app)) == 34
+    assert len(commands(app)) == 37
     for path in commands(app):
         shown = run(*path, "--help")
         assert (shown.status, shown.err) == (0, ""), path

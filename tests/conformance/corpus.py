@@ -14,7 +14,10 @@ from pylogtable.format.wire import checksum
 REPOSITORY = Path(__file__).parents[2]
 SPEC_FOLDER = REPOSITORY / "format_spec"
 #: The documents that define rules. Some sections are files of their own.
-_SECTIONS = ("spec.md", "maintenance.md", "groups.md", "published.md", "published_iceberg.md")
+_SECTIONS = (
+    *("spec.md", "maintenance.md", "groups.md"),
+    *("published.md", "published_iceberg.md", "mirror.md"),
+)
 SPEC = [SPEC_FOLDER / name for name in _SECTIONS]
 VECTORS = SPEC_FOLDER / "vectors"
 TOPICS = SPEC_FOLDER / "topics"

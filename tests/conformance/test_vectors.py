@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 import msgspec
@@ -18,7 +18,9 @@ from pylogtable.format.model import (
     Field,
     GroupChange,
     GroupState,
+    MirroredTxn,
     Noun,
+    Segment,
     StagedSegment,
     Txn,
 )
@@ -31,6 +33,16 @@ from pylogtable.plan.compaction import plan_compaction, plan_swaps
 from pylogtable.plan.erase import MayMatch, plan_erase
 from pylogtable.plan.membership import remove
 from pylogtable.plan.merge import plan_merge
+from pylogtable.plan.mirror import (
+    CopyUnit,
+    check_copy,
+    placed,
+    plan_arrival_commit,
+    plan_arrivals,
+    plan_promotion,
+    plan_topic,
+)
+from pylogtable.plan.mirror_removals import Side, plan_removals
 from pylogtable.plan.positions import (
     Target,
     check_metadata,
@@ -121,6 +133,7 @@ def run_replay(given: Vector) -> object:
             for partition in state.partitions
         ],
         "txns": {app_id: list(mark) for app_id, mark in state.txns.items()},
+        **({"mirror": _wire(state.mirror)} if state.mirror is not None else {}),
     }
     return found if state.topic is not None else {**found, "deleted": True}
 
@@ -284,6 +297,53 @@ def run_plan_vacuum(given: Vector) -> object:
     return {kind: [entry.key for entry in entries] for kind, entries in kinds.items()}
 
 
+def run_plan_mirror(given: Vector) -> object:
+    """`source` and `copy` are commits. Counting needs no file here: cut segments are dense."""
+    source, copy = (_live({"commits": given[name]}) for name in ("source", "copy"))
+    if given["do"] == "promote":
+        return _change(plan_promotion(copy), "promote")
+    mirror = check_copy(copy, source, "memory://copy")
+    if given["do"] == "topic":
+        change = plan_topic(copy, source, mirror)
+        return None if change is None else _change(change, "mirror")
+    if given["do"] == "removals":
+        sides = [Side(state, _no_leaf, _no_count) for state in (copy, source)]
+        found = plan_removals(*sides, given["partition"])
+        return [
+            {"inputs": [s.path for s in stretch.inputs], "units": _units(stretch.units)}
+            for stretch in found
+        ]
+    arrivals = plan_arrivals(
+        copy,
+        source,
+        _no_leaf,
+        allow_gaps=given["allow_gaps"],
+        **({"max_units": given["max_units"]} if "max_units" in given else {}),
+    )
+    if given["do"] == "arrivals":
+        return {"units": _units(arrivals.units), "is_all": arrivals.is_all}
+    segments = [placed(unit.whole, unit.start) for unit in arrivals.units if unit.whole]
+    txns = [
+        MirroredTxn(app_id=app_id, version=mark.txn_version) for app_id, mark in source.txns.items()
+    ]
+    change = plan_arrival_commit(
+        copy, _no_leaf, source, mirror, segments, txns, is_all=arrivals.is_all
+    )
+    return None if change is None else _change(change, "mirror")
+
+
+def _units(units: Iterable[CopyUnit]) -> list[Vector]:
+    return [
+        {
+            "partition": unit.partition,
+            "offsets": [unit.start, unit.end],
+            "pieces": [[piece.segment.path, piece.start, piece.end] for piece in unit.pieces],
+            "whole": unit.whole is not None,
+        }
+        for unit in units
+    ]
+
+
 def run_types(given: Vector) -> object:
     match given:
         case {"do": "compare", "given": one, "wanted": other}:
@@ -312,6 +372,7 @@ RUNNERS: dict[str, Callable[[Vector], object]] = {
     "plan_erase": run_plan_erase,
     "plan_positions": run_plan_positions,
     "plan_vacuum": run_plan_vacuum,
+    "plan_mirror": run_plan_mirror,
     "types": run_types,
     "config": run_config,
 }
@@ -393,6 +454,10 @@ def _change(change: Change, operation: str) -> Any:
     body = _wire(change)
     assert body.pop("operation") == operation
     return body
+
+
+def _no_count(segment: Segment, offset: int) -> NoReturn:
+    raise AssertionError(f"{segment.path} is to be counted from {offset}")
 
 
 def _no_leaf(leaf_id: str) -> NoReturn:

@@ -298,7 +298,7 @@ def test_soak_of_producers_members_maintenance_and_kills_loses_nothing(
             cleaner = pylogtable.open(tmp_path).topic(NAME)
             cleaner.merge()
             let_weeks_pass(tmp_path)
-            report = cleaner.vacuum(dry_run=False)
+            report = cleaner.vacuum(dry_run=False, retention_ms=0, force=True)
             told.hear({"removed": len(report.files), "of_manifest": report.manifest_files})
             batch = 9 * PRODUCER + number
             result = idle[number].append(batch_rows(batch))

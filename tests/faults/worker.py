@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet  # so that a child need not
 
 import pylogtable
@@ -89,6 +91,33 @@ def append_and_die(url: str, batch: int, at: int) -> None:
     operations = itertools.count()
     topic.append(batch_rows(batch), txn=("app", batch))
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def maintain_until_killed(url: str, seed: int) -> None:
+    """Merge, erase, delete records and vacuum, in any order; versions are kept for no time."""
+    topic = pylogtable.open(url).topic("t")
+    chance = random.Random(seed)
+    parent = os.getppid()
+    while os.getppid() == parent:
+        work = chance.choice(["merge", "merge", "erase", "delete", "vacuum"])
+        if work == "merge":
+            topic.merge(threads=1)
+        elif work == "erase":
+            topic.erase(where=pc.field("n") == chance.randrange(5_000), threads=1)
+        elif work == "delete":
+            number, end = chance.choice([*topic.end_offsets().items()])
+            topic.delete_records({number: chance.randrange(end + 1)})
+        else:
+            topic.vacuum(dry_run=False, retention_ms=0, force=True)
+
+
+def mirror_until_killed(url: str, to: str) -> None:
+    """Mirror again and again, as a process that follows."""
+    topic, store = pylogtable.open(url).topic("t"), pylogtable.open(to)
+    parent = os.getppid()
+    while os.getppid() == parent:
+        report = topic.mirror(store)
+        tell(version=report.version, shows=report.source_version)
 
 
 def produce_until_killed(url: str, app_id: str | None, flush_every: int) -> None:
@@ -243,6 +272,8 @@ _gate = -1
 _ORDERS = {
     "append_until_killed": append_until_killed,
     "append_and_die": append_and_die,
+    "maintain_until_killed": maintain_until_killed,
+    "mirror_until_killed": mirror_until_killed,
     "produce_until_killed": produce_until_killed,
     "consume": consume,
     "append_many": append_many,

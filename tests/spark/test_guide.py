@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+import pylogtable
 from pylogtable import InvalidRequestError
 from pyspark_pylogtable.request.options import VIEWS, Use
 from pyspark_pylogtable.request.parsing import parse_options
@@ -148,6 +149,8 @@ def test_every_spark_example_runs(spark: SparkSession, tmp_path: Path) -> None:
     expected = {"every": 2000, "recent": 2000, "before": 1000, "newest": 1000, "commits": 3}
     counted = {name: session[name].count() for name in expected}  # type: ignore[attr-defined]
     assert counted == expected
+    copy = pylogtable.open(tmp_path / "logs-backup").topic("orders")
+    assert store.topic("orders").compare(copy)
 
 
 def test_the_option_tables_name_every_option_once() -> None:

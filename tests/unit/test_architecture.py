@@ -37,11 +37,15 @@ LIBRARY_ROOMS: dict[str, set[str]] = {
     },
     "check": {
         *("words", "format", "plan", "storage", "log", "segments", "results", "runtime"),
-        "publish",
+        *("read", "publish"),
+    },
+    "mirror": {
+        *("words", "format", "plan", "storage", "log", "segments", "results", "runtime"),
+        "maintenance",
     },
     "facade": {
         *("words", "format", "plan", "storage", "log", "segments", "results", "runtime"),
-        *("read", "write", "groups", "maintenance", "check", "publish"),
+        *("read", "write", "groups", "maintenance", "check", "publish", "mirror"),
     },
     "report": {"words", "format", "plan", "results", "facade"},
     "bridge": {"words", "format", "runtime", "facade"},

@@ -578,6 +578,15 @@ ASKED: dict[str, Callable[[Store, Topic, Any], object]] = {
     "position": lambda _, topic, odd: topic.consumer("g").position(np.array([odd])),
     "reset": lambda _, topic, odd: topic.group("g").reset(np.array([odd])),
     "start": lambda _, topic, odd: topic.read(0, np.array([odd])),
+    "mirror": lambda _, topic, odd: topic.mirror(odd),
+    "mirror name": lambda store, topic, odd: topic.mirror(store, name=(odd,)),
+    "mirror retention": lambda store, topic, odd: topic.mirror(store, retention=(odd,)),
+    "mirror config": lambda store, topic, odd: topic.mirror(store, retention="own", config=(odd,)),
+    "mirror poll_seconds": lambda store, topic, odd: topic.mirror(store, poll_seconds=(odd,)),
+    "mirror on_progress": lambda store, topic, odd: topic.mirror(
+        store, name="c", on_progress=(odd,)
+    ),
+    "mirror stop": lambda store, topic, odd: topic.mirror(store, name="c", stop=(odd,)),
     "address": lambda _, __, odd: pylogtable.open((odd,)),
     "topic's address": lambda _, __, odd: pylogtable.open_topic((odd,)),
     "storage_options": lambda _, __, odd: pylogtable.open("/x", storage_options=(odd,)),
@@ -621,6 +630,19 @@ SAID: list[tuple[str, Callable[[Store, Any], object]]] = [
     ("a pyarrow.Schema, not ['a', 'b']", lambda store, _: store.create_topic("s", 1, ["a", "b"])),
     ("`columns` must be a list of names, not 7", lambda _, topic: topic.read(columns=7)),
     ("`threads` must be a whole number, 1 or more, not 0", lambda _, topic: topic.merge(threads=0)),
+    ("`to_store` must be a store, such as", lambda _, topic: topic.mirror("s3://b/logs")),
+    ("`retention` must be 'source'", lambda store, t: t.mirror(store, name="c", retention="no")),
+    ("or 'own'", lambda store, topic: topic.mirror(store, name="c", retention=True)),
+    (
+        "`config` (retention.ms) is for copies with retention='own'",
+        lambda store, topic: topic.mirror(store, name="c", config={"retention.ms": 1}),
+    ),
+    (
+        "a whole number",
+        lambda store, t: t.mirror(store, name="c", retention="own", config={"retention.ms": "x"}),
+    ),
+    ("cannot be a copy of itself", lambda store, topic: topic.mirror(store)),
+    ("promote is for copies", lambda _, topic: topic.promote()),
     ("`topics` must be a list of names: ['orders']", lambda store, _: store.maintain("orders")),
 ]
 
@@ -657,12 +679,19 @@ def test_delete_records_is_refused_on_compact_only_topics(
         ("maintain", "vacuum"),
         ("compact", "force"),
         ("expire_groups", "dry_run"),
+        ("mirror", "groups"),
+        ("mirror", "follow"),
+        ("mirror", "allow_gaps"),
     ],
 )
 def test_flags_of_jobs_are_true_or_false(
-    compacted_topic: Topic, objects: MemoryStore, job: str, flag: str, value: Any
+    store: Store, compacted_topic: Topic, objects: MemoryStore, job: str, flag: str, value: Any
 ) -> None:
-    needed = {"erase": {"keys": [b"a"]}, "expire_groups": {"older_than": 1}}.get(job, {})
+    needed: dict[str, Any] = {
+        "erase": {"keys": [b"a"]},
+        "expire_groups": {"older_than": 1},
+        "mirror": {"to_store": store, "name": "copy"},
+    }.get(job, {})
     refused(
         objects,
         InvalidRequestError,

@@ -52,6 +52,7 @@ def reset(store: Store) -> str:
         lambda store: store.topic("t").group("g").lag()._repr_html_(),
         lambda store: store.topic("t").describe_groups()._repr_html_(),
         lambda store: store.group("g")._repr_html_(),
+        lambda store: store.topic("t").compare(store.create_topic("u"))._repr_html_(),
         reset,
         report_html,
     ],

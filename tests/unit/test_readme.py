@@ -16,6 +16,7 @@ from tests.documents import code, read
         ("README.md", ["clicks"]),
         ("pylogtable/README.md", ["clicks", "orders"]),
         ("pylogtable/publish/README.md", ["orders"]),
+        ("pylogtable/bridge/README.md", ["orders"]),
     ],
 )
 @pytest.mark.filterwarnings("ignore:Iceberg scan planning")

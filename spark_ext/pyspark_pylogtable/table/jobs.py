@@ -1,4 +1,4 @@
-"""Maintenance as Spark jobs: `Topic.compact()` works with threads, this works on executors.
+"""Maintenance and mirrors as Spark jobs: `Topic` works with threads, this works on executors.
 
 Little work is done in the driver, because a Spark job takes longer to start. Otherwise each unit of
 work is a task. Tasks write files and return what is to be committed; the caller's
@@ -9,13 +9,23 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from pylogtable.engine import Rewritten, RunUnits, Worker, in_threads
+from pylogtable.engine import (
+    Copied,
+    CopyTask,
+    Rewritten,
+    RunTasks,
+    RunUnits,
+    Worker,
+    in_threads,
+)
 from pyspark_pylogtable.table.arrow_tasks import send_to_tasks
 
 Unit = TypeVar("Unit")
@@ -25,6 +35,8 @@ Result = TypeVar("Result")
 #: does without any work.
 DRIVER_BYTES = 32 << 20
 DRIVER_SEGMENTS = 128
+#: So much is copied to another store by the driver. Files are copied as they are, which is faster.
+DRIVER_COPY_BYTES = 256 << 20
 #: So many segments whose records are in commits count as one file.
 INLINE_PER_FILE = 16
 
@@ -37,15 +49,34 @@ def where_it_pays(spark: SparkSession) -> RunUnits:
     Spark job. A task is sent its own unit only."""
 
     def run_units(worker: Worker, units: Sequence[Any]) -> Iterable[Rewritten]:
-        segments = [segment for unit in units for segment in unit.inputs]
-        size = sum(segment.size_bytes for segment in segments)
-        inline = sum(segment.is_inline for segment in segments)
-        files = len(segments) - inline + inline // INLINE_PER_FILE
-        if files <= DRIVER_SEGMENTS and size <= DRIVER_BYTES:
+        if _is_little(units, DRIVER_BYTES):
             return in_threads(_DRIVER_THREADS)(worker, units)
         return run_each(spark, worker, units)
 
     return run_units
+
+
+def copied_where_it_pays(spark: SparkSession) -> RunTasks[CopyTask, list[Copied]]:
+    """Copy files in this process if they are few, and else in the tasks of one Spark job."""
+
+    def run_tasks(
+        copier: Callable[[CopyTask], list[Copied]], tasks: Sequence[CopyTask]
+    ) -> Iterable[list[Copied]]:
+        if _is_little(tasks, DRIVER_COPY_BYTES):
+            single = [replace(task, units=(unit,)) for task in tasks for unit in task.units]
+            with ThreadPoolExecutor(_DRIVER_THREADS) as pool:
+                return list(pool.map(copier, single))
+        return run_each(spark, copier, tasks)
+
+    return run_tasks
+
+
+def _is_little(units: Sequence[Any], most_bytes: int) -> bool:
+    segments = [segment for unit in units for segment in unit.inputs]
+    size: int = sum(segment.size_bytes for segment in segments)
+    inline: int = sum(segment.is_inline for segment in segments)
+    files = len(segments) - inline + inline // INLINE_PER_FILE
+    return files <= DRIVER_SEGMENTS and size <= most_bytes
 
 
 def run_each(

@@ -19,6 +19,7 @@ from pylogtable import (
     EraseReport,
     InvalidRequestError,
     MaintainReport,
+    MirrorReport,
     PublishReport,
     RetentionReport,
     RewriteReport,
@@ -35,12 +36,13 @@ from pylogtable.engine import (
     ReadPart,
     Scan,
     maintain,
+    mirror,
     run_job,
 )
 from pyspark_pylogtable.columns import default_columns, spark_schema
 from pyspark_pylogtable.source import LogTableSource
 from pyspark_pylogtable.table.append import append_sealed
-from pyspark_pylogtable.table.jobs import where_it_pays
+from pyspark_pylogtable.table.jobs import copied_where_it_pays, where_it_pays
 from pyspark_pylogtable.table.native import NativeUnavailable, native_df
 
 Version = int | datetime | None
@@ -76,11 +78,7 @@ class LogTable:
         storage_options: Mapping[str, Any] | None = None,
     ) -> LogTable:
         """The topic at this path or URL. Spark's processes must be able to open it too."""
-        if os.fspath(path).lower().startswith("memory:"):
-            raise InvalidRequestError(
-                f"{os.fspath(path)} is in the memory of this process, where Spark's processes "
-                "cannot see it. Use a local path or an object store"
-            )
+        _refuse_memory(path)
         topic = pylogtable.open_topic(path, storage_options=storage_options)
         return cls(spark, os.fspath(path), topic, storage_options)
 
@@ -252,6 +250,36 @@ class LogTable:
             self.topic, run_units, vacuum=vacuum, protect_groups=protect_groups, dry_run=dry_run
         )
 
+    def mirror(
+        self,
+        to: str | os.PathLike[str],
+        *,
+        to_storage_options: Mapping[str, Any] | None = None,
+        name: str | None = None,
+        retention: str | None = None,
+        config: Mapping[str, object] | None = None,
+        groups: bool = False,
+        allow_gaps: bool = False,
+    ) -> MirrorReport:
+        """`Topic.mirror` to the store at this path or URL, with many files copied by a Spark job.
+        Call it again to bring what is new. Spark's processes must be able to open both stores.
+        Without `to_storage_options`, the store is opened with those of this topic.
+
+        >>> table.mirror("s3://other-bucket/logs", groups=True)
+        """
+        _refuse_memory(to)
+        options = self._storage_options if to_storage_options is None else to_storage_options
+        return mirror(
+            self.topic,
+            pylogtable.open(to, storage_options=options),
+            copied_where_it_pays(self._spark),
+            name=name,
+            retention=retention,
+            config=config,
+            groups=groups,
+            allow_gaps=allow_gaps,
+        )
+
     def history(self, limit: int | None = None) -> DataFrame:
         """The commits, newest first."""
         return self._frame(self.topic.history(limit))
@@ -314,6 +342,16 @@ class LogTable:
         """Absolute for a local path, because Spark may have another working directory. Otherwise
         the address that the user gave: only it has the account of an Azure store."""
         return view.url if view.url.startswith("file:") else self._path
+
+
+def _refuse_memory(path: str | os.PathLike[str]) -> None:
+    if not isinstance(path, str | os.PathLike):
+        raise InvalidRequestError(f"an address must be a path or a URL, not {path!r}")
+    if os.fspath(path).lower().startswith("memory:"):
+        raise InvalidRequestError(
+            f"{os.fspath(path)} is in the memory of this process, where Spark's processes "
+            "cannot see it. Use a local path or an object store"
+        )
 
 
 def _arrow_keys(keys: Any) -> Any:

@@ -18,13 +18,14 @@ from pyspark.sql import SparkSession
 import pylogtable
 from pylogtable import InvalidRequestError, LogTableError, MaintainReport
 from pylogtable.engine import maintain, protected_groups
+from pyspark_pylogtable.table.job_arguments import parse_storage_options
 from pyspark_pylogtable.table.jobs import where_it_pays
 from pyspark_pylogtable.table.log_table import LogTable
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     asked = _parser().parse_args(argv)
-    options = _storage_options(asked.storage_options)
+    options = parse_storage_options(asked.storage_options, "--storage-options")
     store = pylogtable.open(asked.store, storage_options=options)
     names = list(dict.fromkeys(asked.topic or store.topics()))
     if not names:
@@ -63,17 +64,6 @@ def _maintain(
         return maintain(topic, where_it_pays(spark), **how, report_errors=True)
     except Exception as error:  # a task may raise any error, and the other topics must still run
         return MaintainReport(topic=name, error=f"{type(error).__name__}: {error}")
-
-
-def _storage_options(text: str | None) -> dict[str, Any] | None:
-    """They may hold secrets, so the message does not repeat them."""
-    try:
-        options = json.loads(text) if text is not None else None
-    except ValueError:
-        raise InvalidRequestError("--storage-options is not JSON") from None
-    if options is not None and not isinstance(options, dict):
-        raise InvalidRequestError("--storage-options must be a JSON object")
-    return options
 
 
 def _parser() -> argparse.ArgumentParser:

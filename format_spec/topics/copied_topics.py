@@ -1,0 +1,58 @@
+"""Golden topics that are copies of other topics."""
+
+from __future__ import annotations
+
+from golden_place import T0_US, Place, at, kafka, neutral, placed, record
+
+from pylogtable.storage.memory import MemoryStore
+from pylogtable.store import Store
+
+
+def mirrored(place: Place) -> None:
+    source = Store(MemoryStore("source"), place.runtime).create_topic("orders", partitions=2)
+    zero = [record(n, b"k%d" % n, b"v%d" % n) for n in range(4)]
+    one = [record(9, b"o", b"o", [{"key": "trace", "value": b"\x01"}])]
+    place.tick()
+    source.append([kafka(zero[:3], partition=0), kafka(one, partition=1)], txn=("etl", 1))
+    place.tick()
+    source.delete_records({0: 1})
+    place.tick()
+    source.mirror(place.store, name="topic")  # versions 0 and 1
+    place.tick()
+    source.append(kafka(zero[3:], partition=0), txn=("etl", 2))
+    place.tick()
+    source.erase(keys=[b"k1"])
+    source.group("billing").commit({0: 2}, metadata="halfway")
+    place.tick()
+    source.mirror(place.store, name="topic", groups=True)  # versions 2 (the erase) and 3
+    place.tick()
+    own = [record(20, b"new", b"after a failover")]
+    place.open().append(kafka(own, partition=1), txn=("etl", 3))  # version 4
+    first, second = placed(0, 0, zero), [*placed(1, 0, one), *placed(1, 1, own)]
+    start = {0: 1, 1: 0}
+    place.expect(
+        versions={
+            "0": at(start, {0: 1, 1: 0}, []),
+            "1": at(start, {0: 3, 1: 1}, [*first[1:3], second[0]]),
+            "2": at(start, {0: 3, 1: 1}, [first[2], second[0]]),
+            "3": at(start, {0: 4, 1: 1}, [*first[2:], second[0]]),
+            "4": at(start, {0: 4, 1: 2}, [*first[2:], *second]),
+        },
+        latest=[neutral(row) for row in (*first[2:], *second)],
+        offsets_for_time=[
+            {"timestamp_us": T0_US, "offsets": {0: 2, 1: 0}},
+            {"timestamp_us": T0_US + 10, "offsets": {0: None, 1: 1}},
+        ],
+        groups={"billing": {"number": 0, "positions": {0: [2, "halfway"]}, "lag": {0: 2}}},
+        group_states={"billing": [0]},
+        count={"1": 3, "3": 3, "4": 4},
+    )
+    place.case(
+        "A copy: it begins at the log start of its source, gets records, txns, an erase and the "
+        "positions of a group from it, and an append of its own ends that",
+        ["GRP-2", "LOG-7", "LOG-11", "META-9", "MIR-1", "MIR-2", "MIR-3", "MIR-6", "MIR-7", "MIR-8",
+         "READ-3", "READ-4", "TXN-1", "TXN-2"],
+    )  # fmt: skip
+
+
+COPIED_TOPICS = (mirrored,)

@@ -1,0 +1,220 @@
+"""`pylogtable mirror`: copy topics to another store, and keep the copies up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pylogtable.cli.command import Command
+from pylogtable.cli.compare import comparison_json, print_comparison
+from pylogtable.cli.messages import continue_on_error, note, progress
+from pylogtable.cli.output import print_json
+from pylogtable.cli.session import Session, complete_topics, current_session, topic_names
+from pylogtable.cli.signals import Signals, noting_signals
+from pylogtable.cli.speed import Speed
+from pylogtable.cli.values import parse_config
+
+if TYPE_CHECKING:
+    from pylogtable import ComparisonReport, MirrorProgress, MirrorReport, Store
+
+
+@click.command(
+    cls=Command,
+    short_help="Copy topics to another store.",
+    examples="""
+        pylogtable mirror s3://a/logs/orders s3://b/logs
+        pylogtable mirror s3://a/logs/orders s3://b/logs --follow --groups
+        pylogtable mirror --all-topics s3://b/logs --store s3://a/logs --check
+        pylogtable mirror orders ./archive --retention own --config retention.ms=-1
+    """,
+)
+@click.argument("topics", metavar="[TOPIC]...", nargs=-1, shell_complete=complete_topics)
+@click.argument("to_store")
+@click.option("--all-topics", is_flag=True, help="Every topic of the store.")
+@click.option("--name", metavar="NAME", help="The topic there.  [default: the same name]")
+@click.option("--follow", is_flag=True, help="Go on with new records until Ctrl-C or SIGTERM.")
+@click.option(
+    "--poll-seconds",
+    type=click.FloatRange(0.001, 86_400),
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How often --follow looks for new records. Each time may write a small file for each "
+    "partition.",
+)
+@click.option("--groups", is_flag=True, help="Also copy the positions of consumer groups.")
+@click.option(
+    "--retention",
+    type=click.Choice(["source", "own"]),
+    help="source: the copy has the records of its source, and loses what the source loses. own: it "
+    "keeps and removes records by its own settings.  [default: source, or as the copy is]",
+)
+@click.option(
+    "--config",
+    "-c",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A setting of a new copy with --retention own. May be repeated.",
+)
+@click.option(
+    "--allow-gaps",
+    is_flag=True,
+    help="Go on if the source has removed records before they were copied. For --retention own.",
+)
+@click.option(
+    "--check", is_flag=True, help="Then compare both sides. The exit status is 1 if they differ."
+)
+@click.option(
+    "--to-storage-options",
+    metavar="JSON",
+    help="The same as --storage-options, for TO_STORE.  [default: those of --storage-options]",
+)
+@click.pass_context
+def mirror(context: click.Context, /, topics: tuple[str, ...], to_store: str, **given: Any) -> int:
+    """Copy each TOPIC to the store TO_STORE, under the same partitions and offsets.
+
+    The first mirror creates the copy. Later ones bring what is new. Ctrl-C and SIGTERM end it after
+    the running commit, and a repeat goes on. A topic that fails does not stop the others; the exit
+    status is 1.
+    """
+    session = current_session(context)
+    if bool(topics) == given["all_topics"]:
+        raise click.UsageError("give the topics and the store to copy them to, or --all-topics")
+    if given["check"] and given["follow"]:
+        raise click.UsageError("--check compares at the end, which --follow does not have")
+    if given["name"] is not None and len(topics) != 1:
+        raise click.UsageError("--name is for a single topic")
+    options = {
+        name: given[name]
+        for name in ("name", "follow", "groups", "retention", "allow_gaps", "poll_seconds")
+    }
+    options["config"] = parse_config(given["config"]) or None
+    sources = list(dict.fromkeys(topics or topic_names(session.open_store())))
+    target = session.open_other_store(to_store, given["to_storage_options"], "--to-storage-options")
+    with noting_signals() as signals:
+        run = _Run(session, target, options, signals, check=given["check"])
+        for outcome in run.all(sources):
+            outcome.show(session)
+    if session.is_json:
+        print_json([outcome.as_json() for outcome in run.outcomes])
+    signals.raise_again()
+    return 0 if all(outcome.is_good for outcome in run.outcomes) else 1
+
+
+@dataclass
+class _Outcome:
+    """What became of one topic."""
+
+    topic: str
+    report: MirrorReport | None = None
+    check: ComparisonReport | None = None
+    has_own_retention: bool = False
+    error: str | None = None
+
+    @property
+    def is_good(self) -> bool:
+        """False if it failed, or if the copy has other records than its source. It may lag, since
+        others append meanwhile."""
+        if self.error is not None or self.check is None:
+            return self.error is None
+        is_whole = self.has_own_retention or all(
+            row.other_start <= row.start for row in self.check.partitions
+        )
+        return self.check.same_so_far and is_whole
+
+    def as_json(self) -> dict[str, Any]:
+        if self.report is None:
+            return {"topic": self.topic, "error": self.error}
+        checked = {} if self.check is None else {"check": comparison_json(self.check)}
+        return {**asdict(self.report), **checked, "error": self.error}
+
+    def show(self, session: Session) -> None:
+        if session.is_json or self.report is None:
+            return
+        print(self.report, flush=True)
+        for group, positions in self.report.groups.items():
+            shown = " ".join(f"{number}:{offset}" for number, offset in positions.items())
+            print(f"group {group}: {shown}")
+        for name, why in self.report.left_out.items():
+            note(session, f"not copied: group {name}: {why}")
+        if self.check is not None:
+            print_comparison(self.check)
+
+
+@dataclass
+class _Run:
+    session: Session
+    target: Store
+    options: dict[str, Any]
+    signals: Signals
+    check: bool
+    outcomes: list[_Outcome] = field(default_factory=list)
+
+    def all(self, topics: Sequence[str]) -> Iterable[_Outcome]:
+        """Mirror these topics: one after the other, or side by side if they are followed."""
+        if self.options["follow"] and len(topics) > 1:
+            yield from self._side_by_side(topics)
+            return
+        for topic in topics:
+            if self.signals.has_come():
+                return
+            outcome = _Outcome(topic)
+            self.outcomes.append(outcome)
+            with (
+                continue_on_error(self.session, topic) as attempt,
+                progress(f"mirroring {topic}") as show_detail,
+            ):
+                self._mirror(outcome, _showing(show_detail))
+            outcome.error = attempt.error
+            yield outcome
+
+    def _side_by_side(self, topics: Sequence[str]) -> Iterable[_Outcome]:
+        latest: dict[str, MirrorProgress] = {}
+        speed = Speed()
+        with (
+            progress(f"mirroring {len(topics)} topics") as show_detail,
+            ThreadPoolExecutor(len(topics)) as pool,
+        ):
+
+            def run(outcome: _Outcome) -> _Outcome:
+                def tell(at: MirrorProgress) -> None:
+                    latest[outcome.topic] = at
+                    show_detail(progress_text(list(latest.values()), speed))
+
+                with continue_on_error(self.session, outcome.topic) as attempt:
+                    self._mirror(outcome, tell)
+                outcome.error = attempt.error
+                return outcome
+
+            self.outcomes += [_Outcome(topic) for topic in topics]
+            for done in as_completed([pool.submit(run, outcome) for outcome in self.outcomes]):
+                yield done.result()
+
+    def _mirror(self, outcome: _Outcome, tell: Callable[[MirrorProgress], None]) -> None:
+        source = self.session.open_topic(outcome.topic)
+        outcome.report = source.mirror(
+            self.target, on_progress=tell, stop=self.signals.has_come, **self.options
+        )
+        if self.check:
+            copy = self.target.topic(outcome.report.topic)
+            status = copy.describe().mirror
+            outcome.has_own_retention = status is not None and status.own_retention
+            outcome.check = source.compare(copy, version=outcome.report.source_version)
+
+
+def _showing(show_detail: Callable[[str], None]) -> Callable[[MirrorProgress], None]:
+    speed = Speed()
+    return lambda at: show_detail(progress_text([at], speed))
+
+
+def progress_text(at: Sequence[MirrorProgress], speed: Speed) -> str:
+    """How far the mirrors of one or several topics are, together."""
+    records, size = sum(one.records for one in at), sum(one.size_bytes for one in at)
+    rate = speed.at(max(one.seconds for one in at), size) / 1e6
+    lag = sum(sum(one.lag.values()) for one in at)
+    behind = f"{lag:,} offsets" if lag else "none"
+    return f"{records:,} records, {size / 1e6:,.1f} MB, {rate:,.1f} MB/s, lag {behind}"

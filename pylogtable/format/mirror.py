@@ -1,0 +1,54 @@
+"""Copies of topics: what a commit says about the source of a copy. Pure.
+
+A copy knows its source from its creation on. Every commit that brings records of the source says
+so. A commit that appends other records, or has a txn of another writer, ends that: from then on the
+copy is a topic like any other, and nobody takes its records for those of the source [MIR-2].
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from pylogtable.format.field_ids import Fault
+from pylogtable.format.model import MIRROR, Commit, Mirror, Protocol
+
+
+def mirror_fault(before: Mirror | None, commit: Commit, protocol: Protocol) -> Fault | None:
+    """The rule that a commit breaks by what it says about a source; None if it breaks none.
+    `protocol` is the one in force."""
+    new = commit.mirror
+    if new is None:
+        if commit.mirrored_txns:
+            return Fault("MIR-3", "it has txns of a source, and no mirror")
+        return None
+    if not protocol.announces(MIRROR):
+        return Fault("MIR-1", f"it has a mirror, and the protocol does not name {MIRROR}")
+    if new.ended not in {None, commit.version}:
+        return Fault("MIR-2", f"it says that the mirroring ended in version {new.ended}")
+    if commit.operation == "create":
+        return None
+    if len({txn.app_id for txn in commit.txns}) < len(commit.txns):
+        return Fault("MIR-3", "it has two txns of one app id")
+    if before is None or before.source_id != new.source_id:
+        source = "no copy" if before is None else f"a copy of {before.source_id!r}"
+        return Fault("MIR-1", f"it brings records of {new.source_id!r}, and the topic is {source}")
+    if before.ended is not None:
+        return Fault("MIR-2", f"the mirroring has ended in version {before.ended}")
+    if before.version is not None and (new.version is None or new.version < before.version):
+        detail = f"it goes back from version {before.version} of the source to {new.version}"
+        return Fault("MIR-1", detail)
+    if before.own_retention and not new.own_retention:
+        return Fault("MIR-4", "a copy with its own retention cannot follow its source again")
+    if before.new_names and not new.new_names:
+        return Fault("MIR-7", "a copy whose files have new names goes on with that")
+    return None
+
+
+def mirror_after(before: Mirror | None, commit: Commit) -> Mirror | None:
+    """What is known about the source after a commit that breaks no rule."""
+    if commit.mirror is not None:
+        return commit.mirror
+    is_foreign = bool(commit.ends) or commit.txn is not None
+    if before is not None and before.ended is None and is_foreign:  # [MIR-2]
+        return msgspec.structs.replace(before, ended=commit.version)
+    return before

@@ -1,0 +1,411 @@
+"""Brings a copy to the state of its source, again and again if it follows.
+
+One step loads both states, copies what is missing, and commits it to the copy. Everything that
+counts is in the two topics: a mirror that was killed begins with the next step, and two mirrors of
+one topic do each other no harm.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import msgspec
+
+from pylogtable.errors import (
+    CommitUnknownError,
+    CorruptTopicError,
+    InvalidRequestError,
+    LogTableError,
+    SegmentGoneError,
+    StorageError,
+)
+from pylogtable.format.config import STALE_AFTER_MS
+from pylogtable.format.model import Change, Commit, Mirror, Segment
+from pylogtable.format.snapshot import Snapshot
+from pylogtable.log.head import Head
+from pylogtable.mirror.account import Account
+from pylogtable.mirror.copying import (
+    Copied,
+    Copier,
+    CopyTask,
+    RunTasks,
+    copy_tasks,
+    discard,
+    files_there,
+    usable_files,
+)
+from pylogtable.mirror.group_positions import copy_groups
+from pylogtable.mirror.source_txns import new_txns
+from pylogtable.plan.mirror import (
+    Arrivals,
+    OvertakenError,
+    check_copy,
+    check_same_source,
+    gaps,
+    plan_arrival_commit,
+    plan_arrivals,
+    plan_topic,
+)
+from pylogtable.plan.mirror_removals import (
+    Side,
+    Stretch,
+    in_commits,
+    new_files,
+    plan_removal_commit,
+    plan_removals,
+    shrunken_partitions,
+)
+from pylogtable.results.mirror import MirrorProgress, MirrorReport
+from pylogtable.segments.reader import count_from
+from pylogtable.storage.base import ObjectInfo, ObjectMissingError, ObjectStore
+
+_log = logging.getLogger(__name__)
+
+#: If the source has more new commits, the states are compared without looking at them.
+MAX_COMMITS = 1_000
+#: If the source has so many new commits, the copy notes its version, so that nobody has to look at
+#: them again.
+NOTE_COMMITS = 16
+#: How often in a row others may be faster.
+MAX_OVERTAKEN = 20
+#: How long a mirror that follows sleeps before it looks whether it is to stop.
+NAP_SECONDS = 0.2
+#: While more than this is copied for one commit, a mirror looks whether it is to stop.
+LARGE_BYTES = 1 << 30
+
+
+@dataclass(frozen=True)
+class MirrorOptions:
+    """What `Topic.mirror` was asked for, checked."""
+
+    own_retention: bool | None = None
+    groups: bool = False
+    follow: bool = False
+    allow_gaps: bool = False
+    poll_seconds: float = 1.0
+    on_progress: Callable[[MirrorProgress], object] | None = None
+    stop: Callable[[], bool] = lambda: False
+
+
+@dataclass(frozen=True)
+class End:
+    """One of the two topics: its store and its state."""
+
+    store: ObjectStore
+    head: Head
+
+    def side(self, snapshot: Snapshot) -> Side:
+        def count(segment: Segment, offset: int) -> int:
+            return count_from(self.store, segment, offset)
+
+        return Side(snapshot, self.head.manifest.leaf, count)
+
+
+class _Stopped(LogTableError):
+    """A mirror that copies much is to stop. What it has copied stays for the next one."""
+
+
+class Mirroring:
+    """One run of a mirror."""
+
+    def __init__(
+        self,
+        source: End,
+        copy: End,
+        options: MirrorOptions,
+        run_tasks: RunTasks[CopyTask, list[Copied]],
+        *,
+        is_new: bool,
+    ) -> None:
+        self._source = source
+        self._copy = copy
+        self._options = options
+        self._run_tasks = run_tasks
+        self._runtime = copy.head.runtime
+        now = self._runtime.monotonic
+        self._account = Account(source.head, copy.head, now, now())
+        # In a new copy there are no files of earlier tries.
+        self._may_have_files = not is_new
+        self._known_commit: str | None = None
+
+    def run(self, topic: str) -> MirrorReport:
+        """Copy until the copy has all, or until the mirror is to stop."""
+        overtaken, failing_since = 0, None
+        while not self._options.stop():
+            try:
+                is_all = self._step()
+                overtaken, failing_since = 0, None
+            except _Stopped:
+                break
+            except OvertakenError:
+                overtaken += 1
+                if overtaken == MAX_OVERTAKEN:
+                    raise
+                self._may_have_files = True
+                continue
+            except StorageError as error:
+                now = self._runtime.monotonic()
+                failing_since = now if failing_since is None else failing_since
+                is_patient = now - failing_since < self._runtime.patience_seconds
+                if not self._options.follow or not is_patient:
+                    raise
+                _log.warning("the mirror of topic %r goes on after an error: %s", topic, error)
+                self._may_have_files = True
+                self._wait()
+                continue
+            self._tell()
+            if is_all:
+                if self._options.groups:
+                    self._copy_groups()
+                if not self._options.follow:
+                    break
+                self._wait()
+        return self._account.report(topic, self._source.store.url, self._copy.store.url)
+
+    def _step(self) -> bool:
+        """Copy as much as one commit brings; True if the copy then has all."""
+        source = self._source.head.latest()
+        try:
+            return self._step_to(source)
+        except (InvalidRequestError, CorruptTopicError, ObjectMissingError, SegmentGoneError) as e:
+            # Perhaps this state of the source is too old. Another mirror has seen a newer one, and
+            # the copy is ahead; or a vacuum has removed files that newer ones do not need.
+            if self._source.head.latest().version == source.version:
+                raise _explained(e) from e
+            raise OvertakenError(f"the source has changed meanwhile: {e}") from e
+
+    def _step_to(self, source: Snapshot) -> bool:
+        known = self._copy.head.known.mirror
+        commits = self._new_commits(source, known)
+        self._check_source(source, known, commits)
+        copy = self._altered(source)
+        mirror = self._checked(copy, source)
+        if known is None or mirror.version != known.version:
+            commits = self._new_commits(source, mirror)
+        arrivals = plan_arrivals(
+            copy,
+            source,
+            self._source.head.manifest.leaf,
+            allow_gaps=mirror.is_following or self._options.allow_gaps,
+        )
+        if mirror.own_retention:
+            self._account.gaps.update(gaps(copy, source))
+        is_news = False
+        if arrivals.is_all and mirror.is_following:
+            everything = range(len(copy.partitions))
+            suspects: Sequence[int] = everything
+            if commits is not None:
+                suspects = sorted(shrunken_partitions(commits, source.topic_id) & {*everything})
+            self._remove(copy, source, suspects, commits or ())
+            is_news = bool(suspects) or source.version - (mirror.version or 0) >= NOTE_COMMITS
+        self._bring(source, arrivals, is_news=is_news)
+        return arrivals.is_all
+
+    def _checked(self, copy: Snapshot, source: Snapshot) -> Mirror:
+        """What the copy knows about its source, as this run wants it to be."""
+        mirror = check_copy(copy, source, self._copy.store.url)
+        wanted = self._options.own_retention
+        if wanted is None or wanted == mirror.own_retention:
+            return mirror
+        if not wanted:
+            raise InvalidRequestError(
+                f"the copy at {self._copy.store.url} removes records by its own settings, so it "
+                "cannot follow its source again. Mirror with retention='own', or mirror to another "
+                "store, or under another name"
+            )
+        return msgspec.structs.replace(mirror, own_retention=True)
+
+    def _altered(self, source: Snapshot) -> Snapshot:
+        """The copy with the partitions, columns and settings that it has to have."""
+
+        def plan(copy: Snapshot) -> Change | None:
+            return plan_topic(copy, source, self._checked(copy, source))
+
+        copy, change = self._copy.head.change(plan)
+        self._account.commits += change is not None
+        return copy
+
+    def _remove(
+        self,
+        copy: Snapshot,
+        source: Snapshot,
+        partitions: Iterable[int],
+        commits: Sequence[Commit],
+    ) -> None:
+        """Replace what has records that the source no longer has. Files that one of its `commits`
+        has brought are new to the copy."""
+        new = new_files(commits, source.topic_id)
+        sides = self._copy.side(copy), self._source.side(source)
+        found = chain.from_iterable(plan_removals(*sides, number) for number in partitions)
+        for stretches in in_commits(found):
+            self._replace(copy, source, stretches, new)
+
+    def _replace(
+        self,
+        copy: Snapshot,
+        source: Snapshot,
+        stretches: Sequence[Stretch],
+        new: frozenset[str],
+    ) -> None:
+        began_ms = self._runtime.clock()
+        units = [unit for stretch in stretches for unit in stretch.units]
+        # A vacuum may be about to remove a file that the copy had once, but never a live one.
+        there = set(files_there(self._copy.store, units))
+        there |= {unit.whole.path for unit in units if unit.whole is not None} - new
+        live = {segment.path for stretch in stretches for segment in stretch.inputs}
+        copied = self._copied(source, copy, copy_tasks(units, there, live))
+        results: list[tuple[Stretch, Sequence[Segment]]] = []
+        written: dict[tuple[int, int], list[Copied]] = {}
+        rest = iter(copied)
+        for stretch in stretches:
+            mine = [next(rest) for _ in stretch.units]
+            results.append((stretch, [s for one in mine for s in one.segments]))
+            written[stretch.partition, stretch.inputs[0].base_offset] = mine
+
+        def plan(snapshot: Snapshot) -> Change:
+            self._check_age(began_ms)
+            return plan_removal_commit(
+                snapshot,
+                self._copy.head.manifest.leaf,
+                self._checked(snapshot, source),
+                results,
+            )
+
+        _, change = self._commit(plan, copied)
+        self._account.records_removed += change.summary["records_removed"]
+        for swap in change.replaced:
+            del written[swap.partition, swap.start]
+        if written:
+            discard(self._copy.store, chain.from_iterable(written.values()))
+            raise OvertakenError("another job has changed segments of the copy meanwhile")
+
+    def _new_commits(self, source: Snapshot, mirror: Mirror | None) -> Sequence[Commit] | None:
+        """The commits of the source after the version that the copy shows. None if they are too
+        many, or not all kept, or if the copy does not follow."""
+        if mirror is None or mirror.version is None or not mirror.is_following:
+            return None
+        if not 0 <= source.version - mirror.version <= MAX_COMMITS:
+            return None
+        versions = range(mirror.version + 1, source.version + 1)
+        found = self._source.head.manifest.commits.read_range(versions)
+        return None if found is None else list(found)
+
+    def _check_source(
+        self, source: Snapshot, mirror: Mirror | None, commits: Sequence[Commit] | None
+    ) -> None:
+        """Raise if the source has another past than the copy. That is looked at if the version of
+        the copy is not from this run [MIR-6]."""
+        if mirror is None or mirror.version is None or mirror.source_id != source.topic_id:
+            return
+        if mirror.version > source.version or mirror.commit_id in {None, self._known_commit}:
+            return
+        own = [c for c in commits or () if c.topic_id == source.topic_id]
+        if own:
+            there = own[0].parent
+        elif commits is not None or mirror.version == source.version:
+            there = source.commit_id
+        else:
+            found = self._source.head.manifest.commits.read(mirror.version)
+            is_kept = found is not None and found.topic_id == source.topic_id
+            there = found.commit_id if found is not None and is_kept else None
+        check_same_source(mirror, there, self._copy.store.url)
+        self._known_commit = mirror.commit_id
+
+    def _bring(self, source: Snapshot, arrivals: Arrivals, *, is_news: bool) -> None:
+        """Append what the copy does not have."""
+        units, is_all = arrivals
+        began_ms = self._runtime.clock()
+        there: Mapping[str, ObjectInfo] = {}
+        if units and self._may_have_files:
+            there = files_there(self._copy.store, units)
+            self._may_have_files = False
+        tasks = copy_tasks(units, there, usable_files(units, there, began_ms))
+        copied = self._copied(source, self._copy.head.known, tasks)
+        segments = list(chain.from_iterable(one.segments for one in copied))
+        commits = self._source.head.manifest.commits
+        txns = list(new_txns(source, commits, self._copy.head.known)) if is_all else []
+
+        def plan(snapshot: Snapshot) -> Change | None:
+            self._check_age(began_ms)
+            return plan_arrival_commit(
+                snapshot,
+                self._copy.head.manifest.leaf,
+                source,
+                self._checked(snapshot, source),
+                segments,
+                txns,
+                is_all=is_all,
+                is_news=is_news,
+            )
+
+        self._commit(plan, copied)
+        self._account.records += sum(segment.records for segment in segments)
+        if is_all:
+            self._account.source_version = source.version
+            self._known_commit = source.commit_id
+
+    def _copied(self, source: Snapshot, copy: Snapshot, tasks: Sequence[CopyTask]) -> list[Copied]:
+        # Columns are read as the source has them, and files are written as the copy wants them.
+        topic = msgspec.structs.replace(source.info, config=copy.info.config)
+        mirror = copy.mirror
+        copier = Copier(
+            self._source.store,
+            self._copy.store,
+            topic,
+            self._runtime.new_id,
+            new_names=mirror is not None and mirror.new_names,
+        )
+        copied: list[Copied] = []
+        is_large = sum(s.size_bytes for task in tasks for s in task.inputs) > LARGE_BYTES
+        for results in self._run_tasks(copier, tasks):
+            copied += results
+            self._account.add(results)
+            self._tell()
+            if is_large and self._options.stop():
+                discard(self._copy.store, copied)
+                raise _Stopped("the mirror is to stop")
+        return copied
+
+    def _commit(
+        self, plan: Callable[[Snapshot], Change | None], copied: Sequence[Copied]
+    ) -> tuple[Snapshot, Change]:
+        try:
+            after, change = self._copy.head.change(plan, refresh=False)
+        except CommitUnknownError:
+            raise
+        except LogTableError:
+            discard(self._copy.store, copied)
+            raise
+        self._account.commits += change is not None
+        return after, change or Change(operation="mirror")
+
+    def _check_age(self, began_ms: int) -> None:
+        if self._runtime.clock() - began_ms > STALE_AFTER_MS:  # [COMMIT-8]
+            raise OvertakenError("copying took so long that a vacuum may have removed the files")
+
+    def _copy_groups(self) -> None:
+        self._account.groups = copy_groups(
+            (self._source.store, self._source.head), (self._copy.store, self._copy.head)
+        )
+
+    def _wait(self) -> None:
+        deadline = self._runtime.monotonic() + self._options.poll_seconds
+        while not self._options.stop() and self._runtime.monotonic() < deadline:
+            self._runtime.pause(min(NAP_SECONDS, self._options.poll_seconds))
+
+    def _tell(self) -> None:
+        if self._options.on_progress is not None:
+            self._options.on_progress(self._account.progress())
+
+
+def _explained(error: LogTableError) -> LogTableError:
+    """A file of the source that is missing is damage, unless there is a newer version."""
+    if not isinstance(error, ObjectMissingError):
+        return error
+    return StorageError(
+        f"a file of the source is missing, so no more was copied: {error}. The topic is damaged; "
+        "verify on the source tells what is missing"
+    )
