@@ -237,18 +237,18 @@ class Manifest:
                 return version
         return newest.version
 
-    def leaves_of_roots(self, *, from_version: int) -> set[str]:
-        """The leaves of all roots from this version on. Raises if one cannot be used [VAC-2]."""
+    def leaves_of_roots(self, versions: Iterable[int], *, strict_from: int = 0) -> set[str]:
+        """The leaves that the roots of these versions name. Raises if a root from `strict_from` on
+        cannot be used [VAC-2]. No reader begins at an older one that cannot be used."""
         found: set[str] = set()
-        for version in self.roots.versions():
-            if version < from_version:
-                continue
+        for version in versions:
             root = self.roots.examine(version)
-            if not isinstance(root, Snapshot):
+            if isinstance(root, Snapshot):
+                found.update(root.leaves)
+            elif version >= strict_from:
                 why = "it is gone" if root is None else root.detail
                 detail = f"{why}; if the topic can be read without this root, remove it"
                 raise CorruptTopicError(root_path(version), "VAC-2", detail)
-            found.update(root.leaves)
         return found
 
     def hinted_root(self) -> int | None:

@@ -5,6 +5,7 @@ It stops if it cannot read what a kept version refers to [VAC-2].
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -21,7 +22,14 @@ from pylogtable.log.head import Head
 from pylogtable.maintenance.job import MaintainedTopic, MaintainOptions
 from pylogtable.maintenance.units import RunUnits
 from pylogtable.plan.index import sparse_leaves
-from pylogtable.plan.vacuum import Garbage, Listed, Needed, is_stranger, plan_vacuum
+from pylogtable.plan.vacuum import (
+    Garbage,
+    Listed,
+    Needed,
+    is_stranger,
+    plan_vacuum,
+    staying_roots,
+)
 from pylogtable.publish.formats import tables_in
 from pylogtable.publish.table import Table
 from pylogtable.results.jobs import VacuumReport
@@ -80,7 +88,8 @@ def _vacuum(store: ObjectStore, head: Head, dry_run: bool, keep_ms: int) -> Vacu
     # Listed before anything is decided, so that files written later are not in the list.
     listing = [_listed(entry) for entry in store.list()]
     leftovers = [_listed(entry) for entry in store.leftovers()]
-    needed, known = _needed(head, newest, now_ms - keep_ms)
+    old_ms = now_ms - MANIFEST_RETENTION_MS
+    needed, known = _needed(head, newest, now_ms - keep_ms, listing, old_ms)
     tables: list[Table] = []
     for table in tables_in((entry.key for entry in listing), store, runtime):
         try:
@@ -91,7 +100,6 @@ def _vacuum(store: ObjectStore, head: Head, dry_run: bool, keep_ms: int) -> Vacu
             continue  # of a topic that was deleted: nobody can read it
         tables.append(table)
         needed = replace(needed, segments=needed.segments | shown)
-    old_ms = now_ms - MANIFEST_RETENTION_MS
     garbage = replace(
         _plan(listing, needed, known, now_ms, keep_ms),
         tables=tuple(entry for table in tables for entry in _old_objects(table, listing, old_ms)),
@@ -145,7 +153,9 @@ def _plan(
     return Garbage(old.roots, old.commits, old.leaves, tuple(segments))
 
 
-def _needed(head: Head, newest: Snapshot, since_ms: int) -> tuple[Needed, frozenset[str]]:
+def _needed(
+    head: Head, newest: Snapshot, since_ms: int, listing: Sequence[Listed], old_before_ms: int
+) -> tuple[Needed, frozenset[str]]:
     """What versions from `since_ms` on need, and every data file that a known commit added."""
     manifest = head.manifest
     oldest = manifest.commits.version_at(since_ms, newest)
@@ -170,15 +180,15 @@ def _needed(head: Head, newest: Snapshot, since_ms: int) -> tuple[Needed, frozen
             segments.update(segment.path for segment in commit.add)
     for commit in manifest.commits.backwards(newest):
         known.update(segment.path for segment in commit.add if not segment.is_inline)
-    leaves = {
-        *newest.leaves,
-        *manifest.leaves_of_roots(from_version=state.root_version or 0),
-    }
+    first = state.root_version
+    roots = staying_roots(listing, first, old_before_ms)
+    leaves = {*newest.leaves, *state.leaves}
+    leaves |= manifest.leaves_of_roots(roots, strict_from=first or 0)
     return (
         Needed(
             segments=frozenset(map(object_of, segments)),
             leaves=frozenset(leaves),
-            root_version=state.root_version,
+            root_version=None if first is None else min([first, *roots]),
             txn_commits=frozenset(mark.commit_version for mark in newest.txns.values()),
         ),
         frozenset(known),

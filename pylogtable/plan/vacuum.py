@@ -66,6 +66,23 @@ def is_stranger(key: str) -> bool:
     return key.startswith("partition=") and key.endswith(".parquet") and not is_segment_path(key)
 
 
+def staying_roots(
+    listing: Iterable[Listed], oldest_kept: int | None, old_before_ms: int
+) -> list[int]:
+    """The versions of the roots that stay [VAC-1]. `oldest_kept` is the root that the oldest kept
+    version is read from, None for version 0. With a short retention that root may be minutes old,
+    and others still use the one before it: the newest that is older than `old_before_ms`."""
+    roots = {parse_root_path(entry.key): entry.modified_ms for entry in listing}
+    times = {version: at for version, at in roots.items() if version is not None}
+    newest_old = max((v for v, at in times.items() if at < old_before_ms), default=None)
+    first = min((v for v in (oldest_kept, newest_old) if v is not None), default=0)
+    return sorted(
+        version
+        for version, at in times.items()
+        if oldest_kept is None or version >= first or at >= old_before_ms
+    )
+
+
 def plan_vacuum(listing: Iterable[Listed], needed: Needed, old_before_ms: int) -> Garbage:
     """The garbage in a listing. Only objects that were last changed before `old_before_ms` may be
     removed [VAC-1]."""

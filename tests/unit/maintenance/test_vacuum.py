@@ -11,7 +11,10 @@ import pytest
 
 from pylogtable import CorruptTopicError, InvalidRequestError, Store, Topic
 from pylogtable.engine import TopicWriter
-from tests.builders import Clock, kafka, make_store, rows
+from pylogtable.plan import index
+from pylogtable.storage.memory import MemoryStore
+from tests.builders import IN_FILES, Clock, kafka, make_store, rows
+from tests.mirrors import make_index_small
 from tests.stores import AgingDisk
 
 DAY = 86_400_000
@@ -223,3 +226,49 @@ def test_a_shorter_window_frees_replaced_files_at_once(
     report = topic.vacuum(dry_run=False, retention_ms=0, force=True)
     assert list(report.files) == old
     assert (tmp_path / "t" / orphan).exists()
+
+
+def test_short_vacuum_keeps_the_index_that_others_have_loaded(
+    objects: MemoryStore, store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_index_small(monkeypatch)
+    monkeypatch.setattr(index, "ROOT_GRACE", 8)
+    topic = store.create_topic("t", config=IN_FILES)
+    for _ in range(9):
+        topic.append(kafka(["a"]))
+    clock.tick(8 * DAY)
+    idle = make_store(objects, clock).topic("t")
+    for _ in range(3):
+        topic.append(kafka(["b"]))
+    topic.delete_records({0: 5})
+    assert idle.end_offsets() == {0: 12}
+    began_at = idle._head.known.root_version
+    assert began_at != topic._head.known.root_version
+    for _ in range(2):
+        clock.tick(10)
+        topic.vacuum(dry_run=False, retention_ms=0, force=True)
+        assert idle.end_offsets() == {0: 12}
+    assert idle._head.known.root_version == began_at
+    assert rows(idle.read(), "offset") == [5, 6, 7, 8, 9, 10, 11]
+
+
+def test_leaf_stays_as_long_as_a_root_that_stays_names_it(
+    store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a later vacuum, which begins at that root, takes the topic for damaged."""
+    make_index_small(monkeypatch)
+    monkeypatch.setattr(index, "MERGE_WIDTH", 8)
+    topic = store.create_topic("t", config=IN_FILES)
+    for _ in range(11):
+        topic.append(kafka(["a"]))
+    clock.tick(8 * DAY)
+    topic.append(kafka(["b"]))
+    topic.delete_records({0: 9})
+    clock.tick(900)
+    for keep_ms in [0, 0, 1000]:
+        clock.tick(10)
+        store.topic("t").vacuum(dry_run=False, retention_ms=keep_ms, force=True)
+    roots = topic._head.manifest.roots
+    leaves = {leaf for version in roots.versions() for leaf in roots.read(version).leaves}
+    for leaf in leaves:
+        assert topic._head.manifest._read_leaf(leaf)
