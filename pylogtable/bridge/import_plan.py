@@ -14,13 +14,15 @@ _NO_EFFECT = {"file.delete.delay.ms": "vacuum deletes files, and its retention s
 @dataclass(frozen=True)
 class Copy:
     """The topic that an import writes to. `imported_to` is the sum of the end offsets after the
-    last commit of the import; None if there was none."""
+    last commit of the import; None if there was none. `kafka_id` is the id that Kafka's topic had
+    then, if it is known."""
 
     name: str
     starts: Mapping[int, int]
     ends: Mapping[int, int]
     imported_to: int | None
     is_kafka_shaped: bool
+    kafka_id: str | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -61,6 +63,16 @@ def check_copy(copy: Copy, partitions: int) -> None:
             f"another writer has appended to topic {copy.name!r} since the last import: its end "
             f"offsets add up to {total}, and to {copy.imported_to} after that import. Offsets of "
             "Kafka can no longer be kept there. Import into a new topic"
+        )
+
+
+def check_same_topic(name: str, before: str | None, now: str | None) -> None:
+    """Raise if Kafka's topic has another id than before. An id that is not known is none."""
+    if before is not None and now is not None and before != now:
+        raise InvalidRequestError(
+            f"Kafka's topic was deleted and created again: its id is {now}, and topic {name!r} was "
+            f"imported from the one with the id {before}. Nothing was appended. Import into a new "
+            "topic"
         )
 
 

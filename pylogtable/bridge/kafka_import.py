@@ -1,8 +1,9 @@
 """Imports a topic of Kafka: every record comes under the partition and offset it has there.
 
 The copy is its own memory: it continues at its end offsets. Each commit carries a txn whose number
-is the sum of the end offsets after it. So an import knows its own copy again, and notices if
-another writer was there.
+is the sum of the end offsets after it, and whose origin is Kafka's id of the topic. So an import
+knows its own copy again, and notices if another writer was there, or if Kafka's topic is another
+one.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pylogtable.bridge.aside import Aside
 from pylogtable.bridge.import_plan import (
     Copy,
     check_copy,
+    check_same_topic,
     gap,
     group_positions,
     positions_to_begin,
@@ -143,6 +145,7 @@ class Import:
         self._now = runtime.monotonic
         cluster, self._partitions = source.describe()
         self._app_id = f"kafka:{cluster}/{kafka_topic}"
+        self._kafka_id = source.topic_id()
         self._left_out: dict[str, str] = {}
         self._groups: dict[str, dict[int, int]] = {}
         self._records = self._commits = 0
@@ -232,13 +235,19 @@ class Import:
 
     def _begin(self, bounds: Mapping[int, tuple[int, int]]) -> dict[int, int]:
         """Begin to read where the copy ends; returns these offsets."""
+        imported_to = self._topic.last_txn(self._app_id)
+        last = None
+        if imported_to is not None:
+            last = TopicWriter(self._topic).find_txn(self._app_id, imported_to)
         copy = Copy(
             name=self._name,
             starts=self._topic.start_offsets(),
             ends=self._topic.end_offsets(),
-            imported_to=self._topic.last_txn(self._app_id),
+            imported_to=imported_to,
             is_kafka_shaped=is_kafka_shaped(self._topic.schema),
+            kafka_id=None if last is None else last.origin,
         )
+        check_same_topic(copy.name, copy.kafka_id, self._kafka_id)
         check_copy(copy, self._partitions)
         if copy.imported_to is None:
             positions = positions_to_begin(copy, self._starts(bounds))
@@ -296,7 +305,8 @@ class Import:
             self._commit(writer, staged, {**self._ends, **lasts})
 
     def _commit(self, writer: TopicWriter, staged: Staged, ends: dict[int, int]) -> None:
-        result = writer.commit_or_discard([staged], txn=(self._app_id, sum(ends.values())))
+        txn = self._app_id, sum(ends.values())
+        result = writer.commit_or_discard([staged], txn=txn, origin=self._kafka_id)
         if result.repeated:
             raise CommitConflictError(
                 f"another import of the same topic writes to {self._name!r}. Run one of them"
@@ -328,7 +338,8 @@ class Import:
             warnings.warn(f"{error}. The import goes on, and tries it again", stacklevel=4)
 
     def _add_partitions(self) -> None:
-        """Follow Kafka if partitions were added there."""
+        """Follow Kafka if partitions were added there. Raises if the topic is another one."""
+        check_same_topic(self._name, self._kafka_id, self._source.topic_id())
         _, count = self._source.describe()
         if count <= self._partitions:
             return

@@ -62,6 +62,21 @@ class KafkaSource(KafkaClient):
         """The id of the cluster, and how many partitions the topic has."""
         return self.describe_with(self._consumer)
 
+    def topic_id(self) -> str | None:
+        """Kafka's id of the topic, which is another one if the topic was created again; None if the
+        cluster gives none. Its controller is asked."""
+        admin = self.kafka.admin
+        with self.explained("be described"):
+            cluster = self._consumer.list_topics(self.topic, timeout=self.seconds)
+            if cluster.controller_id not in cluster.brokers:
+                return None
+            client = admin.AdminClient(self.settings)
+            asked = self.kafka.TopicCollection([self.topic])
+            replies = client.describe_topics(asked, request_timeout=self.seconds)
+            found = replies[self.topic].result(self.seconds).topic_id
+        is_known = found is not None and found.get_most_significant_bits() != 0
+        return str(found) if is_known else None
+
     def bounds(self, partitions: Iterable[int]) -> dict[int, tuple[int, int]]:
         """The first offset and the end of each partition. The end is before transactions that are
         still open."""

@@ -18,7 +18,7 @@ from typing import Any
 import confluent_kafka
 import pyarrow as pa
 import pytest
-from confluent_kafka.admin import AdminClient, NewPartitions
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 import pylogtable
 from pylogtable import InvalidRequestError, Store, Topic
@@ -137,6 +137,26 @@ def test_everything_is_equal_on_both_sides(
     assert report.records == 60_000
     assert report.commits > 1
     check(logs, servers, topic)
+
+
+def test_topic_that_was_created_again_is_refused(
+    servers: str, admin: AdminClient, new_topic: NewKafkaTopic, producer: Any, logs: Store
+) -> None:
+    """It is longer than the copy, so its offsets alone do not show it."""
+    topic = new_topic(1)
+    write(producer, topic, 10)
+    import_topic(logs, topic, bootstrap_servers=servers)
+    admin.delete_topics([topic])[topic].result(30)
+    deadline = time.monotonic() + 60
+    while topic in admin.list_topics(timeout=30).topics:
+        assert time.monotonic() < deadline
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+    write(producer, topic, 50)
+    with pytest.raises(InvalidRequestError, match="was deleted and created again: its id is"):
+        import_topic(logs, topic, bootstrap_servers=servers)
+    assert logs.topic(topic).count() == 10
+    import_topic(logs, topic, bootstrap_servers=servers, name="again")
+    assert logs.topic("again").count() == 50
 
 
 def test_keys_are_where_new_appends_go(

@@ -19,6 +19,7 @@ from pylogtable.bridge import kafka_client, kafka_import
 from pylogtable.bridge.import_report import ImportOptions
 from pylogtable.bridge.kafka_source import KafkaSource, Received
 from pylogtable.kafka import ImportProgress, import_topic
+from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
 from tests.builders import contents, ints, kafka, make_store, rows
 from tests.kafka.mock import PARTITIONS, MockCluster, mock_cluster
@@ -478,6 +479,52 @@ def test_import_that_follows_survives_a_broker_that_is_away_for_a_while(
         with pytest.warns(UserWarning, match="The import goes on, and tries it again"):
             report = kafka_import.Import(*given).run()
     assert report.records == 5
+
+
+class TestTopicThatWasCreatedAgain:
+    """The mock gives no ids of topics, so these tests give them. `tests/kafka` has true ones."""
+
+    def import_(
+        self, store: Store, cluster: MockCluster, topic: str, ids: list[str | None], **more: Any
+    ) -> Any:
+        class Source(KafkaSource):
+            def topic_id(self) -> str | None:
+                return ids.pop(0) if len(ids) > 1 else ids[0]
+
+        given = {"copy_settings": False, "linger_seconds": 0.05, **more}
+        with Source(cluster.servers, topic, {}) as source:
+            options = ImportOptions(**given)
+            return kafka_import.Import(store, source, topic, topic, options, store._runtime).run()
+
+    def test_its_records_do_not_follow_those_of_the_old_one(
+        self, objects: MemoryStore, store: Store, cluster: MockCluster, source: str
+    ) -> None:
+        self.import_(store, cluster, source, ["old"])
+        before = contents(objects)
+        cluster.produce(source, 0, [b"new"])
+        with pytest.raises(
+            InvalidRequestError, match=r"created again: its id is new, and topic .* id old"
+        ):
+            self.import_(store, cluster, source, ["new"])
+        assert contents(objects) == before
+        assert self.import_(store, cluster, source, ["old"]).records == 1
+
+    def test_copy_without_an_id_gets_one_with_the_next_commit(
+        self, store: Store, cluster: MockCluster, source: str
+    ) -> None:
+        """An import of an earlier release has made it, or a cluster without ids."""
+        self.import_(store, cluster, source, [None])
+        cluster.produce(source, 0, [b"new"])
+        assert self.import_(store, cluster, source, ["id"]).records == 1
+        assert self.import_(store, cluster, source, [None]).records == 0
+        with pytest.raises(InvalidRequestError, match="created again"):
+            self.import_(store, cluster, source, ["other"])
+
+    def test_import_that_follows_ends(
+        self, store: Store, cluster: MockCluster, source: str
+    ) -> None:
+        with pytest.raises(InvalidRequestError, match="created again"):
+            self.import_(store, cluster, source, ["old", "new"], follow=True, refresh_seconds=0.0)
 
 
 def test_confluent_kafka_is_asked_for_if_it_is_missing(
