@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from pylogtable import LogTableError
 from pylogtable.cli.command import Command
 from pylogtable.cli.compare import comparison_json, print_comparison
-from pylogtable.cli.messages import continue_on_error, note, progress
+from pylogtable.cli.messages import continue_on_error, note, progress, warn
 from pylogtable.cli.output import print_json
 from pylogtable.cli.session import Session, complete_topics, current_session, topic_names
 from pylogtable.cli.signals import Signals, noting_signals
@@ -20,6 +21,11 @@ from pylogtable.cli.values import parse_config
 
 if TYPE_CHECKING:
     from pylogtable import ComparisonReport, MirrorProgress, MirrorReport, Store
+
+#: How often `--all-topics --follow` looks for new topics.
+NEW_TOPICS_SECONDS = 30.0
+#: How many topics are followed at a time. Each has a thread, which sleeps most of the time.
+MOST_TOPICS = 10_000
 
 
 @click.command(
@@ -34,7 +40,11 @@ if TYPE_CHECKING:
 )
 @click.argument("topics", metavar="[TOPIC]...", nargs=-1, shell_complete=complete_topics)
 @click.argument("to_store")
-@click.option("--all-topics", is_flag=True, help="Every topic of the store.")
+@click.option(
+    "--all-topics",
+    is_flag=True,
+    help="Every topic of the store. With --follow also those that are created later.",
+)
 @click.option("--name", metavar="NAME", help="The topic there.  [default: the same name]")
 @click.option("--follow", is_flag=True, help="Go on with new records until Ctrl-C or SIGTERM.")
 @click.option(
@@ -96,7 +106,9 @@ def mirror(context: click.Context, /, topics: tuple[str, ...], to_store: str, **
     sources = list(dict.fromkeys(topics or topic_names(session.open_store())))
     target = session.open_other_store(to_store, given["to_storage_options"], "--to-storage-options")
     with noting_signals() as signals:
-        run = _Run(session, target, options, signals, check=given["check"])
+        run = _Run(
+            session, target, options, signals, check=given["check"], has_new=given["all_topics"]
+        )
         for outcome in run.all(sources):
             outcome.show(session)
     if session.is_json:
@@ -147,16 +159,20 @@ class _Outcome:
 
 @dataclass
 class _Run:
+    """One call of the program. With `has_new`, topics that are created meanwhile are followed,
+    too."""
+
     session: Session
     target: Store
     options: dict[str, Any]
     signals: Signals
     check: bool
+    has_new: bool
     outcomes: list[_Outcome] = field(default_factory=list)
 
     def all(self, topics: Sequence[str]) -> Iterable[_Outcome]:
         """Mirror these topics: one after the other, or side by side if they are followed."""
-        if self.options["follow"] and len(topics) > 1:
+        if self.options["follow"] and (len(topics) > 1 or self.has_new):
             yield from self._side_by_side(topics)
             return
         for topic in topics:
@@ -175,9 +191,11 @@ class _Run:
     def _side_by_side(self, topics: Sequence[str]) -> Iterable[_Outcome]:
         latest: dict[str, MirrorProgress] = {}
         speed = Speed()
+        running: set[Future[_Outcome]] = set()
+        what = "all topics" if self.has_new else f"{len(topics)} topics"
         with (
-            progress(f"mirroring {len(topics)} topics") as show_detail,
-            ThreadPoolExecutor(len(topics)) as pool,
+            progress(f"mirroring {what}") as show_detail,
+            ThreadPoolExecutor(MOST_TOPICS) as pool,
         ):
 
             def run(outcome: _Outcome) -> _Outcome:
@@ -190,9 +208,27 @@ class _Run:
                 outcome.error = attempt.error
                 return outcome
 
-            self.outcomes += [_Outcome(topic) for topic in topics]
-            for done in as_completed([pool.submit(run, outcome) for outcome in self.outcomes]):
-                yield done.result()
+            def start(names: Sequence[str]) -> None:
+                new = [_Outcome(name) for name in names]
+                self.outcomes += new
+                running.update(pool.submit(run, outcome) for outcome in new)
+
+            start(topics)
+            seconds = NEW_TOPICS_SECONDS if self.has_new else None
+            while running:
+                done, _ = wait(running, seconds, return_when=FIRST_COMPLETED)
+                running -= done
+                yield from (future.result() for future in done)
+                if self.has_new and not self.signals.has_come():
+                    start(self._new_topics())
+
+    def _new_topics(self) -> list[str]:
+        known = {outcome.topic for outcome in self.outcomes}
+        try:
+            return [name for name in self.session.open_store().topics() if name not in known]
+        except LogTableError as error:
+            warn(self.session, f"new topics are not looked for, and later again: {error}")
+            return []
 
     def _mirror(self, outcome: _Outcome, tell: Callable[[MirrorProgress], None]) -> None:
         source = self.session.open_topic(outcome.topic)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,10 +13,11 @@ import pytest
 
 import pylogtable
 from pylogtable import MirrorProgress, Topic
+from pylogtable.cli import mirror
 from pylogtable.cli.mirror import progress_text
 from pylogtable.cli.speed import Speed
 from tests.builders import kafka, rows
-from tests.cli.conftest import Run
+from tests.cli.conftest import Result, Run
 
 COLUMNS = ("partition", "offset", "timestamp", "key", "value")
 
@@ -195,32 +197,57 @@ def test_promoted_copy_is_a_topic_of_its_own(
     assert run("topics", "describe", "clicks", "--output", "json").json[0]["mirror"] is None
 
 
+def wait_for(backup: Path, name: str, records: int) -> None:
+    """Until the copy has them. By then the program has taken over the signals."""
+    store, deadline = pylogtable.open(backup), time.monotonic() + 60
+    while name not in store.topics() or store.topic(name).count() < records:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def follow_until_stopped(run: Run, others: Callable[[], None], *given: object) -> Result:
+    """Run a mirror that follows, do something beside it, and end it by SIGTERM."""
+
+    def work_and_stop() -> None:
+        others()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(work_and_stop)
+        done = run("mirror", *given, "--follow", "--output", "json")
+        other.result()
+    assert (done.status, done.err) == (143, "")
+    return done
+
+
 @pytest.mark.parametrize("number", [1, 2], ids=["one topic", "two topics"])
 def test_sigterm_ends_a_mirror_that_follows_with_a_report(
     run: Run, clicks: Topic, orders: Topic, backup: Path, number: int
 ) -> None:
     names = ["clicks", "orders"][:number]
 
-    def wait_for(records: int) -> None:
-        """Until the copy is there. By then the program has taken over the signals."""
-        store, deadline = pylogtable.open(backup), time.monotonic() + 60
-        while "clicks" not in store.topics() or store.topic("clicks").count() < records:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-
-    def append_and_stop() -> None:
-        wait_for(4)
+    def append() -> None:
+        wait_for(backup, "clicks", 4)
         clicks.append(kafka(["k5"], ["e"]))
-        wait_for(5)
-        os.kill(os.getpid(), signal.SIGTERM)
+        wait_for(backup, "clicks", 5)
 
-    with ThreadPoolExecutor(1) as pool:
-        other = pool.submit(append_and_stop)
-        done = run("mirror", *names, backup, "--follow", "--output", "json")
-        other.result()
-    assert (done.status, done.err) == (143, "")
+    done = follow_until_stopped(run, append, *names, backup)
     assert [row["topic"] for row in done.json] == names
     assert (done.json[0]["records"], done.json[0]["lag"]) == (5, {"0": 0, "1": 0})
+
+
+def test_all_topics_are_followed_and_new_ones_too(
+    run: Run, clicks: Topic, store_dir: Path, backup: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mirror, "NEW_TOPICS_SECONDS", 0.05)
+
+    def create() -> None:
+        wait_for(backup, "clicks", 4)
+        pylogtable.open(store_dir).create_topic("late").append(kafka(["a"]))
+        wait_for(backup, "late", 1)
+
+    done = follow_until_stopped(run, create, "--all-topics", backup)
+    assert [(row["topic"], row["records"]) for row in done.json] == [("clicks", 4), ("late", 1)]
 
 
 def test_progress_shows_records_speed_and_lag() -> None:
