@@ -10,8 +10,9 @@ import pyarrow.parquet as pq
 from golden_place import T0_US, Place, Row, at, kafka, neutral, placed, record
 
 from pylogtable.engine import TopicWriter
+from pylogtable.format.group_model import GroupChange, GroupMember
 from pylogtable.format.lookup import segments_between
-from pylogtable.format.model import GroupChange, GroupMember, Segment
+from pylogtable.format.model import Segment
 from pylogtable.format.paths import segment_path
 from pylogtable.format.schema import file_schema
 from pylogtable.log.group_head import GroupHead

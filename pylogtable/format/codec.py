@@ -15,13 +15,13 @@ from pylogtable.format import wire
 from pylogtable.format.config import parse_config
 from pylogtable.format.entries import check_entry
 from pylogtable.format.field_ids import field_fault
+from pylogtable.format.group_model import GroupState
 from pylogtable.format.model import (
     FORMAT_VERSION,
     MAX_APP_ID_BYTES,
     READER_FEATURES,
     WRITER_FEATURES,
     Commit,
-    GroupState,
     Hint,
     Noun,
     Protocol,

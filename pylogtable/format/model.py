@@ -20,9 +20,6 @@ MAX_FILE_BYTES = 1 << 46
 #: The records of a commit, compressed and not compressed [INL-5].
 MAX_ROWS_BYTES = 1 << 20
 MAX_UNPACKED_BYTES = 64 << 20
-MAX_METADATA = 4096
-#: No lease of a member is longer [GRP-14].
-MAX_LEASE_MS = 86_400_000
 MAX_APP_ID_BYTES = 1024
 #: Columns may have other names in files than in the topic, and files may have columns that the
 #: topic dropped [META-7], [META-8].
@@ -291,6 +288,10 @@ class Mirror(Noun, frozen=True, kw_only=True, omit_defaults=True):
     def is_following(self) -> bool:  # [MIR-4]
         return self.ended is None and not self.own_retention
 
+    @property
+    def is_unfinished(self) -> bool:  # [MIR-3]
+        return self.ended is None and (self.partial or self.version is None)
+
 
 class Change(Noun, frozen=True, kw_only=True, omit_defaults=True):
     """The result of a plan. It becomes a `Commit` when it gets a version. `rows` are the records of
@@ -380,50 +381,6 @@ class Hint(Noun, frozen=True, kw_only=True, omit_defaults=True):
     """The root to look at first, None if there is none yet [HINT-1]. It may be out of date."""
 
     root_version: Natural | None
-
-
-class GroupPosition(Noun, frozen=True, kw_only=True, omit_defaults=True):
-    """The next offset of a partition that a consumer group will read [GRP-4]."""
-
-    offset: Natural
-    committed_at_ms: Natural
-    metadata: Annotated[str, msgspec.Meta(max_length=MAX_METADATA)] = ""
-
-
-class GroupMember(Noun, frozen=True, kw_only=True, omit_defaults=True):
-    """A member of a group: the partitions it owns, and when its lease ends [GRP-11]."""
-
-    lease_until_ms: Natural
-    owned: tuple[Natural, ...] = ()
-
-    def is_live(self, now_ms: int) -> bool:
-        """True while the lease lasts. A lease that ends too late is not believed: the clock of its
-        member was wrong [GRP-14]."""
-        return now_ms < self.lease_until_ms <= now_ms + MAX_LEASE_MS
-
-
-class GroupChange(Noun, frozen=True, kw_only=True, omit_defaults=True):
-    """The result of a plan for a group: its whole next state. It becomes a `GroupState` when it
-    gets a number. `generation` counts how often the set of members changed."""
-
-    operation: str
-    positions: dict[Natural, GroupPosition] = {}
-    generation: Natural = 0
-    members: dict[str, GroupMember] = {}
-    deleted: bool = False
-
-
-class GroupState(GroupChange, frozen=True, kw_only=True, omit_defaults=True):
-    """One numbered object of a consumer group, with the whole state of the group [GRP-2]."""
-
-    number: Natural
-    commit_id: str
-    topic_id: str
-    committed_at_ms: Natural
-
-    def live_members(self, now_ms: int) -> list[str]:
-        """The members whose lease has not run out, sorted [GRP-11]."""
-        return sorted(name for name, held in self.members.items() if held.is_live(now_ms))
 
 
 #: The format of `PublishedState`.

@@ -19,7 +19,7 @@ from types import TracebackType
 import pyarrow as pa
 
 from pylogtable.errors import InvalidRequestError
-from pylogtable.format.model import MAX_LEASE_MS
+from pylogtable.format.group_model import MAX_LEASE_MS
 from pylogtable.format.paths import check_group_name, check_member_name
 from pylogtable.format.schema import column_schema
 from pylogtable.groups.fetcher import Fetcher

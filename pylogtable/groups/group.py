@@ -11,7 +11,7 @@ from numbers import Integral
 from pylogtable.arguments import check_text
 from pylogtable.errors import CommitUnknownError, InvalidRequestError, StorageError
 from pylogtable.format.codec import check_writable
-from pylogtable.format.model import GroupChange, GroupState
+from pylogtable.format.group_model import GroupChange, GroupState
 from pylogtable.format.paths import check_group_name
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.format.times import Moment

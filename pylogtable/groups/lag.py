@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from pylogtable.format.model import GroupState
+from pylogtable.format.group_model import GroupState
 from pylogtable.format.schema import TIMESTAMP
 from pylogtable.read.view import View
 from pylogtable.results.groups import Lag

@@ -20,7 +20,7 @@ from pylogtable.errors import (
     TopicNotFoundError,
 )
 from pylogtable.format.codec import check_writable
-from pylogtable.format.model import GroupChange, GroupState
+from pylogtable.format.group_model import GroupChange, GroupState
 from pylogtable.groups.group import Group, committed_offsets
 from pylogtable.log.group_head import GroupHead, GroupPlan
 from pylogtable.log.head import Head

@@ -20,7 +20,7 @@ from pylogtable.errors import (
     StorageError,
 )
 from pylogtable.format.codec import decode_group, decode_own, encode
-from pylogtable.format.model import GroupChange, GroupState
+from pylogtable.format.group_model import GroupChange, GroupState
 from pylogtable.log.commit_loop import change_until_landed, put_numbered
 from pylogtable.log.group_objects import CLEAN_EVERY, GroupObjects, Tip
 from pylogtable.runtime import Runtime

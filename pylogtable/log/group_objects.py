@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from pylogtable.errors import CorruptTopicError, StorageError
 from pylogtable.format.codec import decode_group
-from pylogtable.format.model import GroupState
+from pylogtable.format.group_model import GroupState
 from pylogtable.format.paths import GROUPS_DIR, group_path, group_prefix, parse_group_path
 from pylogtable.log.clocks import is_fresh
 from pylogtable.storage.base import Created, ObjectStore

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from pylogtable.errors import LogTableError
-from pylogtable.format.model import GroupChange, GroupPosition, GroupState
+from pylogtable.format.group_model import GroupChange, GroupPosition, GroupState
 from pylogtable.log.group_head import GroupHead
 from pylogtable.log.group_objects import load_groups
 from pylogtable.log.head import Head

@@ -12,7 +12,8 @@ from pylogtable.format.model import Change, Mirror
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.log.head import Head
 from pylogtable.mirror.copying import Copied, CopyTask, RunTasks, in_threads
-from pylogtable.mirror.sync import End, Mirroring, MirrorOptions
+from pylogtable.mirror.sync import Mirroring, MirrorOptions
+from pylogtable.mirror.transfer import End
 from pylogtable.plan.mirror import new_copy
 from pylogtable.results.mirror import MirrorProgress, MirrorReport
 from pylogtable.storage.base import ObjectStore

@@ -8,37 +8,35 @@ one topic do each other no harm.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 
 import msgspec
 
 from pylogtable.errors import (
-    CommitUnknownError,
     CorruptTopicError,
     InvalidRequestError,
     LogTableError,
     SegmentGoneError,
     StorageError,
 )
-from pylogtable.format.config import STALE_AFTER_MS
-from pylogtable.format.model import Change, Commit, Mirror, Segment
+from pylogtable.format.model import Change, Commit, Mirror
 from pylogtable.format.snapshot import Snapshot
-from pylogtable.log.head import Head
 from pylogtable.mirror.account import Account
 from pylogtable.mirror.copying import (
     Copied,
-    Copier,
     CopyTask,
     RunTasks,
     copy_tasks,
-    discard,
     files_there,
     usable_files,
 )
 from pylogtable.mirror.group_positions import copy_groups
+from pylogtable.mirror.removing import remove
 from pylogtable.mirror.source_txns import new_txns
+from pylogtable.mirror.transfer import End, StoppedError, Transfer
 from pylogtable.plan.mirror import (
     Arrivals,
     OvertakenError,
@@ -49,18 +47,9 @@ from pylogtable.plan.mirror import (
     plan_arrivals,
     plan_topic,
 )
-from pylogtable.plan.mirror_removals import (
-    Side,
-    Stretch,
-    in_commits,
-    new_files,
-    plan_removal_commit,
-    plan_removals,
-    shrunken_partitions,
-)
+from pylogtable.plan.mirror_removals import shrunken_partitions
 from pylogtable.results.mirror import MirrorProgress, MirrorReport
-from pylogtable.segments.reader import count_from
-from pylogtable.storage.base import ObjectInfo, ObjectMissingError, ObjectStore
+from pylogtable.storage.base import ObjectInfo, ObjectMissingError
 
 _log = logging.getLogger(__name__)
 
@@ -73,8 +62,6 @@ NOTE_COMMITS = 16
 MAX_OVERTAKEN = 20
 #: How long a mirror that follows sleeps before it looks whether it is to stop.
 NAP_SECONDS = 0.2
-#: While more than this is copied for one commit, a mirror looks whether it is to stop.
-LARGE_BYTES = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -88,24 +75,6 @@ class MirrorOptions:
     poll_seconds: float = 1.0
     on_progress: Callable[[MirrorProgress], object] | None = None
     stop: Callable[[], bool] = lambda: False
-
-
-@dataclass(frozen=True)
-class End:
-    """One of the two topics: its store and its state."""
-
-    store: ObjectStore
-    head: Head
-
-    def side(self, snapshot: Snapshot) -> Side:
-        def count(segment: Segment, offset: int) -> int:
-            return count_from(self.store, segment, offset)
-
-        return Side(snapshot, self.head.manifest.leaf, count)
-
-
-class _Stopped(LogTableError):
-    """A mirror that copies much is to stop. What it has copied stays for the next one."""
 
 
 class Mirroring:
@@ -123,10 +92,12 @@ class Mirroring:
         self._source = source
         self._copy = copy
         self._options = options
-        self._run_tasks = run_tasks
         self._runtime = copy.head.runtime
         now = self._runtime.monotonic
         self._account = Account(source.head, copy.head, now, now())
+        self._transfer = Transfer(
+            source, copy, self._account, run_tasks, tell=self._tell, stop=options.stop
+        )
         # In a new copy there are no files of earlier tries.
         self._may_have_files = not is_new
         self._known_commit: str | None = None
@@ -138,7 +109,7 @@ class Mirroring:
             try:
                 is_all = self._step()
                 overtaken, failing_since = 0, None
-            except _Stopped:
+            except StoppedError:
                 break
             except OvertakenError:
                 overtaken += 1
@@ -199,7 +170,8 @@ class Mirroring:
             suspects: Sequence[int] = everything
             if commits is not None:
                 suspects = sorted(shrunken_partitions(commits, source.topic_id) & {*everything})
-            self._remove(copy, source, suspects, commits or ())
+            check = partial(self._checked, source=source)
+            remove(self._transfer, copy, source, suspects, commits or (), check)
             is_news = bool(suspects) or source.version - (mirror.version or 0) >= NOTE_COMMITS
         self._bring(source, arrivals, is_news=is_news)
         return arrivals.is_all
@@ -227,60 +199,6 @@ class Mirroring:
         copy, change = self._copy.head.change(plan)
         self._account.commits += change is not None
         return copy
-
-    def _remove(
-        self,
-        copy: Snapshot,
-        source: Snapshot,
-        partitions: Iterable[int],
-        commits: Sequence[Commit],
-    ) -> None:
-        """Replace what has records that the source no longer has. Files that one of its `commits`
-        has brought are new to the copy."""
-        new = new_files(commits, source.topic_id)
-        sides = self._copy.side(copy), self._source.side(source)
-        found = chain.from_iterable(plan_removals(*sides, number) for number in partitions)
-        for stretches in in_commits(found):
-            self._replace(copy, source, stretches, new)
-
-    def _replace(
-        self,
-        copy: Snapshot,
-        source: Snapshot,
-        stretches: Sequence[Stretch],
-        new: frozenset[str],
-    ) -> None:
-        began_ms = self._runtime.clock()
-        units = [unit for stretch in stretches for unit in stretch.units]
-        # A vacuum may be about to remove a file that the copy had once, but never a live one.
-        there = set(files_there(self._copy.store, units))
-        there |= {unit.whole.path for unit in units if unit.whole is not None} - new
-        live = {segment.path for stretch in stretches for segment in stretch.inputs}
-        copied = self._copied(source, copy, copy_tasks(units, there, live))
-        results: list[tuple[Stretch, Sequence[Segment]]] = []
-        written: dict[tuple[int, int], list[Copied]] = {}
-        rest = iter(copied)
-        for stretch in stretches:
-            mine = [next(rest) for _ in stretch.units]
-            results.append((stretch, [s for one in mine for s in one.segments]))
-            written[stretch.partition, stretch.inputs[0].base_offset] = mine
-
-        def plan(snapshot: Snapshot) -> Change:
-            self._check_age(began_ms)
-            return plan_removal_commit(
-                snapshot,
-                self._copy.head.manifest.leaf,
-                self._checked(snapshot, source),
-                results,
-            )
-
-        _, change = self._commit(plan, copied)
-        self._account.records_removed += change.summary["records_removed"]
-        for swap in change.replaced:
-            del written[swap.partition, swap.start]
-        if written:
-            discard(self._copy.store, chain.from_iterable(written.values()))
-            raise OvertakenError("another job has changed segments of the copy meanwhile")
 
     def _new_commits(self, source: Snapshot, mirror: Mirror | None) -> Sequence[Commit] | None:
         """The commits of the source after the version that the copy shows. None if they are too
@@ -323,13 +241,12 @@ class Mirroring:
             there = files_there(self._copy.store, units)
             self._may_have_files = False
         tasks = copy_tasks(units, there, usable_files(units, there, began_ms))
-        copied = self._copied(source, self._copy.head.known, tasks)
+        copied = self._transfer.copied(source, self._copy.head.known, tasks)
         segments = list(chain.from_iterable(one.segments for one in copied))
         commits = self._source.head.manifest.commits
         txns = list(new_txns(source, commits, self._copy.head.known)) if is_all else []
 
         def plan(snapshot: Snapshot) -> Change | None:
-            self._check_age(began_ms)
             return plan_arrival_commit(
                 snapshot,
                 self._copy.head.manifest.leaf,
@@ -341,50 +258,11 @@ class Mirroring:
                 is_news=is_news,
             )
 
-        self._commit(plan, copied)
+        self._transfer.commit(plan, copied, began_ms)
         self._account.records += sum(segment.records for segment in segments)
         if is_all:
             self._account.source_version = source.version
             self._known_commit = source.commit_id
-
-    def _copied(self, source: Snapshot, copy: Snapshot, tasks: Sequence[CopyTask]) -> list[Copied]:
-        # Columns are read as the source has them, and files are written as the copy wants them.
-        topic = msgspec.structs.replace(source.info, config=copy.info.config)
-        mirror = copy.mirror
-        copier = Copier(
-            self._source.store,
-            self._copy.store,
-            topic,
-            self._runtime.new_id,
-            new_names=mirror is not None and mirror.new_names,
-        )
-        copied: list[Copied] = []
-        is_large = sum(s.size_bytes for task in tasks for s in task.inputs) > LARGE_BYTES
-        for results in self._run_tasks(copier, tasks):
-            copied += results
-            self._account.add(results)
-            self._tell()
-            if is_large and self._options.stop():
-                discard(self._copy.store, copied)
-                raise _Stopped("the mirror is to stop")
-        return copied
-
-    def _commit(
-        self, plan: Callable[[Snapshot], Change | None], copied: Sequence[Copied]
-    ) -> tuple[Snapshot, Change]:
-        try:
-            after, change = self._copy.head.change(plan, refresh=False)
-        except CommitUnknownError:
-            raise
-        except LogTableError:
-            discard(self._copy.store, copied)
-            raise
-        self._account.commits += change is not None
-        return after, change or Change(operation="mirror")
-
-    def _check_age(self, began_ms: int) -> None:
-        if self._runtime.clock() - began_ms > STALE_AFTER_MS:  # [COMMIT-8]
-            raise OvertakenError("copying took so long that a vacuum may have removed the files")
 
     def _copy_groups(self) -> None:
         self._account.groups = copy_groups(

@@ -24,6 +24,7 @@ from pylogtable.format.model import (
 from pylogtable.format.paths import commit_path
 from pylogtable.format.schema import is_keys_only
 from pylogtable.format.snapshot import Snapshot
+from pylogtable.plan.copy_guard import check_may_append
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,7 @@ def plan_append(
     repeated = find_txn(snapshot, txn)
     if repeated is not None:
         return repeated
+    check_may_append(snapshot)
     paths = [file.path for file in staged if not file.is_inline]
     if len(set(paths)) != len(paths):
         raise InvalidRequestError("the same staged file is given twice; give each file once")

@@ -19,6 +19,20 @@ def check_may_remove(snapshot: Snapshot, operation: str) -> None:
         )
 
 
+def check_may_append(snapshot: Snapshot) -> None:
+    """Raise if this topic is a copy that is in the middle of a mirror [MIR-3]. It has records whose
+    txns it does not have yet, so an append that is repeated here would not be recognised."""
+    mirror = snapshot.mirror
+    if mirror is not None and mirror.is_unfinished:
+        raise InvalidRequestError(
+            f"append is refused: this topic is a copy of {source_text(mirror)}, in the middle of a "
+            "mirror. It does not know yet what writers have appended at the source, so a repeated "
+            "append would come twice. Let the mirror finish first. If the source is lost, call "
+            "promote(force=True) (pylogtable topics promote --force), and find out what writers "
+            "have to repeat"
+        )
+
+
 def check_may_alter(snapshot: Snapshot, *, only_settings: bool) -> None:
     """Raise if only the source may alter this topic [MIR-5]."""
     mirror = snapshot.mirror

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 
 from pylogtable.errors import CommitConflictError, InvalidRequestError
-from pylogtable.format.model import GroupChange, GroupMember, GroupPosition, GroupState
+from pylogtable.format.group_model import GroupChange, GroupMember, GroupPosition, GroupState
 
 Members = Mapping[str, GroupMember]
 

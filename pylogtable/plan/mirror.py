@@ -347,7 +347,7 @@ def plan_promotion(copy: Snapshot, *, force: bool = False) -> Change:
         raise InvalidRequestError(
             f"this topic is no copy any more: its mirroring ended in version {mirror.ended}"
         )
-    if (mirror.partial or mirror.version is None) and not force:
+    if mirror.is_unfinished and not force:
         raise InvalidRequestError(
             f"this copy of {source_text(mirror)} is in the middle of a mirror: it has the "
             "beginning of each partition, and not yet the txns of these records, so a writer that "

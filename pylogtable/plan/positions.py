@@ -18,14 +18,14 @@ from typing import NamedTuple
 
 from pylogtable.arguments import check_mapping
 from pylogtable.errors import CommitConflictError, InvalidRequestError
-from pylogtable.format.model import (
+from pylogtable.format.group_model import (
     MAX_LEASE_MS,
     MAX_METADATA,
-    Change,
     GroupChange,
     GroupPosition,
     GroupState,
 )
+from pylogtable.format.model import Change
 from pylogtable.format.snapshot import Snapshot
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from pylogtable.format.model import GroupState
+from pylogtable.format.group_model import GroupState
 from pylogtable.format.times import from_us, to_us
 from pylogtable.plan.positions import Move
 from pylogtable.results.text import (

@@ -18,7 +18,7 @@ import pylogtable
 from pylogtable import Topic
 from pylogtable.cli.app import main
 from pylogtable.format.codec import encode
-from pylogtable.format.model import GroupMember, GroupState
+from pylogtable.format.group_model import GroupMember, GroupState
 from pylogtable.format.paths import group_path
 from tests.cli.conftest import Run, environment, start
 

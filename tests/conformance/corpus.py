@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from pylogtable.format import group_model, model
 from pylogtable.format.model import Segment
 from pylogtable.format.partition_state import PartitionState
 from pylogtable.format.wire import checksum
@@ -26,6 +27,14 @@ RULE = re.compile(r"\[([A-Z]+-\d+)\]")
 RULE_OR_RANGE = re.compile(r"\b([A-Z]{3,})-(\d+)(?:\.\.(\d+))?\b")
 
 Vector = dict[str, Any]
+
+#: The objects of the format, by name.
+NOUNS: dict[str, type[model.Noun]] = {
+    name: noun
+    for module in (model, group_model)
+    for name, noun in vars(module).items()
+    if isinstance(noun, type) and issubclass(noun, model.Noun)
+}
 
 
 def spec_text() -> str:

@@ -14,10 +14,11 @@ import pytest
 from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
-from pylogtable.format import model, paths
+from pylogtable.format import paths
 from pylogtable.storage.memory import MemoryStore
 from tests.builders import Clock, contents, make_store
 from tests.conformance.corpus import (
+    NOUNS,
     SPEC_FOLDER,
     TOPICS,
     VECTORS,
@@ -99,11 +100,7 @@ def _shape(schema: Schema, home: str, resolve: Resolve) -> Any:
     return kind
 
 
-_NOUNS = [
-    noun
-    for noun in vars(model).values()
-    if isinstance(noun, type) and issubclass(noun, model.Noun) and noun.__name__ not in NEVER_STORED
-]
+_NOUNS = [noun for name, noun in NOUNS.items() if name not in NEVER_STORED]
 _, MODELS = msgspec.json.schema_components(_NOUNS, ref_template="{name}")
 #: Where a schema says more than the model: names of types, and what replay refuses.
 NARROWER = {

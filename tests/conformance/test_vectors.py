@@ -12,12 +12,11 @@ import pytest
 from pylogtable import errors
 from pylogtable.format import codec, paths
 from pylogtable.format.config import describe_config, normalize
+from pylogtable.format.group_model import GroupChange, GroupState
 from pylogtable.format.model import (
     Change,
     Commit,
     Field,
-    GroupChange,
-    GroupState,
     MirroredTxn,
     Noun,
     Segment,

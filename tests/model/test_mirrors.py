@@ -20,7 +20,7 @@ from pylogtable.format.model import Hint, Mirror
 from pylogtable.format.paths import HINT_PATH, commit_path, parse_commit_path
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.log.head import seal
-from pylogtable.mirror import copying, sync
+from pylogtable.mirror import copying, removing, sync
 from pylogtable.mirror.request import mirror
 from pylogtable.plan.mirror import new_copy
 from pylogtable.storage.base import Created, ObjectInfo, ObjectStore
@@ -375,7 +375,7 @@ class TestPlantedBugs:
         found(outcome, "the copy is damaged")
 
     def test_records_are_not_removed(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(sync, "plan_removals", lambda *_: ())
+        monkeypatch.setattr(removing, "plan_removals", lambda *_: ())
         found(explore(behind(erased=True), ONE, stops=True), "version")
 
     def test_segments_that_were_merged_meanwhile_are_replaced(

@@ -12,7 +12,8 @@ import pytest
 import pylogtable.groups.group
 from pylogtable.format.codec import encode
 from pylogtable.format.given_columns import make_fields
-from pylogtable.format.model import Change, GroupChange, GroupPosition, Hint, StagedSegment
+from pylogtable.format.group_model import GroupChange, GroupPosition
+from pylogtable.format.model import Change, Hint, StagedSegment
 from pylogtable.format.paths import HINT_PATH, segment_path
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.log.group_head import GroupHead

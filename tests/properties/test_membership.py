@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from pylogtable.errors import CommitConflictError
 from pylogtable.format.codec import decode_group, encode
-from pylogtable.format.model import GroupChange, GroupState
+from pylogtable.format.group_model import GroupChange, GroupState
 from pylogtable.plan.membership import assign, heartbeat, join, leave
 from tests.depth import rounds
 

@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 
 from pylogtable.errors import InvalidRequestError, LogTableError
-from pylogtable.mirror import sync
+from pylogtable.mirror import removing, sync
 from pylogtable.plan.mirror import plan_arrivals
 from pylogtable.plan.mirror_removals import in_commits
 from pylogtable.storage.memory import MemoryStore
@@ -154,7 +154,7 @@ def run(seed: int, retention: str, monkeypatch: pytest.MonkeyPatch) -> None:
     units, size = chance.choice([2, 5_000]), chance.choice([2_000, 1 << 30])
     limited = partial(plan_arrivals, max_units=units, max_bytes=size)
     monkeypatch.setattr(sync, "plan_arrivals", limited)
-    monkeypatch.setattr(sync, "in_commits", partial(in_commits, max_units=units))
+    monkeypatch.setattr(removing, "in_commits", partial(in_commits, max_units=units))
     for _ in range(STEPS):
         for _ in range(chance.choice([1, 1, 3, 6])):
             history.work.step()

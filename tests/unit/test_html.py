@@ -10,7 +10,7 @@ import pytest
 
 from pylogtable import Store
 from pylogtable.format.codec import encode
-from pylogtable.format.model import GroupMember, GroupState
+from pylogtable.format.group_model import GroupMember, GroupState
 from pylogtable.format.paths import group_path
 from pylogtable.report.report_html import report_html
 from pylogtable.storage.memory import MemoryStore

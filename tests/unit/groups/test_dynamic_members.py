@@ -16,7 +16,7 @@ from pylogtable import (
     TopicNotFoundError,
 )
 from pylogtable.format.codec import decode_group
-from pylogtable.format.model import GroupState
+from pylogtable.format.group_model import GroupState
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
 from tests.builders import Clock, contents, make_store, runtime

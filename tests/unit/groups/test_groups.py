@@ -18,7 +18,7 @@ from pylogtable import (
     TopicNotFoundError,
 )
 from pylogtable.format.codec import decode_group, encode
-from pylogtable.format.model import GroupChange, GroupMember, GroupState
+from pylogtable.format.group_model import GroupChange, GroupMember, GroupState
 from pylogtable.format.paths import group_path, parse_group_path
 from pylogtable.log.group_head import GroupHead
 from pylogtable.log.group_objects import KEPT, KEPT_MS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pylogtable.format.model import GroupPosition
+from pylogtable.format.group_model import GroupPosition
 from pylogtable.log.group_objects import load_groups
 from pylogtable.topic import Topic
 from tests.builders import contents, fill

@@ -130,7 +130,7 @@ def test_an_append_without_records_but_with_a_txn_ends_the_mirroring() -> None:
         pair.mirror()
 
 
-def test_a_copy_in_the_middle_of_a_mirror_is_not_promoted_by_mistake(
+def test_a_copy_in_the_middle_of_a_mirror_is_not_taken_over_by_mistake(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It has records, and not yet their txns: a repeat would append them twice."""
@@ -145,6 +145,10 @@ def test_a_copy_in_the_middle_of_a_mirror_is_not_promoted_by_mistake(
         assert status.is_partial
         with pytest.raises(InvalidRequestError, match=r"middle of a mirror.*force=True"):
             pair.copy.promote()
+        before = pair.copy.version, pair.copy.end_offsets()
+        with pytest.raises(InvalidRequestError, match=r"append is refused.*promote\(force=True\)"):
+            pair.copy.append(kafka(["x"]), txn=("x", 99))
+        assert (pair.copy.version, pair.copy.end_offsets()) == before
         if n == 0:
             pair.mirror()
             pair.check()
@@ -154,6 +158,7 @@ def test_a_copy_in_the_middle_of_a_mirror_is_not_promoted_by_mistake(
     status = pair.copy.describe().mirror
     assert status is not None
     assert status.ended == pair.copy.version
+    assert pair.copy.append(kafka(["x"]), txn=("x", 99)).records == 1
 
 
 def _count(pair: Pair) -> int:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from pylogtable.errors import CommitConflictError
-from pylogtable.format.model import GroupChange, GroupPosition, GroupState
+from pylogtable.format.group_model import GroupChange, GroupPosition, GroupState
 from pylogtable.plan.membership import assign, heartbeat, join, leave
 
 LEASE = 30

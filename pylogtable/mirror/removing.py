@@ -1,0 +1,76 @@
+"""Replaces segments of a copy that have records which its source no longer has [MIR-6]."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+
+from pylogtable.format.model import Change, Commit, Mirror, Segment
+from pylogtable.format.snapshot import Snapshot
+from pylogtable.mirror.copying import Copied, copy_tasks, discard, files_there
+from pylogtable.mirror.transfer import Transfer
+from pylogtable.plan.mirror import OvertakenError
+from pylogtable.plan.mirror_removals import (
+    Stretch,
+    in_commits,
+    new_files,
+    plan_removal_commit,
+    plan_removals,
+)
+
+#: What the copy knows about its source in a state. Raises if it is no copy any more.
+Check = Callable[[Snapshot], Mirror]
+
+
+def remove(
+    transfer: Transfer,
+    copy: Snapshot,
+    source: Snapshot,
+    partitions: Iterable[int],
+    commits: Sequence[Commit],
+    check: Check,
+) -> None:
+    """Bring these partitions of the copy to what the source still has. Files that one of its
+    `commits` has brought are new to the copy."""
+    new = new_files(commits, source.topic_id)
+    sides = transfer.copy.side(copy), transfer.source.side(source)
+    found = chain.from_iterable(plan_removals(*sides, number) for number in partitions)
+    for stretches in in_commits(found):
+        _replace(transfer, copy, source, stretches, new, check)
+
+
+def _replace(
+    transfer: Transfer,
+    copy: Snapshot,
+    source: Snapshot,
+    stretches: Sequence[Stretch],
+    new: frozenset[str],
+    check: Check,
+) -> None:
+    began_ms = transfer.runtime.clock()
+    target = transfer.copy.store
+    units = [unit for stretch in stretches for unit in stretch.units]
+    # A vacuum may be about to remove a file that the copy had once, but never a live one.
+    there = set(files_there(target, units))
+    there |= {unit.whole.path for unit in units if unit.whole is not None} - new
+    live = {segment.path for stretch in stretches for segment in stretch.inputs}
+    copied = transfer.copied(source, copy, copy_tasks(units, there, live))
+    results: list[tuple[Stretch, Sequence[Segment]]] = []
+    written: dict[tuple[int, int], list[Copied]] = {}
+    rest = iter(copied)
+    for stretch in stretches:
+        mine = [next(rest) for _ in stretch.units]
+        results.append((stretch, [s for one in mine for s in one.segments]))
+        written[stretch.partition, stretch.inputs[0].base_offset] = mine
+
+    def plan(snapshot: Snapshot) -> Change:
+        leaves = transfer.copy.head.manifest.leaf
+        return plan_removal_commit(snapshot, leaves, check(snapshot), results)
+
+    change = transfer.commit(plan, copied, began_ms)
+    transfer.account.records_removed += change.summary["records_removed"]
+    for swap in change.replaced:
+        del written[swap.partition, swap.start]
+    if written:
+        discard(target, chain.from_iterable(written.values()))
+        raise OvertakenError("another job has changed segments of the copy meanwhile")
