@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from pylogtable.errors import CommitConflictError
-from pylogtable.mirror import copying, sync
+from pylogtable.mirror import copying, removing, sync
 from pylogtable.plan.mirror import plan_arrivals
 from pylogtable.plan.mirror_removals import in_commits
 from pylogtable.storage.base import ObjectStore
@@ -206,7 +206,7 @@ def test_a_mirror_is_not_disturbed(
 ) -> None:
     limited = partial(plan_arrivals, max_units=max_units)
     monkeypatch.setattr(sync, "plan_arrivals", limited)
-    monkeypatch.setattr(sync, "in_commits", partial(in_commits, max_units=max_units))
+    monkeypatch.setattr(removing, "in_commits", partial(in_commits, max_units=max_units))
     start, met = begun(), 0
     for at in sample(range(200), 31, first=5 * WORKS.index(work)):
         sides = start.again()
