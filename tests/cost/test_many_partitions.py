@@ -15,9 +15,10 @@ import pytest
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.topic import Topic
 from tests.builders import make_store
+from tests.depth import rounds
 from tests.stores import CountingStore
 
-FEW, MANY = 250, 1_000
+FEW, MANY = 250, rounds(600, deep=1_000)
 
 
 def rows(count: int) -> pa.Table:

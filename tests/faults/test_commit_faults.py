@@ -728,7 +728,7 @@ def test_random_faults_lose_and_duplicate_nothing(
     acknowledged: dict[tuple[int, int], dict[int, tuple[int, int]]] = {}
     numbers: list[int] = []
     number = 0
-    while faults["commits"] < rounds(100, deep=5000):
+    while faults["commits"] < rounds(60, deep=5000):
         which = chance.randrange(len(stores))
         mine = range(number, number + chance.randrange(1, 4))
         number = mine.stop

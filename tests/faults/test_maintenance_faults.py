@@ -208,7 +208,7 @@ def check(inner: ObjectStore, old: Records, new: Records) -> None:
 def test_job_that_fails_at_any_step_leaves_old_or_new_records(
     base: MemoryStore, job: Job, fault: Fault
 ) -> None:
-    fail_at_any_step(prepared(base, job), job, fault, every=4)
+    fail_at_any_step(prepared(base, job), job, fault, every=9)
 
 
 @pytest.mark.parametrize("job", JOBS)
@@ -216,7 +216,7 @@ def test_job_that_fails_at_any_step_leaves_old_or_new_records(
 def test_job_that_fails_at_any_step_where_records_are_in_commits(
     mixed: MemoryStore, job: Job, fault: Fault
 ) -> None:
-    fail_at_any_step(prepared(mixed, job), job, fault, every=6)
+    fail_at_any_step(prepared(mixed, job), job, fault, every=11)
 
 
 def fail_at_any_step(base: MemoryStore, job: Job, fault: Fault, every: int) -> None:
@@ -281,9 +281,9 @@ def test_files_of_a_commit_with_an_unknown_outcome_are_kept(
 def at_every_step(
     base: MemoryStore, job: Job, interloper: Callable[[ObjectStore], object]
 ) -> Iterator[tuple[MemoryStore, BaseException | None]]:
-    """Run the job once for each of its operations (each third, unless the run is deep), and let
+    """Run the job once for each of its operations (each fifth, unless the run is deep), and let
     the interloper do its work just before that operation."""
-    for at in sample(range(crash_points(base, job)), 3, first=JOBS.index(job)):
+    for at in sample(range(crash_points(base, job)), 5, first=JOBS.index(job)):
         inner = copy_of(base)
         seen = 0
         armed = False

@@ -208,7 +208,7 @@ def test_a_mirror_is_not_disturbed(
     monkeypatch.setattr(sync, "plan_arrivals", limited)
     monkeypatch.setattr(removing, "in_commits", partial(in_commits, max_units=max_units))
     start, met = begun(), 0
-    for at in sample(range(200), 31, first=5 * WORKS.index(work)):
+    for at in sample(range(200), 47, first=5 * WORKS.index(work)):
         sides = start.again()
         if not sides.interrupted(work, at):
             break

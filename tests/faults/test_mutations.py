@@ -26,7 +26,7 @@ from tests.faults.mutation_bases import NAME, NAMES, Place, base
 from tests.reference import reference_reader
 
 # Each chunk makes the bases anew, in a process of its own.
-MUTANTS = rounds(120, deep=700)
+MUTANTS = rounds(80, deep=700)
 CHUNKS = rounds(1, deep=30)
 # What is known to be wrong: a pattern of "mutant: fault", and the reason.
 KNOWN: dict[str, str] = {

@@ -212,7 +212,7 @@ def check_end(topic: Topic, seed: int) -> None:
     assert everything.num_rows == len(last)
 
 
-SOAK_ROUNDS = rounds(5, deep=80)
+SOAK_ROUNDS = rounds(3, deep=80)
 #: A round ends after this many answers of its processes, most of which are killed meanwhile.
 ANSWERS = rounds(24, deep=60)
 WEEK = 7 * 86_400

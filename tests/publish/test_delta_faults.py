@@ -85,7 +85,7 @@ def test_publication_that_fails_at_any_step_leaves_a_right_table(
 ) -> None:
     steps = steps_of_a_publication(base)
     assert steps > 20
-    for at in sample(range(steps), 16, first=FAULTS.index(fault)):
+    for at in sample(range(steps), 24, first=FAULTS.index(fault)):
         inner = copy_of(base)
         plan = Plan(at, fault)
         plan.armed = False
@@ -134,7 +134,7 @@ def test_publication_that_meets_others_at_any_step_shows_right_versions(
     base: MemoryStore, other: Callable[[Topic], None]
 ) -> None:
     first = OTHERS.index(other)
-    for at in sample(range(steps_of_a_publication(base)), 16, first):
+    for at in sample(range(steps_of_a_publication(base)), 24, first):
         inner = copy_of(base)
         meeting = Meeting(at, lambda inner=inner: other(open_topic(inner)))
         topic = open_topic(FaultyStore(inner, meeting))

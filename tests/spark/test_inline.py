@@ -195,6 +195,7 @@ def test_records_in_commits_share_a_task(trickle: Topic) -> None:
     assert len(source.reader(source.schema()).partitions()) == 1
 
 
+@pytest.mark.deep  # `test_where_a_stream_starts` has limited batches, too.
 def test_a_stream_reads_records_in_commits_in_limited_batches(
     spark: SparkSession, trickle: Topic, tmp_path: Path
 ) -> None:

@@ -1,5 +1,6 @@
 """Each main feature once, in a Connect session with `PYLOGTABLE_CONNECT=1`: `test_connect.py` runs
-this file. The other files here have the same in a classic session, so there it is for deep runs."""
+this file. The other files here have the same in a classic session, so there it is for deep runs.
+Tests that take the same way to Spark as another one are for deep runs as well."""
 
 from __future__ import annotations
 
@@ -50,6 +51,7 @@ def test_rows_are_written_and_read(spark: SparkSession, folder: Path, topic: Top
     assert (topic.version, topic.count()) == (2, 40)
 
 
+@pytest.mark.deep
 def test_a_range_of_offsets_is_read(spark: SparkSession, folder: Path, topic: Topic) -> None:
     starts = {str(number): min(2, end) for number, end in topic.end_offsets().items()}
     start = json.dumps({"events": starts})
@@ -58,6 +60,7 @@ def test_a_range_of_offsets_is_read(spark: SparkSession, folder: Path, topic: To
     assert [tuple(row) for row in in_order(found)] == wanted
 
 
+@pytest.mark.deep
 def test_user_schema_chooses_columns(spark: SparkSession, folder: Path) -> None:
     reader = spark.read.format("pylogtable").schema("number long, offset long")
     found = reader.load(str(folder / "events"))
@@ -82,6 +85,7 @@ def test_sql_reads_and_inserts(spark: SparkSession, tmp_path: Path) -> None:
     assert [tuple(row) for row in spark.sql("SELECT a, b FROM smoke").collect()] == [(1, "x")]
 
 
+@pytest.mark.deep
 def test_register_is_harmless(spark: SparkSession, folder: Path) -> None:
     register(spark)
     register(spark)
@@ -96,7 +100,10 @@ def test_error_messages_reach_the_user(spark: SparkSession, folder: Path) -> Non
     assert "startingOffsets" in said
 
 
-@pytest.mark.parametrize("inline_bytes", [0, 16384], ids=["in files", "in commits"])
+@pytest.mark.parametrize(
+    "inline_bytes",
+    [pytest.param(0, id="in files", marks=pytest.mark.deep), pytest.param(16384, id="in commits")],
+)
 def test_log_table_reads_appends_and_describes(
     spark: SparkSession, tmp_path: Path, inline_bytes: int
 ) -> None:

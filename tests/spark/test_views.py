@@ -150,23 +150,36 @@ def test_metadata_views_of_an_older_version(users: Topic) -> None:
 
 
 def test_options_that_views_refuse(spark: SparkSession, users: Topic) -> None:
-    def refusal(**options: Any) -> str:
-        return failure(lambda: load(spark, users.url, **options))
+    said = failure(lambda: load(spark, users.url, view="record"))
+    assert "must be one of records, latest" in said
+    assert "did you mean 'records'?" in said
 
-    assert "versionAsOf is of no use with view=groups" in refusal(view="groups", versionAsOf=1)
-    assert "view=groups has no column 'nope'" in refusal(view="groups", columns="nope")
-    assert "must be one of records, latest" in refusal(view="record")
-    assert "did you mean 'records'?" in refusal(view="record")
-    assert "startingOffsets is of no use with view=latest" in refusal(
-        view="latest", startingOffsets="earliest"
-    )
-    assert "minPartitions is about records, and view=segments has none" in refusal(
-        view="segments", minPartitions=2
-    )
-    assert "versionAsOf is of no use with view=history" in refusal(view="history", versionAsOf=1)
-    assert "view=history has no column 'nope'; it has version" in refusal(
-        view="history", columns="nope"
-    )
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"view": "groups", "versionAsOf": 1}, "versionAsOf is of no use with view=groups"),
+        ({"view": "groups", "columns": "nope"}, "view=groups has no column 'nope'"),
+        (
+            {"view": "latest", "startingOffsets": "earliest"},
+            "startingOffsets is of no use with view=latest",
+        ),
+        (
+            {"view": "segments", "minPartitions": 2},
+            "minPartitions is about records, and view=segments has none",
+        ),
+        ({"view": "history", "versionAsOf": 1}, "versionAsOf is of no use with view=history"),
+        (
+            {"view": "history", "columns": "nope"},
+            "view=history has no column 'nope'; it has version",
+        ),
+    ],
+)
+def test_options_that_are_of_no_use_with_a_view_are_refused(
+    users: Topic, options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(pylogtable.InvalidRequestError, match=words):
+        without_spark(users.url, **options)
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:

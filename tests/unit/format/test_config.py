@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,7 @@ def test_every_default_can_be_set_explicitly(key: str) -> None:
     assert parse_config(normalize({key: DEFAULTS[key]})) == TopicConfig()
 
 
+@cache
 def attributes_read(path: Path) -> set[str]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     return {
