@@ -112,7 +112,9 @@ def import_(context: click.Context, /, **given: Any) -> None:
     linger = given.pop("linger")
     topic = given.pop("topic")
     speed = Speed()
-    with noting_signals() as signals, progress(f"importing {topic}") as show_detail:
+    has_lines = given["follow"] and not session.is_json
+    shown = progress(f"importing {topic}", has_lines=has_lines)
+    with noting_signals() as signals, shown as show_detail:
         report = import_topic(
             store,
             topic,
@@ -167,7 +169,9 @@ def export(context: click.Context, /, topic: str, **given: Any) -> None:
     session = current_session(context)
     opened = session.open_topic(topic)
     properties = [parse_pair(pair, "--producer-property") for pair in given.pop("properties")]
-    with noting_signals() as signals, progress(f"exporting {opened.name}") as show_detail:
+    has_lines = given["follow"] and not session.is_json
+    shown = progress(f"exporting {opened.name}", has_lines=has_lines)
+    with noting_signals() as signals, shown as show_detail:
         report = export_topic(
             opened,
             kafka_topic=given.pop("name"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
@@ -23,6 +24,10 @@ from pylogtable.cli.streams import is_terminal, obeying, visible, write_error
 
 if TYPE_CHECKING:
     from pylogtable.cli.session import Session
+
+
+#: How often a program that follows says how far it is, if nobody watches it on a terminal.
+LINE_SECONDS = 60.0
 
 
 def report_error(session: Session, kind: str, message: str, **more: object) -> None:
@@ -110,12 +115,27 @@ def confirm(action: str, yes: bool, *, can_dry_run: bool = True) -> None:
         raise click.ClickException("cancelled; nothing was changed")
 
 
+class _Lines:
+    def __init__(self, action: str) -> None:
+        self._action = action
+        self._said, self._said_at = "", time.monotonic()
+
+    def __call__(self, detail: str) -> None:
+        now = time.monotonic()
+        if detail != self._said and now - self._said_at >= LINE_SECONDS:
+            self._said, self._said_at = detail, now
+            write_error(f"{self._action} {detail}")
+
+
 @contextmanager
-def progress(action: str, *, show: bool = True) -> Iterator[Callable[[str], None]]:
+def progress(
+    action: str, *, show: bool = True, has_lines: bool = False
+) -> Iterator[Callable[[str], None]]:
     """Show a spinner on a terminal while something takes long. It yields a function that sets the
-    detail shown after `action`, such as a count."""
+    detail shown after `action`, such as a count. With `has_lines`, a program without a terminal,
+    which may run for weeks, prints a line at most every `LINE_SECONDS` if there is news."""
     if not (show and is_terminal(sys.stderr)):
-        yield lambda detail: None
+        yield _Lines(action) if has_lines else lambda detail: None
         return
     from rich.console import Console
     from rich.text import Text

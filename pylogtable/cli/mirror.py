@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -182,7 +183,7 @@ class _Run:
             self.outcomes.append(outcome)
             with (
                 continue_on_error(self.session, topic) as attempt,
-                progress(f"mirroring {topic}") as show_detail,
+                self._progress(topic) as show_detail,
             ):
                 self._mirror(outcome, _showing(show_detail))
             outcome.error = attempt.error
@@ -194,7 +195,7 @@ class _Run:
         running: set[Future[_Outcome]] = set()
         what = "all topics" if self.has_new else f"{len(topics)} topics"
         with (
-            progress(f"mirroring {what}") as show_detail,
+            self._progress(what) as show_detail,
             ThreadPoolExecutor(MOST_TOPICS) as pool,
         ):
 
@@ -221,6 +222,10 @@ class _Run:
                 yield from (future.result() for future in done)
                 if self.has_new and not self.signals.has_come():
                     start(self._new_topics())
+
+    def _progress(self, what: str) -> AbstractContextManager[Callable[[str], None]]:
+        has_lines = self.options["follow"] and not self.session.is_json
+        return progress(f"mirroring {what}", has_lines=has_lines)
 
     def _new_topics(self) -> list[str]:
         known = {outcome.topic for outcome in self.outcomes}

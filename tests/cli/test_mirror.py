@@ -13,7 +13,7 @@ import pytest
 
 import pylogtable
 from pylogtable import MirrorProgress, Topic
-from pylogtable.cli import mirror
+from pylogtable.cli import messages, mirror
 from pylogtable.cli.mirror import progress_text
 from pylogtable.cli.speed import Speed
 from tests.builders import kafka, rows
@@ -214,9 +214,9 @@ def follow_until_stopped(run: Run, others: Callable[[], None], *given: object) -
 
     with ThreadPoolExecutor(1) as pool:
         other = pool.submit(work_and_stop)
-        done = run("mirror", *given, "--follow", "--output", "json")
+        done = run("mirror", *given, "--follow")
         other.result()
-    assert (done.status, done.err) == (143, "")
+    assert done.status == 143
     return done
 
 
@@ -231,9 +231,25 @@ def test_sigterm_ends_a_mirror_that_follows_with_a_report(
         clicks.append(kafka(["k5"], ["e"]))
         wait_for(backup, "clicks", 5)
 
-    done = follow_until_stopped(run, append, *names, backup)
+    done = follow_until_stopped(run, append, *names, backup, "--output", "json")
+    assert done.err == ""
     assert [row["topic"] for row in done.json] == names
     assert (done.json[0]["records"], done.json[0]["lag"]) == (5, {"0": 0, "1": 0})
+
+
+@pytest.mark.parametrize(("number", "what"), [(1, "clicks"), (2, "2 topics")])
+def test_mirror_that_follows_without_a_terminal_says_how_far_it_is(
+    run: Run, clicks: Topic, orders: Topic, backup: Path, number: int, what: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(messages, "LINE_SECONDS", 0.0)
+    names = ["clicks", "orders"][:number]
+    done = follow_until_stopped(run, lambda: wait_for(backup, "clicks", 4), *names, backup)
+    said = [
+        line for line in done.err.splitlines() if line.startswith(f"mirroring {what} 4 records")
+    ]
+    assert said
+    assert said[-1].endswith("lag none")
 
 
 def test_all_topics_are_followed_and_new_ones_too(
@@ -246,7 +262,8 @@ def test_all_topics_are_followed_and_new_ones_too(
         pylogtable.open(store_dir).create_topic("late").append(kafka(["a"]))
         wait_for(backup, "late", 1)
 
-    done = follow_until_stopped(run, create, "--all-topics", backup)
+    done = follow_until_stopped(run, create, "--all-topics", backup, "--output", "json")
+    assert done.err == ""
     assert [(row["topic"], row["records"]) for row in done.json] == [("clicks", 4), ("late", 1)]
 
 
