@@ -186,7 +186,7 @@ class TopicJobs:
     def promote(self, *, force: bool = False) -> None:
         """End the mirroring of a copy: it becomes a topic like any other, with its own retention,
         and can no longer be brought up to date. Call it after a failover. The first append that
-        does not come from the mirror does the same.
+        does not come from the mirror does the same. A repeat does nothing.
 
         A copy in the middle of a mirror that takes several commits is refused without `force`: it
         has records without their txns, which a writer that repeats an append would append twice."""

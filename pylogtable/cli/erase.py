@@ -84,7 +84,7 @@ def erase(
         with progress(f"searching {opened.name}"):
             found = opened.erase(**what, dry_run=True, threads=threads)
         records = counted(found.records_erased, "record")
-        confirm(f"remove {records} of {opened.name} forever", yes)
+        confirm(f"remove {records} of {opened.name} for good", yes)
     with progress(f"erasing records of {opened.name}"):
         report = opened.erase(**what, dry_run=dry_run, threads=threads)
     if session.is_json:

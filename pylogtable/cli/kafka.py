@@ -122,7 +122,9 @@ def import_(context: click.Context, /, **given: Any) -> None:
             consumer_settings=dict(properties),
             config=config,
             linger_ms=linger * 1000,
-            on_progress=lambda at: show_detail(_shown(at, speed.at(at.seconds, at.records))),
+            on_progress=lambda at: show_detail(
+                _shown(at, speed.at(at.seconds, at.records)), at.seconds
+            ),
             stop=signals.has_come,
             **given,
         )
@@ -169,9 +171,7 @@ def export(context: click.Context, /, topic: str, **given: Any) -> None:
     session = current_session(context)
     opened = session.open_topic(topic)
     properties = [parse_pair(pair, "--producer-property") for pair in given.pop("properties")]
-    has_lines = given["follow"] and not session.is_json
-    shown = progress(f"exporting {opened.name}", has_lines=has_lines)
-    with noting_signals() as signals, shown as show_detail:
+    with noting_signals() as signals, progress(f"exporting {opened.name}") as show_detail:
         report = export_topic(
             opened,
             kafka_topic=given.pop("name"),

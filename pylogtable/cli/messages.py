@@ -9,13 +9,12 @@ from __future__ import annotations
 import json
 import logging
 import sys
-import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import click
 
@@ -115,30 +114,34 @@ def confirm(action: str, yes: bool, *, can_dry_run: bool = True) -> None:
         raise click.ClickException("cancelled; nothing was changed")
 
 
+class ShowDetail(Protocol):
+    """Sets the detail shown after an action that takes long, such as a count. `seconds` is how long
+    it has taken so far."""
+
+    def __call__(self, detail: str, seconds: float = 0.0) -> None: ...
+
+
 class _Lines:
     def __init__(self, action: str) -> None:
         self._action = action
-        self._said, self._said_at = "", time.monotonic()
+        self._said, self._said_at = "", 0.0
 
-    def __call__(self, detail: str) -> None:
-        now = time.monotonic()
-        if detail != self._said and now - self._said_at >= LINE_SECONDS:
-            self._said, self._said_at = detail, now
+    def __call__(self, detail: str, seconds: float = 0.0) -> None:
+        if detail != self._said and seconds - self._said_at >= LINE_SECONDS:
+            self._said, self._said_at = detail, seconds
             write_error(f"{self._action} {detail}")
 
 
 @contextmanager
-def progress(
-    action: str, *, show: bool = True, has_lines: bool = False
-) -> Iterator[Callable[[str], None]]:
+def progress(action: str, *, show: bool = True, has_lines: bool = False) -> Iterator[ShowDetail]:
     """Show a spinner on a terminal while something takes long. It yields a function that sets the
-    detail shown after `action`, such as a count. With `has_lines`, a program without a terminal,
-    which may run for weeks, prints a line at most every `LINE_SECONDS` if there is news."""
+    detail shown after `action`. With `has_lines`, a program without a terminal, which may run for
+    weeks, prints a line at most every `LINE_SECONDS` if there is news."""
     if not (show and is_terminal(sys.stderr)):
-        yield _Lines(action) if has_lines else lambda detail: None
+        yield _Lines(action) if has_lines else lambda detail, seconds=0.0: None
         return
     from rich.console import Console
     from rich.text import Text
 
     with Console(file=obeying(sys.stderr)).status(Text(visible(action))) as status:
-        yield lambda detail: status.update(Text(visible(f"{action} {detail}")))
+        yield lambda detail, seconds=0.0: status.update(Text(visible(f"{action} {detail}")))

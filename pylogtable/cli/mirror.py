@@ -13,7 +13,7 @@ import click
 from pylogtable import LogTableError
 from pylogtable.cli.command import Command
 from pylogtable.cli.compare import comparison_json, print_comparison
-from pylogtable.cli.messages import continue_on_error, note, progress, warn
+from pylogtable.cli.messages import ShowDetail, continue_on_error, note, progress, warn
 from pylogtable.cli.output import print_json
 from pylogtable.cli.session import Session, complete_topics, current_session, topic_names
 from pylogtable.cli.signals import Signals, noting_signals
@@ -202,7 +202,8 @@ class _Run:
             def run(outcome: _Outcome) -> _Outcome:
                 def tell(at: MirrorProgress) -> None:
                     latest[outcome.topic] = at
-                    show_detail(progress_text(list(latest.values()), speed))
+                    told = list(latest.values())
+                    show_detail(progress_text(told, speed), max(one.seconds for one in told))
 
                 with continue_on_error(self.session, outcome.topic) as attempt:
                     self._mirror(outcome, tell)
@@ -223,7 +224,7 @@ class _Run:
                 if self.has_new and not self.signals.has_come():
                     start(self._new_topics())
 
-    def _progress(self, what: str) -> AbstractContextManager[Callable[[str], None]]:
+    def _progress(self, what: str) -> AbstractContextManager[ShowDetail]:
         has_lines = self.options["follow"] and not self.session.is_json
         return progress(f"mirroring {what}", has_lines=has_lines)
 
@@ -247,9 +248,9 @@ class _Run:
             outcome.check = source.compare(copy, version=outcome.report.source_version)
 
 
-def _showing(show_detail: Callable[[str], None]) -> Callable[[MirrorProgress], None]:
+def _showing(show_detail: ShowDetail) -> Callable[[MirrorProgress], None]:
     speed = Speed()
-    return lambda at: show_detail(progress_text([at], speed))
+    return lambda at: show_detail(progress_text([at], speed), at.seconds)
 
 
 def progress_text(at: Sequence[MirrorProgress], speed: Speed) -> str:

@@ -18,11 +18,11 @@ from pylogtable.cli.options import (
     yes_option,
 )
 from pylogtable.cli.output import bytes_text, counted, print_json, print_names, print_table
-from pylogtable.cli.session import complete_topics, current_session, suggest_topics
+from pylogtable.cli.session import Session, complete_topics, current_session, suggest_topics
 from pylogtable.cli.values import parse_columns, parse_config, parse_renames
 
 if TYPE_CHECKING:
-    from pylogtable import TopicDescription
+    from pylogtable import Topic, TopicDescription
 
 
 @click.group(
@@ -252,10 +252,11 @@ def alter(context: click.Context, /, topic: str, yes: bool, **given: Any) -> Non
     short_help="Make a copy a topic of its own.",
     examples="""
         pylogtable topics promote orders --store s3://b/logs
-        pylogtable topics promote orders --yes
+        pylogtable topics promote orders clicks --yes
     """,
 )
-@topic_argument
+@click.argument("topics", metavar="TOPIC...", nargs=-1, required=True,
+                shell_complete=complete_topics)  # fmt: skip
 @click.option(
     "--force",
     is_flag=True,
@@ -264,23 +265,33 @@ def alter(context: click.Context, /, topic: str, yes: bool, **given: Any) -> Non
 )
 @yes_option
 @click.pass_context
-def promote(context: click.Context, topic: str, force: bool, yes: bool) -> None:
-    """Make TOPIC, a copy that `mirror` keeps, a topic of its own, after a failover.
+def promote(context: click.Context, topics: tuple[str, ...], force: bool, yes: bool) -> None:
+    """Make each TOPIC, a copy that `mirror` keeps, a topic of its own, after a failover.
 
-    It can no longer be brought up to date from its source. The first append does the same.
+    It can no longer be brought up to date from its source. The first append does the same. A topic
+    that was promoted before stays as it is.
     """
     session = current_session(context)
-    opened = session.open_topic(topic)
-    before = opened.describe()
+    promoted = []
+    for topic in dict.fromkeys(topics):
+        with continue_on_error(session, topic):
+            promoted.append(_promoted(session, session.open_topic(topic), force, yes))
+    if session.is_json:
+        print_json(promoted)
+
+
+def _promoted(session: Session, topic: Topic, force: bool, yes: bool) -> dict[str, Any]:
+    before = topic.describe()
     if before.mirror is not None and before.mirror.ended is None:
         action = f"end the mirroring of {_summary(before)}, a {before.mirror}, for good"
         confirm(action, yes, can_dry_run=False)
-    opened.promote(force=force)
-    promoted = opened.describe()
-    if session.is_json:
-        print_json(_as_json(promoted))
-    else:
-        print(f"Promoted topic {promoted.name}, now version {promoted.version}.")
+    topic.promote(force=force)
+    after = topic.describe()
+    if not session.is_json:
+        has_changed = after.version != before.version
+        told = "Promoted topic" if has_changed else "It was promoted before: topic"
+        print(f"{told} {after.name}, now version {after.version}.")
+    return _as_json(after)
 
 
 @topics.command(

@@ -16,10 +16,15 @@ import numpy as np
 import numpy.typing as npt
 
 from pylogtable.arguments import check_flags
-from pylogtable.errors import CommitConflictError, InvalidRequestError, SegmentGoneError
+from pylogtable.errors import (
+    CommitConflictError,
+    InvalidRequestError,
+    LogTableError,
+    SegmentGoneError,
+)
 from pylogtable.format.config import MANIFEST_RETENTION_MS
 from pylogtable.format.model import Commit, Segment, TopicInfo
-from pylogtable.format.paths import commit_path, object_of
+from pylogtable.format.paths import object_of
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.maintenance.job import MaintainedTopic
 from pylogtable.maintenance.publication import tables_before
@@ -124,7 +129,7 @@ class Erasure(SwapCommits):
         for _ in range(ROUNDS):
             if self._round(topic, snapshot, ends, eraser, run_units, done):
                 seconds = topic.runtime.monotonic() - began
-                return self._report(topic, snapshot, done, seconds)
+                return self._report(topic, snapshot, matcher, done, seconds)
             snapshot = topic.head.latest()
             matcher.check_same_columns(snapshot.info)
         raise CommitConflictError(
@@ -197,7 +202,12 @@ class Erasure(SwapCommits):
         return not landed.skipped
 
     def _report(
-        self, topic: MaintainedTopic, snapshot: Snapshot, done: _Done, seconds: float
+        self,
+        topic: MaintainedTopic,
+        snapshot: Snapshot,
+        matcher: Matcher,
+        done: _Done,
+        seconds: float,
     ) -> EraseReport:
         """Also says where the records still are [ERASE-3]. `snapshot` is the last one that was
         searched."""
@@ -225,18 +235,29 @@ class Erasure(SwapCommits):
             held_from=oldest,
             held_to=holding,
             old_files=tuple(sorted({object_of(segment.path) for segment in old})),
-            kept_for_txns=_txns_in(old, snapshot),
+            kept_for_txns=() if holding is None else _kept_for_txns(topic, snapshot, matcher),
             vacuumed_from_ms=vacuumed_ms,
             published=published,
             seconds=seconds,
         )
 
 
-def _txns_in(old: Sequence[Segment], snapshot: Snapshot) -> tuple[str, ...]:
-    """The app ids whose last txn is in a commit that also has these records: a vacuum keeps it."""
-    commits = {object_of(segment.path) for segment in old if segment.is_inline}
+def _kept_for_txns(topic: MaintainedTopic, snapshot: Snapshot, matcher: Matcher) -> tuple[str, ...]:
+    """The app ids whose last txn is in a commit that also has records to be erased: a vacuum keeps
+    it. They are in the commit even if a merge has written them to a file since."""
+
+    def has_some(version: int) -> bool:
+        try:
+            commit = topic.head.manifest.commits.read(version)
+            added = () if commit is None else commit.add
+            segments = matcher.may_match([segment for segment in added if segment.is_inline])
+            found = (matcher.find(topic.store, snapshot.info, segment) for segment in segments)
+            return any(matches.any() for matches in found)
+        except LogTableError:  # it is not known, and the records are erased already
+            return True
+
     marks = snapshot.txns.items()
-    return tuple(sorted(app for app, mark in marks if commit_path(mark.commit_version) in commits))
+    return tuple(sorted(app for app, mark in marks if has_some(mark.commit_version)))
 
 
 def _each_swap(result: Rewritten) -> Iterator[Rewritten]:

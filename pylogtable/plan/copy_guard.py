@@ -15,7 +15,8 @@ def check_may_remove(snapshot: Snapshot, operation: str) -> None:
             f"{operation} is refused: this topic is a copy of {source_text(mirror)}, and has the "
             f"records that its source has. Run {operation} on the source; the next mirror brings "
             "the result. To let the copy keep and remove records by its own settings, mirror with "
-            "retention='own'. After a failover, call promote() first"
+            "retention='own' (--retention own). After a failover, call promote() first (pylogtable "
+            "topics promote)"
         )
 
 
@@ -42,7 +43,7 @@ def check_may_alter(snapshot: Snapshot, *, only_settings: bool) -> None:
     raise InvalidRequestError(
         f"alter is refused: this topic is a copy of {source_text(mirror)}, which decides its "
         f"{what}. Alter the source; the next mirror brings the change. After a failover, call "
-        "promote() first"
+        "promote() first (pylogtable topics promote)"
     )
 
 

@@ -337,16 +337,14 @@ def plan_arrival_commit(
     )
 
 
-def plan_promotion(copy: Snapshot, *, force: bool = False) -> Change:
-    """End the mirroring: the topic becomes one like any other [MIR-2]. Without `force`, a copy that
-    has only a part of a version of its source is refused [MIR-3]."""
+def plan_promotion(copy: Snapshot, *, force: bool = False) -> Change | None:
+    """End the mirroring: the topic becomes one like any other [MIR-2]. None if it has ended before.
+    Without `force`, a copy that has only a part of a version of its source is refused [MIR-3]."""
     mirror = copy.mirror
     if mirror is None:
         raise InvalidRequestError("promote is for copies, and this topic is no copy of another one")
     if mirror.ended is not None:
-        raise InvalidRequestError(
-            f"this topic is no copy any more: its mirroring ended in version {mirror.ended}"
-        )
+        return None
     if mirror.is_unfinished and not force:
         raise InvalidRequestError(
             f"this copy of {source_text(mirror)} is in the middle of a mirror: it has the "

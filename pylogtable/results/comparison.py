@@ -144,7 +144,7 @@ class ComparisonReport:
         looked = "no data was read"
         if self.records_hashed:
             records = count_text(self.records_hashed, "record")
-            looked = f"{records} ({bytes_text(self.bytes_hashed)}) hashed on both sides"
+            looked = f"{records} ({bytes_text(self.bytes_hashed)}) hashed, both sides together"
         count = count_text(len(self.partitions), "partition")
         return f"{verdict}: {count} compared, {looked}; {self.seconds:.1f} s"
 

@@ -18,12 +18,13 @@ class EraseReport:
     `segments_out` and `bytes_out` the new ones.
 
     The records are still in the versions from `held_from` to `held_to`, as long as these can be
-    read: both are None if nothing matched. `old_files` are the files that have them, and the
-    commits of small appends. A vacuum with default settings removes them from `vacuumed_from_ms`
-    on. But it keeps a commit that has the last txn of an application, until that application writes
-    again: `kept_for_txns` has the ids of these applications. `published` names the formats of
-    published tables that still show the records. Then `vacuumed_from_ms` is None: a vacuum keeps
-    the files for 7 days after the next publication.
+    read: both are None if nothing matched. `old_files` are the files that had them until now, and
+    the commits of small appends. Older versions are not searched: files that an earlier merge or
+    compaction has replaced may have them too, and go no later. A vacuum with default settings
+    removes all of them from `vacuumed_from_ms` on. But it keeps a commit that has the last txn of
+    an application, until that application writes again: `kept_for_txns` has the ids of these
+    applications. `published` names the formats of published tables that still show the records.
+    Then `vacuumed_from_ms` is None: a vacuum keeps the files for 7 days after the next publication.
     """
 
     version: int
@@ -66,7 +67,8 @@ class EraseReport:
     def _when_gone(self) -> str:
         commits = sum(name.startswith(MANIFEST_DIR) for name in self.old_files)
         counts = {"old file": len(self.old_files) - commits, "old commit": commits}
-        files = " and ".join(count_text(count, noun) for noun, count in counts.items() if count)
+        files = ", ".join(count_text(count, noun) for noun, count in counts.items() if count)
+        files += " and what earlier jobs have replaced"
         if self.published:
             tables = " and ".join(self.published)
             return f"the published {tables} table shows them until the next publication, and a " + (

@@ -159,7 +159,7 @@ class MaintainReport:
         if self.publication is not None:
             parts += [f"published {table}" for table in self.publication.tables]
         if self.vacuum is not None:
-            parts.append(f"vacuum removed {len(self.vacuum.files):,} files")
+            parts.append(f"vacuum removed {count_text(len(self.vacuum.files), 'file')}")
         return parts
 
     def _would_do(self) -> list[str]:
@@ -170,5 +170,5 @@ class MaintainReport:
         if self.publication is not None:
             parts += [f"would publish {table}" for table in self.publication.due]
         if self.vacuum is not None:
-            parts.append(f"vacuum would remove {len(self.vacuum.files):,} files")
+            parts.append(f"vacuum would remove {count_text(len(self.vacuum.files), 'file')}")
         return parts

@@ -15,7 +15,13 @@ from pylogtable.format.schema import table_schema
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.results.mirror import MirrorStatus, mirror_status
 from pylogtable.results.publication import PublishedStatus
-from pylogtable.results.text import bytes_text, count_text, table_html, titled_html
+from pylogtable.results.text import (
+    bytes_text,
+    count_text,
+    spans_text,
+    table_html,
+    titled_html,
+)
 
 PARTITIONS_SHOWN = 50
 
@@ -35,6 +41,15 @@ class AppendResult:
     seconds: float
     repeated: bool = False
     origin: str | None = None
+
+    def __str__(self) -> str:
+        places = spans_text(self.offsets)
+        if self.repeated:
+            return f"nothing appended: version {self.version:,} has this txn already{places}"
+        return (
+            f"appended {count_text(self.records, 'record')} ({bytes_text(self.size_bytes)}) in "
+            f"version {self.version:,}{places}; {self.seconds:.1f} s"
+        )
 
 
 @dataclass(frozen=True)
@@ -151,8 +166,8 @@ class VerifyReport:
 
     def __str__(self) -> str:
         looked = (
-            f"{self.commits} commit(s), {self.leaves} leaf/leaves, {self.segments} segment(s), "
-            f"{self.records} record(s) read"
+            f"{count_text(self.commits, 'commit')}, {count_text(self.leaves, 'index file')}, "
+            f"{count_text(self.segments, 'segment')}, {count_text(self.records, 'record')} read"
         )
         if self:
             return f"sound: {looked}"

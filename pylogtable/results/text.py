@@ -5,7 +5,7 @@ Every cell of a table is escaped, because names come from outside.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from html import escape
 from itertools import pairwise
@@ -27,6 +27,14 @@ def number_text(number: int | None) -> str:
 def count_text(count: int, noun: str) -> str:
     """A number of things: 1 segment, 1,200 segments."""
     return f"{count:,} {noun}{'s' if count != 1 else ''}"
+
+
+def spans_text(offsets: Mapping[int, tuple[int, int]], most: int = 8) -> str:
+    """Ranges of offsets by partition, after a comma: `, 0:[0,34) 1:[0,33)`; empty if there are
+    none."""
+    shown = [f"{number}:[{start},{end})" for number, (start, end) in sorted(offsets.items())]
+    more = f" and {len(shown) - most:,} more partitions" if len(shown) > most else ""
+    return f", {' '.join(shown[:most])}{more}" if shown else ""
 
 
 def short_count(count: float) -> str:

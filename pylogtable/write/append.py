@@ -44,7 +44,7 @@ Result = TypeVar("Result")
 _log = logging.getLogger(__name__)
 ENDED = (
     "the topic at %s was a copy of %s until this append, and is now a topic of its own: the next "
-    "mirror is refused [MIR-2]"
+    "mirror is refused"
 )
 
 

@@ -49,7 +49,7 @@ def test_keys_are_erased_after_a_confirmation(run: Run, store_dir: Path) -> None
     topic = pylogtable.open(store_dir).create_topic("users")
     topic.append(kafka(["ann", "bob", "ann"]))
     ask = ("erase", "users", "--key", "ann", "--key", "nobody")
-    run(*ask).failed("this would remove 2 records of users forever", "--yes", "--dry-run")
+    run(*ask).failed("this would remove 2 records of users for good", "--yes", "--dry-run")
     looked = run(*ask, "--dry-run")
     assert looked.out.startswith("users: would erase 2 records from 1 segment")
     assert topic.count() == 3

@@ -192,7 +192,12 @@ def test_promoted_copy_is_a_topic_of_its_own(
     )
     assert run("topics", "alter", backup / "clicks", "--partitions", "9").status == 0
     run("mirror", "clicks", backup).failed("has records of its own since its version 2")
-    run("topics", "promote", backup / "clicks", "--yes").failed("no copy any more")
+    again = run("topics", "promote", backup / "clicks")
+    told = "It was promoted before: topic clicks, now version 3.\n"
+    assert (again.status, again.out) == (0, told)
+    both = run("topics", "promote", backup / "clicks", backup / "nope", "--yes")
+    both.failed("there is no topic 'nope'")
+    assert both.out == told
     run("topics", "promote", "clicks").failed("no copy of another one")
     assert run("topics", "describe", "clicks", "--output", "json").json[0]["mirror"] is None
 

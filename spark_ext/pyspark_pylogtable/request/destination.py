@@ -21,6 +21,7 @@ from pylogtable import (
 )
 from pylogtable.engine import check_log_columns
 from pyspark_pylogtable.request.options import Options
+from pyspark_pylogtable.request.subscription import named
 
 _LOG_COLUMNS = ("partition", "offset", "timestamp")
 _KAFKA_COLUMNS = frozenset({"key", "value", "headers"})
@@ -167,7 +168,7 @@ def destination(
     if topics := opened(path).topics():
         raise InvalidRequestError(
             "topic option required when no 'topic' attribute is present: "
-            f"{path} is a store with the topic(s) {', '.join(topics[:10])}. Use the option "
+            f"{path} is a store with the topic(s) {named(topics)}. Use the option "
             "'topic', add a 'topic' column, or give the path of a topic."
         )
     parent, name = split_topic_url(path)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pylogtable
 from pylogtable import InvalidRequestError, Store, Topic, TopicNotFoundError, View
 from pyspark_pylogtable.request.options import Options
-from pyspark_pylogtable.request.subscription import Assign, Subscribe, Subscription
+from pyspark_pylogtable.request.subscription import Assign, Subscribe, Subscription, named
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def _open_topic(path: str, options: Options) -> Topic:
         if not topics:
             raise
         raise InvalidRequestError(
-            f"{path} is a store with the topic(s) {', '.join(topics[:10])}. One of the following "
+            f"{path} is a store with the topic(s) {named(topics)}. One of the following "
             "options must be specified: assign, subscribe, subscribePattern; or give the "
             f"path of a topic, such as {path.rstrip('/')}/{topics[0]}"
         ) from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pylogtable import InvalidRequestError
@@ -37,6 +37,12 @@ class Assign:
 
 
 Subscription = Subscribe | SubscribePattern | Assign
+
+
+def named(topics: Sequence[str], most: int = 10) -> str:
+    """The names of some topics, for messages."""
+    more = f" and {len(topics) - most} more" if len(topics) > most else ""
+    return f"{', '.join(topics[:most])}{more}"
 
 
 def parse_subscription(given: Mapping[str, str]) -> Subscription | None:

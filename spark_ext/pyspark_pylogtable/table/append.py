@@ -9,8 +9,9 @@ the caller gets the library's own errors and the result, which a Spark writer ca
 from __future__ import annotations
 
 import pickle
+import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import pyarrow as pa
@@ -56,6 +57,7 @@ def append_sealed(
     keep_offsets: bool = False,
 ) -> AppendResult:
     """Append `df`; see `LogTable.append`. A `topic` column must name the topic."""
+    began = time.monotonic()
     view = topic.at()
     df = _cast_by_session(df, view)
     columns = spark_columns(df.schema)
@@ -71,7 +73,8 @@ def append_sealed(
     query = shares[0].query if shares else None
     if not shares and txn is not None:
         query = _query_of(df.sparkSession)
-    return commit_topic(topic, _sealed(into, shares, df.sparkSession), txn, query)
+    result = commit_topic(topic, _sealed(into, shares, df.sparkSession), txn, query)
+    return replace(result, seconds=time.monotonic() - began)
 
 
 def _cast_by_session(df: DataFrame, view: View) -> DataFrame:

@@ -282,7 +282,7 @@ def test_the_report_in_words(topic: Topic) -> None:
     again = filled(make(other_store()))
     report = topic.compare(again)
     assert shown(report).startswith("equal: 2 partitions compared, 60 records (")
-    assert shown(report).endswith(") hashed on both sides")
+    assert shown(report).endswith(") hashed, both sides together")
     counted = topic.compare(again, data=False)
     assert shown(counted) == "equal in offsets and counts: 2 partitions compared, no data was read"
     again.append(RECORDS)

@@ -68,7 +68,7 @@ def test_sound_topic_has_no_problems_and_a_count_of_what_was_checked(topic: Topi
     report = topic.verify(data=True)
     assert report
     assert (report.commits, report.leaves, report.segments, report.records) == (4, 0, 3, 6)
-    assert str(report).startswith("sound: 4 commit(s)")
+    assert str(report).startswith("sound: 4 commits, ")
     assert str(report).endswith(" 6 record(s) read")
     assert str(topic.verify()).endswith(" 0 record(s) read")
 

@@ -131,7 +131,8 @@ def test_commits_with_the_records_are_named_and_those_that_a_txn_keeps(
     commits = [commit_path(first.version), commit_path(last.version)]
     assert [name for name in report.old_files if name.startswith("_manifest")] == commits
     assert report.kept_for_txns == ("etl",)
-    assert "removes 3 old files and 2 old commits from" in str(report)
+    removed = "removes 3 old files, 2 old commits and what earlier jobs have replaced from"
+    assert removed in str(report)
     assert "but it keeps commits with the last txn of 'etl' until the next one" in str(report)
     assert report.vacuumed_from_ms is not None
     clock.now_ms = report.vacuumed_from_ms + 1
@@ -155,7 +156,9 @@ def test_the_report_in_words(topic: Topic, clock: Clock) -> None:
     text = str(topic.erase(keys=["a"]))
     assert "erased 3 records from 3 segments" in text
     assert "versions 0 to 3 may still have them" in text
-    assert "a vacuum removes 3 old files from 2023-11-24" in text
+    assert (
+        "a vacuum removes 3 old files and what earlier jobs have replaced from 2023-11-24" in text
+    )
     assert "no record matches in version 4" in str(topic.erase(keys=["a"]))
 
 
@@ -166,3 +169,24 @@ def test_a_table_that_is_published_again_loses_the_records(topic: Topic) -> None
     report = topic.publish(["delta"])
     (table,) = report.tables
     assert (table.version, table.files_added, table.files_removed) == (topic.version, 3, 3)
+
+
+def test_commit_that_a_txn_keeps_is_named_after_a_merge_too(
+    topic: Topic, inner: MemoryStore, clock: Clock
+) -> None:
+    """The records are in a file by then, and still in the commit."""
+    topic.alter(config={"inline.max.bytes": 16384})
+    kept = topic.append(kafka(["a", "c"]), txn=("etl", 1)).version
+    topic.append(kafka(["d"]), txn=("other", 1))
+    topic.merge()
+    assert topic.erase(keys=["c"], dry_run=True).kept_for_txns == ("etl",)
+    report = topic.erase(keys=["c"])
+    assert report.kept_for_txns == ("etl",)
+    assert topic.erase(keys=["b"]).kept_for_txns == ()
+    clock.tick(8 * DAY_MS)
+    topic.vacuum(dry_run=False)
+    assert f"t/{commit_path(kept)}" in {info.key for info in inner.list()}
+    topic.append(kafka(["e"]), txn=("etl", 2))
+    clock.tick(8 * DAY_MS)
+    topic.vacuum(dry_run=False)
+    assert f"t/{commit_path(kept)}" not in {info.key for info in inner.list()}
