@@ -81,9 +81,9 @@ TABLES = {
         txn:txn?=null summary:<signed>={} rows:string?=null parent:string?=null version:integer
         commit_id:string topic_id:string committed_at_ms:integer mirror:mirror?=null
         mirrored_txns:[mirrored_txn]=[]""",
-    "mirror": """source_id:string source:string="" version:integer?=null commit_id:string?=null
-        own_retention:boolean=false partial:boolean=false new_names:boolean=false
-        ended:integer?=null""",
+    "mirror": """source_id:string source:string="" version:integer?=null seen:integer?=null
+        commit_id:string?=null own_retention:boolean=false partial:boolean=false
+        new_names:boolean=false ended:integer?=null""",
     "mirrored_txn": """app_id:string version:integer previous:integer?=null origin:string?=null
         offsets:{(integer,integer)}={} records:integer=0""",
     "log_start": "partition:integer offset:integer dropped:totals={}",
@@ -824,6 +824,12 @@ def group_state(folder: Path, group: str, topic_id: str) -> Record | None:
 # --- 19. Copies ------------------------------------------------------------------------------
 
 
+def shown_and_seen(mirror: Record) -> tuple[int, int]:
+    """The version of the source that a copy shows, and the newest it has seen [MIR-6]."""
+    shown = -1 if mirror["version"] is None else mirror["version"]
+    return shown, shown if mirror["seen"] is None else mirror["seen"]
+
+
 def check_mirror(before: Any, commit: Record, protocol: Record, path: str) -> Any:
     """What the state says about the source of a copy after the commit [MIR-1]."""
     new, apps = commit["mirror"], [txn["app_id"] for txn in commit["mirrored_txns"]]
@@ -833,13 +839,15 @@ def check_mirror(before: Any, commit: Record, protocol: Record, path: str) -> An
         return {**before, "ended": commit["version"]} if ends else before
     apps += [commit["txn"]["app_id"]] if commit["txn"] else []
     require(path, "MIR-1", "mirror" in announced(protocol))
+    shows, seen = shown_and_seen(new)
+    require(path, "MIR-1", shows <= seen)
     require(path, "MIR-2", new["ended"] in (None, commit["version"]))
     if commit["operation"] != "create":
         require(path, "MIR-3", len({*apps}) == len(apps))
         require(path, "MIR-1", before and before["source_id"] == new["source_id"])
         require(path, "MIR-2", before["ended"] is None)
-        shown, shows = (-1 if m["version"] is None else m["version"] for m in (before, new))
-        require(path, "MIR-1", shown <= shows)
+        shown, known = shown_and_seen(before)
+        require(path, "MIR-1", shown <= shows and known <= seen)
         require(path, "MIR-4", new["own_retention"] >= before["own_retention"])
         require(path, "MIR-7", new["new_names"] >= before["new_names"])
     return new

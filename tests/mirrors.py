@@ -141,6 +141,16 @@ class Pair:
     def mirror(self, **options: Any) -> MirrorReport:
         return self.source.mirror(self.target, **options)
 
+    def restore(self, backup: dict[str, bytes | None]) -> None:
+        """Put an older state of all objects in the place of the source."""
+        for entry in list(self.near.list()):
+            if entry.key not in backup:
+                self.near.delete(entry.key)
+        for key, data in backup.items():
+            assert data is not None
+            self.near.write(key, data)
+        self.source = Store(self.near, runtime(self.clock)).topic("t")
+
     def check(self) -> None:
         check_equal(self.source, self.copy)
 

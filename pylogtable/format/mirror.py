@@ -23,6 +23,9 @@ def mirror_fault(before: Mirror | None, commit: Commit, protocol: Protocol) -> F
         return None
     if not protocol.announces(MIRROR):
         return Fault("MIR-1", f"it has a mirror, and the protocol does not name {MIRROR}")
+    if new.version is not None and new.seen is not None and new.seen < new.version:
+        detail = f"it shows version {new.version} of the source, and has seen {new.seen}"
+        return Fault("MIR-1", detail)
     if new.ended not in {None, commit.version}:
         return Fault("MIR-2", f"it says that the mirroring ended in version {new.ended}")
     if commit.operation == "create":
@@ -36,6 +39,10 @@ def mirror_fault(before: Mirror | None, commit: Commit, protocol: Protocol) -> F
         return Fault("MIR-2", f"the mirroring has ended in version {before.ended}")
     if before.version is not None and (new.version is None or new.version < before.version):
         detail = f"it goes back from version {before.version} of the source to {new.version}"
+        return Fault("MIR-1", detail)
+    seen, known = new.seen_version, before.seen_version
+    if known is not None and (seen is None or seen < known):
+        detail = f"it has seen version {known} of the source, and goes back to {seen}"
         return Fault("MIR-1", detail)
     if before.own_retention and not new.own_retention:
         return Fault("MIR-4", "a copy with its own retention cannot follow its source again")

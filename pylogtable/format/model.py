@@ -271,18 +271,24 @@ class MirroredTxn(Txn, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Mirror(Noun, frozen=True, kw_only=True, omit_defaults=True):
-    """What a copy knows about its source [MIR-1]. It has all records of `version`, whose last
-    commit is `commit_id`, and with `partial` some of a later one. With `new_names`, no file is
-    copied under its own name [MIR-7]. In version `ended` it became a topic like any other."""
+    """What a copy knows about its source [MIR-1]. It has all records of `version`, and with
+    `partial` some of a later one. `seen` is the newest version that anything was taken from, if
+    that is another one; `commit_id` is its last commit [MIR-6]. With `new_names`, no file is copied
+    under its own name [MIR-7]. In version `ended` it became a topic like any other."""
 
     source_id: str
     source: str = ""
     version: Natural | None = None
+    seen: Natural | None = None
     commit_id: str | None = None
     own_retention: bool = False
     partial: bool = False
     new_names: bool = False
     ended: Natural | None = None
+
+    @property
+    def seen_version(self) -> int | None:  # [MIR-6]
+        return self.version if self.seen is None else self.seen
 
     @property
     def is_following(self) -> bool:  # [MIR-4]

@@ -40,9 +40,12 @@ from pylogtable.mirror.transfer import End, StoppedError, Transfer
 from pylogtable.plan.mirror import (
     Arrivals,
     OvertakenError,
+    UnfinishedSourceError,
     check_copy,
+    check_finished,
     check_same_source,
     gaps,
+    having_seen,
     plan_arrival_commit,
     plan_arrivals,
     plan_topic,
@@ -111,6 +114,11 @@ class Mirroring:
                 overtaken, failing_since = 0, None
             except StoppedError:
                 break
+            except UnfinishedSourceError:
+                if not self._options.follow:
+                    raise
+                self._wait()
+                continue
             except OvertakenError:
                 overtaken += 1
                 if overtaken == MAX_OVERTAKEN:
@@ -149,6 +157,7 @@ class Mirroring:
             raise OvertakenError(f"the source has changed meanwhile: {e}") from e
 
     def _step_to(self, source: Snapshot) -> bool:
+        check_finished(source, self._source.store.url)
         known = self._copy.head.known.mirror
         commits = self._new_commits(source, known)
         self._check_source(source, known, commits)
@@ -170,8 +179,14 @@ class Mirroring:
             suspects: Sequence[int] = everything
             if commits is not None:
                 suspects = sorted(shrunken_partitions(commits, source.topic_id) & {*everything})
-            check = partial(self._checked, source=source)
-            remove(self._transfer, copy, source, suspects, commits or (), check)
+            remove(
+                self._transfer,
+                copy,
+                source,
+                suspects,
+                commits or (),
+                partial(self._having_seen, source=source),
+            )
             is_news = bool(suspects) or source.version - (mirror.version or 0) >= NOTE_COMMITS
         self._bring(source, arrivals, is_news=is_news)
         return arrivals.is_all
@@ -189,6 +204,9 @@ class Mirroring:
                 "store, or under another name"
             )
         return msgspec.structs.replace(mirror, own_retention=True)
+
+    def _having_seen(self, copy: Snapshot, source: Snapshot) -> Mirror:
+        return having_seen(self._checked(copy, source), source)
 
     def _altered(self, source: Snapshot) -> Snapshot:
         """The copy with the partitions, columns and settings that it has to have."""
@@ -214,23 +232,32 @@ class Mirroring:
     def _check_source(
         self, source: Snapshot, mirror: Mirror | None, commits: Sequence[Commit] | None
     ) -> None:
-        """Raise if the source has another past than the copy. That is looked at if the version of
-        the copy is not from this run [MIR-6]."""
-        if mirror is None or mirror.version is None or mirror.source_id != source.topic_id:
+        """Raise if the source has another past than the copy. That is looked at if what the copy
+        has seen is not from this run [MIR-6]."""
+        seen = None if mirror is None else mirror.seen_version
+        if mirror is None or seen is None or mirror.source_id != source.topic_id:
             return
-        if mirror.version > source.version or mirror.commit_id in {None, self._known_commit}:
+        if seen > source.version or mirror.commit_id in {None, self._known_commit}:
             return
-        own = [c for c in commits or () if c.topic_id == source.topic_id]
-        if own:
-            there = own[0].parent
-        elif commits is not None or mirror.version == source.version:
-            there = source.commit_id
-        else:
-            found = self._source.head.manifest.commits.read(mirror.version)
-            is_kept = found is not None and found.topic_id == source.topic_id
-            there = found.commit_id if found is not None and is_kept else None
-        check_same_source(mirror, there, self._copy.store.url)
+        check_same_source(mirror, self._commit_at(source, seen, commits), self._copy.store.url)
         self._known_commit = mirror.commit_id
+
+    def _commit_at(
+        self, source: Snapshot, version: int, commits: Sequence[Commit] | None
+    ) -> str | None:
+        """The id of the last commit with effect up to a version of the source; None if it is not
+        known. `commits` are those after the version that the copy shows, if they are known."""
+        if version == source.version:
+            return source.commit_id
+        own = [commit for commit in commits or () if commit.topic_id == source.topic_id]
+        later = [commit for commit in own if commit.version > version]
+        if later:
+            return later[0].parent
+        if commits is not None:
+            return source.commit_id
+        found = self._source.head.manifest.commits.read(version)
+        is_kept = found is not None and found.topic_id == source.topic_id
+        return found.commit_id if found is not None and is_kept else None
 
     def _bring(self, source: Snapshot, arrivals: Arrivals, *, is_news: bool) -> None:
         """Append what the copy does not have."""

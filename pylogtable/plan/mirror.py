@@ -52,6 +52,10 @@ class OvertakenError(CommitConflictError):
     """Another mirror, or another job on the copy, was faster. Planning again helps."""
 
 
+class UnfinishedSourceError(InvalidRequestError):
+    """The source is itself a copy, in the middle of a mirror. It is worth waiting for it."""
+
+
 @dataclass(frozen=True)
 class CopyUnit:
     """Records of the source that become neighbouring segments of the copy, which cover
@@ -114,6 +118,7 @@ def new_copy(
         raise TopicExistsError(f"a topic already exists at {url}; open it with store.topic()")
     if existing is not None:  # its deletion may still be under way [MIR-7]
         mirror = msgspec.structs.replace(mirror, new_names=True)
+    check_finished(source, mirror.source)
     settings = {**source.info.config, **normalize(config)}
     topic = msgspec.structs.replace(source.info, config=settings)
     if parse_config(settings).is_compacted and not topic.key:
@@ -127,8 +132,25 @@ def new_copy(
         protocol=_with_features(Protocol(format=FORMAT_VERSION), topic, features),
         topic=topic,
         ends=ends,
-        mirror=mirror,
+        mirror=having_seen(mirror, source),
     )
+
+
+def check_finished(source: Snapshot, url: str) -> None:
+    """Raise if the source is a copy in the middle of a mirror. It has records without their txns,
+    and a copy of it would not know that [MIR-3]."""
+    if source.mirror is not None and source.mirror.is_unfinished:
+        raise UnfinishedSourceError(
+            f"the topic at {url} is itself a copy of {source_text(source.mirror)}, in the middle "
+            "of a mirror. Nothing was written. Mirror it when that mirror is through"
+        )
+
+
+def having_seen(mirror: Mirror, source: Snapshot) -> Mirror:
+    """The same, with the version of the source that something was taken from [MIR-6]."""
+    if source.version == mirror.version:
+        return mirror
+    return msgspec.structs.replace(mirror, seen=source.version, commit_id=source.commit_id)
 
 
 def check_copy(copy: Snapshot, source: Snapshot, url: str) -> Mirror:
@@ -147,10 +169,11 @@ def check_copy(copy: Snapshot, source: Snapshot, url: str) -> Mirror:
             "has appended to it, or promoted it. Its offsets are no longer those of the source, so "
             "nothing was written. Mirror to another store, or under another name"
         )
-    if mirror.version is not None and mirror.version > source.version:
+    if mirror.seen_version is not None and mirror.seen_version > source.version:
         raise InvalidRequestError(
-            f"the copy at {url} has version {mirror.version} of its source, which is at version "
-            f"{source.version}: the source has lost commits. Nothing was written"
+            f"the copy at {url} has seen version {mirror.seen_version} of its source, which is at "
+            f"version {source.version}: the source has lost commits, or was restored from an older "
+            "state. Nothing was written. Mirror to another store, or under another name"
         )
     if len(copy.partitions) > len(source.partitions):
         raise InvalidRequestError(
@@ -171,8 +194,9 @@ def check_same_source(mirror: Mirror, there: str | None, url: str) -> None:
     commit up to the version that the copy shows, None if it is not known [MIR-6]."""
     if there is not None and there != mirror.commit_id:
         raise InvalidRequestError(
-            f"the copy at {url} shows version {mirror.version} of its source with the commit "
-            f"{mirror.commit_id}, and the source has the commit {there} there: it was restored "
+            f"the copy at {url} has seen version {mirror.seen_version} of its source with the "
+            f"commit {mirror.commit_id}, and the source has the commit {there} there: it was "
+            "restored "
             "from an older state, or is another copy of that topic. Nothing was written. Mirror to "
             "another store, or under another name"
         )
@@ -198,7 +222,7 @@ def plan_topic(copy: Snapshot, source: Snapshot, mirror: Mirror) -> Change | Non
         operation="mirror",
         protocol=None if protocol == copy.protocol else protocol,
         topic=topic,
-        mirror=mirror,
+        mirror=having_seen(mirror, source),
     )
 
 
@@ -320,12 +344,11 @@ def plan_arrival_commit(
     if is_noted and not (segments or moves or cleaned or carried):
         return None
     if is_all:
-        commit_id = source.commit_id
         shown = msgspec.structs.replace(
-            mirror, version=source.version, commit_id=commit_id, partial=False
+            mirror, version=source.version, seen=None, commit_id=source.commit_id, partial=False
         )
     else:
-        shown = msgspec.structs.replace(mirror, partial=True)
+        shown = msgspec.structs.replace(having_seen(mirror, source), partial=True)
     return Change(
         operation="mirror",
         ends={number: mine[-1].end_offset for number, mine in sorted(by_partition.items())},

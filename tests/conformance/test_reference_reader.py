@@ -122,7 +122,7 @@ def test_it_agrees_with_the_vectors_of_replay(vector: dict[str, Any]) -> None:
     ]
     assert found == wanted
     assert state["txns"] == expected["txns"]
-    unset = {"source": "", "version": None, "commit_id": None, "own_retention": False}
+    unset = {"source": "", "version": None, "seen": None, "commit_id": None, "own_retention": False}
     unset |= {"partial": False, "new_names": False, "ended": None}
     assert state["mirror"] == ({**unset, **expected["mirror"]} if "mirror" in expected else None)
 

@@ -242,19 +242,13 @@ def test_a_source_that_has_lost_commits() -> None:
     fill(pair.source, 1)
     newest = pair.source.version
     pair.mirror()
-    for entry in list(pair.near.list()):
-        if entry.key not in backup:
-            pair.near.delete(entry.key)
-    for key, data in backup.items():
-        assert data is not None
-        pair.near.write(key, data)
-    pair.source = Store(pair.near, runtime(pair.clock)).topic("t")
-    text = f"has version {newest} of its source, which is at version {newest - 1}"
+    pair.restore(backup)
+    text = f"has seen version {newest} of its source, which is at version {newest - 1}"
     refused(pair, text, "lost commits")
     # With other commits in their place their ids tell.
     pair.source.append(kafka(["x"]))
     for _ in range(2):
-        refused(pair, f"shows version {newest} of its source", "restored from an older state")
+        refused(pair, f"has seen version {newest} of its source", "restored from an older state")
         pair.source.alter(config={"retention.ms": pair.source.version})
 
 

@@ -181,7 +181,8 @@ def test_a_part_moves_neither_the_version_nor_txns() -> None:
     part = plan_arrival_commit(copy, leaves, source, copy.mirror, segments, [txn], is_all=False)
     assert part is not None
     assert part.mirrored_txns == ()
-    assert part.mirror == msgspec.structs.replace(copy.mirror, partial=True)
+    seen = {"seen": source.version, "commit_id": source.commit_id}
+    assert part.mirror == msgspec.structs.replace(copy.mirror, partial=True, **seen)
     whole = plan_arrival_commit(copy, leaves, source, copy.mirror, segments, [txn], is_all=True)
     assert whole is not None
     assert whole.mirrored_txns == (txn,)
