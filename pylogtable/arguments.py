@@ -31,6 +31,19 @@ def check_number(name: str, value: object, least: int = 0) -> None:
         )
 
 
+def check_name(name: str, value: object) -> None:
+    """Raise if the value is not a string, or is empty."""
+    check_text(name, value)
+    if not value:
+        raise InvalidRequestError(f"`{name}` must not be empty")
+
+
+def check_callable(name: str, value: object) -> None:
+    """Raise if the value is neither a function nor None."""
+    if value is not None and not callable(value):
+        raise InvalidRequestError(f"`{name}` must be a function, not {_shown(value)}")
+
+
 def check_text(name: str, value: object) -> None:
     """Raise if the value is not a string that can be stored."""
     if not isinstance(value, str):
@@ -66,6 +79,8 @@ def names_in(name: str, value: object) -> list[str]:
     listed = list(value) if isinstance(value, Iterable) else None
     if listed is None or not all(isinstance(part, str) for part in listed):
         raise InvalidRequestError(f"`{name}` must be a list of names, not {_shown(value)}")
+    for part in listed:
+        check_text(f"a name in {name}", part)
     return listed
 
 
@@ -85,6 +100,12 @@ def address(url: object) -> str:
         raise InvalidRequestError(
             f"an address must be a path or a URL and not empty, not {_shown(url)}"
         )
+    try:
+        is_usable = b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        is_usable = False
+    if not is_usable:
+        raise InvalidRequestError(f"no path or URL can have these characters: {_shown(url)}")
     return text
 
 

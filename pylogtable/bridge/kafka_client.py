@@ -21,6 +21,18 @@ _NOT_ALLOWED = ("AUTHORIZATION_FAILED", "AUTHENTICATION")
 _UNREACHABLE = ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT", "REQUEST_TIMED_OUT")
 
 
+def _check_settings(settings: Mapping[str, Any]) -> None:
+    """Raise for settings that librdkafka would not refuse. An empty group ends the process."""
+    if settings.get("group.id", "-") in ("", None):
+        raise InvalidRequestError("the setting group.id for Kafka must not be empty; leave it out")
+    for name in ("bootstrap.servers", "metadata.broker.list"):
+        if name in settings:
+            raise InvalidRequestError(
+                f"the setting {name} for Kafka is given by `bootstrap_servers` "
+                "(--bootstrap-servers); leave it out"
+            )
+
+
 class KafkaClient:
     """One topic of a cluster. `settings` are those of librdkafka, for instance for security."""
 
@@ -32,6 +44,7 @@ class KafkaClient:
         self.seconds = request_seconds
         self._servers = servers
         self._last_error: str | None = None
+        _check_settings(settings)
         shared = {"bootstrap.servers": servers, "log_level": 0, "error_cb": self._note_error}
         self.settings = {**shared, **settings}
 

@@ -10,7 +10,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pylogtable.arguments import check_mapping, check_number, check_text
+from pylogtable.arguments import (
+    check_callable,
+    check_flags,
+    check_mapping,
+    check_name,
+    check_number,
+)
 from pylogtable.bridge.kafka_sink import KafkaSink
 from pylogtable.errors import InvalidRequestError
 from pylogtable.format.schema import is_kafka_shaped
@@ -58,7 +64,15 @@ def export_topic(
     Delivery is at least once: a batch that was sent when the export was killed is sent again.
     `on_progress` gets the number of records sent so far, and `stop` ends an export that follows.
     """
-    check_text("bootstrap_servers", bootstrap_servers)
+    if not isinstance(topic, Topic):
+        raise InvalidRequestError(
+            f"`topic` must be a topic, such as store.topic('orders'), not {topic!r}"
+        )
+    check_name("bootstrap_servers", bootstrap_servers)
+    check_name("kafka_topic", topic.name if kafka_topic is None else kafka_topic)
+    check_flags(follow=follow)
+    check_callable("on_progress", on_progress)
+    check_callable("stop", stop)
     check_number("batch_records", batch_records, 1)
     settings = {} if producer_settings is None else producer_settings
     check_mapping("producer_settings", settings, "{'security.protocol': 'SSL'}")

@@ -15,7 +15,14 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
-from pylogtable.arguments import check_mapping, check_number, check_text, names_in
+from pylogtable.arguments import (
+    check_callable,
+    check_flags,
+    check_mapping,
+    check_name,
+    check_number,
+    names_in,
+)
 from pylogtable.bridge.aside import Aside
 from pylogtable.bridge.import_plan import (
     Copy,
@@ -51,6 +58,7 @@ from pylogtable.topic import Topic
 READ_MESSAGES = 20_000
 #: The longest wait for messages, so that a stop is noticed soon.
 READ_SECONDS = 0.2
+LONGEST_LINGER_MS = 86_400_000
 #: A bounded import gives up if Kafka sends nothing for this long.
 SILENCE_SECONDS = 60.0
 #: The metadata of a group's position that came from Kafka, and that no consumer here has moved.
@@ -105,15 +113,26 @@ def import_topic(
         raise InvalidRequestError(
             f"`store` must be a store, such as pylogtable.open('s3://bucket/logs'), not {store!r}"
         )
-    check_text("topic", topic)
-    check_text("bootstrap_servers", bootstrap_servers)
+    check_name("topic", topic)
+    check_name("bootstrap_servers", bootstrap_servers)
+    check_name("name", topic if name is None else name)
+    check_flags(follow=follow, allow_gaps=allow_gaps, copy_settings=copy_settings)
+    check_callable("on_progress", on_progress)
+    check_callable("stop", stop)
+    check_mapping("config", {} if config is None else config, "{'retention.ms': -1}")
     check_number("batch_bytes", batch_bytes, 1)
+    is_number = isinstance(linger_ms, int | float) and not isinstance(linger_ms, bool)
+    if not is_number or not 0 < linger_ms <= LONGEST_LINGER_MS:
+        raise InvalidRequestError(
+            f"`linger_ms` must be a number of milliseconds, more than 0 and a day at most, not "
+            f"{linger_ms!r}"
+        )
     settings = {} if consumer_settings is None else consumer_settings
     check_mapping("consumer_settings", settings, "{'security.protocol': 'SSL'}")
     options = ImportOptions(
         follow=follow,
         from_timestamp_ms=None if from_timestamp is None else to_us(from_timestamp) // 1000,
-        groups=groups if isinstance(groups, bool) else tuple(names_in("groups", groups)),
+        groups=groups if isinstance(groups, bool) else _group_names(groups),
         allow_gaps=allow_gaps,
         config={} if config is None else config,
         copy_settings=copy_settings,
@@ -124,6 +143,13 @@ def import_topic(
     )
     with KafkaSource(bootstrap_servers, topic, settings) as source:
         return Import(store, source, topic, name or topic, options, Runtime()).run()
+
+
+def _group_names(groups: Sequence[str]) -> tuple[str, ...]:
+    names = tuple(names_in("groups", groups))
+    for name in names:
+        check_name("a name in groups", name)
+    return names
 
 
 class Import:

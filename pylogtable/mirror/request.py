@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from pylogtable.arguments import check_flags, check_mapping
+from pylogtable.arguments import check_callable, check_flags, check_mapping
 from pylogtable.errors import InvalidRequestError
 from pylogtable.format.config import normalize
 from pylogtable.format.model import Change, Mirror
@@ -70,9 +70,8 @@ def mirror(
         raise InvalidRequestError(
             f"`poll_seconds` must be a number of seconds, a day at most, not {poll_seconds!r}"
         )
-    for argument, value in {"on_progress": on_progress, "stop": stop}.items():
-        if value is not None and not callable(value):
-            raise InvalidRequestError(f"`{argument}` must be a function, not {value!r}")
+    check_callable("on_progress", on_progress)
+    check_callable("stop", stop)
     own = _owns(retention)
     settings: Mapping[str, Any] = {} if config is None else config
     check_mapping("config", settings, "{'retention.ms': -1}")

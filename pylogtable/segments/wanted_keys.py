@@ -149,7 +149,7 @@ def _typed(name: str, column: object, arrow: pa.DataType) -> pa.Array:
         if pa.types.is_binary(arrow):
             column = [part.encode() if isinstance(part, str) else part for part in column]
         return pa.array(column, arrow)
-    except (pa.ArrowException, OverflowError) as error:
+    except (pa.ArrowException, OverflowError, UnicodeEncodeError) as error:
         raise InvalidRequestError(
             f"`keys` do not fit key column {name!r} ({arrow}): {error}"
         ) from None

@@ -698,3 +698,21 @@ def test_flags_of_jobs_are_true_or_false(
         f"`{flag}` must be True or False, not {value!r}",
         lambda: getattr(compacted_topic, job)(**needed, **{flag: value}),
     )
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        lambda topic: topic.erase(keys=["\ud800"]),
+        lambda topic: topic.latest(keys=["\ud800"]),
+        lambda topic: topic.read(columns=["\ud800"]),
+        lambda topic: pylogtable.open("/tmp/\ud800").topics(),
+        lambda topic: pylogtable.open("/tmp/a\0b").topics(),
+    ],
+)
+def test_text_that_is_no_unicode_is_refused(
+    store: Store, action: Callable[[Topic], object]
+) -> None:
+    topic = store.create_topic("t")
+    with pytest.raises(InvalidRequestError, match=r"ud800|x00"):
+        action(topic)

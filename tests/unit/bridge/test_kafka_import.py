@@ -18,7 +18,7 @@ from pylogtable import (
 from pylogtable.bridge import kafka_client, kafka_import
 from pylogtable.bridge.import_report import ImportOptions
 from pylogtable.bridge.kafka_source import KafkaSource, Received
-from pylogtable.kafka import ImportProgress, import_topic
+from pylogtable.kafka import ImportProgress, export_topic, import_topic
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
 from tests.builders import contents, ints, kafka, make_store, rows
@@ -479,6 +479,41 @@ def test_import_that_follows_survives_a_broker_that_is_away_for_a_while(
         with pytest.warns(UserWarning, match="The import goes on, and tries it again"):
             report = kafka_import.Import(*given).run()
     assert report.records == 5
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"bootstrap_servers": ""}, "`bootstrap_servers` must not be empty"),
+        ({"name": ""}, "`name` must not be empty"),
+        ({"config": 5}, "`config` must be a dict"),
+        ({"stop": 5}, "`stop` must be a function"),
+        ({"follow": "no"}, "`follow` must be True or False"),
+        ({"groups": [""]}, "`a name in groups` must not be empty"),
+        ({"linger_ms": float("nan")}, "`linger_ms` must be a number of milliseconds"),
+        ({"linger_ms": -1}, "`linger_ms` must be a number of milliseconds"),
+        ({"consumer_settings": {"group.id": ""}}, "group.id for Kafka must not be empty"),
+        ({"consumer_settings": {"bootstrap.servers": "x"}}, "is given by `bootstrap_servers`"),
+    ],
+)
+def test_nonsense_is_refused_before_anything_is_done(
+    store: Store, options: dict[str, Any], words: str
+) -> None:
+    given = {"bootstrap_servers": "127.0.0.1:1", **options}
+    with pytest.raises(InvalidRequestError, match=words):
+        import_topic(store, "t", **given)
+    assert store.topics() == []
+
+
+def test_nonsense_for_an_export_is_refused(store: Store) -> None:
+    topic = store.create_topic("t")
+    with pytest.raises(InvalidRequestError, match="`topic` must be a topic"):
+        export_topic("t", bootstrap_servers="x")  # type: ignore[arg-type]
+    with pytest.raises(InvalidRequestError, match="`kafka_topic` must not be empty"):
+        export_topic(topic, bootstrap_servers="x", kafka_topic="")
+    settings = {"bootstrap.servers": "y"}
+    with pytest.raises(InvalidRequestError, match="is given by `bootstrap_servers`"):
+        export_topic(topic, bootstrap_servers="x", producer_settings=settings)
 
 
 class TestTopicThatWasCreatedAgain:
