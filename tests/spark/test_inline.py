@@ -403,7 +403,7 @@ def test_jobs_on_records_in_commits(
     table = LogTable.for_path(spark, topic.url)
     found = table.erase(keys=[b"c"])
     assert found.records_erased == 5
-    newest = {row.key: row.value for row in table.to_df(view="latest").collect()}
+    newest = {bytes(row.key): bytes(row.value) for row in table.to_df(view="latest").collect()}
     assert newest == {b"a": b"4", b"b": b"4"}
     topic.append(kafka(["d"]))
     report = LogTable.for_path(spark, topic.url).compact(force=True)

@@ -69,8 +69,8 @@ def test_sound_topic_has_no_problems_and_a_count_of_what_was_checked(topic: Topi
     assert report
     assert (report.commits, report.leaves, report.segments, report.records) == (4, 0, 3, 6)
     assert str(report).startswith("sound: 4 commits, ")
-    assert str(report).endswith(" 6 record(s) read")
-    assert str(topic.verify()).endswith(" 0 record(s) read")
+    assert str(report).endswith(" 6 records read")
+    assert str(topic.verify()).endswith(" 0 records read")
 
 
 def test_missing_file_is_reported(topic: Topic, objects: MemoryStore, below: ObjectStore) -> None:
