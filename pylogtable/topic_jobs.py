@@ -166,8 +166,9 @@ class TopicJobs:
         copy. With `follow` it goes on until `stop()` is true, and looks every `poll_seconds`.
         `on_progress` gets a `MirrorProgress` from time to time.
 
-        Anybody may append to the copy, after a failover for instance. That ends the mirroring:
-        further calls raise `CommitConflictError`, and write nothing.
+        Anybody may append to a copy that is not in the middle of a mirror, after a failover for
+        instance. That ends the mirroring: further calls raise `CommitConflictError`, and write
+        nothing.
         """
         return mirror(
             self,

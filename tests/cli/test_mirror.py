@@ -214,8 +214,10 @@ def follow_until_stopped(run: Run, others: Callable[[], None], *given: object) -
     """Run a mirror that follows, do something beside it, and end it by SIGTERM."""
 
     def work_and_stop() -> None:
-        others()
-        os.kill(os.getpid(), signal.SIGTERM)
+        try:
+            others()
+        finally:  # or the mirror would go on for ever
+            os.kill(os.getpid(), signal.SIGTERM)
 
     with ThreadPoolExecutor(1) as pool:
         other = pool.submit(work_and_stop)
