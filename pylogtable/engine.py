@@ -282,8 +282,8 @@ def maintain(
 def mirror(
     topic: Topic, to_store: Store, run_tasks: RunTasks[CopyTask, list[Copied]], **options: Any
 ) -> MirrorReport:
-    """Like `Topic.mirror`, with its options. `run_tasks(copier, tasks)` calls `copier(task)` for
-    each task, in any process, and returns the results in the order of the tasks."""
+    """Like `Topic.mirror`, with its options. `run_tasks(copier, tasks, done)` calls `copier(task)`
+    for each task, in any process, and `done` with each result, in the order of the tasks."""
     return run_mirror(topic, to_store, run_tasks=run_tasks, **options)
 
 

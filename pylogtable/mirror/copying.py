@@ -32,8 +32,9 @@ FEW_FILES = 64
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
-#: Calls the function for each task, in any process, and returns the results in order.
-RunTasks = Callable[[Callable[[Task], Result], Sequence[Task]], Iterable[Result]]
+#: Calls the first function for each task, in any process, and the second one here with each result,
+#: in order. If that one fails, no other task begins, and none runs any more in the end.
+RunTasks = Callable[[Callable[[Task], Result], Sequence[Task], Callable[[Result], None]], None]
 
 
 @dataclass(frozen=True)
@@ -146,13 +147,16 @@ def in_threads(target: ObjectStore) -> RunTasks[CopyTask, list[Copied]]:
     requests."""
 
     def run(
-        copier: Callable[[CopyTask], list[Copied]], tasks: Sequence[CopyTask]
-    ) -> Iterable[list[Copied]]:
+        copier: Callable[[CopyTask], list[Copied]],
+        tasks: Sequence[CopyTask],
+        done: Callable[[list[Copied]], None],
+    ) -> None:
         single = [
             CopyTask((unit,), task.taken, task.at_hand) for task in tasks for unit in task.units
         ]
         with ThreadPoolExecutor(_threads(target)) as pool:
-            yield from pool.map(copier, single)
+            for copied in pool.map(copier, single):
+                done(copied)
 
     return run
 

@@ -72,13 +72,19 @@ class Transfer:
         )
         copied: list[Copied] = []
         is_large = sum(s.size_bytes for task in tasks for s in task.inputs) > LARGE_BYTES
-        for results in self.run_tasks(copier, tasks):
-            copied += results
+
+        def add(results: list[Copied]) -> None:
+            copied.extend(results)
             self.account.add(results)
             self.tell()
             if is_large and self.stop():
-                discard(self.copy.store, copied)
                 raise StoppedError("the mirror is to stop")
+
+        try:
+            self.run_tasks(copier, tasks, add)
+        except StoppedError:
+            discard(self.copy.store, copied)
+            raise
         return copied
 
     def commit(

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from pylogtable.errors import InvalidRequestError, LogTableError
@@ -16,6 +15,7 @@ from pylogtable.publish.iceberg_bounds import Metrics
 from pylogtable.publish.iceberg_schema import PARTITION_SPEC, Json
 from pylogtable.publish.table import damaged
 from pylogtable.storage.base import ObjectStore, check_key
+from pylogtable.storage.parallel import lent_threads
 
 METADATA_DIR = "metadata/"
 
@@ -65,7 +65,7 @@ class Manifests:
         """Manifests with their entries, one after the other. Where requests are slow, some are sent
         at once."""
         workers = max(1, min(self._store.concurrency, len(manifests)))
-        with ThreadPoolExecutor(workers) as pool:
+        with lent_threads(workers) as pool:
             for start in range(0, len(manifests), workers):
                 wave = manifests[start : start + workers]
                 yield from zip(wave, pool.map(self.entries, wave), strict=True)

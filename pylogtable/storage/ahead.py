@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
 import pyarrow as pa
 
 from pylogtable.storage.base import ObjectStore
+from pylogtable.storage.parallel import lent_threads
 from pylogtable.storage.wrapped import WrappedStore
 
 #: How many objects, and how many bytes, may be fetched and not yet used.
@@ -50,14 +51,13 @@ def read_ahead(
         for item in items:
             yield item, store
         return
-    ahead = _Ahead(store, iter(items), wanted)
-    limit = first
-    try:
-        while (waiting := ahead.next(min(limit, AHEAD, store.concurrency))) is not None:
+    most = min(AHEAD, store.concurrency)
+    with lent_threads(most) as threads:
+        ahead = _Ahead(store, iter(items), wanted, threads)
+        limit = first
+        while (waiting := ahead.next(min(limit, most))) is not None:
             yield waiting.item, waiting.store
             limit *= 2
-    finally:
-        ahead.close()
 
 
 @dataclass
@@ -73,18 +73,22 @@ class _Waiting(Generic[Item]):
 
 
 class _Ahead(Generic[Item]):
-    """The items that were taken and not yet given out, and the threads that fetch for them."""
+    """The items that were taken and not yet given out, and what is fetched for them."""
 
     def __init__(
-        self, store: ObjectStore, items: Iterator[Item], wanted: Callable[[Item], Wanted | None]
+        self,
+        store: ObjectStore,
+        items: Iterator[Item],
+        wanted: Callable[[Item], Wanted | None],
+        threads: Executor,
     ) -> None:
         self._store = store
         self._items = items
         self._wanted = wanted
+        self._threads = threads
         self._queue: deque[_Waiting[Item]] = deque()
         self._is_over = False
         self._failure: Exception | None = None
-        self._pool: ThreadPoolExecutor | None = None
 
     def next(self, limit: int) -> _Waiting[Item] | None:
         """The next item, while up to `limit` objects are fetched: its own and those after it."""
@@ -98,11 +102,6 @@ class _Ahead(Generic[Item]):
         if self._failure is not None:
             raise self._failure
         return None
-
-    def close(self) -> None:
-        """Stop fetching, and wait for what is under way."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _has_room(self, limit: int) -> bool:
         size = sum(waiting.size for waiting in self._queue)
@@ -124,18 +123,13 @@ class _Ahead(Generic[Item]):
             return
         if wanted.size_bytes is not None and wanted.size_bytes > self._store.whole_bytes:
             return
-        waiting.fetching = self._found(wanted) or self._fetch(wanted)
+        waiting.fetching = self._found(wanted) or self._threads.submit(_fetch, self._store, wanted)
         waiting.store = _Fetched(self._store, wanted.key, waiting.fetching)
 
     def _found(self, wanted: Wanted) -> Future[bytes | None] | None:
         """The object, if it is already fetched for another item."""
         same = (w.fetching for w in self._queue if w.fetching is not None and w.wanted == wanted)
         return next(same, None)
-
-    def _fetch(self, wanted: Wanted) -> Future[bytes | None]:
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(min(AHEAD, self._store.concurrency))
-        return self._pool.submit(_fetch, self._store, wanted)
 
 
 def _fetch(store: ObjectStore, wanted: Wanted) -> bytes | None:

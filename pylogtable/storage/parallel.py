@@ -1,9 +1,10 @@
-"""Sends requests side by side, where each of them takes a while."""
+"""Sends requests side by side, where each of them takes a while. Lends threads to generators."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Protocol, TypeVar
 
 Item = TypeVar("Item")
@@ -26,3 +27,23 @@ def side_by_side(
         return [request(item) for item in items]
     with ThreadPoolExecutor(workers) as pool:
         return list(pool.map(request, items))
+
+
+@contextmanager
+def lent_threads(count: int) -> Iterator[ThreadPoolExecutor]:
+    """Up to this many threads for the body of a generator. They have ended when the body has, also
+    if it failed.
+
+    A generator that is dropped half-way does not wait for them. Whoever drops it may be the garbage
+    collector, which comes in the middle of anything, the start of a thread included. To wait for a
+    thread there can take for ever."""
+    pool = ThreadPoolExecutor(count)
+    try:
+        yield pool
+    except GeneratorExit:
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
+    except BaseException:
+        pool.shutdown(wait=True, cancel_futures=True)
+        raise
+    pool.shutdown(wait=True)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
+
+from pylogtable.storage.parallel import lent_threads
 
 PIECE_BYTES = 8 * 2**20
 
@@ -16,7 +17,7 @@ def pieces(file: pa.NativeFile, size_bytes: int) -> Iterator[bytes]:
     if size_bytes <= PIECE_BYTES:
         yield file.read(size_bytes)
         return
-    with ThreadPoolExecutor(1) as pool:
+    with lent_threads(1) as pool:
         read = [min(PIECE_BYTES, size_bytes - at) for at in range(0, size_bytes, PIECE_BYTES)]
         coming = pool.submit(file.read, read[0])
         for size in read[1:]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 
+import pyarrow as pa
 import pytest
 
 from pylogtable.errors import StorageError
 from pylogtable.storage.ahead import AHEAD, AHEAD_BYTES, Wanted, read_ahead
 from pylogtable.storage.base import ObjectMissingError, ObjectStore
 from pylogtable.storage.memory import MemoryStore
+from pylogtable.storage.wrapped import WrappedStore
 from tests.stores import CountingStore, FarStore, Fault, FaultyStore
 
 SMALL = 1000
@@ -84,19 +86,49 @@ def test_a_reader_that_may_stop_soon_begins_with_few(far: Far, counting: Countin
 
 
 def test_threads_end_when_the_reader_stops_early(far: Far, counting: CountingStore) -> None:
-    before = threading.active_count()
+    before = set(threading.enumerate())
     keys = filled(far, 100)
     read = read_ahead(counting, keys, lambda key: Wanted(key, SMALL))
     next(read)
-    assert threading.active_count() > before
+    begun = set(threading.enumerate()) - before
+    assert begun
     read.close()  # type: ignore[attr-defined]
-    assert threading.active_count() == before
+    for thread in begun:
+        thread.join(timeout=60)
+    assert not any(thread.is_alive() for thread in begun)
+
+
+def test_a_reader_that_is_dropped_waits_for_no_thread(far: Far) -> None:
+    keys = filled(far, 100)
+    go_on = threading.Event()
+    slow = _Slow(far, go_on)
+    read = read_ahead(slow, keys, lambda key: Wanted(key, SMALL))
+    next(read)
+    try:
+        dropping = threading.Thread(target=read.close)  # type: ignore[attr-defined]
+        dropping.start()
+        dropping.join(timeout=60)
+        assert not dropping.is_alive()
+    finally:
+        go_on.set()
+
+
+class _Slow(WrappedStore):
+    """A store that opens nothing before it may."""
+
+    def __init__(self, inner: ObjectStore, may: threading.Event) -> None:
+        super().__init__(inner)
+        self._may = may
+
+    def open_input(self, key: str, size_bytes: int) -> pa.NativeFile:
+        self._may.wait()
+        return super().open_input(key, size_bytes)
 
 
 def test_threads_end_when_all_is_read(far: Far, counting: CountingStore) -> None:
-    before = threading.active_count()
+    before = set(threading.enumerate())
     contents(read_ahead(counting, filled(far, 40), lambda key: Wanted(key, SMALL)))
-    assert threading.active_count() == before
+    assert set(threading.enumerate()) <= before
 
 
 def test_large_objects_are_left_to_their_readers(far: Far, counting: CountingStore) -> None:

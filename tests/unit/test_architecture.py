@@ -215,6 +215,20 @@ def test_only_runtime_uses_clock_and_randomness(path: Path) -> None:
     assert not imported & IMPURE or room_of(path) == "runtime"
 
 
+@for_each([p for p in [*modules(), *modules(SPARK)] if room_of(p) != "cli"])
+def test_no_generator_waits_for_its_threads_when_it_is_dropped(path: Path) -> None:
+    """Whoever yields inside of a pool of threads borrows them: see `lent_threads`. The command line
+    drops none of its generators."""
+    pools = [
+        block
+        for block in ast.walk(tree(path))
+        if isinstance(block, ast.With)
+        and any("ThreadPoolExecutor" in ast.unparse(item) for item in block.items)
+    ]
+    inside = [part for block in pools for part in ast.walk(block)]
+    assert not any(isinstance(part, ast.Yield | ast.YieldFrom) for part in inside), ids(path)
+
+
 @for_each(modules())
 def test_third_party_libraries_are_imported_only_where_allowed(path: Path) -> None:
     for module, name in imports(path):

@@ -60,13 +60,18 @@ def copied_where_it_pays(spark: SparkSession) -> RunTasks[CopyTask, list[Copied]
     """Copy files in this process if they are few, and else in the tasks of one Spark job."""
 
     def run_tasks(
-        copier: Callable[[CopyTask], list[Copied]], tasks: Sequence[CopyTask]
-    ) -> Iterable[list[Copied]]:
+        copier: Callable[[CopyTask], list[Copied]],
+        tasks: Sequence[CopyTask],
+        done: Callable[[list[Copied]], None],
+    ) -> None:
         if _is_little(tasks, DRIVER_COPY_BYTES):
             single = [replace(task, units=(unit,)) for task in tasks for unit in task.units]
             with ThreadPoolExecutor(_DRIVER_THREADS) as pool:
-                return list(pool.map(copier, single))
-        return run_each(spark, copier, tasks)
+                results = list(pool.map(copier, single))
+        else:
+            results = run_each(spark, copier, tasks)
+        for copied in results:
+            done(copied)
 
     return run_tasks
 
