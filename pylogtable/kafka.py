@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from pylogtable.bridge.import_report import ImportProgress, ImportReport
+from pylogtable.bridge.import_request import import_topic
 from pylogtable.bridge.kafka_export import ExportReport, export_topic
-from pylogtable.bridge.kafka_import import import_topic
 
 __all__ = ["ExportReport", "ImportProgress", "ImportReport", "export_topic", "import_topic"]

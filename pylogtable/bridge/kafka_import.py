@@ -9,27 +9,17 @@ one.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from datetime import datetime
-from typing import Any
 
-from pylogtable.arguments import (
-    check_callable,
-    check_flags,
-    check_mapping,
-    check_name,
-    check_number,
-    names_in,
-)
 from pylogtable.bridge.aside import Aside
+from pylogtable.bridge.import_groups import ImportedGroups
 from pylogtable.bridge.import_plan import (
     Copy,
     check_copy,
     check_same_topic,
     gap,
-    group_positions,
     positions_to_begin,
     positions_to_resume,
     settings_left_out,
@@ -43,13 +33,11 @@ from pylogtable.bridge.kafka_source import KafkaSource, Received
 from pylogtable.engine import Staged, TopicWriter
 from pylogtable.errors import (
     CommitConflictError,
-    InvalidRequestError,
     StorageError,
     TopicExistsError,
     TopicNotFoundError,
 )
 from pylogtable.format.schema import is_kafka_shaped
-from pylogtable.format.times import to_us
 from pylogtable.runtime import Runtime
 from pylogtable.store import Store
 from pylogtable.topic import Topic
@@ -58,98 +46,8 @@ from pylogtable.topic import Topic
 READ_MESSAGES = 20_000
 #: The longest wait for messages, so that a stop is noticed soon.
 READ_SECONDS = 0.2
-LONGEST_LINGER_MS = 86_400_000
 #: A bounded import gives up if Kafka sends nothing for this long.
 SILENCE_SECONDS = 60.0
-#: The metadata of a group's position that came from Kafka, and that no consumer here has moved.
-IMPORTED = "imported from Kafka"
-
-#: What an import that was to copy all groups says if there was none.
-ALL_GROUPS = "consumer groups"
-NO_GROUPS = (
-    "Kafka lists none that has committed offsets in this topic. It lists those only that you may "
-    "DESCRIBE"
-)
-
-
-def import_topic(
-    store: Store,
-    topic: str,
-    *,
-    bootstrap_servers: str,
-    name: str | None = None,
-    follow: bool = False,
-    from_timestamp: datetime | int | None = None,
-    groups: bool | Sequence[str] = False,
-    allow_gaps: bool = False,
-    config: Mapping[str, object] | None = None,
-    copy_settings: bool = True,
-    consumer_settings: Mapping[str, Any] | None = None,
-    linger_ms: float = 5_000,
-    batch_bytes: int = 256 << 20,
-    on_progress: Callable[[ImportProgress], object] | None = None,
-    stop: Callable[[], bool] | None = None,
-) -> ImportReport:
-    """Import the Kafka topic `topic` into the topic `name` of this store, `topic` by default.
-
-    >>> pylogtable.kafka.import_topic(store, "orders", bootstrap_servers="broker:9092").records
-
-    The first call creates the topic, with Kafka's number of partitions, the settings that both
-    have, and those in `config`. Later calls continue at its end offsets. A call ends at what was
-    the end of Kafka's topic when it began. With `follow` it goes on until `stop()` is true, and
-    then ends after the running commit. Partitions that are added in Kafka are added here.
-
-    - `from_timestamp`: the first call begins at this time, and not at Kafka's first record. Later
-      calls warn that they do not use it, and of a `config` that the topic does not have.
-    - `groups`: also copy the committed offsets of these consumer groups, or of all (True). A group
-      that has moved here is left alone.
-    - `allow_gaps`: continue even if Kafka has removed records before they were imported.
-    - `copy_settings=False`: do not ask Kafka for the settings of the topic.
-    - `consumer_settings`: settings of librdkafka, such as `{"security.protocol": "SSL"}`. Only
-      committed transactions are read, unless `isolation.level` says otherwise.
-    - A commit is made after `linger_ms`, or after `batch_bytes` in memory.
-    """
-    if not isinstance(store, Store):
-        raise InvalidRequestError(
-            f"`store` must be a store, such as pylogtable.open('s3://bucket/logs'), not {store!r}"
-        )
-    check_name("topic", topic)
-    check_name("bootstrap_servers", bootstrap_servers)
-    check_name("name", topic if name is None else name)
-    check_flags(follow=follow, allow_gaps=allow_gaps, copy_settings=copy_settings)
-    check_callable("on_progress", on_progress)
-    check_callable("stop", stop)
-    check_mapping("config", {} if config is None else config, "{'retention.ms': -1}")
-    check_number("batch_bytes", batch_bytes, 1)
-    is_number = isinstance(linger_ms, int | float) and not isinstance(linger_ms, bool)
-    if not is_number or not 0 < linger_ms <= LONGEST_LINGER_MS:
-        raise InvalidRequestError(
-            f"`linger_ms` must be a number of milliseconds, more than 0 and a day at most, not "
-            f"{linger_ms!r}"
-        )
-    settings = {} if consumer_settings is None else consumer_settings
-    check_mapping("consumer_settings", settings, "{'security.protocol': 'SSL'}")
-    options = ImportOptions(
-        follow=follow,
-        from_timestamp_ms=None if from_timestamp is None else to_us(from_timestamp) // 1000,
-        groups=groups if isinstance(groups, bool) else _group_names(groups),
-        allow_gaps=allow_gaps,
-        config={} if config is None else config,
-        copy_settings=copy_settings,
-        linger_seconds=linger_ms / 1000,
-        batch_bytes=batch_bytes,
-        on_progress=on_progress,
-        stop=stop or (lambda: False),
-    )
-    with KafkaSource(bootstrap_servers, topic, settings) as source:
-        return Import(store, source, topic, name or topic, options, Runtime()).run()
-
-
-def _group_names(groups: Sequence[str]) -> tuple[str, ...]:
-    names = tuple(names_in("groups", groups))
-    for name in names:
-        check_name("a name in groups", name)
-    return names
 
 
 class Import:
@@ -172,8 +70,8 @@ class Import:
         cluster, self._partitions = source.describe()
         self._app_id = f"kafka:{cluster}/{kafka_topic}"
         self._kafka_id = source.topic_id()
-        self._left_out: dict[str, str] = {}
-        self._groups: dict[str, dict[int, int]] = {}
+        self._settings_left_out: dict[str, str] = {}
+        self._groups = ImportedGroups()
         self._records = self._commits = 0
         self._first: dict[int, int] = {}
 
@@ -207,8 +105,8 @@ class Import:
             commits=self._commits,
             seconds=self._now() - began,
             offsets={n: (first, self._ends[n]) for n, first in sorted(self._first.items())},
-            groups=self._groups,
-            left_out=self._left_out,
+            groups=self._groups.positions,
+            left_out={**self._settings_left_out, **self._groups.left_out},
         )
 
     def _open_copy(self, bounds: Mapping[int, tuple[int, int]]) -> Topic:
@@ -230,7 +128,7 @@ class Import:
             self._store.create_topic(
                 self._name, self._partitions, config=config, start_offsets=starts
             )
-        self._left_out.update(settings_left_out(chosen))
+        self._settings_left_out = settings_left_out(chosen)
         return self._store.topic(self._name)
 
     def _warn_of_unused(self) -> None:
@@ -381,7 +279,6 @@ class Import:
         self._partitions = count
 
     def _copy_groups(self) -> None:
-        """Set the positions of Kafka's groups, unless a consumer here has moved them."""
         wanted = self._options.groups
         if not wanted:
             return
@@ -391,36 +288,7 @@ class Import:
             "of groups are copied. Run it again, or name the groups in Python: groups=['billing']"
         ):
             found = self._source.groups(range(self._partitions), asked)
-        names = sorted(found) if asked is None else asked
-        self._left_out.pop(ALL_GROUPS, None)
-        if not names:
-            self._left_out[ALL_GROUPS] = NO_GROUPS
-        starts = self._topic.start_offsets()
-        for name in names:
-            positions = group_positions(found.get(name, {}), starts, self._ends)
-            why = self._set_positions(name, positions)
-            if why is None:
-                self._groups[name] = positions
-                self._left_out.pop(name, None)
-            else:
-                self._left_out[name] = why
-
-    def _set_positions(self, name: str, positions: Mapping[int, int]) -> str | None:
-        """Set the positions of a group here; or why not."""
-        if not positions:
-            return "Kafka has no committed offsets of this group for the topic"
-        try:
-            group = self._topic.group(name)
-            if name in self._topic.groups():
-                rows = [row for row in group.describe() if row.current_offset is not None]
-                if any(row.metadata != IMPORTED for row in rows):
-                    return "a consumer has committed a position of this group here"
-                if {row.partition: row.current_offset for row in rows} == positions:
-                    return None
-            group.commit(positions, IMPORTED)
-        except InvalidRequestError as error:
-            return str(error)
-        return None
+        self._groups.set(self._topic, found, asked, self._ends)
 
     def _tell(self, began: float) -> None:
         if self._options.on_progress is None:

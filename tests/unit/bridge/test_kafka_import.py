@@ -15,7 +15,7 @@ from pylogtable import (
     StorageError,
     TopicNotFoundError,
 )
-from pylogtable.bridge import kafka_client, kafka_import
+from pylogtable.bridge import import_request, kafka_client, kafka_import
 from pylogtable.bridge.import_report import ImportOptions
 from pylogtable.bridge.kafka_source import KafkaSource, Received
 from pylogtable.kafka import ImportProgress, export_topic, import_topic
@@ -320,7 +320,7 @@ class Trimmed(KafkaSource):
 class TestGaps:
     @pytest.fixture(autouse=True)
     def trimmed(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(kafka_import, "KafkaSource", Trimmed)
+        monkeypatch.setattr(import_request, "KafkaSource", Trimmed)
 
     def test_first_import_begins_where_kafka_does(
         self, store: Store, cluster: MockCluster, source: str
