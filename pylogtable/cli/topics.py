@@ -18,7 +18,13 @@ from pylogtable.cli.options import (
     yes_option,
 )
 from pylogtable.cli.output import bytes_text, counted, print_json, print_names, print_table
-from pylogtable.cli.session import Session, complete_topics, current_session, suggest_topics
+from pylogtable.cli.session import (
+    Session,
+    complete_topics,
+    current_session,
+    suggest_topics,
+    topic_names,
+)
 from pylogtable.cli.values import parse_columns, parse_config, parse_renames
 
 if TYPE_CHECKING:
@@ -252,11 +258,11 @@ def alter(context: click.Context, /, topic: str, yes: bool, **given: Any) -> Non
     short_help="Make a copy a topic of its own.",
     examples="""
         pylogtable topics promote orders --store s3://b/logs
-        pylogtable topics promote orders clicks --yes
+        pylogtable topics promote --all-topics --yes
     """,
 )
-@click.argument("topics", metavar="TOPIC...", nargs=-1, required=True,
-                shell_complete=complete_topics)  # fmt: skip
+@click.argument("topics", metavar="[TOPIC]...", nargs=-1, shell_complete=complete_topics)
+@click.option("--all-topics", is_flag=True, help="Every topic of the store that is a copy.")
 @click.option(
     "--force",
     is_flag=True,
@@ -265,17 +271,25 @@ def alter(context: click.Context, /, topic: str, yes: bool, **given: Any) -> Non
 )
 @yes_option
 @click.pass_context
-def promote(context: click.Context, topics: tuple[str, ...], force: bool, yes: bool) -> None:
+def promote(
+    context: click.Context, topics: tuple[str, ...], all_topics: bool, force: bool, yes: bool
+) -> None:
     """Make each TOPIC, a copy that `mirror` keeps, a topic of its own, after a failover.
 
     It can no longer be brought up to date from its source. The first append does the same. A topic
     that was promoted before stays as it is.
     """
     session = current_session(context)
+    if bool(topics) == all_topics:
+        raise click.UsageError("give the topics, or --all-topics")
     promoted = []
-    for topic in dict.fromkeys(topics):
-        with continue_on_error(session, topic):
-            promoted.append(_promoted(session, session.open_topic(topic), force, yes))
+    for name in dict.fromkeys(topics or topic_names(session.open_store())):
+        with continue_on_error(session, name):
+            topic = session.open_topic(name)
+            if all_topics and topic.describe().mirror is None:
+                note(session, f"{name} is no copy, and stays as it is")
+            else:
+                promoted.append(_promoted(session, topic, force, yes))
     if session.is_json:
         print_json(promoted)
 

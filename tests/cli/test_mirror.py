@@ -202,6 +202,28 @@ def test_promoted_copy_is_a_topic_of_its_own(
     assert run("topics", "describe", "clicks", "--output", "json").json[0]["mirror"] is None
 
 
+def test_all_copies_of_a_store_are_promoted(
+    run: Run, clicks: Topic, store_dir: Path, backup: Path
+) -> None:
+    pylogtable.open(store_dir).create_topic("users", 1)
+    assert run("mirror", "--all-topics", backup).status == 0
+    copies = pylogtable.open(backup)
+    copies.create_topic("local", 1)
+    run("topics", "promote", "--store", backup).failed("give the topics, or --all-topics", status=2)
+    given = ["topics", "promote", "--all-topics", "--store", backup]
+    run(*given, "clicks").failed("give the topics, or --all-topics", status=2)
+    done = run(*given, "--yes")
+    assert done.status == 0
+    assert done.out == (
+        "Promoted topic clicks, now version 2.\nPromoted topic users, now version 2.\n"
+    )
+    assert "local is no copy, and stays as it is" in done.err
+    ended = {name: copies.topic(name).describe().mirror for name in copies.topics()}
+    assert {name: m is not None and m.ended for name, m in ended.items()} == {
+        "clicks": 2, "local": False, "users": 2
+    }  # fmt: skip
+
+
 def wait_for(backup: Path, name: str, records: int) -> None:
     """Until the copy has them. By then the program has taken over the signals."""
     store, deadline = pylogtable.open(backup), time.monotonic() + 60
