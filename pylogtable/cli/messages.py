@@ -53,13 +53,18 @@ class Attempt:
 
 
 @contextmanager
-def continue_on_error(session: Session, topic: str) -> Iterator[Attempt]:
-    """Report a failure in one topic, and let the command continue with the next topic."""
+def continue_on_error(
+    session: Session, topic: str, reported: str | None = None
+) -> Iterator[Attempt]:
+    """Report a failure in one topic, and let the command continue with the next topic. An error
+    that was `reported` before is not reported again."""
     attempt = Attempt()
     try:
         yield attempt
     except LogTableError as error:
         attempt.error = str(error)
+        if attempt.error == reported:
+            return
         show_traceback(session)
         is_named = isinstance(error, TopicNotFoundError)
         message = str(error) if is_named else f"{topic}: {error}"

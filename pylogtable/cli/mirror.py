@@ -23,8 +23,9 @@ from pylogtable.cli.values import parse_config
 if TYPE_CHECKING:
     from pylogtable import ComparisonReport, MirrorProgress, MirrorReport, Store
 
-#: How often `--all-topics --follow` looks for new topics.
-NEW_TOPICS_SECONDS = 30.0
+#: How often a mirror that follows several topics tries those again that have failed, and looks for
+#: new ones.
+LOOK_SECONDS = 30.0
 #: How many topics are followed at a time. Each has a thread, which sleeps most of the time.
 MOST_TOPICS = 10_000
 
@@ -192,43 +193,49 @@ class _Run:
     def _side_by_side(self, topics: Sequence[str]) -> Iterable[_Outcome]:
         latest: dict[str, MirrorProgress] = {}
         speed = Speed()
-        running: set[Future[_Outcome]] = set()
+        running: dict[Future[None], _Outcome] = {}
         what = "all topics" if self.has_new else f"{len(topics)} topics"
         with (
             self._progress(what) as show_detail,
             ThreadPoolExecutor(MOST_TOPICS) as pool,
         ):
 
-            def run(outcome: _Outcome) -> _Outcome:
+            def run(outcome: _Outcome) -> None:
                 def tell(at: MirrorProgress) -> None:
                     latest[outcome.topic] = at
                     told = list(latest.values())
                     show_detail(progress_text(told, speed), max(one.seconds for one in told))
 
-                with continue_on_error(self.session, outcome.topic) as attempt:
+                with continue_on_error(self.session, outcome.topic, outcome.error) as attempt:
                     self._mirror(outcome, tell)
                 outcome.error = attempt.error
-                return outcome
 
-            def start(names: Sequence[str]) -> None:
-                new = [_Outcome(name) for name in names]
-                self.outcomes += new
-                running.update(pool.submit(run, outcome) for outcome in new)
+            def start(outcomes: Iterable[_Outcome]) -> None:
+                running.update({pool.submit(run, outcome): outcome for outcome in outcomes})
 
-            start(topics)
-            seconds = NEW_TOPICS_SECONDS if self.has_new else None
+            start(self._added(topics))
             while running:
-                done, _ = wait(running, seconds, return_when=FIRST_COMPLETED)
-                running -= done
-                yield from (future.result() for future in done)
-                if self.has_new and not self.signals.has_come():
-                    start(self._new_topics())
+                done, _ = wait(running, LOOK_SECONDS, return_when=FIRST_COMPLETED)
+                for future in done:
+                    future.result()
+                    yield running.pop(future)
+                if not done and not self.signals.has_come():
+                    busy = {outcome.topic for outcome in running.values()}
+                    start([outcome for outcome in self.outcomes if outcome.topic not in busy])
+                    start(self._added(self._new_topics()))
+
+    def _added(self, topics: Iterable[str]) -> list[_Outcome]:
+        new = [_Outcome(topic) for topic in topics]
+        self.outcomes += new
+        return new
 
     def _progress(self, what: str) -> AbstractContextManager[ShowDetail]:
         has_lines = self.options["follow"] and not self.session.is_json
         return progress(f"mirroring {what}", has_lines=has_lines)
 
     def _new_topics(self) -> list[str]:
+        if not self.has_new:
+            return []
         known = {outcome.topic for outcome in self.outcomes}
         try:
             return [name for name in self.session.open_store().topics() if name not in known]

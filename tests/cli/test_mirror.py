@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -284,7 +285,7 @@ def test_mirror_that_follows_without_a_terminal_says_how_far_it_is(
 def test_all_topics_are_followed_and_new_ones_too(
     run: Run, clicks: Topic, store_dir: Path, backup: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mirror, "NEW_TOPICS_SECONDS", 0.05)
+    monkeypatch.setattr(mirror, "LOOK_SECONDS", 0.05)
 
     def create() -> None:
         wait_for(backup, "clicks", 4)
@@ -294,6 +295,31 @@ def test_all_topics_are_followed_and_new_ones_too(
     done = follow_until_stopped(run, create, "--all-topics", backup, "--output", "json")
     assert done.err == ""
     assert [(row["topic"], row["records"]) for row in done.json] == [("clicks", 4), ("late", 1)]
+
+
+def test_a_followed_topic_that_fails_is_tried_again(
+    run: Run, clicks: Topic, orders: Topic, backup: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mirror, "LOOK_SECONDS", 0.05)
+    backups = pylogtable.open(backup)
+    backups.create_topic("clicks")
+
+    def make_room() -> None:
+        deadline = time.monotonic() + 60
+        while "orders" not in backups.topics():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        backups.delete_topic("clicks")
+        wait_for(backup, "clicks", 4)
+
+    done = follow_until_stopped(run, make_room, "clicks", "orders", backup, "--output", "json")
+    assert [(row["topic"], row["records"], row["error"]) for row in done.json] == [
+        ("clicks", 4, None),
+        ("orders", 0, None),
+    ]
+    errors = [json.loads(line) for line in done.err.splitlines()]
+    assert len({error["message"] for error in errors}) == len(errors)
+    assert "is no copy" in errors[0]["message"]
 
 
 def test_progress_shows_records_speed_and_lag() -> None:
