@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from pylogtable.errors import CorruptTopicError, SchemaMismatchError
 from pylogtable.format.field_ids import Fault
+from pylogtable.format.hidden_nulls import without_hidden_nulls
 from pylogtable.format.model import (
     INLINE_BATCHES,
     MAX_ROWS_BYTES,
@@ -55,7 +56,8 @@ def unpack(packed: bytes, source: str) -> pa.RecordBatch:
         _check_names(batches[0].schema)
     except (pa.ArrowException, OSError, ValueError, TypeError) as error:
         raise CorruptTopicError(source, "INL-2", f"its rows cannot be read: {error}") from None
-    return batches[0]
+    columns = [without_hidden_nulls(column) for column in batches[0].columns]
+    return pa.RecordBatch.from_arrays(columns, schema=batches[0].schema)
 
 
 def _check_names(schema: pa.Schema) -> None:

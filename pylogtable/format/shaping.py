@@ -15,6 +15,7 @@ import pyarrow as pa
 from pylogtable.errors import InvalidRequestError, SchemaMismatchError
 from pylogtable.format.config import TopicConfig, parse_config
 from pylogtable.format.given_offsets import check_place_columns, offsets_in
+from pylogtable.format.hidden_nulls import cast_without_hidden_nulls
 from pylogtable.format.model import TopicInfo
 from pylogtable.format.partitioner import NO_PARTITION, key_bytes, partition_for
 from pylogtable.format.schema import (
@@ -327,10 +328,8 @@ def one_chunk(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _cast(name: str, column: pa.Array, wanted: pa.DataType) -> pa.Array:
-    if column.type == wanted:
-        return column
     try:
-        return column.cast(wanted)
+        return cast_without_hidden_nulls(column, wanted)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise SchemaMismatchError(
             f"column {name!r}: a value of {column.type} does not fit into {wanted}: {error}"

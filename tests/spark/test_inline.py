@@ -151,6 +151,41 @@ def test_filters_and_views_work_on_both(spark: SparkSession, mixed: Topic) -> No
     spark.catalog.dropTempView("both")
 
 
+@pytest.mark.parametrize("inline_bytes", [0, 16384])
+def test_a_null_struct_with_required_fields(
+    spark: SparkSession, logs: Store, inline_bytes: int
+) -> None:
+    """Spark takes the fields of `named_struct` for required, and sends nulls in null structs."""
+    config = {"inline.max.bytes": inline_bytes}
+    schema = "struct<city:string not null, zip:int not null>"
+    topic = logs.create_topic("structs", 2, {"id": "bigint", "home": schema}, "id", config=config)
+    table = LogTable.for_path(spark, topic.url)
+    home = "if(id % 2 = 0, null, named_struct('city', 'x', 'zip', 1)) home"
+    made = spark.range(6).selectExpr("id", home)
+    made.write.format("pylogtable").mode("append").save(topic.url)
+    table.append(made.selectExpr("id + 6 id", "home"))
+    load(spark, topic.url).createOrReplaceTempView("structs")
+    spark.sql("insert into structs (id) values (12)")
+    expected = [(n, None if n % 2 == 0 else ("x", 1)) for n in range(13)]
+    found = table.to_df(columns=["id", "home"]).orderBy("id").collect()
+    assert [tuple(row) for row in found] == expected
+    table.merge()
+    found = table.to_df(columns=["id", "home"]).orderBy("id").collect()
+    assert [tuple(row) for row in found] == expected
+
+
+def test_no_records_and_nested_columns(spark: SparkSession, logs: Store) -> None:
+    nested = {"a": "array<string>", "m": "map<string,int>", "s": "struct<x:int>"}
+    topic = logs.create_topic("nested", 2, {"id": "bigint", **nested}, "id", config=ON)
+    table = LogTable.for_path(spark, topic.url)
+    assert table.to_df().collect() == []
+    topic.append(pa.table({"id": [1]}))
+    assert table.to_df(start="latest").collect() == []
+    assert table.to_df(version=0).collect() == []
+    assert table.to_df(view="latest", keys=[99]).collect() == []
+    assert table.to_df().columns[-4:] == ["id", *nested]
+
+
 def test_too_many_bytes_for_the_driver_are_read_by_tasks(
     spark: SparkSession, mixed: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,6 +24,7 @@ from pylogtable.engine import (
 )
 from pyspark_pylogtable.columns import arrow_schema, spark_schema
 from pyspark_pylogtable.table.arrow_tasks import send_to_tasks
+from pyspark_pylogtable.table.local_rows import df_of_rows
 
 #: The driver reads at most so many commits, and sends at most so many bytes with the plan.
 DRIVER_COMMITS = 256
@@ -42,7 +43,7 @@ def inline_df(
     if len(parts) <= DRIVER_COMMITS:
         rows = reader.gather(joined(parts), DRIVER_BYTES)
         if rows is not None:
-            return spark.createDataFrame(rows, schema)
+            return df_of_rows(spark, rows, schema)
     shared = share_tasks((part, part.totals) for part in parts)
     pickled = [pickle.dumps(joined(some)) for some in shared]
     sent = pa.table([pa.array(range(len(pickled)), pa.int32()), pickled], schema=_TASKS)

@@ -43,6 +43,7 @@ from pyspark_pylogtable.columns import default_columns, spark_schema
 from pyspark_pylogtable.source import LogTableSource
 from pyspark_pylogtable.table.append import append_sealed
 from pyspark_pylogtable.table.jobs import copied_where_it_pays, where_it_pays
+from pyspark_pylogtable.table.local_rows import df_of_rows
 from pyspark_pylogtable.table.native import NativeUnavailable, native_df
 
 Version = int | datetime | None
@@ -120,7 +121,7 @@ class LogTable:
             _refuse_range(start=start, end=end, partitions=partitions)
             if keys is not None:
                 found = pinned.latest(_arrow_keys(keys), names)
-                return self._spark.createDataFrame(found, spark_schema(found.schema))
+                return df_of_rows(self._spark, found, spark_schema(found.schema))
             return self._latest_df(pinned, names)
         if view != "records":
             raise InvalidRequestError(f"view must be 'records' or 'latest', not {view!r}")
@@ -306,7 +307,7 @@ class LogTable:
         return self._frame(self.topic.describe().to_table())
 
     def _frame(self, table: pa.Table) -> DataFrame:
-        return self._spark.createDataFrame(table)
+        return df_of_rows(self._spark, table)
 
     def _python_df(
         self, view: View, ranges: Mapping[int, tuple[int, int]], columns: Sequence[str]

@@ -10,8 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pylogtable import InvalidRequestError
+from pylogtable import InvalidRequestError, SchemaMismatchError
 from pylogtable.engine import TopicWriter
+from pylogtable.format import shaping
 from pylogtable.format.shaping import STICKY_ROWS
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
@@ -469,6 +470,84 @@ def test_a_missing_struct_may_have_required_fields(store: Store) -> None:
     topic.erase(keys=[1])
     found = topic.read(columns=["k", "x"]).read_all()
     assert found.to_pylist() == [{"k": 2, "x": None}, {"k": 3, "x": None}]
+    assert topic.verify(data=True)
+
+
+def hidden(kind: pa.DataType, count: int) -> pa.Array:
+    """Null structs whose fields are null too, as Spark sends them. Arrow finds them valid."""
+    fields = [pa.nulls(count, field.type) for field in kind]
+    array = pa.StructArray.from_arrays(fields, fields=list(kind), mask=pa.array([True] * count))
+    array.validate(full=True)
+    return array
+
+
+INNER = pa.struct([pa.field("b", pa.string(), nullable=False)])
+REQUIRED = pa.struct(
+    [
+        pa.field("a", pa.int32(), nullable=False),
+        pa.field("s", INNER, nullable=False),
+        pa.field("l", pa.list_(pa.field("item", pa.int64(), nullable=False)), nullable=False),
+        pa.field("n", pa.float64()),
+    ]
+)
+NULLABLE = pa.struct(
+    [("a", pa.int32()), ("s", INNER), ("l", pa.list_(pa.int64())), ("n", pa.float64())]
+)
+WHOLE = {"a": 1, "s": {"b": "x"}, "l": [1], "n": None}
+
+
+@pytest.mark.parametrize("inline_bytes", [0, 10_000])
+@pytest.mark.parametrize("given", [REQUIRED, NULLABLE], ids=["same type", "nullable fields"])
+@pytest.mark.parametrize("wrap", ["struct", "list", "map"])
+def test_a_null_struct_may_have_nulls_inside(
+    store: Store, inline_bytes: int, given: pa.DataType, wrap: str
+) -> None:
+    mixed = pa.concat_arrays([hidden(given, 2), pa.array([WHOLE], given), hidden(given, 1)])
+    ends = pa.array([0, 1, None, 3, 4], pa.int32())
+    columns: dict[str, pa.Array] = {
+        "struct": mixed,
+        "list": pa.ListArray.from_arrays(ends, mixed),
+        "map": pa.MapArray.from_arrays(ends, pa.array(list("abcd")), mixed),
+    }
+    topic_types = {
+        "struct": REQUIRED,
+        "list": pa.list_(REQUIRED),
+        "map": pa.map_(pa.string(), REQUIRED),
+    }
+    column = columns[wrap].slice(1)
+    schema = pa.schema([("k", pa.int64()), ("x", topic_types[wrap])])
+    topic = store.create_topic("t", 1, schema, "k", config={"inline.max.bytes": inline_bytes})
+    data = pa.table({"k": [1, 2, 3], "x": column})
+    for _ in range(2):
+        topic.append(data)
+    topic.merge()
+    assert rows(topic.read(), "x") == column.to_pylist() * 2
+    assert topic.verify(data=True)
+
+
+@pytest.mark.parametrize("given", [REQUIRED, NULLABLE], ids=["same type", "nullable fields"])
+def test_a_required_field_that_everybody_sees_must_not_be_null(
+    store: Store, given: pa.DataType
+) -> None:
+    fields = [pa.nulls(1, field.type) for field in given]
+    seen = pa.StructArray.from_arrays(fields, fields=list(given))
+    topic = store.create_topic("t", 1, pa.schema([("x", REQUIRED)]))
+    with pytest.raises(SchemaMismatchError, match=r"column 'x': .*field 'a' .*has nulls"):
+        topic.append(pa.table({"x": pa.concat_arrays([hidden(given, 1), seen])}))
+    assert topic.version == 0
+
+
+def test_a_commit_of_an_older_writer_may_have_nulls_inside_of_nulls(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = {"inline.max.bytes": 10_000}
+    topic = store.create_topic("t", 1, pa.schema([("x", REQUIRED)]), config=config)
+    with monkeypatch.context() as older:
+        older.setattr(shaping, "cast_without_hidden_nulls", lambda column, _: column)
+        topic.append(pa.table({"x": hidden(REQUIRED, 2)}))
+    topic.append(pa.table({"x": [WHOLE]}, pa.schema([("x", REQUIRED)])))
+    topic.merge()
+    assert rows(topic.read(), "x") == [None, None, WHOLE]
     assert topic.verify(data=True)
 
 
