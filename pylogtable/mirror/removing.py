@@ -9,7 +9,7 @@ from pylogtable.format.model import Change, Commit, Mirror, Segment
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.mirror.copying import Copied, copy_tasks, discard, files_there
 from pylogtable.mirror.transfer import Transfer
-from pylogtable.plan.mirror import OvertakenError
+from pylogtable.plan.mirror import OvertakenError, having_seen
 from pylogtable.plan.mirror_removals import (
     Stretch,
     in_commits,
@@ -31,7 +31,7 @@ def remove(
     check: Check,
 ) -> None:
     """Bring these partitions of the copy to what the source still has. Files that one of its
-    `commits` has brought are new to the copy."""
+    `commits` has brought, which the copy has not seen, are new to the copy [MIR-7]."""
     new = new_files(commits, source.topic_id)
     sides = transfer.copy.side(copy), transfer.source.side(source)
     found = chain.from_iterable(plan_removals(*sides, number) for number in partitions)
@@ -65,7 +65,7 @@ def _replace(
 
     def plan(snapshot: Snapshot) -> Change:
         leaves = transfer.copy.head.manifest.leaf
-        return plan_removal_commit(snapshot, leaves, check(snapshot), results)
+        return plan_removal_commit(snapshot, leaves, having_seen(check(snapshot), source), results)
 
     change = transfer.commit(plan, copied, began_ms)
     transfer.account.records_removed += change.summary["records_removed"]

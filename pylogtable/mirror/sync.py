@@ -34,7 +34,7 @@ from pylogtable.mirror.copying import (
     usable_files,
 )
 from pylogtable.mirror.group_positions import copy_groups
-from pylogtable.mirror.removing import remove
+from pylogtable.mirror.removing import Check, remove
 from pylogtable.mirror.source_txns import new_txns
 from pylogtable.mirror.transfer import End, StoppedError, Transfer
 from pylogtable.plan.mirror import (
@@ -45,7 +45,6 @@ from pylogtable.plan.mirror import (
     check_finished,
     check_same_source,
     gaps,
-    having_seen,
     plan_arrival_commit,
     plan_arrivals,
     plan_topic,
@@ -173,22 +172,18 @@ class Mirroring:
         )
         if mirror.own_retention:
             self._account.gaps.update(gaps(copy, source))
+        check = partial(self._unchanged, source=source, is_following=mirror.is_following)
         is_news = False
         if arrivals.is_all and mirror.is_following:
             everything = range(len(copy.partitions))
             suspects: Sequence[int] = everything
             if commits is not None:
                 suspects = sorted(shrunken_partitions(commits, source.topic_id) & {*everything})
-            remove(
-                self._transfer,
-                copy,
-                source,
-                suspects,
-                commits or (),
-                partial(self._having_seen, source=source),
-            )
+            seen = mirror.seen_version or 0
+            unseen = [commit for commit in commits or () if commit.version > seen]
+            remove(self._transfer, copy, source, suspects, unseen, check)
             is_news = bool(suspects) or source.version - (mirror.version or 0) >= NOTE_COMMITS
-        self._bring(source, arrivals, is_news=is_news)
+        self._bring(source, arrivals, check, is_news=is_news)
         return arrivals.is_all
 
     def _checked(self, copy: Snapshot, source: Snapshot) -> Mirror:
@@ -205,8 +200,13 @@ class Mirroring:
             )
         return msgspec.structs.replace(mirror, own_retention=True)
 
-    def _having_seen(self, copy: Snapshot, source: Snapshot) -> Mirror:
-        return having_seen(self._checked(copy, source), source)
+    def _unchanged(self, copy: Snapshot, source: Snapshot, is_following: bool) -> Mirror:
+        """The same, in the state that a commit is planned on. What was planned for a copy that
+        follows is not for one with its own retention [MIR-4]."""
+        mirror = self._checked(copy, source)
+        if mirror.is_following != is_following:
+            raise OvertakenError("another mirror has given the copy its own retention meanwhile")
+        return mirror
 
     def _altered(self, source: Snapshot) -> Snapshot:
         """The copy with the partitions, columns and settings that it has to have."""
@@ -259,7 +259,7 @@ class Mirroring:
         is_kept = found is not None and found.topic_id == source.topic_id
         return found.commit_id if found is not None and is_kept else None
 
-    def _bring(self, source: Snapshot, arrivals: Arrivals, *, is_news: bool) -> None:
+    def _bring(self, source: Snapshot, arrivals: Arrivals, check: Check, *, is_news: bool) -> None:
         """Append what the copy does not have."""
         units, is_all = arrivals
         began_ms = self._runtime.clock()
@@ -278,7 +278,7 @@ class Mirroring:
                 snapshot,
                 self._copy.head.manifest.leaf,
                 source,
-                self._checked(snapshot, source),
+                check(snapshot),
                 segments,
                 txns,
                 is_all=is_all,

@@ -83,7 +83,7 @@ def shrunken_partitions(commits: Iterable[Commit], topic_id: str) -> set[int]:
 
 def new_files(commits: Iterable[Commit], topic_id: str) -> frozenset[str]:
     """The files that these commits have added to the source, and that it did not have before. A
-    copy of an earlier version cannot have had them [MIR-7]."""
+    copy that has seen none of these commits cannot have had them [MIR-7]."""
     added: set[str] = set()
     for commit in commits:
         if commit.topic_id == topic_id:

@@ -6,7 +6,7 @@ import pyarrow.compute as pc
 import pytest
 
 from pylogtable.format.leaf import segments_of
-from pylogtable.mirror import copying
+from pylogtable.mirror import copying, sync
 from pylogtable.store import Store
 from pylogtable.topic import Topic
 from tests.builders import contents, fill, ints, kafka, runtime
@@ -231,4 +231,35 @@ def test_a_deletion_that_is_under_way_takes_no_file_of_the_next_copy(runs: int) 
     assert pair.copy.verify(data=True)
     fill(pair.source, 1)
     assert pair.mirror().files_copied == 0
+    pair.check()
+
+
+def test_a_file_that_an_unfinished_mirror_has_brought_gets_a_new_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The mirror was killed between a removal and its last commit. The copy has merged the file
+    away since, and a vacuum may be about to remove it [MIR-7]."""
+    pair = Pair()
+    for key in "xy":
+        pair.source.append(kafka([key, "a", "b"]))
+    pair.mirror()
+    pair.source.erase(keys=["x"])
+    brought = paths(pair.source)[0]
+
+    def killed(*_: object, **__: object) -> None:
+        raise SimulatedCrash
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sync.Mirroring, "_bring", killed)
+        with pytest.raises(SimulatedCrash):
+            pair.mirror()
+    assert brought in paths(pair.copy)
+    pair.copy.merge()
+    pair.clock.tick(DAY_MS)
+    pair.copy.vacuum(dry_run=False, retention_ms=0, force=True)
+    assert pair.far.read(f"t/{brought}") is None
+    pair.source.erase(keys=["y"])
+    pair.mirror()
+    assert brought in paths(pair.source)
+    assert brought not in paths(pair.copy)
     pair.check()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
 
 from pylogtable.errors import InvalidRequestError
+from pylogtable.mirror import removing
 from tests.builders import IN_FILES, fill, ints, kafka, rows
 from tests.mirrors import Pair, check_has_all, check_sound
 
@@ -111,6 +114,27 @@ def test_a_copy_that_follows_gets_its_own_retention() -> None:
     pair.copy.alter(config={"retention.ms": 5})
     pair.mirror()
     assert pair.copy.start_offsets() == {0: 4}
+
+
+def test_a_mirror_that_is_overtaken_by_the_switch_removes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It has planned to remove a record while the copy followed [MIR-4]."""
+    pair = Pair()
+    pair.source.append(kafka(["x", "y", "z"]))
+    pair.mirror()
+    pair.source.erase(keys=["x"])
+    plan = removing.copy_tasks
+
+    def overtaken(*args: Any) -> Any:
+        monkeypatch.setattr(removing, "copy_tasks", plan)
+        pair.mirror(**OWN)
+        return plan(*args)
+
+    monkeypatch.setattr(removing, "copy_tasks", overtaken)
+    report = pair.mirror()
+    assert report.records_removed == 0
+    assert pair.copy.count() == 3
 
 
 def test_a_copy_with_its_own_retention_cannot_follow_again() -> None:
