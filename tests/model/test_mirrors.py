@@ -97,10 +97,10 @@ def far(store: ObjectStore, ids: str) -> Topic:
     return open_topic(Below(store, FAR), ids)
 
 
-def mirroring(name: str) -> Writer:
+def mirroring(name: str, **options: Any) -> Writer:
     def program(store: ObjectStore, told: list[Told]) -> None:
         try:
-            mirror(near(store, f"{name}n"), There(far(store, f"{name}f")))
+            mirror(near(store, f"{name}n"), There(far(store, f"{name}f")), **options)
             told.append((name, ("mirrored",)))
         except CommitConflictError:
             told.append((name, ("refused",)))
@@ -224,6 +224,23 @@ def judge(objects: Objects, told: tuple[Told, ...]) -> str | None:
     return None
 
 
+def judge_archive(objects: Objects, told: tuple[Told, ...]) -> str | None:
+    """Nothing is lost once the copy has its own retention [MIR-4]."""
+    if [answer for _, answer in told if answer != ("mirrored",)]:
+        return f"a mirror failed: {told}"
+    copy = far(ObjectsStore(objects), "judge")
+    everything = tuple(sorted(objects.items()))
+    kept: frozenset[Any] = frozenset()
+    for version in range(copy.version + 1):
+        mark = copy.at(version).snapshot.mirror
+        if mark is not None and mark.own_retention:
+            mine = _records_at(everything, FAR, version)
+            if not kept <= mine:
+                return f"version {version} has lost {sorted(kept - mine)}"
+            kept = mine
+    return None if kept else "the copy has no retention of its own"
+
+
 def _taken_over(source: Topic, copy: Topic, told: tuple[Told, ...]) -> str | None:
     """The records of whoever took the copy over are there, after those of the source."""
     try:
@@ -261,6 +278,7 @@ def explore(
     faults: Faults | None = None,
     stops: bool = False,
     settled: Callable[[str], bool] = is_settled,
+    judge: Callable[[Objects, tuple[Told, ...]], str | None] = judge,
 ) -> Outcome:
     outcome = Checker(
         start,
@@ -302,6 +320,15 @@ def test_a_mirror_beside_a_merge_of_the_copy(erased: bool) -> None:
 def test_mirrors_beside_someone_who_takes_the_copy_over(work: Work) -> None:
     others = (TWO,) if DEEP else ()
     holds(explore(behind(erased=True), ONE, *others, doing("owner", far, work)), 1000)
+
+
+ARCHIVING = mirroring("archiving", retention="own")
+
+
+def test_mirrors_beside_one_that_gives_the_copy_its_own_retention() -> None:
+    others = (TWO,) if DEEP else ()
+    start = behind(erased=True)
+    holds(explore(start, ONE, ARCHIVING, *others, judge=judge_archive), 1000)
 
 
 def test_a_mirror_beside_a_vacuum_of_the_copy() -> None:
@@ -350,6 +377,14 @@ class TestPlantedBugs:
         monkeypatch.setattr(sync, "plan_arrival_commit", moved)
         monkeypatch.setattr("pylogtable.format.partition_state.floor_fault", lambda *_, **__: None)
         found(explore(behind(), ONE, TWO, stops=True), "far")
+
+    def test_removals_do_not_look_at_the_retention(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def unchecked(run: sync.Mirroring, copy: Snapshot, source: Snapshot, **_: Any) -> Mirror:
+            return run._checked(copy, source)
+
+        monkeypatch.setattr(sync.Mirroring, "_unchanged", unchecked)
+        outcome = explore(behind(erased=True), ONE, ARCHIVING, judge=judge_archive, stops=True)
+        found(outcome, "has lost")
 
     def test_the_mark_is_not_looked_at(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def unchecked(copy: Snapshot, source: Snapshot, url: str) -> Mirror:
