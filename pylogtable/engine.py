@@ -14,7 +14,7 @@ Everything that is sent between processes (`Staged`, `ReadPart`, `PartReader`, `
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -205,6 +205,7 @@ class TopicWriter:
         *,
         txn: tuple[str, int] | None = None,
         origin: str | None = None,
+        expected_ends: Mapping[int, int] | None = None,
     ) -> AppendResult:
         """Make staged files visible in one commit, in the order given.
 
@@ -213,8 +214,11 @@ class TopicWriter:
 
         `origin` names the run that numbers the txn. If the log has the same txn from a different
         origin, the commit raises an error: the data is not the same.
+
+        `expected_ends` are the end offsets of all partitions, as a writer that is the only one
+        knows them. If another one has appended, the commit raises `CommitConflictError`.
         """
-        return self._appender.commit(staged, txn, origin)
+        return self._appender.commit(staged, txn, origin, expected_ends)
 
     def commit_or_discard(
         self,
@@ -222,12 +226,13 @@ class TopicWriter:
         *,
         txn: tuple[str, int] | None = None,
         origin: str | None = None,
+        expected_ends: Mapping[int, int] | None = None,
     ) -> AppendResult:
         """Like `commit`, for files that no earlier try can have committed. They are removed if the
         commit fails, and kept while its outcome is unknown. If it repeats a txn, files that the
         first commit does not name are removed."""
         return commit_or_discard(
-            lambda: self.commit(staged, txn=txn, origin=origin),
+            lambda: self.commit(staged, txn=txn, origin=origin, expected_ends=expected_ends),
             lambda version: self._appender.discard(staged, repeats=version),
         )
 

@@ -20,7 +20,8 @@ class ImportProgress:
 class ImportReport:
     """What `import_topic` did. `offsets` has `(start, end)` by partition, from the first record
     imported to one past the last. `groups` has the positions that were set. `left_out` says why a
-    setting or a group of Kafka was not copied."""
+    setting or a group of Kafka was not copied. `waiting` has, by partition, how many offsets a
+    bounded import has left in Kafka because a transaction there was open."""
 
     topic: str
     records: int
@@ -29,6 +30,7 @@ class ImportReport:
     offsets: dict[int, tuple[int, int]]
     groups: dict[str, dict[int, int]] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
+    waiting: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -78,9 +78,10 @@ class Import:
     def run(self) -> ImportReport:
         """Import until the end, or until it is stopped."""
         began = self._now()
-        bounds = self._source.bounds(range(self._partitions))
+        bounds, waiting = self._bounds()
         self._topic = self._open_copy(bounds)
         self._warn_of_unused()
+        self._warn_of_waiting(waiting)
         self._reached = self._begin(bounds)
         self._ends = self._topic.end_offsets()
         self._targets = {number: high for number, (_, high) in bounds.items()}
@@ -107,7 +108,17 @@ class Import:
             offsets={n: (first, self._ends[n]) for n, first in sorted(self._first.items())},
             groups=self._groups.positions,
             left_out={**self._settings_left_out, **self._groups.left_out},
+            waiting=waiting,
         )
+
+    def _bounds(self) -> tuple[dict[int, tuple[int, int]], dict[int, int]]:
+        """The first offset and the end of each partition, and how many offsets behind that end a
+        bounded import cannot have, because a transaction is open."""
+        numbers = range(self._partitions)
+        # Asked for first: what is appended meanwhile must not look like a transaction.
+        written = {} if self._options.follow else self._source.written_ends(numbers)
+        bounds = self._source.bounds(numbers)
+        return bounds, {n: end - bounds[n][1] for n, end in written.items() if end > bounds[n][1]}
 
     def _open_copy(self, bounds: Mapping[int, tuple[int, int]]) -> Topic:
         try:
@@ -148,6 +159,16 @@ class Import:
             warnings.warn(
                 f"--from-timestamp is not used: topic {self._name!r} has been imported before, and "
                 "goes on where it ends. To begin at another time, import under another --name",
+                stacklevel=4,
+            )
+
+    def _warn_of_waiting(self, waiting: Mapping[int, int]) -> None:
+        if waiting:
+            places = ", ".join(f"{count:,} of partition {n}" for n, count in waiting.items())
+            warnings.warn(
+                f"a transaction is open in Kafka. The offsets from its first record on are not "
+                f"imported now: {places}. Import again when it has ended, or use --follow "
+                "(follow=True)",
                 stacklevel=4,
             )
 
@@ -230,11 +251,15 @@ class Import:
 
     def _commit(self, writer: TopicWriter, staged: Staged, ends: dict[int, int]) -> None:
         txn = self._app_id, sum(ends.values())
-        result = writer.commit_or_discard([staged], txn=txn, origin=self._kafka_id)
-        if result.repeated:
-            raise CommitConflictError(
-                f"another import of the same topic writes to {self._name!r}. Run one of them"
+        try:
+            result = writer.commit_or_discard(
+                [staged], txn=txn, origin=self._kafka_id, expected_ends=self._ends
             )
+        except CommitConflictError as error:
+            raise CommitConflictError(
+                f"topic {self._name!r}: {error}. Perhaps that is another import: run one at a "
+                "time, and repeat it"
+            ) from error
         for number, (first, _) in result.offsets.items():
             self._first.setdefault(number, first)
         self._ends = ends

@@ -14,6 +14,9 @@ from pylogtable.bridge.kafka_client import REQUEST_SECONDS, KafkaClient
 from pylogtable.bridge.kafka_rows import Message
 from pylogtable.errors import StorageError
 
+#: librdkafka wants a group of every consumer. Nobody joins it.
+GROUP = "pylogtable-import"
+
 
 @dataclass(frozen=True)
 class Received:
@@ -41,7 +44,7 @@ class KafkaSource(KafkaClient):
         with self.explained("be opened"):
             self._consumer = self.kafka.Consumer(
                 {
-                    "group.id": "pylogtable-import",
+                    "group.id": GROUP,
                     "enable.auto.commit": False,
                     "enable.auto.offset.store": False,
                     "auto.offset.reset": "error",
@@ -87,6 +90,21 @@ class KafkaSource(KafkaClient):
                 )
                 for number in partitions
             }
+
+    def written_ends(self, partitions: Iterable[int]) -> dict[int, int]:
+        """The end of each partition, with transactions that are still open."""
+        settings = {"group.id": GROUP, **self.settings, "isolation.level": "read_uncommitted"}
+        with self.explained("be read"):
+            consumer = self.kafka.Consumer(settings)
+            try:
+                return {
+                    number: consumer.get_watermark_offsets(
+                        self._place(number), timeout=self.seconds
+                    )[1]
+                    for number in partitions
+                }
+            finally:
+                consumer.close()
 
     def known_ends(self, partitions: Iterable[int]) -> dict[int, int]:
         """The ends as of the last reply, without a request; -1001 if there was none yet."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -105,6 +105,18 @@ def plan_append(
         txn=txn,
         rows=None if rows is None else to_text(rows),
     )
+
+
+def check_ends(snapshot: Snapshot, expected: Mapping[int, int]) -> None:
+    """Raise if a partition does not end where a writer that wants to be the only one knows it to
+    end. Partitions that it does not know have no records yet."""
+    for number, end in snapshot.end_offsets.items():
+        known = expected.get(number, 0)
+        if end != known:
+            raise CommitConflictError(
+                f"another writer was here: partition {number} ends at offset {end}, and not at "
+                f"{known}. Nothing was appended"
+            )
 
 
 def in_given_order(staged: Sequence[StagedSegment]) -> Sequence[StagedSegment]:

@@ -7,10 +7,10 @@ unknown, the files stay, since the commit may have landed.
 from __future__ import annotations
 
 import logging
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -29,10 +29,17 @@ from pylogtable.format.config import STALE_AFTER_MS
 from pylogtable.format.model import Change, Commit, MirroredTxn, StagedSegment, Txn, TxnMark
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.log.head import Head
-from pylogtable.plan.append import Repeated, find_live, find_txn, plan_append, plan_fenced_append
-from pylogtable.plan.retention import expired_on_arrival
+from pylogtable.plan.append import (
+    Repeated,
+    check_ends,
+    find_live,
+    find_txn,
+    plan_append,
+    plan_fenced_append,
+)
 from pylogtable.results.operations import AppendResult, offsets_of
 from pylogtable.storage.base import ObjectStore
+from pylogtable.write.expired import warn_of_expired
 from pylogtable.write.first_commit import first_commit
 from pylogtable.write.inline_rows import Spill, gathered
 from pylogtable.write.stager import Staged, Stager, discard
@@ -156,7 +163,11 @@ class Appender:
         return None if known is None else self._repeat(known, numbered, began)
 
     def commit(
-        self, staged: Sequence[Staged], txn: tuple[str, int] | None, origin: str | None
+        self,
+        staged: Sequence[Staged],
+        txn: tuple[str, int] | None,
+        origin: str | None,
+        expected_ends: Mapping[int, int] | None = None,
     ) -> AppendResult:
         began = self._runtime.monotonic()
         numbered = parse_txn(txn, origin)
@@ -164,24 +175,28 @@ class Appender:
         given = {file.path for part in staged for file in part.files}
         written = [file for file in whole.files if file.path not in given]
 
+        check = _accept if expected_ends is None else partial(check_ends, expected=expected_ends)
+
         def commit() -> AppendResult:
             self._warn_of_expired(whole.files, stacklevel=6)
-            return self._commit_foreign(whole, numbered, began)
+            return self._commit_foreign(whole, numbered, began, check)
 
         return commit_or_discard(commit, lambda _: discard(self._store, written))
 
-    def _commit_foreign(self, staged: Staged, txn: Txn | None, began: float) -> AppendResult:
+    def _commit_foreign(
+        self, staged: Staged, txn: Txn | None, began: float, check: CheckState
+    ) -> AppendResult:
         """Commit what another process may have staged."""
         if self._head.recent is None:
             self._head.latest()
         known = self._head.known
         try:
-            return self._commit(staged, txn, began, _accept)
+            return self._commit(staged, txn, began, check)
         except InvalidRequestError:
             # The process that staged may have seen a newer version than this one has.
             if self._head.latest().version == known.version:
                 raise
-        return self._commit(staged, txn, began, _accept)
+        return self._commit(staged, txn, began, check)
 
     def gathered(self, staged: Sequence[Staged]) -> Staged:
         """The files of several stagings, in the order given. Their rows are put together; if they
@@ -282,25 +297,9 @@ class Appender:
         a program that makes errors of warnings gets one, and nothing is appended."""
         if self._warned_of_expired:
             return
-        config = self._head.known.config
-        old = expired_on_arrival(config, files, self._runtime.clock())
-        if old is None:
-            return
-        records = sum(file.records for file in files)
-        many = f"{old.records:,}" if old.records else "some"
-        then = (
-            "the next retention removes them"
-            if old.records
-            else "retention removes them when all records of their files are that old"
+        self._warned_of_expired = warn_of_expired(
+            self._store.url, self._head.known.config, files, self._runtime.clock(), stacklevel + 1
         )
-        warnings.warn(
-            f"{many} of {records:,} records appended to {self._store.url} are already older than "
-            f"retention.ms={config.retention_ms}: {then}. To keep them, call "
-            "topic.alter(config={'retention.ms': -1}), or give a longer time; "
-            "topic.maintain(dry_run=True) says what would be removed",
-            stacklevel=stacklevel,
-        )
-        self._warned_of_expired = True
 
     def _check_age(self, staged: Staged) -> None:
         age_ms = self._runtime.clock() - staged.staged_at_ms

@@ -175,8 +175,8 @@ def test_keys_are_where_new_appends_go(
     assert copy.read(place["partition"]).read_all()["key"].to_pylist().count(b"key-1") > 1
 
 
-def test_aborted_transactions_are_left_out_and_open_ones_are_waited_for(
-    servers: str, new_topic: NewKafkaTopic, logs: Store
+def test_aborted_transactions_are_left_out_and_open_ones_hold_the_rest_back(
+    servers: str, new_topic: NewKafkaTopic, producer: Any, logs: Store
 ) -> None:
     topic = new_topic(2)
     writer = confluent_kafka.Producer(
@@ -193,16 +193,19 @@ def test_aborted_transactions_are_left_out_and_open_ones_are_waited_for(
     writer.begin_transaction()
     writer.produce(topic, b"open", b"k", partition=0, timestamp=T0)
     writer.flush(30)
-    import_topic(logs, topic, bootstrap_servers=servers)
-    assert len(rows(logs.topic(topic).read())) == 30
+    producer.produce(topic, b"after", b"k", partition=0, timestamp=T0)
+    producer.flush(30)
+    with pytest.warns(UserWarning, match="a transaction is open in Kafka.* 2 of partition 0. "):
+        report = import_topic(logs, topic, bootstrap_servers=servers)
+    assert (report.records, report.waiting) == (30, {0: 2})
     writer.commit_transaction(30)
     import_topic(logs, topic, bootstrap_servers=servers)
-    assert rows(logs.topic(topic).read(0), "value")[-1] == b"open"
+    assert rows(logs.topic(topic).read(0), "value")[-2:] == [b"open", b"after"]
     check(logs, servers, topic)
     assert import_topic(logs, topic, bootstrap_servers=servers).records == 0
     other = {"isolation.level": "read_uncommitted"}
     import_topic(logs, topic, bootstrap_servers=servers, name="all", consumer_settings=other)
-    assert logs.topic("all").count() == 61
+    assert logs.topic("all").count() == 62
 
 
 def test_settings_that_both_have_are_copied_and_others_are_named(

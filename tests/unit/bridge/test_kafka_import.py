@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ from pylogtable import (
 from pylogtable.bridge import import_request, kafka_client, kafka_import
 from pylogtable.bridge.import_report import ImportOptions
 from pylogtable.bridge.kafka_source import KafkaSource, Received
+from pylogtable.engine import TopicWriter
 from pylogtable.kafka import ImportProgress, export_topic, import_topic
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
@@ -223,7 +224,7 @@ class TestRefused:
                 store.topic(source).append(kafka("x", partition=ints(0)))
             return False
 
-        with pytest.raises(CommitConflictError, match="the end of the partition is 4 already"):
+        with pytest.raises(CommitConflictError, match="partition 0 ends at offset 4, and not at 3"):
             imported(store, cluster, source, stop=stop)
 
     def test_kafka_that_ends_before_the_copy(
@@ -270,6 +271,64 @@ class TestGroups:
         assert "The 4 record(s) that this import has copied stay" in str(caught.value)
         assert store.topic(source).count() == 4
         assert store.topic(source).groups() == []
+
+
+def beside(monkeypatch: pytest.MonkeyPatch, other: Callable[[], object]) -> None:
+    """Let another writer come just before the first commit of an import."""
+    right = TopicWriter.commit_or_discard
+
+    def commit(self: TopicWriter, *args: Any, **options: Any) -> Any:
+        monkeypatch.setattr(TopicWriter, "commit_or_discard", right)
+        other()
+        return right(self, *args, **options)
+
+    monkeypatch.setattr(TopicWriter, "commit_or_discard", commit)
+
+
+def test_two_imports_at_once(
+    store: Store, cluster: MockCluster, source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one has got records of another partition first."""
+
+    def other() -> None:
+        data = kafka(["0"], partition=ints(1), offset=pa.array([0]))
+        app_id = f"kafka:{cluster.producer.list_topics(timeout=30).cluster_id}/{source}"
+        store.topic(source).append(data, keep_offsets=True, txn=(app_id, 1))
+
+    cluster.produce(source, 1, [b"c"])
+    beside(monkeypatch, other)
+    said = r"partition 1 ends at offset 1, and not at 0.*run one at a time"
+    with pytest.raises(CommitConflictError, match=said):
+        imported(store, cluster, source)
+    assert store.topic(source).count() == 1
+    assert imported(store, cluster, source).records == 4
+    assert imported(store, cluster, source).records == 0
+
+
+def test_another_writer_beside_an_import(
+    store: Store, cluster: MockCluster, source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beside(monkeypatch, lambda: store.topic(source).append(kafka(["x"], partition=ints(3))))
+    with pytest.raises(CommitConflictError, match="another writer was here: partition 3"):
+        imported(store, cluster, source)
+    assert store.topic(source).end_offsets() == {0: 0, 1: 0, 2: 0, 3: 1}
+
+
+def test_records_behind_an_open_transaction_are_named(
+    store: Store, cluster: MockCluster, source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mock has no transactions."""
+    right = KafkaSource.written_ends
+
+    def written(self: KafkaSource, partitions: Any) -> dict[int, int]:
+        ends = right(self, partitions)
+        return {**ends, 0: ends[0] + 6}
+
+    monkeypatch.setattr(KafkaSource, "written_ends", written)
+    said = r"a transaction is open in Kafka.*: 6 of partition 0\. Import again"
+    with pytest.warns(UserWarning, match=said):
+        report = imported(store, cluster, source)
+    assert (report.records, report.waiting) == (4, {0: 6})
 
 
 def test_settings_that_kafka_does_not_tell_name_the_way_without_them(
