@@ -44,8 +44,9 @@ def check_copy(copy: Copy, partitions: int) -> None:
     if copy.imported_to is None:
         if not copy.is_empty:
             raise InvalidRequestError(
-                f"topic {copy.name!r} has records that did not come from this topic of Kafka. "
-                "Import into a new topic: give another name"
+                f"topic {copy.name!r} has records that no import of this topic of Kafka has "
+                "brought. Import into a new topic: give another name. If a Spark job has brought "
+                "them (keepOffsets), go on with that job"
             )
         if have != partitions:
             raise InvalidRequestError(

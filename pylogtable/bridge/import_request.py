@@ -15,6 +15,7 @@ from pylogtable.arguments import (
     names_in,
 )
 from pylogtable.bridge.import_report import ImportOptions, ImportProgress, ImportReport
+from pylogtable.bridge.kafka_client import StoppedError
 from pylogtable.bridge.kafka_import import Import
 from pylogtable.bridge.kafka_source import KafkaSource
 from pylogtable.errors import InvalidRequestError
@@ -94,8 +95,13 @@ def import_topic(
         on_progress=on_progress,
         stop=stop or (lambda: False),
     )
-    with KafkaSource(bootstrap_servers, topic, settings) as source:
-        return Import(store, source, topic, name or topic, options, Runtime()).run()
+    runtime = Runtime()
+    began = runtime.monotonic()
+    try:
+        with KafkaSource(bootstrap_servers, topic, settings, stop=options.stop) as source:
+            return Import(store, source, topic, name or topic, options, runtime).run()
+    except StoppedError:
+        return ImportReport(name or topic, 0, 0, runtime.monotonic() - began, {})
 
 
 def _group_names(groups: Sequence[str]) -> tuple[str, ...]:

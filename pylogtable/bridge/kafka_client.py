@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import contextmanager
 from typing import Any
@@ -16,6 +17,9 @@ from pylogtable.errors import (
 
 #: How long a request may take. librdkafka repeats it in the meantime.
 REQUEST_SECONDS = 30.0
+
+#: How long a stop may have to wait for a request to a cluster that does not answer.
+STOP_SECONDS = 3.0
 
 _NOT_ALLOWED = ("AUTHORIZATION_FAILED", "AUTHENTICATION")
 _UNREACHABLE = ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT", "REQUEST_TIMED_OUT")
@@ -33,15 +37,26 @@ def _check_settings(settings: Mapping[str, Any]) -> None:
             )
 
 
+class StoppedError(Exception):
+    """It was to stop before Kafka had answered."""
+
+
 class KafkaClient:
-    """One topic of a cluster. `settings` are those of librdkafka, for instance for security."""
+    """One topic of a cluster. `settings` are those of librdkafka, for instance for security.
+    `stop` says whether to go on waiting for a cluster that does not answer."""
 
     def __init__(
-        self, servers: str, topic: str, settings: Mapping[str, Any], request_seconds: float
+        self,
+        servers: str,
+        topic: str,
+        settings: Mapping[str, Any],
+        request_seconds: float,
+        stop: Callable[[], bool],
     ) -> None:
         self.kafka = _library()
         self.topic = topic
         self.seconds = request_seconds
+        self._stop = stop
         self._servers = servers
         self._last_error: str | None = None
         _check_settings(settings)
@@ -51,15 +66,24 @@ class KafkaClient:
     def describe_with(self, client: Any) -> tuple[str, int]:
         """The id of the cluster, and how many partitions the topic has."""
         with self.explained("be described"):
-            try:
-                found = client.list_topics(self.topic, timeout=self.seconds)
-            except self.kafka.KafkaException:
-                client.poll(0.1)  # tells `_note_error` why
-                raise
+            found = self._list_topics(client)
             topic = found.topics[self.topic]
             if topic.error is not None:
                 raise self.kafka.KafkaException(topic.error)
         return str(found.cluster_id), len(topic.partitions)
+
+    def _list_topics(self, client: Any) -> Any:
+        """librdkafka does not notice signals, so it is asked several times for a short while."""
+        for last in [False] * math.ceil(self.seconds / STOP_SECONDS - 1) + [True]:
+            try:
+                return client.list_topics(self.topic, timeout=min(STOP_SECONDS, self.seconds))
+            except self.kafka.KafkaException as error:  # noqa: PERF203 (a retry needs it)
+                client.poll(0.1)  # tells `_note_error` why
+                if last or error.args[0].name() not in _UNREACHABLE:
+                    raise
+                if self._stop():
+                    raise StoppedError from None
+        raise AssertionError("the last try returns or raises")
 
     @contextmanager
     def explained(self, what: str) -> Iterator[None]:

@@ -17,13 +17,14 @@ from pylogtable.arguments import (
     check_name,
     check_number,
 )
+from pylogtable.bridge.kafka_client import StoppedError
 from pylogtable.bridge.kafka_sink import KafkaSink
 from pylogtable.errors import InvalidRequestError
 from pylogtable.format.schema import is_kafka_shaped
 from pylogtable.runtime import Runtime
 from pylogtable.topic import Topic
 
-COLUMNS = ("partition", "timestamp", "key", "value", "headers")
+COLUMNS = ("partition", "offset", "timestamp", "key", "value", "headers")
 #: How long an export that follows waits for records before it looks whether it is to stop.
 POLL_SECONDS = 0.5
 
@@ -83,16 +84,19 @@ def export_topic(
         )
     into = kafka_topic or topic.name
     group = f"kafka-export-{into}" if group is None else group
-    sink = KafkaSink(bootstrap_servers, into, settings)
-    here, there = len(topic.end_offsets()), sink.partition_count()
+    runtime = Runtime()
+    began, records = runtime.monotonic(), 0
+    is_stopped = stop or (lambda: False)
+    sink = KafkaSink(bootstrap_servers, into, settings, stop=is_stopped)
+    try:
+        here, there = len(topic.end_offsets()), sink.partition_count()
+    except StoppedError:
+        return ExportReport(topic.name, into, group, 0, runtime.monotonic() - began, {})
     if there < here:
         raise InvalidRequestError(
             f"topic {into!r} of Kafka has {there} partition(s), and {topic.name!r} has {here}. Add "
             "partitions in Kafka: records keep theirs"
         )
-    runtime = Runtime()
-    began, records = runtime.monotonic(), 0
-    is_stopped = stop or (lambda: False)
     wait = POLL_SECONDS if follow else None
     with topic.consumer(group, columns=COLUMNS, max_records=batch_records) as consumer:
         while not is_stopped():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -25,8 +25,9 @@ class KafkaSink(KafkaClient):
         settings: Mapping[str, Any],
         *,
         request_seconds: float = REQUEST_SECONDS,
+        stop: Callable[[], bool] = lambda: False,
     ) -> None:
-        super().__init__(servers, topic, settings, request_seconds)
+        super().__init__(servers, topic, settings, request_seconds, stop)
         self._failure: LogTableError | None = None
         with self.explained("be opened"):
             self._producer = self.kafka.Producer(
@@ -48,9 +49,13 @@ class KafkaSink(KafkaClient):
         milliseconds = rows["timestamp"].cast(pa.timestamp("ms", "UTC"), safe=False)
         times = milliseconds.cast(pa.int64()).to_pylist()
         if times and min(times) < 1:
+            at = times.index(min(times))
+            place, offset = rows["partition"][at], rows["offset"][at]
             raise InvalidRequestError(
-                "a record has a timestamp at or before 1970-01-01, which Kafka cannot store. "
-                "Nothing of this batch was sent"
+                f"the record at offset {offset} of partition {place} has the timestamp "
+                f"{rows['timestamp'][at]}: Kafka cannot store times at or before 1970-01-01. "
+                "Nothing of this batch was sent. To leave it out, move the group of the export "
+                "behind it (pylogtable groups reset)"
             )
         columns = (rows[name].to_pylist() for name in ("partition", "key", "value", "headers"))
         # confluent-kafka takes one message at a time.

@@ -6,7 +6,7 @@ No group is joined and nothing is committed in Kafka: the copy knows how far it 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,8 +38,9 @@ class KafkaSource(KafkaClient):
         settings: Mapping[str, Any],
         *,
         request_seconds: float = REQUEST_SECONDS,
+        stop: Callable[[], bool] = lambda: False,
     ) -> None:
-        super().__init__(servers, topic, settings, request_seconds)
+        super().__init__(servers, topic, settings, request_seconds, stop)
         self._early: tuple[dict[int, int], Received] | None = None
         with self.explained("be opened"):
             self._consumer = self.kafka.Consumer(

@@ -106,6 +106,8 @@ def mirror(context: click.Context, /, topics: tuple[str, ...], to_store: str, **
     }
     options["config"] = parse_config(given["config"]) or None
     sources = list(dict.fromkeys(topics or topic_names(session.open_store())))
+    if "/" not in to_store and not any("/" in topic for topic in sources):
+        _check_is_no_topic(session.open_store(), to_store)
     target = session.open_other_store(to_store, given["to_storage_options"], "--to-storage-options")
     with noting_signals() as signals:
         run = _Run(
@@ -117,6 +119,15 @@ def mirror(context: click.Context, /, topics: tuple[str, ...], to_store: str, **
         print_json([outcome.as_json() for outcome in run.outcomes])
     signals.raise_again()
     return 0 if all(outcome.is_good for outcome in run.outcomes) else 1
+
+
+def _check_is_no_topic(store: Store, to_store: str) -> None:
+    """Raise if somebody has forgotten to say where the copies go."""
+    if to_store in store.topics():
+        raise click.UsageError(
+            f"{to_store!r} is a topic of {store.url}: give the store to copy to after the topics. "
+            f"A directory of that name is ./{to_store}"
+        )
 
 
 @dataclass

@@ -77,6 +77,11 @@ class Session:
         """The store and the topic name that a TOPIC argument means."""
         if "/" not in topic:
             return self.open_store(), topic
+        if self.store is not None:
+            raise click.UsageError(
+                f"the store is given twice: {topic!r} has a slash, so it is the path or URL of a "
+                "topic, and --store gives a store as well"
+            )
         url, name = pylogtable.split_topic_url(topic)
         return self.open_store(url), name
 

@@ -1,4 +1,7 @@
-"""SIGTERM as a way to end that cleans up, as Ctrl-C does; and both as a wish to end soon."""
+"""SIGTERM as a way to end that cleans up, as Ctrl-C does; and both as a wish to end soon.
+
+The second SIGTERM is passed over: `timeout` sends two at once. The third ends the program.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from pylogtable import LogTableError
+
 
 class Terminated(KeyboardInterrupt):
     """SIGTERM has come. It is a `KeyboardInterrupt`, so whoever cleans up after Ctrl-C does it
@@ -16,18 +21,29 @@ class Terminated(KeyboardInterrupt):
 
 @contextmanager
 def ended_by_sigterm() -> Iterator[None]:
-    """Let the first SIGTERM raise `Terminated`. The second ends the program at once."""
+    """Let the first SIGTERM raise `Terminated`."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    come = 0
 
     def stop(*_: Any) -> None:
+        nonlocal come
+        come += 1
+        if come == 1:
+            raise Terminated
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        raise Terminated
 
     before = signal.signal(signal.SIGTERM, stop)
     try:
         yield
+    except LogTableError:
+        raise
+    except Exception as error:
+        # In the middle of somebody's import statement, `Terminated` may become another error.
+        if come:
+            raise Terminated from error
+        raise
     finally:
         signal.signal(signal.SIGTERM, before)
 
@@ -50,7 +66,7 @@ class Signals:
 
 @contextmanager
 def noting_signals() -> Iterator[Signals]:
-    """Note the first Ctrl-C or SIGTERM, so that what is under way can be finished. The second one
+    """Note the first Ctrl-C or SIGTERM, so that what is under way can be finished. The next Ctrl-C
     ends the program as usual."""
     signals = Signals()
     if threading.current_thread() is not threading.main_thread():
@@ -63,8 +79,11 @@ def noting_signals() -> Iterator[Signals]:
             signal.signal(number, handler)
 
     def take(number: int, _: Any) -> None:
-        signals.first = number
-        restore()
+        if signals.first is None and number == signal.SIGTERM:
+            signal.signal(signal.SIGINT, before[signal.SIGINT])
+        else:
+            restore()
+        signals.first = signals.first or number
 
     for number in before:
         signal.signal(number, take)

@@ -151,10 +151,11 @@ def test_a_topic_that_fails_does_not_stop_the_others(
         (["clicks", "./b", "--retention", "mine"], ["'mine'", "source", "own"]),
         (["clicks", "./b", "-c", "x"], ["'x' is not name=value"]),
         (["clicks", ""], ["empty"]),
+        (["clicks", "orders"], ["'orders' is a topic of", "after the topics", "./orders"]),
     ],
 )
 def test_wrong_usage_copies_nothing(
-    run: Run, clicks: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    run: Run, clicks: Topic, orders: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     given: list[str], words: list[str],
 ) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)

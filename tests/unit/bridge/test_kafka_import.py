@@ -124,6 +124,18 @@ class TestRefused:
         ):
             gone.describe()
 
+    def test_stop_while_no_broker_answers(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """librdkafka itself would wait for its 30 seconds."""
+        monkeypatch.setattr(kafka_client, "STOP_SECONDS", 0.2)
+        nobody: dict[str, Any] = {"bootstrap_servers": "127.0.0.1:1", "stop": lambda: True}
+        report = import_topic(store, "t", follow=True, **nobody)
+        assert (report.topic, report.records, report.offsets) == ("t", 0, {})
+        assert store.topics() == []
+        sent = export_topic(store.create_topic("u"), **nobody)
+        assert (sent.records, sent.positions) == (0, {})
+
     def test_unknown_topic(self, store: Store, cluster: MockCluster) -> None:
         with pytest.raises(TopicNotFoundError, match="has no topic 'nope'"):
             imported(store, cluster, "nope")
@@ -165,7 +177,7 @@ class TestRefused:
         store = make_store()
         store.create_topic(source, PARTITIONS).append(kafka("x"))
         before = contents(store._store)
-        with pytest.raises(InvalidRequestError, match="did not come from this topic of Kafka"):
+        with pytest.raises(InvalidRequestError, match="no import of this topic of Kafka"):
             imported(store, cluster, source)
         assert contents(store._store) == before
 
