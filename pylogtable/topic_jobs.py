@@ -206,8 +206,9 @@ class TopicJobs:
         publication, vacuum. It is safe to run at any time, repeatedly, and from two places at once.
         Records that one of `protect_groups` has not read do not expire.
 
-        With `dry_run`, nothing is changed. The report says what each job would do, as far as that
-        is known without reading data. Use it before the first run on a topic with old records.
+        With `dry_run`, nothing is changed. The report says what each job would do to the topic as
+        it is now, as far as that is known without reading data. Use it before the first run on a
+        topic with old records.
 
         >>> topic.maintain(dry_run=True).retention.records_removed
         """

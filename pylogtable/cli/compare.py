@@ -58,6 +58,10 @@ def compare(
     not, in files or in commits.
     """
     session = current_session(context)
+    if "/" not in other:
+        raise click.UsageError(
+            f"OTHER is the path or URL of a topic, such as ./backup/orders, and not {other!r}"
+        )
     opened = session.open_topic(topic)
     url, name = pylogtable.split_topic_url(other)
     store = session.open_other_store(url, other_storage_options, "--other-storage-options")

@@ -170,6 +170,7 @@ def test_errors_are_one_line(run: Run, clicks: Topic, store_dir: Path, backup: P
     bad = run("mirror", "clicks", backup, "--to-storage-options", "[1]")
     bad.failed("--to-storage-options must be a JSON object")
     run("compare", "clicks", backup / "nope").failed("there is no topic 'nope'")
+    run("compare", "clicks", "clicks").failed("OTHER is the path", "not 'clicks'", status=2)
     assert pylogtable.open(backup).topics() == []
 
 
