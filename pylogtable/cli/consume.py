@@ -287,9 +287,9 @@ def _next_version(topic: Topic, view: View) -> View:
 
 def _move_into_log(session: Session, positions: Positions, view: View) -> None:
     """Move positions outside the log to its start or end, with a warning."""
+    firsts, ends = view.start_offsets, view.end_offsets
     for number, position in positions.items():
-        first, end = view.start_offsets[number], view.end_offsets[number]
-        nearest = min(max(position, first), end)
+        nearest = min(max(position, firsts[number]), ends[number])
         if nearest != position:
             warn(
                 session,

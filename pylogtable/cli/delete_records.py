@@ -93,9 +93,10 @@ def _plan(topic: Topic, starts: LogStarts) -> dict[int, tuple[int, int]]:
     """The old and new log start of each partition; raises if one cannot be moved there."""
     view = topic.at()
     view.ranges(list(starts))
+    firsts, ends = view.start_offsets, view.end_offsets
     moves = {}
     for number, wanted in sorted(starts.items()):
-        start, end = view.start_offsets[number], view.end_offsets[number]
+        start, end = firsts[number], ends[number]
         offset = end if wanted is None else wanted
         if offset > end:
             raise InvalidRequestError(

@@ -70,13 +70,17 @@ def offsets(
             print(f"{row['topic']}:{row['partition']}:{row['offset']}")
 
 
+def _chosen(offsets: dict[int, int], numbers: Sequence[int]) -> Offsets:
+    return {number: offsets[number] for number in numbers}
+
+
 def _finder(when: str) -> Callable[[View, Sequence[int]], Offsets]:
     """The function that finds what `--time` asks for."""
     word = {"-1": "latest", "-2": "earliest", "-3": "max-timestamp"}.get(when, when)
     if word == "latest":
-        return lambda view, numbers: {number: view.end_offsets[number] for number in numbers}
+        return lambda view, numbers: _chosen(view.end_offsets, numbers)
     if word == "earliest":
-        return lambda view, numbers: {number: view.start_offsets[number] for number in numbers}
+        return lambda view, numbers: _chosen(view.start_offsets, numbers)
     if word == "max-timestamp":
         return lambda view, numbers: view.max_timestamp_offsets(numbers)
     time = parse_time(when, "--time")

@@ -37,7 +37,8 @@ def end_positions(view: View, text: str, partitions: Sequence[int] | None) -> Po
 def _bounds(view: View, partitions: Sequence[int] | None) -> tuple[Positions, Positions]:
     """The log start and the end of each partition; raises if a partition does not exist."""
     firsts = {number: start for number, (start, _) in view.ranges(partitions).items()}
-    return firsts, {number: view.end_offsets[number] for number in firsts}
+    ends = view.end_offsets
+    return firsts, {number: ends[number] for number in firsts}
 
 
 def _resolve(view: View, text: str, partitions: Sequence[int] | None, option: str) -> Positions:
@@ -70,8 +71,9 @@ def _resolve(view: View, text: str, partitions: Sequence[int] | None, option: st
 
 
 def _checked(view: View, positions: Positions) -> Positions:
+    firsts, ends = view.start_offsets, view.end_offsets
     for number, position in positions.items():
-        first, end = view.start_offsets[number], view.end_offsets[number]
+        first, end = firsts[number], ends[number]
         if not first <= position <= end:
             raise InvalidRequestError(
                 f"offset {position} of partition {number} is out of range: available offsets are "

@@ -269,10 +269,9 @@ class Group:
             return dict.fromkeys(chosen, Target(_whole("to", to)))
         if to == "current":
             return dict.fromkeys(chosen, Target())
-        if to == "earliest":
-            return {number: Target(view.start_offsets[number]) for number in chosen}
-        if to == "latest":
-            return {number: Target(view.end_offsets[number]) for number in chosen}
+        if to in ("earliest", "latest"):
+            offsets = view.start_offsets if to == "earliest" else view.end_offsets
+            return {number: Target(offsets[number]) for number in chosen}
         return dict.fromkeys(chosen, Target(_whole("to", to)))
 
     def _moment(self, to: datetime | timedelta) -> Moment:

@@ -16,13 +16,14 @@ def measure_lag(
 ) -> dict[int, Lag]:
     """The lag of every partition. Reads at most a record or two of each, for the lag in seconds."""
     positions = {} if state is None else state.positions
+    starts, ends = view.start_offsets, view.end_offsets
 
     def lag_of(partition: int) -> Lag:
-        end = view.end_offsets[partition]
+        end = ends[partition]
         if partition not in positions:
             return Lag(None, end)
         position = positions[partition].offset
-        start = min(max(position, view.start_offsets[partition]), end)
+        start = min(max(position, starts[partition]), end)
         unread = view.range_sizes({partition: (start, end)})[partition]
         seconds = 0.0
         if unread.records:

@@ -274,7 +274,7 @@ class View:
         """The offset after `records` records from `start` on, at most `end` (default: the end of
         the log). Use it to cut a range into batches of N records: after compaction, offsets
         alone do not give the number of records."""
-        to = self.end_offsets[partition] if end is None else end
+        to = self.snapshot.partitions[partition].end if end is None else end
         (span,) = spans_of(self.snapshot, {partition: (start, to)})
         return offset_after_records(self._store, self.snapshot, self._leaf, span, records)
 
@@ -284,7 +284,7 @@ class View:
         """The offset up to which there are at most `size_bytes` of files from `start` on, in whole
         row groups. If the first row group alone is larger, it is cut at about `size_bytes`. Use it
         to cut a range into batches of bounded size."""
-        to = self.end_offsets[partition] if end is None else end
+        to = self.snapshot.partitions[partition].end if end is None else end
         (span,) = spans_of(self.snapshot, {partition: (start, to)})
         return offset_after_bytes(self._store, self.snapshot, self._leaf, span, size_bytes)
 
@@ -385,15 +385,16 @@ class View:
         return found
 
     def _positions(self, partitions: Sequence[int], at: Position) -> dict[int, int]:
-        ends = self.snapshot.end_offsets
-        if isinstance(at, str) and at in ("earliest", "latest"):
-            offsets = self.snapshot.start_offsets if at == "earliest" else ends
-            return {number: offsets[number] for number in partitions}
+        states = self.snapshot.partitions
+        if at == "earliest":
+            return {number: states[number].log_start for number in partitions}
+        if at == "latest":
+            return {number: states[number].end for number in partitions}
         if isinstance(at, str) and at[:1].isdigit() and not at.isdigit():
             at = parse_time(at)
         if isinstance(at, datetime):
             found = self.offsets_for_time(at, partitions)
-            return {n: ends[n] if offset is None else offset for n, offset in found.items()}
+            return {n: states[n].end if offset is None else offset for n, offset in found.items()}
         if isinstance(at, bool) or not isinstance(at, Integral):
             raise InvalidRequestError(
                 f"{at!r} is not a position: give an offset, a datetime, a time such as "

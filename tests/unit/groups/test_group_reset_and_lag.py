@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from pylogtable import CommitConflictError, InvalidRequestError, Store, Topic
+from pylogtable.format.snapshot import Snapshot
 from tests.builders import T0, Clock, at, ints, kafka, rows, times
 
 
@@ -163,6 +164,26 @@ def test_lag_in_records_bytes_and_seconds(topic: Topic, clock: Clock) -> None:
     table = lag.to_table()
     assert table["records"].to_pylist() == [2, None, 0]
     assert table["position"].to_pylist() == [8, None, 0]
+
+
+def test_lag_looks_at_each_partition_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not at all of them for each: there may be thousands."""
+    topic = store.create_topic("many", partitions=50)
+    topic.append(kafka(["k"] * 50, partition=ints(*range(50))))
+    group = topic.group("g")
+    group.commit(dict.fromkeys(range(50), 0))
+    asked = 0
+    for name in ("start_offsets", "end_offsets"):
+        right = getattr(Snapshot, name).fget
+
+        def counted(snapshot: Snapshot, right: Any = right) -> Any:
+            nonlocal asked
+            asked += 1
+            return right(snapshot)
+
+        monkeypatch.setattr(Snapshot, name, property(counted))
+    assert group.lag().records == 50
+    assert 0 < asked < 10
 
 
 def test_removed_records_are_not_lag(topic: Topic) -> None:
