@@ -74,16 +74,17 @@ class KafkaClient:
 
     def _list_topics(self, client: Any) -> Any:
         """librdkafka does not notice signals, so it is asked several times for a short while."""
-        for last in [False] * math.ceil(self.seconds / STOP_SECONDS - 1) + [True]:
+        tries_left = math.ceil(self.seconds / STOP_SECONDS)
+        while True:
+            tries_left -= 1
             try:
                 return client.list_topics(self.topic, timeout=min(STOP_SECONDS, self.seconds))
-            except self.kafka.KafkaException as error:  # noqa: PERF203 (a retry needs it)
+            except self.kafka.KafkaException as error:
                 client.poll(0.1)  # tells `_note_error` why
-                if last or error.args[0].name() not in _UNREACHABLE:
+                if not tries_left or error.args[0].name() not in _UNREACHABLE:
                     raise
                 if self._stop():
                     raise StoppedError from None
-        raise AssertionError("the last try returns or raises")
 
     @contextmanager
     def explained(self, what: str) -> Iterator[None]:

@@ -27,7 +27,7 @@ from pylogtable.bridge.import_plan import (
     settings_to_copy,
 )
 from pylogtable.bridge.import_report import ImportOptions, ImportProgress, ImportReport
-from pylogtable.bridge.kafka_client import advised
+from pylogtable.bridge.kafka_client import StoppedError, advised
 from pylogtable.bridge.kafka_rows import last_places, rows_of
 from pylogtable.bridge.kafka_source import KafkaSource, Received
 from pylogtable.engine import Staged, TopicWriter
@@ -283,6 +283,8 @@ class Import:
         try:
             self._add_partitions()
             self._copy_groups()
+        except StoppedError:
+            return  # what was imported is in the report
         except StorageError as error:
             warnings.warn(f"{error}. The import goes on, and tries it again", stacklevel=4)
 

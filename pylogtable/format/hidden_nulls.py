@@ -1,7 +1,7 @@
 """Nulls inside of nulls. Pure.
 
 Arrow lets the fields of a null struct be null, also fields that must not be: nobody sees them.
-Spark sends such rows. But casts and the Parquet writer refuse them, and so a null that is allowed.
+Spark sends such rows. But casts and the Parquet writer refuse them.
 """
 
 from __future__ import annotations

@@ -386,10 +386,9 @@ class View:
 
     def _positions(self, partitions: Sequence[int], at: Position) -> dict[int, int]:
         states = self.snapshot.partitions
-        if at == "earliest":
-            return {number: states[number].log_start for number in partitions}
-        if at == "latest":
-            return {number: states[number].end for number in partitions}
+        if isinstance(at, str) and at in ("earliest", "latest"):
+            is_start = at == "earliest"
+            return {n: states[n].log_start if is_start else states[n].end for n in partitions}
         if isinstance(at, str) and at[:1].isdigit() and not at.isdigit():
             at = parse_time(at)
         if isinstance(at, datetime):

@@ -523,6 +523,31 @@ def test_partitions_that_kafka_adds_are_followed(
     assert rows(topic.read(2), "value") == [b"b"]
 
 
+def test_stop_while_a_broker_is_away_ends_with_a_report(
+    store: Store, cluster: MockCluster, source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = KafkaSource.describe
+    stopped: list[bool] = []
+
+    def describe(self: KafkaSource) -> tuple[str, int]:
+        if store.topics() and store.topic(source).count() == 4:
+            stopped.append(True)
+            raise kafka_client.StoppedError
+        return right(self)
+
+    monkeypatch.setattr(KafkaSource, "describe", describe)
+    options = ImportOptions(
+        follow=True,
+        copy_settings=False,
+        refresh_seconds=0.0,
+        linger_seconds=0.05,
+        stop=lambda: bool(stopped),
+    )
+    with KafkaSource(cluster.servers, source, {}) as kafka_topic:
+        given = (store, kafka_topic, source, source, options, store._runtime)
+        assert kafka_import.Import(*given).run().records == 4
+
+
 def test_import_that_follows_survives_a_broker_that_is_away_for_a_while(
     store: Store, cluster: MockCluster, source: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
