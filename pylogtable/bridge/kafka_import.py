@@ -83,7 +83,6 @@ class Import:
         self._warn_of_unused()
         self._warn_of_waiting(waiting)
         self._reached = self._begin(bounds)
-        self._ends = self._topic.end_offsets()
         self._targets = {number: high for number, (_, high) in bounds.items()}
         refreshed = heard = self._now()
         with ThreadPoolExecutor(2) as encoders, ThreadPoolExecutor(1) as shaper:
@@ -179,29 +178,31 @@ class Import:
         return {number: low for number, (low, _) in bounds.items()}
 
     def _begin(self, bounds: Mapping[int, tuple[int, int]]) -> dict[int, int]:
-        """Begin to read where the copy ends; returns these offsets."""
-        imported_to = self._topic.last_txn(self._app_id)
+        """Begin to read where the copy ends; returns these offsets. All is decided by one version
+        of the copy: what another writer appends meanwhile must not look like the import's own."""
+        view = self._topic.at()
+        mark = view.snapshot.txns.get(self._app_id)
         last = None
-        if imported_to is not None:
-            last = TopicWriter(self._topic).find_txn(self._app_id, imported_to)
+        if mark is not None:
+            last = TopicWriter(self._topic, view).find_txn(self._app_id, mark.txn_version)
         copy = Copy(
             name=self._name,
-            starts=self._topic.start_offsets(),
-            ends=self._topic.end_offsets(),
-            imported_to=imported_to,
-            is_kafka_shaped=is_kafka_shaped(self._topic.schema),
+            starts=view.start_offsets,
+            ends=view.end_offsets,
+            imported_to=None if mark is None else mark.txn_version,
+            is_kafka_shaped=is_kafka_shaped(view.schema),
             kafka_id=None if last is None else last.origin,
         )
         check_same_topic(copy.name, copy.kafka_id, self._kafka_id)
         check_copy(copy, self._partitions)
+        self._ends = {**dict.fromkeys(range(self._partitions), 0), **copy.ends}
         if copy.imported_to is None:
             positions = positions_to_begin(copy, self._starts(bounds))
         else:
             if len(copy.ends) < self._partitions:
                 self._topic.alter(partitions=self._partitions)
-            ends = self._topic.end_offsets()
             allow_gaps = self._options.allow_gaps
-            positions = positions_to_resume(ends, bounds, allow_gaps=allow_gaps)
+            positions = positions_to_resume(self._ends, bounds, allow_gaps=allow_gaps)
         self._source.begin(positions)
         return positions
 
@@ -224,7 +225,6 @@ class Import:
         """Read until there is enough for a commit, and commit it. Without a commit if nothing
         comes for a while. Rows are shaped and encoded in other threads while more are read."""
         options = self._options
-        deadline = self._now() + options.linger_seconds
         size = 0
         lasts: dict[int, int] = {}
         writer = TopicWriter(self._topic)
@@ -232,6 +232,7 @@ class Import:
             writer.begin_staging(encoders=encoders, keep_offsets=True) as stager,
             Aside(shaper) as aside,
         ):
+            deadline = self._now() + options.linger_seconds
             while size < options.batch_bytes and self._now() < deadline and not options.stop():
                 received = self._source.receive(READ_MESSAGES, READ_SECONDS)
                 if received.messages:

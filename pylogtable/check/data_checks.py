@@ -12,6 +12,7 @@ from pylogtable.check.subject import Subject, problem_of
 from pylogtable.errors import CorruptTopicError, LogTableError
 from pylogtable.format.agreement import GroupFacts
 from pylogtable.format.field_ids import ids_in_file, stored_schema
+from pylogtable.format.hidden_nulls import null_field
 from pylogtable.format.model import Segment, TopicInfo
 from pylogtable.format.partition_state import PartitionState
 from pylogtable.format.partitioner import key_bytes
@@ -78,6 +79,10 @@ def _check_file(subject: Subject, store: ObjectStore, segment: Segment) -> Itera
             for name in required:
                 if batch.column(name).null_count:
                     detail = f"its column {name!r} has nulls, and the topic allows none"
+                    raise CorruptTopicError(segment.path, "SEG-3", detail)
+            for name, column in zip(batch.schema.names, batch.columns, strict=True):
+                if (field := null_field(column)) is not None:
+                    detail = f"field {field!r} of its column {name!r} has nulls, and must have none"
                     raise CorruptTopicError(segment.path, "SEG-3", detail)
         times += found.times_us
         if facts.rows:

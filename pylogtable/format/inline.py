@@ -54,9 +54,9 @@ def unpack(packed: bytes, source: str) -> pa.RecordBatch:
             raise CorruptTopicError(source, "INL-2", detail)
         batches[0].validate(full=True)
         _check_names(batches[0].schema)
+        columns = [without_hidden_nulls(column) for column in batches[0].columns]
     except (pa.ArrowException, OSError, ValueError, TypeError) as error:
         raise CorruptTopicError(source, "INL-2", f"its rows cannot be read: {error}") from None
-    columns = [without_hidden_nulls(column) for column in batches[0].columns]
     return pa.RecordBatch.from_arrays(columns, schema=batches[0].schema)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pylogtable.errors import LogTableError, StorageError
+from pylogtable.errors import LogTableError, SchemaMismatchError, StorageError
 from pylogtable.format.config import parse_config
 from pylogtable.format.field_ids import stored_schema
 from pylogtable.format.model import TopicInfo
@@ -221,8 +221,15 @@ class SegmentWriter:
         self._next = int(offsets[-1]) + 1
         self.records += rows.num_rows
         table = pa.Table.from_arrays([pa.array(offsets), *rows.columns], schema=self._schema)
-        with self._storing:
-            self._writer.write_table(table, row_group_size=rows.num_rows)
+        try:
+            with self._storing:
+                self._writer.write_table(table, row_group_size=rows.num_rows)
+        except pa.ArrowInvalid as error:
+            # Commits of older versions may have such nulls inside of a column [APPEND-2].
+            raise SchemaMismatchError(
+                f"records cannot be written to a file: {error}. verify with data=True names the "
+                "segments that have such records, and erase removes them"
+            ) from error
 
     def close(self) -> WrittenFile:
         """Finish the file and publish it in the store. Bloom filters and footer are held back until

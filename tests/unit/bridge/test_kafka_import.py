@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -324,6 +325,46 @@ def test_another_writer_beside_an_import(
     with pytest.raises(CommitConflictError, match="another writer was here: partition 3"):
         imported(store, cluster, source)
     assert store.topic(source).end_offsets() == {0: 0, 1: 0, 2: 0, 3: 1}
+
+
+@pytest.mark.parametrize("moment", ["check_copy", "positions_to_resume"])
+def test_another_writer_while_an_import_begins(
+    store: Store, cluster: MockCluster, source: str, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """Its record must not be taken for one of Kafka: that one would be left out."""
+    imported(store, cluster, source)
+    cluster.produce(source, 0, [b"c", b"d"])
+    right = getattr(kafka_import, moment)
+
+    def append_after(*args: Any, **options: Any) -> Any:
+        found = right(*args, **options)
+        store.topic(source).append(kafka(["x"], partition=ints(0)))
+        return found
+
+    monkeypatch.setattr(kafka_import, moment, append_after)
+    with pytest.raises(CommitConflictError, match="another writer was here: partition 0"):
+        imported(store, cluster, source)
+    assert store.topic(source).end_offsets()[0] == 4
+
+
+def test_a_store_that_is_slower_than_the_linger(
+    store: Store, cluster: MockCluster, source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time counts from when Kafka is asked."""
+    right = TopicWriter.begin_staging
+    now = 0.0
+
+    def slow(self: TopicWriter, *args: Any, **options: Any) -> Any:
+        nonlocal now
+        now += 10.0
+        return right(self, *args, **options)
+
+    monkeypatch.setattr(TopicWriter, "begin_staging", slow)
+    runtime = replace(store._runtime, monotonic=lambda: now)
+    options = ImportOptions(copy_settings=False, linger_seconds=5.0)
+    with KafkaSource(cluster.servers, source, {}) as kafka_topic:
+        given = (store, kafka_topic, source, source, options, runtime)
+        assert kafka_import.Import(*given).run().records == 4
 
 
 def test_records_behind_an_open_transaction_are_named(

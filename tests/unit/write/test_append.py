@@ -8,6 +8,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from pylogtable import InvalidRequestError, SchemaMismatchError
@@ -548,6 +549,28 @@ def test_a_commit_of_an_older_writer_may_have_nulls_inside_of_nulls(
     topic.append(pa.table({"x": [WHOLE]}, pa.schema([("x", REQUIRED)])))
     topic.merge()
     assert rows(topic.read(), "x") == [None, None, WHOLE]
+    assert topic.verify(data=True)
+
+
+def test_nulls_that_an_older_writer_should_have_refused_are_named(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = {"inline.max.bytes": 10_000}
+    schema = pa.schema([("k", pa.int64()), ("x", INNER)])
+    topic = store.create_topic("t", 1, schema, config=config)
+    seen = pa.StructArray.from_arrays([pa.nulls(1, pa.string())], fields=list(INNER))
+    with monkeypatch.context() as older:
+        older.setattr(shaping, "cast_without_hidden_nulls", lambda column, _: column)
+        topic.append(pa.table({"k": [1], "x": seen}))
+    topic.append(pa.table({"k": [2], "x": [{"b": "x"}]}, schema))
+    assert rows(topic.read(), "x") == [{"b": None}, {"b": "x"}]
+    (problem,) = topic.verify(data=True).problems
+    assert (problem.rule, problem.path) == ("SEG-3", topic.segments()["path"][0].as_py())
+    with pytest.raises(SchemaMismatchError, match=r"'b' .* erase removes them"):
+        topic.merge()
+    topic.erase(where=pc.field("k") == 1)
+    topic.merge()
+    assert rows(topic.read(), "x") == [{"b": "x"}]
     assert topic.verify(data=True)
 
 
