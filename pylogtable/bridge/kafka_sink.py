@@ -33,7 +33,7 @@ class KafkaSink(KafkaClient):
             self._producer = self.kafka.Producer(
                 {
                     "enable.idempotence": True,
-                    "linger.ms": 20,
+                    "linger.ms": 5,
                     "queue.buffering.max.messages": 1_000_000,
                     "queue.buffering.max.kbytes": 256 << 10,
                     **self.settings,
