@@ -111,7 +111,7 @@ class Import:
         )
 
     def _bounds(self) -> tuple[dict[int, tuple[int, int]], dict[int, int]]:
-        """The first offset and the end of each partition, and how many offsets behind that end a
+        """The first offset and the end of each partition, and how many offsets after that end a
         bounded import cannot have, because a transaction is open."""
         numbers = range(self._partitions)
         # Asked for first: what is appended meanwhile must not look like a transaction.

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 
-def relaxed(kind: pa.DataType) -> pa.DataType:
+def _relaxed(kind: pa.DataType) -> pa.DataType:
     """The type with nullable fields inside. The keys of a map stay as they are."""
     if pa.types.is_struct(kind):
         return pa.struct([_relaxed_field(field) for field in kind])
@@ -24,7 +24,7 @@ def relaxed(kind: pa.DataType) -> pa.DataType:
 
 
 def _relaxed_field(field: pa.Field) -> pa.Field:
-    return field.with_nullable(True).with_type(relaxed(field.type))
+    return field.with_nullable(True).with_type(_relaxed(field.type))
 
 
 def without_hidden_nulls(column: pa.Array) -> pa.Array:
@@ -40,7 +40,7 @@ def cast_without_hidden_nulls(column: pa.Array, wanted: pa.DataType) -> pa.Array
         try:
             column = column.cast(wanted)
         except pa.ArrowInvalid:
-            if (loose := relaxed(wanted)) == wanted:
+            if (loose := _relaxed(wanted)) == wanted:
                 raise
             column = _settled(column.cast(loose)).cast(wanted)
     column = without_hidden_nulls(column)

@@ -30,9 +30,9 @@ def remove(
     commits: Sequence[Commit],
     check: Check,
 ) -> None:
-    """Bring these partitions of the copy to what the source still has. Files that one of its
-    `commits` has brought, which the copy has not seen, are new to the copy [MIR-7]."""
-    new = new_files(commits, source.topic_id)
+    """Bring these partitions of the copy to what the source still has. `commits` are those of the
+    source after the version that the copy shows, if they are known."""
+    new = new_files(commits, source.topic_id, check(copy).seen_version or 0)
     sides = transfer.copy.side(copy), transfer.source.side(source)
     found = chain.from_iterable(plan_removals(*sides, number) for number in partitions)
     for stretches in in_commits(found):

@@ -43,6 +43,7 @@ from pylogtable.plan.mirror import (
     UnfinishedSourceError,
     check_copy,
     check_finished,
+    check_same_retention,
     check_same_source,
     gaps,
     plan_arrival_commit,
@@ -179,9 +180,7 @@ class Mirroring:
             suspects: Sequence[int] = everything
             if commits is not None:
                 suspects = sorted(shrunken_partitions(commits, source.topic_id) & {*everything})
-            seen = mirror.seen_version or 0
-            unseen = [commit for commit in commits or () if commit.version > seen]
-            remove(self._transfer, copy, source, suspects, unseen, check)
+            remove(self._transfer, copy, source, suspects, commits or (), check)
             is_news = bool(suspects) or source.version - (mirror.version or 0) >= NOTE_COMMITS
         self._bring(source, arrivals, check, is_news=is_news)
         return arrivals.is_all
@@ -201,12 +200,8 @@ class Mirroring:
         return msgspec.structs.replace(mirror, own_retention=True)
 
     def _unchanged(self, copy: Snapshot, source: Snapshot, is_following: bool) -> Mirror:
-        """The same, in the state that a commit is planned on. What was planned for a copy that
-        follows is not for one with its own retention [MIR-4]."""
-        mirror = self._checked(copy, source)
-        if mirror.is_following != is_following:
-            raise OvertakenError("another mirror has given the copy its own retention meanwhile")
-        return mirror
+        """The same, in the state that a commit is planned on."""
+        return check_same_retention(self._checked(copy, source), is_following=is_following)
 
     def _altered(self, source: Snapshot) -> Snapshot:
         """The copy with the partitions, columns and settings that it has to have."""

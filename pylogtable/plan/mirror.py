@@ -202,6 +202,14 @@ def check_same_source(mirror: Mirror, there: str | None, url: str) -> None:
         )
 
 
+def check_same_retention(mirror: Mirror, *, is_following: bool) -> Mirror:
+    """What the copy knows, if it follows as it did when a commit was prepared. What was prepared
+    for a copy that follows is not for one with its own retention [MIR-4]."""
+    if mirror.is_following != is_following:
+        raise OvertakenError("another mirror has given the copy its own retention meanwhile")
+    return mirror
+
+
 def plan_topic(copy: Snapshot, source: Snapshot, mirror: Mirror) -> Change | None:
     """Give the copy the partitions and columns of the source, and its settings too unless the copy
     has its own retention [MIR-5]. None if it has them."""

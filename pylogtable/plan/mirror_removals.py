@@ -81,12 +81,12 @@ def shrunken_partitions(commits: Iterable[Commit], topic_id: str) -> set[int]:
     return found
 
 
-def new_files(commits: Iterable[Commit], topic_id: str) -> frozenset[str]:
-    """The files that these commits have added to the source, and that it did not have before. A
-    copy that has seen none of these commits cannot have had them [MIR-7]."""
+def new_files(commits: Iterable[Commit], topic_id: str, seen: int) -> frozenset[str]:
+    """The files that commits after the version `seen` have added to the source, and that it did not
+    have before. A copy that has seen no later version cannot have had them [MIR-7]."""
     added: set[str] = set()
     for commit in commits:
-        if commit.topic_id == topic_id:
+        if commit.topic_id == topic_id and commit.version > seen:
             added.update(segment.path for segment in commit.add)
             added.difference_update(_kept_files(commit))
     return frozenset(added)

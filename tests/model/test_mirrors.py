@@ -379,10 +379,7 @@ class TestPlantedBugs:
         found(explore(behind(), ONE, TWO, stops=True), "far")
 
     def test_removals_do_not_look_at_the_retention(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def unchecked(run: sync.Mirroring, copy: Snapshot, source: Snapshot, **_: Any) -> Mirror:
-            return run._checked(copy, source)
-
-        monkeypatch.setattr(sync.Mirroring, "_unchanged", unchecked)
+        monkeypatch.setattr(sync, "check_same_retention", lambda mirror, **_: mirror)
         outcome = explore(behind(erased=True), ONE, ARCHIVING, judge=judge_archive, stops=True)
         found(outcome, "has lost")
 

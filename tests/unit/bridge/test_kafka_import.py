@@ -17,7 +17,7 @@ from pylogtable import (
     TopicNotFoundError,
 )
 from pylogtable.bridge import import_request, kafka_client, kafka_import
-from pylogtable.bridge.import_report import ImportOptions
+from pylogtable.bridge.import_report import ImportOptions, ImportReport
 from pylogtable.bridge.kafka_source import KafkaSource, Received
 from pylogtable.engine import TopicWriter
 from pylogtable.kafka import ImportProgress, export_topic, import_topic
@@ -535,6 +535,18 @@ def test_silent_broker_ends_a_bounded_import(
         imported(store, cluster, source, linger_ms=1)
 
 
+def followed(
+    store: Store, cluster: MockCluster, topic: str, stop: Callable[[], bool]
+) -> ImportReport:
+    """Follow a topic, and look for new partitions all the time."""
+    options = ImportOptions(
+        follow=True, copy_settings=False, refresh_seconds=0.0, linger_seconds=0.05, stop=stop
+    )
+    with KafkaSource(cluster.servers, topic, {}) as kafka_topic:
+        given = (store, kafka_topic, topic, topic, options, store._runtime)
+        return kafka_import.Import(*given).run()
+
+
 def test_partitions_that_kafka_adds_are_followed(
     store: Store, cluster: MockCluster, source: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -552,12 +564,7 @@ def test_partitions_that_kafka_adds_are_followed(
     def stop() -> bool:
         return bool(store.topics()) and store.topic(source).count() == 4
 
-    options = ImportOptions(
-        follow=True, copy_settings=False, refresh_seconds=0.0, linger_seconds=0.05, stop=stop
-    )
-    with KafkaSource(cluster.servers, source, {}) as kafka_topic:
-        runtime = store._runtime
-        kafka_import.Import(store, kafka_topic, source, source, options, runtime).run()
+    followed(store, cluster, source, stop)
     topic = store.topic(source)
     assert topic.end_offsets() == {0: 3, 1: 0, 2: 1, 3: 0}
     assert rows(topic.history(), "operation").count("alter") == 1
@@ -577,16 +584,7 @@ def test_stop_while_a_broker_is_away_ends_with_a_report(
         return right(self)
 
     monkeypatch.setattr(KafkaSource, "describe", describe)
-    options = ImportOptions(
-        follow=True,
-        copy_settings=False,
-        refresh_seconds=0.0,
-        linger_seconds=0.05,
-        stop=lambda: bool(stopped),
-    )
-    with KafkaSource(cluster.servers, source, {}) as kafka_topic:
-        given = (store, kafka_topic, source, source, options, store._runtime)
-        assert kafka_import.Import(*given).run().records == 4
+    assert followed(store, cluster, source, lambda: bool(stopped)).records == 4
 
 
 def test_import_that_follows_survives_a_broker_that_is_away_for_a_while(
@@ -608,13 +606,8 @@ def test_import_that_follows_survives_a_broker_that_is_away_for_a_while(
     def stop() -> bool:
         return bool(store.topics()) and store.topic(source).count() == 5
 
-    options = ImportOptions(
-        follow=True, copy_settings=False, refresh_seconds=0.0, linger_seconds=0.05, stop=stop
-    )
-    with KafkaSource(cluster.servers, source, {}) as kafka_topic:
-        given = (store, kafka_topic, source, source, options, store._runtime)
-        with pytest.warns(UserWarning, match="The import goes on, and tries it again"):
-            report = kafka_import.Import(*given).run()
+    with pytest.warns(UserWarning, match="The import goes on, and tries it again"):
+        report = followed(store, cluster, source, stop)
     assert report.records == 5
 
 
