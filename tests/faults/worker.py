@@ -184,16 +184,21 @@ def append_as_an_older_release(url: str, first: int) -> None:
                 return
     except UnsupportedFormatError as error:
         tell(refused=str(error))
-    _tell_refusal(lambda: topic.read().read_all())
+    # The setting alone refuses the append. The rest is refused once records are in a commit.
+    while not _tell_refusal(lambda: topic.read().read_all()):
+        if os.getppid() != parent:
+            return
     _tell_refusal(topic.merge)
     _tell_refusal(lambda: topic.alter(partitions=9))
 
 
-def _tell_refusal(step: Callable[[], object]) -> None:
+def _tell_refusal(step: Callable[[], object]) -> bool:
     try:
         step()
     except UnsupportedFormatError as error:
         tell(refused=str(error))
+        return True
+    return False
 
 
 def append_stubbornly(url: str, first: int, count: int, tries: int) -> None:
