@@ -20,7 +20,7 @@ from deltalake import write_deltalake
 
 import pylogtable
 from benchmarks.result import Result, print_table
-from tests.s3_server.proxy import proxy_before
+from tests.proxy import proxy_before
 from tests.s3_server.server import BINARY, BUCKET, KEY, SECRET, options, running
 
 LATENCY_S = 0.03

@@ -20,7 +20,7 @@ from pathlib import Path
 import pyarrow as pa
 
 import pylogtable
-from tests.s3_server.proxy import Proxy, proxy_before
+from tests.proxy import Proxy, proxy_before
 from tests.s3_server.server import BINARY, BUCKET, options, running
 
 LATENCY_S = float(sys.argv[1]) / 1000 if len(sys.argv) > 1 else 0.03

@@ -37,6 +37,7 @@ from pylogtable.maintenance.units import Rewritten, RunUnits, Worker, in_threads
 from pylogtable.maintenance.vacuum import Vacuum
 from pylogtable.mirror.copying import Copied, CopyTask, RunTasks
 from pylogtable.mirror.request import mirror as run_mirror
+from pylogtable.operation import operation, operations
 from pylogtable.plan.joining import Join, plan_joins
 from pylogtable.plan.read import ReadTask
 from pylogtable.plan.split import ReadPart, by_commit, joined, share_tasks
@@ -88,6 +89,7 @@ __all__ = [
 Report = TypeVar("Report")
 
 
+@operations
 class TopicWriter:
     """An append in two steps: any number of processes stage files, one process commits them.
 
@@ -259,6 +261,7 @@ def _files_of(results: Iterable[tuple[StagedSegment, ...]]) -> Iterator[StagedSe
         yield from result
 
 
+@operation
 def run_job(topic: Topic, job: Job[Report], run_units: RunUnits) -> Report:
     """Run one maintenance job on a topic. `run_units(worker, units)` calls `worker(unit)` for each
     unit, in any process, and returns the results.
@@ -268,6 +271,7 @@ def run_job(topic: Topic, job: Job[Report], run_units: RunUnits) -> Report:
     return job.run(topic._maintained, run_units)
 
 
+@operation
 def maintain(
     topic: Topic,
     run_units: RunUnits,
@@ -284,6 +288,7 @@ def maintain(
     return jobs.maintain(topic._maintained, run_units, options, report_errors=report_errors)
 
 
+@operation
 def mirror(
     topic: Topic, to_store: Store, run_tasks: RunTasks[CopyTask, list[Copied]], **options: Any
 ) -> MirrorReport:

@@ -22,6 +22,10 @@ from __future__ import annotations
 class LogTableError(Exception):
     """Base class of all errors this library raises on purpose."""
 
+    #: True if a commit was sent, and nothing proves that it never lands: the store refused it, or
+    #: its outcome is unknown. Files that it names must stay [COMMIT-5].
+    may_have_landed = False
+
 
 class InvalidRequestError(LogTableError, ValueError):
     """The call is wrong: an argument, a name or a value. Nothing was written."""
@@ -73,6 +77,8 @@ class CommitUnknownError(LogTableError):
     are still possible. For a commit of a consumer `group`, `version` is the number of the group's
     state, and `group.positions()` shows the current positions.
     """
+
+    may_have_landed = True
 
     def __init__(self, commit_id: str, version: int, group: str | None = None) -> None:
         super().__init__(commit_id, version, group)

@@ -3,17 +3,40 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+
+from pylogtable.errors import InvalidRequestError
+from pylogtable.operation import current_operation
 
 # After a lost race somebody else made progress, so the next try may follow soon. After an unclear
 # reply the store is in trouble, so it gets more time.
 LONGEST_PAUSE_AFTER_LOST_RACE = 0.02
 LONGEST_PAUSE_IN_DOUBT = 2.0
+
+#: How long an operation waits for a store that does not answer, or not clearly. The storage option
+#: of this name changes it.
+PATIENCE_SECONDS = 120.0
+TIMEOUT_OPTION = "timeout_seconds"
+
+
+def patience_in(storage_options: Mapping[str, object]) -> float:
+    """How long to wait for the store, in seconds."""
+    given = storage_options.get(TIMEOUT_OPTION, PATIENCE_SECONDS)
+    try:
+        seconds = float(given)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        seconds = math.nan
+    if not seconds > 0:
+        raise InvalidRequestError(
+            f"{TIMEOUT_OPTION} must be a number of seconds above 0, not {given!r}"
+        )
+    return seconds
 
 
 def _wall_clock_ms() -> int:
@@ -44,14 +67,15 @@ class Runtime:
     #: Does work that nobody waits for. It must not raise.
     later: Callable[[Callable[[], None]], None] = _in_background
     #: How long the outcome of a commit may stay unknown before `CommitUnknownError` is raised.
-    patience_seconds: float = 120.0
+    patience_seconds: float = PATIENCE_SECONDS
 
     def back_off(self, attempt: int, *, longest_seconds: float) -> None:
         """Wait for a random time. Its limit starts at a millisecond and doubles per attempt."""
         self.pause(self.chance() * min(longest_seconds, 0.001 * 2 ** min(attempt, 16)))
 
     def patient_attempts(self) -> Iterator[None]:
-        """Yield once per attempt until patience runs out, with a growing pause in between.
+        """Yield once per attempt until patience runs out, with a growing pause in between. It runs
+        out earlier if the store was silent for too long.
 
         The loop body returns as soon as it has an answer. The code after the loop reports that
         there was none:
@@ -61,9 +85,10 @@ class Runtime:
                     return answer
             raise CommitUnknownError(...)
         """
-        deadline = self.monotonic() + self.patience_seconds
+        operation = current_operation()
+        deadline = self.monotonic() + min(self.patience_seconds, operation.limit_seconds)
         for attempt in itertools.count():
             yield
-            if self.monotonic() > deadline:
+            if self.monotonic() > deadline or operation.has_given_up:
                 return
             self.back_off(attempt, longest_seconds=LONGEST_PAUSE_IN_DOUBT)

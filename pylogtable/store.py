@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -40,6 +40,7 @@ from pylogtable.log.manifest import Manifest
 from pylogtable.maintenance.job import MaintainOptions
 from pylogtable.maintenance.maintain import maintain
 from pylogtable.maintenance.units import RunUnits, in_threads
+from pylogtable.operation import Threads, operations
 from pylogtable.plan.topics import (
     check_start_offsets,
     new_topic_info,
@@ -48,7 +49,7 @@ from pylogtable.plan.topics import (
 )
 from pylogtable.results.jobs import MaintainReport
 from pylogtable.results.overview import overview_html
-from pylogtable.runtime import Runtime
+from pylogtable.runtime import Runtime, patience_in
 from pylogtable.storage.base import Created, ObjectStore
 from pylogtable.storage.locate import open_store
 from pylogtable.topic import Topic
@@ -61,6 +62,7 @@ _ID_TRIES = 10
 _DAMAGED = (CorruptTopicError, UnsupportedFormatError)
 
 
+@operations
 class Store:
     """A store of topics below one URL. `pylogtable.open` makes one.
 
@@ -181,7 +183,7 @@ class Store:
         head = Head(manifest, self._runtime, snapshot, below.url)
         deleted, _ = head.change(lambda _: plan_delete_topic())
         manifest.write_root(deleted, self._runtime.new_id)
-        with ThreadPoolExecutor(max(1, below.concurrency)) as pool:
+        with Threads(max(1, below.concurrency)) as pool:
             list(pool.map(below.delete, doomed))
 
     def groups(self) -> dict[str, list[str]]:
@@ -266,14 +268,14 @@ class Store:
             except LogTableError as error:
                 return error
 
-        with ThreadPoolExecutor(max(1, min(8, len(topics)))) as pool:
+        with Threads(max(1, min(8, len(topics)))) as pool:
             return dict(zip(topics, pool.map(groups_of, topics), strict=True))
 
     def _load_all(self) -> dict[str, Snapshot | LogTableError]:
         """Every topic by name: its state, or the error if it cannot be loaded. Each topic is loaded
         once."""
         folders = [name for name in self._store.list_folders() if _is_topic_name(name)]
-        with ThreadPoolExecutor(max(1, min(8, len(folders)))) as pool:
+        with Threads(max(1, min(8, len(folders)))) as pool:
             loaded = list(pool.map(self._load, folders))
         return {
             name: found
@@ -321,12 +323,16 @@ def open(
 
     >>> store = pylogtable.open("s3://bucket/logs", storage_options={"anon": False})
 
-    `storage_options` go to the fsspec file system, for credentials and endpoints. `clock` returns
-    milliseconds since the epoch and replaces the system's clock, for tests. This writes nothing.
+    `storage_options` go to the fsspec file system, for credentials and endpoints. One of them is
+    for this library: `timeout_seconds`, how long a call waits for a store that does not answer (120
+    s). `clock` returns milliseconds since the epoch and replaces the system's clock, for tests.
+    This writes nothing.
     """
     if storage_options is not None:
         check_mapping("storage_options", storage_options, "{'region_name': 'eu-west-1'}")
-    runtime = Runtime(clock=checked_clock(clock)) if clock else Runtime()
+    runtime = Runtime(patience_seconds=patience_in(storage_options or {}))
+    if clock:
+        runtime = replace(runtime, clock=checked_clock(clock))
     return Store(open_store(url, storage_options, clock), runtime)
 
 

@@ -27,6 +27,7 @@ from pylogtable.log.group_objects import load_groups
 from pylogtable.log.head import Head
 from pylogtable.log.manifest import Manifest
 from pylogtable.maintenance.publication import published_status
+from pylogtable.operation import operations
 from pylogtable.plan.columns import ColumnChanges
 from pylogtable.plan.topics import plan_alter, plan_delete_records
 from pylogtable.read.null_keys import null_keys_text
@@ -47,6 +48,7 @@ from pylogtable.write.append import Appender
 from pylogtable.write.producer import Producer
 
 
+@operations
 class Topic(TopicJobs):
     """One topic. `Store.topic`, `Store.create_topic` and `pylogtable.open_topic` make one.
 

@@ -17,6 +17,7 @@ from pylogtable.maintenance.retention import Retention
 from pylogtable.maintenance.units import in_threads
 from pylogtable.maintenance.vacuum import Vacuum
 from pylogtable.mirror.request import MirrorTarget, mirror
+from pylogtable.operation import operations
 from pylogtable.plan.mirror import plan_promotion
 from pylogtable.publish.iceberg_catalog import register
 from pylogtable.publish.iceberg_table import IcebergTable
@@ -35,6 +36,7 @@ from pylogtable.storage.base import ObjectStore
 Report = TypeVar("Report")
 
 
+@operations
 class TopicJobs:
     """The jobs of one topic. Users call them on a `Topic`.
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 from pylogtable.bridge.aside import Aside
@@ -38,6 +37,7 @@ from pylogtable.errors import (
     TopicNotFoundError,
 )
 from pylogtable.format.schema import is_kafka_shaped
+from pylogtable.operation import Threads, operation
 from pylogtable.runtime import Runtime
 from pylogtable.store import Store
 from pylogtable.topic import Topic
@@ -85,7 +85,7 @@ class Import:
         self._reached = self._begin(bounds)
         self._targets = {number: high for number, (_, high) in bounds.items()}
         refreshed = heard = self._now()
-        with ThreadPoolExecutor(2) as encoders, ThreadPoolExecutor(1) as shaper:
+        with Threads(2) as encoders, Threads(1) as shaper:
             while not self._is_done():
                 before = self._records
                 self._commit_next(encoders, shaper)
@@ -221,7 +221,8 @@ class Import:
             f"partition {number} is at {at} of {end}" for number, at, end in places if at < end
         )
 
-    def _commit_next(self, encoders: ThreadPoolExecutor, shaper: ThreadPoolExecutor) -> None:
+    @operation
+    def _commit_next(self, encoders: Threads, shaper: Threads) -> None:
         """Read until there is enough for a commit, and commit it. Without a commit if nothing
         comes for a while. Rows are shaped and encoded in other threads while more are read."""
         options = self._options

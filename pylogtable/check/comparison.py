@@ -7,7 +7,6 @@ columns. Both sides are read at the same time, batch by batch.
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pyarrow as pa
@@ -20,6 +19,7 @@ from pylogtable.format.content_hash import (
     first_different_block,
 )
 from pylogtable.format.schema import PARTITION
+from pylogtable.operation import Threads
 from pylogtable.read.view import View
 from pylogtable.results.comparison import ComparisonReport, PartitionComparison
 
@@ -131,7 +131,7 @@ class _Pair:
                 content.add(batch)
             return content.finish()
 
-        with ThreadPoolExecutor(2) as pool:
+        with Threads(2) as pool:
             one, other = pool.map(hashed, self._views)
             return one, other
 

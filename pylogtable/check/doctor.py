@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
 from pylogtable.errors import LogTableError
+from pylogtable.operation import Threads
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import Created, ObjectInfo, ObjectStore
 from pylogtable.storage.local import LocalStore
@@ -237,7 +237,7 @@ class _Probe:
         bodies = [f"racer {n}\n".encode().ljust(_RACE_BYTES, b".") for n in range(_RACERS)]
         lost = 0
         most_winners = 0
-        with ThreadPoolExecutor(_RACERS) as pool:
+        with Threads(_RACERS) as pool:
             for race in range(_RACES):
                 key = f"race-{race}"
                 self._made.append(key)

@@ -33,6 +33,7 @@ from pylogtable.groups.starting_point import (
 )
 from pylogtable.log.group_head import GroupHead
 from pylogtable.log.head import Head
+from pylogtable.operation import operations
 from pylogtable.plan.positions import check_metadata, check_offsets
 from pylogtable.plan.reset_policy import EARLIEST, LATEST, parse_policy
 from pylogtable.read.view import View
@@ -59,6 +60,7 @@ class ConsumerOptions:
     follow: bool
 
 
+@operations
 class Consumer:
     """Reads a topic as a member of a consumer group. `topic.consumer()` makes one.
 

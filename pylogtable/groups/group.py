@@ -19,6 +19,7 @@ from pylogtable.groups.lag import measure_lag
 from pylogtable.log.group_head import GroupHead
 from pylogtable.log.group_objects import load_groups
 from pylogtable.log.head import Head
+from pylogtable.operation import operations
 from pylogtable.plan.membership import remove
 from pylogtable.plan.positions import (
     Move,
@@ -41,6 +42,7 @@ from pylogtable.storage.base import ObjectStore
 ResetTo = str | int | Mapping[int, int] | datetime | timedelta | None
 
 
+@operations
 class Group:
     """The positions of a consumer group in a topic: for each partition the next offset to read.
     `topic.group(name)` makes one. Use it to keep the positions of a reader of your own;

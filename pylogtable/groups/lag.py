@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 from pylogtable.format.group_model import GroupState
 from pylogtable.format.schema import TIMESTAMP
+from pylogtable.operation import Threads
 from pylogtable.read.view import View
 from pylogtable.results.groups import Lag
 from pylogtable.storage.base import ObjectStore
@@ -31,7 +30,7 @@ def measure_lag(
         return Lag(position, end, unread.records, unread.bytes, seconds)
 
     partitions = range(view.partition_count)
-    with ThreadPoolExecutor(max(1, min(store.concurrency, len(partitions)))) as pool:
+    with Threads(max(1, min(store.concurrency, len(partitions)))) as pool:
         return dict(zip(partitions, pool.map(lag_of, partitions), strict=True))
 
 

@@ -12,9 +12,11 @@ from collections.abc import Callable, Sequence
 from pylogtable.errors import InvalidRequestError
 from pylogtable.format.paths import check_group_name
 from pylogtable.groups.group import Group, ResetTo
+from pylogtable.operation import operations
 from pylogtable.results.groups import GroupDescription, GroupLag, ResetReport
 
 
+@operations
 class StoreGroup:
     """A consumer group in all topics where it has positions or members. `store.group(name)` makes
     one. Use it for a group that reads several topics, and `topic.group(name)` for one topic.

@@ -191,12 +191,16 @@ def attempt_commit(
         return None if winner is None else winner.commit_id
 
     unknown = CommitUnknownError(commit_id, version)
-    is_ours = put_numbered(
-        lambda: manifest.commits.create(version, data), read_commit_id, unknown, runtime
-    )
-    is_next = is_ours and (
-        snapshot is None or _is_next(manifest, runtime, snapshot, after, unknown)
-    )
+    try:
+        is_ours = put_numbered(
+            lambda: manifest.commits.create(version, data), read_commit_id, unknown, runtime
+        )
+        is_next = is_ours and (
+            snapshot is None or _is_next(manifest, runtime, snapshot, after, unknown)
+        )
+    except LogTableError as error:
+        error.may_have_landed = True
+        raise
     return (manifest.commits.noted(commit, data), after) if is_next else None
 
 

@@ -7,7 +7,6 @@ groups, whatever the size of the segments.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 import numpy as np
@@ -16,6 +15,7 @@ import pyarrow as pa
 from pylogtable.errors import CorruptTopicError
 from pylogtable.format.model import Segment, TopicInfo
 from pylogtable.format.schema import OFFSET, file_schema
+from pylogtable.operation import Threads
 from pylogtable.plan.carry_over import Piece
 from pylogtable.plan.read import task_for
 from pylogtable.plan.swap import Swap
@@ -113,7 +113,7 @@ def _write(
     start, end = inputs[0].base_offset, inputs[-1].end_offset
     output = Output(store, FileLayout(topic), inputs[0].partition, new_id)
     writer = RollingWriter(output, start, lambda first, file: (first, file))
-    with ThreadPoolExecutor(1) as encoder:
+    with Threads(1) as encoder:
         try:
             kept = 0
             for batch in records:

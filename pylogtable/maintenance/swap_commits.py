@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import ClassVar
 
-from pylogtable.errors import CommitConflictError, CommitUnknownError, LogTableError
+from pylogtable.errors import CommitConflictError, LogTableError
 from pylogtable.format.config import STALE_AFTER_MS
 from pylogtable.format.model import Change, Commit
 from pylogtable.format.snapshot import Snapshot
@@ -90,9 +90,9 @@ class SwapCommits:
                     if carried is None:
                         raise
                     tried = carried
-        except CommitUnknownError:
-            raise
         except LogTableError as error:
+            if error.may_have_landed:
+                raise
             for rewritten in (*results, *tried):
                 rewritten.discard(topic.store)
             if isinstance(error, CommitConflictError):

@@ -7,7 +7,6 @@ segments and writes new files for them. Nothing is committed here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 from pylogtable.arguments import check_number
 from pylogtable.errors import CorruptTopicError, StorageError
 from pylogtable.format.model import Segment
+from pylogtable.operation import Threads
 from pylogtable.plan.carry_over import Compacted
 from pylogtable.plan.swap import Swap
 from pylogtable.storage.base import ObjectStore
@@ -104,7 +104,7 @@ def in_threads(threads: int) -> RunUnits:
     check_number("threads", threads, least=1)
 
     def run_units(worker: Worker, units: Sequence[Any]) -> Iterable[Rewritten]:
-        with ThreadPoolExecutor(threads) as pool:
+        with Threads(threads) as pool:
             futures = [pool.submit(worker, unit) for unit in units]
             try:
                 return [future.result() for future in futures]

@@ -6,7 +6,6 @@ It stops if it cannot read what a kept version refers to [VAC-2].
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -21,6 +20,7 @@ from pylogtable.log.clocks import agreed_now_ms
 from pylogtable.log.head import Head
 from pylogtable.maintenance.job import MaintainedTopic, MaintainOptions
 from pylogtable.maintenance.units import RunUnits
+from pylogtable.operation import Threads
 from pylogtable.plan.index import sparse_leaves
 from pylogtable.plan.vacuum import (
     Garbage,
@@ -219,7 +219,7 @@ def _remove(store: ObjectStore, head: Head, garbage: Garbage, kept_root: int | N
     unneeded = (*garbage.leaves, *garbage.segments) if manifest_safe else garbage.segments
     for entry in garbage.tables:
         store.delete(entry.key)
-    with ThreadPoolExecutor(max(1, store.concurrency)) as pool:
+    with Threads(max(1, store.concurrency)) as pool:
         list(pool.map(store.delete, [entry.key for entry in unneeded]))
         list(pool.map(store.remove_leftover, [entry.key for entry in garbage.leftovers]))
 

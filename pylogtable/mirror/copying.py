@@ -8,7 +8,6 @@ taken. A vacuum of the copy may be about to remove an older file of that name [M
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -16,6 +15,7 @@ from pylogtable.errors import StorageError
 from pylogtable.format.config import STALE_AFTER_MS
 from pylogtable.format.model import Segment, TopicInfo
 from pylogtable.maintenance.rewrite import copy_pieces, write_nothing
+from pylogtable.operation import Threads
 from pylogtable.plan.mirror import CopyUnit, placed
 from pylogtable.storage.base import ObjectInfo, ObjectStore
 from pylogtable.storage.parallel import side_by_side
@@ -154,7 +154,7 @@ def in_threads(target: ObjectStore) -> RunTasks[CopyTask, list[Copied]]:
         single = [
             CopyTask((unit,), task.taken, task.at_hand) for task in tasks for unit in task.units
         ]
-        with ThreadPoolExecutor(_threads(target)) as pool:
+        with Threads(_threads(target)) as pool:
             for copied in pool.map(copier, single):
                 done(copied)
 

@@ -37,6 +37,7 @@ from pylogtable.mirror.group_positions import copy_groups
 from pylogtable.mirror.removing import Check, remove
 from pylogtable.mirror.source_txns import new_txns
 from pylogtable.mirror.transfer import End, StoppedError, Transfer
+from pylogtable.operation import new_operation
 from pylogtable.plan.mirror import (
     Arrivals,
     OvertakenError,
@@ -110,7 +111,8 @@ class Mirroring:
         overtaken, failing_since = 0, None
         while not self._options.stop():
             try:
-                is_all = self._step()
+                with new_operation():
+                    is_all = self._step()
                 overtaken, failing_since = 0, None
             except StoppedError:
                 break

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from pylogtable.errors import CommitUnknownError, LogTableError
+from pylogtable.errors import LogTableError
 from pylogtable.format.config import STALE_AFTER_MS
 from pylogtable.format.model import Change, Segment
 from pylogtable.format.snapshot import Snapshot
@@ -104,10 +104,9 @@ class Transfer:
 
         try:
             _, change = self.copy.head.change(plan_in_time, refresh=False)
-        except CommitUnknownError:
-            raise
-        except LogTableError:
-            discard(self.copy.store, copied)
+        except LogTableError as error:
+            if not error.may_have_landed:
+                discard(self.copy.store, copied)
             raise
         self.account.commits += change is not None
         return change or Change(operation="mirror")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from pylogtable.errors import InvalidRequestError, LogTableError
+from pylogtable.operation import Threads
 from pylogtable.report.advice import advise, advise_unreadable
 from pylogtable.report.health import TopicHealth, UnreadableTopic
 from pylogtable.report.measure import measure_topic
@@ -34,7 +34,7 @@ def report_html(store: Store, *, now_ms: int | None = None) -> str:
         raise InvalidRequestError(f"`store` must be what pylogtable.open() returned, not {store!r}")
     moment = store._runtime.clock() if now_ms is None else now_ms
     names = store.topics()
-    with ThreadPoolExecutor(TOPICS_AT_A_TIME) as pool:
+    with Threads(TOPICS_AT_A_TIME) as pool:
         topics = list(pool.map(lambda name: _examine(store, name, moment), names))
     advice = {
         topic.name: advise(topic, store.url)

@@ -1,6 +1,8 @@
 """Connects to an object store through fsspec: checks packages, maps option names, hides secrets.
 
-Client versions without put-if-absent are refused.
+Client versions without put-if-absent are refused. Clients repeat requests on their own: botocore,
+s3fs and aiohttp do so at once, in three layers. Here they are told not to. `storage/requests.py`
+repeats what may be repeated.
 """
 
 from __future__ import annotations
@@ -9,13 +11,15 @@ import importlib.metadata
 import inspect
 import os
 import threading
+import types
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from pylogtable.errors import InvalidRequestError, UnsupportedFormatError
+from pylogtable.errors import InvalidRequestError, LogTableError, UnsupportedFormatError
+from pylogtable.runtime import TIMEOUT_OPTION, patience_in
 
 CONCURRENCY = 32
 
@@ -30,6 +34,10 @@ _S3_NAMES = {
 }
 _S3_REGIONS = ("aws_region", "aws_default_region")
 _PUBLIC_OPTIONS = {"endpoint_url", "region_name", "account_name", "project"}
+#: How long one request may take, apart from the bytes it carries. S3's client gives up earlier if
+#: nothing comes: 5 s for a connection, 15 s for a reply.
+REQUEST_SECONDS = 30.0
+_CONNECT_SECONDS, _READ_SECONDS = 5.0, 15.0
 
 
 class Client:
@@ -42,7 +50,12 @@ class Client:
 
     def __init__(self, protocol: str, storage_options: Mapping[str, object]) -> None:
         self._protocol = protocol
-        self._options = _native_options(protocol, storage_options)
+        given = dict(storage_options)
+        #: How long the store may be silent before an operation ends with an error.
+        self.patience_seconds = patience_in(given)
+        given.pop(TIMEOUT_OPTION, None)
+        self._options = _native_options(protocol, given)
+        self.request_seconds = _request_seconds(self._options)
         self._secrets = sorted(_secret_texts(self._options), key=len, reverse=True)
         self._forget()
 
@@ -62,10 +75,14 @@ class Client:
         self._lock = threading.Lock()
         self._owner = os.getpid()
         self._fs: Any = None
+        self._single: Any = None
         self._last_reply_ms = None
+        #: True as soon as the store has served or refused a request of this process.
+        self.has_answered = False
 
     def __reduce__(self) -> tuple[type[Client], tuple[str, dict[str, Any]]]:
-        return Client, (self._protocol, self._options)
+        options = {**self._options, TIMEOUT_OPTION: self.patience_seconds}
+        return Client, (self._protocol, options)
 
     @property
     def fs(self) -> Any:
@@ -77,8 +94,27 @@ class Client:
                 fs = _connect(self._protocol, self._options)
                 if self._protocol == "s3":
                     _watch_replies(fs, self._note_time)
+                self._single = single_shot(self._protocol, fs)
                 self._fs = fs
             return self._fs
+
+    @property
+    def single(self) -> Any:
+        """The same file system, but each of its requests is sent once."""
+        return self.fs and self._single
+
+    def in_one_put(self, size_bytes: int) -> dict[str, Any]:
+        """The arguments with which `_pipe_file` sends an object in one request, however large."""
+        return {} if self._protocol == "abfs" else {"chunksize": size_bytes + 1}
+
+    def explain(self, error: Exception) -> str:
+        """An error in words, without secrets."""
+        if isinstance(error, LogTableError):
+            return self.scrub(str(error))
+        what = type(error).__name__
+        if isinstance(error, TimeoutError) and not str(error):
+            return f"{what}: no answer within {self.request_seconds:g} s"
+        return self.scrub(f"{what}: {error}")
 
     def is_same_as(self, other: Client) -> bool:
         """True if both reach the same servers with the same rights, as far as the options say."""
@@ -99,7 +135,45 @@ def _connect(protocol: str, options: Mapping[str, Any]) -> Any:
     except ImportError as error:
         raise missing_package(protocol) from error
     _require_conditional_put(protocol, kind)
-    return kind(**{**options, "use_listings_cache": False, "skip_instance_cache": True})
+    fs = kind(**{**options, "use_listings_cache": False, "skip_instance_cache": True})
+    if protocol == "s3":
+        # Its own loop; that of botocore is switched off by `_native_options`.
+        fs.retries = 1
+        fs.config_kwargs = {**fs.config_kwargs, "http_session_cls": _single_shot_session()}
+    return fs
+
+
+def _single_shot_session() -> type:
+    """The HTTP session of aiobotocore, in which aiohttp does not send a PUT again when the
+    connection was closed before the reply."""
+    from aiobotocore.httpsession import AIOHTTPSession  # type: ignore[import-untyped]
+
+    class SingleShotSession(AIOHTTPSession):  # type: ignore[misc]
+        async def _get_session(self, proxy_url: str | None) -> Any:
+            return _never_again(await super()._get_session(proxy_url))
+
+    return SingleShotSession
+
+
+def _never_again(session: Any) -> Any:
+    """The session of aiohttp, told not to repeat requests. Older versions never do."""
+    if hasattr(session, "_retry_connection"):
+        session._retry_connection = False
+    return session
+
+
+def single_shot(protocol: str, fs: Any) -> Any:
+    """A view of the file system in which each request is sent once. Uploads through files of fsspec
+    do not use it: they have no other layer that repeats."""
+    if protocol == "s3":
+        return fs
+    view = object.__new__(type(fs))
+    view.__dict__.update(fs.__dict__)
+    if protocol == "gs":
+        view._request = types.MethodType(type(fs)._request.__wrapped__, view)
+    else:
+        view._timeout_kwargs = {**fs._timeout_kwargs, "retry_total": 0}
+    return view
 
 
 def _watch_replies(fs: Any, note: Callable[..., None]) -> None:
@@ -161,7 +235,10 @@ def _native_options(protocol: str, given: Mapping[str, object]) -> dict[str, Any
         options["client_kwargs"] = {"region_name": region, **(options.get("client_kwargs") or {})}
     options["config_kwargs"] = {
         "max_pool_connections": CONCURRENCY,
+        "connect_timeout": _CONNECT_SECONDS,
+        "read_timeout": _READ_SECONDS,
         **(options.get("config_kwargs") or {}),
+        "retries": {"mode": "standard", "total_max_attempts": 1},
     }
     for place in (options, options.get("client_kwargs") or {}):
         if urlsplit(str(place.get("endpoint_url") or "")).username is not None:
@@ -169,6 +246,13 @@ def _native_options(protocol: str, given: Mapping[str, object]) -> dict[str, Any
                 "endpoint_url must not contain credentials; give key and secret"
             )
     return options
+
+
+def _request_seconds(options: Mapping[str, Any]) -> float:
+    """How long a request may take. Time-outs of S3's client that somebody gave count as well."""
+    given = options.get("config_kwargs") or {}
+    slow = [float(given.get(name) or 0) for name in ("connect_timeout", "read_timeout")]
+    return max(REQUEST_SECONDS, sum(slow) + 10)
 
 
 def _secret_texts(options: Mapping[str, Any]) -> Iterator[str]:

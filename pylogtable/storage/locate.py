@@ -84,6 +84,7 @@ def _dbfs_path(rest: str) -> str:
 def _remote(protocol: str, path: str, options: Mapping[str, object]) -> ObjectStore:
     from pylogtable.storage.client import missing_package, package_of
     from pylogtable.storage.remote import RemoteStore
+    from pylogtable.storage.s3 import S3Store
 
     if "?" in path:
         raise InvalidRequestError(f"a {protocol}:// address must not contain '?'")
@@ -98,7 +99,8 @@ def _remote(protocol: str, path: str, options: Mapping[str, object]) -> ObjectSt
         )
     if importlib.util.find_spec(package_of(protocol)) is None:
         raise missing_package(protocol)
-    return RemoteStore(protocol, "/".join([bucket, *parts]), options)
+    kind = S3Store if protocol == "s3" else RemoteStore
+    return kind(protocol, "/".join([bucket, *parts]), options)
 
 
 def _refuse_credentials(scheme: str, rest: str) -> None:

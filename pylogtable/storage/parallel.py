@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Protocol, TypeVar
+
+from pylogtable.operation import Threads
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -25,19 +26,19 @@ def side_by_side(
     workers = min(store.concurrency, len(items))
     if workers <= 1:
         return [request(item) for item in items]
-    with ThreadPoolExecutor(workers) as pool:
+    with Threads(workers) as pool:
         return list(pool.map(request, items))
 
 
 @contextmanager
-def lent_threads(count: int) -> Iterator[ThreadPoolExecutor]:
+def lent_threads(count: int) -> Iterator[Threads]:
     """Up to this many threads for the body of a generator. They have ended when the body has, also
     if it failed.
 
     A generator that is dropped half-way does not wait for them. Whoever drops it may be the garbage
     collector, which comes in the middle of anything, the start of a thread included. To wait for a
     thread there can take for ever."""
-    pool = ThreadPoolExecutor(count)
+    pool = Threads(count)
     try:
         yield pool
     except GeneratorExit:

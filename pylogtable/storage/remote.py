@@ -5,18 +5,17 @@ Put-if-absent is a condition that the store checks itself: `If-None-Match: *` on
 later, which is not safe, so `locate` lists the stores that may be used.
 
 S3 is tested against moto, which shows the form of the replies, and on a real server (`make
-test-s3`), with races, kills and faults on the wire. The code for Google and Azure follows the
-documentation of their clients. It has **not been tried**. On an S3-compatible server that ignores
-`If-None-Match` commits get lost. Creating a topic detects such a server and refuses it. A server
-that checks the condition first and writes later is found by `pylogtable doctor`.
+test-s3`), with races, kills and faults on the wire. What the clients for Google and Azure send is
+tested (`tests/storage/test_wire.py`), but not with real servers. On an S3-compatible server that
+ignores `If-None-Match` commits get lost. Creating a topic detects such a server and refuses it. A
+server that checks the condition first and writes later is found by `pylogtable doctor`.
 """
 
 from __future__ import annotations
 
-import asyncio
 import builtins
 import datetime
-import io
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -36,18 +35,18 @@ from pylogtable.storage.base import (
     check_prefix,
 )
 from pylogtable.storage.client import CONCURRENCY, Client
+from pylogtable.storage.range_file import RangeFile
+from pylogtable.storage.replies import outcome_of_create, refuses_copy, reply_of
+from pylogtable.storage.requests import Requests, Send, UnansweredError
+from pylogtable.storage.upload import FileUpload, Upload
 
 _T = TypeVar("_T")
 
 # Objects with such names belong to this module, and are no objects of a topic [STORE-4].
 _TEMPORARY = ".tmp-"
-_UPLOAD_PART_BYTES = 8 * 2**20
 # Smaller objects are fetched whole: that is cheaper than one request for the footer and one for
 # the columns.
 WHOLE_BYTES = 512 * 2**10
-
-_NOT_SENT = {"NoCredentialsError", "PartialCredentialsError", "ParamValidationError"}
-_UNDECIDED_STATUS = {408, 409, 425, 429}
 
 
 class RemoteStore(ObjectStore):
@@ -62,9 +61,10 @@ class RemoteStore(ObjectStore):
         self._protocol = protocol
         self._root = path.strip("/")
         self._client = Client(protocol, storage_options or {})
+        self._requests = Requests(self._client)
 
     def __repr__(self) -> str:
-        return f"RemoteStore({self.url!r})"
+        return f"{type(self).__name__}({self.url!r})"
 
     @property
     def url(self) -> str:
@@ -77,50 +77,40 @@ class RemoteStore(ObjectStore):
     def now_ms(self) -> int:
         path = f"{self._root}/{_TEMPORARY}now-{Runtime().new_id()}"
         try:
-            self._ask("write", path, lambda fs: fs.pipe_file(path, b"now"))
-            return _modified_ms(self._ask("read", path, lambda fs: fs.info(path)))
+            self._ask("write", path, lambda fs: fs._pipe_file(path, b"now"))
+            return modified_ms(self._ask("read", path, lambda fs: fs._info(path)))
         except FileNotFoundError as error:
             raise self._failure("write", path, error) from error
         finally:
             with suppress(FileNotFoundError, StorageError):
-                self._ask("delete", path, lambda fs: fs.rm_file(path))
+                self._ask("delete", path, lambda fs: fs._rm_file(path))
 
     def below(self, prefix: str) -> RemoteStore:
-        deeper = RemoteStore.__new__(RemoteStore)
+        deeper = type(self).__new__(type(self))
         deeper._protocol, deeper._client = self._protocol, self._client
+        deeper._requests = self._requests
         deeper._root = self._path(prefix.rstrip("/"))
         return deeper
 
     def read(self, key: str) -> bytes | None:
-        # With a start, s3fs does not request the size first.
         path = self._path(key)
-        return self._whole(path, lambda fs: fs.cat_file(path, start=0))
+        return self._whole(path, lambda: self._requests.patiently(_get(path)))
 
     def read_many(self, keys: Sequence[str]) -> builtins.list[bytes | None]:
-        # One call for all takes half of the processor time that a thread for each takes.
         paths = [self._path(key) for key in keys]
         if len(paths) <= 1:
             return [self.read(key) for key in keys]
-
-        def ask(fs: Any) -> builtins.list[Any]:
-            from fsspec.asyn import sync
-
-            async def all_at_once() -> builtins.list[Any]:
-                requests = (fs._cat_file(path, start=0) for path in paths)
-                return await asyncio.gather(*requests, return_exceptions=True)
-
-            replies: builtins.list[Any] = sync(fs.loop, all_at_once)
-            return replies
-
-        replies = self._ask("read", self._root, ask)
+        with self._explaining("read", self._root):
+            replies = self._requests.all_patiently([_get(path) for path in paths])
         return [
             self._whole(path, partial(_unpacked, reply))
             for path, reply in zip(paths, replies, strict=True)
         ]
 
-    def _whole(self, path: str, request: Callable[[Any], Any]) -> bytes | None:
+    def _whole(self, path: str, reply: Callable[[], Any]) -> bytes | None:
         try:
-            return bytes(self._ask("read", path, request))
+            with self._explaining("read", path):
+                return bytes(reply())
         except FileNotFoundError:
             return None
         except _EmptyObject:
@@ -129,21 +119,20 @@ class RemoteStore(ObjectStore):
     def size_of(self, key: str) -> int | None:
         path = self._path(key)
         try:
-            found = self._ask("read", path, lambda fs: fs.info(path))
+            found = self._ask("read", path, lambda fs: fs._info(path))
         except FileNotFoundError:
             return None
         return int(found["size"]) if found["type"] == "file" else None
 
     def create(self, key: str, data: bytes) -> Created:
-        path = self._path(key)
+        # One request, whatever its answer: after a second one a refusal would prove nothing.
+        path, size = self._path(key), len(data)
         try:
-            fs = self._client.fs
+            how = {"mode": "create", **self._client.in_one_put(size)}
+            self._requests.once(lambda fs: fs._pipe_file(path, data, **how), size)
         except Exception as error:
-            raise self._failure("create", path, error) from error
-        try:
-            fs.pipe_file(path, data, mode="create")
-        except Exception as error:
-            outcome = _classify(error)
+            is_sent = not isinstance(error, LogTableError)
+            outcome = outcome_of_create(error) if is_sent else None
             if outcome is None:
                 raise self._failure("create", path, error) from error
             return outcome
@@ -152,7 +141,7 @@ class RemoteStore(ObjectStore):
     def write(self, key: str, data: bytes) -> None:
         path = self._path(key)
         try:
-            self._ask("write", path, lambda fs: fs.pipe_file(path, data))
+            self._ask("write", path, lambda fs: fs._pipe_file(path, data), len(data))
         except FileNotFoundError as error:
             raise self._failure("write", path, error) from error
 
@@ -171,21 +160,23 @@ class RemoteStore(ObjectStore):
 
     def _find(self, prefix: str) -> Iterator[ObjectInfo]:
         """All objects whose key starts with these characters, in key order."""
-        # List the bucket with a prefix: for an empty folder s3fs would send a HEAD as well.
         bucket, _, folder = f"{self._root}/{prefix}".partition("/")
         start, cut = f"{bucket}/{folder}", len(self._root) + 1
         try:
-            found = self._ask("list", start, lambda fs: fs.find(bucket, prefix=folder, detail=True))
+            found = self._ask(
+                "list", start, lambda fs: fs._find(bucket, prefix=folder, detail=True), math.inf
+            )
         except FileNotFoundError:
             return
         for name in sorted(found):
             entry = found[name]
             if entry["type"] == "file" and name.startswith(start) and not name.endswith("/"):
-                yield ObjectInfo(name[cut:], int(entry["size"]), _modified_ms(entry))
+                yield ObjectInfo(name[cut:], int(entry["size"]), modified_ms(entry))
 
     def list_folders(self) -> builtins.list[str]:
+        root = self._root
         try:
-            found = self._ask("list", self._root, lambda fs: fs.ls(self._root, detail=True))
+            found = self._ask("list", root, lambda fs: fs._ls(root, detail=True), math.inf)
         except FileNotFoundError:
             return []
         return sorted(
@@ -197,18 +188,27 @@ class RemoteStore(ObjectStore):
     def delete(self, key: str) -> None:
         path = self._path(key)
         with suppress(FileNotFoundError):
-            self._ask("delete", path, lambda fs: fs.rm_file(path))
+            self._ask("delete", path, lambda fs: fs._rm_file(path))
 
     @contextmanager
     def open_output(self, key: str) -> Iterator[pa.NativeFile]:
-        path = self._path(key)
-        upload = _Upload(self, path)
+        upload = self._upload(self._path(key))
         try:
             yield pa.PythonFile(upload, mode="w")
             upload.publish()
         except BaseException:
             upload.discard()
             raise
+
+    def _upload(self, path: str) -> Upload:
+        return FileUpload(lambda step: self._written(path, step), self._client.fs, path)
+
+    def _written(self, path: str, step: Callable[[], _T]) -> _T:
+        """The result of a step of an upload. Whatever goes wrong is an error of the store."""
+        try:
+            return step()
+        except Exception as error:
+            raise self._failure("write", path, error) from _cause(error)
 
     def open_input(self, key: str, size_bytes: int) -> pa.NativeFile:
         path = self._path(key)
@@ -230,13 +230,13 @@ class RemoteStore(ObjectStore):
         check_copied_size(self, source, key, source.size_of(key), size_bytes)
         origin, path = source._path(key), self._path(key)
         try:
-            self._client.fs.cp_file(origin, path)
+            self._requests.patiently(lambda fs: fs._cp_file(origin, path), size_bytes)
         except Exception as error:
-            if _refuses_copy(error):
+            if refuses_copy(error):
                 return False
             if isinstance(error, FileNotFoundError):
                 check_copied_size(self, source, key, source.size_of(key), size_bytes)
-            raise self._failure("write", path, error) from error
+            raise self._failure("write", path, error) from _cause(error)
         stored = self.size_of(key)
         if stored != size_bytes:
             raise StorageError(
@@ -248,7 +248,9 @@ class RemoteStore(ObjectStore):
     def _fetch(self, path: str, start: int, end: int) -> bytes:
         """One ranged GET: exactly the bytes `[start, end)`."""
         try:
-            data = self._ask("read", path, lambda fs: fs.cat_file(path, start=start, end=end))
+            data = self._ask(
+                "read", path, lambda fs: fs._cat_file(path, start=start, end=end), end - start
+            )
         except FileNotFoundError as error:
             raise ObjectMissingError(str(self._failure("read", path, error))) from error
         except _EmptyObject as error:
@@ -263,29 +265,42 @@ class RemoteStore(ObjectStore):
     def _path(self, key: str) -> str:
         return f"{self._root}/{check_key(key)}"
 
-    def _ask(self, verb: str, path: str, request: Callable[[Any], _T]) -> _T:
+    def _ask(self, verb: str, path: str, send: Send, size_bytes: float = 0) -> Any:
         """The reply to a request. Raises FileNotFoundError if the object does not exist, and
         StorageError for any other failure."""
+        with self._explaining(verb, path):
+            return self._requests.patiently(send, size_bytes)
+
+    @contextmanager
+    def _explaining(self, verb: str, path: str) -> Iterator[None]:
         try:
-            return request(self._client.fs)
-        except LogTableError:
-            raise
+            yield
         except Exception as error:
-            code, status = _reply(error)
+            code, status = reply_of(error)
             if isinstance(error, FileNotFoundError) and code != "NoSuchBucket":
                 raise
             if status == 416:
                 raise _EmptyObject("the object is shorter than the requested range") from error
-            raise self._failure(verb, path, error) from error
+            raise self._failure(verb, path, error) from _cause(error)
 
     def _failure(self, verb: str, path: str, error: Exception) -> LogTableError:
-        if isinstance(error, LogTableError):
+        if isinstance(error, LogTableError) and not isinstance(error, UnansweredError):
             return error
-        reason = self._client.scrub(f"{type(error).__name__}: {error}")
+        reason = self._client.explain(error)
         return StorageError(f"cannot {verb} {self._protocol}://{path}: {reason}")
 
 
-def _unpacked(reply: Any, fs: Any) -> Any:
+def _cause(error: Exception) -> BaseException:
+    """The client's own error."""
+    return error.__cause__ or error if isinstance(error, UnansweredError) else error
+
+
+def _get(path: str) -> Send:
+    # With a start, s3fs does not request the size first.
+    return lambda fs: fs._cat_file(path, start=0)
+
+
+def _unpacked(reply: Any) -> Any:
     """A reply that is an error is raised."""
     if isinstance(reply, BaseException):
         raise reply
@@ -296,130 +311,8 @@ class _EmptyObject(Exception):
     """The requested range is beyond the end of the object; always so if the object is empty."""
 
 
-class RangeFile(io.RawIOBase):
-    """A file for pyarrow in which every read is one request.
-
-    pyarrow reads the last 64 KiB for the footer and, with `pre_buffer`, merges the ranges of
-    columns, so reading ahead would not help. A small object is fetched once, as a whole.
-    """
-
-    def __init__(
-        self, fetch: Callable[[int, int], bytes], size_bytes: int, whole_bytes: int
-    ) -> None:
-        self._fetch = fetch
-        self._size = size_bytes
-        self._is_small = size_bytes <= whole_bytes
-        self._at = 0
-        self._whole: bytes | None = None
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._at = offset + (0, self._at, self._size)[whence]
-        return self._at
-
-    def read(self, size: int | None = -1) -> bytes:
-        start = min(self._at, self._size)
-        end = self._size if size is None or size < 0 else min(start + size, self._size)
-        self._at = end
-        if start == end:
-            return b""
-        if self._whole is None and self._is_small:
-            self._whole = self._fetch(0, self._size)
-        return self._fetch(start, end) if self._whole is None else self._whole[start:end]
-
-
-class _Upload(io.RawIOBase):
-    """A sink for pyarrow that uploads through fsspec. Closing it does not publish the object."""
-
-    def __init__(self, store: RemoteStore, path: str) -> None:
-        self._store = store
-        self._path = path
-        self._file: Any = self._try(
-            lambda: store._client.fs.open(path, "wb", block_size=_UPLOAD_PART_BYTES)
-        )
-
-    def writable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return int(self._file.tell())
-
-    def write(self, data: Any) -> int:
-        return int(self._try(lambda: self._file.write(data)))
-
-    def publish(self) -> None:
-        self._try(self._file.close)
-
-    def discard(self) -> None:
-        """Abort the upload, and keep the file's destructor from publishing what was written."""
-        with suppress(Exception):
-            self._file.discard()
-        self._file.forced = self._file.closed = True
-
-    def _try(self, step: Callable[[], _T]) -> _T:
-        try:
-            return step()
-        except Exception as error:
-            raise self._store._failure("write", self._path, error) from error
-
-
-def _reply(error: BaseException) -> tuple[str, int]:
-    """The error code and the HTTP status of an error, if the client provides them."""
-    seen: BaseException | None = error
-    while seen is not None:
-        response = getattr(seen, "response", None)
-        if isinstance(response, dict):
-            code = response.get("Error", {}).get("Code", "")
-            status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-            return str(code), int(status)
-        for name in ("status_code", "status", "code"):
-            status = getattr(seen, name, None)
-            if isinstance(status, int):
-                return str(getattr(seen, "error_code", "")), status
-        seen = seen.__cause__ or seen.__context__
-    return "", 0
-
-
-def _classify(error: Exception) -> Created | None:
-    """The outcome of a put-if-absent that raised; None if certainly nothing was put.
-
-    s3fs turns a 412 into FileExistsError only if the server names the condition, which
-    S3-compatible servers may not do. After an error that is not a known refusal, the put may still
-    have landed.
-    """
-    code, status = _reply(error)
-    if isinstance(error, FileExistsError) or status == 412:
-        return Created.EXISTS
-    if isinstance(error, TimeoutError) or code in {"NoSuchKey", "NoSuchUpload"}:
-        return Created.UNKNOWN
-    refused = (
-        isinstance(error, PermissionError | FileNotFoundError | TypeError)
-        or type(error).__name__ in _NOT_SENT
-        or (400 <= status < 500 and status not in _UNDECIDED_STATUS)
-    )
-    return None if refused else Created.UNKNOWN
-
-
-def _refuses_copy(error: Exception) -> bool:
-    """True if the server does not copy by itself: it cannot, or it may not read the one place and
-    write the other in one request."""
-    code, status = _reply(error)
-    return (
-        isinstance(error, PermissionError | NotImplementedError)
-        or code == "NotImplemented"
-        or status in {400, 403, 405, 501}
-    )
-
-
-def _modified_ms(entry: Mapping[str, Any]) -> int:
+def modified_ms(entry: Mapping[str, Any]) -> int:
+    """When an object was last changed, as a listing tells it."""
     for name in ("LastModified", "last_modified", "mtime", "updated"):
         value = entry.get(name)
         if isinstance(value, str):

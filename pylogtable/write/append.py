@@ -233,24 +233,21 @@ class Appender:
                     landed = self._resolve(unknown)
                 if landed is not None:
                     return landed
-        except CommitUnknownError:
-            raise
-        except (LogTableError, Warning):
-            discard(self._store, staged.files)
+        except (LogTableError, Warning) as error:
+            if not _may_have_landed(error):
+                discard(self._store, staged.files)
             raise
 
     def _resolve(self, unknown: CommitUnknownError) -> Commit | None:
         """The commit if it landed, None if it never will [COMMIT-5]. Raises the error again if that
-        stays unknown for too long."""
-        for _ in self._runtime.patient_attempts():
-            try:
-                commits, latest = self._head.manifest.commits, self._head.latest
-                if commits.find_at(unknown.commit_id, unknown.version, latest) is None:
-                    return None
-                return commits.read(unknown.version)
-            except (StorageError, CommitUnknownError):  # noqa: PERF203 (a retry needs it)
-                continue
-        raise unknown
+        is still unknown."""
+        try:
+            commits, latest = self._head.manifest.commits, self._head.latest
+            if commits.find_at(unknown.commit_id, unknown.version, latest) is None:
+                return None
+            return commits.read(unknown.version)
+        except (StorageError, CommitUnknownError):
+            raise unknown from None
 
     def discard(self, staged: Iterable[Staged], *, repeats: int | None = None) -> None:
         """Remove staged files. Those that are live, or that commit `repeats` names, are kept: a
@@ -344,18 +341,22 @@ class Appender:
 def commit_or_discard(
     commit: Callable[[], AppendResult], discard_files: Callable[[int | None], None]
 ) -> AppendResult:
-    """Commit, and remove the files if it failed, or if it was a repeat. `discard_files` gets the
-    version of the commit that is repeated."""
+    """Commit, and remove the files if it is certain that no commit names them: it was never sent,
+    it lost its race, or it was a repeat. `discard_files` gets the version of the commit that is
+    repeated."""
     try:
         result = commit()
-    except CommitUnknownError:
-        raise
-    except (LogTableError, Warning):
-        discard_files(None)
+    except (LogTableError, Warning) as error:
+        if not _may_have_landed(error):
+            discard_files(None)
         raise
     if result.repeated:
         discard_files(result.version)
     return result
+
+
+def _may_have_landed(error: Exception) -> bool:
+    return isinstance(error, LogTableError) and error.may_have_landed
 
 
 def _checked_staged(staged: Iterable[Staged]) -> list[Staged]:

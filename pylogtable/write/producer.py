@@ -7,6 +7,7 @@ too, senders wait, so that no more than two batches are in memory.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Condition, Lock, Thread, current_thread
@@ -20,6 +21,7 @@ from pylogtable.errors import InvalidRequestError, SchemaMismatchError
 from pylogtable.format.shaping import RowShaper
 from pylogtable.format.times import Moment, from_us, to_us
 from pylogtable.log.head import Head
+from pylogtable.operation import new_operation
 from pylogtable.write.append import Appender, batches_of
 from pylogtable.write.batch import (
     BatchFuture,
@@ -91,6 +93,7 @@ class Producer:
         self._broken: BaseException | None = None
         self._refused: InvalidRequestError | None = None
         self._closing = False
+        self._was_silent = False
         self._is_ended = False  # closing, broken, or a record was refused
         self._thread = Thread(target=self._run, name=f"producer of {topic_name}", daemon=True)
         self._thread.start()
@@ -292,7 +295,7 @@ class Producer:
             try:
                 if self._broken is not None:
                     raise self._broken
-                outcome = self._delivery.deliver(batch)
+                outcome = self._deliver(batch)
                 error = next(iter(outcome.errors.values()), None)
                 if error is not None and self.app_id is not None:
                     self._broken = error
@@ -308,6 +311,15 @@ class Producer:
             with self._lock:
                 self._settled = batch.number
                 self._progress.notify_all()
+
+    def _deliver(self, batch: ProducerBatch) -> Delivered:
+        """Append a batch. After one that ended because the store was silent, the next gets one
+        request only: whoever waits in `flush` waits for both."""
+        with new_operation(0.0 if self._was_silent else math.inf) as operation:
+            try:
+                return self._delivery.deliver(batch)
+            finally:
+                self._was_silent = operation.has_given_up
 
     def _next(self) -> ProducerBatch | None:
         """Wait until a batch is due, and return it; None when the producer is closed."""

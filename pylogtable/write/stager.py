@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Executor, Future, wait
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -23,6 +23,7 @@ from pylogtable.format.model import MAX_RECORD_BYTES, StagedSegment
 from pylogtable.format.schema import OFFSET, is_keys_only
 from pylogtable.format.shaping import Int32s, RowShaper, Share, check_values
 from pylogtable.format.snapshot import Snapshot
+from pylogtable.operation import Threads
 from pylogtable.runtime import Runtime
 from pylogtable.segments import rolling_writer
 from pylogtable.segments.rolling_writer import Output, RollingWriter
@@ -123,7 +124,7 @@ class Stager:
         )
         self._lanes: dict[int, _Lane] = {}
         self._with_open_file: set[int] = set()
-        self._pool = encoders or ThreadPoolExecutor(_encoders())
+        self._pool = encoders or Threads(_encoders())
         self._owns_pool = encoders is None
         self._encoding: deque[tuple[Future[None], int]] = deque()
         self._encoding_bytes = 0
@@ -244,7 +245,7 @@ class Stager:
         for writer in writers:
             writer.wait_for_encoding()
         closers = min(len(writers) or 1, CLOSERS)
-        with ThreadPoolExecutor(closers) as pool:
+        with Threads(closers) as pool:
             # A task of its own for each file would cost more than closing a small one.
             for closed in [pool.submit(_close, writers[at::closers]) for at in range(closers)]:
                 closed.result()

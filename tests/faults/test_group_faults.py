@@ -285,7 +285,7 @@ def test_no_commit_is_lost_on_a_far_store_where_time_passes(
     their turn for seconds or minutes, and their own clocks stand still."""
     monkeypatch.setattr(groups, "KEPT", 2)
     monkeypatch.setattr("pylogtable.log.group_head.CLEAN_EVERY", 4)
-    monkeypatch.setattr("pylogtable.storage.parallel.ThreadPoolExecutor", SerialPool)
+    monkeypatch.setattr("pylogtable.storage.parallel.Threads", SerialPool)
     seed = new_seed()
     for run in range(rounds(10, deep=300)):
         chance = random.Random(seed + run)

@@ -29,7 +29,7 @@ FAULTS = [Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.LOSE_REPLY, Fault.REFUSE,
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     make_index_small(monkeypatch)
-    monkeypatch.setattr(copying, "ThreadPoolExecutor", SerialPool)
+    monkeypatch.setattr(copying, "Threads", SerialPool)
 
 
 @pytest.fixture(scope="module")

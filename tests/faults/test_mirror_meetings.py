@@ -28,7 +28,7 @@ from tests.stores import FaultyStore, SerialPool
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     make_index_small(monkeypatch)
-    monkeypatch.setattr(copying, "ThreadPoolExecutor", SerialPool)
+    monkeypatch.setattr(copying, "Threads", SerialPool)
 
 
 def put(topic: Topic, keys: str, values: str, partition: int) -> None:

@@ -215,7 +215,7 @@ class TestCommitProtocolHoldsFarAway:
     @pytest.fixture(autouse=True)
     def far_away(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(ReplayStore, "concurrency", 2)
-        monkeypatch.setattr("pylogtable.storage.parallel.ThreadPoolExecutor", SerialPool)
+        monkeypatch.setattr("pylogtable.storage.parallel.Threads", SerialPool)
 
     def test_nobody_asks_before_a_put(self) -> None:
         asked: list[str] = []

@@ -145,7 +145,7 @@ def promote(topic: Topic) -> None:
 
 @pytest.fixture(autouse=True)
 def serial(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copying, "ThreadPoolExecutor", SerialPool)
+    monkeypatch.setattr(copying, "Threads", SerialPool)
 
 
 def behind(*, erased: bool = False) -> dict[str, bytes]:

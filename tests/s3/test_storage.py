@@ -20,7 +20,7 @@ from pylogtable.errors import InvalidRequestError, StorageError, UnsupportedForm
 from pylogtable.storage import client as clients
 from pylogtable.storage.base import Created, ObjectStore
 from pylogtable.storage.locate import open_store
-from pylogtable.storage.remote import RemoteStore
+from pylogtable.storage.s3 import S3Store
 from tests.storage.contract import COMMIT, SEGMENT, StoreContract
 from tests.stores import CountingStore
 
@@ -35,17 +35,17 @@ def endpoint(s3_endpoint: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def connected(endpoint: str) -> RemoteStore:
-    return RemoteStore("s3", BUCKET, {"key": KEY, "secret": SECRET, "endpoint_url": endpoint})
+def connected(endpoint: str) -> S3Store:
+    return S3Store("s3", BUCKET, {"key": KEY, "secret": SECRET, "endpoint_url": endpoint})
 
 
 @pytest.fixture
-def store(connected: RemoteStore) -> RemoteStore:
+def store(connected: S3Store) -> S3Store:
     return connected.below(f"t{next(_folders)}")
 
 
 @pytest.fixture
-def calls(connected: RemoteStore) -> Iterator[list[str]]:
+def calls(connected: S3Store) -> Iterator[list[str]]:
     """The names of the requests sent, in order."""
     names: list[str] = []
 
@@ -70,13 +70,13 @@ def answer(status: int, code: str, **more: str) -> Exception:
     return translate_boto_error(error)  # type: ignore[no-any-return]
 
 
-class TestRemoteStore(StoreContract):
+class TestS3Store(StoreContract):
     @pytest.fixture
-    def store(self, connected: RemoteStore) -> ObjectStore:
+    def store(self, connected: S3Store) -> ObjectStore:
         return connected.below(f"t{next(_folders)}")
 
 
-def test_every_verb_costs_one_request(store: RemoteStore, calls: list[str]) -> None:
+def test_every_verb_costs_one_request(store: S3Store, calls: list[str]) -> None:
     def cost(step: object) -> list[str]:
         calls.clear()
         step()  # type: ignore[operator]
@@ -103,7 +103,7 @@ def test_every_verb_costs_one_request(store: RemoteStore, calls: list[str]) -> N
     ]
 
 
-def test_a_failed_block_aborts_its_upload(store: RemoteStore, calls: list[str]) -> None:
+def test_a_failed_block_aborts_its_upload(store: S3Store, calls: list[str]) -> None:
     def fail() -> None:
         with store.open_output(SEGMENT) as sink:
             for _ in range(3):
@@ -124,7 +124,7 @@ def parquet(store: ObjectStore, rows: int) -> int:
 
 
 def test_parquet_costs_one_get_for_the_footer_and_one_for_adjacent_columns(
-    store: RemoteStore, calls: list[str]
+    store: S3Store, calls: list[str]
 ) -> None:
     size = parquet(store, 100_000)
     calls.clear()
@@ -136,25 +136,23 @@ def test_parquet_costs_one_get_for_the_footer_and_one_for_adjacent_columns(
     assert calls == ["GetObject"] * 4
 
 
-def test_a_small_object_costs_one_get_in_all(store: RemoteStore, calls: list[str]) -> None:
+def test_a_small_object_costs_one_get_in_all(store: S3Store, calls: list[str]) -> None:
     size = parquet(store, 5_000)
     calls.clear()
     assert pq.ParquetFile(store.open_input(SEGMENT, size), pre_buffer=True).read().num_rows == 5_000
     assert calls == ["GetObject"]
 
 
-def test_an_object_shorter_than_expected_is_an_error(store: RemoteStore) -> None:
+def test_an_object_shorter_than_expected_is_an_error(store: S3Store) -> None:
     store.write(SEGMENT, b"x" * 10)
     with pytest.raises(StorageError, match="got 10"):
         store.open_input(SEGMENT, 20).read()
 
 
-def test_the_server_copies_within_itself(
-    store: RemoteStore, endpoint: str, calls: list[str]
-) -> None:
+def test_the_server_copies_within_itself(store: S3Store, endpoint: str, calls: list[str]) -> None:
     """Equal options are the same server and the same rights, whoever wrote them down."""
     options = {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_ENDPOINT": endpoint}
-    source = RemoteStore("s3", f"{BUCKET}/source{next(_folders)}", options)
+    source = S3Store("s3", f"{BUCKET}/source{next(_folders)}", options)
     data = b"x" * 600_000
     source.write(SEGMENT, data)
     seen: list[str] = []
@@ -168,10 +166,10 @@ def test_the_server_copies_within_itself(
 
 
 def test_other_rights_are_no_server_side_copy(
-    store: RemoteStore, endpoint: str, calls: list[str]
+    store: S3Store, endpoint: str, calls: list[str]
 ) -> None:
     options = {"key": KEY + "2", "secret": SECRET, "endpoint_url": endpoint}
-    source = RemoteStore("s3", f"{BUCKET}/source{next(_folders)}", options)
+    source = S3Store("s3", f"{BUCKET}/source{next(_folders)}", options)
     source.write(SEGMENT, b"x")
     calls.clear()
     store.copy_from(source, SEGMENT, 1)
@@ -180,7 +178,7 @@ def test_other_rights_are_no_server_side_copy(
 
 
 def test_a_wrapped_source_is_read_through_its_wrapper(
-    store: RemoteStore, connected: RemoteStore, calls: list[str]
+    store: S3Store, connected: S3Store, calls: list[str]
 ) -> None:
     source = CountingStore(connected.below(f"source{next(_folders)}"))
     source.write(SEGMENT, b"x")
@@ -195,7 +193,7 @@ def test_a_wrapped_source_is_read_through_its_wrapper(
     [(403, "AccessDenied"), (501, "NotImplemented"), (405, "MethodNotAllowed")],
 )
 def test_a_server_that_does_not_copy_is_read_and_written(
-    store: RemoteStore,
+    store: S3Store,
     calls: list[str],
     monkeypatch: pytest.MonkeyPatch,
     status: int,
@@ -206,7 +204,7 @@ def test_a_server_that_does_not_copy_is_read_and_written(
 
     source, target = store.below("here"), store.below("there")
     source.write(SEGMENT, b"x")
-    monkeypatch.setattr(store._client.fs, "cp_file", refuse)
+    monkeypatch.setattr(store._client.fs, "_cp_file", refuse)
     calls.clear()
     target.copy_from(source, SEGMENT, 1)
     assert calls == ["HeadObject", "HeadObject", "GetObject", "PutObject"]
@@ -215,29 +213,29 @@ def test_a_server_that_does_not_copy_is_read_and_written(
 
 @pytest.mark.parametrize("error", [answer(503, "SlowDown"), answer(500, "InternalError")])
 def test_a_failed_copy_of_the_server_is_an_error(
-    store: RemoteStore, monkeypatch: pytest.MonkeyPatch, error: Exception
+    store: S3Store, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     def fail(*_: object, **__: object) -> None:
         raise error
 
     store.below("here").write(SEGMENT, b"x")
-    monkeypatch.setattr(store._client.fs, "cp_file", fail)
+    monkeypatch.setattr(store._client.fs, "_cp_file", fail)
     with pytest.raises(StorageError, match="there/") as caught:
         store.below("there").copy_from(store.below("here"), SEGMENT, 1)
     assert caught.value.__cause__ is error
 
 
 def test_a_copy_that_the_server_cut_short_is_an_error(
-    store: RemoteStore, monkeypatch: pytest.MonkeyPatch
+    store: S3Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fs = store._client.fs
     store.below("here").write(SEGMENT, b"12345")
-    monkeypatch.setattr(fs, "cp_file", lambda origin, path: fs.pipe_file(path, b"123"))
+    monkeypatch.setattr(fs, "_cp_file", lambda origin, path: fs.pipe_file(path, b"123"))
     with pytest.raises(StorageError, match="stored 3 bytes instead of 5"):
         store.below("there").copy_from(store.below("here"), SEGMENT, 5)
 
 
-def test_modified_time_comes_from_the_store(store: RemoteStore) -> None:
+def test_modified_time_comes_from_the_store(store: S3Store) -> None:
     store.write("a", b"x")
     (info,) = store.list()
     assert info.modified_ms > 1_600_000_000_000
@@ -245,8 +243,8 @@ def test_modified_time_comes_from_the_store(store: RemoteStore) -> None:
 
 def test_a_missing_bucket_is_an_error_and_not_a_missing_object(endpoint: str) -> None:
     options = {"key": KEY, "secret": SECRET, "endpoint_url": endpoint}
-    store = RemoteStore("s3", "no-such-bucket/t", options)
-    there = RemoteStore("s3", f"{BUCKET}/there{next(_folders)}", options)
+    store = S3Store("s3", "no-such-bucket/t", options)
+    there = S3Store("s3", f"{BUCKET}/there{next(_folders)}", options)
     there.write(COMMIT, b"x")
 
     def stream() -> None:
@@ -324,7 +322,7 @@ def test_secrets_are_never_shown(
         def leak(*_: object, **__: object) -> None:
             raise OSError(f"refused {KEY} {SECRET} {TOKEN} at {endpoint}")
 
-        monkeypatch.setattr(fs, "cat_file", leak)
+        monkeypatch.setattr(fs, "_cat_file", leak)
         with pytest.raises(StorageError) as caught:
             store.read(COMMIT)
         shown += [str(caught.value), repr(caught.value)]
@@ -378,7 +376,7 @@ def test_an_unknown_option_is_passed_on(endpoint: str) -> None:
     ],
 )
 def test_failed_create_is_classified_by_its_error(
-    store: RemoteStore,
+    store: S3Store,
     monkeypatch: pytest.MonkeyPatch,
     error: Exception,
     outcome: Created | None,
@@ -386,7 +384,7 @@ def test_failed_create_is_classified_by_its_error(
     def fail(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr(store._client.fs, "pipe_file", fail)
+    monkeypatch.setattr(store._client.fs, "_pipe_file", fail)
     if outcome is None:
         with pytest.raises(StorageError) as caught:
             store.create(COMMIT, b"x")
@@ -396,7 +394,7 @@ def test_failed_create_is_classified_by_its_error(
 
 
 def test_a_client_that_ignores_the_condition_is_refused(
-    store: RemoteStore, monkeypatch: pytest.MonkeyPatch
+    store: S3Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     again = pickle.loads(pickle.dumps(store))
     monkeypatch.setattr(clients.importlib.metadata, "version", lambda name: "1.35.20")
@@ -410,7 +408,7 @@ def test_a_client_that_ignores_the_condition_is_refused(
         clients._require_conditional_put("s3", Old)
 
 
-def test_a_forked_process_connects_again(store: RemoteStore) -> None:
+def test_a_forked_process_connects_again(store: S3Store) -> None:
     store.write("a", b"x")
     client = store._client
     before = client.fs

@@ -14,7 +14,7 @@ import pylogtable
 from pylogtable.errors import CommitUnknownError, StorageError
 from tests.depth import new_seed, rounds
 from tests.faults.worker import PARTITIONS, SCHEMA, batch_rows, crew
-from tests.s3_server.proxy import Proxy, WireFault, proxy_before
+from tests.proxy import Proxy, WireFault, proxy_before
 from tests.s3_server.server import Server, environment, options
 from tests.s3_server.test_writers import (
     TRIES,

@@ -17,7 +17,7 @@ from tests.stores import Fault, FaultyStore, SerialPool, SimulatedCrash
 
 @pytest.fixture(autouse=True)
 def serial(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copying, "ThreadPoolExecutor", SerialPool)
+    monkeypatch.setattr(copying, "Threads", SerialPool)
 
 
 def paths(topic: Topic) -> list[str]:

@@ -1,4 +1,4 @@
-"""An HTTP proxy before an S3 server: it counts requests, makes each one slow, or breaks it.
+"""An HTTP proxy before a server: it counts requests, makes each one slow, breaks or refuses it.
 
 What a store does wrong is simulated in `tests/stores.py`, behind the interface. Here the faults are
 on the wire, so that the real client, with its own retries, has to live with them.
@@ -27,13 +27,31 @@ class WireFault(Enum):
     LOSE_REPLY = auto()
     #: The server gets it. The reply breaks off in the middle.
     CUT_REPLY = auto()
+    #: The server gets it. The reply is not HTTP.
+    GARBLE = auto()
     #: The server does not get it; the reply is 503 SlowDown.
     UNAVAILABLE = auto()
     #: The server does not get it, and the connection is closed.
     DROP = auto()
+    #: The connection is closed, and the server gets it later: at `Proxy.deliver_late`.
+    DELAY = auto()
+    #: Nobody gets it, and the connection stays open without a reply, until the proxy is closed.
+    SILENCE = auto()
 
 
-Decide = Callable[[str, str], "WireFault | None"]
+@dataclass(frozen=True)
+class Refusal:
+    """A reply that the server never gave. The server does not get the request."""
+
+    status: int
+    code: str = ""
+
+    @property
+    def body(self) -> bytes:
+        return f"<Error><Code>{self.code}</Code><Message>simulated</Message></Error>".encode()
+
+
+Decide = Callable[[str, str], "WireFault | Refusal | None"]
 
 
 @dataclass
@@ -43,7 +61,7 @@ class Traffic:
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     methods: Counter[str] = field(default_factory=Counter)
-    faults: Counter[WireFault] = field(default_factory=Counter)
+    faults: Counter[WireFault | Refusal] = field(default_factory=Counter)
     spans: list[tuple[float, float]] = field(default_factory=list)
 
     def reset(self) -> None:
@@ -75,6 +93,8 @@ class Proxy:
         self.decide = decide
         self.latency_s = latency_s
         self.traffic = Traffic()
+        self.is_closed = threading.Event()
+        self._late: list[Callable[[], object]] = []
         self._server = _Listener(("127.0.0.1", 0), _Handler)
         self._server.proxy = self
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
@@ -84,7 +104,18 @@ class Proxy:
     def url(self) -> str:
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
+    def keep(self, deliver: Callable[[], object]) -> None:
+        self._late.append(deliver)
+
+    def deliver_late(self) -> int:
+        """Send the delayed requests to the server now; returns how many there were."""
+        late, self._late = self._late, []
+        for deliver in late:
+            deliver()
+        return len(late)
+
     def close(self) -> None:
+        self.is_closed.set()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -140,9 +171,17 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
         return go_on
 
-    def _answer(self, fault: WireFault | None, body: bytes) -> None:
-        if fault is WireFault.DROP:
+    def _answer(self, fault: WireFault | Refusal | None, body: bytes) -> None:
+        if fault is WireFault.SILENCE:
+            self.server.proxy.is_closed.wait()
+        if fault is WireFault.DELAY:
+            self.server.proxy.keep(lambda: self._forward(body))
+        if fault in (WireFault.DROP, WireFault.DELAY, WireFault.SILENCE):
             self.close_connection = True
+            return
+        if isinstance(fault, Refusal):
+            data = b"" if self.command == "HEAD" else fault.body
+            self._reply(fault.status, [("Content-Type", "application/xml")], data, len(data))
             return
         if fault is WireFault.UNAVAILABLE:
             self._reply(503, [("Content-Type", "application/xml")], _SLOW_DOWN, len(_SLOW_DOWN))
@@ -153,8 +192,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._hang_up()
             self.close_connection = True
             return
-        if fault is WireFault.LOSE_REPLY:
+        if fault in (WireFault.LOSE_REPLY, WireFault.GARBLE):
             self.close_connection = True
+            self.wfile.write(b"what?\r\n\r\n" if fault is WireFault.GARBLE else b"")
             return
         if fault is WireFault.CUT_REPLY:
             self.close_connection = True

@@ -1,0 +1,99 @@
+"""What an error of a storage client says: whether a request was refused, or may have been served.
+
+The clients are optional packages, so their errors are known by name and by what they carry.
+"""
+
+from __future__ import annotations
+
+from pylogtable.storage.base import Created
+
+_NEVER_SENT = frozenset({"NoCredentialsError", "PartialCredentialsError", "ParamValidationError"})
+#: A 4xx that does not say whether the request was, or still will be, served.
+_UNDECIDED_STATUS = frozenset({408, 409, 425, 429})
+_UNDECIDED_CODES = frozenset({"NoSuchKey", "NoSuchUpload", "RequestTimeout"})
+_TRANSIENT_STATUS = frozenset({408, 425, 429})
+_TRANSIENT_CODES = frozenset({"RequestTimeout", "SlowDown", "Throttling", "ThrottlingException"})
+_TRANSIENT_NAMES = frozenset(
+    {
+        "HTTPClientError",  # botocore: a reply that was cut, a time-out
+        "ConnectionError",  # Python, botocore, requests
+        "ClientError",  # aiohttp
+        "HttpProcessingError",  # aiohttp: the head of a reply was cut
+        "IncompleteRead",
+        "IncompleteReadError",
+        "ResponseStreamingError",
+        "ResponseParserError",
+        "ServiceRequestError",  # Azure
+        "ServiceResponseError",
+        "ProxyError",  # requests, for which gcsfs takes a 502
+    }
+)
+
+
+#: There was no whole reply. The 400 that aiohttp puts into such an error is its own, not the store's.
+_NO_REPLY_NAMES = frozenset({"HTTPClientError", "HttpProcessingError", "ClientResponseError"})
+
+
+def reply_of(error: BaseException) -> tuple[str, int]:
+    """The error code and the HTTP status of an error; "" and 0 if there was no reply."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if not _NO_REPLY_NAMES.isdisjoint(kind.__name__ for kind in type(seen).__mro__):
+            break
+        response = getattr(seen, "response", None)
+        if isinstance(response, dict):
+            code = response.get("Error", {}).get("Code", "")
+            status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+            return str(code), int(status)
+        for name in ("status_code", "status", "code"):
+            status = getattr(seen, name, None)
+            if isinstance(status, int):
+                return str(getattr(seen, "error_code", "")), status
+        seen = seen.__cause__ or seen.__context__
+    return "", 0
+
+
+def outcome_of_create(error: Exception) -> Created | None:
+    """The outcome of a put-if-absent that sent one request and raised; None if certainly nothing
+    was put [STORE-3].
+
+    s3fs turns a 412 into FileExistsError only if the server names the condition, which
+    S3-compatible servers may not do. Any answer that is not a known refusal proves nothing.
+    """
+    code, status = reply_of(error)
+    if isinstance(error, FileExistsError) or status == 412:
+        return Created.EXISTS
+    if isinstance(error, TimeoutError) or code in _UNDECIDED_CODES:
+        return Created.UNKNOWN
+    is_refused = (
+        isinstance(error, PermissionError | FileNotFoundError | TypeError)
+        or type(error).__name__ in _NEVER_SENT
+        or (400 <= status < 500 and status not in _UNDECIDED_STATUS)
+    )
+    return None if is_refused else Created.UNKNOWN
+
+
+def is_transient(error: Exception) -> bool:
+    """True if the same request may succeed a moment later: there was no whole reply, or the store
+    says that it is not able to serve it now."""
+    code, status = reply_of(error)
+    if code in _TRANSIENT_CODES or status in _TRANSIENT_STATUS or 500 <= status != 501:
+        return True
+    if status or isinstance(error, FileNotFoundError | FileExistsError | PermissionError):
+        return False
+    names = {kind.__name__ for kind in type(error).__mro__}
+    if any("SSL" in name or "Certificate" in name for name in names):
+        return False
+    # Before Python 3.11 the TimeoutError of asyncio is another one of the same name.
+    return "TimeoutError" in names or not _TRANSIENT_NAMES.isdisjoint(names)
+
+
+def refuses_copy(error: Exception) -> bool:
+    """True if the server does not copy by itself: it cannot, or it may not read the one place and
+    write the other in one request."""
+    code, status = reply_of(error)
+    return (
+        isinstance(error, PermissionError | NotImplementedError)
+        or code == "NotImplemented"
+        or status in {400, 403, 405, 501}
+    )

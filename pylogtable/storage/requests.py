@@ -1,0 +1,125 @@
+"""Sends the requests of a storage client: each within a time, and again if it was not served.
+
+This is the only layer that repeats requests. The clients are told not to (`storage/client.py`):
+retries of several layers multiply, and a retry that nobody sees makes a refusal look like the first
+answer [STORE-3]. Put-if-absent is never repeated here; the commit protocol decides about that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeAlias
+
+from pylogtable.errors import StorageError
+from pylogtable.operation import Operation, Silence, current_operation
+from pylogtable.runtime import Runtime
+from pylogtable.storage.client import Client
+from pylogtable.storage.replies import is_transient
+
+#: Sends one request with the file system given.
+Send: TypeAlias = Callable[[Any], Coroutine[Any, Any, Any]]
+
+#: A store that has never answered is given up sooner: its address is probably wrong.
+FIRST_CONTACT_SECONDS = 30.0
+FIRST_PAUSE_SECONDS = 0.05
+LONGEST_PAUSE_SECONDS = 5.0
+#: The time for a request grows with the bytes it carries. No usable line is slower than this.
+SLOWEST_BYTES_PER_SECOND = 100_000
+
+
+class UnansweredError(StorageError):
+    """The store has not served a request in the time that it had."""
+
+
+class Requests:
+    """The requests of one client. They run in the client's own event loop."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._runtime = Runtime()
+
+    def once(self, send: Send, size_bytes: float = 0) -> Any:
+        """The reply to a request that is sent exactly once. Raises what the client raises, and
+        `UnansweredError` if it was not sent, because the store has been silent for too long."""
+        fs, silence = self._client.single, current_operation().silence_of(self._client)
+        _check_not_silent(silence)
+        return _run(fs, self._attempt(send, fs, silence, self._most_seconds(size_bytes)))
+
+    def patiently(self, send: Send, size_bytes: float = 0) -> Any:
+        """The reply to a request that may be sent several times, until the store serves it."""
+        fs = self._client.single
+        return _run(fs, self._repeat(send, fs, current_operation(), size_bytes))
+
+    def all_patiently(self, sends: Sequence[Send]) -> list[Any]:
+        """The reply to each of these requests, or its error. They are sent at once, in one call:
+        that takes half of the processor time that a thread for each takes."""
+        fs, operation = self._client.single, current_operation()
+
+        async def all_at_once() -> list[Any]:
+            replies = (self._repeat(send, fs, operation, 0) for send in sends)
+            return await asyncio.gather(*replies, return_exceptions=True)
+
+        replies: list[Any] = _run(fs, all_at_once())
+        return replies
+
+    async def _repeat(self, send: Send, fs: Any, operation: Operation, size_bytes: float) -> Any:
+        silence = operation.silence_of(self._client)
+        _check_not_silent(silence)
+        limit = min(self._client.patience_seconds, operation.limit_seconds)
+        if not self._client.has_answered:
+            limit = min(limit, FIRST_CONTACT_SECONDS)
+        began = self._runtime.monotonic()
+        seconds = self._most_seconds(size_bytes)
+        for tries in itertools.count(1):
+            sent = self._runtime.monotonic()
+            try:
+                return await self._attempt(send, fs, silence, seconds)
+            except Exception as error:
+                if not is_transient(error):
+                    raise
+                failure = error
+            now = self._runtime.monotonic()
+            # Others may have been answered meanwhile, so the silence may be shorter than this wait.
+            waited = max(now - began, silence.seconds(now))
+            longest = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2**tries)
+            pause = longest * (1 + self._runtime.chance()) / 2
+            if waited + pause + (now - sent) > limit:
+                silence.given_up = (
+                    f"{tries} {'try' if tries == 1 else 'tries'} in {waited:.0f} s, the last one: "
+                    f"{self._client.explain(failure)}"
+                )
+                raise UnansweredError(silence.given_up) from failure
+            await asyncio.sleep(pause)
+            seconds = min(seconds, limit - waited - pause)
+        raise AssertionError("an endless loop ended")
+
+    async def _attempt(self, send: Send, fs: Any, silence: Silence, seconds: float) -> Any:
+        silence.begin(self._runtime.monotonic())
+        try:
+            reply = await asyncio.wait_for(send(fs), seconds)
+        except Exception as error:
+            if not is_transient(error):
+                self._note_answer(silence)
+            raise
+        self._note_answer(silence)
+        return reply
+
+    def _note_answer(self, silence: Silence) -> None:
+        self._client.has_answered = True
+        silence.end()
+
+    def _most_seconds(self, size_bytes: float) -> float:
+        return self._client.request_seconds + size_bytes / SLOWEST_BYTES_PER_SECOND
+
+
+def _check_not_silent(silence: Silence) -> None:
+    if silence.given_up is not None:
+        raise UnansweredError(f"the store was given up after {silence.given_up}")
+
+
+def _run(fs: Any, coroutine: Coroutine[Any, Any, Any]) -> Any:
+    from fsspec.asyn import sync
+
+    return sync(fs.loop, lambda: coroutine)
