@@ -19,6 +19,7 @@ import click
 import pylogtable
 from pylogtable import InvalidRequestError, LogTableError, TopicNotFoundError
 from pylogtable.cli.did_you_mean import did_you_mean
+from pylogtable.cli.status import FAILED
 
 if TYPE_CHECKING:
     from pylogtable import Store, Topic
@@ -28,13 +29,15 @@ STORE_VARIABLE = "PYLOGTABLE_STORE"
 
 @dataclass
 class Session:
-    """The shared options of one run, and whether something in it failed."""
+    """The shared options of one run, and whether something in it failed. A command that answers a
+    question sets another `status_if_store_fails`: then the answer is not known."""
 
     store: str | None = None
     storage_options: str | None = None
     output: str = "text"
     verbose: bool = False
     has_failed: bool = False
+    status_if_store_fails: int = FAILED
 
     @property
     def is_json(self) -> bool:
