@@ -16,7 +16,7 @@ from pylogtable import LogTableError, StorageError
 from pylogtable.cli.command import CommandGroup
 from pylogtable.cli.messages import library_warnings, report_error, show_traceback
 from pylogtable.cli.session import Session
-from pylogtable.cli.signals import Terminated
+from pylogtable.cli.signals import Terminated, ended_by_sigterm
 from pylogtable.cli.status import BROKEN_PIPE, FAILED, INTERRUPTED, TERMINATED, WRONG_USAGE
 from pylogtable.cli.streams import discard, fill_closed_streams, safe_terminals
 
@@ -105,7 +105,10 @@ def _run(session: Session, arguments: Sequence[str] | None) -> int:
             from click.shell_completion import shell_complete
 
             return shell_complete(app, {}, PROGRAM, COMPLETE_VARIABLE, instruction)
-        with app.make_context(PROGRAM, given, obj=session) as context:
+        with (
+            ended_by_sigterm(),
+            app.make_context(PROGRAM, given, obj=session) as context,
+        ):
             return int(app.invoke(context) or 0)
     except click.exceptions.Exit as ended:
         return ended.exit_code
