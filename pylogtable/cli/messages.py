@@ -110,6 +110,12 @@ def library_warnings(session: Session) -> Iterator[None]:
         logger.removeHandler(handler)
 
 
+def asks_about_settings(yes: bool) -> bool:
+    """Whether to ask before a command that only applies the settings of a topic. It asks people,
+    and no scheduler: the owner of the topic has decided."""
+    return not yes and is_terminal(sys.stdin)
+
+
 def confirm(action: str, yes: bool, *, can_dry_run: bool = True) -> None:
     """Ask before a destructive action on a terminal; elsewhere raise unless `--yes` was given."""
     if yes:

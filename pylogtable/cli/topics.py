@@ -260,6 +260,7 @@ def alter(context: click.Context, /, topic: str, yes: bool, **given: Any) -> Non
         pylogtable topics promote orders --store s3://b/logs
         pylogtable topics promote --all-topics --yes
     """,
+    destroys=True,
 )
 @click.argument("topics", metavar="[TOPIC]...", nargs=-1, shell_complete=complete_topics)
 @click.option("--all-topics", is_flag=True, help="Every topic of the store that is a copy.")
@@ -312,7 +313,8 @@ def _promoted(session: Session, topic: Topic, force: bool, yes: bool) -> dict[st
     examples="""
         pylogtable topics delete orders --dry-run
         pylogtable topics delete orders --yes
-    """
+    """,
+    destroys=True,
 )
 @click.argument("topics", metavar="TOPIC...", nargs=-1, required=True,
                 shell_complete=complete_topics)  # fmt: skip
