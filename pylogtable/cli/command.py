@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from pylogtable.cli.did_you_mean import did_you_mean
+from pylogtable.cli.repeated_options import refuse_repeated_options
 from pylogtable.cli.session import shared_options
 
 
@@ -29,6 +30,12 @@ class _WithExamples(click.Command):
         super().__init__(name, params=[*given, *shared_options()], **attributes)
         self.destroys = destroys
         self.examples = [line.strip() for line in examples.strip().splitlines()]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Refuse an option that is given twice, if it takes one value."""
+        if not ctx.resilient_parsing:
+            refuse_repeated_options(self, ctx, args)
+        return super().parse_args(ctx, args)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the examples."""

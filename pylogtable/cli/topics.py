@@ -329,7 +329,7 @@ def delete(
     session = current_session(context)
     chosen = []
     # All topics have to exist before the first is deleted.
-    for argument in topics:
+    for argument in dict.fromkeys(topics):
         store, name = session.locate(argument)
         try:
             with suggest_topics(store, name):
