@@ -64,6 +64,7 @@ if TYPE_CHECKING:
         PartitionDescription,
         Problem,
         TopicDescription,
+        Unchecked,
         VerifyReport,
     )
     from pylogtable.results.publication import (
@@ -133,6 +134,7 @@ __all__ = [
     "TopicDescription",
     "TopicExistsError",
     "TopicNotFoundError",
+    "Unchecked",
     "UnsupportedFormatError",
     "VacuumReport",
     "VerifyReport",
@@ -201,6 +203,7 @@ _MODULES = {
         "PartitionDescription",
         "Problem",
         "TopicDescription",
+        "Unchecked",
         "VerifyReport",
     ),
     "results.publication": (

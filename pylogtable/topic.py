@@ -256,7 +256,7 @@ class Topic(TopicJobs):
 
     def verify(self, *, data: bool = False) -> VerifyReport:
         """Check the topic in the store against the specification. The report is true if nothing is
-        wrong.
+        wrong. If the store fails, the report says what could not be looked at: that is no damage.
 
         It checks the index, the tiling and totals of partitions, that commits and index agree, and
         that each file exists with its size. With `data=True` it also reads all records, and checks

@@ -233,6 +233,24 @@ class _CountedFile(io.RawIOBase):
         super().close()
 
 
+class FailingStore(CountingStore):
+    """Fails the operations that `fails(verb, key)` names, as a store that does not answer. The
+    reads of an open file are operations of their own: "get"."""
+
+    fails: Callable[[str, str], bool] = staticmethod(lambda verb, key: False)
+
+    def below(self, prefix: str) -> FailingStore:
+        deeper = f"{self._prefix}{prefix.rstrip('/')}/"
+        store = FailingStore(self._inner.below(prefix), deeper, self._tally)
+        store.fails = self.fails
+        return store
+
+    def _count(self, verb: str, key: str) -> None:
+        super()._count(verb, key)
+        if self.fails(verb, self._prefix + key):
+            raise StorageError(f"cannot {verb} {key}: ReadTimeout: Read timed out.")
+
+
 class SimulatedCrash(BaseException):
     """The process is gone: nothing may catch this and go on, so it is no Exception."""
 

@@ -19,6 +19,8 @@ def check_stranded_commits(subject: Subject) -> Iterator[Problem]:
     there."""
     try:
         chain = list(subject.manifest.commits.backwards(subject.snapshot))
+    except StorageError:
+        raise
     except LogTableError:
         return  # `check_replay` reports it.
     if not chain or chain[-1].operation == "create" or _is_cut_short(subject, chain[-1]):
@@ -26,8 +28,10 @@ def check_stranded_commits(subject: Subject) -> Iterator[Problem]:
     listed = (parse_commit_path(key) for key in subject.sizes)
     below = [version for version in listed if version is not None and version < chain[-1].version]
     for version in sorted(below):
+        commit = None
         try:
-            commit = subject.manifest.commits.read(version)
+            with subject.looking.at(commit_path(version)):
+                commit = subject.manifest.commits.read(version)
         except CorruptTopicError as error:
             yield problem_of(error, error.path)
             continue
@@ -39,13 +43,14 @@ def check_stranded_commits(subject: Subject) -> Iterator[Problem]:
 def check_commits_from_the_future(subject: Subject) -> Iterator[Problem]:
     """No commit is more than 24 hours ahead of the store's time [COMMIT-12]."""
     store, newest = subject.store, subject.snapshot
-    try:
-        now_ms = store.last_reply_ms if store.last_reply_ms is not None else store.now_ms()
-        if newest.committed_at_ms <= now_ms + MAX_SKEW_MS:
-            return
-        last_good = subject.manifest.commits.version_at(now_ms + MAX_SKEW_MS, newest)
-    except StorageError:
-        return  # Nothing may be written here, so the store does not tell its time.
+    # It is later now than when something was written. To ask for the time takes a write, which may
+    # not be allowed here.
+    if newest.committed_at_ms <= subject.written_ms + MAX_SKEW_MS:
+        return
+    now_ms = store.last_reply_ms if store.last_reply_ms is not None else store.now_ms()
+    if newest.committed_at_ms <= now_ms + MAX_SKEW_MS:
+        return
+    last_good = subject.manifest.commits.version_at(now_ms + MAX_SKEW_MS, newest)
     first = 0 if last_good is None else last_good + 1
     detail = (
         f"from this version on, commits are ahead of the store's time {time_text(now_ms)}, up to "

@@ -7,9 +7,10 @@ from itertools import takewhile
 
 import pyarrow as pa
 
+from pylogtable.check.looking import MISSING
 from pylogtable.check.manifest_checks import file_problem
 from pylogtable.check.subject import Subject, problem_of
-from pylogtable.errors import CorruptTopicError, LogTableError
+from pylogtable.errors import CorruptTopicError, LogTableError, StorageError
 from pylogtable.format.agreement import GroupFacts
 from pylogtable.format.field_ids import ids_in_file, stored_schema
 from pylogtable.format.hidden_nulls import null_field
@@ -31,10 +32,15 @@ def check_contents(subject: Subject) -> Iterator[Problem]:
     Files with a problem that `check_files` reports are skipped."""
     sound = (segment for segment in subject.segments if file_problem(subject, segment) is None)
     for segment, fetched in segments_ahead(subject.store, sound, afresh=True):
-        try:
-            yield from _check_file(subject, fetched, segment)
-        except LogTableError as error:  # noqa: PERF203 (the next file is checked anyway)
-            yield problem_of(error, segment.path)
+        with subject.looking.at(segment.path):
+            try:
+                yield from _check_file(subject, fetched, segment)
+            except MISSING as error:
+                yield problem_of(error, segment.path)
+            except StorageError:
+                raise
+            except LogTableError as error:
+                yield problem_of(error, segment.path)
 
 
 def check_compacted_keys(subject: Subject) -> Iterator[Problem]:
@@ -47,7 +53,11 @@ def check_compacted_keys(subject: Subject) -> Iterator[Problem]:
         if state.clean_end <= state.log_start:
             continue
         where = f"partition={number}"
-        keys = _clean_keys(subject, info, number, state)
+        keys = None
+        with subject.looking.at(where):
+            keys = _clean_keys(subject, info, number, state)
+        if keys is None:
+            continue
         if keys.null_count:
             detail = f"{keys.null_count} record(s) without a key below offset {state.clean_end}"
             yield Problem("LOG-9", where, detail)

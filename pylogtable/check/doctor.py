@@ -34,6 +34,7 @@ _NO_CONDITIONAL_PUT = (
     "use a store that honours conditional puts: on this one, writers would overwrite each other's "
     "commits"
 )
+_TRY_AGAIN = "try again: the store failed, so it is not known whether it does this right"
 
 
 @dataclass(frozen=True)
@@ -111,14 +112,19 @@ class _Step(NamedTuple):
     run: Callable[[], str]
     advice: str
     others_need_it: bool = False
+    #: The advice if the store fails, where that does not show what `advice` is about.
+    if_store_fails: str | None = None
 
     def check(self) -> DoctorCheck:
         try:
             return DoctorCheck(self.name, OK, self.run())
         except _Warning as warning:
             return DoctorCheck(self.name, WARNING, str(warning), self.advice)
-        except (_Failure, LogTableError) as error:
-            return DoctorCheck(self.name, FAILED, str(error), self.advice)
+        except _Failure as failure:
+            return DoctorCheck(self.name, FAILED, str(failure), self.advice)
+        except LogTableError as error:
+            advice = self.advice if self.if_store_fails is None else self.if_store_fails
+            return DoctorCheck(self.name, FAILED, str(error), advice)
 
 
 class _Probe:
@@ -160,12 +166,18 @@ class _Probe:
                 "consistency",
                 others_need_it=True,
             ),
-            _Step("put-if-absent", self._put_if_absent, _NO_CONDITIONAL_PUT),
-            _Step("race", self._race, _NO_CONDITIONAL_PUT),
+            _Step(
+                "put-if-absent",
+                self._put_if_absent,
+                _NO_CONDITIONAL_PUT,
+                if_store_fails=_TRY_AGAIN,
+            ),
+            _Step("race", self._race, _NO_CONDITIONAL_PUT, if_store_fails=_TRY_AGAIN),
             _Step(
                 "listed",
                 self._listed,
                 "use a store whose listing shows what was just written: vacuum relies on it",
+                if_store_fails=_TRY_AGAIN,
             ),
             _Step(
                 "replace",
@@ -181,6 +193,7 @@ class _Probe:
                 "clock",
                 self._clock,
                 "set the clock of this machine (NTP): the ages of files and commits depend on it",
+                if_store_fails=_TRY_AGAIN,
             ),
             _Step(
                 "delete",

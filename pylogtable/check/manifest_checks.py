@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from pylogtable.check.subject import Subject, problem_of
-from pylogtable.errors import CorruptTopicError, LogTableError
+from pylogtable.errors import CorruptTopicError, LogTableError, StorageError
 from pylogtable.format.codec import decode_group
 from pylogtable.format.lookup import all_entries
 from pylogtable.format.model import Segment
@@ -43,6 +43,8 @@ def check_replay(subject: Subject) -> Iterator[Problem]:
         first = commits[-1].version
         kept = manifest.commits.read_range(range(first, snapshot.version + 1))
         full = replay(manifest.load_at(first - 1) if first else None, kept or ())
+    except StorageError:
+        raise
     except LogTableError as error:
         yield problem_of(error, commit_path(snapshot.version))
         return
@@ -97,8 +99,12 @@ def check_group_states(subject: Subject) -> Iterator[Problem]:
     topic_id = subject.snapshot.topic_id
     for key in subject.sizes:
         parsed = parse_group_path(key)
-        data = None if parsed is None else subject.store.read(key)
-        if parsed is None or data is None:  # not a state, or removed since the listing
+        if parsed is None:
+            continue
+        data = None
+        with subject.looking.at(key):
+            data = subject.store.read(key)
+        if data is None:  # it was removed since the listing, or could not be read
             continue
         try:
             state = decode_group(data, *parsed)

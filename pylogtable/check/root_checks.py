@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pylogtable.check.subject import Subject, problem_of
-from pylogtable.errors import CorruptTopicError, LogTableError
+from pylogtable.errors import CorruptTopicError, LogTableError, StorageError
 from pylogtable.format.paths import parse_root_path, root_path
 from pylogtable.format.snapshot import Snapshot, replay
 from pylogtable.results.operations import Problem
@@ -17,7 +17,11 @@ def check_roots(subject: Subject) -> Iterator[Problem]:
     opening the topic may take long."""
     before: Snapshot | None = None
     for version in sorted(v for v in map(parse_root_path, subject.sizes) if v is not None):
-        root = subject.manifest.roots.examine(version)
+        root, replayed = None, None
+        with subject.looking.at(root_path(version)):
+            root = subject.manifest.roots.examine(version)
+            if isinstance(root, Snapshot) and version <= subject.snapshot.version:
+                replayed = _replayed(subject, before, version)
         if isinstance(root, CorruptTopicError):
             yield problem_of(root, root_path(version))
         if not isinstance(root, Snapshot):
@@ -26,7 +30,6 @@ def check_roots(subject: Subject) -> Iterator[Problem]:
             detail = f"it is of a version that does not exist; {subject.snapshot.version} is newest"
             yield Problem("ROOT-6", root_path(version), detail)
             continue
-        replayed = _replayed(subject, before, version)
         is_known = any(p.path == root_path(version) for p in subject.report.problems)
         if replayed is not None and _headline(replayed) != _headline(root) and not is_known:
             yield Problem("ROOT-5", root_path(version), "it differs from the commits before it")
@@ -40,6 +43,8 @@ def _replayed(subject: Subject, base: Snapshot | None, version: int) -> Snapshot
         first = base.version + 1 if base else 0
         commits = subject.manifest.commits.read_range(range(first, version + 1))
         return None if commits is None else replay(base, commits)
+    except StorageError:
+        raise
     except LogTableError:
         return None
 

@@ -2,7 +2,8 @@
 
 A check is a function that takes a `Subject` and yields `Problem`s. To add one, write it in
 `manifest_checks.py`, `chain_checks.py`, `table_checks.py` or `data_checks.py`, and name it in
-`CHECKS` or `DATA_CHECKS`.
+`CHECKS` or `DATA_CHECKS`. A check lets errors of the store pass, or looks inside `looking.at`: a
+store that fails is no problem of the topic.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator
 
 from pylogtable.check.chain_checks import check_commits_from_the_future, check_stranded_commits
 from pylogtable.check.data_checks import check_compacted_keys, check_contents
+from pylogtable.check.looking import MISSING, GaveUpError, Looking
 from pylogtable.check.manifest_checks import (
     check_commit_gap,
     check_files,
@@ -23,6 +25,7 @@ from pylogtable.check.root_checks import check_roots
 from pylogtable.check.subject import Subject, load_subject, problem_of
 from pylogtable.check.table_checks import check_published_tables
 from pylogtable.errors import CorruptTopicError
+from pylogtable.format.paths import MANIFEST_DIR
 from pylogtable.results.operations import Problem, VerifyReport
 from pylogtable.storage.base import ObjectStore
 
@@ -52,11 +55,27 @@ def verify(store: ObjectStore, topic_id: str, *, data: bool) -> VerifyReport:
     """Run all checks on the topic with this id at the root of `store`; with `data` also those that
     read every record."""
     report = VerifyReport()
-    try:
-        subject = load_subject(store, topic_id, report)
-    except CorruptTopicError as error:
-        report.problems.append(problem_of(error, error.path))
+    looking = Looking(report)
+    subject: Subject | None = None
+    with looking.at(MANIFEST_DIR):
+        try:
+            subject = load_subject(store, topic_id, report, looking)
+        except CorruptTopicError as error:
+            report.problems.append(problem_of(error, error.path))
+    if subject is None:
         return report
-    for check in (*CHECKS, *DATA_CHECKS) if data else CHECKS:
-        report.problems += check(subject)
+    try:
+        for check in (*CHECKS, *DATA_CHECKS) if data else CHECKS:
+            with looking.at(MANIFEST_DIR):
+                _run(check, subject)
+    except GaveUpError:
+        pass  # the report says so
     return report
+
+
+def _run(check: Check, subject: Subject) -> None:
+    try:
+        for problem in check(subject):
+            subject.report.problems.append(problem)
+    except MISSING as error:  # it was there when the topic was listed
+        subject.report.problems.append(problem_of(error, MANIFEST_DIR))

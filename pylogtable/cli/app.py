@@ -1,13 +1,4 @@
-"""The program: its commands and its exit status.
-
-| status | meaning                                                                 |
-|--------|-------------------------------------------------------------------------|
-| 0      | all went well                                                           |
-| 1      | something failed; each failure is one line on standard error            |
-| 2      | wrong usage                                                             |
-| 130    | Ctrl-C                                                                  |
-| 141    | the reader of standard output went away, as in `consume t | head -n 1`  |
-| 143    | SIGTERM                                                                 |
+"""The program: its commands, and how a run ends.
 
 Only the answer goes to standard output, so that JSON output stays valid if something fails.
 """
@@ -21,16 +12,16 @@ from collections.abc import Sequence
 import click
 
 import pylogtable
-from pylogtable import LogTableError
+from pylogtable import LogTableError, StorageError
 from pylogtable.cli.command import CommandGroup
 from pylogtable.cli.messages import library_warnings, report_error, show_traceback
 from pylogtable.cli.session import Session
-from pylogtable.cli.signals import Terminated
+from pylogtable.cli.signals import Terminated, ended_by_sigterm
+from pylogtable.cli.status import BROKEN_PIPE, FAILED, INTERRUPTED, TERMINATED, WRONG_USAGE
 from pylogtable.cli.streams import discard, fill_closed_streams, safe_terminals
 
 PROGRAM = "pylogtable"
 COMPLETE_VARIABLE = "_PYLOGTABLE_COMPLETE"
-FAILED, WRONG_USAGE, INTERRUPTED, BROKEN_PIPE, TERMINATED = 1, 2, 130, 141, 143
 
 _COMMANDS = {
     "topics": "topics:topics",
@@ -114,7 +105,10 @@ def _run(session: Session, arguments: Sequence[str] | None) -> int:
             from click.shell_completion import shell_complete
 
             return shell_complete(app, {}, PROGRAM, COMPLETE_VARIABLE, instruction)
-        with app.make_context(PROGRAM, given, obj=session) as context:
+        with (
+            ended_by_sigterm(),
+            app.make_context(PROGRAM, given, obj=session) as context,
+        ):
             return int(app.invoke(context) or 0)
     except click.exceptions.Exit as ended:
         return ended.exit_code
@@ -132,7 +126,7 @@ def _run(session: Session, arguments: Sequence[str] | None) -> int:
         show_traceback(session)
         message = error.format_message() if isinstance(error, click.ClickException) else str(error)
         report_error(session, type(error).__name__, message)
-        return FAILED
+        return session.status_if_store_fails if isinstance(error, StorageError) else FAILED
 
 
 def _usage_message(error: click.UsageError) -> str:

@@ -9,22 +9,33 @@ from typing import Any
 import click
 
 from pylogtable.cli.did_you_mean import did_you_mean
+from pylogtable.cli.repeated_options import refuse_repeated_options
 from pylogtable.cli.session import shared_options
 
 
 class _WithExamples(click.Command):
-    """Adds the shared options, and examples at the end of the help."""
+    """Adds the shared options, and examples at the end of the help. `destroys` means that the
+    command can remove records, positions, tables or files for good: people type what is suggested
+    to them, so it is never suggested."""
 
     def __init__(
         self,
         name: str | None = None,
         examples: str = "",
         params: list[click.Parameter] | None = None,
+        destroys: bool = False,
         **attributes: Any,
     ) -> None:
         given = [] if params is None else params
         super().__init__(name, params=[*given, *shared_options()], **attributes)
+        self.destroys = destroys
         self.examples = [line.strip() for line in examples.strip().splitlines()]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Refuse an option that is given twice, if it takes one value."""
+        if not ctx.resilient_parsing:
+            refuse_repeated_options(self, ctx, args)
+        return super().parse_args(ctx, args)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the examples."""
@@ -74,10 +85,12 @@ class CommandGroup(_WithExamples, click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Suggest a similar name if there is no such command."""
+        """Suggest a similar name if there is no such command, unless that one destroys."""
         if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
-            names = self.list_commands(ctx)
-            raise click.UsageError(
-                f"there is no command {args[0]!r}; {did_you_mean(args[0], names)}", ctx
-            )
+
+            def is_harmless(name: str) -> bool:
+                return not getattr(self.get_command(ctx, name), "destroys", False)
+
+            hint = did_you_mean(args[0], self.list_commands(ctx), is_harmless)
+            raise click.UsageError(f"there is no command {args[0]!r}; {hint}", ctx)
         return super().resolve_command(ctx, args)

@@ -13,6 +13,7 @@ from pylogtable.cli.messages import progress
 from pylogtable.cli.options import topic_argument
 from pylogtable.cli.output import print_json, print_table
 from pylogtable.cli.session import current_session, suggest_topics
+from pylogtable.cli.status import NOT_KNOWN
 
 if TYPE_CHECKING:
     from pylogtable import ComparisonReport
@@ -54,10 +55,11 @@ def compare(
     """Compare TOPIC with OTHER, the path or URL of another topic: offsets, counts, and a hash of
     the content of each partition.
 
-    The exit status is 1 if they differ. It does not matter how the records are stored: merged or
-    not, in files or in commits.
+    The exit status is 1 if they differ, and 3 if the store failed, so that this is not known. It
+    does not matter how the records are stored: merged or not, in files or in commits.
     """
     session = current_session(context)
+    session.status_if_store_fails = NOT_KNOWN
     if "/" not in other:
         raise click.UsageError(
             f"OTHER is the path or URL of a topic, such as ./backup/orders, and not {other!r}"

@@ -16,7 +16,6 @@ from pylogtable.cli.messages import warn
 from pylogtable.cli.options import COUNT, partitions_option, topic_argument
 from pylogtable.cli.positions import Positions, end_positions, start_positions
 from pylogtable.cli.session import Session, complete_groups, current_session
-from pylogtable.cli.signals import ended_by_sigterm
 from pylogtable.cli.streams import write_bytes
 from pylogtable.cli.template import Template
 from pylogtable.cli.to_json import encode_lines, envelopes, objects
@@ -169,12 +168,9 @@ def consume_as_member(session: Session, topic: Topic, group: str, options: Consu
     render = _renderer(session, topic.at(), options.text_format)
     left = options.count
     all_printed = True
-    with (
-        ended_by_sigterm(),
-        topic.consumer(
-            group, MEMBER_NAME, max_records=_SLICE_ROWS, follow=options.follow
-        ) as consumer,
-    ):
+    with topic.consumer(
+        group, MEMBER_NAME, max_records=_SLICE_ROWS, follow=options.follow
+    ) as consumer:
         if left == 0:
             return
         try:

@@ -30,6 +30,7 @@ LogStarts = dict[int, int | None]
         pylogtable delete-records orders --offset 0:1000 --offset 1:latest --dry-run
         pylogtable delete-records --offset-json-file delete.json --yes
     """,
+    destroys=True,
 )
 @click.argument("topic", required=False, shell_complete=complete_topics)
 @click.option(

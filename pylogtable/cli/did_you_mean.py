@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 _MOST_NAMES = 20
 
 
-def did_you_mean(name: str, known: Collection[str]) -> str:
-    """A hint for a name that does not exist: a similar name, or all available names."""
-    similar = difflib.get_close_matches(name, known, n=1)
-    if similar:
-        return f"did you mean {similar[0]!r}?"
+def did_you_mean(
+    name: str, known: Collection[str], may_suggest: Callable[[str], bool] = lambda name: True
+) -> str:
+    """A hint for a name that does not exist: a similar name that `may_suggest` allows, or all
+    available names."""
+    for similar in difflib.get_close_matches(name, known):
+        if may_suggest(similar):
+            return f"did you mean {similar!r}?"
     if not known:
         return "none exist yet"
     more = len(known) - _MOST_NAMES

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         pylogtable erase orders --key-json '{"tenant": "acme", "order_id": 7}' --yes
         pylogtable erase orders --where customer=7 --where country=DE --yes
     """,
+    destroys=True,
 )
 @topic_argument
 @click.option("--key", "keys", multiple=True, metavar="KEY", help="A key. May be repeated.")

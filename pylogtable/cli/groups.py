@@ -115,6 +115,7 @@ def _print_rows(rows: list[GroupRow]) -> None:
         pylogtable groups delete billing --dry-run
         pylogtable groups delete billing --topic orders --yes
     """,
+    destroys=True,
 )
 @click.argument("groups", metavar="GROUP...", nargs=-1, required=True,
                 shell_complete=complete_groups)  # fmt: skip
@@ -157,6 +158,7 @@ def delete(
         pylogtable groups remove-member billing worker-7 --dry-run
         pylogtable groups remove-member billing worker-7 --topic orders --yes
     """,
+    destroys=True,
 )
 @click.argument("group", shell_complete=complete_groups)
 @click.argument("member")

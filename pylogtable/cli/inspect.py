@@ -12,6 +12,7 @@ from pylogtable.cli.messages import continue_on_error, progress
 from pylogtable.cli.options import COUNT, partitions_option, topic_argument, topics_argument
 from pylogtable.cli.output import bytes_text, print_json, print_table
 from pylogtable.cli.session import current_session
+from pylogtable.cli.status import FAILED, NOT_KNOWN
 from pylogtable.cli.values import parse_partitions, time_from_microseconds
 
 if TYPE_CHECKING:
@@ -164,18 +165,24 @@ def _history_rows(table: pa.Table) -> list[dict[str, Any]]:
 def verify(context: click.Context, topics: tuple[str, ...], data: bool) -> int:
     """Check each TOPIC, or all topics, against the specification.
 
-    The exit status is 1 if something is wrong.
+    The exit status is 1 if something is wrong. It is 3 if the store failed, and nothing is wrong
+    where the program could look: verify again later.
     """
     session = current_session(context)
+    session.status_if_store_fails = NOT_KNOWN
     rows: list[dict[str, Any]] = []
     for argument in session.topic_arguments(topics):
         with continue_on_error(session, argument) as attempt, progress(f"verifying {argument}"):
             report = session.open_topic(argument).verify(data=data)
-            rows.append({"topic": argument, "sound": bool(report), **asdict(report)})
+            rows.append({"topic": argument, "sound": report.sound, **asdict(report)})
             if not session.is_json:
                 print(f"{argument}: {report}")
         if attempt.error is not None:
-            rows.append({"topic": argument, "sound": False, "error": attempt.error})
+            sound = None if attempt.is_of_store else False
+            rows.append({"topic": argument, "sound": sound, "error": attempt.error})
     if session.is_json:
         print_json(rows)
-    return 0 if all(row["sound"] for row in rows) else 1
+    verdicts = [row["sound"] for row in rows]
+    if False in verdicts:
+        return FAILED
+    return NOT_KNOWN if None in verdicts else 0

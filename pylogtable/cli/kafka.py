@@ -14,7 +14,7 @@ from pylogtable.cli.output import counted, print_json
 from pylogtable.cli.session import Session, current_session
 from pylogtable.cli.signals import noting_signals
 from pylogtable.cli.speed import Speed
-from pylogtable.cli.values import parse_config, parse_pair, parse_time
+from pylogtable.cli.values import parse_config, parse_settings, parse_time
 
 if TYPE_CHECKING:
     from pylogtable.kafka import ImportProgress, ImportReport
@@ -44,7 +44,7 @@ def kafka() -> None:
     "import", cls=Command, short_help="Import a topic of Kafka.", examples=_IMPORT_EXAMPLES
 )
 @_bootstrap_option
-@click.option("--topic", required=True, metavar="NAME", help="The topic of Kafka.")
+@click.option("--topic", required=True, metavar="NAME", help="The topic of Kafka. One at a time.")
 @click.option("--name", metavar="NAME", help="The topic here.  [default: the same name]")
 @_follow_option
 @click.option(
@@ -107,7 +107,7 @@ def import_(context: click.Context, /, **given: Any) -> None:
     session = current_session(context)
     store = session.open_store()
     when = given.pop("from_timestamp")
-    properties = [parse_pair(pair, "--consumer-property") for pair in given.pop("properties")]
+    properties = parse_settings(given.pop("properties"), "--consumer-property")
     config = parse_config(given.pop("config"))
     linger = given.pop("linger")
     topic = given.pop("topic")
@@ -119,7 +119,7 @@ def import_(context: click.Context, /, **given: Any) -> None:
             store,
             topic,
             from_timestamp=None if when is None else parse_time(when, "--from-timestamp"),
-            consumer_settings=dict(properties),
+            consumer_settings=properties,
             config=config,
             linger_ms=linger * 1000,
             on_progress=lambda at: show_detail(
@@ -170,12 +170,12 @@ def export(context: click.Context, /, topic: str, **given: Any) -> None:
 
     session = current_session(context)
     opened = session.open_topic(topic)
-    properties = [parse_pair(pair, "--producer-property") for pair in given.pop("properties")]
+    properties = parse_settings(given.pop("properties"), "--producer-property")
     with noting_signals() as signals, progress(f"exporting {opened.name}") as show_detail:
         report = export_topic(
             opened,
             kafka_topic=given.pop("name"),
-            producer_settings=dict(properties),
+            producer_settings=properties,
             on_progress=lambda records: show_detail(f"{records:,} records"),
             stop=signals.has_come,
             **given,

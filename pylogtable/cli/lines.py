@@ -1,16 +1,24 @@
-"""Lines of standard input in batches: by size, or when the oldest line has waited long enough."""
+"""Lines of standard input in batches: by size, or when the oldest line has waited long enough.
+
+A signal ends the input. Then everything that has been read is still given out, so nothing is read
+that the signal could find between the input and the batches: a read begins only when there is
+something to read and no signal has come.
+"""
 
 from __future__ import annotations
 
+import os
 import queue
-import signal
+import select
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO
 
 import click
+
+from pylogtable.cli.signals import Signals, noting_signals
 
 _CHUNK_BYTES = 1 << 20
 _CHUNKS_AHEAD = 8
@@ -56,7 +64,9 @@ class LineReader:
         self._size = 0
         self._next = 1
         self._timer: threading.Timer | None = None
-        self.is_stopped = False
+        #: The end of a pipe that becomes readable when no more lines are wanted; None if the
+        #: source cannot be waited for.
+        self._stop_pipe: int | None = None
 
     def batches(self) -> Iterator[LineBatch]:
         """All lines in batches. The last line may lack its line end."""
@@ -80,23 +90,19 @@ class LineReader:
                 return
 
     @contextmanager
-    def stopped_by_ctrl_c(self) -> Iterator[None]:
-        """The first Ctrl-C ends the input, so that the lines read so far are still appended. The
-        second interrupts as usual."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
+    def stopped_by_signals(self) -> Iterator[Signals]:
+        """The first Ctrl-C or SIGTERM ends the input, so that the lines read so far are still
+        appended. A last line without its end is none of them."""
+        if not _can_be_waited_for(self._source):
+            with noting_signals(lambda: self._inbox.put(_Stop())) as signals:
+                yield signals
             return
-
-        def stop(*_: Any) -> None:
-            self.is_stopped = True
-            self._inbox.put(_Stop())
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-
-        before = signal.signal(signal.SIGINT, stop)
+        self._stop_pipe, stop = os.pipe()
         try:
-            yield
+            with noting_signals(lambda: _write_byte(stop)) as signals:
+                yield signals
         finally:
-            signal.signal(signal.SIGINT, before)
+            os.close(stop)
 
     def _take(self) -> Iterator[LineBatch]:
         if self._timer is not None:
@@ -120,9 +126,36 @@ class LineReader:
         # An unbuffered read returns the available bytes, and holds no lock when the program ends.
         source = getattr(self._source, "raw", self._source)
         try:
-            while chunk := source.read(_CHUNK_BYTES):
+            while self._may_read():
+                chunk = source.read(_CHUNK_BYTES)
+                if not chunk:
+                    self._inbox.put(None)
+                    return
                 self._room.acquire()
                 self._inbox.put(chunk)
-            self._inbox.put(None)
+            self._inbox.put(_Stop())
         except Exception as error:
             self._inbox.put(error)
+        finally:
+            if self._stop_pipe is not None:
+                os.close(self._stop_pipe)
+
+    def _may_read(self) -> bool:
+        """Wait until a read does not block. False if no more lines are wanted."""
+        stop = self._stop_pipe
+        if stop is None:
+            return True
+        ready, _, _ = select.select([self._source.fileno(), stop], [], [])
+        return stop not in ready
+
+
+def _can_be_waited_for(source: IO[bytes]) -> bool:
+    """True for files, pipes and terminals. Windows waits for sockets only."""
+    try:
+        return source.fileno() >= 0 and os.name != "nt"
+    except OSError:  # it is in memory
+        return False
+
+
+def _write_byte(pipe: int) -> None:
+    os.write(pipe, b"x")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from pylogtable.cli.command import Command
-from pylogtable.cli.messages import progress, report_error
+from pylogtable.cli.messages import asks_about_settings, confirm, progress, report_error
 from pylogtable.cli.options import (
     POSITIVE,
     dry_run_option,
@@ -18,8 +18,9 @@ from pylogtable.cli.options import (
     store_argument,
     threads_option,
     topic_argument,
+    yes_option,
 )
-from pylogtable.cli.output import print_json
+from pylogtable.cli.output import counted, print_json
 from pylogtable.cli.session import Session, current_session, topic_names
 from pylogtable.cli.streams import is_terminal, write_error
 from pylogtable.cli.values import parse_duration
@@ -50,18 +51,33 @@ def merge(context: click.Context, topic: str, threads: int) -> None:
         pylogtable compact users
         pylogtable compact users --force --budget-bytes 1073741824
     """,
+    destroys=True,
 )
 @topic_argument
 @click.option("--force", is_flag=True, help="Ignore min.cleanable.dirty.ratio.")
 @click.option("--budget-bytes", type=POSITIVE, help="Memory for the keys of one partition.")
 @threads_option
+@yes_option
 @click.pass_context
 def compact(
-    context: click.Context, topic: str, force: bool, budget_bytes: int | None, threads: int
+    context: click.Context,
+    topic: str,
+    force: bool,
+    budget_bytes: int | None,
+    threads: int,
+    yes: bool,
 ) -> None:
-    """Keep the newest record of each key of TOPIC. Its cleanup.policy must contain compact."""
+    """Keep the newest record of each key of TOPIC. Its cleanup.policy must contain compact.
+
+    It asks for confirmation on a terminal only.
+    """
     session = current_session(context)
     opened = session.open_topic(topic)
+    # Of a topic with another policy nothing is removed, and the library says why.
+    if asks_about_settings(yes) and "compact" in opened.describe().config["cleanup.policy"]:
+        removed = "records that have a newer one with the same key, or have expired"
+        action = f"remove the {removed}, of {opened.name} for good, as its settings say"
+        confirm(action, yes, can_dry_run=False)
     budget = {} if budget_bytes is None else {"budget_bytes": budget_bytes}
     with progress(f"compacting {opened.name}"):
         report = opened.compact(force=force, threads=threads, **budget)
@@ -75,18 +91,32 @@ def compact(
         pylogtable retain orders --output json
         pylogtable retain orders --protect-group billing --dry-run
     """,
+    destroys=True,
 )
 @topic_argument
 @protect_group_option
 @dry_run_option
+@yes_option
 @click.pass_context
 def retain(
-    context: click.Context, topic: str, protect_groups: tuple[str, ...], dry_run: bool
+    context: click.Context, topic: str, protect_groups: tuple[str, ...], dry_run: bool, yes: bool
 ) -> None:
-    """Remove the oldest records of TOPIC, as its retention.ms and retention.bytes say."""
+    """Remove the oldest records of TOPIC, as its retention.ms and retention.bytes say.
+
+    It asks for confirmation on a terminal only.
+    """
     session = current_session(context)
     opened = session.open_topic(topic)
-    report = opened.apply_retention(groups=list(protect_groups) or None, dry_run=dry_run)
+    groups = list(protect_groups) or None
+    if not dry_run and asks_about_settings(yes):
+        found = opened.apply_retention(groups=groups, dry_run=True)
+        if not found.log_starts:
+            _print_report(session, opened.name, replace(found, dry_run=False))
+            return
+        records = counted(found.records_removed, "record")
+        why = "as its retention.ms and retention.bytes say"
+        confirm(f"remove {records} of {opened.name} for good, {why}", yes)
+    report = opened.apply_retention(groups=groups, dry_run=dry_run)
     _print_report(session, opened.name, report)
 
 
@@ -98,6 +128,7 @@ def retain(
         pylogtable vacuum orders --yes
         pylogtable vacuum orders --keep 14d --yes
     """,
+    destroys=True,
 )
 @topic_argument
 @click.option("--yes", "-y", is_flag=True, help="Delete the files; the default is to list them.")
@@ -134,6 +165,7 @@ def vacuum(context: click.Context, topic: str, yes: bool, keep: str | None, forc
         pylogtable maintain ./logs --topic orders --no-vacuum
         pylogtable maintain ./logs --dry-run
     """,
+    destroys=True,
 )
 @store_argument
 @only_topics_option
@@ -141,6 +173,7 @@ def vacuum(context: click.Context, topic: str, yes: bool, keep: str | None, forc
 @protect_group_option
 @dry_run_option
 @threads_option
+@yes_option
 @click.pass_context
 def maintain(
     context: click.Context,
@@ -150,10 +183,12 @@ def maintain(
     protect_groups: tuple[str, ...],
     dry_run: bool,
     threads: int,
+    yes: bool,
 ) -> None:
     """Apply retention, compaction, merge and vacuum to all topics of STORE, as their settings say.
 
-    For schedulers. A topic that fails does not stop the others; the exit status is 1.
+    For schedulers: it asks for confirmation on a terminal only. A topic that fails does not stop
+    the others; the exit status is 1.
     """
     from pylogtable import engine
 
@@ -161,6 +196,11 @@ def maintain(
     opened = session.open_store(store)
     names = list(dict.fromkeys(topics or topic_names(opened)))
     protected = engine.protected_groups(opened, list(protect_groups), names)
+    if not dry_run and asks_about_settings(yes):
+        jobs = "retention, compaction, merge and publication"
+        jobs = jobs if no_vacuum else f"{jobs.replace(' and', ',')} and vacuum"
+        what = f"apply {jobs} to {counted(len(names), 'topic')} of {opened.url}"
+        confirm(f"{what}, and remove records and files for good, as the settings say", yes)
     reports: list[MaintainReport] = []
     for number, name in enumerate(names, 1):
         if is_terminal(sys.stderr):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import click
 
-from pylogtable import LogTableError, TopicNotFoundError
+from pylogtable import LogTableError, StorageError, TopicNotFoundError
 from pylogtable.cli.streams import is_terminal, obeying, visible, write_error
 
 if TYPE_CHECKING:
@@ -47,9 +47,11 @@ def show_traceback(session: Session) -> None:
 
 @dataclass
 class Attempt:
-    """The outcome of one topic's turn; `error` is the message if it failed."""
+    """The outcome of one topic's turn; `error` is the message if it failed. `is_of_store` is true
+    if the store failed, and nothing is known about the topic."""
 
     error: str | None = None
+    is_of_store: bool = False
 
 
 @contextmanager
@@ -62,7 +64,7 @@ def continue_on_error(
     try:
         yield attempt
     except LogTableError as error:
-        attempt.error = str(error)
+        attempt.error, attempt.is_of_store = str(error), isinstance(error, StorageError)
         if attempt.error == reported:
             return
         show_traceback(session)
@@ -106,6 +108,12 @@ def library_warnings(session: Session) -> Iterator[None]:
             yield
     finally:
         logger.removeHandler(handler)
+
+
+def asks_about_settings(yes: bool) -> bool:
+    """Whether to ask before a command that only applies the settings of a topic. It asks people,
+    and no scheduler: the owner of the topic has decided."""
+    return not yes and is_terminal(sys.stdin)
 
 
 def confirm(action: str, yes: bool, *, can_dry_run: bool = True) -> None:

@@ -52,8 +52,10 @@ def _resolve(view: View, text: str, partitions: Sequence[int] | None, option: st
     if re.fullmatch(r"-\d+", text):
         return {number: max(firsts[number], ends[number] + int(text)) for number in firsts}
     if re.fullmatch(r"\d+:\d+(,\d+:\d+)*", text):
-        pairs = (pair.split(":") for pair in text.split(","))
+        pairs = [pair.split(":") for pair in text.split(",")]
         given = {int(number): int(offset) for number, offset in pairs}
+        if len(given) != len(pairs):
+            raise click.BadParameter(f"{text!r} names a partition twice", param_hint=option)
         # Raises if a partition does not exist.
         view.ranges(list(given))
         others = firsts if option == "--from" else ends

@@ -104,7 +104,7 @@ def produce(context: click.Context, /, topic: str, **given: Any) -> None:
     """Append the lines of standard input to TOPIC, with one commit per batch.
 
     If a line is wrong, its batch is not appended. The message names the line and says which lines
-    are appended. Ctrl-C appends what has been read, and ends.
+    are appended. Ctrl-C and SIGTERM append what has been read, and end.
     """
     session = current_session(context)
     options = ProduceOptions(**given)
@@ -126,12 +126,11 @@ def produce(context: click.Context, /, topic: str, **given: Any) -> None:
     appender = _Appender(opened, parser, options.partition)
     try:
         spinner = progress(f"appending to {opened.name}", show=not is_typed)
-        with spinner as show_detail, reader.stopped_by_ctrl_c():
+        with spinner as show_detail, reader.stopped_by_signals() as signals:
             for batch in reader.batches():
                 appender.append(batch)
                 show_detail(counted(appender.done.records, "record"))
-        if reader.is_stopped:
-            raise KeyboardInterrupt
+        signals.raise_again()
     finally:
         if appender.done.commits or sys.exc_info()[0] is None:
             _print_done(session, appender.done)

@@ -56,6 +56,7 @@ def publish(context: click.Context, topic: str, formats: tuple[str, ...], thread
     cls=Command,
     short_help="Remove the published tables of a topic.",
     examples="pylogtable unpublish orders --yes",
+    destroys=True,
 )
 @topic_argument
 @_format_option("all")

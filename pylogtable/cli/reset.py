@@ -80,6 +80,7 @@ class Target:
         pylogtable groups reset billing --all-topics --to-current --export > positions.csv
         pylogtable groups reset billing --from-file positions.csv --execute
     """,
+    destroys=True,
 )
 @click.argument("group", shell_complete=complete_groups)
 @click.option(

@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,6 +19,8 @@ import click
 import pylogtable
 from pylogtable import InvalidRequestError, LogTableError, TopicNotFoundError
 from pylogtable.cli.did_you_mean import did_you_mean
+from pylogtable.cli.repeated_options import repeated
+from pylogtable.cli.status import FAILED
 
 if TYPE_CHECKING:
     from pylogtable import Store, Topic
@@ -28,13 +30,17 @@ STORE_VARIABLE = "PYLOGTABLE_STORE"
 
 @dataclass
 class Session:
-    """The shared options of one run, and whether something in it failed."""
+    """The shared options of one run, and whether something in it failed. A command that answers a
+    question sets another `status_if_store_fails`: then the answer is not known."""
 
     store: str | None = None
     storage_options: str | None = None
     output: str = "text"
     verbose: bool = False
     has_failed: bool = False
+    status_if_store_fails: int = FAILED
+    #: The shared options that were given so far.
+    given: dict[str, Any] = field(default_factory=dict)
 
     @property
     def is_json(self) -> bool:
@@ -140,7 +146,7 @@ def current_session(context: click.Context) -> Session:
 
 
 def shared_options() -> list[click.Parameter]:
-    """The options that every command has, before or after its name; the last one wins."""
+    """The options that every command has, before or after its name."""
     return [
         click.Option(
             ["--store", "-s", "store_option"],
@@ -174,10 +180,18 @@ def shared_options() -> list[click.Parameter]:
     ]
 
 
-def _save_as(field: str) -> Callable[[click.Context, click.Parameter, Any], None]:
-    def callback(context: click.Context, _: click.Parameter, value: Any) -> None:
-        if value is not None:
-            setattr(current_session(context), field, value)
+def _save_as(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+    """Saves an option. It may be given before and after the name of a command, but not with
+    different values: one of them would be ignored."""
+
+    def callback(context: click.Context, option: click.Parameter, value: Any) -> None:
+        if value is None:
+            return
+        session = current_session(context)
+        earlier = session.given.setdefault(name, value)
+        if earlier != value:
+            raise click.UsageError(repeated(option, [earlier, value]), context)
+        setattr(session, name, value)
 
     return callback
 

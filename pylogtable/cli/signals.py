@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -65,9 +65,12 @@ class Signals:
 
 
 @contextmanager
-def noting_signals() -> Iterator[Signals]:
-    """Note the first Ctrl-C or SIGTERM, so that what is under way can be finished. The next Ctrl-C
-    ends the program as usual."""
+def noting_signals(on_first: Callable[[], None] = lambda: None) -> Iterator[Signals]:
+    """Note the first Ctrl-C or SIGTERM, so that what is under way can be finished. `on_first` is
+    called when it comes, in the middle of anything. The next Ctrl-C ends the program as usual.
+
+    After a SIGTERM, the second one is passed over also when the block has ended: the program is
+    about to say what it has done. `ended_by_sigterm` is around all of it."""
     signals = Signals()
     if threading.current_thread() is not threading.main_thread():
         yield signals
@@ -79,15 +82,23 @@ def noting_signals() -> Iterator[Signals]:
             signal.signal(number, handler)
 
     def take(number: int, _: Any) -> None:
-        if signals.first is None and number == signal.SIGTERM:
+        is_first = signals.first is None
+        signals.first = signals.first or number
+        if not is_first and number == signal.SIGTERM:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        elif number == signal.SIGTERM:
             signal.signal(signal.SIGINT, before[signal.SIGINT])
         else:
             restore()
-        signals.first = signals.first or number
+        if is_first:
+            on_first()
 
     for number in before:
         signal.signal(number, take)
     try:
         yield signals
     finally:
-        restore()
+        if signals.first == signal.SIGTERM:
+            signal.signal(signal.SIGINT, before[signal.SIGINT])
+        else:
+            restore()

@@ -260,6 +260,7 @@ def alter(context: click.Context, /, topic: str, yes: bool, **given: Any) -> Non
         pylogtable topics promote orders --store s3://b/logs
         pylogtable topics promote --all-topics --yes
     """,
+    destroys=True,
 )
 @click.argument("topics", metavar="[TOPIC]...", nargs=-1, shell_complete=complete_topics)
 @click.option("--all-topics", is_flag=True, help="Every topic of the store that is a copy.")
@@ -312,7 +313,8 @@ def _promoted(session: Session, topic: Topic, force: bool, yes: bool) -> dict[st
     examples="""
         pylogtable topics delete orders --dry-run
         pylogtable topics delete orders --yes
-    """
+    """,
+    destroys=True,
 )
 @click.argument("topics", metavar="TOPIC...", nargs=-1, required=True,
                 shell_complete=complete_topics)  # fmt: skip
@@ -327,7 +329,7 @@ def delete(
     session = current_session(context)
     chosen = []
     # All topics have to exist before the first is deleted.
-    for argument in topics:
+    for argument in dict.fromkeys(topics):
         store, name = session.locate(argument)
         try:
             with suggest_topics(store, name):

@@ -28,10 +28,22 @@ def parse_pair(pair: str, option: str, form: str = "name=value") -> tuple[str, s
     return name, value
 
 
+def parse_settings(pairs: Sequence[str], option: str) -> dict[str, str]:
+    """Values by name, from `name=value`. Raises if a name has two values: one of them would be
+    ignored. Values may be secrets, so they are not shown."""
+    settings: dict[str, str] = {}
+    for pair in pairs:
+        name, value = parse_pair(pair, option)
+        if settings.setdefault(name, value) != value:
+            raise click.BadParameter(f"{name!r} is given twice: give it once", param_hint=option)
+    return settings
+
+
 def parse_config(pairs: Sequence[str]) -> dict[str, str]:
     """Settings such as `retention.ms=-1`."""
     given = (parse_pair(pair, "--config") for pair in pairs)
-    return {name.strip(): value.strip() for name, value in given}
+    stripped = [f"{name.strip()}={value.strip()}" for name, value in given]
+    return parse_settings(stripped, "--config")
 
 
 def parse_renames(pairs: Sequence[str]) -> dict[str, str]:
@@ -60,6 +72,10 @@ def parse_columns(columns: Sequence[str], option: str) -> pa.Schema | None:
         fields.append(
             pa.field(name.strip(), pylogtable.column_type(words), nullable=not is_required)
         )
+    names = [field.name for field in fields]
+    for name in names:
+        if names.count(name) > 1:
+            raise click.BadParameter(f"column {name!r} is given twice", param_hint=option)
     return pa.schema(fields)
 
 

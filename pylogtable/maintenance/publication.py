@@ -18,6 +18,7 @@ from pylogtable.errors import (
     InvalidRequestError,
     LogTableError,
     SegmentGoneError,
+    StorageError,
 )
 from pylogtable.format.config import PUBLISH_FORMATS, STALE_AFTER_MS, TopicConfig
 from pylogtable.format.model import Change, Commit, TopicInfo
@@ -112,7 +113,7 @@ def unpublish(topic: MaintainedTopic, formats: Sequence[str] | None) -> int:
 
 def published_status(topic: MaintainedTopic, newest: Snapshot) -> tuple[PublishedStatus, ...]:
     """How far the tables that the topic's settings ask for are behind. What is not published yet,
-    or cannot be read, is left out."""
+    or is damaged, is left out. Raises if the store fails: then that is not known."""
     formats = sorted(newest.config.publish_formats)
     found = (_status(topic, newest, name) for name in formats)
     return tuple(status for status in found if status is not None)
@@ -121,6 +122,8 @@ def published_status(topic: MaintainedTopic, newest: Snapshot) -> tuple[Publishe
 def _status(topic: MaintainedTopic, newest: Snapshot, format: str) -> PublishedStatus | None:
     try:
         published = table_of(format, topic.store, topic.runtime).newest()
+    except StorageError:
+        raise
     except LogTableError as error:
         _log.warning("the %s table of %s cannot be read: %s", format, topic.name, error)
         return None

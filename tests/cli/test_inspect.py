@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import html
+import json
 import os
 import re
 import shlex
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import pylogtable
 from pylogtable.cli.app import app
+from pylogtable.storage.locate import open_store
 from tests.builders import kafka, times
 from tests.cli.conftest import Run, parse
+from tests.stores import FailingStore
 
 
 def test_segments(run: Run, clicks: pylogtable.Topic) -> None:
@@ -90,6 +95,71 @@ def test_verify_continues_after_a_broken_topic(
     ran = run("verify")
     ran.failed("broken: ")
     assert ran.out.startswith("clicks: sound")
+
+
+@pytest.fixture
+def fail(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Lets the store of the program fail to read all objects with these words in their key."""
+
+    def begin(words: str) -> None:
+        def opened(*arguments: Any) -> FailingStore:
+            store = FailingStore(open_store(*arguments))
+            store.fails = lambda verb, key: words in key or not words
+            return store
+
+        monkeypatch.setattr("pylogtable.store.open_store", opened)
+
+    return begin
+
+
+def test_verify_of_a_store_that_fails_has_its_own_status(
+    run: Run, clicks: pylogtable.Topic, store_dir: Path, fail: Callable[[str], None]
+) -> None:
+    """A scheduler calls for help if a topic is damaged, and tries again if the store fails."""
+    pylogtable.open(store_dir).create_topic("other")
+    fail("partition=1")
+    shown = run("verify", "--data")
+    assert shown.status == 3
+    assert shown.lines[0].startswith("clicks: could not look at 1 place, because the store failed")
+    assert "partition=1" in shown.lines[1]
+    assert "ReadTimeout" in shown.lines[1]
+    assert shown.lines[2].startswith("other: sound")
+    assert "breaks [" not in shown.out
+    told = run("verify", "--data", "--output", "json")
+    assert told.status == 3
+    assert [report["sound"] for report in told.json] == [None, True]
+    assert told.json[0]["problems"] == []
+    (place,) = told.json[0]["unchecked"]
+    assert "partition=1" in place["path"]
+    assert "ReadTimeout" in place["detail"]
+    victim = next((store_dir / "clicks" / "partition=0").glob("*.parquet"))
+    victim.write_bytes(victim.read_bytes()[:-1])
+    assert run("verify", "--data").status == 1, "damage that was seen is told first"
+
+
+@pytest.mark.parametrize(
+    ("words", "arguments"),
+    [
+        ("clicks/_manifest", ("verify", "clicks")),
+        ("clicks/_manifest", ("verify",)),
+        ("", ("verify",)),
+        ("clicks/_manifest", ("compare", "clicks", "{store}/clicks")),
+        ("partition=", ("compare", "clicks", "{store}/clicks")),
+    ],
+)
+def test_answer_that_the_store_does_not_give_is_not_known(
+    run: Run,
+    clicks: pylogtable.Topic,
+    store_dir: Path,
+    fail: Callable[[str], None],
+    words: str,
+    arguments: tuple[str, ...],
+) -> None:
+    fail(words)
+    run(*(word.format(store=store_dir) for word in arguments)).failed("ReadTimeout", status=3)
+    told = run(*(word.format(store=store_dir) for word in arguments), "--output", "json")
+    assert told.status == 3
+    assert all(row["sound"] is None for row in json.loads(told.out or "[]"))
 
 
 def test_report(run: Run, store_dir: Path, tmp_path: Path) -> None:

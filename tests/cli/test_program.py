@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import array
+import fcntl
+import os
 import signal
 import subprocess
 import sys
+import termios
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -15,6 +20,8 @@ import pytest
 
 import pylogtable
 from pylogtable.cli.app import app, main
+from pylogtable.cli.lines import LineReader
+from pylogtable.cli.signals import Terminated
 from tests.builders import kafka
 from tests.cli.conftest import ROOT, Run, environment, parse, start
 
@@ -119,6 +126,84 @@ def test_two_programs_share_the_partitions_of_a_group(store_dir: Path) -> None:
         assert running.stdout is not None
         assert running.stderr is not None
         assert running.stdout.read() == running.stderr.read() == b""
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_produce_appends_what_it_has_read_when_a_signal_comes(
+    clicks: pylogtable.Topic, number: signal.Signals, status: int
+) -> None:
+    running = start("produce", "clicks", "--linger", "3600", "--partition", "1")
+    assert running.stdin is not None
+    assert running.stdout is not None
+    assert running.stderr is not None
+    running.stdin.write(b"one\ntwo\nthr")
+    running.stdin.flush()
+    pipe = running.stdin.fileno()
+    until(lambda: unread_bytes(pipe) == 0, running)
+    assert clicks.count() == 4
+    running.send_signal(number)
+    if number == signal.SIGTERM:
+        running.send_signal(number)  # as `timeout` does
+    assert running.wait(60) == status
+    assert running.stderr.read() == b""
+    assert running.stdout.read() == b"clicks: 2 records in 1 commit; 1:[1,3)\n"
+    assert clicks.read(1, 1).read_all()["value"].to_pylist() == [b"one", b"two"]
+
+
+def unread_bytes(pipe: int) -> int:
+    """How much of what was written to a pipe nobody has read yet."""
+    count = array.array("i", [0])
+    fcntl.ioctl(pipe, termios.FIONREAD, count)
+    return count[0]
+
+
+def test_input_is_read_without_a_gap_when_a_signal_comes() -> None:
+    """What is read ahead is given out, and the rest is left in the pipe."""
+    theirs, ours = os.pipe()
+    lines = [b"%07d" % number for number in range(400_000)]
+
+    def write() -> None:
+        with os.fdopen(ours, "wb") as sink:
+            sink.write(b"\n".join(lines) + b"\n")
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    with open(theirs, "rb", buffering=0) as source:
+        reader = LineReader(source, batch_bytes=1, linger_seconds=3600)
+        batches = reader.batches()
+        with reader.stopped_by_signals() as signals:
+            given = next(batches).lines
+            signal.raise_signal(signal.SIGTERM)
+            for batch in batches:
+                given += batch.lines
+        left = source.readall().split(b"\n")
+    writer.join()
+    with pytest.raises(Terminated):
+        signals.raise_again()
+    # The last line of a read may be cut. Its end is the first piece of what is left.
+    assert given == lines[: len(given)]
+    assert len(given) < len(lines)
+    assert left[1:-1] == lines[len(given) + 1 :]
+
+
+def test_maintain_ends_by_sigterm_as_by_ctrl_c(
+    run: Run, clicks: pylogtable.Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a job cleans up after Ctrl-C, it cleans up after SIGTERM, in every command."""
+    seen: list[type[BaseException]] = []
+
+    def job(*_: object, **__: object) -> list[object]:
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except KeyboardInterrupt as error:
+            seen.append(type(error))
+            raise
+        return []
+
+    monkeypatch.setattr(pylogtable.Store, "maintain", job)
+    ended = run("maintain")
+    assert (ended.status, ended.out, ended.err) == (143, "", "")
+    assert seen == [Terminated]
 
 
 def test_produce_appends_slow_input_as_it_arrives(clicks: pylogtable.Topic) -> None:

@@ -39,6 +39,27 @@ def test_sigterm_is_noted_and_the_second_passed_over(third: list[int]) -> None:
         signals.raise_again()
 
 
+def test_second_sigterm_is_passed_over_while_the_program_says_what_it_has_done(
+    third: list[int],
+) -> None:
+    with ended_by_sigterm():
+        with noting_signals() as signals:
+            signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+        assert third == []
+        signal.raise_signal(signal.SIGTERM)
+        assert third == [signal.SIGTERM]
+    assert signals.first == signal.SIGTERM
+
+
+def test_what_is_to_be_done_at_the_first_signal_is_done_once() -> None:
+    done: list[int] = []
+    with noting_signals(lambda: done.append(1)):
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+    assert done == [1]
+
+
 @pytest.mark.parametrize("first", [signal.SIGTERM, signal.SIGINT])
 def test_ctrl_c_after_another_signal_ends_the_program(first: signal.Signals) -> None:
     def run() -> None:

@@ -67,6 +67,13 @@ class Swallowing(_Faulty):
         return Created.UNKNOWN
 
 
+class SlowInRaces(_Faulty):
+    def create(self, key: str, data: bytes) -> Created:
+        if key.startswith("race"):
+            raise StorageError(f"cannot create {key}: ReadTimeout")
+        return super().create(key, data)
+
+
 class Unlisted(_Faulty):
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
         return iter(())
@@ -122,6 +129,15 @@ def test_faulty_store_fails_the_check_of_its_fault(
     assert {name for name, status in statuses(report).items() if status == "failed"} == failing
     assert words in str(report)
     assert str(report).endswith("cannot hold topics")
+
+
+def test_store_that_fails_in_a_check_is_not_blamed_for_more() -> None:
+    """A time-out does not show that writers overwrite each other."""
+    report = examine(SlowInRaces(), runtime())
+    (race,) = (check for check in report.checks if check.status == "failed")
+    assert (race.name, race.detail) == ("race", "cannot create race-0: ReadTimeout")
+    assert "try again" in race.advice
+    assert "overwrite" not in str(race)
 
 
 def test_good_store_passes_and_is_left_unchanged() -> None:
