@@ -30,7 +30,7 @@ _TRANSIENT_NAMES = frozenset(
 )
 
 
-#: There was no whole reply. The 400 that aiohttp puts into such an error is its own, not the store's.
+#: There was no whole reply. The 400 that aiohttp puts into such an error is not the store's.
 _NO_REPLY_NAMES = frozenset({"HTTPClientError", "HttpProcessingError", "ClientResponseError"})
 
 
