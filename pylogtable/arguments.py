@@ -4,10 +4,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from typing import Final
 
 from pylogtable.errors import InvalidRequestError
 
 YEAR_10000_MS = 253_402_300_800_000
+
+
+class NotGiven(Enum):
+    """The type of `NOT_GIVEN`. An enum of one member, so that type checkers know what is left
+    after `is NOT_GIVEN`."""
+
+    NOT_GIVEN = "not given"
+
+    def __repr__(self) -> str:
+        return "NOT_GIVEN"
+
+
+#: The default of an argument whose None means something.
+NOT_GIVEN: Final = NotGiven.NOT_GIVEN
 
 
 def check_mapping(name: str, value: object, example: str) -> None:

@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from pylogtable.arguments import NOT_GIVEN
 from pylogtable.errors import InvalidRequestError
 from pylogtable.format.model import StagedSegment
 from pylogtable.format.shaping import RowShaper, check_log_columns
@@ -38,6 +39,7 @@ from pylogtable.maintenance.vacuum import Vacuum
 from pylogtable.mirror.copying import Copied, CopyTask, RunTasks
 from pylogtable.mirror.request import mirror as run_mirror
 from pylogtable.operation import operation, operations
+from pylogtable.plan.append import ExpectedLast
 from pylogtable.plan.joining import Join, plan_joins
 from pylogtable.plan.read import ReadTask
 from pylogtable.plan.split import ReadPart, by_commit, joined, share_tasks
@@ -53,10 +55,12 @@ from pylogtable.write.append import commit_or_discard
 from pylogtable.write.stager import Staged, Stager
 
 __all__ = [
+    "NOT_GIVEN",
     "Compaction",
     "Copied",
     "CopyTask",
     "Erasure",
+    "ExpectedLast",
     "Job",
     "Join",
     "Joiner",
@@ -207,6 +211,7 @@ class TopicWriter:
         *,
         txn: tuple[str, int] | None = None,
         origin: str | None = None,
+        expected_last: ExpectedLast = NOT_GIVEN,
         expected_ends: Mapping[int, int] | None = None,
     ) -> AppendResult:
         """Make staged files visible in one commit, in the order given.
@@ -217,10 +222,13 @@ class TopicWriter:
         `origin` names the run that numbers the txn. If the log has the same txn from a different
         origin, the commit raises an error: the data is not the same.
 
+        `expected_last` is the last txn of the app id as the writer knows it, as in `Topic.append`.
+        If the log has another one, the commit raises `CommitConflictError`, unless it is a repeat.
+
         `expected_ends` are the end offsets of all partitions, as a writer that is the only one
         knows them. If another one has appended, the commit raises `CommitConflictError`.
         """
-        return self._appender.commit(staged, txn, origin, expected_ends)
+        return self._appender.commit(staged, txn, origin, expected_last, expected_ends)
 
     def commit_or_discard(
         self,
@@ -228,13 +236,20 @@ class TopicWriter:
         *,
         txn: tuple[str, int] | None = None,
         origin: str | None = None,
+        expected_last: ExpectedLast = NOT_GIVEN,
         expected_ends: Mapping[int, int] | None = None,
     ) -> AppendResult:
         """Like `commit`, for files that no earlier try can have committed. They are removed if the
         commit fails, and kept while its outcome is unknown. If it repeats a txn, files that the
         first commit does not name are removed."""
         return commit_or_discard(
-            lambda: self.commit(staged, txn=txn, origin=origin, expected_ends=expected_ends),
+            lambda: self.commit(
+                staged,
+                txn=txn,
+                origin=origin,
+                expected_last=expected_last,
+                expected_ends=expected_ends,
+            ),
             lambda version: self._appender.discard(staged, repeats=version),
         )
 
@@ -244,11 +259,17 @@ class TopicWriter:
         self._appender.discard(staged)
 
     def find_txn(
-        self, app_id: str, version: int, *, origin: str | None = None
+        self,
+        app_id: str,
+        version: int,
+        *,
+        origin: str | None = None,
+        expected_last: ExpectedLast = NOT_GIVEN,
     ) -> AppendResult | None:
         """The result of the append with this txn, or None if there was none. Raises if the txn has
-        a different `origin`."""
-        return self._appender.find((app_id, version), origin, self._snapshot())
+        a different `origin`, or if a commit with this `expected_last` would be refused: so ask
+        before the work that it needs."""
+        return self._appender.find((app_id, version), origin, expected_last, self._snapshot())
 
 
 def _files_of(results: Iterable[tuple[StagedSegment, ...]]) -> Iterator[StagedSegment]:

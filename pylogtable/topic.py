@@ -35,21 +35,16 @@ from pylogtable.read.versions import snapshot_at, version_at
 from pylogtable.read.view import Bound, View
 from pylogtable.results.comparison import ComparisonReport
 from pylogtable.results.groups import GroupDescription
-from pylogtable.results.operations import (
-    AppendResult,
-    TopicDescription,
-    VerifyReport,
-    describe,
-)
+from pylogtable.results.operations import TopicDescription, VerifyReport, describe
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import ObjectStore
 from pylogtable.topic_jobs import TopicJobs
+from pylogtable.topic_writes import TopicWrites
 from pylogtable.write.append import Appender
-from pylogtable.write.producer import Producer
 
 
 @operations
-class Topic(TopicJobs):
+class Topic(TopicWrites, TopicJobs):
     """One topic. `Store.topic`, `Store.create_topic` and `pylogtable.open_topic` make one.
 
     >>> topic.append(pa.table({"key": [b"k"], "value": [b"v"]}))
@@ -108,43 +103,6 @@ class Topic(TopicJobs):
         the same data."""
         snapshot = snapshot_at(self.name, self._head, version)
         return View(self.name, self._store, snapshot, self._manifest)
-
-    def append(
-        self, data: Any, *, txn: tuple[str, int] | None = None, keep_offsets: bool = False
-    ) -> AppendResult:
-        """Append records: an Arrow table, batch or reader, an iterable of batches, or anything that
-        exports an Arrow stream. All of them become visible in one commit, or none.
-
-        With `txn=(app_id, version)` the append can be repeated safely: a repeat appends nothing and
-        returns the offsets of the first time.
-
-        >>> topic.append(table, txn=("nightly-load", 7)).offsets
-        {0: (100, 150)}
-
-        With `keep_offsets`, each row brings its `partition` and its `offset`, for a copy of another
-        log. Offsets rise inside each partition, from its end on, and may leave holes. If the end
-        has passed the first of them, nothing is appended, and `CommitConflictError` names both. So
-        the end offsets are where a copy continues, and a copy has one writer.
-
-        >>> topic.append(table_with_partition_and_offset, keep_offsets=True)
-        """
-        check_flags(keep_offsets=keep_offsets)
-        return self._appender.append(data, txn, keep_offsets=keep_offsets)
-
-    def last_txn(self, app_id: str) -> int | None:
-        """The version of the last txn of this app id, or None. Use it after a restart to find out
-        what was already appended."""
-        check_text("app_id", app_id)
-        mark = self._head.latest().txns.get(app_id)
-        return None if mark is None else mark.txn_version
-
-    def producer(
-        self, *, linger_ms: float = 50, batch_bytes: int = 16 << 20, app_id: str | None = None
-    ) -> Producer:
-        """A producer, for records that come one by one, from any number of threads. Records that
-        are sent within `linger_ms`, up to `batch_bytes`, become one append. With an `app_id` the
-        producer knows after a restart how many of its records are in the log."""
-        return Producer(self.name, self._appender, self._head, linger_ms, batch_bytes, app_id)
 
     def read(
         self,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from pylogtable.arguments import NOT_GIVEN, NotGiven
 from pylogtable.errors import CommitConflictError, InvalidRequestError
 from pylogtable.format.entries import floor_fault
 from pylogtable.format.given_offsets import check_not_below_end
@@ -26,6 +27,9 @@ from pylogtable.format.schema import is_keys_only
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.plan.copy_guard import check_may_append
 
+#: The txn version that a writer knows as the last one of its app id; None: there was none.
+ExpectedLast = int | None | NotGiven
+
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
@@ -35,12 +39,51 @@ class Repeated:
     commit_version: int
 
 
-def find_txn(snapshot: Snapshot, txn: Txn | None) -> Repeated | None:
-    """The repeat, if the log already has this txn. None for a new txn, or without a txn [TXN-2]."""
-    mark = snapshot.txns.get(txn.app_id) if txn else None
-    if txn and mark and txn.version <= mark.txn_version:
+def find_txn(
+    snapshot: Snapshot, txn: Txn | None, expected_last: ExpectedLast = NOT_GIVEN
+) -> Repeated | None:
+    """The repeat, if the log already has this txn. None for a new txn, or without a txn [TXN-2].
+
+    A new txn is refused if another one than `expected_last` is the last of its app id [TXN-6]. A
+    repeat never is: whoever did not learn the outcome of an append makes the same call again, and
+    by then its own txn is the last.
+    """
+    if txn is None:
+        return None
+    mark = snapshot.txns.get(txn.app_id)
+    if mark and txn.version <= mark.txn_version:
         return Repeated(mark.commit_version)
+    check_last(txn, mark, expected_last)
     return None
+
+
+def check_last(txn: Txn, mark: TxnMark | None, expected_last: ExpectedLast) -> None:
+    """Raise if `mark`, the last txn of the app id, is not the one that the caller expects [TXN-6].
+    Then another writer has appended, or the put of an earlier run has arrived late."""
+    if _is_expected(mark, expected_last):
+        return
+    why = "another append has landed since, perhaps a late one of an earlier run"
+    if mark is None or (isinstance(expected_last, int) and mark.txn_version < expected_last):
+        why = "this log has no such txn"
+    raise CommitConflictError(
+        f"the last txn of app id {txn.app_id!r} is {_shown(mark)}, and expected_last is "
+        f"{expected_last}: {why}. Nothing was appended. Call last_txn({txn.app_id!r}) again, "
+        "decide by it what is still missing, and append that"
+    )
+
+
+def _is_expected(mark: TxnMark | None, expected_last: ExpectedLast) -> bool:
+    """Txn versions grow, so one that is the last twice was the last all the time [TXN-5]."""
+    return expected_last in (NOT_GIVEN, None if mark is None else mark.txn_version)
+
+
+def is_behind(snapshot: Snapshot, txn: Txn | None, expected_last: ExpectedLast) -> bool:
+    """True if the caller has seen a later txn than this state has. Then there is a newer state, and
+    only that one can tell whether another writer was here."""
+    if txn is None or not isinstance(expected_last, int):
+        return False
+    mark = snapshot.txns.get(txn.app_id)
+    return mark is None or mark.txn_version < expected_last
 
 
 def plan_append(
@@ -48,6 +91,7 @@ def plan_append(
     staged: Sequence[StagedSegment],
     txn: Txn | None,
     rows: bytes | None = None,
+    expected_last: ExpectedLast = NOT_GIVEN,
 ) -> Change | Repeated:
     """Place `staged` at the end of its partitions, in the order given, or in the order of their
     offsets if records came with them. `rows` are the packed records of those that have no file:
@@ -57,7 +101,7 @@ def plan_append(
     planned again on a newer one [LOG-3]. Given offsets cannot move: if the end has passed them,
     the append fails [APPEND-5].
     """
-    repeated = find_txn(snapshot, txn)
+    repeated = find_txn(snapshot, txn, expected_last)
     if repeated is not None:
         return repeated
     check_may_append(snapshot)
@@ -168,18 +212,23 @@ def plan_fenced_append(
     snapshot: Snapshot,
     staged: Sequence[StagedSegment],
     txn: Txn | None,
-    last: TxnMark | None,
+    last: int | None,
     rows: bytes | None = None,
 ) -> Change:
     """Like `plan_append`, for the only producer of an app id. `last` is the last txn it knows. If
     the log has a different last txn, another producer used the app id, and this one is fenced.
+
+    This comes before the look for a repeat: the txn of a producer is a number of records, and
+    another one that is as far has sent other records. A producer learns the outcome of one commit
+    before it tries the next, so it repeats none.
     """
     mark = snapshot.txns.get(txn.app_id) if txn else None
-    if txn and mark != last:
+    if txn and not _is_expected(mark, last):
+        known = "none" if last is None else last
         raise CommitConflictError(
             f"another producer has written with app id {txn.app_id!r}: the last txn known here is "
-            f"{_shown(last)}, the log has {_shown(mark)}. This one is fenced, and nothing was "
-            "appended. Run one producer per app id; open a new one to continue after the log's txn"
+            f"{known}, the log has {_shown(mark)}. This one is fenced, and nothing was appended. "
+            "Run one producer per app id; open a new one to continue after the log's txn"
         )
     change = plan_append(snapshot, staged, txn, rows)
     assert isinstance(change, Change)  # it is after the last txn, so it cannot be a repeat

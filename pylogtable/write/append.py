@@ -7,33 +7,31 @@ unknown, the files stay, since the commit may have landed.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-import pyarrow as pa
-
-from pylogtable.arguments import check_number
+from pylogtable.arguments import NOT_GIVEN, check_number
 from pylogtable.errors import (
     CommitConflictError,
     CommitUnknownError,
     InvalidRequestError,
     LogTableError,
-    SchemaMismatchError,
     StorageError,
 )
-from pylogtable.format.codec import check_app_id, check_origin
 from pylogtable.format.config import STALE_AFTER_MS
-from pylogtable.format.model import Change, Commit, MirroredTxn, StagedSegment, Txn, TxnMark
+from pylogtable.format.model import Change, Commit, MirroredTxn, StagedSegment, Txn
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.log.head import Head
 from pylogtable.plan.append import (
+    ExpectedLast,
     Repeated,
     check_ends,
     find_live,
     find_txn,
+    is_behind,
     plan_append,
     plan_fenced_append,
 )
@@ -41,8 +39,10 @@ from pylogtable.results.operations import AppendResult, offsets_of
 from pylogtable.storage.base import ObjectStore
 from pylogtable.write.expired import warn_of_expired
 from pylogtable.write.first_commit import first_commit
+from pylogtable.write.given_rows import batches_of, can_be_read_twice
 from pylogtable.write.inline_rows import Spill, gathered
 from pylogtable.write.stager import Staged, Stager, discard
+from pylogtable.write.txn import check_expected_last, parse_txn
 
 #: Called with the state that a commit is planned on. Raises if the data does not fit it.
 CheckState = Callable[[Snapshot], None]
@@ -69,25 +69,30 @@ class Appender:
         self._warned_of_expired = False
 
     def append(
-        self, data: Any, txn: tuple[str, int] | None, *, keep_offsets: bool = False
+        self,
+        data: Any,
+        txn: tuple[str, int] | None,
+        expected_last: ExpectedLast = NOT_GIVEN,
+        *,
+        keep_offsets: bool = False,
     ) -> AppendResult:
         began = self._runtime.monotonic()
-        numbered = parse_txn(txn)
+        numbered = self._numbered(txn, None, expected_last)
 
         def attempt(snapshot: Snapshot, check: CheckState) -> AppendResult:
-            known = find_txn(snapshot, numbered)
+            known = find_txn(snapshot, numbered, expected_last)
             if known is not None:
-                return self._repeat(known, numbered, began)
+                return self._repeat(known, numbered, expected_last, began)
             stager = self.begin(None, snapshot=snapshot, keep_offsets=keep_offsets)
             staged = _stage_all(stager, data)
 
             def commit() -> AppendResult:
                 self._warn_of_expired(staged.files, stacklevel=8)
-                return self._commit(staged, numbered, began, check)
+                return self._commit(staged, numbered, expected_last, began, check)
 
             return commit_or_discard(commit, lambda _: self.discard([staged]))
 
-        return self.shaping(attempt, can_repeat=_can_repeat(data))
+        return self.shaping(attempt, can_repeat=can_be_read_twice(data))
 
     def shaping(
         self, attempt: Callable[[Snapshot, CheckState], Result], *, can_repeat: bool = True
@@ -155,22 +160,28 @@ class Appender:
         return _stage_all(stager, data)
 
     def find(
-        self, txn: tuple[str, int], origin: str | None, snapshot: Snapshot
+        self,
+        txn: tuple[str, int],
+        origin: str | None,
+        expected_last: ExpectedLast,
+        snapshot: Snapshot,
     ) -> AppendResult | None:
         began = self._runtime.monotonic()
         numbered = parse_txn(txn, origin)
-        known = find_txn(snapshot, numbered)
-        return None if known is None else self._repeat(known, numbered, began)
+        check_expected_last(numbered, expected_last)
+        known = find_txn(snapshot, numbered, expected_last)
+        return None if known is None else self._repeat(known, numbered, expected_last, began)
 
     def commit(
         self,
         staged: Sequence[Staged],
         txn: tuple[str, int] | None,
         origin: str | None,
+        expected_last: ExpectedLast = NOT_GIVEN,
         expected_ends: Mapping[int, int] | None = None,
     ) -> AppendResult:
         began = self._runtime.monotonic()
-        numbered = parse_txn(txn, origin)
+        numbered = self._numbered(txn, origin, expected_last)
         whole = self.gathered(staged)
         given = {file.path for part in staged for file in part.files}
         written = [file for file in whole.files if file.path not in given]
@@ -179,24 +190,40 @@ class Appender:
 
         def commit() -> AppendResult:
             self._warn_of_expired(whole.files, stacklevel=6)
-            return self._commit_foreign(whole, numbered, began, check)
+            return self._commit_foreign(whole, numbered, expected_last, began, check)
 
         return commit_or_discard(commit, lambda _: discard(self._store, written))
 
+    def _numbered(
+        self, txn: tuple[str, int] | None, origin: str | None, expected_last: ExpectedLast
+    ) -> Txn | None:
+        """The txn. If the caller has seen a later one of its app id than this process has, the
+        newest state is asked for, since the known one cannot tell who was here last."""
+        numbered = parse_txn(txn, origin)
+        check_expected_last(numbered, expected_last)
+        if is_behind(self._head.known, numbered, expected_last):
+            self._head.latest()
+        return numbered
+
     def _commit_foreign(
-        self, staged: Staged, txn: Txn | None, began: float, check: CheckState
+        self,
+        staged: Staged,
+        txn: Txn | None,
+        expected_last: ExpectedLast,
+        began: float,
+        check: CheckState,
     ) -> AppendResult:
         """Commit what another process may have staged."""
         if self._head.recent is None:
             self._head.latest()
         known = self._head.known
         try:
-            return self._commit(staged, txn, began, check)
+            return self._commit(staged, txn, expected_last, began, check)
         except InvalidRequestError:
             # The process that staged may have seen a newer version than this one has.
             if self._head.latest().version == known.version:
                 raise
-        return self._commit(staged, txn, began, check)
+        return self._commit(staged, txn, expected_last, began, check)
 
     def gathered(self, staged: Sequence[Staged]) -> Staged:
         """The files of several stagings, in the order given. Their rows are put together; if they
@@ -214,7 +241,7 @@ class Appender:
         return Staged(files, oldest, self._head.known.topic_id, rows)
 
     def deliver(
-        self, staged: Staged, txn: Txn | None, last: TxnMark | None, check: CheckState
+        self, staged: Staged, txn: Txn | None, last: int | None, check: CheckState
     ) -> Commit:
         """Commit as the only writer of an app id. If the outcome of the commit is unknown, find it
         out first. A failure removes the files, unless the outcome stays unknown."""
@@ -264,7 +291,12 @@ class Appender:
             discard(self._store, [file for file in unused if find_live(known, file) is None])
 
     def _commit(
-        self, staged: Staged, txn: Txn | None, began: float, check: CheckState
+        self,
+        staged: Staged,
+        txn: Txn | None,
+        expected_last: ExpectedLast,
+        began: float,
+        check: CheckState,
     ) -> AppendResult:
         if not staged.files and txn is None:
             newest = self._head.latest()
@@ -272,20 +304,21 @@ class Appender:
             seconds = self._runtime.monotonic() - began
             return AppendResult(newest.version, {}, 0, 0, 0, seconds)
 
-        after, decided = self._head.change(self._plan(staged, txn, check), refresh=False)
+        plan = self._plan(staged, txn, expected_last, check)
+        after, decided = self._head.change(plan, refresh=False)
         if isinstance(decided, Repeated):
-            return self._repeat(decided, txn, began)
+            return self._repeat(decided, txn, expected_last, began)
         if after.mirror is not None and after.mirror.ended == decided.version:
             _log.warning(ENDED, self._store.url, after.mirror.source)
         return self._result(decided, began)
 
     def _plan(
-        self, staged: Staged, txn: Txn | None, check: CheckState
+        self, staged: Staged, txn: Txn | None, expected_last: ExpectedLast, check: CheckState
     ) -> Callable[[Snapshot], Change | Repeated]:
         def plan(snapshot: Snapshot) -> Change | Repeated:
             self._check_age(staged)
             check(snapshot)
-            return plan_append(snapshot, staged.files, txn, staged.rows)
+            return plan_append(snapshot, staged.files, txn, staged.rows, expected_last)
 
         return plan
 
@@ -306,9 +339,11 @@ class Appender:
                 "them. Append again."
             )
 
-    def _repeat(self, repeated: Repeated, txn: Txn | None, began: float) -> AppendResult:
+    def _repeat(
+        self, repeated: Repeated, txn: Txn | None, expected_last: ExpectedLast, began: float
+    ) -> AppendResult:
         assert txn is not None
-        commit, first = first_commit(self._head.manifest.commits, repeated, txn)
+        commit, first = first_commit(self._head.manifest.commits, repeated, txn, expected_last)
         origin = first.origin
         if txn.origin is not None and origin is not None and origin != txn.origin:  # [TXN-4]
             raise InvalidRequestError(
@@ -372,64 +407,8 @@ def _accept(snapshot: Snapshot) -> None:
     """Every state will do."""
 
 
-def _can_repeat(data: Any) -> bool:
-    """True if the rows can be read twice."""
-    return isinstance(data, pa.Table | pa.RecordBatch | list | tuple)
-
-
 def _stage_all(stager: Stager, data: Any) -> Staged:
     with stager:
         for batch in batches_of(data):
             stager.add(batch)
         return stager.finish()
-
-
-def parse_txn(txn: tuple[str, int] | None, origin: str | None = None) -> Txn | None:
-    if txn is None:
-        if origin is not None:
-            raise InvalidRequestError(
-                f"origin {origin!r} is given without a txn; give both or neither"
-            )
-        return None
-    if origin is not None:
-        check_origin(origin)
-    match txn:
-        case (str(app_id), int(version)) if (
-            app_id and not isinstance(version, bool) and 0 <= version < 2**63
-        ):
-            check_app_id(app_id)
-            return Txn(app_id=app_id, version=version, origin=origin)
-    raise InvalidRequestError(f"txn must be (app_id, version from 0 to 2**63 - 1), not {txn!r}")
-
-
-def batches_of(data: Any) -> Iterable[pa.RecordBatch]:
-    """The rows of anything that `Topic.append` takes, as Arrow batches."""
-    if isinstance(data, pa.RecordBatch):
-        return [data]
-    if isinstance(data, pa.Table):
-        # A table without rows has no batches, but its columns must be checked too.
-        return data.to_batches() or [pa.RecordBatch.from_pylist([], data.schema)]
-    if isinstance(data, pa.RecordBatchReader):
-        same: Iterable[pa.RecordBatch] = data
-        return same
-    if hasattr(data, "__arrow_c_stream__"):
-        reader: Iterable[pa.RecordBatch] = pa.RecordBatchReader.from_stream(data)
-        return reader
-    if isinstance(data, Iterable) and not isinstance(data, Mapping | str | bytes):
-        return _checked(data)
-    raise SchemaMismatchError(
-        f"cannot append {type(data).__name__}: give an Arrow table, batch, reader or an iterable "
-        "of batches"
-    )
-
-
-def _checked(batches: Iterable[Any]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        if isinstance(batch, pa.Table):
-            yield from batch.to_batches()
-        elif isinstance(batch, pa.RecordBatch):
-            yield batch
-        else:
-            raise SchemaMismatchError(
-                f"cannot append {type(batch).__name__} among batches: give Arrow record batches"
-            )

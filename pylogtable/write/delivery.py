@@ -10,15 +10,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pylogtable.errors import InvalidRequestError
-from pylogtable.format.model import Txn, TxnMark
+from pylogtable.format.model import Txn
 from pylogtable.format.schema import TIMESTAMP
 from pylogtable.format.shaping import RowShaper, check_values
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.log.head import Head
 from pylogtable.results.operations import offsets_of
-from pylogtable.write.append import Appender, CheckState, parse_txn
+from pylogtable.write.append import Appender, CheckState
 from pylogtable.write.batch import Delivered, ProducerBatch, SentRecords, SentTable
 from pylogtable.write.records import separate_bad
+from pylogtable.write.txn import parse_txn
 
 Sent = SentRecords | SentTable
 #: A range of items, `[start, end)`, of something that was sent.
@@ -31,7 +32,7 @@ class Delivery:
 
     The txn version of a batch is the number of records of the app id in the log, that batch
     included. So a writer that starts again knows how far it came. Each commit requires that the
-    last txn is still the one that this writer knows: of two writers only one can continue [TXN-1].
+    last txn is still the one that this writer knows: of two writers only one can continue [TXN-6].
     """
 
     def __init__(self, appender: Appender, head: Head, app_id: str | None) -> None:
@@ -40,14 +41,13 @@ class Delivery:
         self._appender = appender
         self._head = head
         self._app_id = app_id
-        self._last: TxnMark | None = None
-        if app_id is not None:
-            self._last = head.latest().txns.get(app_id)
+        mark = None if app_id is None else head.latest().txns.get(app_id)
+        self._last = None if mark is None else mark.txn_version
 
     @property
     def sequence(self) -> int:
         """How many records of the app id are in the log, as known to this writer."""
-        return self._last.txn_version if self._last is not None else 0
+        return self._last if self._last is not None else 0
 
     def deliver(self, batch: ProducerBatch) -> Delivered:
         """Append the good items of the batch in one commit; the bad ones get their error.
@@ -104,7 +104,7 @@ class Delivery:
             txn = Txn(app_id=self._app_id, version=self.sequence + len(partitions))
         commit = self._appender.deliver(staged, txn, self._last, check)
         if txn is not None:
-            self._last = TxnMark(txn.version, commit.version)
+            self._last = txn.version
         first_offsets = {number: start for number, (start, _) in offsets_of(commit).items()}
         uses_append_time = any(segment.append_time for segment in commit.add)
         times_us = None if uses_append_time else _times(times, now_us)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from pylogtable.errors import CorruptTopicError, InvalidRequestError
-from pylogtable.format.model import Commit, MirroredTxn, Txn
+from pylogtable.format.model import Commit, MirroredTxn, Txn, TxnMark
 from pylogtable.format.paths import commit_path
 from pylogtable.log.commits import Commits
-from pylogtable.plan.append import Repeated
+from pylogtable.plan.append import ExpectedLast, Repeated, check_last
 
 
-def first_commit(commits: Commits, repeated: Repeated, txn: Txn) -> tuple[Commit, Txn]:
+def first_commit(
+    commits: Commits, repeated: Repeated, txn: Txn, expected_last: ExpectedLast
+) -> tuple[Commit, Txn]:
     """The commit of this txn, and the txn as it has it, found by walking back over later ones
-    of its app id [TXN-3]."""
+    of its app id [TXN-3]. If there is none, it was no repeat: the log may have moved on [TXN-6]."""
+    last: TxnMark | None = None
     at: int | None = repeated.commit_version
     is_mirrored = False
     while at is not None:
@@ -23,6 +26,8 @@ def first_commit(commits: Commits, repeated: Repeated, txn: Txn) -> tuple[Commit
                 "those before it were removed by vacuum"
             )
         found = next((one for one in commit.txns if one.app_id == txn.app_id), None)
+        if found is not None and last is None:
+            last = TxnMark(found.version, at)
         if found is None or found.version < txn.version:
             break
         if found.version == txn.version:
@@ -38,6 +43,7 @@ def first_commit(commits: Commits, repeated: Repeated, txn: Txn) -> tuple[Commit
             "nothing was appended. Its result is not known here: this topic was a copy of another "
             "one then, and a mirror brings the last txn of an app id only"
         )
+    check_last(txn, last, expected_last)
     raise InvalidRequestError(
         f"txn {txn.version} of app id {txn.app_id!r} was never applied, but a later one was. "
         "The versions of an app id must grow. If this run starts from the beginning, give it a "

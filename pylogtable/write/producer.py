@@ -22,7 +22,7 @@ from pylogtable.format.shaping import RowShaper
 from pylogtable.format.times import Moment, from_us, to_us
 from pylogtable.log.head import Head
 from pylogtable.operation import new_operation
-from pylogtable.write.append import Appender, batches_of
+from pylogtable.write.append import Appender
 from pylogtable.write.batch import (
     BatchFuture,
     Delivered,
@@ -33,6 +33,7 @@ from pylogtable.write.batch import (
     UnseenErrors,
 )
 from pylogtable.write.delivery import Delivery
+from pylogtable.write.given_rows import batches_of
 from pylogtable.write.records import OVERHEAD_BYTES, RecordShape, RecordTuple
 
 MAX_BATCH_BYTES = 1 << 30

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from pylogtable import errors
+from pylogtable.arguments import NOT_GIVEN
 from pylogtable.format import codec, paths
 from pylogtable.format.config import describe_config, normalize
 from pylogtable.format.group_model import GroupChange, GroupState
@@ -141,7 +142,8 @@ def run_plan_append(given: Vector) -> object:
     staged = msgspec.convert(given["staged"], tuple[StagedSegment, ...])
     txn = msgspec.convert(given["txn"], Txn | None)
     rows = bytes.fromhex(given["rows_hex"]) if "rows_hex" in given else None
-    decided = plan_append(_live(given), staged, txn, rows)
+    expected_last = given.get("expected_last", NOT_GIVEN)
+    decided = plan_append(_live(given), staged, txn, rows, expected_last)
     if isinstance(decided, Repeated):
         return {"repeated": decided.commit_version}
     return _change(decided, "append")

@@ -54,7 +54,7 @@ LIBRARY_ROOMS: dict[str, set[str]] = {
 }
 LIBRARY_TOP = {
     **dict.fromkeys(("errors", "arguments", "lazy_arrow"), "words"),
-    **dict.fromkeys(("topic", "topic_jobs", "store", "engine"), "facade"),
+    **dict.fromkeys(("topic", "topic_writes", "topic_jobs", "store", "engine"), "facade"),
     "kafka": "bridge",
     "operation": "runtime",
 }

@@ -258,6 +258,32 @@ def test_malformed_txn_is_refused(kafka_topic: Topic, objects: MemoryStore, txn:
     )
 
 
+@pytest.mark.parametrize("last", [-1, "7", True, 1.0, (1,)], ids=repr)
+def test_malformed_expected_last_is_refused(
+    kafka_topic: Topic, objects: MemoryStore, last: Any
+) -> None:
+    message = "`expected_last` must be a whole number, 0 or more, not " + re.escape(repr(last))
+    calls: list[Callable[[], object]] = [
+        lambda: kafka_topic.append(kafka(["a"]), txn=("app", 1), expected_last=last),
+        lambda: TopicWriter(kafka_topic).commit([], txn=("app", 1), expected_last=last),
+        lambda: TopicWriter(kafka_topic).find_txn("app", 1, expected_last=last),
+    ]
+    for call in calls:
+        refused(objects, InvalidRequestError, message, call)
+
+
+@pytest.mark.parametrize("last", [None, 7])
+def test_expected_last_without_a_txn_is_refused(
+    kafka_topic: Topic, objects: MemoryStore, last: int | None
+) -> None:
+    message = f"expected_last={last} is given without a txn"
+    for call in (
+        lambda: kafka_topic.append(kafka(["a"]), expected_last=last),
+        lambda: TopicWriter(kafka_topic).commit([], expected_last=last),
+    ):
+        refused(objects, InvalidRequestError, message, call)
+
+
 READS: list[tuple[type[Exception], str, dict[str, Any]]] = [
     (OffsetOutOfRangeError, r"offset 11 of partition 0.*\[2, 10\)", {"partition": 0, "start": 11}),
     (OffsetOutOfRangeError, r"offset 11 of partition 0", {"partition": 0, "end": 11}),

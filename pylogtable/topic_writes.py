@@ -1,0 +1,83 @@
+"""`TopicWrites`: the methods of a topic that append to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pylogtable.arguments import NOT_GIVEN, check_flags, check_text
+from pylogtable.log.head import Head
+from pylogtable.operation import operations
+from pylogtable.plan.append import ExpectedLast
+from pylogtable.results.operations import AppendResult
+from pylogtable.write.append import Appender
+from pylogtable.write.producer import Producer
+
+
+@operations
+class TopicWrites:
+    """The appends to one topic. Users call them on a `Topic`.
+
+    >>> topic.append(table, txn=("nightly-load", 7))
+    """
+
+    name: str
+    _head: Head
+    _appender: Appender
+
+    def append(
+        self,
+        data: Any,
+        *,
+        txn: tuple[str, int] | None = None,
+        expected_last: ExpectedLast = NOT_GIVEN,
+        keep_offsets: bool = False,
+    ) -> AppendResult:
+        """Append records: an Arrow table, batch or reader, an iterable of batches, or anything that
+        exports an Arrow stream. All of them become visible in one commit, or none.
+
+        With `txn=(app_id, version)` the append can be repeated safely: a repeat appends nothing and
+        returns the offsets of the first time.
+
+        >>> topic.append(table, txn=("nightly-load", 7)).offsets
+        {0: (100, 150)}
+
+        With `expected_last` as well, the append is refused if the log has moved on: it is what
+        `last_txn(app_id)` returned when you decided what to append, also if that was None. If
+        another txn of the app id is the last one by now, nothing is appended, and
+        `CommitConflictError` names both. A repeat is still recognised first. See `last_txn`.
+
+        With `keep_offsets`, each row brings its `partition` and its `offset`, for a copy of another
+        log. Offsets rise inside each partition, from its end on, and may leave holes. If the end
+        has passed the first of them, nothing is appended, and `CommitConflictError` names both. So
+        the end offsets are where a copy continues, and a copy has one writer.
+
+        >>> topic.append(table_with_partition_and_offset, keep_offsets=True)
+        """
+        check_flags(keep_offsets=keep_offsets)
+        return self._appender.append(data, txn, expected_last, keep_offsets=keep_offsets)
+
+    def last_txn(self, app_id: str) -> int | None:
+        """The version of the last txn of this app id, or None. Use it after a restart to find out
+        what was already appended.
+
+        The answer may be out of date as soon as you have it: an append of a run that was killed may
+        still be on its way, and land later. So give it to the append that you decide by it:
+
+        >>> done = topic.last_txn("loader")  # the number of a txn: how many rows are in the log
+        >>> topic.append(table.slice(done or 0), txn=("loader", len(table)), expected_last=done)
+
+        If another append was faster, this one raises `CommitConflictError` and appends nothing: ask
+        again, and decide again. If this one was faster, the other can no longer land. Ask once for
+        each decision: a second call may know of an append that the first one did not.
+        """
+        check_text("app_id", app_id)
+        mark = self._head.latest().txns.get(app_id)
+        return None if mark is None else mark.txn_version
+
+    def producer(
+        self, *, linger_ms: float = 50, batch_bytes: int = 16 << 20, app_id: str | None = None
+    ) -> Producer:
+        """A producer, for records that come one by one, from any number of threads. Records that
+        are sent within `linger_ms`, up to `batch_bytes`, become one append. With an `app_id` the
+        producer knows after a restart how many of its records are in the log."""
+        return Producer(self.name, self._appender, self._head, linger_ms, batch_bytes, app_id)
