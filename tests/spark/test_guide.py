@@ -89,7 +89,7 @@ NOT_OF_STREAMS: dict[str, tuple[str, ...]] = {
         "timestampAsOf",
         "keys",
     ),
-    "stream write": ("txnVersion",),
+    "stream write": ("txnVersion", "txnExpectedLast"),
 }
 
 
@@ -112,6 +112,7 @@ def options_with(name: str) -> dict[str, str]:
     together = {
         "txnAppId": {"txnVersion": "1"},
         "txnVersion": {"txnAppId": "etl"},
+        "txnExpectedLast": {"txnAppId": "etl", "txnVersion": "2"},
         "maxTriggerDelay": {"minOffsetsPerTrigger": "1"},
         "keys": {"view": "latest"},
     }
@@ -140,13 +141,13 @@ def test_every_spark_example_runs(spark: SparkSession, tmp_path: Path) -> None:
     assert all(note == "spark" or note.startswith("no-run: ") for note in notes)
     store, session = run_examples(spark, "spark_ext/README.md", tmp_path)
     assert store.topics() == ["clicks", "copy", "large", "orders", "orders-copy", "views"]
-    assert store.topic("orders-copy").count() == 2000
-    assert store.topic("copy").count() == 3002
-    assert 0 < store.topic("large").count() < 3002
-    # 1,000 each by format, by txn and by LogTable, and one by each INSERT.
-    assert store.topic("orders").count() == 3002
+    assert store.topic("orders-copy").count() == 2100
+    assert store.topic("copy").count() == 3102
+    assert 0 < store.topic("large").count() < 3102
+    # 1,000 each by format, by txn and by LogTable, 100 after that txn, and one by each INSERT.
+    assert store.topic("orders").count() == 3102
     # Each DataFrame shows the topic as it was when it was loaded.
-    expected = {"every": 2000, "recent": 2000, "before": 1000, "newest": 1000, "commits": 3}
+    expected = {"every": 2100, "recent": 2100, "before": 1000, "newest": 1000, "commits": 4}
     counted = {name: session[name].count() for name in expected}  # type: ignore[attr-defined]
     assert counted == expected
     copy = pylogtable.open(tmp_path / "logs-backup").topic("orders")

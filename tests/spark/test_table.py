@@ -15,6 +15,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 import pylogtable
 from pylogtable import (
     AppendResult,
+    CommitConflictError,
     CommitUnknownError,
     InvalidRequestError,
     SchemaMismatchError,
@@ -176,6 +177,34 @@ def test_a_repeated_txn_appends_nothing_and_writes_no_file(
     assert (data_files(tmp_path), table.topic.version) == (before, 1)
     with pytest.raises(InvalidRequestError, match="never applied"):
         table.append(keyed(spark), txn=("job", 0))
+
+
+def test_an_append_is_refused_if_the_log_has_moved_on(
+    spark: SparkSession, table: LogTable, tmp_path: Path
+) -> None:
+    table.append(keyed(spark, 50), txn=("job", 1), expected_last=None)
+    before = data_files(tmp_path)
+    with pytest.raises(CommitConflictError, match="is 1 in version 1, and expected_last is None"):
+        table.append(keyed(spark, 60), txn=("job", 2), expected_last=None)
+    assert data_files(tmp_path) == before
+    assert table.append(keyed(spark, 50), txn=("job", 1), expected_last=None).repeated
+    table.append(keyed(spark, 60), txn=("job", 2), expected_last=1)
+    assert table.topic.count() == 110
+
+
+def test_an_append_is_refused_if_another_one_lands_just_before_its_commit(
+    spark: SparkSession, topic: Topic, tmp_path: Path
+) -> None:
+    late: list[AppendResult] = []
+
+    def commit_first(verb: str, key: str) -> None:
+        if is_commit("t", verb, key) and not late:
+            late.append(topic.append(pa.table({"k": ["u0"], "v": [0]}), txn=("job", 1)))
+
+    table = LogTable(spark, topic.url, store_with(tmp_path / "logs", commit_first).topic("t"))
+    with pytest.raises(CommitConflictError, match="another append has landed since"):
+        table.append(keyed(spark, 50), txn=("job", 2), expected_last=None)
+    assert (topic.count(), len(data_files(tmp_path))) == (1, len(topic.segments()))
 
 
 def test_txn_that_another_writer_committed_first_leaves_no_file(

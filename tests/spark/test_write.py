@@ -17,7 +17,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 import pylogtable
-from pylogtable import InvalidRequestError, SchemaMismatchError, Store, TopicNotFoundError
+from pylogtable import (
+    CommitConflictError,
+    InvalidRequestError,
+    SchemaMismatchError,
+    Store,
+    TopicNotFoundError,
+)
 from pylogtable.engine import TopicWriter
 from tests.builders import IN_FILES, T0, at, ints, kafka, rows, times
 from tests.conftest import S3_BUCKET, S3_KEY, S3_SECRET
@@ -327,6 +333,31 @@ def test_txn_version_that_goes_back_is_refused_before_anything_is_written(
     with pytest.raises(InvalidRequestError, match="versions of an app id must grow"):
         write(path, [kafka(["a"])], txnAppId="job", txnVersion=4)
     assert files(tmp_path) == before
+
+
+def test_a_write_that_expects_another_last_txn_is_refused_before_anything_is_written(
+    logs: Store, tmp_path: Path
+) -> None:
+    topic = logs.create_topic("t")
+    path = tmp_path / "logs" / "t"
+    write(path, [kafka(["a"])], txnAppId="job", txnVersion=5, txnExpectedLast="none")
+    before = files(tmp_path)
+    for last in ("none", 4):
+        with pytest.raises(CommitConflictError, match="of app id 'job' is 5 in version 1"):
+            plan(path, kafka(["b"]).schema, txnAppId="job", txnVersion=6, txnExpectedLast=last)
+    assert files(tmp_path) == before
+    write(path, [kafka(["a"])], txnAppId="job", txnVersion=5, txnExpectedLast="none")
+    write(path, [kafka(["b"])], txnAppId="job", txnVersion=6, txnExpectedLast=5)
+    assert topic.count() == 2
+
+
+def test_rows_that_name_their_topics_have_no_expected_last_txn(logs: Store, tmp_path: Path) -> None:
+    logs.create_topic("a")
+    table = kafka(["x"], topic=pa.array(["a"]))
+    options = {"txnAppId": "job", "txnVersion": 1, "txnExpectedLast": "none"}
+    with pytest.raises(InvalidRequestError, match="is the last txnVersion of one topic"):
+        plan(tmp_path / "logs", table.schema, **options)
+    write(tmp_path / "logs", [table.drop_columns("topic")], topic="a", **options)
 
 
 def test_a_repeated_txn_over_several_topics_removes_what_it_staged(

@@ -21,14 +21,25 @@ import pytest
 from pyspark.sql import SparkSession
 
 import pylogtable
-from pylogtable import CommitUnknownError, LogTableError, StorageError, Store, Topic
+from pylogtable import (
+    CommitConflictError,
+    CommitUnknownError,
+    LogTableError,
+    StorageError,
+    Store,
+    Topic,
+)
+from pylogtable.runtime import Runtime
+from pylogtable.storage.locate import open_store
 from pyspark_pylogtable.batch.writer import BatchWriter
 from pyspark_pylogtable.tasks import staging
 from pyspark_pylogtable.tasks.staging import Written
 from tests.builders import kafka, rows
 from tests.spark.faults import (
     Decide,
+    DriverFaults,
     crash_after_commit,
+    is_commit,
     on_store,
     refused_commit,
     store_with,
@@ -239,6 +250,43 @@ def test_two_drivers_that_commit_the_same_txn_append_once(topic: Topic, tmp_path
         travelled(writer).commit(messages)
     assert topic.count() == 3
     assert len(data_files(tmp_path)) == len(topic.segments())
+
+
+@pytest.mark.parametrize("lands", ["before planning", "before the commit", "after the commit"])
+def test_late_write_of_a_dead_driver_brings_no_row_twice(
+    topic: Topic, tmp_path: Path, lands: str
+) -> None:
+    """The next driver has asked for the last txn before it landed, and says so."""
+    path = tmp_path / "logs" / "t"
+    objects = DriverFaults(
+        open_store(tmp_path / "logs", None),
+        lambda verb, key: Fault.LATE if is_commit("t", verb, key) else None,
+    )
+    writer, messages = staged_by_two(tmp_path, txnAppId="job", txnVersion=1, txnExpectedLast="none")
+    with pytest.raises(CommitUnknownError):
+        on_store(writer, Store(objects, Runtime(patience_seconds=0))).commit(messages)
+    late = data_files(tmp_path)
+    options = {"txnAppId": "job", "txnVersion": 2, "txnExpectedLast": topic.last_txn("job")}
+    if lands == "before planning":
+        objects.land()
+        with pytest.raises(CommitConflictError, match="is 1 in version 1, and expected_last is No"):
+            plan(path, kafka([]).schema, **options)
+    else:
+        writer, messages = staged_by_two(tmp_path, **options)
+        if lands == "before the commit":
+            objects.land()
+            with pytest.raises(CommitConflictError, match="another append has landed since"):
+                travelled(writer).commit(messages)
+            travelled(writer).abort(messages)
+        else:
+            travelled(writer).commit(messages)
+            objects.land()
+    assert topic.count() == 3
+    assert topic.last_txn("job") == (2 if lands == "after the commit" else 1)
+    if lands != "after the commit":
+        assert data_files(tmp_path) == late
+        write(path, [kafka(["z"])], **{**options, "txnExpectedLast": 1})
+    assert topic.verify(data=True)
 
 
 def test_commit_in_another_process_gives_the_same_result(

@@ -9,6 +9,7 @@ import pytest
 
 import pylogtable
 from pylogtable import InvalidRequestError
+from pylogtable.engine import NOT_GIVEN
 from pyspark_pylogtable.request.bounds import ANY_TOPIC, EARLIEST, LATEST, Bound, everywhere
 from pyspark_pylogtable.request.options import VIEWS, Options
 from pyspark_pylogtable.request.parsing import parse_options
@@ -40,6 +41,7 @@ EVERY_OPTION = {
     "keepOffsets": "true",
     "txnAppId": "etl",
     "txnVersion": "7",
+    "txnExpectedLast": "5",
     "maxOffsetsPerTrigger": "100",
     "maxBytesPerTrigger": "1000000",
     "minOffsetsPerTrigger": "10",
@@ -83,6 +85,7 @@ def test_every_option_is_parsed_in_any_case(spell: type[str]) -> None:
         keep_offsets=True,
         txn_app_id="etl",
         txn_version=7,
+        txn_expected_last=5,
         max_records_per_trigger=100,
         max_bytes_per_trigger=1_000_000,
         min_records_per_trigger=10,
@@ -586,6 +589,29 @@ def test_txn_app_id_and_txn_version_need_each_other(name: str) -> None:
     options = parse_options({name: "1"})
     with pytest.raises(InvalidRequestError, match=f"^{name} is given without"):
         options.refuse_for("write")
+
+
+@pytest.mark.parametrize(
+    ("text", "last"), [("7", 7), (" 0 ", 0), ("none", None), (str(None), None), ("NONE", None)]
+)
+def test_the_expected_last_txn_is_a_number_or_none(text: str, last: int | None) -> None:
+    assert parse_options({"txnExpectedLast": text}).txn_expected_last == last
+    assert parse_options({}).txn_expected_last is NOT_GIVEN
+
+
+@pytest.mark.parametrize("text", ["-1", "null", "", "1.5", "last"])
+def test_another_expected_last_txn_is_refused(text: str) -> None:
+    wanted = f"option txnExpectedLast={text!r}: must be a whole number, 0 or more, or none"
+    assert refusal({"txnExpectedLast": text}) == wanted
+
+
+def test_the_expected_last_txn_needs_a_txn_and_is_refused_for_streams() -> None:
+    for given in ({}, {"txnAppId": "etl"}, {"txnVersion": "1"}):
+        with pytest.raises(InvalidRequestError, match="is given without txn"):
+            parse_options({"txnExpectedLast": "none", **given}).refuse_for("write")
+    both = {"txnExpectedLast": "none", "txnAppId": "etl"}
+    with pytest.raises(InvalidRequestError, match=r"^txnExpectedLast is of no use in a stream"):
+        parse_options(both).refuse_for("stream write")
 
 
 def test_txn_version_is_refused_for_streams() -> None:

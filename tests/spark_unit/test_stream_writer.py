@@ -23,13 +23,24 @@ from pylogtable import (
     Topic,
 )
 from pylogtable.engine import TopicWriter
+from pylogtable.runtime import Runtime
+from pylogtable.storage.base import Created
+from pylogtable.storage.locate import open_store
 from pyspark_pylogtable import DefaultSource
 from pyspark_pylogtable.columns import spark_schema
 from pyspark_pylogtable.stream.sink import StreamWriter, batches_of_rows
 from pyspark_pylogtable.tasks.staging import Written, stage_rows
 from tests.builders import IN_FILES, kafka, rows
-from tests.spark.faults import on_store, refused_commit, store_with, unknown_commit
+from tests.spark.faults import (
+    DriverFaults,
+    is_commit,
+    on_store,
+    refused_commit,
+    store_with,
+    unknown_commit,
+)
 from tests.spark.writes import data_files, travelled, write
+from tests.stores import Fault
 
 
 @pytest.fixture
@@ -203,6 +214,33 @@ def test_after_an_unknown_commit_no_file_is_removed_and_a_repeat_settles_it(
     assert data_files(tmp_path) == files
     sink.batch(0, table)
     assert values(topic) == [b"a", b"b"]
+    assert topic.verify(data=True)
+
+
+@pytest.mark.parametrize("lands_before", [0, 1, 2])
+def test_late_batch_of_a_dead_driver_is_appended_once(
+    topic: Topic, tmp_path: Path, lands_before: int
+) -> None:
+    """A query that goes on from its checkpoint runs the batch again under its number. So the sink
+    needs not be told what was last: a late batch is a repeat, or its version is taken."""
+    sink = Sink(topic.url)
+    sink.batch(0, kafka(["0"]))
+    objects = DriverFaults(
+        open_store(tmp_path / "logs", None),
+        lambda verb, key: Fault.LATE if is_commit("t", verb, key) else None,
+    )
+    dead = on_store(sink.writer(kafka([]).schema), Store(objects, Runtime(patience_seconds=0)))
+    # Batch 1 had no rows, and made no commit.
+    with pytest.raises(CommitUnknownError):
+        dead.commit([*sink.stage(kafka(["2"]))], 2)
+    late: list[Created] = []
+    for number in (2, 3):
+        if number - 2 == lands_before:
+            late += objects.land()
+        sink.batch(number, kafka([str(number)]))
+    late += objects.land()
+    assert late[0] is (Created.YES if lands_before == 0 else Created.EXISTS)
+    assert values(topic) == [b"0", b"2", b"3"]
     assert topic.verify(data=True)
 
 

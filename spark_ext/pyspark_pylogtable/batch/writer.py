@@ -9,7 +9,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from pylogtable import InvalidRequestError, Topic
-from pylogtable.engine import TopicWriter
+from pylogtable.engine import NOT_GIVEN, ExpectedLast, TopicWriter
 from pyspark_pylogtable.request.destination import Destination
 from pyspark_pylogtable.request.options import Options
 from pyspark_pylogtable.tasks.commit import (
@@ -35,11 +35,18 @@ def plan_write(
             "topic.delete_records or retention"
         )
     where, topic = plan_destination(options, schema, opened)
+    last = options.txn_expected_last
+    if where.name is None and last is not NOT_GIVEN:
+        raise InvalidRequestError(
+            "txnExpectedLast is the last txnVersion of one topic, and the rows of this write name "
+            "their topics, each of which has its own: write to each topic by itself, with the "
+            "option topic"
+        )
     is_repeat = False
     if topic is not None and options.txn is not None:
-        planned = TopicWriter.known(topic)
-        is_repeat = TopicWriter(topic, planned).find_txn(*options.txn) is not None
-    return BatchWriter(where, options.txn, is_repeat=is_repeat)
+        writer = TopicWriter(topic, TopicWriter.known(topic))
+        is_repeat = writer.find_txn(*options.txn, expected_last=last) is not None
+    return BatchWriter(where, options.txn, last, is_repeat=is_repeat)
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -48,9 +55,17 @@ class BatchWriter(DataSourceArrowWriter):
     If `is_repeat` is true, the log already has the txn, and the tasks write nothing.
     """
 
-    def __init__(self, where: Destination, txn: tuple[str, int] | None, *, is_repeat: bool) -> None:
+    def __init__(
+        self,
+        where: Destination,
+        txn: tuple[str, int] | None,
+        expected_last: ExpectedLast,
+        *,
+        is_repeat: bool,
+    ) -> None:
         self._where = where
         self._txn = txn
+        self._expected_last = expected_last
         self._is_repeat = is_repeat
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
@@ -67,7 +82,8 @@ class BatchWriter(DataSourceArrowWriter):
             # only now the messages tell which query wrote it, so that a txn of another query can be
             # refused.
             staged.setdefault(self._where.name, [])
-        commit_staged(self._where, staged, self._txn, query_of(messages))
+        query = query_of(messages)
+        commit_staged(self._where, staged, self._txn, query, self._expected_last)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         discard_aborted(self._where, messages)

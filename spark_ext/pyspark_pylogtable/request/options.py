@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from pylogtable import InvalidRequestError
+from pylogtable.engine import NOT_GIVEN, ExpectedLast
 from pyspark_pylogtable.request.bounds import Bound
 from pyspark_pylogtable.request.option_names import (
     ENDING,
@@ -75,6 +76,7 @@ class Options:
     keep_offsets: bool = False
     txn_app_id: str | None = None
     txn_version: int | None = None
+    txn_expected_last: ExpectedLast = NOT_GIVEN
     max_records_per_trigger: int | None = None
     max_bytes_per_trigger: int | None = None
     min_records_per_trigger: int | None = None
@@ -111,6 +113,8 @@ class Options:
             case "stream write":
                 why = "the batch's own number in a stream, so that each batch is written once"
                 self._refuse(("txnVersion",), f"{why}; in foreachBatch give it to the write")
+                why = "of no use in a stream: a batch that runs again has its number again"
+                self._refuse(("txnExpectedLast",), why)
             case "stream read":
                 self._refuse_for_stream()
             case _:
@@ -127,6 +131,11 @@ class Options:
             raise InvalidRequestError(
                 f"{have} is given without {lack}: a write that happens once needs both, a name for "
                 "the job and a number that grows with each of its writes"
+            )
+        if self.txn_expected_last is not NOT_GIVEN and self.txn is None:
+            raise InvalidRequestError(
+                "txnExpectedLast is given without txnAppId and txnVersion: it is the last "
+                "txnVersion of a txnAppId before this write"
             )
 
     def _refuse_for_stream(self) -> None:

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from pylogtable import TOPIC_CONFIG_KEYS, InvalidRequestError
+from pylogtable.engine import NOT_GIVEN, ExpectedLast
 from pyspark_pylogtable.request.bounds import EPOCH, parse_bound, parse_time
 from pyspark_pylogtable.request.option_names import PLACE, with_documented_names
 from pyspark_pylogtable.request.options import DEFAULT_DELAY_MS, VIEWS, Options
@@ -64,6 +65,7 @@ def parse_options(options: Mapping[str, str]) -> Options:
         keep_offsets=_boolean(given, "keepOffsets", default=False),
         txn_app_id=_text(given, "txnAppId"),
         txn_version=_whole(given, "txnVersion", at_least=0),
+        txn_expected_last=_expected_last(given),
         max_records_per_trigger=most,
         max_bytes_per_trigger=_whole(given, "maxBytesPerTrigger", at_least=1),
         min_records_per_trigger=least,
@@ -104,6 +106,19 @@ def _whole(given: Mapping[str, str], name: str, at_least: int) -> int | None:
     if not re.fullmatch(r"[0-9]{1,19}", text) or not at_least <= int(text) < 2**63:
         raise _bad(name, given[name], f"must be a whole number, {at_least} or more")
     return int(text)
+
+
+def _expected_last(given: Mapping[str, str]) -> ExpectedLast:
+    """The last txnVersion, or none, as `str(topic.last_txn(…))` says it."""
+    name = "txnExpectedLast"
+    if name not in given:
+        return NOT_GIVEN
+    if given[name].strip().lower() == "none":
+        return None
+    try:
+        return _whole(given, name, at_least=0)
+    except InvalidRequestError:
+        raise _bad(name, given[name], "must be a whole number, 0 or more, or none") from None
 
 
 def _names(given: Mapping[str, str], name: str) -> tuple[str, ...] | None:

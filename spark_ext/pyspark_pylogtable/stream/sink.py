@@ -4,6 +4,11 @@ The query's id and the batch number are the txn of the commit. So a batch that r
 restart or because the first commit's outcome was not known, is found in the log and not appended
 again. Spark calls `commit` on a new writer that knows the batch number but not the query; the tasks
 know the query and send its id with their messages.
+
+The commit of a driver that died may land late. Its successor goes on from the checkpoint and runs
+that batch again, under its number, before the next one. So a late commit is a repeat, or it loses.
+A sink need not say which txn it expects to be the last, and could not: batches without rows make no
+commit, and after a restart from an older checkpoint the log has later ones.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from pyspark.sql.types import (
 )
 
 from pylogtable import AppendResult, LogTableError, Topic, View
-from pylogtable.engine import Staged, TopicWriter
+from pylogtable.engine import NOT_GIVEN, ExpectedLast, Staged, TopicWriter
 from pyspark_pylogtable.columns import spark_schema
 from pyspark_pylogtable.table.arrow_tasks import MapBatches, map_in_arrow
 from pyspark_pylogtable.table.jobs import DRIVER_BYTES, run_each
@@ -52,6 +52,7 @@ def append_sealed(
     topic: Topic,
     df: DataFrame,
     txn: tuple[str, int] | None,
+    expected_last: ExpectedLast = NOT_GIVEN,
     *,
     merge_schema: bool = False,
     keep_offsets: bool = False,
@@ -62,9 +63,12 @@ def append_sealed(
     df = _cast_by_session(df, view)
     columns = spark_columns(df.schema)
     view = check_columns(topic, view, columns, merge=merge_schema, keep_offsets=keep_offsets)
-    if txn is not None and (first := TopicWriter(topic, view).find_txn(*txn)) is not None:
-        if first.origin is not None:
+    first = None
+    if txn is not None:
+        first = TopicWriter(topic, view).find_txn(*txn, expected_last=expected_last)
+        if first is not None and first.origin is not None:
             find_written(topic, txn, _query_of(df.sparkSession))
+    if first is not None:
         return first
     shape = "task int, query string, rows binary, staged binary"
     into = _Into(topic, keep_offsets)
@@ -73,7 +77,8 @@ def append_sealed(
     query = shares[0].query if shares else None
     if not shares and txn is not None:
         query = _query_of(df.sparkSession)
-    result = commit_topic(topic, _sealed(into, shares, df.sparkSession), txn, query)
+    staged = _sealed(into, shares, df.sparkSession)
+    result = commit_topic(topic, staged, txn, query, expected_last)
     return replace(result, seconds=time.monotonic() - began)
 
 

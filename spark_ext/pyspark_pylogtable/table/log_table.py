@@ -29,8 +29,10 @@ from pylogtable import (
     split_topic_url,
 )
 from pylogtable.engine import (
+    NOT_GIVEN,
     Compaction,
     Erasure,
+    ExpectedLast,
     Merge,
     Publication,
     ReadPart,
@@ -175,6 +177,7 @@ class LogTable:
         df: DataFrame,
         *,
         txn: tuple[str, int] | None = None,
+        expected_last: ExpectedLast = NOT_GIVEN,
         merge_schema: bool = False,
         keep_offsets: bool = False,
     ) -> AppendResult:
@@ -183,7 +186,8 @@ class LogTable:
         Use it for large appends. Unlike `df.write.format("pylogtable")` it joins what the tasks
         wrote before it commits: few, large, sealed segments, where filters on `offset` reach
         Parquet. Nothing is shuffled, and the order of rows is kept. With a `txn` a repeat appends
-        nothing. With `merge_schema`, columns that the topic does not have are added to it first.
+        nothing; `expected_last` is that of `Topic.append`. With `merge_schema`, columns that the
+        topic does not have are added to it first.
 
         With `keep_offsets`, rows bring their `partition` and `offset`, as in `Topic.append`. Inside
         each task they rise in each partition, as those of Spark's Kafka source do, and no two tasks
@@ -191,7 +195,7 @@ class LogTable:
         `df.repartition("partition").sortWithinPartitions("partition", "offset")` first.
         """
         return append_sealed(
-            self.topic, df, txn, merge_schema=merge_schema, keep_offsets=keep_offsets
+            self.topic, df, txn, expected_last, merge_schema=merge_schema, keep_offsets=keep_offsets
         )
 
     def compact(self, *, force: bool = False) -> RewriteReport:

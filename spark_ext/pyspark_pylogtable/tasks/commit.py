@@ -20,7 +20,7 @@ from pylogtable import (
     LogTableError,
     Topic,
 )
-from pylogtable.engine import Staged, TopicWriter
+from pylogtable.engine import NOT_GIVEN, ExpectedLast, Staged, TopicWriter
 from pyspark_pylogtable.request.destination import Destination
 from pyspark_pylogtable.tasks.staging import Written
 
@@ -46,12 +46,13 @@ def commit_staged(
     staged: dict[str, list[Staged]],
     txn: tuple[str, int] | None,
     query: str | None,
+    expected_last: ExpectedLast = NOT_GIVEN,
 ) -> None:
     """One commit for each topic. If one fails, the files of the topics after it are removed."""
     done: list[str] = []
     for name in sorted(staged):
         try:
-            commit_topic(where.existing(name), staged[name], txn, query)
+            commit_topic(where.existing(name), staged[name], txn, query, expected_last)
         except LogTableError as error:
             for later in staged:
                 if later > name:
@@ -69,12 +70,18 @@ def commit_staged(
 
 
 def commit_topic(
-    topic: Topic, staged: list[Staged], txn: tuple[str, int] | None, query: str | None
+    topic: Topic,
+    staged: list[Staged],
+    txn: tuple[str, int] | None,
+    query: str | None,
+    expected_last: ExpectedLast = NOT_GIVEN,
 ) -> AppendResult:
     """Commit to one topic. It is an error if another query has written under this txn."""
     origin = query if txn is not None else None
     with _explaining_other_query(topic, txn, origin):
-        return TopicWriter(topic).commit_or_discard(staged, txn=txn, origin=origin)
+        return TopicWriter(topic).commit_or_discard(
+            staged, txn=txn, origin=origin, expected_last=expected_last
+        )
 
 
 def find_written(topic: Topic, txn: tuple[str, int], query: str | None) -> AppendResult | None:
