@@ -364,8 +364,14 @@ def split_topic_url(url: str | os.PathLike[str]) -> tuple[str, str]:
 
 
 def _refuse_overwriting(store: ObjectStore, manifest: Manifest, commit: Commit) -> None:
-    """Raise if the store overwrites: it must refuse to create the same commit twice [STORE-2]."""
-    if manifest.commits.create(commit.version, encode(commit)) is Created.YES:
+    """Raise if the store overwrites: it must refuse to create the same commit twice [STORE-2]. The
+    topic is there, so a store that fails now does not make its creation fail."""
+    try:
+        created = manifest.commits.create(commit.version, encode(commit))
+    except StorageError as error:
+        _log.warning("put-if-absent of %s was not tried: %s", store.url, error)
+        return
+    if created is Created.YES:
         store.delete(commit_path(commit.version))
         raise UnsupportedFormatError(
             f"{store.url} does not support put-if-absent: it overwrote an object. Appends of "

@@ -306,7 +306,7 @@ class Topic(TopicWrites, TopicJobs):
                 f"topic {self.name!r} has {many} record(s) without a key. It becomes compacted, "
                 "and the next compaction removes them. To keep them, set cleanup.policy back to "
                 "'delete', and copy them to another topic first",
-                stacklevel=3,
+                stacklevel=4,
             )
 
     def delete_records(self, offsets: Mapping[int, int | None]) -> dict[int, int]:

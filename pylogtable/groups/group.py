@@ -152,7 +152,7 @@ class Group:
                 warnings.warn(
                     f"group {self.name!r}, partition {move.partition} of topic "
                     f"{self.topic_name!r}: {move.note}; its position is {move.new}",
-                    stacklevel=2,
+                    stacklevel=3,
                 )
         return ResetReport(self.name, self.topic_name, dry_run, tuple(moves))
 
@@ -182,7 +182,7 @@ class Group:
             warnings.warn(
                 f"group {self.name!r} of topic {self.topic_name!r} is reset, but a retention that "
                 f"runs at this moment may not notice it: {error}",
-                stacklevel=3,
+                stacklevel=4,
             )
             return moves
         late = overtaken(moves, snapshot)

@@ -67,6 +67,7 @@ def outcome_of_create(error: Exception) -> Created | None:
         return Created.UNKNOWN
     is_refused = (
         isinstance(error, PermissionError | FileNotFoundError | TypeError)
+        or (isinstance(error, OSError) and str(error).startswith("Forbidden:"))  # gcsfs
         or type(error).__name__ in _NEVER_SENT
         or (400 <= status < 500 and status not in _UNDECIDED_STATUS)
     )

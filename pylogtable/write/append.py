@@ -87,7 +87,7 @@ class Appender:
             staged = _stage_all(stager, data)
 
             def commit() -> AppendResult:
-                self._warn_of_expired(staged.files, stacklevel=8)
+                self._warn_of_expired(staged.files, stacklevel=9)
                 return self._commit(staged, numbered, expected_last, began, check)
 
             return commit_or_discard(commit, lambda _: self.discard([staged]))
@@ -189,7 +189,7 @@ class Appender:
         check = _accept if expected_ends is None else partial(check_ends, expected=expected_ends)
 
         def commit() -> AppendResult:
-            self._warn_of_expired(whole.files, stacklevel=6)
+            self._warn_of_expired(whole.files, stacklevel=7)
             return self._commit_foreign(whole, numbered, expected_last, began, check)
 
         return commit_or_discard(commit, lambda _: discard(self._store, written))

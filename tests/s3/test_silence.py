@@ -1,0 +1,171 @@
+"""A store that accepts connections and never answers: every call ends, and says what was tried."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+from urllib.parse import urlsplit
+
+import pytest
+
+import pylogtable
+from pylogtable.errors import CommitUnknownError, InvalidRequestError, StorageError
+from pylogtable.store import Store
+from pylogtable.topic import Topic
+from tests.builders import kafka
+from tests.conftest import S3_BUCKET, S3_KEY, S3_SECRET
+from tests.proxy import Proxy, Refusal, WireFault, proxy_before
+
+#: In the time of these tests a request is tried that often, at most.
+MOST_TRIES = 8
+_folders = itertools.count()
+
+
+def options(endpoint: str, **more: object) -> dict[str, object]:
+    return {
+        "key": S3_KEY,
+        "secret": S3_SECRET,
+        "endpoint_url": endpoint,
+        **more,
+    }
+
+
+@pytest.fixture
+def proxy(s3_endpoint: str) -> Iterator[Proxy]:
+    port = urlsplit(s3_endpoint).port
+    assert port is not None
+    with proxy_before(port) as one:
+        yield one
+
+
+@pytest.fixture
+def far(proxy: Proxy, s3_endpoint: str) -> Store:
+    place = f"s3://{S3_BUCKET}/silence{next(_folders)}"
+    config = {"cleanup.policy": "compact,delete", "inline.max.bytes": 0}
+    topic = pylogtable.open(place, storage_options=options(s3_endpoint)).create_topic(
+        "t", 2, config=config
+    )
+    for value in "123":
+        topic.append(kafka(["a", "b"], [value, value]))
+    topic.group("g").commit({0: 1})
+    short = {"timeout_seconds": 1.0, "config_kwargs": {"read_timeout": 0.2}}
+    store = pylogtable.open(place, storage_options=options(proxy.url, **short))
+    store.topics()
+    return store
+
+
+@pytest.fixture
+def asked(proxy: Proxy) -> Counter[tuple[str, str]]:
+    return Counter()
+
+
+def silence(
+    proxy: Proxy, asked: Counter[tuple[str, str]], fault: WireFault | Refusal = WireFault.SILENCE
+) -> None:
+    def decide(method: str, path: str) -> WireFault | Refusal:
+        asked[method, path] += 1
+        return fault
+
+    proxy.decide = decide
+
+
+def _produce(store: Store) -> Callable[[], object]:
+    producer = store.topic("t").producer(linger_ms=60_000)
+    producer.send(key=b"a", value=b"1")
+
+    def flush() -> None:
+        try:
+            producer.flush()
+        finally:
+            producer.close()
+
+    return flush
+
+
+def _of_topic(call: Callable[[Topic], object]) -> Callable[[Store], Callable[[], object]]:
+    """The topic is opened before the silence."""
+    return lambda store: partial(call, store.topic("t"))
+
+
+CALLS: dict[str, Callable[[Store], Callable[[], object]]] = {
+    "topics": lambda store: store.topics,
+    "topic": lambda store: lambda: store.topic("t"),
+    "create_topic": lambda store: lambda: store.create_topic("other"),
+    "end_offsets": _of_topic(lambda topic: topic.end_offsets()),
+    "append": _of_topic(lambda topic: topic.append(kafka(["a"], ["1"]))),
+    "flush": _produce,
+    "delete_records": _of_topic(lambda topic: topic.delete_records({0: 1})),
+    "compact": _of_topic(lambda topic: topic.compact(force=True)),
+    "vacuum": _of_topic(lambda topic: topic.vacuum()),
+    "group": _of_topic(lambda topic: topic.group("g").commit({0: 2})),
+    "read": _of_topic(lambda topic: topic.read().read_all()),
+}
+
+
+@pytest.mark.parametrize("fault", [WireFault.SILENCE, Refusal(503, "SlowDown")], ids=str)
+@pytest.mark.parametrize("name", CALLS)
+def test_call_ends_and_says_what_was_tried(
+    proxy: Proxy, far: Store, asked: Counter[tuple[str, str]], name: str, fault: WireFault | Refusal
+) -> None:
+    """Requests are repeated in one layer, and none is sent after the store was given up."""
+    call = CALLS[name](far)
+    silence(proxy, asked, fault)
+    with pytest.raises((StorageError, CommitUnknownError)) as caught:
+        call()
+    told = str(caught.value if isinstance(caught.value, StorageError) else caught.value.__cause__)
+    assert re.search(r"\d+ (try|tries) in \d+ s, the last one: ", told)
+    assert max(asked.values()) <= MOST_TRIES
+    assert "DELETE" not in {method for method, _ in asked}
+
+
+def test_commit_in_doubt_is_looked_for_within_the_same_budget(
+    proxy: Proxy, far: Store, asked: Counter[tuple[str, str]]
+) -> None:
+    """The put is silent, and so is all that looks for it."""
+    topic = far.topic("t")
+
+    def decide(method: str, path: str) -> WireFault | None:
+        is_commit = "_manifest/" in path
+        asked[method, path] += is_commit
+        return WireFault.SILENCE if is_commit else None
+
+    proxy.decide = decide
+    with pytest.raises(CommitUnknownError) as caught:
+        topic.append(kafka(["a"], ["1"]))
+    assert asked.total() <= MOST_TRIES
+    proxy.decide = None
+    assert topic.find_commit(caught.value.commit_id, caught.value.version - 1) is None
+    assert topic.append(kafka(["a"], ["1"])).version == caught.value.version
+    assert topic.verify(data=True)
+
+
+def test_next_call_asks_again(proxy: Proxy, far: Store, asked: Counter[tuple[str, str]]) -> None:
+    topic = far.topic("t")
+    silence(proxy, asked)
+    for _ in range(2):
+        before = asked.total()
+        with pytest.raises(StorageError):
+            topic.end_offsets()
+        assert asked.total() > before
+    proxy.decide = None
+    assert sum(topic.end_offsets().values()) == 6
+
+
+def test_unused_time_does_not_count(proxy: Proxy, far: Store) -> None:
+    """Many slow answers are no silence: only the time without any counts."""
+    proxy.latency_s = 0.1
+    topic = far.topic("t")
+    for value in range(8):
+        topic.append(kafka(["a"], [str(value)]))
+    topic.compact(force=True)
+    assert topic.count() == 2
+    assert topic.verify(data=True)
+
+
+@pytest.mark.parametrize("given", [0, -1, "soon", None])
+def test_timeout_that_is_no_time_is_refused(given: object) -> None:
+    with pytest.raises(InvalidRequestError, match="timeout_seconds must be a number of seconds"):
+        pylogtable.open("s3://bucket/x", storage_options={"timeout_seconds": given})

@@ -1,0 +1,118 @@
+"""What the clients for Google and Azure send, by a server that only notes it.
+
+It proves two things about a put-if-absent: the condition is sent, and the request is sent once,
+whatever becomes of its answer [STORE-3].
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+import pytest
+
+from pylogtable.errors import StorageError
+from pylogtable.storage.base import Created
+from pylogtable.storage.remote import RemoteStore
+from tests.storage.contract import COMMIT
+
+Answer = int | None
+
+
+class _Note(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Server
+
+    def _serve(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        condition = (
+            self.headers.get("If-None-Match") or self.path.partition("ifGenerationMatch=")[2]
+        )
+        self.server.seen.append((self.command, condition))
+        status = self.server.answer
+        if status is None:
+            self.close_connection = True
+            return
+        body = b'{"error": {"code": %d, "message": "simulated"}}' % status
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_GET = do_PUT = do_POST = do_HEAD = _serve
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        """Silent."""
+
+
+class Server(ThreadingHTTPServer):
+    """`answer` is the status of every reply; None closes the connection without one."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Note)
+        self.answer: Answer = None
+        self.seen: list[tuple[str, str]] = []
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server() as one:
+        thread = Thread(target=one.serve_forever)
+        thread.start()
+        yield one
+        one.shutdown()
+        thread.join()
+
+
+@pytest.fixture(params=["gs", "abfs"])
+def far(
+    server: Server, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> RemoteStore:
+    url = f"http://127.0.0.1:{server.server_address[1]}"
+    if request.param == "gs":
+        # Otherwise gcsfs asks by gRPC for the kind of the bucket, which this server does not know.
+        monkeypatch.setenv("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
+        return RemoteStore("gs", "bucket/t", {"endpoint_url": url, "token": "anon"})
+    key = base64.b64encode(b"k" * 32).decode()
+    account = f"AccountName=account;AccountKey={key};BlobEndpoint={url}/account;"
+    options = {"connection_string": f"DefaultEndpointsProtocol=http;{account}"}
+    return RemoteStore("abfs", "container/t", options)
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome"),
+    [
+        (None, Created.UNKNOWN),
+        (201, Created.YES),
+        (408, Created.UNKNOWN),
+        (412, Created.EXISTS),
+        (429, Created.UNKNOWN),
+        (500, Created.UNKNOWN),
+        (503, Created.UNKNOWN),
+    ],
+)
+def test_create_sends_its_condition_once(
+    server: Server, far: RemoteStore, answer: Answer, outcome: Created
+) -> None:
+    server.answer = 403
+    with pytest.raises(StorageError):
+        far.read(COMMIT)  # a connection that is open already may be used again
+    server.answer = answer
+    server.seen.clear()
+    assert far.create(COMMIT, b"mine") is outcome
+    ((method, condition),) = server.seen
+    assert (method, condition) in {("POST", "0"), ("PUT", "*")}
+
+
+@pytest.mark.parametrize("answer", [400, 401, 403, 404])
+def test_create_raises_if_its_only_request_was_refused(
+    server: Server, far: RemoteStore, answer: int
+) -> None:
+    server.answer = answer
+    with pytest.raises(StorageError):
+        far.create(COMMIT, b"mine")
+    assert len(server.seen) == 1
