@@ -11,9 +11,9 @@ import pyarrow as pa
 from pylogtable.format.model import Segment
 from pylogtable.format.schema import OFFSET, TIMESTAMP
 from pylogtable.plan.read import ReadTask, task_for
+from pylogtable.segments import segment_file
 from pylogtable.segments.opening import Records, open_segment
 from pylogtable.segments.projection import Projection
-from pylogtable.segments.segment_file import BATCH_ROWS
 from pylogtable.storage.base import ObjectStore
 
 Mask = npt.NDArray[np.bool_]
@@ -23,8 +23,8 @@ def read_task(store: ObjectStore, task: ReadTask, columns: Projection) -> Iterat
     """The task's records with these columns, in offset order [READ-3]."""
     segment = task.segment
     if segment.is_dense and not columns.needs_file:
-        for start in range(task.start, task.end, BATCH_ROWS):
-            stop = min(task.end, start + BATCH_ROWS)
+        for start in range(task.start, task.end, segment_file.BATCH_ROWS):
+            stop = min(task.end, start + segment_file.BATCH_ROWS)
             offsets = pa.array(np.arange(start, stop, dtype=np.int64))
             stored = pa.RecordBatch.from_arrays([offsets], names=[OFFSET])
             yield columns.shape(stored, offsets, segment)

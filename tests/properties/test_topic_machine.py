@@ -38,11 +38,11 @@ from pylogtable.errors import (
 from pylogtable.format.leaf import segments_of
 from pylogtable.format.model import Segment
 from pylogtable.format.partitioner import partition_for
+from pylogtable.format.paths import parse_commit_path
 from pylogtable.log import manifest, root_objects
 from pylogtable.plan import index
 from pylogtable.plan.swap import Swap, plan_swap_commit
-from pylogtable.segments import newest, rolling_writer
-from pylogtable.segments import reader as segment_file
+from pylogtable.segments import newest, rolling_writer, segment_file
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.topic import Topic
 from pylogtable.write import stager as staging
@@ -57,6 +57,8 @@ HEADERS_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]
 NO_VALUES = ["key", "headers"]
 #: Names of a column that is added, renamed and dropped again and again.
 NUMBER_NAMES = ["n", "N", "m"]
+#: Fewer than a row group has, so that row groups are read in several batches.
+BATCH_ROWS = 2
 POLICIES = ["delete", "compact", "compact,delete"]
 
 SMALL_INDEX = {
@@ -180,8 +182,9 @@ class TopicMachine(RuleBasedStateMachine):
         if tiny_files:
             self.patch.setattr(rolling_writer, "ROW_GROUP_ROWS", 3)
             self.patch.setattr(staging, "CHUNK_ROWS", 5)
-            self.patch.setattr(segment_file, "BATCH_ROWS", 2)
+            self.patch.setattr(segment_file, "BATCH_ROWS", BATCH_ROWS)
             self.patch.setattr(newest, "LOOKUP_ROWS", 2)
+        self.small_batches = tiny_files and not inline  # a batch of a commit may be larger
         self.clock = Clock()
         self.objects = MemoryStore()
         self.store = make_store(self.objects, self.clock)
@@ -202,6 +205,7 @@ class TopicMachine(RuleBasedStateMachine):
         self.clean_ends: dict[int, int] = {}
         self.horizons: dict[tuple[int, int], int] = {}
         self.kept_from = 0
+        self.lost_commits: set[int] = set()
         self.states = [
             State(
                 (Log(begin, begin), *[Log()] * (partitions - 1)),
@@ -361,7 +365,14 @@ class TopicMachine(RuleBasedStateMachine):
         known = self.txns[app]
         table, rows = self.shaped(spec)
         handle = self.handles[which]
-        if version in known:
+        # What a search visits: it goes back from the last txn to the first that is not later.
+        later = [number for number in known if number > version]
+        before = [max((n for n in known if n <= version), default=version)]
+        visited = [known[number][0] for number in (*later, *before) if number in known]
+        if known and version <= max(known) and self.lost_commits & set(visited):
+            with pytest.raises(InvalidRequestError, match="no longer known"):
+                handle.append(table, txn=(app, version))
+        elif version in known:
             first_version, first_offsets = known[version]
             again = handle.append(table, txn=(app, version))
             assert again.repeated
@@ -820,7 +831,7 @@ class TopicMachine(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 1), keep_ms=st.sampled_from([0, 1000, 5 * DAY_MS, None]))
     def vacuum(self, which: int, keep_ms: int | None) -> None:
-        """A store in memory knows no modification times, so only replaced files are removed."""
+        """Objects age by the machine's clock. What is older than 7 days goes, also staged files."""
         handle = self.handles[which]
         before = {entry.key for entry in self.below.list()}
         dry = handle.vacuum(retention_ms=keep_ms)
@@ -830,12 +841,15 @@ class TopicMachine(RuleBasedStateMachine):
         assert report.files == dry.files
         after = {entry.key for entry in self.below.list()}
         assert before - after == set(report.files)
-        staged = (file for part in self.pending for file in part.staged.files)
+        parts = [*self.pending, *([self.given] if self.given else [])]
+        young = [part for part in parts if self.clock.now_ms - part.at_ms <= 7 * DAY_MS]
+        staged = (file for part in young for file in part.staged.files)
         assert not {file.path for file in staged if not file.is_inline} - after
-        if keep_ms is None:
-            assert report.files == ()
+        self.lost_commits.update(
+            version for key in report.files if (version := parse_commit_path(key)) is not None
+        )
         if report.files:
-            since = self.clock.now_ms - (keep_ms or 0)
+            since = self.clock.now_ms - (7 * DAY_MS if keep_ms is None else keep_ms)
             old = [v for v, state in enumerate(self.states) if state.committed_ms <= since]
             self.kept_from = max([self.kept_from, *old[-1:]])
             self.commit("vacuum")
@@ -855,7 +869,7 @@ class TopicMachine(RuleBasedStateMachine):
             hint = b"{" if lost == "corrupt" else b'{"root_version": null}'
             self.below.write("_manifest/_head.json", hint)
 
-    @rule(ms=st.sampled_from([-5000, -1, 1, 20, 1000, DAY_MS * 5 // 6, 4 * DAY_MS]))
+    @rule(ms=st.sampled_from([-5000, -1, 1, 20, 1000, DAY_MS * 5 // 6, 4 * DAY_MS, 8 * DAY_MS]))
     def time_passes(self, ms: int) -> None:
         self.clock.tick(ms)
 
@@ -898,7 +912,11 @@ class TopicMachine(RuleBasedStateMachine):
     def read_everything(self, which: int, data: st.DataObject) -> None:
         version, state = self.asked_version(data)
         names = ["partition", "offset", "timestamp", *state.columns]
-        found = self.handles[which].read(version=version).read_all()
+        reader = self.handles[which].read(version=version)
+        batches = list(reader)
+        if self.small_batches:
+            assert all(batch.num_rows <= BATCH_ROWS for batch in batches)
+        found = pa.Table.from_batches(batches, reader.schema)
         wanted = [state.shown(row, names) for log in state.logs for row in log.rows]
         assert found.column_names == names
         assert found.to_pylist() == wanted
@@ -962,7 +980,7 @@ class TopicMachine(RuleBasedStateMachine):
         handle = self.handles[which]
         when = self.now.committed_ms - ago
         known = [v for v, state in enumerate(self.states) if state.committed_ms <= when]
-        if not known:
+        if not known or known[-1] in self.lost_commits:
             with pytest.raises(InvalidRequestError, match="no version as old"):
                 handle.version_at(when)
             return
@@ -977,6 +995,7 @@ class TopicMachine(RuleBasedStateMachine):
         expected = [
             (version, state.operation, us(state.committed_ms))
             for version, state in reversed(list(enumerate(self.states)))
+            if version > max(self.lost_commits, default=-1)
         ][:limit]
         columns = (table[n].to_pylist() for n in ("version", "operation", "committed_at"))
         assert list(zip(*columns, strict=True)) == expected

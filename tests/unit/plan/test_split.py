@@ -289,7 +289,6 @@ def test_small_partitions_share_a_group_of_keys(
 def test_the_parts_of_a_topic_read_what_the_topic_reads(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pylogtable.segments.rolling_writer.ROW_GROUP_ROWS", 10, raising=False)
     monkeypatch.setattr("pylogtable.segments.rolling_writer.ROW_GROUP_ROWS", 10)
     monkeypatch.setattr(split, "PART_BYTES", 2000)
     monkeypatch.setattr(split, "OPEN_BYTES", 100)

@@ -243,8 +243,7 @@ def test_closed_reader_opens_no_more_files(measured: CountingStore) -> None:
 
 
 def test_batches_are_bounded(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("reader", "segment_file"):
-        monkeypatch.setattr(f"pylogtable.segments.{module}.BATCH_ROWS", 7)
+    monkeypatch.setattr("pylogtable.segments.segment_file.BATCH_ROWS", 7)
     topic = store.create_topic("t")
     topic.append(kafka(["k"] * 40))
 

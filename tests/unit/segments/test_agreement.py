@@ -237,6 +237,7 @@ def test_batches_of_one_row_group_are_compared_with_each_other(
     monkeypatch.setattr("pylogtable.segments.segment_file.BATCH_ROWS", 2)
     topic = store.create_topic("t")
     topic.append(kafka(["k"] * 6))
+    assert [batch.num_rows for batch in topic.read()] == [2, 2, 2]
     assert rows(topic.read(), "offset") == list(range(6))
     (path,) = rows(topic.segments(), "path")
     table = pq.read_table(pa.BufferReader(objects.read(f"t/{path}")))

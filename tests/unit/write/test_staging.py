@@ -41,7 +41,6 @@ def test_segments_roll_before_they_exceed_segment_bytes(store: Store, compressio
 def test_segment_size_includes_bloom_filters(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """They come with the footer, and are much of a file of short records; also when rewritten."""
     monkeypatch.setattr("pylogtable.segments.rolling_writer.ROW_GROUP_ROWS", 2000)
-    monkeypatch.setattr("pylogtable.segments.rolling_writer.ROW_GROUP_ROWS", 2000)
     limit = 150_000
     topic = store.create_topic("t", config={"segment.bytes": limit})
     TopicWriter(topic).commit(
