@@ -122,6 +122,9 @@ class TopicJobs:
         `publish.formats` are published, or Delta. With that setting, `maintain` publishes too.
         Segments that a plain Parquet reader would read wrongly are sealed first.
 
+        The table shows every record. If the topic is compacted, a key may have several rows until
+        the next compaction: this warns, once in a process, and the report counts such records.
+
         >>> topic.publish(["delta", "iceberg"])
         >>> polars.scan_delta("logs/orders").filter(polars.col("offset") >= 1000).collect()
         """

@@ -25,7 +25,9 @@ from pylogtable.format.model import Change, Commit, TopicInfo
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.maintenance.job import MaintainedTopic, MaintainOptions
 from pylogtable.maintenance.merge import Merge
+from pylogtable.maintenance.older_records import warn_of_older_records
 from pylogtable.maintenance.units import Rewritten, RunUnits, Worker
+from pylogtable.plan.compaction import records_not_compacted
 from pylogtable.plan.publishing import (
     Shown,
     TableChange,
@@ -58,21 +60,26 @@ _log = logging.getLogger(__name__)
 @dataclass(frozen=True)
 class Publication:
     """Brings the published tables up to the newest version. A unit of work is a sealed copy of a
-    segment that a plain reader would read wrongly, or of neighbours that are in commits."""
+    segment that a plain reader would read wrongly, or of neighbours that are in commits.
+
+    Somebody who publishes a compacted topic is warned."""
 
     formats: Sequence[str] | None = None
 
     name: ClassVar[str] = "publication"
+    warns_each_time: ClassVar[bool] = True
 
     @classmethod
     def for_maintain(cls, config: TopicConfig, options: MaintainOptions) -> Publication | None:
-        return cls() if config.publish_formats else None
+        return RegularPublication() if config.publish_formats else None
 
     def run(self, topic: MaintainedTopic, run_units: RunUnits) -> PublishReport:
         began = topic.runtime.monotonic()
         snapshot = topic.head.latest()
         names = chosen_formats(self.formats, snapshot.config)
         check_installed(names)
+        if snapshot.config.is_compacted and self.warns_each_time:
+            warn_of_older_records(topic.name, snapshot.topic_id)
         tables = tuple(
             _Publisher(topic, run_units, table_of(name, topic.store, topic.runtime)).publish()
             for name in names
@@ -87,6 +94,13 @@ class Publication:
         due = tuple(DueTable(name, _status(topic, snapshot, name)) for name in formats)
         seconds = topic.runtime.monotonic() - began
         return PublishReport(topic=topic.name, tables=(), seconds=seconds, due=due), topic
+
+
+class RegularPublication(Publication):
+    """As `maintain` does it: a warning comes only with a new table. In each night's mail it would
+    soon be overlooked, and the report has the numbers."""
+
+    warns_each_time: ClassVar[bool] = False
 
 
 def chosen_formats(asked: Sequence[str] | None, config: TopicConfig) -> list[str]:
@@ -173,6 +187,8 @@ class _Publisher:
         """Show the newest version of the topic. What is committed meanwhile is for next time."""
         target = self._topic.head.latest()
         published = self._newest(target.topic_id)
+        if published is None and target.config.is_compacted:
+            warn_of_older_records(self._topic.name, target.topic_id)
         while published is None or not _shows(published, target):
             if published is not None and published.state.version > target.version:
                 target = self._topic.head.latest()
@@ -186,7 +202,14 @@ class _Publisher:
                 target, published = newer, self._newest(newer.topic_id)
         if not self._done.steps:
             self._table.mend(published)
-        return replace(self._done, version=published.state.version, table_version=published.number)
+        return replace(
+            self._done,
+            version=published.state.version,
+            table_version=published.number,
+            records_not_compacted=(
+                records_not_compacted(target) if target.config.is_compacted else None
+            ),
+        )
 
     def _newest(self, topic_id: str) -> Published | None:
         """What the table shows. A damaged table of another topic is removed: a deletion of that

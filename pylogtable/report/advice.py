@@ -207,6 +207,23 @@ def _publication(topic: TopicHealth, url: str) -> Iterator[Advice]:
             yield Advice(_command("publish", topic.name, url), why)
 
 
+def _compacted_table(topic: TopicHealth, url: str) -> Iterator[Advice]:
+    """What `maintain` would compact now is other advice."""
+    limit = topic.config.min_cleanable_dirty_ratio
+    left = [part for part in topic.partitions if not part.cleanable]
+    records = sum(part.records_not_compacted for part in left)
+    if not records or not topic.published or not limit:
+        return
+    yield Advice(
+        _command("topics alter", topic.name, url, config="min.cleanable.dirty.ratio=0"),
+        f"published tables show {count_text(records, 'record')} above the last compaction, so a "
+        "key may have several rows, and sums over a table may be too large. `maintain` compacts a "
+        f"partition that is more than {percent_text(limit)} dirty; with 0 it compacts before each "
+        "publication. It is not needed if queries take the newest record of each key",
+        "look",
+    )
+
+
 #: To give new advice, add a function here.
 _SOURCES: tuple[Callable[[TopicHealth, str], Iterator[Advice]], ...] = (
     _groups,
@@ -214,6 +231,7 @@ _SOURCES: tuple[Callable[[TopicHealth, str], Iterator[Advice]], ...] = (
     _compaction,
     _merge,
     _publication,
+    _compacted_table,
     _vacuum,
     _skew,
 )

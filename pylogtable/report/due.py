@@ -69,6 +69,13 @@ def dirtiness(
     return Dirtiness(dirty_bytes / total if total else 0.0, cleanable)
 
 
+def records_not_compacted(segments: Segments, state: PartitionState) -> int:
+    """How many records lie above the clean end [LOG-9]."""
+    dirty_from = max(state.clean_end, state.log_start)
+    offsets = segments["end_offset"] - np.maximum(segments["base_offset"], dirty_from)
+    return int(np.minimum(segments["records"], offsets)[offsets > 0].sum())
+
+
 def mergeable_segments(
     segments: Segments,
     state: PartitionState,

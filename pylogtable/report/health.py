@@ -31,6 +31,8 @@ class PartitionHealth:
     - `inline_*`: what is in commits, and in no file. It is neither small nor shifted.
     - `mergeable_*`: what a merge would rewrite.
     - `expired_*`: what retention would remove now.
+    - `records_not_compacted` lie above the clean end; 0 if the topic is never compacted. At most so
+      many records are not the newest of their key in this partition.
     - `dirty_ratio`: None if the topic is never compacted.
     - `cleanable`: true if a compaction would do something now.
     """
@@ -52,6 +54,7 @@ class PartitionHealth:
     expired_segments: int = 0
     expired_records: int = 0
     expired_bytes: int = 0
+    records_not_compacted: int = 0
     dirty_ratio: float | None = None
     cleanable: bool = False
 

@@ -15,7 +15,13 @@ from pylogtable.format.entries import are_inline
 from pylogtable.format.partition_state import PartitionState
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.report.bins import Int64s, bins_by_offset, bins_by_size, bins_by_time
-from pylogtable.report.due import Segments, dirtiness, expired_segments, mergeable_segments
+from pylogtable.report.due import (
+    Segments,
+    dirtiness,
+    expired_segments,
+    mergeable_segments,
+    records_not_compacted,
+)
 from pylogtable.report.growth import measure_growth
 from pylogtable.report.health import Bin, GroupHealth, PartitionHealth, TopicHealth
 from pylogtable.results.groups import GroupLag
@@ -123,6 +129,7 @@ def _measure_partition(
         expired_segments=expired,
         expired_records=int(segments["records"][:expired].sum()),
         expired_bytes=int(size[:expired].sum()),
+        records_not_compacted=records_not_compacted(segments, state) if config.is_compacted else 0,
         dirty_ratio=None if dirty is None else dirty.ratio,
         cleanable=dirty is not None and dirty.cleanable,
     )

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pylogtable.results.text import count_text
+
 
 @dataclass(frozen=True)
 class PublishedTable:
     """A published table after a publication. `version` is the version of the topic that it shows,
     `table_version` the table's own. `steps` counts the versions of the table that were written,
-    `segments_sealed` the segments that were rewritten so that any engine reads them rightly."""
+    `segments_sealed` the segments that were rewritten so that any engine reads them rightly.
+
+    `records_not_compacted` counts the records that no compaction has looked at yet; None if the
+    topic is not compacted. The table shows them all, so at most this many of its rows are not the
+    newest of their key in their partition."""
 
     format: str
     version: int
@@ -18,13 +24,18 @@ class PublishedTable:
     files_added: int = 0
     files_removed: int = 0
     segments_sealed: int = 0
+    records_not_compacted: int | None = None
 
     def __str__(self) -> str:
-        return (
+        text = (
             f"{self.format} version {self.table_version:,} shows version {self.version:,} of the "
             f"topic: {self.files_added:,} files added, {self.files_removed:,} removed, "
             f"{self.segments_sealed:,} sealed"
         )
+        if self.records_not_compacted:
+            records = count_text(self.records_not_compacted, "record")
+            text += f", {records} not compacted (a key may have several rows)"
+        return text
 
 
 @dataclass(frozen=True)

@@ -101,3 +101,20 @@ def test_unpublish_asks_first(run: Run, clicks: Topic, tmp_path: Path) -> None:
     done = run("unpublish", tmp_path / "clicks", "--yes")
     assert (done.status, done.out) == (0, "clicks: removed 2 files of published tables\n")
     assert not list((tmp_path / "clicks" / "_delta_log").glob("*"))
+
+
+@pytest.mark.filterwarnings("always:.* is compacted, but")
+def test_compacted_topic_gives_a_warning_but_not_in_each_run_of_maintain(
+    run: Run, tmp_path: Path
+) -> None:
+    config = {"cleanup.policy": "compact", "publish.formats": "delta"}
+    topic = pylogtable.open(str(tmp_path)).create_topic("users", config=config)
+    topic.append(kafka(list("aab")))
+    done = run("publish", tmp_path / "users", "--output", "json")
+    assert "topic 'users' is compacted, but a published table" in json.loads(done.err)["warning"]
+    assert done.json["tables"][0]["records_not_compacted"] == 3
+    topic.compact(force=True)
+    topic.append(kafka(list("a")))
+    done = run("maintain", tmp_path)
+    assert (done.status, done.err) == (0, "")
+    assert "1 record not compacted (a key may have several rows)" in done.out

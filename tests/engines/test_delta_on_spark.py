@@ -14,6 +14,7 @@ from pylogtable import Topic
 from pylogtable.storage.local import LocalStore
 from tests.engines.topics import append, everything, make_topic, streamed
 from tests.publish.histories import MAPPED, History
+from tests.publish.newest_query import customers, expected_rows, guide_query, sorted_rows
 from tests.publish.plain_delta import entries, shown_version
 
 ORDER = [("partition", "ascending"), ("offset", "ascending")]
@@ -112,3 +113,16 @@ def test_stream_over_a_compacted_topic_skips_what_vanishes(
         topic.publish()
         assert streamed(spark, "delta", topic, tmp_path, **skip) == everything(topic)
     assert spark.read.format("delta").load(topic.url).count() == topic.count()
+
+
+def test_view_of_the_guide_shows_what_latest_shows(spark: SparkSession, tmp_path: Path) -> None:
+    topic = customers(pylogtable.open(tmp_path), seed=3)
+    topic.publish()
+    spark.sql(f"CREATE TABLE customers USING delta LOCATION '{topic.url}'")
+    try:
+        spark.sql(f"CREATE VIEW customers_now AS {guide_query()}")
+        found = spark.sql("SELECT * FROM customers_now").toArrow()
+        assert sorted_rows(found) == expected_rows(topic)
+        spark.sql("DROP VIEW customers_now")
+    finally:
+        spark.sql("DROP TABLE customers")

@@ -15,7 +15,7 @@ from tests.documents import code, read
     [
         ("README.md", ["clicks"]),
         ("pylogtable/README.md", ["clicks", "orders"]),
-        ("pylogtable/publish/README.md", ["orders"]),
+        ("pylogtable/publish/README.md", ["customers", "orders"]),
         ("pylogtable/bridge/README.md", ["orders"]),
     ],
 )

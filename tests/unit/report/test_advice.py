@@ -110,6 +110,24 @@ def test_late_and_missing_tables_give_advice_to_publish() -> None:
     assert advice.why == "publish.formats asks for a delta table, and there is none"
 
 
+def test_table_with_records_that_maintain_does_not_compact_gives_advice() -> None:
+    config = {"publish.formats": "delta", "cleanup.policy": "compact"}
+    table = PublishedStatus("delta", 1, 0, lag_records=0, lag_ms=0)
+    below = part(records_not_compacted=8000, dirty_ratio=0.28)
+    [advice] = given(below, config=config, published=(table,))
+    setting = ["--config", "min.cleanable.dirty.ratio=0"]
+    words = ["pylogtable", "topics", "alter", "orders", *setting, "--store", URL]
+    assert shlex.split(advice.command) == words
+    assert advice.why.startswith("published tables show 8,000 records above the last compaction")
+    assert "more than 50% dirty" in advice.why
+    assert given(part(dirty_ratio=0.0), config=config, published=(table,)) == []
+    assert given(below, config={"cleanup.policy": "compact"}) == []  # no table
+    eager = {**config, "min.cleanable.dirty.ratio": "0"}
+    assert given(below, config=eager, published=(table,)) == []
+    [advice] = given(replace(below, cleanable=True), config=config, published=(table,))
+    assert advice.command.startswith("pylogtable compact orders ")
+
+
 def test_dirty_partitions_give_advice_to_compact() -> None:
     config = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.3"}
     dirty = [part(n, dirty_ratio=0.1 * n, cleanable=n > 3) for n in range(6)]
@@ -193,12 +211,13 @@ def test_every_advised_command_runs(tmp_path: Path, capsys: pytest.CaptureFixtur
     main = pytest.importorskip("pylogtable.cli.app").main
     topic = pylogtable.open(tmp_path).create_topic("orders", config={"cleanup.policy": BOTH})
     topic.group("billing").commit({0: 0})
-    many = [part(n, records=SKEW_MIN_RECORDS) for n in range(8)]
+    many = [part(n, records=SKEW_MIN_RECORDS, records_not_compacted=9) for n in range(8)]
     unhealthy = make_topic(
         part(8, records=9**9, mergeable_segments=99, expired_segments=1, cleanable=True),
         part(9, records=0, end=0),
         *many,
-        config={"cleanup.policy": BOTH},
+        config={"cleanup.policy": BOTH, "publish.formats": "delta"},
+        published=(PublishedStatus("delta", 1, 0, lag_records=0, lag_ms=LATE_TABLE_MS + 1),),
         growth=Growth(removable_files=99),
         groups=(*group(lost_offsets=1, expiring_records=1), GroupHealth("g", error="no")),
     )
@@ -208,7 +227,8 @@ def test_every_advised_command_runs(tmp_path: Path, capsys: pytest.CaptureFixtur
         *advise_unreadable(UnreadableTopic("orders", "broken"), url),
     ]
     verbs = {shlex.split(advice.command)[1] for advice in everything}
-    assert verbs == {"groups", "retain", "compact", "merge", "vacuum", "offsets", "verify"}
+    jobs = {"retain", "compact", "merge", "publish", "vacuum"}
+    assert verbs == {*jobs, "groups", "topics", "offsets", "verify"}
     for command in dict.fromkeys(advice.command for advice in everything):
         assert main(shlex.split(command)[1:]) == 0, capsys.readouterr().err
 

@@ -17,7 +17,7 @@ from pylogtable.format.model import Protocol, Segment, TopicInfo
 from pylogtable.format.partition_state import PartitionState, totals_of
 from pylogtable.format.schema import KAFKA_FIELDS
 from pylogtable.format.snapshot import Snapshot
-from pylogtable.plan.compaction import plan_compaction
+from pylogtable.plan.compaction import plan_compaction, records_not_compacted
 from pylogtable.plan.merge import plan_merge
 from pylogtable.plan.retention import plan_retention
 from pylogtable.report.bins import MAX_BINS, MIN_BINS
@@ -135,6 +135,9 @@ def test_counts_agree_with_the_plans_of_maintenance(seed: int) -> None:
         found = health(of)
         retention = plan_retention(of, no_leaf, NOW)
         moves = {move.partition: move for move in retention.log_starts} if retention else {}
+        assert found.total("records_not_compacted") == (
+            records_not_compacted(of) if of.config.is_compacted else 0
+        )
         for number, part in enumerate(found.partitions):
             where = f"seed {seed}, round {round_number}, partition {number}"
             works = list(plan_merge(of, no_leaf, number))
