@@ -16,6 +16,7 @@ from pylogtable.errors import (
     CorruptTopicError,
     InvalidRequestError,
     LogTableError,
+    StorageError,
     TopicExistsError,
     TopicNotFoundError,
     UnsupportedFormatError,

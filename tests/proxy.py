@@ -175,7 +175,7 @@ class _Handler(BaseHTTPRequestHandler):
         if fault is WireFault.SILENCE:
             self.server.proxy.is_closed.wait()
         if fault is WireFault.DELAY:
-            self.server.proxy.keep(lambda: self._forward(body))
+            self.server.proxy.keep(lambda: self._forward_late(body))
         if fault in (WireFault.DROP, WireFault.DELAY, WireFault.SILENCE):
             self.close_connection = True
             return
@@ -222,6 +222,11 @@ class _Handler(BaseHTTPRequestHandler):
         told = reply.getheader("Content-Length")
         length = int(told) if self.command == "HEAD" and told else len(data)
         return reply.status, kept, data, length
+
+    def _forward_late(self, body: bytes) -> None:
+        with suppress(OSError, http.client.HTTPException):  # nobody waits for the reply
+            self._forward(body)
+        self._hang_up()
 
     def _reply(self, status: int, headers: list[tuple[str, str]], data: bytes, length: int) -> None:
         self.send_response_only(status)

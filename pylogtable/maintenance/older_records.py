@@ -18,6 +18,6 @@ def warn_of_older_records(name: str, topic_id: str) -> None:
         "the next compaction will remove, and tombstones. So a key may have several rows, and sums "
         "and counts over the table may be too large. Query the newest record of each key instead: "
         "the guide of published tables begins with the SQL for it",
-        stacklevel=5,
+        stacklevel=6,
     )
     _warned.add(topic_id)

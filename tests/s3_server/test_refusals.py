@@ -1,0 +1,51 @@
+"""Lost, late and refused requests below the client, on a real S3 server."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+
+from pylogtable.storage.base import ObjectStore
+from pylogtable.storage.s3 import S3Store
+from tests.proxy import Proxy, Refusal, WireFault, proxy_before
+from tests.s3_server.server import Server, options
+from tests.storage.wire import WireContract
+from tests.storage.wire_jobs import ANSWERS, CASES, FIRST, check_pair
+
+EVERY = [
+    (name, first, then, late_at_once)
+    for name, first, then in itertools.product(CASES, FIRST, ANSWERS)
+    for late_at_once in ((False, True) if first is WireFault.DELAY else (False,))
+]
+
+
+@pytest.fixture
+def proxy(server: Server) -> Iterator[Proxy]:
+    with proxy_before(server.port) as one:
+        yield one
+
+
+class TestServer(WireContract):
+    @pytest.fixture
+    def far(self, proxy: Proxy, place: str) -> ObjectStore:
+        return S3Store("s3", place, options(proxy.url))
+
+    @pytest.fixture
+    def direct(self, objects: S3Store) -> ObjectStore:
+        return objects
+
+
+@pytest.mark.parametrize(("name", "first", "then", "late_at_once"), EVERY)
+def test_refusal_after_a_put_in_doubt_removes_nothing(
+    proxy: Proxy,
+    objects: S3Store,
+    place: str,
+    name: str,
+    first: WireFault,
+    then: Refusal,
+    late_at_once: bool,
+) -> None:
+    far = S3Store("s3", place, {**options(proxy.url), "timeout_seconds": 0.2})
+    check_pair(proxy, far, objects, CASES[name], first, then, late_at_once=late_at_once)
