@@ -97,7 +97,8 @@ class Proxy:
         self._late: list[Callable[[], object]] = []
         self._server = _Listener(("127.0.0.1", 0), _Handler)
         self._server.proxy = self
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        serve = self._server.serve_forever
+        self._thread = threading.Thread(target=serve, args=(0.01,), daemon=True)
         self._thread.start()
 
     @property

@@ -54,7 +54,7 @@ USUAL = [
     (name, first, then, late_at_once)
     for name, first, then, late_at_once in EVERY
     if (then is FORBIDDEN and first is WireFault.LOSE_REPLY)
-    or (name == "append of files" and (late_at_once or first is WireFault.LOSE_REPLY))
+    or (name == "append of files" and first is WireFault.LOSE_REPLY)
     or (name == "merge" and then is FORBIDDEN)
 ]
 

@@ -61,7 +61,7 @@ class Server(ThreadingHTTPServer):
 @pytest.fixture
 def server() -> Iterator[Server]:
     with Server() as one:
-        thread = Thread(target=one.serve_forever)
+        thread = Thread(target=one.serve_forever, args=(0.01,))
         thread.start()
         yield one
         one.shutdown()
