@@ -100,8 +100,10 @@ class Consumer:
         )
         self._fetcher = Fetcher(options.columns)
         self._paused: set[int] = set()
-        self._assigned: tuple[int, ...] = ()
-        self._session: int | None = None
+        # The partitions and their tenures at the last look.
+        self._tenures: Mapping[int, int] = {}
+        # The tenure in which each partition was last read. Lost partitions stay here.
+        self._read: dict[int, int] = {}
         self._has_failed = False
         self._is_closed = False
 
@@ -121,7 +123,7 @@ class Consumer:
                 raise
 
     def __repr__(self) -> str:
-        state = "closed" if self._is_closed else f"partitions {list(self._assigned)}"
+        state = "closed" if self._is_closed else f"partitions {list(self._tenures)}"
         return f"<Consumer of topic {self.topic_name!r} in group {self.group!r}, {state}>"
 
     def __iter__(self) -> Iterator[pa.Table]:
@@ -176,6 +178,10 @@ class Consumer:
 
         Call it after the records are processed: a restart continues from here. `metadata` is stored
         with the positions.
+
+        A dynamic member may give partitions up here, or take some. Without `positions`, those of
+        partitions that it has lost since are left out: their next owner reads the records again.
+        `positions` of such a partition are refused.
         """
         self._check_open()
         check_metadata(metadata)
@@ -186,7 +192,7 @@ class Consumer:
         else:
             offsets = self._uncommitted()
         if offsets:
-            self._member.commit(offsets, metadata)
+            self._member.commit(offsets, metadata, {**self._tenures, **self._read})
         return offsets
 
     def position(self, partition: int) -> int:
@@ -213,7 +219,7 @@ class Consumer:
             (offset,) = check_offsets({partition: to}, view.snapshot).values()  # type: ignore[dict-item]
             if not is_inside(view, partition, offset):
                 raise out_of_range(view, partition, offset)
-        self._fetcher.seek(partition, offset)
+        self._begin(partition, offset)
 
     def pause(self, partitions: int | Iterable[int]) -> None:
         """Stop polling these partitions until `resume`. They stay assigned to this consumer."""
@@ -229,7 +235,7 @@ class Consumer:
         """The partitions that this consumer reads now. A dynamic member joins the group here if it
         has not yet."""
         self._update_assignment(find_positions=False)
-        return self._assigned
+        return tuple(self._tenures)
 
     @property
     def member(self) -> str | None:
@@ -245,25 +251,25 @@ class Consumer:
             self._member.leave(self._uncommitted() if commit else {})
 
     def _update_assignment(self, *, find_positions: bool = True) -> None:
-        """Bring the assigned partitions up to date, and find a position for each new one."""
+        """Bring the assigned partitions up to date, and find a position for each new one. One that
+        was lost and is back is new, too: others may have moved its position."""
         self._check_open()
-        assigned = self._member.assigned(self._view.partition_count)
-        if self._member.session != self._session:
-            self._fetcher.keep([])
-            self._paused.clear()
-            self._session = self._member.session
-        self._fetcher.keep(assigned)
-        self._paused.intersection_update(assigned)
-        self._assigned = assigned
+        tenures = dict(self._member.assigned(self._view.partition_count))
+        kept = [number for number, at in tenures.items() if self._tenures.get(number) == at]
+        self._fetcher.keep(kept)
+        self._paused.intersection_update(kept)
+        self._tenures = tenures
         known = self._fetcher.positions
-        new = [number for number in assigned if number not in known]
+        new = [number for number in tenures if number not in known]
         if new and find_positions:
             committed = self._member.committed()
             self._view = self._newest()
             for number in new:
-                self._fetcher.seek(
-                    number, self._start.position(self._view, number, committed.get(number))
-                )
+                self._begin(number, self._start.position(self._view, number, committed.get(number)))
+
+    def _begin(self, partition: int, offset: int) -> None:
+        self._fetcher.seek(partition, offset)
+        self._read[partition] = self._tenures[partition]
 
     def _fetch(self, count: int) -> pa.Table:
         """The next records. The newest version is looked at only if the known one has no more
@@ -272,7 +278,7 @@ class Consumer:
         return table if table.num_rows or is_newest else self._fetch_from(count, look=True)[0]
 
     def _fetch_from(self, count: int, *, look: bool) -> tuple[pa.Table, bool]:
-        active = [number for number in self._assigned if number not in self._paused]
+        active = [number for number in self._tenures if number not in self._paused]
         at_end = (self._fetcher.is_at_end(number, self._view) for number in active)
         look = look or not active or any(at_end)
         if look:
@@ -298,11 +304,13 @@ class Consumer:
         return min(pause, left) if left > 0 else None
 
     def _positions(self) -> dict[int, int]:
-        """The next offset to read of each assigned partition that has been read."""
-        if self._member.session != self._session:
-            return {}  # a commit was refused, so these positions are void
-        positions = self._fetcher.positions
-        return {number: positions[number] for number in self._assigned if number in positions}
+        """The next offset to read of each partition that has been read, and not lost since."""
+        positions, held = self._fetcher.positions, self._member.tenures
+        return {
+            number: positions[number]
+            for number, at in self._tenures.items()
+            if number in positions and held.get(number) == at
+        }
 
     def _uncommitted(self) -> dict[int, int]:
         """The positions that differ from the last known committed ones."""
@@ -314,10 +322,10 @@ class Consumer:
         asked = list(partitions) if isinstance(partitions, Iterable) else [partitions]
         for number in asked:
             is_number = isinstance(number, Integral) and not isinstance(number, bool)
-            if not is_number or number not in self._assigned:
+            if not is_number or number not in self._tenures:
                 raise InvalidRequestError(
                     f"partition {number!r} is not assigned to this consumer; it has "
-                    f"{', '.join(map(str, self._assigned)) or 'no partition'}"
+                    f"{', '.join(map(str, self._tenures)) or 'no partition'}"
                 )
         return asked
 

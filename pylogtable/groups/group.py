@@ -23,6 +23,7 @@ from pylogtable.operation import operations
 from pylogtable.plan.membership import remove
 from pylogtable.plan.positions import (
     Move,
+    Positions,
     Target,
     check_metadata,
     check_offsets,
@@ -33,6 +34,7 @@ from pylogtable.plan.positions import (
     plan_moves,
     plan_reset,
     plan_reset_notice,
+    seen_after_commit,
 )
 from pylogtable.plan.read import choose_partitions
 from pylogtable.read.view import View
@@ -64,8 +66,7 @@ class Group:
         self._store = store
         self._head = head
         self._log = GroupHead(store, head.runtime, name, head.known.topic_id)
-        self._seen: GroupState | None = None
-        self._has_looked = False
+        self._seen: Positions | None = None
 
     def __repr__(self) -> str:
         return f"<Group {self.name!r} of topic {self.topic_name!r} at {self._store.url}>"
@@ -76,26 +77,28 @@ class Group:
     def positions(self) -> dict[int, int]:
         """The next offset to read, of each partition that has a committed position. Later commits
         of this object are checked against these positions."""
-        self._look()
-        return committed_offsets(self._seen)
+        self._head.latest()
+        return _offsets(self._remember(self._log.newest()))
 
     def commit(self, offsets: Mapping[int, int], metadata: str = "") -> dict[int, int]:
         """Commit positions: the next offset to read, by partition. Returns all positions of the
-        group.
+        group. Later commits of other partitions are still checked against what `positions`
+        returned for them.
 
         A position may go backward, and may lie outside the log. If the group has live members,
         only these may commit, through their consumers.
         """
         check_metadata(metadata)
         checked = self._checked(offsets)
-        if not self._has_looked:
-            self._remember_newest()
-        if checked:
-            seen = self._seen
-            self._seen = self._log.change(
-                lambda state, now_ms: plan_commit(self.name, state, seen, checked, metadata, now_ms)
-            )
-        return committed_offsets(self._seen)
+        seen = self._remember(self._log.newest()) if self._seen is None else self._seen
+        if not checked:
+            return _offsets(seen)
+        after = self._log.change(
+            lambda state, now_ms: plan_commit(self.name, state, seen, checked, metadata, now_ms)
+        )
+        assert after is not None
+        self._seen = seen_after_commit(seen, after, checked)
+        return _offsets(after.positions)
 
     def lag(self) -> GroupLag:
         """How far the group is behind, by partition: in records, bytes and seconds. Use it for
@@ -141,7 +144,8 @@ class Group:
         self._writable()
         view = self._pinned()
         targets = self._targets(view, to, shift_by, partitions)
-        state = self._look()
+        state = self._log.newest()
+        self._remember(state)
         moves = plan_moves(self.name, state, targets, view.snapshot)
         if dry_run:
             plan_reset(self.name, state, moves, self._head.runtime.clock())
@@ -159,8 +163,8 @@ class Group:
     def delete(self) -> None:
         """Delete the group in this topic. A group with live members is refused."""
         self._writable()
-        self._seen = self._log.change(lambda state, now_ms: plan_delete(self.name, state, now_ms))
-        self._has_looked = True
+        self._log.change(lambda state, now_ms: plan_delete(self.name, state, now_ms))
+        self._seen = {}
 
     def _move(self, targets: Mapping[int, Target], snapshot: Snapshot) -> list[Move]:
         moves: list[Move] = []
@@ -170,7 +174,7 @@ class Group:
             moves = plan_moves(self.name, state, targets, snapshot)
             return plan_reset(self.name, state, moves, now_ms)
 
-        self._seen = self._log.change(plan)
+        self._remember(self._log.change(plan))
         return moves
 
     def _beside_retention(self, moves: list[Move]) -> list[Move]:
@@ -219,13 +223,9 @@ class Group:
         self._log.change(plan)
         return removed
 
-    def _look(self) -> GroupState | None:
-        self._head.latest()
-        return self._remember_newest()
-
-    def _remember_newest(self) -> GroupState | None:
-        self._seen = self._log.newest()
-        self._has_looked = True
+    def _remember(self, state: GroupState | None) -> Positions:
+        """Later commits are checked against the positions in this state [GRP-8]."""
+        self._seen = {} if state is None else state.positions
         return self._seen
 
     def _checked(self, offsets: Mapping[int, int]) -> dict[int, int]:
@@ -350,7 +350,11 @@ def _at_time(view: View, partitions: Sequence[int], when: Moment) -> dict[int, T
 
 def committed_offsets(state: GroupState | None) -> dict[int, int]:
     """The committed positions in a group's state."""
-    return {} if state is None else {n: entry.offset for n, entry in state.positions.items()}
+    return {} if state is None else _offsets(state.positions)
+
+
+def _offsets(positions: Positions) -> dict[int, int]:
+    return {number: entry.offset for number, entry in sorted(positions.items())}
 
 
 def _whole(name: str, value: object) -> int:

@@ -24,7 +24,16 @@ from pylogtable.format.group_model import GroupChange, GroupState
 from pylogtable.groups.group import Group, committed_offsets
 from pylogtable.log.group_head import GroupHead, GroupPlan
 from pylogtable.log.head import Head
-from pylogtable.plan.membership import assign, heartbeat, join, leave, member_id
+from pylogtable.plan.membership import (
+    assign,
+    check_tenures,
+    heartbeat,
+    join,
+    leave,
+    member_id,
+    owned,
+    tenures,
+)
 
 # The longest wait of a consumer that finds nothing to read, before it looks again.
 LONGEST_PAUSE_SECONDS = 1.0
@@ -39,9 +48,10 @@ class Member(Protocol):
         that is not in the group now."""
 
     @property
-    def session(self) -> int:
-        """A number that changes when the member loses its partitions or positions. The consumer
-        then starts again from the committed positions."""
+    def tenures(self) -> Mapping[int, int]:
+        """The member's partitions as far as it knows, without a look at the group. Each has the
+        number of its tenure: another one if the member lost the partition or its position in
+        between, even if it has it again. The consumer then begins at the committed position."""
 
     @property
     def has_full_share(self) -> bool:
@@ -51,9 +61,9 @@ class Member(Protocol):
     def longest_pause_seconds(self) -> float:
         """How long the consumer may wait between two looks at the log."""
 
-    def assigned(self, partition_count: int) -> tuple[int, ...]:
-        """The member's partitions. The topic has `partition_count` of them. A dynamic member joins
-        or renews its lease here if it has to."""
+    def assigned(self, partition_count: int) -> Mapping[int, int]:
+        """The member's partitions, with their tenures. The topic has `partition_count` of them. A
+        dynamic member joins or renews its lease here if it has to."""
 
     def committed(self) -> Mapping[int, int]:
         """The committed positions, by partition."""
@@ -61,8 +71,9 @@ class Member(Protocol):
     def is_lease_valid(self) -> bool:
         """True while no other member can own the assigned partitions."""
 
-    def commit(self, offsets: Mapping[int, int], metadata: str) -> None:
-        """Commit positions. Raise if a partition does not belong to this member."""
+    def commit(self, offsets: Mapping[int, int], metadata: str, read: Mapping[int, int]) -> None:
+        """Commit positions. `read` has the tenures in which the consumer read them. Raise if a
+        partition does not belong to this member, or was lost in between."""
 
     def leave(self, offsets: Mapping[int, int]) -> None:
         """Commit these positions, if there are any, and leave the group."""
@@ -81,10 +92,18 @@ class StaticMember:
         self._index = index
         self._count = count
         self._positions: dict[int, int] | None = None
-        self.session = 0
+        # Its partitions stay. But each commit that is refused begins a new tenure of all of them.
+        self._refused = 0
+        self._partition_count = 0
 
-    def assigned(self, partition_count: int) -> tuple[int, ...]:
-        return tuple(range(self._index, partition_count, self._count))
+    @property
+    def tenures(self) -> Mapping[int, int]:
+        mine = range(self._index, self._partition_count, self._count)
+        return dict.fromkeys(mine, self._refused)
+
+    def assigned(self, partition_count: int) -> Mapping[int, int]:
+        self._partition_count = partition_count
+        return self.tenures
 
     def committed(self) -> Mapping[int, int]:
         """Read once. If someone else moves a position later, the next commit is refused."""
@@ -95,7 +114,8 @@ class StaticMember:
     def is_lease_valid(self) -> bool:
         return True
 
-    def commit(self, offsets: Mapping[int, int], metadata: str) -> None:
+    def commit(self, offsets: Mapping[int, int], metadata: str, read: Mapping[int, int]) -> None:
+        """`read` is not needed: the group refuses what others have moved since [GRP-8]."""
         for partition in offsets:
             if partition % self._count != self._index:
                 raise InvalidRequestError(
@@ -107,12 +127,12 @@ class StaticMember:
             self._positions = self._group.commit(offsets, metadata)
         except CommitConflictError:
             self._positions = None
-            self.session += 1
+            self._refused += 1
             raise
 
     def leave(self, offsets: Mapping[int, int]) -> None:
         if offsets:
-            self.commit(offsets, "")
+            self.commit(offsets, "", self.tenures)
 
 
 class DynamicMember:
@@ -134,17 +154,21 @@ class DynamicMember:
         self._partition_count = 0
         self.longest_pause_seconds = min(LONGEST_PAUSE_SECONDS, lease_ms / 10_000)
         self.member_id: str | None = None
-        self.session = 0
+        self._tenures: dict[int, int] = {}
+
+    @property
+    def tenures(self) -> Mapping[int, int]:
+        return self._tenures
 
     @property
     def has_full_share(self) -> bool:
         if self._state is None or self.member_id is None:
             return False
-        owned = {name: held.owned for name, held in self._state.members.items()}
-        share = assign(owned, self._partition_count)[self.member_id]
-        return set(share) <= set(owned[self.member_id])
+        by_name = {name: held.owned for name, held in self._state.members.items()}
+        share = assign(by_name, self._partition_count)[self.member_id]
+        return set(share) <= set(by_name[self.member_id])
 
-    def assigned(self, partition_count: int) -> tuple[int, ...]:
+    def assigned(self, partition_count: int) -> Mapping[int, int]:
         if partition_count != self._partition_count:
             self._looked_at_ms = None  # there may be new partitions to take
         self._partition_count = partition_count
@@ -152,9 +176,7 @@ class DynamicMember:
             self._renew()
         if self.member_id is None:
             self._join()
-        assert self._state is not None
-        assert self.member_id is not None
-        return self._state.members[self.member_id].owned
+        return self._tenures
 
     def committed(self) -> Mapping[int, int]:
         return committed_offsets(self._state)
@@ -164,20 +186,21 @@ class DynamicMember:
             return False
         return self._state.members[self.member_id].is_live(self._now())
 
-    def commit(self, offsets: Mapping[int, int], metadata: str) -> None:
+    def commit(self, offsets: Mapping[int, int], metadata: str, read: Mapping[int, int]) -> None:
         member = self.member_id
         if member is None:
             raise CommitConflictError(
                 f"this consumer is not a member of group {self._group!r}. Nothing was committed. "
                 "Call poll() to join, and commit what it returns"
             )
+        check_tenures(self._state, member, offsets, self._tenures, read)
 
         def plan(state: GroupState | None, now_ms: int) -> GroupChange:
             return heartbeat(
                 state, member, now_ms, self._lease_ms, self._partition_count, offsets, metadata
             )
 
-        self._change(plan)
+        self._change(member, plan)
 
     def leave(self, offsets: Mapping[int, int]) -> None:
         member, self.member_id = self.member_id, None
@@ -191,9 +214,12 @@ class DynamicMember:
 
     def _join(self) -> None:
         member = member_id(self._name, self._head.runtime.new_id())
-        self.session += 1
+        self._tenures = {}
         self._change(
-            lambda state, now_ms: join(state, member, now_ms, self._lease_ms, self._partition_count)
+            member,
+            lambda state, now_ms: join(
+                state, member, now_ms, self._lease_ms, self._partition_count
+            ),
         )
         self.member_id = member
 
@@ -211,24 +237,40 @@ class DynamicMember:
         def plan(state: GroupState | None, now_ms: int) -> GroupChange | None:
             change = heartbeat(state, member, now_ms, self._lease_ms, self._partition_count)
             assert state is not None
-            is_same = change.members[member].owned == state.members[member].owned
+            is_same = owned(change, member) == owned(state, member)
             return None if is_same and not is_due else change
 
         try:
-            self._change(plan)
+            self._change(member, plan)
         except CommitConflictError:
             return  # no longer a member: `assigned` joins again
 
-    def _change(self, plan: GroupPlan) -> None:
+    def _change(self, member: str, plan: GroupPlan) -> None:
         """Write a state, unless the topic is gone. After a refused commit, or one whose outcome is
-        unknown, the member considers itself no longer in the group."""
+        unknown, the member considers itself no longer in the group.
+
+        What a state gives up is forgotten before the state is put. So if this is interrupted, by
+        Ctrl-C for example, the member does not go on with partitions that it may have lost.
+        """
         topic = self._head.recent or self._head.latest()
         check_writable(topic.protocol)
+        held = self._tenures
+
+        def giving_up(state: GroupState | None, now_ms: int) -> GroupChange | None:
+            change = plan(state, now_ms)
+            if change is not None:
+                mine = owned(change, member)
+                self._tenures = {n: at for n, at in self._tenures.items() if n in mine}
+            return change
+
         try:
-            self._state = self._log.change(plan)
+            state = self._log.change(giving_up)
         except (CommitConflictError, CommitUnknownError):
             self.member_id = self._state = None
             raise
+        assert state is not None
+        self._state = state
+        self._tenures = tenures(held, state, member)
         self._looked_at_ms = self._now()
 
     def _now(self) -> int:

@@ -84,6 +84,40 @@ def remove(state: GroupState | None, group: str, name: str) -> GroupChange:
     return _next_state("remove", state, left)
 
 
+def tenures(held: Mapping[int, int], state: GroupState, member: str) -> dict[int, int]:
+    """For each partition that the member owns in this state: the number of the state that gave it
+    to the member. `held` is the same by the state that the member wrote before. Only states of the
+    member itself give up or take its partitions [GRP-12]. So if it looks at each of them, a
+    partition that it lost and got back has another number, whatever happened in between."""
+    return {partition: held.get(partition, state.number) for partition in owned(state, member)}
+
+
+def owned(change: GroupChange | None, member: str) -> tuple[int, ...]:
+    """The member's partitions in this state. None if it is not in the group."""
+    held = None if change is None else change.members.get(member)
+    return () if held is None else held.owned
+
+
+def check_tenures(
+    state: GroupState | None,
+    member: str,
+    offsets: Iterable[int],
+    held: Mapping[int, int],
+    read: Mapping[int, int],
+) -> None:
+    """Raise if a position is not of the time in which the member owns its partition [GRP-13].
+    `held` has the member's tenures by its last state, and `read` those by which it has read."""
+    for partition in offsets:
+        if partition not in held:
+            raise _not_owned(state, member, partition)
+        if read.get(partition) != held[partition]:
+            raise CommitConflictError(
+                f"member {member!r} took partition {partition} after its last poll(), and others "
+                "may have moved its position before that. Nothing was committed; poll() begins at "
+                "the committed position"
+            )
+
+
 def member_id(name: str, unique: str) -> str:
     """The id of a member of this name. `unique` makes it differ from all others [GRP-11]."""
     return f"{name}-{unique[-8:]}"
@@ -189,12 +223,17 @@ def _check_owned(
 ) -> None:
     for partition in offsets:
         if partition not in mine.owned:
-            members = {} if state is None else state.members
-            owner = next((n for n, held in members.items() if partition in held.owned), None)
-            raise CommitConflictError(
-                f"partition {partition} is not owned by member {member!r}, but by "
-                f"{'nobody' if owner is None else repr(owner)}; nothing was committed"
-            )
+            raise _not_owned(state, member, partition)
+
+
+def _not_owned(state: GroupState | None, member: str, partition: int) -> CommitConflictError:
+    members = {} if state is None else state.members
+    owner = next((n for n, held in members.items() if partition in held.owned), None)
+    return CommitConflictError(
+        f"partition {partition} is not owned by member {member!r}, but by "
+        f"{'nobody' if owner in (None, member) else repr(owner)}; nothing was committed. Its next "
+        "owner begins at the committed position"
+    )
 
 
 def _live(state: GroupState | None, now_ms: int) -> dict[str, GroupMember]:

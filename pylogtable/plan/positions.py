@@ -28,6 +28,9 @@ from pylogtable.format.group_model import (
 from pylogtable.format.model import Change
 from pylogtable.format.snapshot import Snapshot
 
+#: Committed positions, by partition.
+Positions = Mapping[int, GroupPosition]
+
 
 class Move(NamedTuple):
     """Where a reset moves a partition. `old` is None if there was no position."""
@@ -80,15 +83,16 @@ def check_metadata(metadata: str) -> None:
 def plan_commit(
     group: str,
     state: GroupState | None,
-    seen: GroupState | None,
+    seen: Positions,
     offsets: Mapping[int, int],
     metadata: str,
     now_ms: int,
 ) -> GroupChange:
-    """Commit positions. Raises if somebody else moved one of them after `seen` [GRP-8]."""
+    """Commit positions. Raises if one of them is not as in `seen`: somebody else moved it
+    [GRP-8]."""
     _refuse_while_active(group, state, now_ms, "commit positions")
     for partition in offsets:
-        before, found = _entry(seen, partition), _entry(state, partition)
+        before, found = seen.get(partition), _entry(state, partition)
         if before != found:
             raise CommitConflictError(
                 f"partition {partition} of group {group!r} was moved by another client: its "
@@ -96,6 +100,13 @@ def plan_commit(
                 "the group is; commit again from there."
             )
     return _with_positions(state, "commit", _entries(offsets, metadata, now_ms))
+
+
+def seen_after_commit(seen: Positions, state: GroupState, offsets: Iterable[int]) -> Positions:
+    """The committer's view after its commit of these partitions [GRP-8]. What others have done to
+    other partitions is not in it: the committer has not read it."""
+    own = {partition: state.positions[partition] for partition in offsets}
+    return {**seen, **own}
 
 
 def plan_moves(

@@ -255,9 +255,10 @@ def run_plan_positions(given: Vector) -> object:
     change: GroupChange | None
     if do == "commit":
         seen = _group_state(given["seen"])
+        view = {} if seen is None else seen.positions
         offsets = check_offsets(int_keys(given["offsets"]), _live(given))
         check_metadata(given["metadata"])
-        change = plan_commit("g", state, seen, offsets, given["metadata"], now_ms)
+        change = plan_commit("g", state, view, offsets, given["metadata"], now_ms)
     elif do == "reset":
         targets = {number: Target(**at) for number, at in int_keys(given["targets"]).items()}
         moves = plan_moves("g", state, targets, _live(given))

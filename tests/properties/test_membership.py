@@ -1,5 +1,5 @@
 """Members of a group, with any order of events, stale states and lost races: a partition never has
-two owners, and only its owner commits it."""
+two owners, and only its owner commits it, by positions that it has read as its owner."""
 
 from __future__ import annotations
 
@@ -7,14 +7,29 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 import msgspec
-from hypothesis import given, settings
+import pytest
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
 
 from pylogtable.errors import CommitConflictError
 from pylogtable.format.codec import decode_group, encode
 from pylogtable.format.group_model import GroupChange, GroupState
-from pylogtable.plan.membership import assign, heartbeat, join, leave
+from pylogtable.plan.membership import (
+    assign,
+    check_tenures,
+    heartbeat,
+    join,
+    leave,
+    owned,
+    tenures,
+)
 from tests.depth import rounds
 
 NAMES = ["a", "b", "c", "d"]
@@ -28,7 +43,11 @@ class Member:
     read: GroupState | None = None
     written: GroupState | None = None
     partitions: int = 1
-    offsets: dict[int, int] = field(default_factory=dict)
+    #: By its own states: since when it owns its partitions, and the same at its last poll.
+    held: dict[int, int] = field(default_factory=dict)
+    polled: dict[int, int] = field(default_factory=dict)
+    #: How many states there were at its last poll of a partition.
+    polled_at: dict[int, int] = field(default_factory=dict)
 
     def owned(self, name: str, now_ms: int) -> set[int]:
         """The partitions it believes to own, by its last write and its lease."""
@@ -69,6 +88,7 @@ class Membership(RuleBasedStateMachine):
         state = decode_group(encode(state), "g", number)  # no partition has two owners in it
         self.states.append(state)
         member.read = member.written = state
+        member.held = tenures({} if change.operation == "join" else member.held, state, name)
         return True
 
     @rule(name=st.sampled_from(NAMES))
@@ -115,6 +135,33 @@ class Membership(RuleBasedStateMachine):
             assert wanted <= believed
             self.committed.update(offsets)
 
+    @rule(name=st.sampled_from(NAMES))
+    def polls(self, name: str) -> None:
+        member = self.members[name]
+        if member.owned(name, self.now_ms):
+            member.polled |= member.held
+            member.polled_at |= dict.fromkeys(member.held, len(self.states))
+
+    @rule(name=st.sampled_from(NAMES), fresh=st.booleans(), data=st.data())
+    def commits_what_it_polled(self, name: str, fresh: bool, data: st.DataObject) -> None:
+        """Some of it, by a process that may commit again before it polls again. What it commits,
+        nobody else has owned since the poll."""
+        if fresh:
+            self.look(name)
+        member = self.members[name]
+        wanted = data.draw(st.sets(st.sampled_from(sorted(member.polled) or [0])))
+        offsets = {number: len(self.states) + 1 for number in wanted}
+        try:
+            check_tenures(member.written, name, offsets, member.held, member.polled)
+            change = heartbeat(member.read, name, self.now_ms, LEASE_MS, member.partitions, offsets)
+        except CommitConflictError:
+            return
+        if self.put(name, change):
+            for number in wanted:
+                since = self.states[member.polled_at[number] - 1 : -1]
+                assert all(number in owned(state, name) for state in since)
+            self.committed.update(offsets)
+
     @rule(name=st.sampled_from(NAMES), fresh=st.booleans(), commits=st.booleans())
     def leaves(self, name: str, fresh: bool, commits: bool) -> None:
         if fresh:
@@ -151,19 +198,28 @@ class Membership(RuleBasedStateMachine):
             self.look(name)
             change = heartbeat(self.newest, name, self.now_ms, LEASE_MS, self.partitions)
             assert self.put(name, change)
-        owned = {name: self.members[name].owned(name, self.now_ms) for name in chosen[:count]}
-        assert sorted(n for mine in owned.values() for n in mine) == list(range(self.partitions))
-        counts = [len(mine) for mine in owned.values()]
+        shares = {name: self.members[name].owned(name, self.now_ms) for name in chosen[:count]}
+        assert sorted(n for mine in shares.values() for n in mine) == list(range(self.partitions))
+        counts = [len(mine) for mine in shares.values()]
         assert max(counts) - min(counts) <= 1
 
     @invariant()
     def a_partition_has_one_owner_at_most(self) -> None:
-        owned = [
+        believed = [
             number
             for name, member in self.members.items()
             for number in member.owned(name, self.now_ms)
         ]
-        assert len(owned) == len(set(owned))
+        assert len(believed) == len(set(believed))
+
+    @invariant()
+    def members_know_since_when_they_own_their_partitions(self) -> None:
+        for name, member in self.members.items():
+            if member.written is not None:
+                assert member.held.keys() == set(owned(member.written, name))
+                for number, since in member.held.items():
+                    mine = self.states[since : member.written.number + 1]
+                    assert all(number in owned(state, name) for state in mine)
 
     @invariant()
     def nothing_is_forgotten(self) -> None:
@@ -176,6 +232,25 @@ class Membership(RuleBasedStateMachine):
         for before, after in pairwise(self.states[-2:]):
             changed = set(before.members) != set(after.members)
             assert after.generation == before.generation + changed
+
+
+def test_members_that_only_compare_what_they_own_are_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The bug that there was: a partition that came back counted as never lost."""
+
+    def since_it_joined(held: dict[int, int], state: GroupState, name: str) -> dict[int, int]:
+        return dict.fromkeys(owned(state, name), min(held.values(), default=state.number))
+
+    monkeypatch.setattr("tests.properties.test_membership.tenures", since_it_joined)
+    once = settings(
+        max_examples=200,
+        stateful_step_count=40,
+        phases=[Phase.generate],
+        report_multiple_bugs=False,
+    )
+    with pytest.raises(AssertionError):
+        run_state_machine_as_test(Membership, settings=once)
 
 
 TestMembership = Membership.TestCase
