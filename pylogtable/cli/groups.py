@@ -70,7 +70,8 @@ def describe(context: click.Context, groups: tuple[str, ...], topics: tuple[str,
     """Show the positions and the lag of each GROUP, or of all groups, partition by partition.
 
     LAG is an exact count of records; offsets that compaction has removed do not count. LAG-SECONDS
-    is the age of the first unread record.
+    is the age of the first unread record. If there is no CURRENT-OFFSET, the group has no position
+    there, and everything in the log counts as unread.
     """
     session = current_session(context)
     store = session.open_store()
@@ -84,6 +85,12 @@ def describe(context: click.Context, groups: tuple[str, ...], topics: tuple[str,
         print_json([row._asdict() for row in rows])
     else:
         _print_rows(rows)
+        if any(row.current_offset is None for row in rows):
+            note(
+                session,
+                "Where CURRENT-OFFSET is -, the group has no position, and LAG counts from the log "
+                "start.",
+            )
 
 
 def _print_rows(rows: list[GroupRow]) -> None:
@@ -99,7 +106,7 @@ def _print_rows(rows: list[GroupRow]) -> None:
                 row.log_end_offset,
                 row.lag,
                 bytes_text(row.lag_bytes),
-                None if row.lag_seconds is None else f"{row.lag_seconds:.1f}",
+                f"{row.lag_seconds:.1f}",
                 row.committed_at,
                 row.member,
             )

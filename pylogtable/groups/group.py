@@ -102,7 +102,8 @@ class Group:
 
     def lag(self) -> GroupLag:
         """How far the group is behind, by partition: in records, bytes and seconds. Use it for
-        monitoring. It does not change what later commits are checked against."""
+        monitoring. Where the group has no position, everything in the log counts as unread, also if
+        there is no such group. It does not change what later commits are checked against."""
         state = self._log.newest()
         lags = measure_lag(self._store, self._pinned(), state, self._head.runtime.clock())
         return GroupLag(self.name, self.topic_name, lags)

@@ -13,16 +13,15 @@ from pylogtable.storage.base import ObjectStore
 def measure_lag(
     store: ObjectStore, view: View, state: GroupState | None, now_ms: int
 ) -> dict[int, Lag]:
-    """The lag of every partition. Reads at most a record or two of each, for the lag in seconds."""
+    """The lag of every partition. Reads at most a record or two of each, for the lag in seconds.
+    Where there is no position, the group has read nothing: everything from the log start counts."""
     positions = {} if state is None else state.positions
     starts, ends = view.start_offsets, view.end_offsets
 
     def lag_of(partition: int) -> Lag:
-        end = ends[partition]
-        if partition not in positions:
-            return Lag(None, end)
-        position = positions[partition].offset
-        start = min(max(position, starts[partition]), end)
+        end, entry = ends[partition], positions.get(partition)
+        position = None if entry is None else entry.offset
+        start = min(max(position or 0, starts[partition]), end)
         unread = view.range_sizes({partition: (start, end)})[partition]
         seconds = 0.0
         if unread.records:

@@ -61,6 +61,15 @@ def _groups(topic: TopicHealth, url: str) -> Iterator[Advice]:
             which = f"group {group.group}" if group.group else "the topic's groups"
             why = f"{which} cannot be read: {group.error}"
             yield Advice(_command("verify", topic.name, url), why, "look")
+        unread = _without_position(group)
+        if unread:
+            yield Advice(
+                describe,
+                f"group {group.group} has no committed position in "
+                f"{count_text(len(unread), 'partition')}, and the "
+                f"{count_text(sum(unread), 'record')} there count as unread",
+                "look",
+            )
         if group.lost_offsets:
             yield Advice(
                 describe,
@@ -82,6 +91,12 @@ def _groups(topic: TopicHealth, url: str) -> Iterator[Advice]:
                 f"{group.group} has not read",
                 "now",
             )
+
+
+def _without_position(group: GroupHealth) -> list[int]:
+    """The records of each partition that has some, and no position of the group."""
+    lags = () if group.lag is None else group.lag.values()
+    return [lag.records for lag in lags if lag.position is None and lag.records]
 
 
 def _ms_left_if_late(topic: TopicHealth, group: GroupHealth) -> int | None:

@@ -150,11 +150,13 @@ def _measure_group(
     left_ms: list[int] = []
     for number, behind in lag.items():
         # A partition that was added after the snapshot is left for the next report.
-        if behind.position is None or number >= len(by_partition):
+        if number >= len(by_partition):
             continue
         segments, state = by_partition[number], snapshot.partitions[number]
-        lost += max(0, state.log_start - behind.position)
-        unread = int(np.searchsorted(segments["end_offset"], behind.position, side="right"))
+        # Without a position the group has read nothing, and so it has lost nothing either.
+        position = state.log_start if behind.position is None else behind.position
+        lost += max(0, state.log_start - position)
+        unread = int(np.searchsorted(segments["end_offset"], position, side="right"))
         expired = partitions[number].expired_segments
         expiring += int(segments["records"][unread:expired].sum())
         first = max(unread, expired)

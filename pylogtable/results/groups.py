@@ -15,6 +15,7 @@ from pylogtable.plan.positions import Move
 from pylogtable.results.text import (
     ABSENT,
     bytes_text,
+    count_text,
     number_text,
     table_html,
     time_text,
@@ -27,20 +28,21 @@ class Lag:
     """How far a group is behind in one partition.
 
     `records` is exact: offsets that compaction or retention removed do not count. `seconds` is the
-    age of the first unread record. If the group has no position, all but `end_offset` are None.
+    age of the first unread record. If the group has no `position`, that is None, and everything
+    counts that can be read.
     """
 
     position: int | None
     end_offset: int
-    records: int | None = None
-    bytes: int | None = None
-    seconds: float | None = None
+    records: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
 class GroupLag(Mapping[int, Lag]):
     """The lag of a group in a topic, from `Group.lag`: a mapping from partition to `Lag`, with
-    totals. Partitions without a position do not count in the totals.
+    totals. A partition without a position counts from the log start.
 
     >>> group.lag().records, group.lag()[0].seconds
     """
@@ -61,17 +63,22 @@ class GroupLag(Mapping[int, Lag]):
     @property
     def records(self) -> int:
         """The unread records of all partitions."""
-        return sum(lag.records or 0 for lag in self.values())
+        return sum(lag.records for lag in self.values())
 
     @property
     def bytes(self) -> int:
         """The unread bytes of all partitions, estimated."""
-        return sum(lag.bytes or 0 for lag in self.values())
+        return sum(lag.bytes for lag in self.values())
 
     @property
     def seconds(self) -> float:
         """The age of the oldest unread record of all partitions."""
-        return max((lag.seconds or 0.0 for lag in self.values()), default=0.0)
+        return max((lag.seconds for lag in self.values()), default=0.0)
+
+    @property
+    def without_position(self) -> tuple[int, ...]:
+        """The partitions in which the group has no committed position."""
+        return tuple(number for number, lag in self.items() if lag.position is None)
 
     def to_table(self) -> pa.Table:
         """A row for each partition."""
@@ -80,26 +87,33 @@ class GroupLag(Mapping[int, Lag]):
 
     def _repr_html_(self) -> str:
         rows = [
-            (str(number), number_text(lag.position), number_text(lag.end_offset), *_lag_cells(lag))
+            (
+                str(number),
+                number_text(lag.position),
+                number_text(lag.end_offset),
+                *_lag_cells(lag.records, lag.bytes, lag.seconds),
+            )
             for number, lag in self.items()
         ]
         head = ("partition", "position", "end", "lag", "bytes", "seconds")
         title = f"group {self.group} in {self.topic}: {self.records:,} records behind"
-        return titled_html(title, table_html(rows, head))
+        note = no_position_text(len(self.without_position))
+        return titled_html(f"{title}; {note}" if note else title, table_html(rows, head))
 
 
 class GroupRow(NamedTuple):
     """One partition of a group, from `GroupDescription`: the columns of Kafka's
-    `kafka-consumer-groups --describe`, and some more."""
+    `kafka-consumer-groups --describe`, and some more. Without a position, `current_offset` is None,
+    and `lag` counts from the log start."""
 
     group: str
     topic: str
     partition: int
     current_offset: int | None
     log_end_offset: int
-    lag: int | None
-    lag_bytes: int | None
-    lag_seconds: float | None
+    lag: int
+    lag_bytes: int
+    lag_seconds: float
     committed_at: datetime | None
     metadata: str | None
     member: str | None
@@ -131,7 +145,7 @@ class GroupDescription:
                 str(row.partition),
                 number_text(row.current_offset),
                 number_text(row.log_end_offset),
-                *_lag_cells(Lag(None, 0, row.lag, row.lag_bytes, row.lag_seconds)),
+                *_lag_cells(row.lag, row.lag_bytes, row.lag_seconds),
                 time_text(None if row.committed_at is None else to_us(row.committed_at) // 1000),
                 row.metadata or ABSENT,
                 row.member or ABSENT,
@@ -139,7 +153,9 @@ class GroupDescription:
             for row in self.rows
         ]
         names = ", ".join(sorted({row.group for row in self.rows})) or "none"
-        return titled_html(f"consumer groups: {names}", table_html(rows, head))
+        note = no_position_text(sum(row.current_offset is None for row in self.rows))
+        title = f"consumer groups: {names}"
+        return titled_html(f"{title}; {note}" if note else title, table_html(rows, head))
 
 
 @dataclass(frozen=True)
@@ -192,12 +208,16 @@ def group_rows(
         )
 
 
-def _lag_cells(lag: Lag) -> tuple[str, str, str]:
-    return (
-        number_text(lag.records),
-        bytes_text(lag.bytes),
-        ABSENT if lag.seconds is None else f"{lag.seconds:,.1f}",
-    )
+def no_position_text(partitions: int) -> str:
+    """What the lag means if so many partitions have no position. Empty if all have one."""
+    if not partitions:
+        return ""
+    has = f"{count_text(partitions, 'partition')} {'has' if partitions == 1 else 'have'}"
+    return f"{has} no committed position, and the lag there counts from the log start"
+
+
+def _lag_cells(records: int, size_bytes: int, seconds: float) -> tuple[str, str, str]:
+    return number_text(records), bytes_text(size_bytes), f"{seconds:,.1f}"
 
 
 LAG_SCHEMA = pa.schema(

@@ -31,15 +31,18 @@ def test_list_and_describe(run: Run, two: pylogtable.Store, store_dir: Path) -> 
     assert run("groups", "list", "--output", "json").json == [
         {"group": "g", "topics": ["clicks", "views"]}
     ]
-    head, *lines = (line.split() for line in run("groups", "describe", "g").lines)
+    described = run("groups", "describe", "g")
+    assert "no position" in described.err
+    head, *lines = (line.split() for line in described.lines)
     assert head[:6] == ["GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG"]
     assert [line[:6] for line in lines] == [
         ["g", "clicks", "0", "1", "3", "2"],
-        ["g", "clicks", "1", "-", "1", "-"],
+        ["g", "clicks", "1", "-", "1", "1"],
         ["g", "views", "0", "2", "3", "1"],
     ]
     rows = run("groups", "describe", "--topic", "clicks", "--output", "json").json
-    assert [row["current_offset"] for row in rows] == [1, None]
+    assert [(row["current_offset"], row["lag"]) for row in rows] == [(1, 2), (None, 1)]
+    assert "no position" not in run("groups", "describe", "g", "--topic", "views").err
     assert rows[0]["metadata"] == "m"
     assert rows[0]["committed_at"].endswith("+00:00")
     run("groups", "describe", "gg").failed("no group 'gg'", "did you mean 'g'?")

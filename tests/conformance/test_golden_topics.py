@@ -172,7 +172,7 @@ def _check_groups(
         found = {number: [at.offset, at.metadata] for number, at in state.positions.items()}
         assert found == int_keys(expected["positions"])
         lag = topic.group(name).lag()
-        behind = {number: at.records for number, at in lag.items() if at.records is not None}
+        behind = {number: at.records for number, at in lag.items() if at.position is not None}
         assert behind == int_keys(expected["lag"])
     for name, kept in numbers.items():
         files = (folder / "topic" / "_groups" / name).glob("*.json")

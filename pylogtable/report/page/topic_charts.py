@@ -18,6 +18,7 @@ from pylogtable.report.page.charts import (
     line,
     strips,
 )
+from pylogtable.results.groups import no_position_text
 from pylogtable.results.text import (
     bytes_text,
     count_text,
@@ -208,7 +209,9 @@ def lag_chart(topic: TopicHealth) -> str:
     rows = []
     for lag in ranked:
         late = f", {duration_text(lag.seconds * 1000)}" if lag.records else ""
+        nowhere = no_position_text(len(lag.without_position))
         tip = f"{lag.group}: {lag.records:,} records, {bytes_text(lag.bytes)}{late}"
+        tip += f"; {nowhere}" if nowhere else ""
         rows.append((lag.group, lag.records / most, f"{lag.records:,}{late}", tip))
     note = f", the {BARS_SHOWN} greatest" if len(known) > BARS_SHOWN else ""
     return bars(f"Lag in records{note}", f"lag of {len(known)} groups in records", rows)

@@ -23,6 +23,7 @@ from pylogtable.report.page.topic_charts import (
     size_chart,
     time_chart,
 )
+from pylogtable.results.groups import no_position_text
 from pylogtable.results.publication import PublishedStatus
 from pylogtable.results.text import bytes_text, count_text, duration_text, number_text, percent_text
 
@@ -171,15 +172,19 @@ def _lag(topic: TopicHealth) -> str:
             number_text(lag.end_offset),
             number_text(lag.records),
             bytes_text(lag.bytes),
-            duration_text(None if lag.seconds is None else lag.seconds * 1000),
+            duration_text(lag.seconds * 1000),
         ]
         for group in topic.groups
         if group.lag is not None
         for partition, lag in group.lag.items()
-        if lag.position is not None
     ]
     more = len(rows) - ROWS_SHOWN
     note = f"<p><small>{more:,} more rows are not listed.</small></p>" if more > 0 else ""
+    nowhere = "".join(
+        f'<p class="bad">{escape(group.group)}: {no_position_text(len(without))}</p>'
+        for group in topic.groups
+        if group.lag is not None and (without := group.lag.without_position)
+    )
     failed = "".join(
         f'<p class="bad">{escape(group.group or "all groups")}: {escape(group.error)}</p>'
         for group in topic.groups
@@ -187,7 +192,7 @@ def _lag(topic: TopicHealth) -> str:
     )
     return (
         f'<h3>Consumer groups</h3><div class="charts">{lag_chart(topic)}</div>'
-        f"{wide_table(head, rows[:ROWS_SHOWN]) if rows else ''}{note}{failed}"
+        f"{wide_table(head, rows[:ROWS_SHOWN]) if rows else ''}{note}{nowhere}{failed}"
     )
 
 

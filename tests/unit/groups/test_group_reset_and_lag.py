@@ -147,23 +147,45 @@ def test_reset_fences_earlier_readers(topic: Topic) -> None:
 
 def test_lag_in_records_bytes_and_seconds(topic: Topic, clock: Clock) -> None:
     group = topic.group("g")
-    group.commit({0: 8, 2: 0})
+    group.commit({0: 8, 1: 4, 2: 0})
     lag = group.lag()
+    assert (lag.records, lag.seconds, lag.without_position) == (2, lag[0].seconds, ())
     assert dict(lag)[0].position == 8
     assert (lag[0].end_offset, lag[0].records) == (10, 2)
     assert lag[0].seconds == pytest.approx(0.020)  # the record at 80 ms, and it is 100 ms
     size = topic.segments()["size_bytes"][0].as_py()
     assert lag[0].bytes == pytest.approx(size * 2 / 10, abs=1)
-    assert (lag[1].position, lag[1].records, lag[1].bytes, lag[1].seconds) == (None,) * 4
-    assert lag[1].end_offset == 4
     assert (lag[2].records, lag[2].bytes, lag[2].seconds) == (0, 0, 0.0)
-    assert (lag.records, lag.seconds) == (2, lag[0].seconds)
     assert len(lag) == 3
     clock.tick(1000)
     assert group.lag().seconds == pytest.approx(1.020)
     table = lag.to_table()
-    assert table["records"].to_pylist() == [2, None, 0]
-    assert table["position"].to_pylist() == [8, None, 0]
+    assert table["records"].to_pylist() == [2, 0, 0]
+    assert table["position"].to_pylist() == [8, 4, 0]
+
+
+@pytest.mark.parametrize("state", ["never", "deleted", "partly"])
+def test_everything_is_unread_where_there_is_no_position(
+    topic: Topic, clock: Clock, state: str
+) -> None:
+    """An alert on lag must not be green because nobody has committed yet."""
+    group = topic.group("g")
+    if state != "never":
+        group.commit({0: 8})
+    if state == "deleted":
+        group.delete()
+    lag = group.lag()
+    assert (lag[1].position, lag[1].end_offset, lag[1].records) == (None, 4, 4)
+    assert lag[1].bytes > 0
+    first = topic.read(partition=1, columns=["timestamp"]).read_all()["timestamp"][0]
+    assert lag[1].seconds == pytest.approx(clock() / 1000 - first.value / 1e6)
+    assert (lag[2].position, lag[2].records) == (None, 0)
+    read = 8 - topic.start_offsets()[0] if state == "partly" else 0
+    assert lag.records == topic.count() - read
+    assert lag.seconds >= lag[1].seconds
+    assert lag.without_position == ((1, 2) if state == "partly" else (0, 1, 2))
+    assert lag.to_table()["records"].to_pylist()[1] == 4
+    assert "have no committed position" in lag._repr_html_()
 
 
 def test_lag_looks_at_each_partition_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,6 +255,7 @@ def test_description_has_kafkas_columns(topic: Topic, clock: Clock) -> None:
     table = description.to_table()
     assert table["current_offset"].to_pylist() == [8, None, None]
     assert table["log_end_offset"].to_pylist() == [10, 4, 0]
-    assert table["lag"].to_pylist() == [2, None, None]
+    assert table["lag"].to_pylist() == [2, 4, 0]
+    assert "2 partitions have no committed position" in description._repr_html_()
     assert table["metadata"].to_pylist() == ["m", None, None]
     assert table["member"].to_pylist() == [None] * 3

@@ -27,7 +27,7 @@ from pylogtable.report.health import (
     TopicHealth,
     UnreadableTopic,
 )
-from pylogtable.results.groups import GroupLag
+from pylogtable.results.groups import GroupLag, Lag
 from pylogtable.results.publication import PublishedStatus
 
 BOTH = "compact,delete"
@@ -172,6 +172,18 @@ def test_late_group_is_reported_before_it_loses_records(left_ms: int | None, war
     assert bool(advice) == warned
     forever = given(groups=group(ms_until_loss=left_ms), config={"retention.ms": "-1"})
     assert forever == []
+
+
+def test_group_without_a_position_is_reported() -> None:
+    lag = GroupLag("g", "orders", {0: Lag(None, 9, 8), 1: Lag(None, 4, 4), 2: Lag(5, 5)})
+    [advice] = given(groups=(GroupHealth("g", lag),))
+    assert advice.why == (
+        "group g has no committed position in 2 partitions, and the 12 records there count as "
+        "unread"
+    )
+    assert advice.urgency == "look"
+    empty = GroupLag("g", "orders", {0: Lag(None, 0)})
+    assert given(groups=(GroupHealth("g", empty),)) == []
 
 
 def test_unreadable_group_is_reported() -> None:

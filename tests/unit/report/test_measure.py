@@ -229,7 +229,7 @@ def test_group_health_counts_lost_and_expiring_records() -> None:
     assert group(45) == (0, 0, 100)
     assert group(50) == (0, 0, 1000)
     assert group(60) == (0, 0, None)
-    assert group(None) == (0, 0, None)
+    assert group(None) == (0, 20, 100)  # it has read nothing
     assert health(of, g="no rights").groups[0].error == "no rights"
 
 

@@ -30,7 +30,7 @@ from pylogtable.results.text import (
 )
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
-from tests.builders import Clock, kafka, make_store
+from tests.builders import Clock, ints, kafka, make_store
 from tests.reports import LONG, example_store
 from tests.stores import CountingStore
 from tests.unit.report.test_measure import NOW, health, segment, snapshot, state
@@ -233,6 +233,18 @@ def test_sections_start_closed_if_there_are_many_topics() -> None:
     many, few = (Page(page("u", shown, {}, NOW)) for shown in (topics, topics[1:]))
     assert ("details", "open", "") not in many.attributes
     assert few.attributes.count(("details", "open", "")) == TOPICS_OPEN
+
+
+def test_group_without_a_position_counts_as_behind() -> None:
+    store = make_store()
+    topic = store.create_topic("orders", partitions=2)
+    topic.append(kafka(["a"] * 7))
+    topic.append(kafka(["a"] * 4, partition=ints(1, 1, 1, 1)))
+    topic.consumer("billing", "a").assignment()  # it has joined, and committed nothing
+    text = report_html(store)
+    assert "billing: 11 records" in text
+    assert "billing: 2 partitions have no committed position" in text
+    assert "group billing has no committed position in" in text
 
 
 def test_unreadable_group_does_not_hide_the_topic() -> None:
