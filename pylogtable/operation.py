@@ -17,6 +17,9 @@ from functools import wraps
 from types import FunctionType
 from typing import Any, ParamSpec, TypeVar
 
+#: How long one request waits for its reply, unless somebody has changed it.
+REPLY_SECONDS = 15.0
+
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 Class = TypeVar("Class", bound=type)

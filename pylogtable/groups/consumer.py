@@ -33,7 +33,7 @@ from pylogtable.groups.starting_point import (
 )
 from pylogtable.log.group_head import GroupHead
 from pylogtable.log.head import Head
-from pylogtable.operation import operations
+from pylogtable.operation import REPLY_SECONDS, new_operation, operations
 from pylogtable.plan.positions import check_metadata, check_offsets
 from pylogtable.plan.reset_policy import EARLIEST, LATEST, parse_policy
 from pylogtable.read.view import View
@@ -144,16 +144,18 @@ class Consumer:
 
         If there are none, it waits up to `timeout` seconds and returns an empty table. Without a
         timeout it returns at once, or waits for a record if the consumer was made with
-        `follow=True`.
+        `follow=True`. If the store does not answer, it raises after the timeout and the time of one
+        request.
         """
         self._check_open()
         count = self._max_records if max_records is None else _check_count(max_records)
         seconds = None if timeout is None else _check_timeout(timeout)
         began, attempt, late_reads = self._runtime.monotonic(), 0, 0
         while True:
-            self._update_assignment()
-            before, partitions = self._fetcher.positions, self._view.partition_count
-            table = self._fetch(count)
+            with new_operation(self._longest_silence(began, seconds)):
+                self._update_assignment()
+                before, partitions = self._fetcher.positions, self._view.partition_count
+                table = self._fetch(count)
             if table.num_rows and self._member.is_lease_valid():
                 return table
             if table.num_rows:
@@ -292,6 +294,11 @@ class Consumer:
         table = self._fetcher.take(self._view, active, count)
         self._has_failed = False
         return table, look
+
+    def _longest_silence(self, began: float, timeout: float | None) -> float:
+        if timeout is None:
+            return math.inf
+        return max(0.0, timeout - (self._runtime.monotonic() - began)) + REPLY_SECONDS
 
     def _pause_before(self, attempt: int, began: float, timeout: float | None) -> float | None:
         """How many seconds to wait before the next look at the log. None if the timeout has

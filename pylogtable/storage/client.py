@@ -19,6 +19,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from pylogtable.errors import InvalidRequestError, LogTableError, UnsupportedFormatError
+from pylogtable.operation import REPLY_SECONDS
 from pylogtable.runtime import TIMEOUT_OPTION, patience_in
 
 CONCURRENCY = 32
@@ -35,9 +36,9 @@ _S3_NAMES = {
 _S3_REGIONS = ("aws_region", "aws_default_region")
 _PUBLIC_OPTIONS = {"endpoint_url", "region_name", "account_name", "project"}
 #: How long one request may take, apart from the bytes it carries. S3's client gives up earlier if
-#: nothing comes: 5 s for a connection, 15 s for a reply.
-REQUEST_SECONDS = 30.0
-_CONNECT_SECONDS, _READ_SECONDS = 5.0, 15.0
+#: there is no connection, or no reply.
+REQUEST_SECONDS = 2 * REPLY_SECONDS
+_CONNECT_SECONDS = 5.0
 
 
 class Client:
@@ -246,7 +247,7 @@ def _native_options(protocol: str, given: Mapping[str, object]) -> dict[str, Any
     options["config_kwargs"] = {
         "max_pool_connections": CONCURRENCY,
         "connect_timeout": _CONNECT_SECONDS,
-        "read_timeout": _READ_SECONDS,
+        "read_timeout": REPLY_SECONDS,
         **(options.get("config_kwargs") or {}),
         "retries": {"mode": "standard", "total_max_attempts": 1},
     }

@@ -13,6 +13,8 @@ import pytest
 
 import pylogtable
 from pylogtable.errors import CommitUnknownError, InvalidRequestError, StorageError
+from pylogtable.groups import consumer as consumer_module
+from pylogtable.groups.consumer import Consumer
 from pylogtable.store import Store
 from pylogtable.topic import Topic
 from tests.builders import kafka
@@ -85,6 +87,12 @@ def _produce(store: Store) -> Callable[[], object]:
     return flush
 
 
+def _joined(store: Store) -> Consumer:
+    consumer = store.topic("t").consumer("g")
+    consumer.assignment()
+    return consumer
+
+
 def _of_topic(call: Callable[[Topic], object]) -> Callable[[Store], Callable[[], object]]:
     """The topic is opened before the silence."""
     return lambda store: partial(call, store.topic("t"))
@@ -101,6 +109,7 @@ CALLS: dict[str, Callable[[Store], Callable[[], object]]] = {
     "compact": _of_topic(lambda topic: topic.compact(force=True)),
     "vacuum": _of_topic(lambda topic: topic.vacuum()),
     "group": _of_topic(lambda topic: topic.group("g").commit({0: 2})),
+    "poll": lambda store: partial(_joined(store).poll, timeout=0),
     "read": _of_topic(lambda topic: topic.read().read_all()),
 }
 
@@ -152,6 +161,23 @@ def test_next_call_asks_again(proxy: Proxy, far: Store, asked: Counter[tuple[str
         assert asked.total() > before
     proxy.decide = None
     assert sum(topic.end_offsets().values()) == 6
+
+
+def test_poll_waits_for_its_own_time_only(
+    proxy: Proxy, far: Store, asked: Counter[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store may be silent for a minute here. After the first try of a poll without a timeout
+    the time of one request is over, so there is no second one."""
+    monkeypatch.setattr(consumer_module, "REPLY_SECONDS", 0.2)
+    short = {"timeout_seconds": 60.0, "config_kwargs": {"read_timeout": 0.2}}
+    store = pylogtable.open(far.url, storage_options=options(proxy.url, **short))
+    consumer = _joined(store)
+    silence(proxy, asked)
+    with pytest.raises(StorageError, match="1 try in"):
+        consumer.poll(timeout=0)
+    assert set(asked.values()) == {1}
+    proxy.decide = None
+    assert consumer.poll(timeout=0).num_rows == 5
 
 
 def test_unused_time_does_not_count(proxy: Proxy, far: Store) -> None:
