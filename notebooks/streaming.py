@@ -135,7 +135,7 @@ def main(folder: Path) -> None:
     print(f"4. started again, it finished with {invoices.count():,} invoices:")
     print(f"   missing: {len(paid - found)}, twice: {sum(n > 1 for n in found.values())}")
     lag = orders.group("billing").lag()
-    print(f"   group 'billing', which does not know of the last batch: {lag.records:,} behind")
+    print(f"   group 'billing': {lag.records:,} behind")
     print(f"   verify: {invoices.verify(data=True)}")
 
 

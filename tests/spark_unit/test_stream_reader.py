@@ -6,6 +6,7 @@ import io
 import json
 import random
 import tempfile
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -853,6 +854,58 @@ def test_positions_are_committed_to_a_group_with_the_next_batch(topic: Topic) ->
     query.trigger()
     assert topic.group("billing").positions() == {0: 4, 1: 1, 2: 0}
     assert topic.group("billing").lag().records == 2
+
+
+def test_last_batch_is_committed_when_spark_asks_for_another_in_vain(topic: Topic) -> None:
+    """As it does at the end of a run with AvailableNow, and while a stream waits for records."""
+    fill(topic, 4, 1)
+    query = Query(topic.url, **EARLIEST, group="billing", maxOffsetsPerTrigger=3)
+    assert topic.group("billing").lag().records == 5
+    assert query.drain() == [3, 2]
+    assert topic.group("billing").positions() == topic.end_offsets()
+    assert topic.group("billing").lag().records == 0
+
+
+def test_planned_batch_is_not_committed_before_it_is_done(topic: Topic) -> None:
+    query = Query(topic.url, **EARLIEST, group="billing")
+    fill(topic, 4)
+    query.trigger()
+    fill(topic, 2)
+    assert query.plan()
+    assert topic.group("billing").positions()[0] == 4
+    query.run()
+    assert topic.group("billing").positions()[0] == 4
+    query.start(**EARLIEST, group="billing")  # the batch failed: Spark repeats it
+    query.run()
+    assert topic.group("billing").positions()[0] == 4
+    assert query.trigger() is None
+    assert topic.group("billing").positions()[0] == 6
+
+
+def test_runs_without_records_write_no_state_of_the_group(topic: Topic, tmp_path: Path) -> None:
+    fill(topic, 4)
+    query = Query(topic.url, **EARLIEST, group="billing")
+    query.drain()
+    folder = tmp_path / "logs" / "t" / "_groups" / "billing"
+    states = list(folder.iterdir())
+    assert states
+    for _ in range(3):
+        query.start(**EARLIEST, group="billing")
+        assert query.drain() == []
+        assert query.drain() == []
+    assert list(folder.iterdir()) == states
+
+
+def test_refused_group_commit_is_not_repeated_while_nothing_happens(topic: Topic) -> None:
+    topic.consumer("billing", "member").assignment()
+    fill(topic, 1)
+    query = Query(topic.url, **EARLIEST, group="billing")
+    query.trigger()
+    with pytest.warns(UserWarning, match="active member"):
+        query.drain()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        query.drain()
 
 
 def test_conflicting_group_commit_is_a_warning(topic: Topic) -> None:

@@ -32,13 +32,12 @@ class GroupPositions:
                 self._commit(topic, of_topic)
 
     def _commit(self, topic: Topic, of_topic: TopicOffsets) -> None:
-        committed = self._committed.get(topic.name)
-        known = committed.offsets if committed else {}
-        moved = {p: at for p, at in of_topic.offsets.items() if known.get(p) != at}
-        if not moved:
-            return
+        group, committed = self._groups[topic.name], self._committed.get(topic.name)
         try:
-            self._groups[topic.name].commit(moved)
+            known = committed.offsets if committed else group.positions()
+            moved = {p: at for p, at in of_topic.offsets.items() if known.get(p) != at}
+            if moved:
+                group.commit(moved)
         except LogTableError as error:
             # Somebody else may have moved the group. Open it again, so that the next commit wins.
             self.open(topic)

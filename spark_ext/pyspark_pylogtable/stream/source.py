@@ -115,6 +115,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._warned: set[str] = set()
         # Spark before 4.2 does not pass the start of a batch.
         self._position: RawOffset = INITIAL
+        # Up to here, the group was told what is done.
+        self._done: RawOffset = INITIAL
 
     def initialOffset(self) -> dict[str, Any]:
         return dict(INITIAL)
@@ -129,8 +131,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
     ) -> dict[str, Any]:
         if start is not None:
-            return self._next(start, limits_in_force(limit, self._limits))
+            end = self._next(start, limits_in_force(limit, self._limits))
+            self._note_done(start)
+            return end
         end = self._next(self._position, self._limits)
+        self._note_done(self._position)
         if self._limits.has_maximum and decode(end) != ends_of(self._topics.available):
             self._warn(
                 "this Spark version does not tell a source its trigger: a run with AvailableNow or "
@@ -165,7 +170,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ]
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Spark calls this when it plans the next batch, so never for the last batch of a run."""
+        """Spark calls this when the next batch is planned, and so never for the last batch of a
+        run. As a rule the group knows these positions by then."""
         self._topics.commit_to_group(decode(end))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -175,6 +181,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for batch in read_records(one.reader, one.part, fail_on_data_loss=fail):
                 check_nulls(batch)
                 yield batch
+
+    def _note_done(self, start: RawOffset) -> None:
+        """Commit the start of the next batch to the group: Spark asks for a next batch only when
+        the last one is done, also if there is none. So the end of a run with AvailableNow is
+        committed, and that of a stream that waits. Each start is tried once."""
+        if not is_initial(start) and start != self._done:
+            self._done = dict(start)
+            self._topics.commit_to_group(decode(start))
 
     @property
     def _topics(self) -> StreamTopics:
