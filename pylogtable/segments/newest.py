@@ -148,13 +148,16 @@ class _KeyBuckets:
 def _slices(
     store: ObjectStore, topic: TopicInfo, dirty: Sequence[Segment], budget_bytes: int
 ) -> int:
-    """The number of slices for the keys of the dirty part, so that each slice fits the budget."""
+    """The number of slices for the keys of the dirty part, so that each slice fits the budget. All
+    keys are read for each slice, so there are not more of them than records."""
     records = sum(segment.records for segment in dirty)
     if not records:
         return 0
-    sample = next(_keys(store, topic, dirty[0]), None)
+    first = next(segment for segment in dirty if segment.records)
+    sample = next(_keys(store, topic, first), None)
     width = sample.nbytes / len(sample) if sample is not None and len(sample) else 0
-    return max(1, -(-int(records * (width + BYTES_PER_KEY)) // budget_bytes))
+    needed = -(-int(records * (width + BYTES_PER_KEY)) // budget_bytes)
+    return min(max(1, needed), records)
 
 
 def _dirty_keys(keys: _KeySlice, dirty: Sequence[_Placed], kept: Mask) -> _KeyBuckets:

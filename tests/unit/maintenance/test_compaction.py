@@ -13,7 +13,8 @@ from pylogtable import InvalidRequestError, Store, Topic
 from pylogtable.engine import Compaction, Rewritten, TopicWriter, Worker, run_job
 from pylogtable.format.model import Change
 from pylogtable.storage.memory import MemoryStore
-from tests.builders import Clock, data_files, kafka, rows, times
+from tests.builders import Clock, data_files, kafka, make_store, rows, times
+from tests.stores import CountingStore
 
 COMPACT = {"cleanup.policy": "compact"}
 HOUR = 3_600_000
@@ -65,6 +66,35 @@ def test_a_small_budget_gives_the_same_result_in_more_passes(  # case 2
         assert {k: v for k, v, _ in records(topic)} == last
         assert len(records(topic)) == len(last)
     assert topic.verify(data=True)
+
+
+def times_opened(measured: CountingStore, path: str = "") -> int:
+    opened = {key: n for (verb, key), n in measured.by_key.items() if verb == "open_input"}
+    return sum(many for key, many in opened.items() if key.endswith(path))
+
+
+def test_budget_smaller_than_a_key_needs_a_pass_for_each_record_at_most() -> None:
+    measured = CountingStore(MemoryStore())
+    topic = make_store(measured).create_topic("t", config=COMPACT)
+    topic.append(kafka(["a", "b", "a", "c"]))
+    measured.reset()
+    assert topic.compact(force=True, budget_bytes=1).records_removed == 1
+    # Once for the size of a key, once for each of 4 slices, and once to read what is kept.
+    assert times_opened(measured) <= 6
+
+
+def test_segment_without_records_does_not_hide_how_large_keys_are() -> None:
+    measured = CountingStore(MemoryStore())
+    topic = make_store(measured).create_topic("t", config=COMPACT)
+    topic.append(kafka(["a"]))
+    topic.append(kafka([f"{n:01000d}" for n in range(20)]))
+    topic.erase(keys=["a"])
+    assert rows(topic.segments(), "records") == [0, 20]
+    large = rows(topic.segments(), "path")[1]
+    measured.reset()
+    topic.compact(force=True, budget_bytes=11_000)  # about half of the keys
+    # Once for the size of a key, and once for each of 2 slices.
+    assert times_opened(measured, large) == 3
 
 
 def test_segments_that_are_too_young_are_not_compacted(store: Store, clock: Clock) -> None:
