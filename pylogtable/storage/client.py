@@ -249,7 +249,7 @@ def _native_options(protocol: str, given: Mapping[str, object]) -> dict[str, Any
         "connect_timeout": _CONNECT_SECONDS,
         "read_timeout": REPLY_SECONDS,
         **(options.get("config_kwargs") or {}),
-        "retries": {"mode": "standard", "total_max_attempts": 1},
+        "retries": {"total_max_attempts": 1},
     }
     for place in (options, options.get("client_kwargs") or {}):
         if urlsplit(str(place.get("endpoint_url") or "")).username is not None:

@@ -267,14 +267,16 @@ class Appender:
 
     def _resolve(self, unknown: CommitUnknownError) -> Commit | None:
         """The commit if it landed, None if it never will [COMMIT-5]. Raises the error again if that
-        is still unknown."""
-        try:
-            commits, latest = self._head.manifest.commits, self._head.latest
-            if commits.find_at(unknown.commit_id, unknown.version, latest) is None:
-                return None
-            return commits.read(unknown.version)
-        except (StorageError, CommitUnknownError):
-            raise unknown from None
+        stays unknown for too long."""
+        for _ in self._runtime.patient_attempts():
+            try:
+                commits, latest = self._head.manifest.commits, self._head.latest
+                if commits.find_at(unknown.commit_id, unknown.version, latest) is None:
+                    return None
+                return commits.read(unknown.version)
+            except (StorageError, CommitUnknownError):  # noqa: PERF203 (a retry needs it)
+                continue
+        raise unknown
 
     def discard(self, staged: Iterable[Staged], *, repeats: int | None = None) -> None:
         """Remove staged files. Those that are live, or that commit `repeats` names, are kept: a

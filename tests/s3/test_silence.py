@@ -53,10 +53,15 @@ def far(proxy: Proxy, s3_endpoint: str) -> Store:
     for value in "123":
         topic.append(kafka(["a", "b"], [value, value]))
     topic.group("g").commit({0: 1})
-    short = {"timeout_seconds": 1.0, "config_kwargs": {"read_timeout": 0.2}}
-    store = pylogtable.open(place, storage_options=options(proxy.url, **short))
+    store = pylogtable.open(place, storage_options=options(proxy.url, timeout_seconds=1.0))
     store.topics()
     return store
+
+
+def quiet(far: Store, proxy: Proxy) -> Store:
+    """The same store for a server that does not answer. A busy machine answers in this time."""
+    short = {"timeout_seconds": 4.0, "config_kwargs": {"read_timeout": 1.5}}
+    return pylogtable.open(far.url, storage_options=options(proxy.url, **short))
 
 
 @pytest.fixture
@@ -114,13 +119,9 @@ CALLS: dict[str, Callable[[Store], Callable[[], object]]] = {
 }
 
 
-@pytest.mark.parametrize("fault", [WireFault.SILENCE, Refusal(503, "SlowDown")], ids=str)
-@pytest.mark.parametrize("name", CALLS)
-def test_call_ends_and_says_what_was_tried(
-    proxy: Proxy, far: Store, asked: Counter[tuple[str, str]], name: str, fault: WireFault | Refusal
-) -> None:
+def check_ends(proxy: Proxy, call: Callable[[], object], fault: WireFault | Refusal) -> None:
     """Requests are repeated in one layer, and none is sent after the store was given up."""
-    call = CALLS[name](far)
+    asked: Counter[tuple[str, str]] = Counter()
     silence(proxy, asked, fault)
     with pytest.raises((StorageError, CommitUnknownError)) as caught:
         call()
@@ -130,11 +131,23 @@ def test_call_ends_and_says_what_was_tried(
     assert "DELETE" not in {method for method, _ in asked}
 
 
+@pytest.mark.parametrize("name", CALLS)
+def test_call_on_a_store_that_is_not_able_to_serve_ends(
+    proxy: Proxy, far: Store, name: str
+) -> None:
+    check_ends(proxy, CALLS[name](far), Refusal(503, "SlowDown"))
+
+
+@pytest.mark.parametrize("name", ["end_offsets", "append", "flush", "group"])
+def test_call_on_a_store_that_does_not_answer_ends(proxy: Proxy, far: Store, name: str) -> None:
+    check_ends(proxy, CALLS[name](quiet(far, proxy)), WireFault.SILENCE)
+
+
 def test_commit_in_doubt_is_looked_for_within_the_same_budget(
     proxy: Proxy, far: Store, asked: Counter[tuple[str, str]]
 ) -> None:
     """The put is silent, and so is all that looks for it."""
-    topic = far.topic("t")
+    topic = quiet(far, proxy).topic("t")
 
     def decide(method: str, path: str) -> WireFault | None:
         is_commit = "_manifest/" in path
@@ -153,7 +166,7 @@ def test_commit_in_doubt_is_looked_for_within_the_same_budget(
 
 def test_next_call_asks_again(proxy: Proxy, far: Store, asked: Counter[tuple[str, str]]) -> None:
     topic = far.topic("t")
-    silence(proxy, asked)
+    silence(proxy, asked, Refusal(503, "SlowDown"))
     for _ in range(2):
         before = asked.total()
         with pytest.raises(StorageError):
@@ -168,8 +181,8 @@ def test_poll_waits_for_its_own_time_only(
 ) -> None:
     """The store may be silent for a minute here. After the first try of a poll without a timeout
     the time of one request is over, so there is no second one."""
-    monkeypatch.setattr(consumer_module, "REPLY_SECONDS", 0.2)
-    short = {"timeout_seconds": 60.0, "config_kwargs": {"read_timeout": 0.2}}
+    monkeypatch.setattr(consumer_module, "REPLY_SECONDS", 1.5)
+    short = {"timeout_seconds": 60.0, "config_kwargs": {"read_timeout": 1.5}}
     store = pylogtable.open(far.url, storage_options=options(proxy.url, **short))
     consumer = _joined(store)
     silence(proxy, asked)

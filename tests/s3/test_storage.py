@@ -220,6 +220,7 @@ def test_a_failed_copy_of_the_server_is_an_error(
 
     store.below("here").write(SEGMENT, b"x")
     monkeypatch.setattr(store._client.fs, "_cp_file", fail)
+    monkeypatch.setattr(store._client, "patience_seconds", 0.1)
     with pytest.raises(StorageError, match="there/") as caught:
         store.below("there").copy_from(store.below("here"), SEGMENT, 1)
     assert caught.value.__cause__ is error
@@ -230,7 +231,7 @@ def test_a_copy_that_the_server_cut_short_is_an_error(
 ) -> None:
     fs = store._client.fs
     store.below("here").write(SEGMENT, b"12345")
-    monkeypatch.setattr(fs, "_cp_file", lambda origin, path: fs.pipe_file(path, b"123"))
+    monkeypatch.setattr(fs, "_cp_file", lambda origin, path: fs._pipe_file(path, b"123"))
     with pytest.raises(StorageError, match="stored 3 bytes instead of 5"):
         store.below("there").copy_from(store.below("here"), SEGMENT, 5)
 

@@ -13,6 +13,7 @@ from pylogtable.storage.local import LocalStore
 from pylogtable.storage.locate import open_store
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.storage.remote import RemoteStore
+from pylogtable.storage.s3 import S3Store
 
 
 @pytest.fixture(autouse=True)
@@ -38,10 +39,10 @@ def _every_client_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
         ("/dbfs/x", LocalStore, "file:///dbfs/x"),
         ("memory://name/a/b/", MemoryStore, "memory://name/a/b"),
         ("memory://name", MemoryStore, "memory://name"),
-        ("s3://bucket/a/b/", RemoteStore, "s3://bucket/a/b"),
-        ("S3://bucket/a", RemoteStore, "s3://bucket/a"),
-        ("s3a://bucket", RemoteStore, "s3://bucket"),
-        ("s3n://bucket//a", RemoteStore, "s3://bucket/a"),
+        ("s3://bucket/a/b/", S3Store, "s3://bucket/a/b"),
+        ("S3://bucket/a", S3Store, "s3://bucket/a"),
+        ("s3a://bucket", S3Store, "s3://bucket"),
+        ("s3n://bucket//a", S3Store, "s3://bucket/a"),
         ("gs://bucket/a", RemoteStore, "gs://bucket/a"),
         ("gcs://bucket/a", RemoteStore, "gs://bucket/a"),
         ("abfs://box/a", RemoteStore, "abfs://box/a"),
