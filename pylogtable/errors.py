@@ -85,16 +85,19 @@ class CommitUnknownError(LogTableError):
         self.commit_id = commit_id
         self.version = version
         self.group = group
+        #: What the store said last, if it said anything.
+        self.reason: str | None = None
 
     def __str__(self) -> str:
+        why = "" if self.reason is None else f" ({self.reason})"
         if self.group is not None:
             return (
                 f"the outcome of commit {self.commit_id} as number {self.version} of group "
-                f"{self.group!r} is unknown. positions() shows the current positions. If the "
+                f"{self.group!r} is unknown{why}. positions() shows the current positions. If the "
                 "commit is missing there, commit again; until you do, it may still land."
             )
         return (
-            f"the outcome of commit {self.commit_id} as version {self.version} is unknown. "
+            f"the outcome of commit {self.commit_id} as version {self.version} is unknown{why}. "
             f"topic.find_commit({self.commit_id!r}, {self.version}) gives the version if it "
             "landed and None if it never will; append again only on None. An append with "
             "txn=(app_id, version) may simply be repeated."

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from pylogtable.errors import LogTableError
 from pylogtable.operation import Threads
 from pylogtable.runtime import Runtime
-from pylogtable.storage.base import Created, ObjectInfo, ObjectStore
+from pylogtable.storage.base import Created, ObjectInfo, ObjectStore, UnansweredError
 from pylogtable.storage.local import LocalStore
 from pylogtable.storage.locate import open_store
 
@@ -99,6 +99,9 @@ def examine(store: ObjectStore, runtime: Runtime) -> DoctorReport:
     return DoctorReport(store.url, checks)
 
 
+_UNANSWERED = "the store does not answer: check its address and the network, and try again"
+
+
 class _Failure(Exception):
     """A check failed."""
 
@@ -122,6 +125,8 @@ class _Step(NamedTuple):
             return DoctorCheck(self.name, WARNING, str(warning), self.advice)
         except _Failure as failure:
             return DoctorCheck(self.name, FAILED, str(failure), self.advice)
+        except UnansweredError as error:
+            return DoctorCheck(self.name, FAILED, str(error), _UNANSWERED)
         except LogTableError as error:
             advice = self.advice if self.if_store_fails is None else self.if_store_fails
             return DoctorCheck(self.name, FAILED, str(error), advice)

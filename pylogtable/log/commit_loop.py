@@ -57,6 +57,7 @@ def put_numbered(
     """
     in_doubt = False
     refusal: StorageError | None = None
+    failure: StorageError | None = None
     for _ in runtime.patient_attempts():
         refusal = None
         try:
@@ -64,10 +65,11 @@ def put_numbered(
                 return True
             in_doubt = True
         except StorageError as error:
-            refusal = error
+            refusal = failure = error
         try:
             winner = read_commit_id()
         except StorageError as error:
+            failure = error
             if refusal is not None and not in_doubt:
                 raise refusal from error
         except CorruptTopicError as error:
@@ -77,4 +79,5 @@ def put_numbered(
                 return winner == unknown.commit_id
             if refusal is not None and not in_doubt:
                 raise refusal
-    raise unknown from refusal
+    unknown.reason = None if failure is None else str(failure)
+    raise unknown from failure

@@ -33,6 +33,7 @@ from pylogtable.log.commits import gap_at
 from pylogtable.log.manifest import Manifest
 from pylogtable.plan.index import root_is_due
 from pylogtable.runtime import Runtime
+from pylogtable.storage.base import NotSentError
 
 Other = TypeVar("Other")
 
@@ -199,7 +200,7 @@ def attempt_commit(
             snapshot is None or _is_next(manifest, runtime, snapshot, after, unknown)
         )
     except LogTableError as error:
-        error.may_have_landed = True
+        error.may_have_landed = not isinstance(error, NotSentError)
         raise
     return (manifest.commits.noted(commit, data), after) if is_next else None
 

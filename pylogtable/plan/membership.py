@@ -200,8 +200,8 @@ def _membership(state: GroupState | None, member: str, now_ms: int) -> GroupMemb
     held = None if state is None else state.members.get(member)
     if held is None:
         raise CommitConflictError(
-            f"member {member!r} is no longer in the group: its lease ran out and others have "
-            "taken over. Nothing was committed; poll() joins again, from the committed positions"
+            f"member {member!r} is no longer in the group: its lease ran out, or it was "
+            "removed. Nothing was committed; poll() joins again, from the committed positions"
         )
     if not held.is_live(now_ms):
         if held.lease_until_ms > now_ms:

@@ -36,6 +36,15 @@ class ObjectMissingError(StorageError):
     """The object does not exist. Raised by `open_input`, or by the first read after it."""
 
 
+class NotSentError(StorageError):
+    """A put-if-absent failed before anything was sent to the store: a disk was full, or there were
+    no credentials. So certainly nothing was stored, now or later."""
+
+
+class UnansweredError(StorageError):
+    """The store has not served a request in the time that it had."""
+
+
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
     """An object in a listing."""
@@ -108,7 +117,8 @@ class ObjectStore(ABC):
     @abstractmethod
     def create(self, key: str, data: bytes) -> Created:
         """Put `data` if the object does not exist. `data` must not be empty. Readers see all of it
-        or nothing. Raises if certainly nothing was stored (no permission, no bucket)."""
+        or nothing. One request is sent. Raises if its answer was a refusal (no permission, no
+        bucket), and `NotSentError` if it was not sent."""
 
     @abstractmethod
     def write(self, key: str, data: bytes) -> None:

@@ -35,9 +35,6 @@ _S3_NAMES = {
 }
 _S3_REGIONS = ("aws_region", "aws_default_region")
 _PUBLIC_OPTIONS = {"endpoint_url", "region_name", "account_name", "project"}
-#: How long one request may take, apart from the bytes it carries. S3's client gives up earlier if
-#: there is no connection, or no reply.
-REQUEST_SECONDS = 2 * REPLY_SECONDS
 _CONNECT_SECONDS = 5.0
 
 
@@ -260,10 +257,11 @@ def _native_options(protocol: str, given: Mapping[str, object]) -> dict[str, Any
 
 
 def _request_seconds(options: Mapping[str, Any]) -> float:
-    """How long a request may take. Time-outs of S3's client that somebody gave count as well."""
+    """How long a request may take, apart from the bytes it carries. The client itself gives up
+    earlier if there is no connection, or no reply after all was sent."""
     given = options.get("config_kwargs") or {}
-    slow = [float(given.get(name) or 0) for name in ("connect_timeout", "read_timeout")]
-    return max(REQUEST_SECONDS, sum(slow) + 10)
+    connect = given.get("connect_timeout") or _CONNECT_SECONDS
+    return float(connect) + float(given.get("read_timeout") or REPLY_SECONDS)
 
 
 def _secret_texts(options: Mapping[str, Any]) -> Iterator[str]:

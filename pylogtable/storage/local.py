@@ -18,6 +18,7 @@ import pyarrow as pa
 from pylogtable.errors import InvalidRequestError, LogTableError, StorageError
 from pylogtable.storage.base import (
     Created,
+    NotSentError,
     ObjectInfo,
     ObjectMissingError,
     ObjectStore,
@@ -115,7 +116,7 @@ class LocalStore(ObjectStore):
                 return Created.EXISTS
             temporary = self._save(path, data)
         except OSError as error:
-            raise _failure("create", path, error) from error
+            raise NotSentError(str(_failure("create", path, error))) from error
         try:
             return _link(temporary, path)
         finally:

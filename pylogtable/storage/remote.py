@@ -27,17 +27,19 @@ from pylogtable.errors import InvalidRequestError, LogTableError, StorageError
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import (
     Created,
+    NotSentError,
     ObjectInfo,
     ObjectMissingError,
     ObjectStore,
+    UnansweredError,
     check_copied_size,
     check_key,
     check_prefix,
 )
 from pylogtable.storage.client import CONCURRENCY, Client
 from pylogtable.storage.range_file import RangeFile
-from pylogtable.storage.replies import outcome_of_create, refuses_copy, reply_of
-from pylogtable.storage.requests import Requests, Send, UnansweredError
+from pylogtable.storage.replies import outcome_of_create, refuses_copy, reply_of, was_never_sent
+from pylogtable.storage.requests import Requests, Send
 from pylogtable.storage.upload import FileUpload, Upload
 
 _T = TypeVar("_T")
@@ -131,8 +133,9 @@ class RemoteStore(ObjectStore):
             how = {"mode": "create", **self._client.in_one_put(size)}
             self._requests.once(lambda fs: fs._pipe_file(path, data, **how), size)
         except Exception as error:
-            is_sent = not isinstance(error, LogTableError)
-            outcome = outcome_of_create(error) if is_sent else None
+            if isinstance(error, UnansweredError) or was_never_sent(error):
+                raise NotSentError(str(self._failure("create", path, error))) from error
+            outcome = None if isinstance(error, LogTableError) else outcome_of_create(error)
             if outcome is None:
                 raise self._failure("create", path, error) from error
             return outcome
@@ -287,7 +290,8 @@ class RemoteStore(ObjectStore):
         if isinstance(error, LogTableError) and not isinstance(error, UnansweredError):
             return error
         reason = self._client.explain(error)
-        return StorageError(f"cannot {verb} {self._protocol}://{path}: {reason}")
+        kind = UnansweredError if isinstance(error, UnansweredError) else StorageError
+        return kind(f"cannot {verb} {self._protocol}://{path}: {reason}")
 
 
 def _cause(error: Exception) -> BaseException:

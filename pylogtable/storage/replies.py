@@ -68,10 +68,15 @@ def outcome_of_create(error: Exception) -> Created | None:
     is_refused = (
         isinstance(error, PermissionError | FileNotFoundError | TypeError)
         or (isinstance(error, OSError) and str(error).startswith("Forbidden:"))  # gcsfs
-        or type(error).__name__ in _NEVER_SENT
+        or was_never_sent(error)
         or (400 <= status < 500 and status not in _UNDECIDED_STATUS)
     )
     return None if is_refused else Created.UNKNOWN
+
+
+def was_never_sent(error: Exception) -> bool:
+    """True if the client gave up before it sent a request."""
+    return type(error).__name__ in _NEVER_SENT
 
 
 def is_transient(error: Exception) -> bool:

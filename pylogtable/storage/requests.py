@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeAlias
 
-from pylogtable.errors import StorageError
 from pylogtable.operation import Operation, Silence, current_operation
 from pylogtable.runtime import Runtime
+from pylogtable.storage.base import UnansweredError
 from pylogtable.storage.client import Client
 from pylogtable.storage.replies import is_transient
 
@@ -25,12 +26,9 @@ Send: TypeAlias = Callable[[Any], Coroutine[Any, Any, Any]]
 FIRST_CONTACT_SECONDS = 30.0
 FIRST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 5.0
-#: The time for a request grows with the bytes it carries. No usable line is slower than this.
-SLOWEST_BYTES_PER_SECOND = 100_000
-
-
-class UnansweredError(StorageError):
-    """The store has not served a request in the time that it had."""
+#: The time for a request grows with the bytes that are on their way, its own and those beside it.
+#: No usable line is slower than this.
+SLOWEST_BYTES_PER_SECOND = 500_000
 
 
 class Requests:
@@ -39,13 +37,18 @@ class Requests:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._runtime = Runtime()
+        #: How many bytes are on their way now. Only the event loop changes it.
+        self._bytes_under_way = 0.0
 
     def once(self, send: Send, size_bytes: float = 0) -> Any:
         """The reply to a request that is sent exactly once. Raises what the client raises, and
         `UnansweredError` if it was not sent, because the store has been silent for too long."""
-        fs, silence = self._client.single, current_operation().silence_of(self._client)
+        fs, operation = self._client.single, current_operation()
+        silence = operation.silence_of(self._client)
         _check_not_silent(silence)
-        return _run(fs, self._attempt(send, fs, silence, self._most_seconds(size_bytes)))
+        # The other half is for those who look what became of it.
+        seconds = min(self._client.request_seconds, self._limit(operation) / 2)
+        return _run(fs, self._attempt(send(fs), silence, seconds, size_bytes))
 
     def patiently(self, send: Send, size_bytes: float = 0) -> Any:
         """The reply to a request that may be sent several times, until the store serves it."""
@@ -67,15 +70,13 @@ class Requests:
     async def _repeat(self, send: Send, fs: Any, operation: Operation, size_bytes: float) -> Any:
         silence = operation.silence_of(self._client)
         _check_not_silent(silence)
-        limit = min(self._client.patience_seconds, operation.limit_seconds)
-        if not self._client.has_answered:
-            limit = min(limit, FIRST_CONTACT_SECONDS)
+        limit = self._limit(operation)
         began = self._runtime.monotonic()
-        seconds = self._most_seconds(size_bytes)
+        seconds = min(self._client.request_seconds, limit - silence.seconds(began))
         for tries in itertools.count(1):
             sent = self._runtime.monotonic()
             try:
-                return await self._attempt(send, fs, silence, seconds)
+                return await self._attempt(send(fs), silence, seconds, size_bytes)
             except Exception as error:
                 if not is_transient(error):
                     raise
@@ -95,10 +96,12 @@ class Requests:
             seconds = min(seconds, limit - waited - pause)
         raise AssertionError("an endless loop ended")
 
-    async def _attempt(self, send: Send, fs: Any, silence: Silence, seconds: float) -> Any:
+    async def _attempt(
+        self, request: Coroutine[Any, Any, Any], silence: Silence, seconds: float, size_bytes: float
+    ) -> Any:
         silence.begin(self._runtime.monotonic())
         try:
-            reply = await asyncio.wait_for(send(fs), seconds)
+            reply = await self._in_time(request, seconds, size_bytes)
         except Exception as error:
             if not is_transient(error):
                 self._note_answer(silence)
@@ -106,12 +109,35 @@ class Requests:
         self._note_answer(silence)
         return reply
 
+    async def _in_time(
+        self, request: Coroutine[Any, Any, Any], seconds: float, size_bytes: float
+    ) -> Any:
+        """The reply to a request. It gets these seconds, and the time that its bytes need beside
+        all others. How many there are is known only when they are under way."""
+        ends = self._runtime.monotonic() + seconds
+        task = asyncio.ensure_future(request)
+        self._bytes_under_way += size_bytes
+        most_bytes = 0.0
+        try:
+            while not task.done():
+                most_bytes = max(most_bytes, self._bytes_under_way if size_bytes else 0.0)
+                left = ends + most_bytes / SLOWEST_BYTES_PER_SECOND - self._runtime.monotonic()
+                if left <= 0:
+                    raise TimeoutError
+                await asyncio.wait({task}, timeout=left)
+            return task.result()
+        finally:
+            self._bytes_under_way -= size_bytes
+            task.cancel()
+
+    def _limit(self, operation: Operation) -> float:
+        """How long the store may be silent in this operation."""
+        first = math.inf if self._client.has_answered else FIRST_CONTACT_SECONDS
+        return min(self._client.patience_seconds, operation.limit_seconds, first)
+
     def _note_answer(self, silence: Silence) -> None:
         self._client.has_answered = True
         silence.end()
-
-    def _most_seconds(self, size_bytes: float) -> float:
-        return self._client.request_seconds + size_bytes / SLOWEST_BYTES_PER_SECOND
 
 
 def _check_not_silent(silence: Silence) -> None:

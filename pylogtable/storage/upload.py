@@ -13,6 +13,8 @@ from pylogtable.storage.replies import reply_of
 from pylogtable.storage.requests import Send
 
 PART_BYTES = 8 * 2**20
+#: A larger part would take too long on a slow line.
+LARGEST_PART_BYTES = 32 * 2**20
 
 #: Sends a request that carries this many bytes, again if need be. Raises `StorageError`.
 Ask = Callable[[Send, int], Any]
@@ -53,7 +55,7 @@ class S3Upload(Upload):
         size_bytes = memoryview(data).nbytes
         self._waiting += data
         self._size += size_bytes
-        if len(self._waiting) >= PART_BYTES:
+        while len(self._waiting) >= PART_BYTES:
             self._put_part()
         return size_bytes
 
@@ -81,10 +83,10 @@ class S3Upload(Upload):
             place = self._place
             begun = self._ask(lambda fs: fs._call_s3("create_multipart_upload", **place), 0)
             self._upload_id = begun["UploadId"]
-        body, number = bytes(self._waiting), len(self._parts) + 1
+        body, number = bytes(self._waiting[:LARGEST_PART_BYTES]), len(self._parts) + 1
         done = self._call("upload_part", len(body), PartNumber=number, Body=body)
         self._parts.append({"PartNumber": number, "ETag": done["ETag"]})
-        self._waiting.clear()
+        del self._waiting[:LARGEST_PART_BYTES]
 
     def _stored_bytes(self) -> int:
         return int(self._ask(lambda fs: fs._info(self._path), 0)["size"])

@@ -46,6 +46,7 @@ def first_commit(
     check_last(txn, last, expected_last)
     raise InvalidRequestError(
         f"txn {txn.version} of app id {txn.app_id!r} was never applied, but a later one was. "
-        "The versions of an app id must grow. If this run starts from the beginning, give it a "
-        "new app id."
+        "Nothing was appended: another run may have appended these records under other numbers. "
+        "last_txn() tells how far the app id is. Numbers of an app id must grow; "
+        "expected_last lets only one of several runs go on."
     )

@@ -8,6 +8,7 @@ too, senders wait, so that no more than two batches are in memory.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Condition, Lock, Thread, current_thread
@@ -21,7 +22,7 @@ from pylogtable.errors import InvalidRequestError, SchemaMismatchError
 from pylogtable.format.shaping import RowShaper
 from pylogtable.format.times import Moment, from_us, to_us
 from pylogtable.log.head import Head
-from pylogtable.operation import new_operation
+from pylogtable.operation import REPLY_SECONDS, new_operation
 from pylogtable.write.append import Appender
 from pylogtable.write.batch import (
     BatchFuture,
@@ -94,6 +95,7 @@ class Producer:
         self._broken: BaseException | None = None
         self._refused: InvalidRequestError | None = None
         self._closing = False
+        self._owner = os.getpid()
         self._was_silent = False
         self._is_ended = False  # closing, broken, or a record was refused
         self._thread = Thread(target=self._run, name=f"producer of {topic_name}", daemon=True)
@@ -140,6 +142,7 @@ class Producer:
         mistakes fail the future of the record; without an app id, they affect no other record.
         Waits while two batches are full.
         """
+        self._refuse_in_child()
         shape = self._shape
         if (
             shape.is_kafka_row
@@ -176,6 +179,7 @@ class Producer:
         """Send many records at once, in any form that `topic.append` takes. Columns that do not fit
         raise at once. A bad row fails the future of its table; without an app id, it affects no
         other record."""
+        self._refuse_in_child()
         with self._ending_if_refused():
             table = self._table(data)
         with self._lock:
@@ -278,7 +282,16 @@ class Producer:
                 return self._open
             self._progress.wait()
 
+    def _refuse_in_child(self) -> None:
+        """The thread that appends does not exist in a forked process: records would be lost."""
+        if os.getpid() != self._owner:
+            raise InvalidRequestError(
+                f"this producer of {self.topic_name!r} was opened in another process, which this "
+                "one was forked from; open one here"
+            )
+
     def _refuse_in_callback(self) -> None:
+        self._refuse_in_child()
         if current_thread() is self._thread:
             raise InvalidRequestError(
                 "a callback cannot call flush() or close(): it would wait for itself forever"
@@ -314,9 +327,9 @@ class Producer:
                 self._progress.notify_all()
 
     def _deliver(self, batch: ProducerBatch) -> Delivered:
-        """Append a batch. After one that ended because the store was silent, the next gets one
-        request only: whoever waits in `flush` waits for both."""
-        with new_operation(0.0 if self._was_silent else math.inf) as operation:
+        """Append a batch. After one that ended because the store was silent, the next gets the time
+        of one request only: whoever waits in `flush` waits for both."""
+        with new_operation(REPLY_SECONDS if self._was_silent else math.inf) as operation:
             try:
                 return self._delivery.deliver(batch)
             finally:

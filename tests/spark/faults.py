@@ -13,7 +13,7 @@ from typing import Any
 
 from pylogtable import StorageError, Store
 from pylogtable.runtime import Runtime
-from pylogtable.storage.base import ObjectStore
+from pylogtable.storage.base import NotSentError, ObjectStore
 from pylogtable.storage.locate import open_store
 from tests.spark.writes import travelled
 from tests.stores import Fault, FaultyStore
@@ -63,14 +63,19 @@ def unknown_commit(
     return decide
 
 
-def refused_commit(topic: str = "t", *, before_put: Callable[[], object] | None = None) -> Decide:
-    """The store says that the commit failed."""
+def unsent_commit(
+    topic: str = "t",
+    *,
+    error: StorageError | None = None,
+    before_put: Callable[[], object] | None = None,
+) -> Decide:
+    """The commit fails before it is sent, or with this error."""
 
     def decide(verb: str, key: str) -> Fault | None:
         if is_commit(topic, verb, key):
             if before_put is not None:
                 before_put()
-            raise StorageError("the disk is full")
+            raise error or NotSentError("the disk is full")
         return None
 
     return decide

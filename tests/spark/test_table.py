@@ -29,7 +29,7 @@ from pylogtable.engine import TopicWriter
 from pyspark_pylogtable import LogTable
 from pyspark_pylogtable.table import append
 from tests.builders import IN_FILES, kafka, rows, until_all_is_past
-from tests.spark.faults import is_commit, refused_commit, store_with, unknown_commit
+from tests.spark.faults import is_commit, store_with, unknown_commit, unsent_commit
 from tests.spark.support import failure
 from tests.spark.writes import data_files
 
@@ -294,25 +294,25 @@ def test_task_that_fails_while_writing_removes_its_files(
     assert (topic.version, data_files(tmp_path)) == (0, [])
 
 
-@pytest.mark.parametrize("is_known", [True, False])
+@pytest.mark.parametrize("outcome", ["not sent", "refused", "unknown"])
 def test_files_are_removed_only_if_no_commit_can_name_them(
-    spark: SparkSession, topic: Topic, tmp_path: Path, is_known: bool
+    spark: SparkSession, topic: Topic, tmp_path: Path, outcome: str
 ) -> None:
     staged: list[int] = []
 
     def count() -> None:
         staged.append(len(data_files(tmp_path)))
 
-    fault = (
-        refused_commit(before_put=count)
-        if is_known
-        else unknown_commit(landed=False, before_put=count)
-    )
+    fault = {
+        "not sent": unsent_commit(before_put=count),
+        "refused": unsent_commit(error=StorageError("access denied"), before_put=count),
+        "unknown": unknown_commit(landed=False, before_put=count),
+    }[outcome]
     table = LogTable(spark, topic.url, store_with(tmp_path / "logs", fault).topic("t"))
-    with pytest.raises(StorageError if is_known else CommitUnknownError):
+    with pytest.raises(CommitUnknownError if outcome == "unknown" else StorageError):
         table.append(keyed(spark))
     assert staged == [3]
-    assert len(data_files(tmp_path)) == (0 if is_known else 3)
+    assert len(data_files(tmp_path)) == (0 if outcome == "not sent" else 3)
 
 
 def test_kafka_shaped_topic(spark: SparkSession, logs: Store) -> None:

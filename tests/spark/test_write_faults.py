@@ -41,9 +41,9 @@ from tests.spark.faults import (
     crash_after_commit,
     is_commit,
     on_store,
-    refused_commit,
     store_with,
     unknown_commit,
+    unsent_commit,
 )
 from tests.spark.support import failure
 from tests.spark.writes import data_files, files, plan, save, stage, travelled, write
@@ -212,7 +212,7 @@ def test_after_a_commit_that_certainly_failed_the_files_are_removed(
 ) -> None:
     writer, messages = staged_by_two(tmp_path)
     with pytest.raises(StorageError, match="the disk is full"):
-        on_store(writer, store_with(tmp_path / "logs", refused_commit())).commit(messages)
+        on_store(writer, store_with(tmp_path / "logs", unsent_commit())).commit(messages)
     assert data_files(tmp_path) == []
     travelled(writer).abort(messages)
     assert topic.count() == 0
@@ -302,7 +302,7 @@ def test_commit_in_another_process_gives_the_same_result(
 
 @pytest.mark.parametrize(
     ("fault", "outcome", "left"),
-    [(refused_commit("c"), "was not", 0), (unknown_commit("c", landed=False), "may be", 1)],
+    [(unsent_commit("c"), "was not", 0), (unknown_commit("c", landed=False), "may be", 1)],
     ids=["refused", "unknown"],
 )
 def test_when_a_later_topic_fails_the_error_names_those_already_written(

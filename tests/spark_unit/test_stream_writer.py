@@ -35,9 +35,9 @@ from tests.spark.faults import (
     DriverFaults,
     is_commit,
     on_store,
-    refused_commit,
     store_with,
     unknown_commit,
+    unsent_commit,
 )
 from tests.spark.writes import data_files, travelled, write
 from tests.stores import Fault
@@ -260,7 +260,7 @@ def test_repeat_finishes_a_batch_that_failed_after_some_topics(
     table = kafka(["x", "y", "z"], topic=pa.array(["a", "b", "c"]))
     sink = Sink(tmp_path / "logs")
     messages = sink.stage(table)
-    faulty = store_with(tmp_path / "logs", refused_commit("b"))
+    faulty = store_with(tmp_path / "logs", unsent_commit("b"))
     with pytest.raises(LogTableError, match="topic 'b' was not written; already written: a"):
         on_store(sink.writer(table.schema), faulty).commit([*messages], 0)
     sink.batch(0, table)

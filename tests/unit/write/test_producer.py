@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
@@ -676,4 +679,24 @@ def test_sending_an_empty_list_of_batches_appends_nothing(store: Store) -> None:
     with topic.producer() as producer:
         assert producer.send_batch([]).result(10).records == 0
         producer.send(key="a").result(10)
+    assert topic.count() == 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs fork")
+def test_a_forked_process_cannot_use_the_producer(topic: Topic) -> None:
+    """Its thread is not there: records would be lost without a word."""
+    with topic.producer(linger_ms=0) as producer:
+        producer.send(key=b"k", value=b"parent").result()
+        calls = (lambda: producer.send(key=b"k"), producer.flush, producer.close)
+        for call in calls:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # threads beside a fork
+                child = os.fork()
+            if child == 0:
+                try:
+                    call()
+                except InvalidRequestError:
+                    os._exit(7)
+                os._exit(1)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     assert topic.count() == 1
