@@ -119,7 +119,7 @@ class TestOneWriter:
         topic.append(rows([8]))
         check(inner, [*OLD, *MINE, 8])
 
-    def test_unsent_commit_leaves_its_files_to_vacuum(self, inner: MemoryStore) -> None:
+    def test_refused_commit_leaves_its_files_to_vacuum(self, inner: MemoryStore) -> None:
         """Once something was sent, a refusal is no proof that nothing names them [STORE-3]."""
         topic = faulty(inner, on_commits(StorageError(DENIED)))
         before = data_files(inner)

@@ -106,7 +106,7 @@ def test_find_txn_gives_the_result_of_the_append(store: Store) -> None:
     assert (found.version, found.offsets) == (first.version, first.offsets)
     assert TopicWriter(topic).find_txn("job", 4) is None
     assert TopicWriter(topic).find_txn("other", 1) is None
-    with pytest.raises(InvalidRequestError, match="versions of an app id must grow"):
+    with pytest.raises(InvalidRequestError, match="Numbers of an app id must grow"):
         TopicWriter(topic).find_txn("job", 2)
 
 
