@@ -330,7 +330,7 @@ def test_txn_version_that_goes_back_is_refused_before_anything_is_written(
     path = tmp_path / "logs" / "t"
     write(path, [kafka(["a"])], txnAppId="job", txnVersion=5)
     before = files(tmp_path)
-    with pytest.raises(InvalidRequestError, match="versions of an app id must grow"):
+    with pytest.raises(InvalidRequestError, match="Numbers of an app id must grow"):
         write(path, [kafka(["a"])], txnAppId="job", txnVersion=4)
     assert files(tmp_path) == before
 
