@@ -109,10 +109,7 @@ class Client:
         """An error in words, without secrets."""
         if isinstance(error, LogTableError):
             return self.scrub(str(error))
-        what = type(error).__name__
-        if isinstance(error, TimeoutError) and not str(error):
-            return f"{what}: no answer within {self.request_seconds:g} s"
-        return self.scrub(f"{what}: {error}")
+        return self.scrub(f"{type(error).__name__}: {error}")
 
     def is_same_as(self, other: Client) -> bool:
         """True if both reach the same servers with the same rights, as far as the options say."""

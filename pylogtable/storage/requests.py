@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import math
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeAlias
 
 from pylogtable.operation import Operation, Silence, current_operation
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import UnansweredError
-from pylogtable.storage.client import Client
+from pylogtable.storage.client import CONCURRENCY, Client
 from pylogtable.storage.replies import is_transient
 
 #: Sends one request with the file system given.
@@ -47,7 +46,7 @@ class Requests:
         silence = operation.silence_of(self._client)
         _check_not_silent(silence)
         # The other half is for those who look what became of it.
-        seconds = min(self._client.request_seconds, self._limit(operation) / 2)
+        seconds = min(self._request_seconds(), self._budget(operation) / 2)
         return _run(fs, self._attempt(send(fs), silence, seconds, size_bytes))
 
     def patiently(self, send: Send, size_bytes: float = 0) -> Any:
@@ -61,8 +60,14 @@ class Requests:
         fs, operation = self._client.single, current_operation()
 
         async def all_at_once() -> list[Any]:
-            replies = (self._repeat(send, fs, operation, 0) for send in sends)
-            return await asyncio.gather(*replies, return_exceptions=True)
+            # The time that a request waits for a connection is not the store's.
+            free = asyncio.Semaphore(CONCURRENCY)
+
+            async def one(send: Send) -> Any:
+                async with free:
+                    return await self._repeat(send, fs, operation, 0)
+
+            return await asyncio.gather(*map(one, sends), return_exceptions=True)
 
         replies: list[Any] = _run(fs, all_at_once())
         return replies
@@ -70,9 +75,11 @@ class Requests:
     async def _repeat(self, send: Send, fs: Any, operation: Operation, size_bytes: float) -> Any:
         silence = operation.silence_of(self._client)
         _check_not_silent(silence)
-        limit = self._limit(operation)
+        limit = budget = self._budget(operation)
+        if not self._client.has_answered:
+            limit = min(limit, FIRST_CONTACT_SECONDS)
         began = self._runtime.monotonic()
-        seconds = min(self._client.request_seconds, limit - silence.seconds(began))
+        seconds = min(self._request_seconds(), budget - silence.seconds(began))
         for tries in itertools.count(1):
             sent = self._runtime.monotonic()
             try:
@@ -114,26 +121,32 @@ class Requests:
     ) -> Any:
         """The reply to a request. It gets these seconds, and the time that its bytes need beside
         all others. How many there are is known only when they are under way."""
-        ends = self._runtime.monotonic() + seconds
+        began = self._runtime.monotonic()
         task = asyncio.ensure_future(request)
         self._bytes_under_way += size_bytes
         most_bytes = 0.0
         try:
             while not task.done():
                 most_bytes = max(most_bytes, self._bytes_under_way if size_bytes else 0.0)
-                left = ends + most_bytes / SLOWEST_BYTES_PER_SECOND - self._runtime.monotonic()
-                if left <= 0:
-                    raise TimeoutError
-                await asyncio.wait({task}, timeout=left)
+                allowed = seconds + most_bytes / SLOWEST_BYTES_PER_SECOND
+                waited = self._runtime.monotonic() - began
+                if waited >= allowed:
+                    raise TimeoutError(f"no answer within {waited:.0f} s")
+                await asyncio.wait({task}, timeout=allowed - waited)
             return task.result()
         finally:
             self._bytes_under_way -= size_bytes
             task.cancel()
 
-    def _limit(self, operation: Operation) -> float:
+    def _request_seconds(self) -> float:
+        """How long a request may take. The first one of a process has longer: the client is made in
+        the same time, and on a busy machine that takes a while."""
+        client = self._client
+        return client.request_seconds if client.has_answered else client.patience_seconds
+
+    def _budget(self, operation: Operation) -> float:
         """How long the store may be silent in this operation."""
-        first = math.inf if self._client.has_answered else FIRST_CONTACT_SECONDS
-        return min(self._client.patience_seconds, operation.limit_seconds, first)
+        return min(self._client.patience_seconds, operation.limit_seconds)
 
     def _note_answer(self, silence: Silence) -> None:
         self._client.has_answered = True

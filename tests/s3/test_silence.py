@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -53,15 +54,21 @@ def far(proxy: Proxy, s3_endpoint: str) -> Store:
     for value in "123":
         topic.append(kafka(["a", "b"], [value, value]))
     topic.group("g").commit({0: 1})
-    store = pylogtable.open(place, storage_options=options(proxy.url, timeout_seconds=1.0))
+    store = pylogtable.open(place, storage_options=options(proxy.url))
     store.topics()
     return store
 
 
 def quiet(far: Store, proxy: Proxy) -> Store:
     """The same store for a server that does not answer. A busy machine answers in this time."""
-    short = {"timeout_seconds": 4.0, "config_kwargs": {"read_timeout": 1.5}}
+    short = {"config_kwargs": {"read_timeout": 1.5}}
     return pylogtable.open(far.url, storage_options=options(proxy.url, **short))
+
+
+def make_impatient(store: Store, seconds: float) -> None:
+    """This comes last, as `timeout_seconds` would count for what prepares the test as well."""
+    client = store._store._client  # type: ignore[attr-defined]
+    client.patience_seconds = seconds
 
 
 @pytest.fixture
@@ -119,9 +126,13 @@ CALLS: dict[str, Callable[[Store], Callable[[], object]]] = {
 }
 
 
-def check_ends(proxy: Proxy, call: Callable[[], object], fault: WireFault | Refusal) -> None:
+def check_ends(
+    proxy: Proxy, store: Store, name: str, fault: WireFault | Refusal, seconds: float
+) -> None:
     """Requests are repeated in one layer, and none is sent after the store was given up."""
     asked: Counter[tuple[str, str]] = Counter()
+    call = CALLS[name](store)
+    make_impatient(store, seconds)
     silence(proxy, asked, fault)
     with pytest.raises((StorageError, CommitUnknownError)) as caught:
         call()
@@ -135,19 +146,21 @@ def check_ends(proxy: Proxy, call: Callable[[], object], fault: WireFault | Refu
 def test_call_on_a_store_that_is_not_able_to_serve_ends(
     proxy: Proxy, far: Store, name: str
 ) -> None:
-    check_ends(proxy, CALLS[name](far), Refusal(503, "SlowDown"))
+    check_ends(proxy, far, name, Refusal(503, "SlowDown"), 1.0)
 
 
 @pytest.mark.parametrize("name", ["end_offsets", "append", "flush", "group"])
 def test_call_on_a_store_that_does_not_answer_ends(proxy: Proxy, far: Store, name: str) -> None:
-    check_ends(proxy, CALLS[name](quiet(far, proxy)), WireFault.SILENCE)
+    check_ends(proxy, quiet(far, proxy), name, WireFault.SILENCE, 4.0)
 
 
 def test_commit_in_doubt_is_looked_for_within_the_same_budget(
     proxy: Proxy, far: Store, asked: Counter[tuple[str, str]]
 ) -> None:
     """The put is silent, and so is all that looks for it."""
-    topic = quiet(far, proxy).topic("t")
+    store = quiet(far, proxy)
+    topic = store.topic("t")
+    make_impatient(store, 4.0)
 
     def decide(method: str, path: str) -> WireFault | None:
         is_commit = "_manifest/" in path
@@ -159,6 +172,7 @@ def test_commit_in_doubt_is_looked_for_within_the_same_budget(
         topic.append(kafka(["a"], ["1"]))
     assert asked.total() <= MOST_TRIES
     proxy.decide = None
+    make_impatient(store, 60.0)
     assert topic.find_commit(caught.value.commit_id, caught.value.version - 1) is None
     assert topic.append(kafka(["a"], ["1"])).version == caught.value.version
     assert topic.verify(data=True)
@@ -166,6 +180,7 @@ def test_commit_in_doubt_is_looked_for_within_the_same_budget(
 
 def test_next_call_asks_again(proxy: Proxy, far: Store, asked: Counter[tuple[str, str]]) -> None:
     topic = far.topic("t")
+    make_impatient(far, 1.0)
     silence(proxy, asked, Refusal(503, "SlowDown"))
     for _ in range(2):
         before = asked.total()
@@ -173,6 +188,7 @@ def test_next_call_asks_again(proxy: Proxy, far: Store, asked: Counter[tuple[str
             topic.end_offsets()
         assert asked.total() > before
     proxy.decide = None
+    make_impatient(far, 60.0)
     assert sum(topic.end_offsets().values()) == 6
 
 
@@ -195,8 +211,9 @@ def test_poll_waits_for_its_own_time_only(
 
 def test_unused_time_does_not_count(proxy: Proxy, far: Store) -> None:
     """Many slow answers are no silence: only the time without any counts."""
-    proxy.latency_s = 0.1
     topic = far.topic("t")
+    proxy.latency_s = 0.1
+    make_impatient(far, 2.0)
     for value in range(8):
         topic.append(kafka(["a"], [str(value)]))
     topic.compact(force=True)
@@ -208,3 +225,13 @@ def test_unused_time_does_not_count(proxy: Proxy, far: Store) -> None:
 def test_timeout_that_is_no_time_is_refused(given: object) -> None:
     with pytest.raises(InvalidRequestError, match="timeout_seconds must be a number of seconds"):
         pylogtable.open("s3://bucket/x", storage_options={"timeout_seconds": given})
+
+
+def test_timeout_of_the_options_goes_with_the_store() -> None:
+    store = pylogtable.open("s3://bucket/x", storage_options={"timeout_seconds": "7.5"})
+    assert store._runtime.patience_seconds == 7.5
+    sent = pickle.loads(pickle.dumps(store._store))
+    assert (sent._client.patience_seconds, "timeout_seconds" in sent._client._options) == (
+        7.5,
+        False,
+    )

@@ -64,6 +64,6 @@ def test_refusal_after_a_put_in_doubt_removes_nothing(
     proxy: Proxy, s3_endpoint: str, name: str, first: WireFault, then: Refusal, late_at_once: bool
 ) -> None:
     place = f"{S3_BUCKET}/wire{next(_folders)}"
-    far = S3Store("s3", place, {**options(proxy.url), "timeout_seconds": 3.0})
+    far = S3Store("s3", place, options(proxy.url))
     direct = S3Store("s3", place, options(s3_endpoint))
     check_pair(proxy, far, direct, CASES[name], first, then, late_at_once=late_at_once)

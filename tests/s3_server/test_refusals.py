@@ -47,5 +47,5 @@ def test_refusal_after_a_put_in_doubt_removes_nothing(
     then: Refusal,
     late_at_once: bool,
 ) -> None:
-    far = S3Store("s3", place, {**options(proxy.url), "timeout_seconds": 3.0})
+    far = S3Store("s3", place, options(proxy.url))
     check_pair(proxy, far, objects, CASES[name], first, then, late_at_once=late_at_once)

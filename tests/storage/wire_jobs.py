@@ -6,7 +6,6 @@ became of the put, so nothing that it names may be removed.
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -26,7 +25,7 @@ from tests.storage.wire import REFUSALS, TAKEN, UNCLEAR
 NUMBERED = re.compile(r"/(_manifest|_groups/[^/]+|_delta_log)/\d{20}\.json")
 ANSWERS = (*REFUSALS, *UNCLEAR, TAKEN)
 FIRST = (WireFault.LOSE_REPLY, WireFault.DELAY, WireFault.DROP)
-_numbers = itertools.count()
+PATIENCE_SECONDS = 5.0
 
 Rows = list[tuple[object, ...]]
 
@@ -111,6 +110,8 @@ def check_pair(
     before = set_up(direct, case).read().read_all().num_rows
     store = new_store(far)
     store.topic("t").end_offsets()
+    # Not before: to make a client takes its time on a busy machine.
+    far._client.patience_seconds = PATIENCE_SECONDS
     hit: list[str] = []
 
     def decide(method: str, path: str) -> WireFault | Refusal | None:

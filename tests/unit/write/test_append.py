@@ -382,9 +382,7 @@ def test_an_older_txn_that_was_never_applied_is_refused(store: Store) -> None:
     topic.append(kafka(["a"]), txn=("app", 3))
     topic.append(kafka(["a"]), txn=("app", 7))
     for version in (0, 2, 5):
-        with pytest.raises(
-            InvalidRequestError, match=rf"txn {version} of app id 'app'.*last_txn"
-        ):
+        with pytest.raises(InvalidRequestError, match=rf"txn {version} of app id 'app'.*last_txn"):
             topic.append(kafka(["b"]), txn=("app", version))
     assert topic.append(kafka(["b"]), txn=("other", 0)).version == 3
 
