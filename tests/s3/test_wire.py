@@ -54,7 +54,7 @@ USUAL = [
     (name, first, then, late_at_once)
     for name, first, then, late_at_once in EVERY
     if (then is FORBIDDEN and first is WireFault.LOSE_REPLY)
-    or (name == "append of files" and first is WireFault.LOSE_REPLY)
+    or (name == "append of files" and first is WireFault.LOSE_REPLY and then.status in (404, 412))
     or (name == "merge" and then is FORBIDDEN)
 ]
 

@@ -10,6 +10,7 @@ import pytest
 
 from pylogtable.errors import StorageError
 from pylogtable.storage.base import Created, ObjectStore
+from tests.depth import DEEP
 from tests.proxy import Proxy, Refusal, WireFault
 from tests.storage.contract import COMMIT, SEGMENT
 
@@ -33,6 +34,7 @@ UNCLEAR = (
     Refusal(503, "SlowDown"),
 )
 TAKEN = Refusal(412, "PreconditionFailed")
+REPEATED = (*IN_DOUBT[1:], Refusal(500), WireFault.LOSE_REPLY, Refusal(503, "SlowDown"))
 
 
 def hit_put_of(key: str, fault: WireFault | Refusal, proxy: Proxy) -> list[str]:
@@ -85,7 +87,7 @@ class WireContract:
         assert outcome is (Created.EXISTS if answer is TAKEN else Created.UNKNOWN)
         assert len(seen) == 1
 
-    @pytest.mark.parametrize("fault", [*IN_DOUBT, Refusal(503, "SlowDown"), Refusal(500)])
+    @pytest.mark.parametrize("fault", REPEATED if DEEP else REPEATED[-3:])
     def test_other_requests_are_repeated(
         self, proxy: Proxy, far: ObjectStore, direct: ObjectStore, fault: WireFault | Refusal
     ) -> None:
