@@ -2,10 +2,10 @@
 
 A change is planned on the newest known state, put as the next numbered object, and planned again if
 somebody else took that number [COMMIT-4]. A put may succeed, fail, or have an unknown outcome.
-Storage clients retry on their own, so "exists" may mean that our own first try succeeded. Unless
-the put clearly succeeded, the object is read back, and its commit id decides. No other number is
-tried until the outcome of this one is known. So a put that arrives late is either ours and in the
-right place, or it loses [COMMIT-5].
+The same put is tried again while its outcome is unknown, so "exists" may mean that our own first
+try succeeded. Unless the put clearly succeeded, the object is read back, and its commit id decides.
+No other number is tried until the outcome of this one is known. So a put that arrives late is
+either ours and in the right place, or it loses [COMMIT-5].
 """
 
 from __future__ import annotations

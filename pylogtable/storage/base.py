@@ -24,8 +24,8 @@ _NO_NAMES = frozenset({"", ".", ".."})
 
 
 class Created(Enum):
-    """The outcome of a put-if-absent. Storage clients retry on their own, so after EXISTS the
-    object may be ours, and after UNKNOWN it may still arrive: read it back to know [STORE-3]."""
+    """The outcome of a put-if-absent. After UNKNOWN the object may still arrive, and after EXISTS
+    it may be ours from an earlier call: read it back to know [STORE-3]."""
 
     YES = "yes"
     EXISTS = "exists"

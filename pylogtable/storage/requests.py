@@ -1,8 +1,9 @@
 """Sends the requests of a storage client: each within a time, and again if it was not served.
 
-This is the only layer that repeats requests. The clients are told not to (`storage/client.py`):
-retries of several layers multiply, and a retry that nobody sees makes a refusal look like the first
-answer [STORE-3]. Put-if-absent is never repeated here; the commit protocol decides about that.
+This is the only layer that repeats requests, but for uploads of files to Google and Azure, which
+their clients repeat. Otherwise clients are told not to (`storage/client.py`): retries of several
+layers multiply, and a retry that nobody sees makes a refusal look like the first answer [STORE-3].
+Put-if-absent is never repeated here; the commit protocol decides about that.
 """
 
 from __future__ import annotations
