@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from pylogtable.append.appender import Staged
 from pylogtable.engine import TopicWriter
 from pylogtable.format.model import StagedSegment
 from pylogtable.format.paths import segment_path
 from pylogtable.topic import Topic
-from pylogtable.write.append import Staged
 
 RECORDS = 100
 STEP_US = 1_000

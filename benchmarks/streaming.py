@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pylogtable
 from benchmarks.generate import grow
 from benchmarks.result import Result
-from pylogtable.plan.index import ROOT_INTERVAL
+from pylogtable.log.root_plan import ROOT_INTERVAL
 
 PARTITIONS = 6
 SEGMENTS_PER_COMMIT = 10

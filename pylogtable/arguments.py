@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
+from numbers import Integral
 from typing import Final
 
 from pylogtable.errors import InvalidRequestError
@@ -130,3 +131,8 @@ def _shown(value: object) -> str:
     text = repr(value)
     is_short = len(text) <= 60 and "\n" not in text
     return text if is_short else f"{text[:40].splitlines()[0]}... ({type(value).__name__})"
+
+
+def is_whole(number: object) -> bool:
+    """True for a whole number of Python or numpy; a bool is none."""
+    return isinstance(number, Integral) and not isinstance(number, bool)

@@ -21,38 +21,38 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from pylogtable import maintain as jobs
+from pylogtable.append.appender import commit_or_discard
+from pylogtable.append.join_plan import Join, plan_joins
+from pylogtable.append.join_staged import Joiner
+from pylogtable.append.missing_columns_plan import plan_missing_columns
+from pylogtable.append.plan import ExpectedLast
+from pylogtable.append.report import AppendResult
+from pylogtable.append.shaping import RowShaper, check_log_columns
+from pylogtable.append.stager import Staged, Stager
 from pylogtable.arguments import NOT_GIVEN
 from pylogtable.errors import InvalidRequestError
 from pylogtable.format.model import StagedSegment
-from pylogtable.format.shaping import RowShaper, check_log_columns
 from pylogtable.format.snapshot import Snapshot
-from pylogtable.maintenance import maintain as jobs
-from pylogtable.maintenance.compaction import Compaction
-from pylogtable.maintenance.erasure import Erasure
-from pylogtable.maintenance.job import Job, MaintainOptions
-from pylogtable.maintenance.joining import Joiner
-from pylogtable.maintenance.merge import Merge
-from pylogtable.maintenance.publication import Publication
-from pylogtable.maintenance.retention import Retention
-from pylogtable.maintenance.units import Rewritten, RunUnits, Worker, in_threads
-from pylogtable.maintenance.vacuum import Vacuum
+from pylogtable.jobs.compaction import Compaction
+from pylogtable.jobs.erase import Erasure
+from pylogtable.jobs.job import Job, MaintainOptions
+from pylogtable.jobs.merge import Merge
+from pylogtable.jobs.retention import Retention
+from pylogtable.jobs.vacuum import Vacuum
+from pylogtable.jobs.work import Rewritten, RunUnits, Worker, in_threads
+from pylogtable.maintain import MaintainReport
 from pylogtable.mirror.copying import Copied, CopyTask, RunTasks
-from pylogtable.mirror.request import mirror as run_mirror
+from pylogtable.mirror.report import MirrorReport
+from pylogtable.mirror.start import mirror as run_mirror
 from pylogtable.operation import operation, operations
-from pylogtable.plan.append import ExpectedLast
-from pylogtable.plan.joining import Join, plan_joins
-from pylogtable.plan.read import ReadTask
-from pylogtable.plan.split import ReadPart, by_commit, joined, share_tasks
-from pylogtable.plan.topics import plan_missing_columns
+from pylogtable.publish.publication import Publication
+from pylogtable.read.parts_plan import ReadPart, by_commit, joined, share_tasks
 from pylogtable.read.scan import PartReader, Scan
 from pylogtable.read.view import View
-from pylogtable.results.jobs import MaintainReport
-from pylogtable.results.mirror import MirrorReport
-from pylogtable.results.operations import AppendResult
+from pylogtable.segments.read_task import ReadTask
 from pylogtable.store import Store
 from pylogtable.topic import Topic
-from pylogtable.write.append import commit_or_discard
-from pylogtable.write.stager import Staged, Stager
 
 __all__ = [
     "NOT_GIVEN",

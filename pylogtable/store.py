@@ -22,7 +22,6 @@ from pylogtable.errors import (
     UnsupportedFormatError,
 )
 from pylogtable.format.codec import encode
-from pylogtable.format.given_columns import GivenType, make_fields
 from pylogtable.format.model import Change, Commit, Field
 from pylogtable.format.paths import (
     HINT_PATH,
@@ -35,25 +34,25 @@ from pylogtable.format.paths import (
 from pylogtable.format.schema import KAFKA_FIELDS
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.groups.store_group import StoreGroup
+from pylogtable.jobs.job import MaintainOptions
+from pylogtable.jobs.work import RunUnits, in_threads
 from pylogtable.log.commit_loop import change_until_landed
-from pylogtable.log.head import Head, attempt_commit
 from pylogtable.log.manifest import Manifest
-from pylogtable.maintenance.job import MaintainOptions
-from pylogtable.maintenance.maintain import maintain
-from pylogtable.maintenance.units import RunUnits, in_threads
+from pylogtable.log.topic_log import Head, attempt_commit
+from pylogtable.maintain import MaintainReport, maintain
 from pylogtable.operation import Threads, operations
-from pylogtable.plan.topics import (
+from pylogtable.runtime import Runtime, patience_in
+from pylogtable.storage.base import Created, ObjectStore
+from pylogtable.storage.open import open_store
+from pylogtable.topic import Topic
+from pylogtable.topics.column_types import GivenType, make_fields
+from pylogtable.topics.overview import overview_html
+from pylogtable.topics.plan import (
     check_start_offsets,
     new_topic_info,
     plan_create,
     plan_delete_topic,
 )
-from pylogtable.results.jobs import MaintainReport
-from pylogtable.results.overview import overview_html
-from pylogtable.runtime import Runtime, patience_in
-from pylogtable.storage.base import Created, ObjectStore
-from pylogtable.storage.locate import open_store
-from pylogtable.topic import Topic
 
 _log = logging.getLogger(__name__)
 

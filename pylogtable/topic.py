@@ -11,36 +11,38 @@ from typing import Any
 
 import pyarrow as pa
 
+from pylogtable.append.appender import Appender
 from pylogtable.arguments import check_flags, check_number, check_text, names_in, new_names
-from pylogtable.check.comparison import compare
+from pylogtable.check.comparison import ComparisonReport, compare
+from pylogtable.check.report import VerifyReport
 from pylogtable.check.verify import verify
 from pylogtable.errors import InvalidRequestError, LogTableError, TopicNotFoundError
 from pylogtable.format.config import parse_config
-from pylogtable.format.given_columns import GivenType, column_types, make_fields
 from pylogtable.format.model import Change
 from pylogtable.format.schema import from_arrow, table_schema
 from pylogtable.format.snapshot import Snapshot
-from pylogtable.format.times import Moment
 from pylogtable.groups.consumer import Consumer, ConsumerOptions, open_consumer
 from pylogtable.groups.group import Group, describe_groups, expire_groups
+from pylogtable.groups.report import GroupDescription
+from pylogtable.jobs.delete_records_plan import plan_delete_records
 from pylogtable.log.group_objects import load_groups
-from pylogtable.log.head import Head
 from pylogtable.log.manifest import Manifest
-from pylogtable.maintenance.publication import published_status
+from pylogtable.log.topic_log import Head
 from pylogtable.operation import operations
-from pylogtable.plan.columns import ColumnChanges
-from pylogtable.plan.topics import plan_alter, plan_delete_records
+from pylogtable.publish.checks import check_published_tables
+from pylogtable.publish.publication import published_status
+from pylogtable.read.description import TopicDescription, describe
 from pylogtable.read.null_keys import null_keys_text
 from pylogtable.read.versions import snapshot_at, version_at
 from pylogtable.read.view import Bound, View
-from pylogtable.results.comparison import ComparisonReport
-from pylogtable.results.groups import GroupDescription
-from pylogtable.results.operations import TopicDescription, VerifyReport, describe
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import ObjectStore
+from pylogtable.times import Moment
 from pylogtable.topic_jobs import TopicJobs
 from pylogtable.topic_writes import TopicWrites
-from pylogtable.write.append import Appender
+from pylogtable.topics.column_types import GivenType, column_types, make_fields
+from pylogtable.topics.columns_plan import ColumnChanges
+from pylogtable.topics.plan import plan_alter
 
 
 @operations
@@ -220,7 +222,7 @@ class Topic(TopicWrites, TopicJobs):
         that each file exists with its size. With `data=True` it also reads all records, and checks
         their columns, offsets, timestamps and tombstones.
         """
-        return verify(self._store, self.topic_id, data=data)
+        return verify(self._store, self.topic_id, data=data, more=(check_published_tables,))
 
     def compare(
         self, other: Topic, *, data: bool = True, version: int | datetime | None = None

@@ -6,31 +6,26 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from pylogtable.arguments import check_flags, check_number
-from pylogtable.log.head import Head
-from pylogtable.maintenance.compaction import Compaction
-from pylogtable.maintenance.erasure import Erasure
-from pylogtable.maintenance.job import Job, MaintainedTopic, MaintainOptions
-from pylogtable.maintenance.maintain import maintain
-from pylogtable.maintenance.merge import Merge
-from pylogtable.maintenance.publication import Publication, unpublish
-from pylogtable.maintenance.retention import Retention
-from pylogtable.maintenance.units import in_threads
-from pylogtable.maintenance.vacuum import Vacuum
-from pylogtable.mirror.request import MirrorTarget, mirror
+from pylogtable.jobs.compaction import Compaction
+from pylogtable.jobs.erase import EraseReport, Erasure
+from pylogtable.jobs.job import Job, MaintainedTopic, MaintainOptions
+from pylogtable.jobs.merge import Merge
+from pylogtable.jobs.retention import Retention, RetentionReport
+from pylogtable.jobs.rewrite_job import RewriteReport
+from pylogtable.jobs.vacuum import Vacuum, VacuumReport
+from pylogtable.jobs.work import in_threads
+from pylogtable.log.topic_log import Head
+from pylogtable.maintain import MaintainReport, maintain
+from pylogtable.mirror.plan import plan_promotion
+from pylogtable.mirror.report import MirrorProgress, MirrorReport
+from pylogtable.mirror.start import MirrorTarget, mirror
 from pylogtable.operation import operations
-from pylogtable.plan.mirror import plan_promotion
-from pylogtable.publish.iceberg_catalog import register
-from pylogtable.publish.iceberg_table import IcebergTable
-from pylogtable.results.erase import EraseReport
-from pylogtable.results.jobs import (
-    MaintainReport,
-    RetentionReport,
-    RewriteReport,
-    VacuumReport,
-)
-from pylogtable.results.mirror import MirrorProgress, MirrorReport
-from pylogtable.results.publication import PublishReport
-from pylogtable.segments.newest import BUDGET_BYTES
+from pylogtable.publish.iceberg.catalog import register
+from pylogtable.publish.iceberg.table import IcebergTable
+from pylogtable.publish.publication import Publication, unpublish
+from pylogtable.publish.report import PublishReport
+from pylogtable.publish.tables import TopicTables
+from pylogtable.segments.newest_per_key import BUDGET_BYTES
 from pylogtable.storage.base import ObjectStore
 
 Report = TypeVar("Report")
@@ -222,7 +217,8 @@ class TopicJobs:
 
     @property
     def _maintained(self) -> MaintainedTopic:
-        return MaintainedTopic(self.name, self._store, self._head)
+        tables = TopicTables(self.name, self._store, self._head.runtime)
+        return MaintainedTopic(self.name, self._store, self._head, tables)
 
     def _run(self, job: Job[Report], threads: int = 1) -> Report:
         return job.run(self._maintained, in_threads(threads))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from pylogtable.append.appender import Appender
+from pylogtable.append.plan import ExpectedLast
+from pylogtable.append.producer import Producer
+from pylogtable.append.report import AppendResult
 from pylogtable.arguments import NOT_GIVEN, check_flags, check_text
-from pylogtable.log.head import Head
+from pylogtable.log.topic_log import Head
 from pylogtable.operation import operations
-from pylogtable.plan.append import ExpectedLast
-from pylogtable.results.operations import AppendResult
-from pylogtable.write.append import Appender
-from pylogtable.write.producer import Producer
 
 
 @operations

@@ -19,8 +19,8 @@ from pylogtable.format.leaf import segments_of
 from pylogtable.format.model import Segment, TopicInfo
 from pylogtable.format.paths import commit_path, parse_commit_path, segment_path
 from pylogtable.format.schema import file_schema, value_columns
-from pylogtable.format.shaping import count_tombstones
-from pylogtable.plan.swap import Swap, plan_swap_commit
+from pylogtable.format.tombstones import count_tombstones
+from pylogtable.jobs.replace_plan import Swap, plan_swap_commit
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.memory import MemoryStore

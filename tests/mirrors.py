@@ -15,9 +15,8 @@ import pytest
 
 from pylogtable.engine import TopicWriter
 from pylogtable.errors import InvalidRequestError
-from pylogtable.log import root_objects
-from pylogtable.plan import index
-from pylogtable.results.mirror import MirrorProgress, MirrorReport
+from pylogtable.log import root_plan, stored_roots
+from pylogtable.mirror.report import MirrorProgress, MirrorReport
 from pylogtable.segments import rolling_writer
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
@@ -43,8 +42,8 @@ NUMBER_NAMES = ["n", "m", "N"]
 def make_index_small(patch: pytest.MonkeyPatch, row_group_rows: int | None = None) -> None:
     """A few commits then write roots, leaves and runs."""
     for name, value in SMALL_INDEX.items():
-        patch.setattr(index, name, value)
-    patch.setattr(root_objects, "ROOT_INTERVAL", SMALL_INDEX["ROOT_INTERVAL"])
+        patch.setattr(root_plan, name, value)
+    patch.setattr(stored_roots, "ROOT_INTERVAL", SMALL_INDEX["ROOT_INTERVAL"])
     if row_group_rows is not None:
         patch.setattr(rolling_writer, "ROW_GROUP_ROWS", row_group_rows)
 

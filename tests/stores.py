@@ -21,9 +21,9 @@ import pyarrow as pa
 
 from pylogtable.errors import StorageError
 from pylogtable.storage.base import Created, ObjectInfo, ObjectStore
+from pylogtable.storage.delegating import WrappedStore
 from pylogtable.storage.local import LocalStore
 from pylogtable.storage.memory import MemoryStore
-from pylogtable.storage.wrapped import WrappedStore
 
 _T = TypeVar("_T")
 

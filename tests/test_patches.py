@@ -118,14 +118,14 @@ def test_constants_are_patched_where_they_are_read() -> None:
 
 
 def test_patches_in_a_wrong_module_are_found() -> None:
-    importer, where = "pylogtable.log.root_objects", "tests/test_it.py"
+    importer, where = "pylogtable.log.stored_roots", "tests/test_it.py"
     wrong = Patch(where, importer, "ROOT_INTERVAL")
     (fault,) = faults({wrong})
     assert fault.endswith(
-        "imported from pylogtable.plan.index, which reads it as well and is not patched"
+        "imported from pylogtable.log.root_plan, which reads it as well and is not patched"
     )
-    assert not [*faults({wrong, Patch(where, "pylogtable.plan.index", "ROOT_INTERVAL")})]
-    assert not [*faults({wrong, Patch(where, "pylogtable.plan.index", None)})]
+    assert not [*faults({wrong, Patch(where, "pylogtable.log.root_plan", "ROOT_INTERVAL")})]
+    assert not [*faults({wrong, Patch(where, "pylogtable.log.root_plan", None)})]
     # A default of an argument, bound when the module was imported.
     (fault,) = faults({Patch(where, "pylogtable.topic_jobs", "BUDGET_BYTES")})
     assert "is not read there when a function runs" in fault

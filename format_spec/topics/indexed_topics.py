@@ -21,7 +21,7 @@ from golden_place import (
 )
 
 from pylogtable.engine import TopicWriter
-from pylogtable.plan import index
+from pylogtable.log import root_plan
 from pylogtable.topic import Topic
 
 
@@ -67,11 +67,11 @@ def make_indexed(place: Place, *, appends: int, rows_each: int) -> tuple[list[Ro
 def write_root(place: Place, leaf: str) -> None:
     """Write a root now, with a leaf for tails of more than 4 entries."""
     topic = place.open()
-    kept, index.TAIL_MAX = index.TAIL_MAX, 4
+    kept, root_plan.TAIL_MAX = root_plan.TAIL_MAX, 4
     try:
         topic._manifest.write_root(topic._head.known, lambda: leaf)
     finally:
-        index.TAIL_MAX = kept
+        root_plan.TAIL_MAX = kept
 
 
 def append_one_by_one(topic: Topic, rows: Iterable[Row]) -> None:

@@ -15,10 +15,10 @@ from pylogtable.format.lookup import segments_between
 from pylogtable.format.model import Segment
 from pylogtable.format.paths import segment_path
 from pylogtable.format.schema import file_schema
-from pylogtable.log.group_head import GroupHead
-from pylogtable.log.head import Head
+from pylogtable.jobs.replace_plan import Swap, plan_swap_commit
+from pylogtable.log.group_log import GroupHead
 from pylogtable.log.manifest import Manifest
-from pylogtable.plan.swap import Swap, plan_swap_commit
+from pylogtable.log.topic_log import Head
 from pylogtable.storage.local import LocalStore
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pylogtable.check.subject import Subject, problem_of
+from pylogtable.check.loaded_topic import Subject, problem_of
+from pylogtable.check.report import Problem
 from pylogtable.errors import CorruptTopicError, LogTableError, StorageError
 from pylogtable.format.model import Commit, Txn
 from pylogtable.format.paths import commit_path, object_of, parse_commit_path
-from pylogtable.log.clocks import MAX_SKEW_MS, time_text
-from pylogtable.results.operations import Problem
+from pylogtable.log.clock_skew import MAX_SKEW_MS, time_text
 
 
 def check_stranded_commits(subject: Subject) -> Iterator[Problem]:

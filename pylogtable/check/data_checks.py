@@ -7,23 +7,23 @@ from itertools import takewhile
 
 import pyarrow as pa
 
+from pylogtable.check.loaded_topic import Subject, problem_of
 from pylogtable.check.looking import MISSING
 from pylogtable.check.manifest_checks import file_problem
-from pylogtable.check.subject import Subject, problem_of
+from pylogtable.check.report import Problem
 from pylogtable.errors import CorruptTopicError, LogTableError, StorageError
-from pylogtable.format.agreement import GroupFacts
 from pylogtable.format.field_ids import ids_in_file, stored_schema
-from pylogtable.format.hidden_nulls import null_field
+from pylogtable.format.footer_checks import GroupFacts
 from pylogtable.format.model import Segment, TopicInfo
+from pylogtable.format.null_structs import null_field
 from pylogtable.format.partition_state import PartitionState
 from pylogtable.format.partitioner import key_bytes
 from pylogtable.format.schema import OFFSET, TIMESTAMP
-from pylogtable.format.shaping import count_tombstones
+from pylogtable.format.tombstones import count_tombstones
 from pylogtable.lazy_arrow import pc
-from pylogtable.results.operations import Problem
-from pylogtable.segments.opening import Records, open_segment
+from pylogtable.segments.prefetch import segments_ahead
 from pylogtable.segments.projection import check_columns, stored_values, type_fits
-from pylogtable.segments.upcoming import segments_ahead
+from pylogtable.segments.segment_reader import Records, open_segment
 from pylogtable.storage.base import ObjectStore
 
 

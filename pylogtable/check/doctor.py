@@ -20,7 +20,7 @@ from pylogtable.operation import Threads
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import Created, ObjectInfo, ObjectStore, UnansweredError
 from pylogtable.storage.local import LocalStore
-from pylogtable.storage.locate import open_store
+from pylogtable.storage.open import open_store
 
 OK, WARNING, FAILED = "ok", "warning", "failed"
 

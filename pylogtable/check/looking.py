@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from pylogtable.check.report import Unchecked, VerifyReport
 from pylogtable.errors import SegmentGoneError, StorageError
-from pylogtable.results.operations import Unchecked, VerifyReport
 from pylogtable.storage.base import ObjectMissingError
 
 #: A store that fails this often in a row is not asked any more: each time may take minutes.

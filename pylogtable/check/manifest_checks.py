@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from pylogtable.check.subject import Subject, problem_of
+from pylogtable.check.loaded_topic import Subject, problem_of
+from pylogtable.check.report import Problem
 from pylogtable.errors import CorruptTopicError, LogTableError, StorageError
 from pylogtable.format.codec import decode_group
 from pylogtable.format.lookup import all_entries
@@ -20,7 +21,6 @@ from pylogtable.format.paths import (
     root_path,
 )
 from pylogtable.format.snapshot import Snapshot, replay
-from pylogtable.results.operations import Problem
 
 
 def check_partitions(subject: Subject) -> Iterator[Problem]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pylogtable.check.subject import Subject, problem_of
+from pylogtable.check.loaded_topic import Subject, problem_of
+from pylogtable.check.report import Problem
 from pylogtable.errors import CorruptTopicError, LogTableError, StorageError
 from pylogtable.format.paths import parse_root_path, root_path
 from pylogtable.format.snapshot import Snapshot, replay
-from pylogtable.results.operations import Problem
 
 
 def check_roots(subject: Subject) -> Iterator[Problem]:

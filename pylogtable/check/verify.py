@@ -1,17 +1,19 @@
 """Checks a topic against the specification and names what is wrong. Changes nothing.
 
 A check is a function that takes a `Subject` and yields `Problem`s. To add one, write it in
-`manifest_checks.py`, `chain_checks.py`, `table_checks.py` or `data_checks.py`, and name it in
-`CHECKS` or `DATA_CHECKS`. A check lets errors of the store pass, or looks inside `looking.at`: a
-store that fails is no problem of the topic.
+`manifest_checks.py`, `chain_checks.py` or `data_checks.py`, and name it in `CHECKS` or
+`DATA_CHECKS`. A feature above this room has checks of its own, and gives them in `more`. A check
+lets errors of the store pass, or looks inside `looking.at`: a store that fails is no problem of the
+topic.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from pylogtable.check.chain_checks import check_commits_from_the_future, check_stranded_commits
 from pylogtable.check.data_checks import check_compacted_keys, check_contents
+from pylogtable.check.loaded_topic import Subject, load_subject, problem_of
 from pylogtable.check.looking import MISSING, GaveUpError, Looking
 from pylogtable.check.manifest_checks import (
     check_commit_gap,
@@ -21,12 +23,10 @@ from pylogtable.check.manifest_checks import (
     check_replay,
     check_unique_paths,
 )
+from pylogtable.check.report import Problem, VerifyReport
 from pylogtable.check.root_checks import check_roots
-from pylogtable.check.subject import Subject, load_subject, problem_of
-from pylogtable.check.table_checks import check_published_tables
 from pylogtable.errors import CorruptTopicError
 from pylogtable.format.paths import MANIFEST_DIR
-from pylogtable.results.operations import Problem, VerifyReport
 from pylogtable.storage.base import ObjectStore
 
 Check = Callable[[Subject], Iterator[Problem]]
@@ -42,7 +42,6 @@ CHECKS: tuple[Check, ...] = (
     check_commits_from_the_future,
     check_group_states,
     check_files,
-    check_published_tables,
 )
 #: These read every record.
 DATA_CHECKS: tuple[Check, ...] = (
@@ -51,9 +50,11 @@ DATA_CHECKS: tuple[Check, ...] = (
 )
 
 
-def verify(store: ObjectStore, topic_id: str, *, data: bool) -> VerifyReport:
-    """Run all checks on the topic with this id at the root of `store`; with `data` also those that
-    read every record."""
+def verify(
+    store: ObjectStore, topic_id: str, *, data: bool, more: Sequence[Check] = ()
+) -> VerifyReport:
+    """Run all checks on the topic with this id at the root of `store`, and `more` of other rooms;
+    with `data` also those that read every record."""
     report = VerifyReport()
     looking = Looking(report)
     subject: Subject | None = None
@@ -65,7 +66,7 @@ def verify(store: ObjectStore, topic_id: str, *, data: bool) -> VerifyReport:
     if subject is None:
         return report
     try:
-        for check in (*CHECKS, *DATA_CHECKS) if data else CHECKS:
+        for check in (*CHECKS, *more, *(DATA_CHECKS if data else ())):
             with looking.at(MANIFEST_DIR):
                 _run(check, subject)
     except GaveUpError:

@@ -14,12 +14,12 @@ from pylogtable import CommitConflictError
 from pylogtable.cli.command import Command
 from pylogtable.cli.messages import warn
 from pylogtable.cli.options import COUNT, partitions_option, topic_argument
+from pylogtable.cli.parse import parse_partitions
 from pylogtable.cli.positions import Positions, end_positions, start_positions
 from pylogtable.cli.session import Session, complete_groups, current_session
 from pylogtable.cli.streams import write_bytes
 from pylogtable.cli.template import Template
 from pylogtable.cli.to_json import encode_lines, envelopes, objects
-from pylogtable.cli.values import parse_partitions
 
 if TYPE_CHECKING:
     import pyarrow as pa

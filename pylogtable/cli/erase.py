@@ -17,8 +17,8 @@ from pylogtable.cli.from_json import column_of, decoded, json_value
 from pylogtable.cli.messages import confirm, progress
 from pylogtable.cli.options import dry_run_option, threads_option, topic_argument, yes_option
 from pylogtable.cli.output import counted, print_json
+from pylogtable.cli.parse import parse_pair
 from pylogtable.cli.session import current_session
-from pylogtable.cli.values import parse_pair
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from pylogtable.cli.did_you_mean import did_you_mean
-from pylogtable.cli.shapes import BASE64, LOG_COLUMNS, NON_FINITE, Row
-from pylogtable.cli.values import to_time
+from pylogtable.cli.json_names import BASE64, LOG_COLUMNS, NON_FINITE, Row
+from pylogtable.cli.parse import to_time
 
 if TYPE_CHECKING:
     import pyarrow as pa

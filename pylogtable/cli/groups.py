@@ -12,12 +12,7 @@ from pylogtable.cli.command import CommandGroup
 from pylogtable.cli.did_you_mean import did_you_mean
 from pylogtable.cli.group_topics import topics_by_group
 from pylogtable.cli.messages import confirm, continue_on_error, note
-from pylogtable.cli.options import (
-    dry_run_option,
-    only_topics_option,
-    store_argument,
-    yes_option,
-)
+from pylogtable.cli.options import dry_run_option, only_topics_option, store_argument, yes_option
 from pylogtable.cli.output import bytes_text, print_json, print_names, print_table
 from pylogtable.cli.reset import reset
 from pylogtable.cli.session import complete_groups, current_session

@@ -11,9 +11,9 @@ from pylogtable.cli.command import Command
 from pylogtable.cli.messages import continue_on_error, progress
 from pylogtable.cli.options import COUNT, partitions_option, topic_argument, topics_argument
 from pylogtable.cli.output import bytes_text, print_json, print_table
+from pylogtable.cli.parse import parse_partitions, time_from_microseconds
 from pylogtable.cli.session import current_session
 from pylogtable.cli.status import FAILED, NOT_KNOWN
-from pylogtable.cli.values import parse_partitions, time_from_microseconds
 
 if TYPE_CHECKING:
     import pyarrow as pa

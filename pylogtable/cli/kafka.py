@@ -11,10 +11,10 @@ from pylogtable.cli.command import Command, CommandGroup
 from pylogtable.cli.messages import note, progress
 from pylogtable.cli.options import POSITIVE, topic_argument
 from pylogtable.cli.output import counted, print_json
+from pylogtable.cli.parse import parse_config, parse_settings, parse_time
 from pylogtable.cli.session import Session, current_session
 from pylogtable.cli.signals import noting_signals
 from pylogtable.cli.speed import Speed
-from pylogtable.cli.values import parse_config, parse_settings, parse_time
 
 if TYPE_CHECKING:
     from pylogtable.kafka import ImportProgress, ImportReport

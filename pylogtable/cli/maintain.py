@@ -21,9 +21,9 @@ from pylogtable.cli.options import (
     yes_option,
 )
 from pylogtable.cli.output import counted, print_json
+from pylogtable.cli.parse import parse_duration
 from pylogtable.cli.session import Session, current_session, topic_names
 from pylogtable.cli.streams import is_terminal, write_error
-from pylogtable.cli.values import parse_duration
 
 if TYPE_CHECKING:
     from pylogtable import MaintainReport

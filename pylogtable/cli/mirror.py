@@ -15,10 +15,10 @@ from pylogtable.cli.command import Command
 from pylogtable.cli.compare import comparison_json, print_comparison
 from pylogtable.cli.messages import ShowDetail, continue_on_error, note, progress, warn
 from pylogtable.cli.output import print_json
+from pylogtable.cli.parse import parse_config
 from pylogtable.cli.session import Session, complete_topics, current_session, topic_names
 from pylogtable.cli.signals import Signals, noting_signals
 from pylogtable.cli.speed import Speed
-from pylogtable.cli.values import parse_config
 
 if TYPE_CHECKING:
     from pylogtable import ComparisonReport, MirrorProgress, MirrorReport, Store

@@ -11,8 +11,8 @@ from pylogtable.cli.command import Command
 from pylogtable.cli.messages import continue_on_error
 from pylogtable.cli.options import partitions_option, topics_argument
 from pylogtable.cli.output import print_json
+from pylogtable.cli.parse import parse_partitions, parse_time
 from pylogtable.cli.session import current_session
-from pylogtable.cli.values import parse_partitions, parse_time
 
 if TYPE_CHECKING:
     from pylogtable import View

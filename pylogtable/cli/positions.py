@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pylogtable import InvalidRequestError
-from pylogtable.cli.values import to_time
+from pylogtable.cli.parse import to_time
 
 if TYPE_CHECKING:
     from pylogtable import View

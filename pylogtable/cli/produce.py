@@ -11,15 +11,15 @@ import click
 import pylogtable
 from pylogtable import CommitUnknownError, InvalidRequestError, LogTableError
 from pylogtable.cli.command import Command
+from pylogtable.cli.json_names import Row
 from pylogtable.cli.line_parsers import Columns, JsonLines, LineParser, TextLines, find_wrong_row
-from pylogtable.cli.lines import LineBatch, LineReader
 from pylogtable.cli.messages import note, progress
 from pylogtable.cli.options import POSITIVE, WholeNumber, topic_argument
 from pylogtable.cli.output import counted, print_json
+from pylogtable.cli.parse import parse_pair
 from pylogtable.cli.session import Session, current_session
-from pylogtable.cli.shapes import Row
+from pylogtable.cli.stdin_batches import LineBatch, LineReader
 from pylogtable.cli.streams import is_terminal, standard_input
-from pylogtable.cli.values import parse_pair
 
 if TYPE_CHECKING:
     from pylogtable import AppendResult, Topic

@@ -20,6 +20,7 @@ from pylogtable.cli.group_topics import topics_of_group
 from pylogtable.cli.messages import continue_on_error, note
 from pylogtable.cli.options import COUNT
 from pylogtable.cli.output import print_json, print_table
+from pylogtable.cli.parse import parse_duration, parse_partitions, parse_time
 from pylogtable.cli.session import (
     Session,
     complete_groups,
@@ -27,7 +28,6 @@ from pylogtable.cli.session import (
     current_session,
     suggest_topics,
 )
-from pylogtable.cli.values import parse_duration, parse_partitions, parse_time
 
 if TYPE_CHECKING:
     from pylogtable import Group, ResetReport, Store

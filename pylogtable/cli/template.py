@@ -9,8 +9,8 @@ import click
 import msgspec
 
 import pylogtable
+from pylogtable.cli.parse import unescape
 from pylogtable.cli.to_json import objects
-from pylogtable.cli.values import unescape
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from pylogtable import InvalidRequestError
-from pylogtable.cli.shapes import BASE64, LOG_COLUMNS, Row
-from pylogtable.cli.values import time_from_microseconds
+from pylogtable.cli.json_names import BASE64, LOG_COLUMNS, Row
+from pylogtable.cli.parse import time_from_microseconds
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -18,6 +18,7 @@ from pylogtable.cli.options import (
     yes_option,
 )
 from pylogtable.cli.output import bytes_text, counted, print_json, print_names, print_table
+from pylogtable.cli.parse import parse_columns, parse_config, parse_renames
 from pylogtable.cli.session import (
     Session,
     complete_topics,
@@ -25,7 +26,6 @@ from pylogtable.cli.session import (
     suggest_topics,
     topic_names,
 )
-from pylogtable.cli.values import parse_columns, parse_config, parse_renames
 
 if TYPE_CHECKING:
     from pylogtable import Topic, TopicDescription

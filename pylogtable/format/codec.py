@@ -11,11 +11,11 @@ from typing import TypeVar
 import msgspec
 
 from pylogtable.errors import CorruptTopicError, InvalidRequestError, UnsupportedFormatError
-from pylogtable.format import wire
+from pylogtable.format import json_bytes
 from pylogtable.format.config import parse_config
-from pylogtable.format.entries import check_entry
 from pylogtable.format.field_ids import field_fault
 from pylogtable.format.group_model import GroupState
+from pylogtable.format.json_bytes import UndecodableError
 from pylogtable.format.model import (
     FORMAT_VERSION,
     MAX_APP_ID_BYTES,
@@ -28,14 +28,9 @@ from pylogtable.format.model import (
     Root,
     TopicInfo,
 )
-from pylogtable.format.paths import (
-    check_leaf_id,
-    commit_path,
-    group_path,
-    root_path,
-)
+from pylogtable.format.paths import check_leaf_id, commit_path, group_path, root_path
 from pylogtable.format.schema import check_fields, to_arrow
-from pylogtable.format.wire import UndecodableError
+from pylogtable.format.segment_checks import check_entry
 
 Decoded = TypeVar("Decoded")
 Versioned = TypeVar("Versioned", Commit, Root)
@@ -55,7 +50,7 @@ _protocols = msgspec.json.Decoder(_JustProtocol)
 def encode(noun: Commit | Root | Hint | GroupState) -> bytes:
     """Encode an object as JSON. Fields with their default value are left out. All but the hint get
     a checksum [SUM-1]."""
-    return wire.encode(noun) if isinstance(noun, Hint) else wire.encode_summed(noun)
+    return json_bytes.encode(noun) if isinstance(noun, Hint) else json_bytes.encode_summed(noun)
 
 
 def decode_commit(data: bytes, version: int) -> Commit:
@@ -64,7 +59,7 @@ def decode_commit(data: bytes, version: int) -> Commit:
     commit = _decode_version(_commits, data, version, path, ("COMMIT-1", "COMMIT-2"))
     for segment in commit.add:
         check_entry(segment, segment.partition, source=path)
-    if commit.rows is not None and not wire.has_sum(data):
+    if commit.rows is not None and not json_bytes.has_sum(data):
         raise CorruptTopicError(path, "INL-4", "it has rows and no checksum")
     return commit
 
@@ -104,7 +99,7 @@ def decode_group(data: bytes, group: str, number: int) -> GroupState:
 def decode_hint(data: bytes) -> Hint | None:
     """The hint, or None if it cannot be decoded: a hint may be ignored [HINT-1]."""
     try:
-        return wire.decode(_hints, data)
+        return json_bytes.decode(_hints, data)
     except UndecodableError:
         return None
 
@@ -213,7 +208,7 @@ def _check_topic(topic: TopicInfo, path: str) -> None:
 
 def _decode(decoder: msgspec.json.Decoder[Decoded], data: bytes, path: str, rule: str) -> Decoded:
     try:
-        return wire.decode(decoder, data)
+        return json_bytes.decode(decoder, data)
     except UndecodableError as error:
         _raise_if_newer(data)
         raise CorruptTopicError(path, rule, str(error)) from None
@@ -221,7 +216,7 @@ def _decode(decoder: msgspec.json.Decoder[Decoded], data: bytes, path: str, rule
 
 def _check_sum(data: bytes, path: str) -> None:
     try:
-        wire.check_sum(data)
+        json_bytes.check_sum(data)
     except UndecodableError as error:
         raise CorruptTopicError(path, "SUM-1", str(error)) from None
 
@@ -230,7 +225,7 @@ def _raise_if_newer(data: bytes) -> None:
     """Raise `UnsupportedFormatError` if the object cannot be decoded because its format is
     newer."""
     try:
-        protocol = wire.decode(_protocols, data).protocol
+        protocol = json_bytes.decode(_protocols, data).protocol
     except UndecodableError:
         return
     if protocol is not None:

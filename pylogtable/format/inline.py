@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from pylogtable.errors import CorruptTopicError, SchemaMismatchError
 from pylogtable.format.field_ids import Fault
-from pylogtable.format.hidden_nulls import without_hidden_nulls
 from pylogtable.format.model import (
     INLINE_BATCHES,
     MAX_ROWS_BYTES,
@@ -23,6 +22,7 @@ from pylogtable.format.model import (
     Protocol,
     Segment,
 )
+from pylogtable.format.null_structs import without_hidden_nulls
 from pylogtable.format.paths import commit_path, parse_inline_path
 from pylogtable.format.schema import from_arrow
 

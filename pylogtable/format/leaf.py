@@ -15,9 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pylogtable.errors import CorruptTopicError
-from pylogtable.format.entries import check_columns, check_entry, floor_fault
 from pylogtable.format.model import Segment, Totals
 from pylogtable.format.paths import leaf_path
+from pylogtable.format.segment_checks import check_columns, check_entry, floor_fault
 from pylogtable.lazy_arrow import pc
 
 LEAF_SCHEMA = pa.schema(

@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 
 from pylogtable.errors import CorruptTopicError
-from pylogtable.format.entries import check_paths
 from pylogtable.format.leaf import Leaf, entries_of, sort_entries
 from pylogtable.format.model import Segment, Totals
 from pylogtable.format.partition_state import (
@@ -26,6 +25,7 @@ from pylogtable.format.partition_state import (
     totals_of,
 )
 from pylogtable.format.paths import commit_path, leaf_path, root_path
+from pylogtable.format.segment_checks import check_paths
 from pylogtable.format.snapshot import Snapshot
 
 LoadLeaf = Callable[[str], Leaf]

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from pylogtable.errors import CorruptTopicError
-from pylogtable.format.entries import floor_fault
 from pylogtable.format.model import Commit, LogStart, Replaced, Segment, Totals
 from pylogtable.format.paths import commit_path, object_of
+from pylogtable.format.segment_checks import floor_fault
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Sequence
 
 from pylogtable.errors import CorruptTopicError
-from pylogtable.format.alteration import feature_fault
 from pylogtable.format.codec import check_readable
-from pylogtable.format.entries import floor_fault
 from pylogtable.format.model import MIRROR, LeafRef, Root, RootPartition, RootRun, Segment, Totals
 from pylogtable.format.partition_state import LeafRun, PartitionState, Tile, tile_end, tile_start
 from pylogtable.format.paths import root_path
+from pylogtable.format.schema_evolution import feature_fault
+from pylogtable.format.segment_checks import floor_fault
 from pylogtable.format.snapshot import Snapshot
 
 

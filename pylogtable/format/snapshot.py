@@ -16,11 +16,10 @@ from functools import cached_property
 from numbers import Integral
 
 from pylogtable.errors import InvalidRequestError
-from pylogtable.format.alteration import alteration_fault, feature_fault
 from pylogtable.format.codec import check_readable
 from pylogtable.format.config import TopicConfig, parse_config
 from pylogtable.format.inline import rows_fault
-from pylogtable.format.mirror import mirror_after, mirror_fault
+from pylogtable.format.mirror_rules import mirror_after, mirror_fault
 from pylogtable.format.model import (
     GIVEN_OFFSETS,
     INLINE_BATCHES,
@@ -41,6 +40,7 @@ from pylogtable.format.partition_state import (
     move_log_start,
     replace_range,
 )
+from pylogtable.format.schema_evolution import alteration_fault, feature_fault
 
 
 @dataclass(frozen=True)

@@ -25,17 +25,12 @@ from pylogtable.format.schema import column_schema
 from pylogtable.groups.fetcher import Fetcher
 from pylogtable.groups.group import Group
 from pylogtable.groups.member import DynamicMember, Member, StaticMember
-from pylogtable.groups.starting_point import (
-    StartingPoint,
-    is_inside,
-    offset_at_time,
-    out_of_range,
-)
-from pylogtable.log.group_head import GroupHead
-from pylogtable.log.head import Head
+from pylogtable.groups.positions_plan import check_metadata, check_offsets
+from pylogtable.groups.reset_policy import EARLIEST, LATEST, parse_policy
+from pylogtable.groups.starting_point import StartingPoint, is_inside, offset_at_time, out_of_range
+from pylogtable.log.group_log import GroupHead
+from pylogtable.log.topic_log import Head
 from pylogtable.operation import REPLY_SECONDS, new_operation, operations
-from pylogtable.plan.positions import check_metadata, check_offsets
-from pylogtable.plan.reset_policy import EARLIEST, LATEST, parse_policy
 from pylogtable.read.view import View
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import ObjectStore

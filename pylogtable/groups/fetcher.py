@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from pylogtable.format.schema import OFFSET, column_schema
 from pylogtable.read.view import View
-from pylogtable.storage.parallel import side_by_side
+from pylogtable.storage.threads import side_by_side
 
 # Each open partition holds a batch of records in memory. If more partitions have records, they take
 # turns.

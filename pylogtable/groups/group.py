@@ -14,14 +14,9 @@ from pylogtable.format.codec import check_writable
 from pylogtable.format.group_model import GroupChange, GroupState
 from pylogtable.format.paths import check_group_name
 from pylogtable.format.snapshot import Snapshot
-from pylogtable.format.times import Moment
 from pylogtable.groups.lag import measure_lag
-from pylogtable.log.group_head import GroupHead
-from pylogtable.log.group_objects import load_groups
-from pylogtable.log.head import Head
-from pylogtable.operation import operations
-from pylogtable.plan.membership import remove
-from pylogtable.plan.positions import (
+from pylogtable.groups.membership_plan import remove
+from pylogtable.groups.positions_plan import (
     Move,
     Positions,
     Target,
@@ -36,10 +31,15 @@ from pylogtable.plan.positions import (
     plan_reset_notice,
     seen_after_commit,
 )
-from pylogtable.plan.read import choose_partitions
+from pylogtable.groups.report import GroupDescription, GroupLag, ResetReport, group_rows
+from pylogtable.log.group_log import GroupHead
+from pylogtable.log.group_objects import load_groups
+from pylogtable.log.topic_log import Head
+from pylogtable.operation import operations
+from pylogtable.read.plan import choose_partitions
 from pylogtable.read.view import View
-from pylogtable.results.groups import GroupDescription, GroupLag, ResetReport, group_rows
 from pylogtable.storage.base import ObjectStore
+from pylogtable.times import Moment
 
 ResetTo = str | int | Mapping[int, int] | datetime | timedelta | None
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pylogtable.format.group_model import GroupState
 from pylogtable.format.schema import TIMESTAMP
+from pylogtable.groups.report import Lag
 from pylogtable.operation import Threads
 from pylogtable.read.view import View
-from pylogtable.results.groups import Lag
 from pylogtable.storage.base import ObjectStore
 
 

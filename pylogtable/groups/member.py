@@ -22,9 +22,7 @@ from pylogtable.errors import (
 from pylogtable.format.codec import check_writable
 from pylogtable.format.group_model import GroupChange, GroupState
 from pylogtable.groups.group import Group, committed_offsets
-from pylogtable.log.group_head import GroupHead, GroupPlan
-from pylogtable.log.head import Head
-from pylogtable.plan.membership import (
+from pylogtable.groups.membership_plan import (
     assign,
     check_tenures,
     heartbeat,
@@ -34,6 +32,8 @@ from pylogtable.plan.membership import (
     owned,
     tenures,
 )
+from pylogtable.log.group_log import GroupHead, GroupPlan
+from pylogtable.log.topic_log import Head
 
 # The longest wait of a consumer that finds nothing to read, before it looks again.
 LONGEST_PAUSE_SECONDS = 1.0

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from pylogtable.errors import InvalidRequestError, OffsetOutOfRangeError
-from pylogtable.plan.reset_policy import LATEST, NONE, ResetPolicy
+from pylogtable.groups.reset_policy import LATEST, NONE, ResetPolicy
 from pylogtable.read.view import View
 
 _log = logging.getLogger(__name__)

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from pylogtable.errors import InvalidRequestError
 from pylogtable.format.paths import check_group_name
 from pylogtable.groups.group import Group, ResetTo
+from pylogtable.groups.report import GroupDescription, GroupLag, ResetReport
 from pylogtable.operation import operations
-from pylogtable.results.groups import GroupDescription, GroupLag, ResetReport
 
 
 @operations

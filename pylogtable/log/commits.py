@@ -16,10 +16,10 @@ from pylogtable.format.codec import decode_commit
 from pylogtable.format.model import Commit
 from pylogtable.format.paths import commit_path, root_path
 from pylogtable.format.snapshot import Snapshot
-from pylogtable.log.clocks import is_fresh
+from pylogtable.log.clock_skew import is_fresh
 from pylogtable.storage.base import Created, ObjectStore
 from pylogtable.storage.numbered import NumberedObjects
-from pylogtable.storage.recent import recent_objects
+from pylogtable.storage.object_cache import recent_objects
 
 #: How many commits are requested with the hint or a root: there are probably several. Then this
 #: many times as many.

@@ -20,10 +20,10 @@ from pylogtable.errors import CorruptTopicError, StorageError
 from pylogtable.format.codec import decode_group
 from pylogtable.format.group_model import GroupState
 from pylogtable.format.paths import GROUPS_DIR, group_path, group_prefix, parse_group_path
-from pylogtable.log.clocks import is_fresh
+from pylogtable.log.clock_skew import is_fresh
 from pylogtable.storage.base import Created, ObjectStore
 from pylogtable.storage.numbered import NumberedObjects
-from pylogtable.storage.parallel import side_by_side
+from pylogtable.storage.threads import side_by_side
 
 _log = logging.getLogger(__name__)
 

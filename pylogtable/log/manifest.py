@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from pylogtable.errors import CorruptTopicError, StorageError
 from pylogtable.format.codec import decode_commit, decode_hint, encode
+from pylogtable.format.json_bytes import checksum
 from pylogtable.format.leaf import Leaf, check_leaf, leaf_table
 from pylogtable.format.model import Commit, Hint
 from pylogtable.format.paths import (
@@ -35,17 +36,16 @@ from pylogtable.format.paths import (
 )
 from pylogtable.format.roots import to_root
 from pylogtable.format.snapshot import Snapshot, apply, is_void
-from pylogtable.format.wire import checksum
 from pylogtable.lazy_arrow import pq
 from pylogtable.log.commits import NOT_READ, Commits, Wave
-from pylogtable.log.root_objects import RootObjects
-from pylogtable.plan.index import (
+from pylogtable.log.root_plan import (
     cut_leaves,
     entries_to_fold,
     leaves_to_merge,
     root_is_overdue,
     with_leaves,
 )
+from pylogtable.log.stored_roots import RootObjects
 from pylogtable.storage.base import Created, ObjectStore
 
 _log = logging.getLogger(__name__)

@@ -14,11 +14,11 @@ from typing import TypeVar
 from pylogtable.errors import StorageError
 from pylogtable.format.config import STALE_AFTER_MS
 from pylogtable.format.model import Segment, TopicInfo
-from pylogtable.maintenance.rewrite import copy_pieces, write_nothing
+from pylogtable.jobs.rewrite import copy_pieces, write_nothing
+from pylogtable.mirror.plan import CopyUnit, placed
 from pylogtable.operation import Threads
-from pylogtable.plan.mirror import CopyUnit, placed
 from pylogtable.storage.base import ObjectInfo, ObjectStore
-from pylogtable.storage.parallel import side_by_side
+from pylogtable.storage.threads import side_by_side
 
 #: Files up to this size in total are copied by one task.
 TASK_BYTES = 64 << 20

@@ -12,9 +12,9 @@ import msgspec
 
 from pylogtable.errors import LogTableError
 from pylogtable.format.group_model import GroupChange, GroupPosition, GroupState
-from pylogtable.log.group_head import GroupHead
+from pylogtable.log.group_log import GroupHead
 from pylogtable.log.group_objects import load_groups
-from pylogtable.log.head import Head
+from pylogtable.log.topic_log import Head
 from pylogtable.storage.base import ObjectStore
 
 #: The operation of states that a mirror has put.

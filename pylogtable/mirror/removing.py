@@ -7,10 +7,10 @@ from itertools import chain
 
 from pylogtable.format.model import Change, Commit, Mirror, Segment
 from pylogtable.format.snapshot import Snapshot
+from pylogtable.mirror.copy_and_commit import Transfer
 from pylogtable.mirror.copying import Copied, copy_tasks, discard, files_there
-from pylogtable.mirror.transfer import Transfer
-from pylogtable.plan.mirror import OvertakenError, having_seen
-from pylogtable.plan.mirror_removals import (
+from pylogtable.mirror.plan import OvertakenError, having_seen
+from pylogtable.mirror.removals_plan import (
     Stretch,
     in_commits,
     new_files,

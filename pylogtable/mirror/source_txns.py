@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pylogtable.append.report import offsets_of
 from pylogtable.format.model import Commit, MirroredTxn, TxnMark
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.log.commits import Commits
-from pylogtable.results.operations import offsets_of
 
 
 def new_txns(source: Snapshot, commits: Commits, copy: Snapshot) -> Iterator[MirroredTxn]:

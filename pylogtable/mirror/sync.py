@@ -24,7 +24,7 @@ from pylogtable.errors import (
 )
 from pylogtable.format.model import Change, Commit, Mirror
 from pylogtable.format.snapshot import Snapshot
-from pylogtable.mirror.account import Account
+from pylogtable.mirror.copy_and_commit import End, StoppedError, Transfer
 from pylogtable.mirror.copying import (
     Copied,
     CopyTask,
@@ -34,11 +34,7 @@ from pylogtable.mirror.copying import (
     usable_files,
 )
 from pylogtable.mirror.group_positions import copy_groups
-from pylogtable.mirror.removing import Check, remove
-from pylogtable.mirror.source_txns import new_txns
-from pylogtable.mirror.transfer import End, StoppedError, Transfer
-from pylogtable.operation import new_operation
-from pylogtable.plan.mirror import (
+from pylogtable.mirror.plan import (
     Arrivals,
     OvertakenError,
     UnfinishedSourceError,
@@ -51,8 +47,12 @@ from pylogtable.plan.mirror import (
     plan_arrivals,
     plan_topic,
 )
-from pylogtable.plan.mirror_removals import shrunken_partitions
-from pylogtable.results.mirror import MirrorProgress, MirrorReport
+from pylogtable.mirror.progress import Account
+from pylogtable.mirror.removals_plan import shrunken_partitions
+from pylogtable.mirror.removing import Check, remove
+from pylogtable.mirror.report import MirrorProgress, MirrorReport
+from pylogtable.mirror.source_txns import new_txns
+from pylogtable.operation import new_operation
 from pylogtable.storage.base import ObjectInfo, ObjectMissingError
 
 _log = logging.getLogger(__name__)

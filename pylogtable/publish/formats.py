@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from pylogtable.publish.delta_table import DeltaTable
-from pylogtable.publish.iceberg_manifests import need_pyiceberg
-from pylogtable.publish.iceberg_table import IcebergTable
+from pylogtable.publish.delta.table import DeltaTable
+from pylogtable.publish.iceberg.manifests import need_pyiceberg
+from pylogtable.publish.iceberg.table import IcebergTable
 from pylogtable.publish.table import Table
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import ObjectStore

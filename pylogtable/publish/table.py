@@ -21,7 +21,7 @@ from pylogtable.errors import (
 )
 from pylogtable.format.model import PUBLISHED_FORMAT, PublishedState, TopicInfo
 from pylogtable.log.commit_loop import put_numbered
-from pylogtable.plan.publishing import Shown, TableChange, TableFile
+from pylogtable.publish.plan import Shown, TableChange, TableFile
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import Created, ObjectInfo
 

@@ -11,12 +11,12 @@ from pylogtable.format.model import Segment, TopicInfo
 from pylogtable.format.partition_state import PartitionState
 from pylogtable.format.partitioner import key_bytes, partition_for
 from pylogtable.format.schema import OFFSET, PARTITION, TIMESTAMP
-from pylogtable.format.shaping import one_chunk
+from pylogtable.format.tombstones import one_chunk
 from pylogtable.lazy_arrow import pc
-from pylogtable.segments.newest import BUDGET_BYTES, find_newest
+from pylogtable.segments.newest_per_key import BUDGET_BYTES, find_newest
+from pylogtable.segments.prefetch import pairs_ahead
 from pylogtable.segments.projection import Projection
-from pylogtable.segments.reader import read_masked
-from pylogtable.segments.upcoming import pairs_ahead
+from pylogtable.segments.scan import read_masked
 from pylogtable.storage.base import ObjectStore
 
 

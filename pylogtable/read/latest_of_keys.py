@@ -15,12 +15,12 @@ from pylogtable.format.model import Segment
 from pylogtable.format.partitioner import key_bytes
 from pylogtable.format.schema import OFFSET
 from pylogtable.lazy_arrow import pc
-from pylogtable.plan.read import task_for
-from pylogtable.segments.opening import Records, open_segment
+from pylogtable.segments.key_filter import Mask, WantedKeys
+from pylogtable.segments.prefetch import segments_ahead
 from pylogtable.segments.projection import Projection, check_columns
-from pylogtable.segments.reader import read_open
-from pylogtable.segments.upcoming import segments_ahead
-from pylogtable.segments.wanted_keys import Mask, WantedKeys
+from pylogtable.segments.read_task import task_for
+from pylogtable.segments.scan import read_open
+from pylogtable.segments.segment_reader import Records, open_segment
 from pylogtable.storage.base import ObjectStore
 
 

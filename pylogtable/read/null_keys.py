@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from pylogtable.format.lookup import LoadLeaf, segments_between
 from pylogtable.format.model import Segment, TopicInfo
-from pylogtable.format.shaping import count_keyless
 from pylogtable.format.snapshot import Snapshot
+from pylogtable.format.tombstones import count_keyless
 from pylogtable.segments.column_bounds import facts_of
-from pylogtable.segments.opening import open_segment
+from pylogtable.segments.segment_reader import open_segment
 from pylogtable.storage.base import ObjectStore
 
 #: At most this many footers and commits are read.

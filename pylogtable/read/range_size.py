@@ -15,9 +15,9 @@ from pylogtable.format.lookup import LoadLeaf, leaf_of, segment_at, tiles_from
 from pylogtable.format.model import Segment
 from pylogtable.format.partition_state import LeafRun, PartitionState, Tile, tile_end, tile_start
 from pylogtable.format.snapshot import Snapshot
-from pylogtable.plan.read import Span
-from pylogtable.segments.reader import count_from, end_of_records
+from pylogtable.read.plan import Span
 from pylogtable.segments.row_group_sizes import end_of_bytes, part_of_row_group
+from pylogtable.segments.scan import count_from, end_of_records
 from pylogtable.storage.base import ObjectStore
 
 # A leaf may have many more entries than are needed, so they are decoded in steps.

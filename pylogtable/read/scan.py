@@ -12,13 +12,14 @@ from pylogtable.errors import SchemaMismatchError
 from pylogtable.format.schema import ON_REQUEST, column_schema
 from pylogtable.lazy_arrow import pc
 from pylogtable.log.manifest import Manifest
-from pylogtable.plan.read import Ranges, ReadTask, plan_tasks, spans_of
-from pylogtable.plan.split import ReadPart, pack, share_tasks, split_spans
+from pylogtable.read.parts_plan import ReadPart, pack, share_tasks, split_spans
+from pylogtable.read.plan import Ranges, plan_tasks, spans_of
 from pylogtable.read.versions import telling_oldest
 from pylogtable.read.view import View
+from pylogtable.segments.prefetch import tasks_ahead
 from pylogtable.segments.projection import Projection
-from pylogtable.segments.reader import read_task
-from pylogtable.segments.upcoming import tasks_ahead
+from pylogtable.segments.read_task import ReadTask
+from pylogtable.segments.scan import read_task
 from pylogtable.storage.base import ObjectStore
 
 

@@ -10,9 +10,9 @@ from pylogtable.errors import InvalidRequestError, LogTableError, SegmentGoneErr
 from pylogtable.format.lookup import all_entries
 from pylogtable.format.paths import object_of
 from pylogtable.format.snapshot import Snapshot
-from pylogtable.format.times import Moment, to_us
-from pylogtable.log.head import Head
 from pylogtable.log.manifest import Manifest
+from pylogtable.log.topic_log import Head
+from pylogtable.times import Moment, to_us
 
 
 def version_at(name: str, head: Head, when: Moment) -> int:

@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from pylogtable.arguments import check_number
 from pylogtable.errors import InvalidRequestError
-from pylogtable.format.entries import are_inline
 from pylogtable.format.field_ids import column_ids
 from pylogtable.format.lookup import (
     all_entries,
@@ -27,13 +26,16 @@ from pylogtable.format.lookup import (
 from pylogtable.format.model import INLINE_BATCHES, Segment
 from pylogtable.format.partition_state import tile_start
 from pylogtable.format.schema import OFFSET, PARTITION, TIMESTAMP, column_schema, table_schema
+from pylogtable.format.segment_checks import are_inline
 from pylogtable.format.snapshot import Snapshot
-from pylogtable.format.times import Moment, parse_time, to_us
 from pylogtable.lazy_arrow import pc
 from pylogtable.log.manifest import Manifest
-from pylogtable.plan.read import Ranges, Span, choose_partitions, plan_spans, plan_tasks, spans_of
+from pylogtable.read.description import TopicDescription, describe, partitions_table
+from pylogtable.read.files import files_table
+from pylogtable.read.history import history_table
 from pylogtable.read.latest import latest_of_partition, newest_across_partitions
 from pylogtable.read.latest_of_keys import newest_of
+from pylogtable.read.plan import Ranges, Span, choose_partitions, plan_spans, plan_tasks, spans_of
 from pylogtable.read.range_size import (
     RangeSize,
     offset_after_bytes,
@@ -41,19 +43,13 @@ from pylogtable.read.range_size import (
     range_size,
 )
 from pylogtable.read.versions import telling_oldest
-from pylogtable.results.files import files_table
-from pylogtable.results.operations import (
-    TopicDescription,
-    describe,
-    history_table,
-    partitions_table,
-)
+from pylogtable.segments.key_filter import WantedKeys
+from pylogtable.segments.prefetch import tasks_ahead
 from pylogtable.segments.projection import Projection
-from pylogtable.segments.reader import count_from, first_offset_at_time, read_task
-from pylogtable.segments.upcoming import tasks_ahead
-from pylogtable.segments.wanted_keys import WantedKeys
+from pylogtable.segments.scan import count_from, first_offset_at_time, read_task
 from pylogtable.storage.base import ObjectStore
-from pylogtable.storage.parallel import side_by_side
+from pylogtable.storage.threads import side_by_side
+from pylogtable.times import Moment, parse_time, to_us
 
 OTHER_PARTITIONS = "*"
 Position = int | str | datetime

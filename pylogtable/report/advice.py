@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from pylogtable.format.config import DAY_MS
-from pylogtable.plan.merge import WORTH_BYTES, WORTH_SEGMENTS
+from pylogtable.jobs.merge_plan import WORTH_BYTES, WORTH_SEGMENTS
+from pylogtable.presentation import bytes_text, count_text, duration_text, percent_text
 from pylogtable.report.health import GroupHealth, TopicHealth, UnreadableTopic
-from pylogtable.results.text import bytes_text, count_text, duration_text, percent_text
 
 #: A merge is worth running from this many mergeable segments on.
 MANY_MERGEABLE = 32

@@ -1,9 +1,10 @@
 """What maintenance would do to a partition now: retention, compaction, merge. Pure.
 
-The rules themselves are in `plan/`: they decide segment by segment, because a plan must name its
-segments and load only the leaves it needs. A report looks at every segment of a topic, up to
-millions, and wants only counts. So these functions apply the same rules to whole columns at once.
-`tests/unit/report/test_measure.py` compares both on random topics, so that they cannot drift apart.
+The rules themselves are in the plans of `jobs/`: they decide segment by segment, because a plan
+must name its segments and load only the leaves it needs. A report looks at every segment of a
+topic, up to millions, and wants only counts. So these functions apply the same rules to whole
+columns at once. `tests/library/report/test_measure.py` compares both on random topics, so that they
+cannot drift apart.
 
 A `Segments` mapping has the columns of `Topic.segments` for one partition, in offset order.
 """

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from pylogtable.format.config import TopicConfig
-from pylogtable.results.groups import GroupLag
-from pylogtable.results.publication import PublishedStatus
+from pylogtable.groups.report import GroupLag
+from pylogtable.read.description import PublishedStatus
 
 
 class Bin(NamedTuple):

@@ -11,9 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from pylogtable.format.config import TopicConfig
-from pylogtable.format.entries import are_inline
 from pylogtable.format.partition_state import PartitionState
+from pylogtable.format.segment_checks import are_inline
 from pylogtable.format.snapshot import Snapshot
+from pylogtable.groups.report import GroupLag
+from pylogtable.read.description import described_settings
 from pylogtable.report.bins import Int64s, bins_by_offset, bins_by_size, bins_by_time
 from pylogtable.report.due import (
     Segments,
@@ -24,8 +26,6 @@ from pylogtable.report.due import (
 )
 from pylogtable.report.growth import measure_growth
 from pylogtable.report.health import Bin, GroupHealth, PartitionHealth, TopicHealth
-from pylogtable.results.groups import GroupLag
-from pylogtable.results.operations import described_settings
 
 #: The segments of this many partitions are drawn over their offsets.
 PARTITIONS_DRAWN = 24

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pylogtable.errors import InvalidRequestError, LogTableError
+from pylogtable.groups.report import GroupLag
 from pylogtable.operation import Threads
 from pylogtable.report.advice import advise, advise_unreadable
 from pylogtable.report.health import TopicHealth, UnreadableTopic
 from pylogtable.report.measure import measure_topic
 from pylogtable.report.page.document import page
-from pylogtable.results.groups import GroupLag
 from pylogtable.store import Store
 from pylogtable.topic import Topic
 

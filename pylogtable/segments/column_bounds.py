@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from pylogtable.format.model import Segment, TopicInfo
 from pylogtable.format.schema import OFFSET
-from pylogtable.segments.segment_file import SegmentReader
+from pylogtable.segments.segment_reader import SegmentReader
 from pylogtable.storage.base import ObjectStore
-from pylogtable.storage.parallel import side_by_side
+from pylogtable.storage.threads import side_by_side
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 
 from pylogtable.errors import CorruptTopicError
+from pylogtable.format.json_bytes import checksum
 from pylogtable.format.model import Segment
-from pylogtable.format.wire import checksum
 from pylogtable.lazy_arrow import pq
 from pylogtable.segments.bloom import filter_lengths
 

@@ -12,14 +12,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pylogtable.errors import CorruptTopicError, SegmentGoneError
-from pylogtable.format.agreement import GroupFacts, check_footer, check_log_columns
 from pylogtable.format.codec import decode_commit
+from pylogtable.format.footer_checks import GroupFacts, check_footer, check_log_columns
 from pylogtable.format.inline import from_text, own_entries, unpack
 from pylogtable.format.model import Segment
 from pylogtable.format.paths import object_of, parse_inline_path
 from pylogtable.format.schema import LOG_FIELDS, OFFSET, TIMESTAMP
 from pylogtable.storage.base import ObjectStore
-from pylogtable.storage.recent import Recent, recent_objects
+from pylogtable.storage.object_cache import Recent, recent_objects
 
 #: How many bytes of unpacked rows are kept: the entries of a commit are read one by one.
 KEPT_BYTES = 32 << 20

@@ -22,7 +22,7 @@ from pylogtable.format.schema import (
     nulls,
     to_arrow,
 )
-from pylogtable.segments.opening import Records
+from pylogtable.segments.segment_reader import Records
 
 _WITHOUT_FILE = frozenset({PARTITION, OFFSET, "topic", "timestampType"})
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pylogtable.format.model import Segment
-from pylogtable.plan.read import task_for
-from pylogtable.segments.opening import Records, open_segment
-from pylogtable.segments.reader import count_from, end_of_records
+from pylogtable.segments.read_task import task_for
+from pylogtable.segments.scan import count_from, end_of_records
+from pylogtable.segments.segment_reader import Records, open_segment
 from pylogtable.storage.base import ObjectStore
 
 

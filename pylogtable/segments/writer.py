@@ -24,7 +24,7 @@ from pylogtable.format.field_ids import stored_schema
 from pylogtable.format.model import TopicInfo
 from pylogtable.format.paths import segment_path
 from pylogtable.format.schema import OFFSET, TIMESTAMP, value_columns
-from pylogtable.format.shaping import count_keyless, count_tombstones
+from pylogtable.format.tombstones import count_keyless, count_tombstones
 from pylogtable.lazy_arrow import pc, pq
 from pylogtable.segments.bloom import filter_bytes
 from pylogtable.segments.footer import FILTERS_KEY, PATH_KEY, placeholder, seal_footer

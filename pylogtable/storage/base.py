@@ -17,8 +17,8 @@ from enum import Enum
 import pyarrow as pa
 
 from pylogtable.errors import InvalidRequestError, StorageError
-from pylogtable.storage.parallel import side_by_side
 from pylogtable.storage.pieces import pieces
+from pylogtable.storage.threads import side_by_side
 
 _NO_NAMES = frozenset({"", ".", ".."})
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from pylogtable.storage.parallel import lent_threads
+from pylogtable.storage.threads import lent_threads
 
 PIECE_BYTES = 8 * 2**20
 

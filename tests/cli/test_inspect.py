@@ -16,7 +16,7 @@ import pytest
 
 import pylogtable
 from pylogtable.cli.app import app
-from pylogtable.storage.locate import open_store
+from pylogtable.storage.open import open_store
 from tests.builders import kafka, times
 from tests.cli.conftest import Run, parse
 from tests.stores import FailingStore

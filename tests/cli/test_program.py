@@ -20,8 +20,8 @@ import pytest
 
 import pylogtable
 from pylogtable.cli.app import app, main
-from pylogtable.cli.lines import LineReader
 from pylogtable.cli.signals import Terminated
+from pylogtable.cli.stdin_batches import LineReader
 from tests.builders import kafka
 from tests.cli.conftest import ROOT, Run, environment, parse, start
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from pylogtable.format import group_model, model
+from pylogtable.format.json_bytes import checksum
 from pylogtable.format.model import Segment
 from pylogtable.format.partition_state import PartitionState
-from pylogtable.format.wire import checksum
 
 REPOSITORY = Path(__file__).parents[2]
 SPEC_FOLDER = REPOSITORY / "format_spec"

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pylogtable.format import wire
+from pylogtable.format import json_bytes
 from pylogtable.format.schema import to_arrow
 from tests.conformance.corpus import SPEC_FOLDER
 
@@ -76,6 +76,6 @@ def test_groups_inside_nested_types_have_their_fixed_names(
 def test_the_example_of_a_checksum_is_right() -> None:
     found = re.search(r"object is `(\{.+\})`", TEXT)
     assert found is not None
-    wire.check_sum(found[1].encode())
-    with pytest.raises(wire.UndecodableError):
-        wire.check_sum(found[1].replace("operation", "Operation").encode())
+    json_bytes.check_sum(found[1].encode())
+    with pytest.raises(json_bytes.UndecodableError):
+        json_bytes.check_sum(found[1].replace("operation", "Operation").encode())

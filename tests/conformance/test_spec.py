@@ -14,12 +14,11 @@ import pytest
 from pylogtable.format import codec, config, model
 from pylogtable.format.leaf import LEAF_SCHEMA
 from pylogtable.format.schema import to_arrow
-from pylogtable.log import clocks, commits
+from pylogtable.log import clock_skew, commits, root_plan
 from pylogtable.log import group_objects as groups
-from pylogtable.plan import index
 from pylogtable.runtime import LONGEST_PAUSE_AFTER_LOST_RACE
-from pylogtable.segments import rolling_writer, unfolding
-from pylogtable.storage import ahead, remote
+from pylogtable.segments import bounded_decode, rolling_writer
+from pylogtable.storage import prefetch, remote
 from tests.conformance.corpus import (
     NOUNS,
     REPOSITORY,
@@ -197,7 +196,7 @@ def test_the_settings_table_has_the_keys_and_defaults_of_the_library() -> None:
 
 def test_the_numbers_in_the_rules_are_those_of_the_library() -> None:
     rules = dict(re.findall(r"^- \*\*\[([A-Z]+-\d+)\]\*\* (.+?)(?=\n\n|\n- )", TEXT, re.M | re.S))
-    assert f"about every {index.ROOT_INTERVAL} versions" in rules["ROOT-2"]
+    assert f"about every {root_plan.ROOT_INTERVAL} versions" in rules["ROOT-2"]
     half = config.MANIFEST_RETENTION_MS / 2 / config.DAY_MS
     assert f"{half} days" in " ".join(rules["COMMIT-8"].split())
     cleaning = " ".join(rules["GRP-7"].split())
@@ -206,7 +205,7 @@ def test_the_numbers_in_the_rules_are_those_of_the_library() -> None:
     assert f"a number of {groups.KEPT} or more" in " ".join(rules["GRP-6"].split())
     assert f"at least {groups.KEPT_MS // 60_000} minutes before the newest" in cleaning
     for rule in ("GRP-5", "GRP-6", "COMMIT-9"):
-        assert f"less than {clocks.FRESH_MS // 1000} seconds" in " ".join(rules[rule].split())
+        assert f"less than {clock_skew.FRESH_MS // 1000} seconds" in " ".join(rules[rule].split())
     assert f"`format` is {model.FORMAT_VERSION}." in rules["PROTO-1"]
 
 
@@ -214,16 +213,16 @@ def test_the_numbers_in_the_advice_are_those_of_the_library() -> None:
     text = (SPEC_FOLDER / "advice.md").read_text(encoding="utf-8")
     advice = {part.partition("\n")[0]: " ".join(part.split()) for part in text.split("\n## ")}
     roots = advice["When to write roots"]
-    assert f"a multiple of {index.ROOT_INTERVAL}," in roots
-    assert f"is {index.ROOT_INTERVAL + index.ROOT_GRACE} or more versions behind" in roots
-    assert f"{index.ROOT_GRACE} commits later" in roots
-    for number in (index.TAIL_MAX, index.LEAF_MAX, index.RUNS_MAX):
+    assert f"a multiple of {root_plan.ROOT_INTERVAL}," in roots
+    assert f"is {root_plan.ROOT_INTERVAL + root_plan.ROOT_GRACE} or more versions behind" in roots
+    assert f"{root_plan.ROOT_GRACE} commits later" in roots
+    for number in (root_plan.TAIL_MAX, root_plan.LEAF_MAX, root_plan.RUNS_MAX):
         assert f" {number:,} " in advice["Leaves"]
     assert f"{rolling_writer.ROW_GROUP_ROWS:,} rows" in advice["Files"]
-    assert f"batches of about {unfolding.BATCH_BYTES >> 20} MiB" in advice["Files"]
+    assert f"batches of about {bounded_decode.BATCH_BYTES >> 20} MiB" in advice["Files"]
     assert f"{LONGEST_PAUSE_AFTER_LOST_RACE * 1000:.0f} milliseconds" in advice["Lost races"]
     ahead_of = advice["Round trips"]
-    assert f"the next {ahead.AHEAD} of them, up to {ahead.AHEAD_BYTES >> 20} MiB" in ahead_of
+    assert f"the next {prefetch.AHEAD} of them, up to {prefetch.AHEAD_BYTES >> 20} MiB" in ahead_of
     assert f"at most {remote.WHOLE_BYTES >> 10} KiB is fetched whole" in ahead_of
     assert f"the first {commits.COLD_WAVE} commits" in ahead_of
     cleaning = advice["Why states of a group are removed in order"]

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from pylogtable import errors
+from pylogtable.append.plan import Repeated, plan_append
 from pylogtable.arguments import NOT_GIVEN
 from pylogtable.format import codec, paths
 from pylogtable.format.config import describe_config, normalize
@@ -27,23 +28,8 @@ from pylogtable.format.model import (
 from pylogtable.format.roots import from_root
 from pylogtable.format.schema import check_fields, fits, to_arrow, widens
 from pylogtable.format.snapshot import Snapshot, replay
-from pylogtable.plan.append import Repeated, plan_append
-from pylogtable.plan.columns import ColumnChanges
-from pylogtable.plan.compaction import plan_compaction, plan_swaps
-from pylogtable.plan.erase import MayMatch, plan_erase
-from pylogtable.plan.membership import remove
-from pylogtable.plan.merge import plan_merge
-from pylogtable.plan.mirror import (
-    CopyUnit,
-    check_copy,
-    placed,
-    plan_arrival_commit,
-    plan_arrivals,
-    plan_promotion,
-    plan_topic,
-)
-from pylogtable.plan.mirror_removals import Side, plan_removals
-from pylogtable.plan.positions import (
+from pylogtable.groups.membership_plan import remove
+from pylogtable.groups.positions_plan import (
     Target,
     check_metadata,
     check_offsets,
@@ -54,18 +40,27 @@ from pylogtable.plan.positions import (
     plan_reset,
     unread_from,
 )
-from pylogtable.plan.read import choose_partitions, plan_spans, plan_tasks
-from pylogtable.plan.retention import plan_retention
-from pylogtable.plan.topics import (
-    check_start_offsets,
-    new_topic_info,
-    plan_alter,
-    plan_create,
-    plan_delete_records,
+from pylogtable.jobs.compaction_plan import plan_compaction, plan_swaps
+from pylogtable.jobs.delete_records_plan import plan_delete_records
+from pylogtable.jobs.erase_plan import MayMatch, plan_erase
+from pylogtable.jobs.merge_plan import plan_merge
+from pylogtable.jobs.retention_plan import plan_retention
+from pylogtable.jobs.vacuum_plan import Listed, Needed, plan_vacuum
+from pylogtable.mirror.plan import (
+    CopyUnit,
+    check_copy,
+    placed,
+    plan_arrival_commit,
+    plan_arrivals,
+    plan_promotion,
+    plan_topic,
 )
-from pylogtable.plan.vacuum import Listed, Needed, plan_vacuum
-from pylogtable.segments.wanted_keys import WantedKeys
+from pylogtable.mirror.removals_plan import Side, plan_removals
+from pylogtable.read.plan import choose_partitions, plan_spans, plan_tasks
+from pylogtable.segments.key_filter import WantedKeys
 from pylogtable.storage.base import check_key
+from pylogtable.topics.columns_plan import ColumnChanges
+from pylogtable.topics.plan import check_start_offsets, new_topic_info, plan_alter, plan_create
 from tests.conformance.corpus import Vector, as_stored, int_keys, segments_of, vector_files, vectors
 
 

@@ -24,7 +24,7 @@ from benchmarks.generate import RECORDS, STEP_US, grow
 from pylogtable.format.lookup import segments_reaching_time
 from pylogtable.format.paths import HINT_PATH, commit_path, parse_commit_path
 from pylogtable.log.commits import COLD_WAVE
-from pylogtable.plan.index import ROOT_INTERVAL
+from pylogtable.log.root_plan import ROOT_INTERVAL
 from pylogtable.report.report_html import report_html
 from pylogtable.runtime import Runtime
 from pylogtable.store import Store

@@ -14,7 +14,7 @@ import pytest
 
 from pylogtable.engine import TopicWriter
 from pylogtable.format.paths import object_of
-from pylogtable.plan import index
+from pylogtable.log import root_plan
 from pylogtable.runtime import Runtime
 from pylogtable.segments import rolling_writer
 from pylogtable.storage.base import ObjectStore
@@ -287,7 +287,7 @@ def _make_index_small(patch: pytest.MonkeyPatch) -> None:
     """Roots and leaves after a few commits, wherever the constants were imported to."""
     library = [module for name, module in sys.modules.items() if name.startswith("pylogtable.")]
     for constant, value in SMALL_INDEX.items():
-        assert hasattr(index, constant)
+        assert hasattr(root_plan, constant)
         for module in library:
             if hasattr(module, constant):
                 patch.setattr(module, constant, value)

@@ -22,8 +22,8 @@ from pylogtable.errors import (
 )
 from pylogtable.format.codec import decode_commit
 from pylogtable.format.paths import HINT_PATH, commit_path, parse_root_path
+from pylogtable.log import root_plan
 from pylogtable.log.manifest import Manifest
-from pylogtable.plan import index
 from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.local import LocalStore
 from pylogtable.storage.memory import MemoryStore
@@ -50,9 +50,9 @@ def near(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
 
 @pytest.fixture
 def often_a_root(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index, "ROOT_INTERVAL", 4)
-    monkeypatch.setattr(index, "ROOT_GRACE", 1)
-    monkeypatch.setattr("pylogtable.log.root_objects.ROOT_INTERVAL", 4)
+    monkeypatch.setattr(root_plan, "ROOT_INTERVAL", 4)
+    monkeypatch.setattr(root_plan, "ROOT_GRACE", 1)
+    monkeypatch.setattr("pylogtable.log.stored_roots.ROOT_INTERVAL", 4)
 
 
 def remove(objects: ObjectStore, prefix: str = "t/") -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
-import pylogtable.plan.index
+import pylogtable.log.root_plan
 from pylogtable.engine import TopicWriter
 from pylogtable.errors import (
     CommitConflictError,
@@ -421,7 +421,7 @@ def _before_a_root(inline_bytes: int) -> MemoryStore:
 
 @pytest.fixture
 def small_tail(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pylogtable.plan.index, "TAIL_MAX", 3)
+    monkeypatch.setattr(pylogtable.log.root_plan, "TAIL_MAX", 3)
 
 
 def is_index(verb: str, key: str) -> bool:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import pylogtable
-import pylogtable.plan.index
+import pylogtable.log.root_plan
 from pylogtable.errors import (
     CorruptTopicError,
     LogTableError,
@@ -49,7 +49,7 @@ def _sound() -> MemoryStore:
     store = MemoryStore()
     topic = new_topic(store)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pylogtable.plan.index, "TAIL_MAX", 3)
+        patch.setattr(pylogtable.log.root_plan, "TAIL_MAX", 3)
         topic.append(rows(range(4)))
         topic.append(rows([50, 51]))
         for number in range(62):

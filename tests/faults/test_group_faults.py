@@ -226,7 +226,7 @@ def test_no_commit_is_lost_and_positions_never_go_back(
     """All states but the newest two are removed now and then, so that slow writers and readers meet
     removed numbers at every step."""
     monkeypatch.setattr(groups, "KEPT", 2)
-    monkeypatch.setattr("pylogtable.log.group_head.CLEAN_EVERY", 4)
+    monkeypatch.setattr("pylogtable.log.group_log.CLEAN_EVERY", 4)
     seed = new_seed()
     for run in range(rounds(15, deep=300)):
         inner = MemoryStore()
@@ -284,8 +284,8 @@ def test_no_commit_is_lost_on_a_far_store_where_time_passes(
     """A fresh state needs no proof there, because states are kept for two minutes. Writers wait for
     their turn for seconds or minutes, and their own clocks stand still."""
     monkeypatch.setattr(groups, "KEPT", 2)
-    monkeypatch.setattr("pylogtable.log.group_head.CLEAN_EVERY", 4)
-    monkeypatch.setattr("pylogtable.storage.parallel.Threads", SerialPool)
+    monkeypatch.setattr("pylogtable.log.group_log.CLEAN_EVERY", 4)
+    monkeypatch.setattr("pylogtable.storage.threads.Threads", SerialPool)
     seed = new_seed()
     for run in range(rounds(10, deep=300)):
         chance = random.Random(seed + run)

@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 import pytest
 
+from pylogtable.append.report import AppendResult
 from pylogtable.engine import TopicWriter
 from pylogtable.errors import CommitConflictError, CommitUnknownError
-from pylogtable.results.operations import AppendResult
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.topic import Topic
 from tests.faults.support import (

@@ -15,13 +15,8 @@ import pyarrow as pa
 import pytest
 
 from pylogtable.engine import Compaction, Merge, Rewritten, RunUnits, TopicWriter, Worker, run_job
-from pylogtable.errors import (
-    CommitUnknownError,
-    LogTableError,
-    TopicNotFoundError,
-)
-from pylogtable.log import root_objects
-from pylogtable.plan import index
+from pylogtable.errors import CommitUnknownError, LogTableError, TopicNotFoundError
+from pylogtable.log import root_plan, stored_roots
 from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
@@ -74,8 +69,8 @@ def put(topic: Topic, keys: str, values: str, partition: int) -> None:
 
 def make_index_small(patch: pytest.MonkeyPatch) -> None:
     for name, value in SMALL_INDEX.items():
-        patch.setattr(index, name, value)
-    patch.setattr(root_objects, "ROOT_INTERVAL", SMALL_INDEX["ROOT_INTERVAL"])
+        patch.setattr(root_plan, name, value)
+    patch.setattr(stored_roots, "ROOT_INTERVAL", SMALL_INDEX["ROOT_INTERVAL"])
 
 
 @pytest.fixture(autouse=True)
@@ -542,7 +537,7 @@ def test_long_lived_reader_does_not_need_removed_leaves(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It reads the topic every day, there are few commits, and vacuum removes the older index."""
-    monkeypatch.setattr(index, "ROOT_GRACE", 4)
+    monkeypatch.setattr(root_plan, "ROOT_GRACE", 4)
     time = FakeTime()
     inner = MemoryStore(clock=time.clock)
     _, reader = two_indexes(inner, time)

@@ -13,8 +13,8 @@ import pytest
 
 from pylogtable.errors import CommitConflictError
 from pylogtable.mirror import copying, removing, sync
-from pylogtable.plan.mirror import plan_arrivals
-from pylogtable.plan.mirror_removals import in_commits
+from pylogtable.mirror.plan import plan_arrivals
+from pylogtable.mirror.removals_plan import in_commits
 from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store

@@ -20,8 +20,8 @@ from confluent_kafka.admin import (
 
 import pylogtable
 from pylogtable import StorageError, Store
-from pylogtable.bridge.kafka_source import KafkaSource
 from pylogtable.kafka import export_topic, import_topic
+from pylogtable.kafka.source import KafkaSource
 from tests.builders import kafka
 from tests.kafka.broker import running
 

@@ -8,17 +8,17 @@ from typing import Any
 
 import pyarrow as pa
 
+from pylogtable.append.appender import Staged
 from pylogtable.engine import TopicWriter
 from pylogtable.errors import LogTableError
 from pylogtable.format.codec import encode
-from pylogtable.format.given_columns import make_fields
 from pylogtable.format.model import Hint
 from pylogtable.format.paths import HINT_PATH, commit_path
-from pylogtable.log.head import seal
-from pylogtable.plan.topics import new_topic_info, plan_create
+from pylogtable.log.topic_log import seal
 from pylogtable.storage.base import ObjectStore
 from pylogtable.topic import Topic
-from pylogtable.write.append import Staged
+from pylogtable.topics.column_types import make_fields
+from pylogtable.topics.plan import new_topic_info, plan_create
 from tests.model.checker import DAY_MS, Program, Told, Writer
 from tests.model.replay import Objects, ObjectsStore
 from tests.model.writers import LocalTime

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import pylogtable.format.snapshot
-import pylogtable.log.head
 import pylogtable.log.manifest
+import pylogtable.log.topic_log
 from pylogtable.format.paths import root_path
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.log.commits import Commits
@@ -90,20 +90,20 @@ class TestTheProofHolds:
 
 class TestTheCheckerFinds:
     def test_commit_without_a_proof_beside_a_vacuum(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(pylogtable.log.head, "_is_next", lambda *_: True)
+        monkeypatch.setattr(pylogtable.log.topic_log, "_is_next", lambda *_: True)
         found(_standing_still(first_violation_only=True), "was told")
 
     def test_commit_without_a_proof_on_a_topic_that_was_created_again(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(pylogtable.log.head, "_is_next", lambda *_: True)
+        monkeypatch.setattr(pylogtable.log.topic_log, "_is_next", lambda *_: True)
         monkeypatch.setattr(Manifest, "advance", _trusting_advance)
         found(_recreated([C1], first_violation_only=True), "append a1 was told")
 
     def test_commit_without_a_proof_on_a_topic_that_is_gone(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(pylogtable.log.head, "_is_next", lambda *_: True)
+        monkeypatch.setattr(pylogtable.log.topic_log, "_is_next", lambda *_: True)
         monkeypatch.setattr(Manifest, "advance", _trusting_advance)
         found(_recreated([], anew=False, first_violation_only=True), "an append to no topic")
 

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from pylogtable.maintenance.erasure import Erasure
+from pylogtable.jobs.erase import Erasure
 from pylogtable.topic import Topic
 from tests.model.checker import Checker, Faults, Outcome, Told, Writer
 from tests.model.exploring import found, holds

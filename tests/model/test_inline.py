@@ -11,15 +11,15 @@ import pytest
 
 import pylogtable.format.partition_state
 import pylogtable.format.snapshot
-import pylogtable.log.head
+import pylogtable.log.topic_log
 import tests.model.writers
+from pylogtable.append.appender import Appender
 from pylogtable.format.model import Change
 from pylogtable.format.paths import root_path
 from pylogtable.format.snapshot import Snapshot
+from pylogtable.jobs.vacuum_plan import Garbage, Listed, Needed, plan_vacuum
 from pylogtable.log.commits import Commits
-from pylogtable.plan.vacuum import Garbage, Listed, Needed, plan_vacuum
 from pylogtable.storage.base import Created
-from pylogtable.write.append import Appender
 from tests.depth import DEEP, rounds
 from tests.model.checker import Faults, Outcome, Program, Writer
 from tests.model.exploring import explore, found, holds
@@ -80,7 +80,7 @@ class TestRecordsInCommits:
     def test_far_away(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A writer does not look before it puts: most races are lost at the put."""
         monkeypatch.setattr(ReplayStore, "concurrency", 2)
-        monkeypatch.setattr("pylogtable.storage.parallel.Threads", SerialPool)
+        monkeypatch.setattr("pylogtable.storage.threads.Threads", SerialPool)
         outcome = two([A1, F1], [B1, B2], Faults(SECOND, PUTS), store_ms=0)
         holds(outcome, 50_000)
 
@@ -181,7 +181,7 @@ class TestTheCheckerFinds:
         def put(create: Any, *rest: object) -> bool:
             return create() is Created.YES
 
-        monkeypatch.setattr(pylogtable.log.head, "put_numbered", put)
+        monkeypatch.setattr(pylogtable.log.topic_log, "put_numbered", put)
         outcome = two([A1], [B1], Faults(1, frozenset({"lost"})), first_violation_only=True)
         found(outcome, "is in the log twice")
 

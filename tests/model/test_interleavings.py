@@ -9,8 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
-import pylogtable.log.head
-import pylogtable.write.append
+import pylogtable.append.appender
+import pylogtable.log.topic_log
+from pylogtable.append.appender import Appender, Staged
+from pylogtable.append.stager import discard
 from pylogtable.engine import TopicWriter
 from pylogtable.errors import CommitConflictError, CommitUnknownError, LogTableError
 from pylogtable.format.model import Change
@@ -18,8 +20,6 @@ from pylogtable.format.snapshot import Snapshot
 from pylogtable.log.commits import Commits
 from pylogtable.storage.base import Created, ObjectStore
 from pylogtable.topic import Topic
-from pylogtable.write.append import Appender, Staged
-from pylogtable.write.stager import discard
 from tests.depth import DEEP, rounds
 from tests.model.checker import Faults, Program, Told, Writer
 from tests.model.exploring import explore, found, holds
@@ -215,7 +215,7 @@ class TestCommitProtocolHoldsFarAway:
     @pytest.fixture(autouse=True)
     def far_away(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(ReplayStore, "concurrency", 2)
-        monkeypatch.setattr("pylogtable.storage.parallel.Threads", SerialPool)
+        monkeypatch.setattr("pylogtable.storage.threads.Threads", SerialPool)
 
     def test_nobody_asks_before_a_put(self) -> None:
         asked: list[str] = []
@@ -265,7 +265,7 @@ class TestTheCheckerFinds:
         def put(create: Create, *rest: object) -> bool:
             return create() is Created.YES
 
-        monkeypatch.setattr(pylogtable.log.head, "put_numbered", put)
+        monkeypatch.setattr(pylogtable.log.topic_log, "put_numbered", put)
         writers = writer("a", [A1]), writer("b", [B1])
         faults = Faults(1, frozenset({"lost"}))
         found(explore(writers, (A1, B1), faults, first_violation_only=True), "is in the log twice")
@@ -275,7 +275,7 @@ class TestTheCheckerFinds:
         def put(create: Create, *rest: object) -> bool:
             return create() is Created.YES
 
-        monkeypatch.setattr(pylogtable.log.head, "put_numbered", put)
+        monkeypatch.setattr(pylogtable.log.topic_log, "put_numbered", put)
         writers = writer("a", [A1]), writer("b", [B1])
         faults = Faults(1, frozenset({"self_retry"}))
         found(explore(writers, (A1, B1), faults, first_violation_only=True), "is in the log twice")
@@ -284,7 +284,7 @@ class TestTheCheckerFinds:
         def put(create: Create, *rest: object) -> bool:
             return create() in (Created.YES, Created.EXISTS)
 
-        monkeypatch.setattr(pylogtable.log.head, "put_numbered", put)
+        monkeypatch.setattr(pylogtable.log.topic_log, "put_numbered", put)
         writers = writer("a", [A1]), writer("b", [B1])
         outcome = explore(writers, (A1, B1), Faults(0), first_violation_only=True)
         found(outcome, "was told")
@@ -308,7 +308,7 @@ class TestTheCheckerFinds:
     def test_given_offsets_that_move_after_a_lost_race(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        right = pylogtable.write.append.plan_append
+        right = pylogtable.append.appender.plan_append
 
         def moving(snapshot: Snapshot, staged: Any, *more: Any) -> Any:
             try:
@@ -317,7 +317,7 @@ class TestTheCheckerFinds:
                 usual = [msgspec.structs.replace(file, given_end=None) for file in staged]
                 return right(snapshot, usual, *more)
 
-        monkeypatch.setattr(pylogtable.write.append, "plan_append", moving)
+        monkeypatch.setattr(pylogtable.append.appender, "plan_append", moving)
         early = replace(G1, given_from=1)
         writers = writer("a", [early]), writer("b", [B1])
         outcome = explore(writers, (early, B1), Faults(0), first_violation_only=True)
@@ -342,7 +342,7 @@ class TestTheCheckerFinds:
         ) -> bool:
             return create() is Created.YES or read_id() == unknown.commit_id
 
-        monkeypatch.setattr(pylogtable.log.head, "put_numbered", put)
+        monkeypatch.setattr(pylogtable.log.topic_log, "put_numbered", put)
         writers = writer("a", [A1]), writer("b", [B1])
         # A reply that is merely lost is survived...
         faults = Faults(2, frozenset({"lost", "self_retry"}))

@@ -114,7 +114,7 @@ class TestExpectedLast:
     def test_far_away(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Where requests are slow, a writer puts its commit without asking for newer ones."""
         monkeypatch.setattr(ReplayStore, "concurrency", 2)
-        monkeypatch.setattr("pylogtable.storage.parallel.Threads", SerialPool)
+        monkeypatch.setattr("pylogtable.storage.threads.Threads", SerialPool)
         faults = Faults(1, PUTS | {"crash"})
         holds(explored((run("c", 1), run("d", 2)), faults, store_ms=0), 10_000)
 

@@ -15,10 +15,10 @@ from pylogtable.format.codec import decode_group
 from pylogtable.format.group_model import GroupState
 from pylogtable.groups.consumer import Consumer
 from pylogtable.groups.member import DynamicMember
-from pylogtable.plan.membership import owned
+from pylogtable.groups.membership_plan import owned
 from pylogtable.storage.base import ObjectStore
+from pylogtable.storage.delegating import WrappedStore
 from pylogtable.storage.memory import MemoryStore
-from pylogtable.storage.wrapped import WrappedStore
 from pylogtable.topic import Topic
 from tests.builders import ints, kafka, make_store
 from tests.depth import rounds

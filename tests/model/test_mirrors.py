@@ -19,10 +19,10 @@ from pylogtable.format.codec import encode
 from pylogtable.format.model import Hint, Mirror
 from pylogtable.format.paths import HINT_PATH, commit_path, parse_commit_path
 from pylogtable.format.snapshot import Snapshot
-from pylogtable.log.head import seal
+from pylogtable.log.topic_log import seal
 from pylogtable.mirror import copying, removing, sync
-from pylogtable.mirror.request import mirror
-from pylogtable.plan.mirror import new_copy
+from pylogtable.mirror.plan import new_copy
+from pylogtable.mirror.start import mirror
 from pylogtable.storage.base import Created, ObjectInfo, ObjectStore
 from pylogtable.topic import Topic
 from tests.depth import DEEP
@@ -413,6 +413,6 @@ class TestPlantedBugs:
     def test_segments_that_were_merged_meanwhile_are_replaced(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("pylogtable.plan.mirror_removals.still_fits", lambda *_: True)
+        monkeypatch.setattr("pylogtable.mirror.removals_plan.still_fits", lambda *_: True)
         writers = ONE, doing("merger", far, merge)
         found(explore(merged_late(), *writers, stops=True), "a mirror was refused")

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-import pylogtable.maintenance.publication
+import pylogtable.publish.publication
 from pylogtable.errors import CorruptTopicError
-from pylogtable.maintenance.publication import _Publisher
-from pylogtable.publish.delta_actions import Action, encode
-from pylogtable.publish.delta_log import DeltaLog, entry_path
-from pylogtable.publish.delta_table import DeltaTable
+from pylogtable.publish.delta.actions import Action, encode
+from pylogtable.publish.delta.log import DeltaLog, entry_path
+from pylogtable.publish.delta.table import DeltaTable
+from pylogtable.publish.publication import _Publisher
 from pylogtable.publish.table import Published
 from pylogtable.runtime import Runtime
 from tests.depth import DEEP
@@ -215,7 +215,7 @@ class TestTheCheckerFinds:
     def test_publisher_that_does_not_seal_shifted_segments(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(pylogtable.maintenance.publication, "plan_copies", lambda *_: ())
+        monkeypatch.setattr(pylogtable.publish.publication, "plan_copies", lambda *_: ())
         outcome = explore(behind().objects, (publisher(),))
         found(outcome, "does not show the records of version 3")
 
@@ -228,7 +228,7 @@ class TestTheCheckerFinds:
     def test_publisher_that_shows_files_which_nothing_keeps_from_a_vacuum(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(pylogtable.maintenance.publication, "passing_files", lambda *_: set())
+        monkeypatch.setattr(pylogtable.publish.publication, "passing_files", lambda *_: set())
         found(beside_vacuum(first_violation_only=True), "which is gone")
 
     def test_publisher_that_does_not_look_at_the_entry_before(

@@ -10,20 +10,20 @@ import pyarrow as pa
 import pytest
 
 import pylogtable.groups.group
+from pylogtable.append.plan import plan_append
 from pylogtable.format.codec import encode
-from pylogtable.format.given_columns import make_fields
 from pylogtable.format.group_model import GroupChange, GroupPosition
 from pylogtable.format.model import Change, Hint, StagedSegment
 from pylogtable.format.paths import HINT_PATH, segment_path
 from pylogtable.format.snapshot import Snapshot
-from pylogtable.log.group_head import GroupHead
-from pylogtable.log.head import attempt_commit
+from pylogtable.jobs.job import MaintainedTopic
+from pylogtable.log.group_log import GroupHead
 from pylogtable.log.manifest import Manifest
-from pylogtable.maintenance.job import MaintainedTopic
-from pylogtable.plan.append import plan_append
-from pylogtable.plan.topics import new_topic_info, plan_create
+from pylogtable.log.topic_log import attempt_commit
 from pylogtable.storage.base import ObjectStore
 from pylogtable.topic import Topic
+from pylogtable.topics.column_types import make_fields
+from pylogtable.topics.plan import new_topic_info, plan_create
 from tests.model.checker import Checker, Faults, Outcome, Told, Writer
 from tests.model.replay import Objects, ObjectsStore
 from tests.model.writers import LocalTime

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from pylogtable.append.appender import Staged
 from pylogtable.engine import TopicWriter
 from pylogtable.errors import (
     CommitUnknownError,
@@ -22,7 +23,6 @@ from pylogtable.errors import (
     TopicNotFoundError,
 )
 from pylogtable.format.codec import decode_commit, decode_hint, encode
-from pylogtable.format.given_columns import make_fields
 from pylogtable.format.inline import from_text, own_entries, sizes
 from pylogtable.format.model import Change, Commit, Hint, Segment, StagedSegment
 from pylogtable.format.paths import (
@@ -36,14 +36,14 @@ from pylogtable.format.paths import (
     segment_path,
 )
 from pylogtable.format.snapshot import Snapshot, apply
-from pylogtable.log.head import seal
+from pylogtable.jobs.vacuum_plan import Listed, Needed, plan_vacuum
 from pylogtable.log.manifest import Manifest
-from pylogtable.plan.topics import new_topic_info, plan_create
-from pylogtable.plan.vacuum import Listed, Needed, plan_vacuum
+from pylogtable.log.topic_log import seal
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import Created, ObjectStore
 from pylogtable.topic import Topic
-from pylogtable.write.append import Staged
+from pylogtable.topics.column_types import make_fields
+from pylogtable.topics.plan import new_topic_info, plan_create
 from tests.model.checker import REST, TICK_MS, Program, Told, Writer
 from tests.model.replay import Objects, ObjectsStore
 

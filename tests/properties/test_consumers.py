@@ -21,7 +21,7 @@ from hypothesis.stateful import (
 from pylogtable import CommitConflictError, Consumer
 from pylogtable.format.group_model import GroupState
 from pylogtable.groups.member import DynamicMember
-from pylogtable.plan.membership import owned
+from pylogtable.groups.membership_plan import owned
 from pylogtable.storage.memory import MemoryStore
 from tests.builders import Clock, ints, kafka, make_store
 from tests.depth import rounds

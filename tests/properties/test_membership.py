@@ -21,7 +21,7 @@ from hypothesis.stateful import (
 from pylogtable.errors import CommitConflictError
 from pylogtable.format.codec import decode_group, encode
 from pylogtable.format.group_model import GroupChange, GroupState
-from pylogtable.plan.membership import (
+from pylogtable.groups.membership_plan import (
     assign,
     check_tenures,
     heartbeat,

@@ -12,8 +12,8 @@ import pytest
 
 from pylogtable.errors import InvalidRequestError, LogTableError
 from pylogtable.mirror import removing, sync
-from pylogtable.plan.mirror import plan_arrivals
-from pylogtable.plan.mirror_removals import in_commits
+from pylogtable.mirror.plan import plan_arrivals
+from pylogtable.mirror.removals_plan import in_commits
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
 from pylogtable.topic import Topic

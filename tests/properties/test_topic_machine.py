@@ -28,6 +28,8 @@ from hypothesis.stateful import (
     rule,
 )
 
+from pylogtable.append import stager as staging
+from pylogtable.append.appender import Staged
 from pylogtable.engine import Compaction, TopicWriter
 from pylogtable.errors import (
     CommitConflictError,
@@ -39,14 +41,11 @@ from pylogtable.format.leaf import segments_of
 from pylogtable.format.model import Segment
 from pylogtable.format.partitioner import partition_for
 from pylogtable.format.paths import parse_commit_path
-from pylogtable.log import manifest, root_objects
-from pylogtable.plan import index
-from pylogtable.plan.swap import Swap, plan_swap_commit
-from pylogtable.segments import newest, rolling_writer, segment_file
+from pylogtable.jobs.replace_plan import Swap, plan_swap_commit
+from pylogtable.log import manifest, root_plan, stored_roots
+from pylogtable.segments import newest_per_key, rolling_writer, segment_reader
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.topic import Topic
-from pylogtable.write import stager as staging
-from pylogtable.write.append import Staged
 from tests.builders import EPOCH, T0, UTC_US, Clock, Row, make_store, write_sparse_segment
 from tests.depth import rounds
 from tests.reference import dump, reference_reader
@@ -176,14 +175,14 @@ class TopicMachine(RuleBasedStateMachine):
     ) -> None:
         self.patch = pytest.MonkeyPatch()
         for name, value in SMALL_INDEX.items():
-            self.patch.setattr(index, name, value)
-        self.patch.setattr(root_objects, "ROOT_INTERVAL", SMALL_INDEX["ROOT_INTERVAL"])
+            self.patch.setattr(root_plan, name, value)
+        self.patch.setattr(stored_roots, "ROOT_INTERVAL", SMALL_INDEX["ROOT_INTERVAL"])
         self.patch.setattr(manifest, "LEAVES_CACHED", cached)
         if tiny_files:
             self.patch.setattr(rolling_writer, "ROW_GROUP_ROWS", 3)
             self.patch.setattr(staging, "CHUNK_ROWS", 5)
-            self.patch.setattr(segment_file, "BATCH_ROWS", BATCH_ROWS)
-            self.patch.setattr(newest, "LOOKUP_ROWS", 2)
+            self.patch.setattr(segment_reader, "BATCH_ROWS", BATCH_ROWS)
+            self.patch.setattr(newest_per_key, "LOOKUP_ROWS", 2)
         self.small_batches = tiny_files and not inline  # a batch of a commit may be larger
         self.clock = Clock()
         self.objects = MemoryStore()
@@ -962,13 +961,13 @@ class TopicMachine(RuleBasedStateMachine):
                 if key not in newest or rank(row) > rank(newest[key]):
                     newest[key] = row
         if keys is not None:
-            newest = {key: row for key, row in newest.items() if key in keys}
+            newest = {key: row for key, row in newest_per_key.items() if key in keys}
         names = ["partition", "offset", "timestamp", *state.columns]
         found = self.handles[which].latest(keys, version=version)
         assert found.column_names == names
         by_key = {row["key"]: row for row in found.to_pylist()}
         assert found.num_rows == len(by_key)
-        assert by_key == {key: state.shown(row, names) for key, row in newest.items()}
+        assert by_key == {key: state.shown(row, names) for key, row in newest_per_key.items()}
 
     @rule(which=st.integers(0, 1), data=st.data())
     def count(self, which: int, data: st.DataObject) -> None:

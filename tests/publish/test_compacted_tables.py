@@ -15,7 +15,7 @@ import pytest
 import pylogtable
 from pylogtable import Store, Topic
 from pylogtable.format.snapshot import Snapshot
-from pylogtable.plan.compaction import records_not_compacted
+from pylogtable.jobs.compaction_plan import records_not_compacted
 from tests.builders import kafka
 from tests.depth import rounds
 from tests.publish.newest_query import customers, expected_rows, quoted_query, sorted_rows
@@ -100,9 +100,9 @@ def test_count_is_never_less_than_the_older_records(
 ) -> None:
     """Also where the entries of segments are in leaves, which are not loaded for it."""
     if seed % 2:
-        monkeypatch.setattr("pylogtable.plan.index.ROOT_INTERVAL", 4)
-        monkeypatch.setattr("pylogtable.log.root_objects.ROOT_INTERVAL", 4)
-        monkeypatch.setattr("pylogtable.plan.index.TAIL_MAX", 2)
+        monkeypatch.setattr("pylogtable.log.root_plan.ROOT_INTERVAL", 4)
+        monkeypatch.setattr("pylogtable.log.stored_roots.ROOT_INTERVAL", 4)
+        monkeypatch.setattr("pylogtable.log.root_plan.TAIL_MAX", 2)
     topic = customers(store, seed)
     snapshot: Snapshot = topic.at().snapshot
     records = topic.read(columns=["partition", "customer_id"]).read_all()
@@ -138,7 +138,7 @@ def test_maintain_warns_when_it_makes_the_table_and_not_each_night(
 ) -> None:
     (warning,) = told(topic.maintain)
     assert WARNING in warning
-    monkeypatch.setattr("pylogtable.maintenance.older_records._warned", set())  # another process
+    monkeypatch.setattr("pylogtable.publish.older_records._warned", set())  # another process
     topic.append(kafka(["a"]))
     assert told(topic.maintain) == []
     assert len(told(topic.publish)) == 1

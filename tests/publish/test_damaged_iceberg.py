@@ -13,8 +13,8 @@ from pyiceberg.avro.decoder import StreamingBinaryDecoder
 from pyiceberg.avro.encoder import BinaryEncoder
 
 from pylogtable import CorruptTopicError, Store, Topic, TopicNotFoundError, UnsupportedFormatError
-from pylogtable.publish.iceberg_manifests import Manifests
-from pylogtable.publish.iceberg_table import IcebergTable
+from pylogtable.publish.iceberg.manifests import Manifests
+from pylogtable.publish.iceberg.table import IcebergTable
 from pylogtable.runtime import Runtime
 from pylogtable.storage.local import LocalStore
 from tests.builders import Clock

@@ -13,8 +13,8 @@ from pyiceberg.exceptions import NoSuchTableError
 import pylogtable
 from pylogtable import Topic
 from pylogtable.errors import InvalidRequestError, StorageError
-from pylogtable.publish.iceberg_catalog import register
-from pylogtable.publish.iceberg_table import IcebergTable
+from pylogtable.publish.iceberg.catalog import register
+from pylogtable.publish.iceberg.table import IcebergTable
 from pylogtable.runtime import Runtime
 from pylogtable.storage.local import LocalStore
 from tests.publish.plain_iceberg import expected_rows, rows

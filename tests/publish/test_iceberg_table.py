@@ -14,8 +14,8 @@ import pytest
 import pylogtable
 from pylogtable import Topic
 from pylogtable.errors import InvalidRequestError
-from pylogtable.publish import iceberg_steps
-from pylogtable.publish.iceberg_table import IcebergTable
+from pylogtable.publish.iceberg import steps
+from pylogtable.publish.iceberg.table import IcebergTable
 from pylogtable.runtime import Runtime
 from pylogtable.storage.local import LocalStore
 from pylogtable.storage.memory import MemoryStore
@@ -169,8 +169,8 @@ def test_publication_without_a_change_reads_three_objects(tmp_path: Path) -> Non
 
 
 def test_manifests_are_bounded_and_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(iceberg_steps, "MAX_ENTRIES", 8)
-    monkeypatch.setattr(iceberg_steps, "MAX_SMALL_MANIFESTS", 5)
+    monkeypatch.setattr(steps, "MAX_ENTRIES", 8)
+    monkeypatch.setattr(steps, "MAX_SMALL_MANIFESTS", 5)
     topic = make_topic(open_at(tmp_path))
     for number in range(10):
         topic.append(batch(number * 10))

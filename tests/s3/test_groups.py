@@ -15,7 +15,7 @@ def test_group_on_s3_from_first_commit_to_deletion(
 ) -> None:
     clock = clock_of_servers()
     monkeypatch.setattr("pylogtable.log.group_objects.KEPT", 2)
-    monkeypatch.setattr("pylogtable.log.group_head.CLEAN_EVERY", 4)
+    monkeypatch.setattr("pylogtable.log.group_log.CLEAN_EVERY", 4)
     options = {"key": S3_KEY, "secret": S3_SECRET, "endpoint_url": s3_endpoint}
     url = f"s3://{S3_BUCKET}/groups"
     store = pylogtable.open(url, storage_options=options, clock=clock)

@@ -19,7 +19,7 @@ from s3fs.errors import translate_boto_error
 from pylogtable.errors import InvalidRequestError, StorageError, UnsupportedFormatError
 from pylogtable.storage import client as clients
 from pylogtable.storage.base import Created, ObjectStore
-from pylogtable.storage.locate import open_store
+from pylogtable.storage.open import open_store
 from pylogtable.storage.s3 import S3Store
 from tests.storage.contract import COMMIT, SEGMENT, StoreContract
 from tests.stores import CountingStore

@@ -14,7 +14,7 @@ from typing import Any
 from pylogtable import StorageError, Store
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import NotSentError, ObjectStore
-from pylogtable.storage.locate import open_store
+from pylogtable.storage.open import open_store
 from tests.spark.writes import travelled
 from tests.stores import Fault, FaultyStore
 

@@ -30,7 +30,7 @@ from pylogtable import (
     Topic,
 )
 from pylogtable.runtime import Runtime
-from pylogtable.storage.locate import open_store
+from pylogtable.storage.open import open_store
 from pyspark_pylogtable.batch.writer import BatchWriter
 from pyspark_pylogtable.tasks import staging
 from pyspark_pylogtable.tasks.staging import Written

@@ -20,7 +20,7 @@ import pylogtable
 from pylogtable import InvalidRequestError, SchemaMismatchError, Store, Topic, TopicNotFoundError
 from pylogtable.runtime import Runtime
 from pylogtable.segments import rolling_writer
-from pylogtable.storage.locate import open_store
+from pylogtable.storage.open import open_store
 from pyspark_pylogtable.columns import check_requested
 from pyspark_pylogtable.stream import source as stream_source
 from tests.builders import IN_FILES, T0, ints, kafka, rows, times

@@ -25,7 +25,7 @@ from pylogtable import (
 from pylogtable.engine import TopicWriter
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import Created
-from pylogtable.storage.locate import open_store
+from pylogtable.storage.open import open_store
 from pyspark_pylogtable import DefaultSource
 from pyspark_pylogtable.columns import spark_schema
 from pyspark_pylogtable.stream.sink import StreamWriter, batches_of_rows

@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 
-from pylogtable.report.advice import URGENCIES, Advice
-from pylogtable.report.health import TopicHealth, UnreadableTopic
-from pylogtable.report.page.parts import ROWS_SHOWN, advice_list, ago, tiles
-from pylogtable.report.page.style import CSS
-from pylogtable.report.page.topic_section import topic_section, unreadable_section
-from pylogtable.results.text import (
+from pylogtable.presentation import (
     ABSENT,
     bytes_text,
     number_text,
@@ -18,6 +13,11 @@ from pylogtable.results.text import (
     short_count,
     time_text,
 )
+from pylogtable.report.advice import URGENCIES, Advice
+from pylogtable.report.health import TopicHealth, UnreadableTopic
+from pylogtable.report.page.parts import ROWS_SHOWN, advice_list, ago, tiles
+from pylogtable.report.page.style import CSS
+from pylogtable.report.page.topic_section import topic_section, unreadable_section
 
 #: With more topics than this, all sections are closed at first.
 TOPICS_OPEN = 6

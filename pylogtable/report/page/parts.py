@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
+from pylogtable.presentation import duration_text, table_html
 from pylogtable.report.advice import Advice
 from pylogtable.report.health import TopicHealth
-from pylogtable.results.text import duration_text, table_html
 
 #: How many rows of a long list are shown.
 ROWS_SHOWN = 50

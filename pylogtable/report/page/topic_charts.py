@@ -7,19 +7,8 @@ from itertools import accumulate
 from math import log2
 from typing import NamedTuple
 
-from pylogtable.report.health import Bin, TopicHealth
-from pylogtable.report.page.charts import (
-    Block,
-    Mark,
-    Marker,
-    Plot,
-    bars,
-    columns,
-    line,
-    strips,
-)
-from pylogtable.results.groups import no_position_text
-from pylogtable.results.text import (
+from pylogtable.groups.report import no_position_text
+from pylogtable.presentation import (
     bytes_text,
     count_text,
     duration_text,
@@ -27,6 +16,8 @@ from pylogtable.results.text import (
     short_count,
     time_text,
 )
+from pylogtable.report.health import Bin, TopicHealth
+from pylogtable.report.page.charts import Block, Mark, Marker, Plot, bars, columns, line, strips
 
 BARS_SHOWN = 24
 _SHADES = ("≥ ½ of segment.bytes", "≥ 1/10", "≥ 1/100", "≥ 1/1000", "less")

@@ -6,15 +6,18 @@ from collections.abc import Callable, Sequence
 from html import escape
 
 from pylogtable.format.config import FOREVER
+from pylogtable.groups.report import no_position_text
+from pylogtable.presentation import (
+    bytes_text,
+    count_text,
+    duration_text,
+    number_text,
+    percent_text,
+)
+from pylogtable.read.description import PublishedStatus
 from pylogtable.report.advice import Advice
 from pylogtable.report.health import PartitionHealth, TopicHealth, UnreadableTopic
-from pylogtable.report.page.parts import (
-    ROWS_SHOWN,
-    advice_list,
-    ago,
-    tiles,
-    wide_table,
-)
+from pylogtable.report.page.parts import ROWS_SHOWN, advice_list, ago, tiles, wide_table
 from pylogtable.report.page.topic_charts import (
     dirty_chart,
     growth_charts,
@@ -23,9 +26,6 @@ from pylogtable.report.page.topic_charts import (
     size_chart,
     time_chart,
 )
-from pylogtable.results.groups import no_position_text
-from pylogtable.results.publication import PublishedStatus
-from pylogtable.results.text import bytes_text, count_text, duration_text, number_text, percent_text
 
 Column = tuple[str, Callable[[PartitionHealth], str]]
 

@@ -14,14 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pyspark.sql.types import StructType
 
 import pylogtable
-from pylogtable import (
-    SchemaMismatchError,
-    Store,
-    Topic,
-    TopicNotFoundError,
-    View,
-    split_topic_url,
-)
+from pylogtable import SchemaMismatchError, Store, Topic, TopicNotFoundError, View, split_topic_url
 from pyspark_pylogtable.columns import check_requested, ids_of
 from pyspark_pylogtable.request.options import Options
 from pyspark_pylogtable.request.subscription import Assign, Subscribe, SubscribePattern

@@ -14,14 +14,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from pylogtable import View
-from pylogtable.engine import (
-    PartReader,
-    ReadTask,
-    Scan,
-    by_commit,
-    joined,
-    share_tasks,
-)
+from pylogtable.engine import PartReader, ReadTask, Scan, by_commit, joined, share_tasks
 from pyspark_pylogtable.columns import arrow_schema, spark_schema
 from pyspark_pylogtable.table.arrow_tasks import send_to_tasks
 from pyspark_pylogtable.table.local_rows import df_of_rows

@@ -17,15 +17,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from pylogtable.engine import (
-    Copied,
-    CopyTask,
-    Rewritten,
-    RunTasks,
-    RunUnits,
-    Worker,
-    in_threads,
-)
+from pylogtable.engine import Copied, CopyTask, Rewritten, RunTasks, RunUnits, Worker, in_threads
 from pyspark_pylogtable.table.arrow_tasks import send_to_tasks
 
 Unit = TypeVar("Unit")

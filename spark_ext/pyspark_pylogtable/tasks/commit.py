@@ -13,13 +13,7 @@ from contextlib import contextmanager, suppress
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from pylogtable import (
-    AppendResult,
-    CommitUnknownError,
-    InvalidRequestError,
-    LogTableError,
-    Topic,
-)
+from pylogtable import AppendResult, CommitUnknownError, InvalidRequestError, LogTableError, Topic
 from pylogtable.engine import NOT_GIVEN, ExpectedLast, Staged, TopicWriter
 from pyspark_pylogtable.request.destination import Destination
 from pyspark_pylogtable.tasks.staging import Written

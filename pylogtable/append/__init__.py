@@ -1,0 +1,1 @@
+"""Appends: rows are shaped, staged and committed; the producer."""

@@ -1,0 +1,366 @@
+"""Sending records one by one from many threads; one thread commits them in batches.
+
+A batch is committed as one append when `linger_ms` have passed since its first record, when it has
+`batch_bytes`, or when `flush` is called. Meanwhile the next batch fills up. If that one is full
+too, senders wait, so that no more than two batches are in memory.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Condition, Lock, Thread, current_thread
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+
+from pylogtable.append.appender import Appender
+from pylogtable.append.delivery import Delivery
+from pylogtable.append.given_rows import batches_of
+from pylogtable.append.producer_batch import (
+    BatchFuture,
+    Delivered,
+    ProducerBatch,
+    RecordFuture,
+    SentRecords,
+    SentTable,
+    UnseenErrors,
+)
+from pylogtable.append.records import OVERHEAD_BYTES, RecordShape, RecordTuple
+from pylogtable.append.shaping import RowShaper
+from pylogtable.arguments import check_number
+from pylogtable.errors import InvalidRequestError, SchemaMismatchError
+from pylogtable.log.topic_log import Head
+from pylogtable.operation import REPLY_SECONDS, new_operation
+from pylogtable.times import Moment, from_us, to_us
+
+MAX_BATCH_BYTES = 1 << 30
+MAX_LINGER_MS = 86_400_000
+
+_PLAIN = frozenset({bytes, str, type(None)})
+
+
+class Producer:
+    """Sends records one by one, from any number of threads; made by `topic.producer()`.
+
+    >>> with topic.producer() as producer:
+    ...     future = producer.send(key=b"k", value=b"v")
+
+    Close it, or use it as a context manager. Otherwise records that still wait are lost when the
+    process ends.
+
+    With an `app_id` the producer counts its records in the log, and goes on counting after a
+    restart: `sequence` is the number of records that need not be sent again. Therefore the first
+    refused record ends the producer, and it refuses all later ones. Only one producer may use an
+    app id at a time. If two do, the first to commit continues, and the other gets a
+    `CommitConflictError`. One of the two may be an earlier run that was still writing.
+    """
+
+    def __init__(
+        self,
+        topic_name: str,
+        appender: Appender,
+        head: Head,
+        linger_ms: float,
+        batch_bytes: int,
+        app_id: str | None,
+    ) -> None:
+        is_number = isinstance(linger_ms, int | float) and not isinstance(linger_ms, bool)
+        if not is_number or not 0 <= linger_ms <= MAX_LINGER_MS:
+            raise InvalidRequestError(
+                f"linger_ms must be from 0 to {MAX_LINGER_MS}, a day, not {linger_ms!r}"
+            )
+        check_number("batch_bytes", batch_bytes, least=1)
+        if batch_bytes > MAX_BATCH_BYTES:
+            raise InvalidRequestError(
+                f"batch_bytes must be from 1 to {MAX_BATCH_BYTES}, not {batch_bytes!r}"
+            )
+        self.topic_name = topic_name
+        self.app_id = app_id
+        self._head = head
+        self._linger = linger_ms / 1000
+        self._batch_bytes = batch_bytes
+        self._delivery = Delivery(appender, head, app_id)
+        self._shape = RecordShape(head.latest().info)
+        self._lock = Lock()
+        self._work = Condition(self._lock)
+        self._progress = Condition(self._lock)
+        self._unseen = UnseenErrors()
+        self._open = ProducerBatch(1, self._unseen)
+        self._settled = 0
+        self._urgent = 0
+        self._broken: BaseException | None = None
+        self._refused: InvalidRequestError | None = None
+        self._closing = False
+        self._owner = os.getpid()
+        self._was_silent = False
+        self._is_ended = False  # closing, broken, or a record was refused
+        self._thread = Thread(target=self._run, name=f"producer of {topic_name}", daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Producer:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            self.close()
+        except Exception:
+            if error is None:
+                raise
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closing else "open"
+        return f"<Producer of topic {self.topic_name!r}, {state}>"
+
+    @property
+    def sequence(self) -> int | None:
+        """How many records of this app id are in the log: those before this producer was opened,
+        and those it has committed since. None without an app id."""
+        return None if self.app_id is None else self._delivery.sequence
+
+    def send(
+        self,
+        key: Any = None,
+        value: Any = None,
+        headers: Any = None,
+        partition: int | None = None,
+        timestamp: Moment | None = None,
+        **columns: Any,
+    ) -> RecordFuture:
+        """Send one record: `key` and `value` as bytes or text, or the topic's columns by name.
+        Columns that are not named are null. The future gives partition, offset and timestamp.
+
+        Headers are pairs of a name and bytes, or a dict. Obvious mistakes raise at once. Other
+        mistakes fail the future of the record; without an app id, they affect no other record.
+        Waits while two batches are full.
+        """
+        self._refuse_in_child()
+        shape = self._shape
+        if (
+            shape.is_kafka_row
+            and type(key) in _PLAIN
+            and type(value) in _PLAIN
+            and not columns
+            and headers is None
+            and partition is None
+            and timestamp is None
+        ):
+            record: RecordTuple = (key, value, None, None, None)
+            size = OVERHEAD_BYTES + (len(key) if key else 0) + (len(value) if value else 0)
+        else:
+            columns.update(key=key, value=value, headers=headers)
+            with self._ending_if_refused():
+                shape, record, size = self._shaped(columns, partition, timestamp)
+        with self._lock:
+            batch = self._open
+            if self._is_ended or batch.size_bytes >= self._batch_bytes:
+                batch = self._admit()
+            tail = batch.tail
+            if tail is None or tail.shape is not shape:
+                tail = batch.tail = SentRecords(shape)
+                self._start(batch, tail)
+            tail.records.append(record)
+            position = batch.record_count
+            batch.record_count = position + 1
+            batch.size_bytes += size
+            if batch.size_bytes >= self._batch_bytes:
+                self._work.notify()
+        return RecordFuture(batch, position)
+
+    def send_batch(self, data: Any) -> BatchFuture:
+        """Send many records at once, in any form that `topic.append` takes. Columns that do not fit
+        raise at once. A bad row fails the future of its table; without an app id, it affects no
+        other record."""
+        self._refuse_in_child()
+        with self._ending_if_refused():
+            table = self._table(data)
+        with self._lock:
+            batch = self._admit()
+            batch.tail = None
+            self._start(batch, SentTable(table))
+            position = batch.record_count
+            batch.record_count += table.num_rows
+            batch.size_bytes += table.nbytes + OVERHEAD_BYTES
+            if batch.size_bytes >= self._batch_bytes:
+                self._work.notify()
+        return BatchFuture(batch, position, table.num_rows)
+
+    def flush(self) -> None:
+        """Wait until everything that was sent so far is committed. Raises the first error since
+        the last flush, if there was one that no future has given to a caller."""
+        self._refuse_in_callback()
+        with self._lock:
+            wanted = self._open.number if self._open.sent else self._open.number - 1
+            self._urgent = max(self._urgent, wanted)
+            self._work.notify()
+            while self._settled < wanted:
+                self._progress.wait()
+            error = self._unseen.take()
+        if error is not None:
+            raise error
+
+    def close(self) -> None:
+        """Flush, and refuse further records. Raises what `flush` would."""
+        self._refuse_in_callback()
+        with self._lock:
+            self._closing = self._is_ended = True
+            self._work.notify()
+            self._progress.notify_all()
+        self._thread.join()
+        error = self._unseen.take()
+        if error is not None:
+            raise error
+
+    def _shaped(
+        self, columns: dict[str, Any], partition: int | None, timestamp: Moment | None
+    ) -> tuple[RecordShape, RecordTuple, int]:
+        time_us = None if timestamp is None else _microseconds(timestamp)
+        shape = self._shape
+        try:
+            return (shape, *shape.record(columns, partition, time_us))
+        except InvalidRequestError:
+            # The topic may have more columns or partitions by now.
+            info = self._head.latest().info
+            if info == shape.topic:
+                raise
+            self._shape = shape = RecordShape(info)
+            return (shape, *shape.record(columns, partition, time_us))
+
+    @contextmanager
+    def _ending_if_refused(self) -> Iterator[None]:
+        """With an app id, end after a refused record: the next record would get its number."""
+        try:
+            yield
+        except InvalidRequestError as error:
+            if self.app_id is not None:
+                with self._lock:
+                    self._refused = self._refused or error
+                    self._is_ended = True
+            raise
+
+    def _table(self, data: Any) -> pa.Table:
+        batches = list(batches_of(data))
+        if not batches:
+            return pa.table({})
+        for schema in {batch.schema for batch in batches}:
+            self._check_columns(schema)
+        try:
+            return pa.Table.from_batches(batches)
+        except pa.ArrowInvalid as error:
+            raise SchemaMismatchError(f"the batches have different columns: {error}") from None
+
+    def _check_columns(self, schema: pa.Schema) -> None:
+        info = self._head.known.info
+        try:
+            RowShaper(info, 0, 0).check_columns(schema)
+        except SchemaMismatchError:
+            newest = self._head.latest().info
+            if newest == info:
+                raise
+            RowShaper(newest, 0, 0).check_columns(schema)
+
+    def _admit(self) -> ProducerBatch:
+        """Wait until there is room, and return the batch for the next record. The caller must hold
+        the lock."""
+        while True:
+            if (why := self._broken or self._refused) is not None:
+                raise InvalidRequestError(
+                    f"this producer takes no more records, because earlier ones failed: {why}. "
+                    "Open a new one, and continue from its `sequence`"
+                ) from why
+            if self._closing:
+                raise InvalidRequestError(f"the producer of {self.topic_name!r} is closed")
+            if self._open.size_bytes < self._batch_bytes or current_thread() is self._thread:
+                return self._open
+            self._progress.wait()
+
+    def _refuse_in_child(self) -> None:
+        """The thread that appends does not exist in a forked process: records would be lost."""
+        if os.getpid() != self._owner:
+            raise InvalidRequestError(
+                f"this producer of {self.topic_name!r} was opened in another process, which this "
+                "one was forked from; open one here"
+            )
+
+    def _refuse_in_callback(self) -> None:
+        self._refuse_in_child()
+        if current_thread() is self._thread:
+            raise InvalidRequestError(
+                "a callback cannot call flush() or close(): it would wait for itself forever"
+            )
+
+    def _start(self, batch: ProducerBatch, sent: SentRecords | SentTable) -> None:
+        if not batch.sent:
+            batch.began = self._head.runtime.monotonic()
+            self._work.notify()
+        batch.sent.append(sent)
+
+    def _run(self) -> None:
+        while (batch := self._next()) is not None:
+            outcome: Delivered | BaseException
+            try:
+                if self._broken is not None:
+                    raise self._broken
+                outcome = self._deliver(batch)
+                error = next(iter(outcome.errors.values()), None)
+                if error is not None and self.app_id is not None:
+                    self._broken = error
+                    self._is_ended = True
+            except BaseException as raised:
+                # There is no caller to raise to: the futures and the next flush raise it.
+                outcome = raised
+                is_final = self.app_id is not None or not isinstance(raised, Exception)
+                if is_final and self._broken is None:
+                    self._broken = raised
+                    self._is_ended = True
+            batch.settle(outcome)
+            with self._lock:
+                self._settled = batch.number
+                self._progress.notify_all()
+
+    def _deliver(self, batch: ProducerBatch) -> Delivered:
+        """Append a batch. After one that ended because the store was silent, the next gets the time
+        of one request only: whoever waits in `flush` waits for both."""
+        with new_operation(REPLY_SECONDS if self._was_silent else math.inf) as operation:
+            try:
+                return self._delivery.deliver(batch)
+            finally:
+                self._was_silent = operation.has_given_up
+
+    def _next(self) -> ProducerBatch | None:
+        """Wait until a batch is due, and return it; None when the producer is closed."""
+        lingered = False
+        with self._lock:
+            while True:
+                batch = self._open
+                if batch.sent:
+                    left = self._linger - (self._head.runtime.monotonic() - batch.began)
+                    is_due = batch.size_bytes >= self._batch_bytes or batch.number <= self._urgent
+                    if lingered or left <= 0 or is_due or self._closing:
+                        self._open = ProducerBatch(batch.number + 1, self._unseen)
+                        self._progress.notify_all()
+                        return batch
+                    lingered = not self._work.wait(left)
+                elif self._closing:
+                    return None
+                else:
+                    self._work.wait()
+
+
+def _microseconds(timestamp: Moment) -> int:
+    us = to_us(timestamp)
+    try:
+        from_us(us)
+    except OverflowError:
+        raise InvalidRequestError(
+            f"the timestamp {timestamp} is outside the years 1 to 9999; give milliseconds"
+        ) from None
+    return us

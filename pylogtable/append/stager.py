@@ -1,0 +1,341 @@
+"""Staging: from a stream of rows to data files that no commit names yet, in bounded memory.
+
+Rows are gathered into chunks that fit the CPU's caches, shaped, and split by partition. Each
+partition has a lane with a `RollingWriter`. Encoding runs in other threads than shaping. All files
+are closed when too many are open.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, Future, wait
+from contextlib import suppress
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from pylogtable.append.explicit_offsets import RisingOffsets
+from pylogtable.append.inline_rows import MAX_RATIO, pack_parts, part_of
+from pylogtable.append.shaping import Int32s, RowShaper, Share, check_values
+from pylogtable.errors import InvalidRequestError, StorageError
+from pylogtable.format.model import MAX_RECORD_BYTES, StagedSegment
+from pylogtable.format.schema import OFFSET, is_keys_only
+from pylogtable.format.snapshot import Snapshot
+from pylogtable.operation import Threads
+from pylogtable.runtime import Runtime
+from pylogtable.segments import rolling_writer
+from pylogtable.segments.rolling_writer import Output, RollingWriter
+from pylogtable.segments.writer import FileLayout, WrittenFile
+from pylogtable.storage.base import ObjectStore
+
+CHUNK_ROWS = 1 << 16
+CHUNK_BYTES = 16 << 20
+WAITING_BYTES = 128 << 20
+ENCODING_BYTES = 64 << 20
+OPEN_FILES = 128
+CLOSERS = 16
+
+
+@dataclass(frozen=True)
+class Staged:
+    """Data files that wait for their commit. Plain data that pickles, so that one process can
+    stage files and another can commit them. `rows` are the records of those of `files` that have
+    no file: they go into the commit itself."""
+
+    files: tuple[StagedSegment, ...]
+    staged_at_ms: int
+    topic_id: str
+    rows: bytes | None = None
+
+
+class _Lane:
+    """The files of one partition. `hashed` is True as long as keys alone decided that records
+    belong to this partition. `is_given` says that rows bring their offsets."""
+
+    def __init__(
+        self, output: Output, first_offset: int, row_group_bytes: int, *, is_given: bool
+    ) -> None:
+        self.hashed = True
+        self._is_given = is_given
+        self._layout = output.layout
+        self._partition = output.partition
+        self.writer = RollingWriter(output, first_offset, self._describe, row_group_bytes)
+
+    def add(self, share: Share) -> None:
+        self.hashed &= share.hashed
+        self.writer.add(share.rows)
+
+    def _describe(self, first_offset: int, file: WrittenFile) -> StagedSegment:
+        return StagedSegment(
+            partition=self._partition,
+            predicted_base=first_offset,
+            **file.fields_from(first_offset),
+            null_keys=file.null_keys,
+            keys_only=is_keys_only(self._layout.topic),
+            hashed_over=self._layout.topic.partitions if self.hashed else None,
+            append_time=self._layout.append_time,
+            given_end=file.next_offset if self._is_given else None,
+        )
+
+
+class Stager:
+    """Writes the data files of one append, whose commit comes later. A context manager: leaving it
+    with an exception removes the files.
+
+    >>> with TopicWriter(topic).begin_staging() as stager:
+    ...     for batch in batches:
+    ...         stager.add(batch)
+    ...     staged = stager.finish()
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        snapshot: Snapshot,
+        runtime: Runtime,
+        *,
+        first_sticky: int,
+        encoders: Executor | None = None,
+        remember_partitions: bool = False,
+        temporary: bool = False,
+        keep_offsets: bool = False,
+    ) -> None:
+        """`first_sticky` is the partition at which rows without a key begin. `encoders` is a thread
+        pool to use instead of a new one. `temporary` files are to be joined before the commit. With
+        `keep_offsets`, rows bring their partition and their offset."""
+        self._store = store
+        self._layout = FileLayout(snapshot.info, temporary=temporary)
+        self._topic_id = snapshot.topic_id
+        self._ends = snapshot.end_offsets
+        self._inline_limit = snapshot.inline_limit
+        self._new_id = runtime.new_id
+        self._began_ms = runtime.clock()
+        self._shaper = RowShaper(
+            snapshot.info, self._began_ms * 1000, first_sticky, keep_offsets=keep_offsets
+        )
+        self._given = RisingOffsets() if keep_offsets else None
+        self._shaper.placed = [] if remember_partitions else None
+        self._chunks = _Chunks(self._shaper.check_columns)
+        self._row_group_bytes = min(
+            rolling_writer.ROW_GROUP_BYTES, self._shaper.config.segment_bytes
+        )
+        self._lanes: dict[int, _Lane] = {}
+        self._with_open_file: set[int] = set()
+        self._pool = encoders or Threads(_encoders())
+        self._owns_pool = encoders is None
+        self._encoding: deque[tuple[Future[None], int]] = deque()
+        self._encoding_bytes = 0
+
+    def __enter__(self) -> Stager:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is not None:
+            self._abandon(error)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes held in memory because they do not make a row group yet; `flush` writes them."""
+        return self._chunks.size + sum(lane.writer.waiting_bytes for lane in self._lanes.values())
+
+    def row_partitions(self) -> Int32s:
+        """The partition of each row that was added, in order. Needs `remember_partitions` and
+        `finish`."""
+        placed = self._shaper.placed
+        return np.concatenate(placed) if placed else np.empty(0, np.int32)
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take all rows of `batch`."""
+        for chunk in self._chunks.add(batch):
+            self._add_chunk(chunk)
+
+    def flush(self) -> None:
+        """Write the waiting rows now, even if their row groups are small."""
+        for chunk in self._chunks.rest():
+            self._add_chunk(chunk)
+        for number in self._lanes:
+            self._start_encoding(number)
+
+    def finish(self) -> Staged:
+        """Write the rest and close all files. Few rows go into no file, but into the commit.
+        Returns what is to be committed, in partition and offset order."""
+        for chunk in self._chunks.rest():
+            self._add_chunk(chunk)
+        inline = self._inline()
+        if inline is not None:
+            if self._owns_pool:
+                self._pool.shutdown()
+            entries, rows = inline
+            return Staged(entries, self._began_ms, self._topic_id, rows)
+        self.flush()
+        self._close_files()
+        if self._owns_pool:
+            self._pool.shutdown()
+        lanes = [lane for _, lane in sorted(self._lanes.items())]
+        files = tuple(staged for lane in lanes for staged in lane.writer.entries)
+        return Staged(files, self._began_ms, self._topic_id)
+
+    def _inline(self) -> tuple[tuple[StagedSegment, ...], bytes] | None:
+        """All rows as rows of the commit; None if they are too many [INL-1]."""
+        is_file = self._layout.is_temporary or self._given is not None  # [INL-1] counts offsets
+        limit = 0 if is_file else self._inline_limit
+        lanes = [(number, lane) for number, lane in sorted(self._lanes.items())]
+        waiting = sum(lane.writer.waiting_bytes for _, lane in lanes)
+        if waiting > limit * MAX_RATIO or any(lane.writer.has_written for _, lane in lanes):
+            return None
+        parts = [
+            part_of(number, lane.writer.waiting, self._layout, hashed=lane.hashed)
+            for number, lane in lanes
+        ]
+        return pack_parts(parts, limit)
+
+    def _abandon(self, error: BaseException) -> None:
+        wait([encoding for encoding, _ in self._encoding if not encoding.cancel()])
+        if self._owns_pool:
+            self._pool.shutdown()
+        for lane in self._lanes.values():
+            lane.writer.abandon(error)
+
+    def _add_chunk(self, chunk: pa.RecordBatch) -> None:
+        for share in self._shaper.shares(chunk):
+            self._lane(share).add(share)
+        waiting = sum(lane.writer.waiting_bytes for lane in self._lanes.values())
+        for number, lane in self._lanes.items():
+            if waiting > WAITING_BYTES or lane.writer.is_due:
+                self._start_encoding(number, keep_rest=True)
+
+    def _lane(self, share: Share) -> _Lane:
+        partition = share.partition
+        first_offset = self._ends.get(partition, 0)
+        if self._given is not None:
+            offsets = share.rows.column(OFFSET).to_numpy()
+            self._given.check(partition, offsets)
+            first_offset = int(offsets[0])
+        if partition not in self._lanes:
+            output = Output(self._store, self._layout, partition, self._new_id)
+            self._lanes[partition] = _Lane(
+                output, first_offset, self._row_group_bytes, is_given=self._given is not None
+            )
+        return self._lanes[partition]
+
+    def _start_encoding(self, partition: int, *, keep_rest: bool = False) -> None:
+        """Pass the waiting rows of a lane to an encoder. A lane is encoded in order."""
+        writer = self._lanes[partition].writer
+        if not writer.has_waiting:
+            return
+        writer.wait_for_encoding()
+        if partition not in self._with_open_file and len(self._with_open_file) >= OPEN_FILES:
+            self._close_files()
+        self._with_open_file.add(partition)
+        while self._encoding and self._encoding_bytes > ENCODING_BYTES:
+            encoding, size = self._encoding.popleft()
+            self._encoding_bytes -= size
+            encoding.result()
+        if (started := writer.start_encoding(self._pool, keep_rest=keep_rest)) is not None:
+            self._encoding.append(started)
+            self._encoding_bytes += started[1]
+
+    def _close_files(self) -> None:
+        """Close every file that may be open. Closing waits for the store and takes no CPU, so more
+        threads do it than there are cores."""
+        writers = [self._lanes[number].writer for number in self._with_open_file]
+        for writer in writers:
+            writer.wait_for_encoding()
+        closers = min(len(writers) or 1, CLOSERS)
+        with Threads(closers) as pool:
+            # A task of its own for each file would cost more than closing a small one.
+            for closed in [pool.submit(_close, writers[at::closers]) for at in range(closers)]:
+                closed.result()
+        self._with_open_file.clear()
+
+
+def _close(writers: Iterable[RollingWriter[StagedSegment]]) -> None:
+    for writer in writers:
+        writer.close_file()
+
+
+def discard(store: ObjectStore, staged: Iterable[StagedSegment]) -> None:
+    """Remove files that no commit can name. What cannot be removed is left to vacuum."""
+    for file in staged:
+        if not file.is_inline:
+            with suppress(StorageError):
+                store.delete(file.path)
+
+
+class _Chunks:
+    """Joins small batches and cuts large ones, so that each chunk has a useful size."""
+
+    def __init__(self, check: Callable[[pa.Schema], None]) -> None:
+        self._check = check
+        self._schema: pa.Schema | None = None
+        self._gathered: list[pa.RecordBatch] = []
+        self._rows = 0
+        self.size = 0
+
+    def add(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        if self._schema is None or not batch.schema.equals(self._schema):
+            self._check(batch.schema)
+            yield from self.rest()
+            self._schema = batch.schema
+        check_values(batch)
+        for part in _cut(batch):
+            _check_records(part)
+            self._gathered.append(part)
+            self._rows += part.num_rows
+            self.size += _bytes_of(part)
+            if self._rows >= CHUNK_ROWS or self.size >= CHUNK_BYTES:
+                yield from self.rest()
+
+    def rest(self) -> Iterator[pa.RecordBatch]:
+        gathered, rows = self._gathered, self._rows
+        self._gathered, self._rows, self.size = [], 0, 0
+        if rows:
+            yield _join(gathered)
+
+
+def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    if not batch.num_rows:
+        return
+    parts = max(-(-batch.num_rows // CHUNK_ROWS), -(-_bytes_of(batch) // CHUNK_BYTES))
+    size = -(-batch.num_rows // min(parts, batch.num_rows))
+    for at in range(0, batch.num_rows, size):
+        yield batch.slice(at, size)
+
+
+def _check_records(batch: pa.RecordBatch) -> None:
+    """Raise if a record is larger than a reader has to accept [SEG-12]."""
+    size = _bytes_of(batch)
+    if size <= MAX_RECORD_BYTES:
+        return
+    if batch.num_rows == 1:
+        raise InvalidRequestError(
+            f"a record has {size} bytes, and the most that a record may have is "
+            f"{MAX_RECORD_BYTES}; store large values elsewhere, and append where they are"
+        )
+    half = batch.num_rows // 2
+    _check_records(batch.slice(0, half))
+    _check_records(batch.slice(half))
+
+
+def _join(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+
+
+def _encoders() -> int:
+    """Number of encoder threads: one for each core, but not more than writing files can use."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    cores = len(affinity(0)) if affinity else os.cpu_count() or 1
+    return min(4, cores)
+
+
+def _bytes_of(batch: pa.RecordBatch) -> int:
+    """Older pyarrow cannot size a slice of views; then the size of the whole buffers is used."""
+    try:
+        return int(batch.nbytes)
+    except pa.ArrowTypeError:
+        return int(batch.get_total_buffer_size())

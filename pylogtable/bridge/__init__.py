@@ -1,1 +1,0 @@
-"""Bridges: the same records under the same offsets in another system."""

@@ -1,0 +1,1 @@
+"""Maintenance jobs: retention, compaction, merge, erase and vacuum."""

@@ -1,0 +1,133 @@
+"""Commits the swaps of a job that writes new files for old ones, a partition at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import ClassVar
+
+from pylogtable.errors import CommitConflictError, LogTableError
+from pylogtable.format.config import STALE_AFTER_MS
+from pylogtable.format.model import Change, Commit
+from pylogtable.format.snapshot import Snapshot
+from pylogtable.jobs.job import MaintainedTopic
+from pylogtable.jobs.replace_plan import plan_swap_commit
+from pylogtable.jobs.work import Rewritten, discard_segments
+
+
+@dataclass
+class Landed:
+    """What became of the results of a job: its commits, what they committed, and how many results
+    were dropped because another job had changed their input."""
+
+    commits: list[Commit] = field(default_factory=list)
+    committed: list[Rewritten] = field(default_factory=list)
+    skipped: int = 0
+
+
+class SwapCommits:
+    """A job that replaces segments. `operation` is the name that its commits have in the log."""
+
+    operation: ClassVar[str]
+
+    def check(
+        self, topic: MaintainedTopic, snapshot: Snapshot, results: Sequence[Rewritten]
+    ) -> None:
+        """Raise `CommitConflictError` if the topic's settings no longer ask for this job, or no
+        longer allow what it did."""
+
+    def carry_over(
+        self, topic: MaintainedTopic, results: Sequence[Rewritten], tried: Sequence[Rewritten]
+    ) -> Sequence[Rewritten] | None:
+        """The same work for the segments that are live now. None, which is the default, or
+        `CommitConflictError` if the work is lost. `tried` was planned and met a conflict."""
+        return None
+
+    def commit_all(
+        self, topic: MaintainedTopic, results: Iterable[Rewritten], began_ms: int
+    ) -> Landed:
+        """One commit for each partition. The files of results that are not committed are removed,
+        unless a commit may name them [COMMIT-5]."""
+        by_partition: dict[int, list[Rewritten]] = {}
+        for rewritten in results:
+            by_partition.setdefault(rewritten.partition, []).append(rewritten)
+        uncommitted = [mine for _, mine in sorted(by_partition.items())]
+        landed = Landed()
+        try:
+            while uncommitted:
+                mine = uncommitted.pop(0)
+                done = self._commit_or_discard(topic, mine, began_ms)
+                if done is None:
+                    landed.skipped += len(mine)
+                else:
+                    commit, tried = done
+                    landed.commits.append(commit)
+                    landed.committed += tried
+                    landed.skipped += len(mine) - len(tried)
+        except LogTableError:
+            # No commit was tried for these, so their files can be removed.
+            for rewritten in chain.from_iterable(uncommitted):
+                rewritten.discard(topic.store)
+            raise
+        return landed
+
+    def _commit_or_discard(
+        self, topic: MaintainedTopic, results: Sequence[Rewritten], began_ms: int
+    ) -> tuple[Commit, Sequence[Rewritten]] | None:
+        """The commit and what it committed, or None if another job had changed its input [LOG-8].
+        The new files stay only if a commit may name them [COMMIT-5]."""
+        finished = {segment.path for r in results for segment in r.new_segments}
+        tried = results
+        try:
+            while True:
+                try:
+                    return self._commit(topic, tried, began_ms), tried
+                except CommitConflictError:  # noqa: PERF203 (a second try needs it)
+                    added = (s for r in tried for s in r.new_segments if s.path not in finished)
+                    discard_segments(topic.store, added)
+                    carried = self.carry_over(topic, results, tried)
+                    if carried is None:
+                        raise
+                    tried = carried
+        except LogTableError as error:
+            if error.may_have_landed:
+                raise
+            for rewritten in (*results, *tried):
+                rewritten.discard(topic.store)
+            if isinstance(error, CommitConflictError):
+                return None
+            raise
+
+    def _commit(
+        self, topic: MaintainedTopic, results: Sequence[Rewritten], began_ms: int
+    ) -> Commit:
+        for rewritten in results:
+            rewritten.check()
+        swaps = [swap for rewritten in results for swap in rewritten.swaps]
+        cleaned = {r.partition: r.clean_end for r in results if r.clean_end is not None}
+        removed = records_removed(results)
+
+        def plan(snapshot: Snapshot) -> Change:
+            if topic.runtime.clock() - began_ms > STALE_AFTER_MS:  # [COMMIT-8]
+                raise CommitConflictError(
+                    f"{self.operation} took so long that vacuum may have removed its files"
+                )
+            self.check(topic, snapshot, results)
+            return plan_swap_commit(
+                snapshot,
+                topic.head.manifest.leaf,
+                self.operation,
+                swaps,
+                cleaned=cleaned,
+                summary={"records_removed": removed} if removed else {},
+            )
+
+        _, commit = topic.head.change(plan)
+        assert isinstance(commit, Commit)
+        return commit
+
+
+def records_removed(results: Iterable[Rewritten]) -> int:
+    """How many records the results have fewer than their inputs."""
+    return sum(rewritten.records_in - rewritten.records_out for rewritten in results)

@@ -1,0 +1,51 @@
+"""Plans which segments an erase searches. Pure.
+
+An erase removes the records that somebody chooses, and keeps all others at their offsets [ERASE-1].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from pylogtable.format.lookup import LoadLeaf, segments_between
+from pylogtable.format.model import Segment
+from pylogtable.format.snapshot import Snapshot
+from pylogtable.jobs.rewrite_unit import RewriteUnit
+from pylogtable.read.parts_plan import OPEN_BYTES, PART_BYTES
+
+#: Those of some segments that may have records to be erased.
+MayMatch = Callable[[Sequence[Segment]], Sequence[Segment]]
+
+
+@dataclass(frozen=True)
+class EraseUnit(RewriteUnit):
+    """Segments to be searched. Those that have records to be erased are rewritten one by one,
+    without them."""
+
+
+def plan_erase(
+    snapshot: Snapshot,
+    leaves: LoadLeaf,
+    partition: int,
+    end: int,
+    may_match: MayMatch,
+    searched: Collection[str] = (),
+) -> Iterator[EraseUnit]:
+    """Units that search the segments with offsets below `end`, except those whose files are
+    `searched` and have no such records. A segment that the log start cuts is searched as a whole:
+    its file still has the records below [ERASE-1]."""
+    state = snapshot.partitions[partition]
+    live = segments_between(snapshot, leaves, partition, state.log_start, min(end, state.end))
+    wanted = may_match([s for s in live if s.records and s.path not in searched])
+    gathered: list[Segment] = []
+    cost = 0
+    for segment in wanted:
+        size = segment.size_bytes + OPEN_BYTES
+        if gathered and cost + size > PART_BYTES:
+            yield EraseUnit(snapshot.info, state.log_start, tuple(gathered))
+            gathered, cost = [], 0
+        gathered.append(segment)
+        cost += size
+    if gathered:
+        yield EraseUnit(snapshot.info, state.log_start, tuple(gathered))

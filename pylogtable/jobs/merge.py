@@ -1,0 +1,58 @@
+"""Merge: join small segments into larger ones, and seal shifted ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pylogtable.format.config import TopicConfig
+from pylogtable.jobs.job import MaintainedTopic, MaintainOptions
+from pylogtable.jobs.merge_plan import MergeUnit, plan_merge, plan_regular_merge
+from pylogtable.jobs.replace_plan import Swap
+from pylogtable.jobs.rewrite import rewrite_segments
+from pylogtable.jobs.rewrite_job import RewriteJob
+from pylogtable.jobs.work import Rewritten
+from pylogtable.storage.base import ObjectStore
+
+
+@dataclass(frozen=True)
+class Merge(RewriteJob[MergeUnit]):
+    """Joins neighbouring small segments. Offsets do not change. A unit of work is a run of
+    neighbours that becomes about one segment. If it `is_regular`, records in commits wait until
+    they are worth a file."""
+
+    is_regular: bool = False
+
+    name: ClassVar[str] = "merge"
+    operation: ClassVar[str] = "merge"
+
+    @classmethod
+    def for_maintain(cls, config: TopicConfig, options: MaintainOptions) -> Merge:
+        return cls(is_regular=True)
+
+    def plan(self, topic: MaintainedTopic) -> list[MergeUnit]:
+        snapshot = topic.newest()
+        if self.is_regular:
+            return plan_regular_merge(snapshot, topic.head.manifest.leaf)
+        return [
+            unit
+            for number in range(len(snapshot.partitions))
+            for unit in plan_merge(snapshot, topic.head.manifest.leaf, number)
+        ]
+
+    def rewrite(self, store: ObjectStore, unit: MergeUnit, new_id: Callable[[], str]) -> Rewritten:
+        outputs = rewrite_segments(
+            store,
+            unit.topic,
+            unit.inputs,
+            unit.log_start,
+            new_id,
+            delete_horizon_ms=unit.delete_horizon_ms,
+        )
+        return Rewritten(
+            unit.partition,
+            (Swap(unit.inputs, outputs),),
+            records_in=sum(segment.records for segment in unit.inputs),
+            records_out=sum(segment.records for segment in outputs),
+        )

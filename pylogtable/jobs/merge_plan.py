@@ -1,0 +1,116 @@
+"""Plans merges: which neighbouring segments are joined into larger ones. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from pylogtable.format.lookup import LoadLeaf, segments_between
+from pylogtable.format.model import Segment
+from pylogtable.format.snapshot import Snapshot
+from pylogtable.jobs.rewrite_unit import RewriteUnit
+
+#: Records in commits are worth a file from this many bytes of a partition on,
+WORTH_BYTES = 1 << 20
+#: or from this many such segments of the topic on: each keeps a commit from being removed.
+WORTH_SEGMENTS = 256
+
+
+@dataclass(frozen=True)
+class MergeUnit(RewriteUnit):
+    """Neighbours to be rewritten as sealed segments, without the records below the log start."""
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """The time until which tombstones are kept. Planning made it the same for all inputs."""
+        return next((s.delete_horizon_ms for s in self.inputs if s.tombstones), None)
+
+
+def plan_merge(
+    snapshot: Snapshot, leaves: LoadLeaf, partition: int, *, takes_inline: bool = True
+) -> Iterator[MergeUnit]:
+    """Units that join small segments up to `segment.bytes`, seal shifted segments, write files for
+    records that are in commits, and drop records below the log start.
+
+    Large sealed segments stay, and so does a small one without a small neighbour. Only segments of
+    the same kind are joined [MERGE-1]. A clean and a dirty segment are not joined, because the
+    result would be dirty.
+    """
+    limit = snapshot.config.segment_bytes
+    state = snapshot.partitions[partition]
+    segments = segments_between(snapshot, leaves, partition, state.log_start, state.end)
+
+    def kind(segment: Segment) -> tuple[bool, tuple[object, ...]]:
+        is_wanted = misleads(segment, state.log_start) or segment.size_bytes <= limit // 2
+        is_wanted = is_wanted and (takes_inline or not segment.is_inline)
+        return is_wanted, _kind(segment, state.clean_end)
+
+    for (is_wanted, _), neighbours in groupby(segments, kind):
+        if is_wanted:
+            for inputs in _pack(list(neighbours), limit, state.log_start):
+                if len(inputs) > 1 or misleads(inputs[0], state.log_start):
+                    yield MergeUnit(snapshot.info, state.log_start, inputs)
+
+
+def plan_regular_merge(snapshot: Snapshot, leaves: LoadLeaf) -> list[MergeUnit]:
+    """The units of all partitions, for a merge that runs again and again: records in commits wait
+    until they are worth a file."""
+    numbers = range(len(snapshot.partitions))
+    plans = [list(plan_merge(snapshot, leaves, number)) for number in numbers]
+    waiting = [[s for unit in plan for s in unit.inputs if s.is_inline] for plan in plans]
+    if sum(map(len, waiting)) < WORTH_SEGMENTS:
+        for number, few in enumerate(waiting):
+            if few and sum(segment.size_bytes for segment in few) < WORTH_BYTES:
+                plans[number] = list(plan_merge(snapshot, leaves, number, takes_inline=False))
+    return [unit for plan in plans for unit in plan]
+
+
+def plan_files(snapshot: Snapshot, inline: Sequence[Segment]) -> Iterator[MergeUnit]:
+    """Units that write files for these neighbours, whose records are in commits, and leave all
+    other segments alone."""
+    if not inline:
+        return
+    state = snapshot.partitions[inline[0].partition]
+    for _, alike in groupby(inline, lambda segment: _kind(segment, state.clean_end)):
+        for inputs in _pack(list(alike), snapshot.config.segment_bytes, state.log_start):
+            yield MergeUnit(snapshot.info, state.log_start, inputs)
+
+
+def misleads(segment: Segment, log_start: int) -> bool:
+    """True if a plain Parquet reader would see wrong offsets, or records below the log start, or
+    no file at all."""
+    return segment.shift > 0 or segment.is_inline or segment.has_below(log_start)
+
+
+def _kind(segment: Segment, clean_end: int) -> tuple[object, ...]:
+    """What has to be equal for segments to be joined [MERGE-1]."""
+    return segment.end_offset <= clean_end, segment.append_time, segment.hashed_over
+
+
+def _pack(
+    neighbours: Sequence[Segment], limit: int, log_start: int
+) -> Iterator[tuple[Segment, ...]]:
+    """Runs of at most `limit` bytes. An entry has one delete horizon for all of its tombstones, so
+    tombstones with different horizons are kept apart."""
+    gathered: list[Segment] = []
+    size = 0
+    horizons: set[int | None] = set()
+    for segment in neighbours:
+        bytes_left = _bytes_left(segment, log_start)
+        mine = {segment.delete_horizon_ms} if segment.tombstones else set()
+        if gathered and (size + bytes_left > limit or len(horizons | mine) > 1):
+            yield tuple(gathered)
+            gathered, size, horizons = [], 0, set()
+        gathered.append(segment)
+        size += bytes_left
+        horizons |= mine
+    yield tuple(gathered)
+
+
+def _bytes_left(segment: Segment, log_start: int) -> int:
+    """About how many bytes the records at or above the log start take."""
+    if not segment.has_below(log_start):
+        return segment.size_bytes
+    claimed = segment.end_offset - segment.base_offset
+    return segment.size_bytes * (segment.end_offset - log_start) // claimed

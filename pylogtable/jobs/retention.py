@@ -1,0 +1,112 @@
+"""Retention: move log starts past records that are too old or too many."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from pylogtable.errors import LogTableError
+from pylogtable.format.config import TopicConfig
+from pylogtable.format.lookup import segment_at
+from pylogtable.format.mirror_rules import check_may_remove
+from pylogtable.format.model import Change
+from pylogtable.format.snapshot import Snapshot
+from pylogtable.jobs.job import MaintainedTopic, MaintainOptions
+from pylogtable.jobs.retention_plan import plan_retention
+from pylogtable.jobs.work import RunUnits
+from pylogtable.presentation import count_text
+from pylogtable.segments.scan import count_from
+
+
+@dataclass(frozen=True)
+class RetentionReport:
+    """What retention removed, or would remove in a dry run. `log_starts` has the new start offset
+    of each changed partition. `records_removed` does not count records that `delete_records` had
+    removed before."""
+
+    version: int
+    log_starts: dict[int, int]
+    segments_removed: int
+    records_removed: int
+    bytes_removed: int
+    seconds: float
+    dry_run: bool = False
+
+    def __str__(self) -> str:
+        verb, moves = ("would remove", "would be") if self.dry_run else ("removed", "is now")
+        records = count_text(self.records_removed, "record")
+        text = f"{verb} {records} in {count_text(self.segments_removed, 'segment')}"
+        if self.log_starts:
+            starts = " ".join(f"{number}:{at}" for number, at in sorted(self.log_starts.items()))
+            text += f", log start {moves} {starts}"
+        return f"{text}; {self.seconds:.1f} s"
+
+
+@dataclass(frozen=True)
+class Retention:
+    """Removes whole segments from the beginning of each partition, as `retention.ms` and
+    `retention.bytes` say. Records at or after the offsets of `keep_from` are kept, and so are
+    records that one of `groups` has not read. It touches no data, so it has no units of work."""
+
+    keep_from: Mapping[int, int] | None = None
+    groups: Sequence[str] | None = None
+
+    name: ClassVar[str] = "retention"
+
+    @classmethod
+    def for_maintain(cls, config: TopicConfig, options: MaintainOptions) -> Retention | None:
+        return cls(groups=options.protect_groups) if config.deletes else None
+
+    def run(self, topic: MaintainedTopic, run_units: RunUnits) -> RetentionReport:
+        began = topic.runtime.monotonic()
+        before = topic.newest()
+
+        def plan(snapshot: Snapshot) -> Change | None:
+            nonlocal before
+            before = snapshot
+            return self._plan(topic, snapshot)
+
+        after, change = topic.head.change(plan)
+        return _report(topic, before, after.version, change, began)
+
+    def preview(self, topic: MaintainedTopic) -> tuple[RetentionReport, MaintainedTopic]:
+        began = topic.runtime.monotonic()
+        snapshot = topic.newest()
+        change = self._plan(topic, snapshot)
+        report = _report(topic, snapshot, snapshot.version, change, began)
+        return replace(report, dry_run=True), topic.after(change)
+
+    def _plan(self, topic: MaintainedTopic, snapshot: Snapshot) -> Change | None:
+        check_may_remove(snapshot.mirror, "retention")
+        keep_from = topic.unread_from(self.groups, snapshot)
+        for number, offset in (self.keep_from or {}).items():
+            keep_from[number] = min(offset, keep_from.get(number, offset))
+        return plan_retention(snapshot, topic.head.manifest.leaf, topic.runtime.clock(), keep_from)
+
+
+def _report(
+    topic: MaintainedTopic, before: Snapshot, version: int, change: Change | None, began: float
+) -> RetentionReport:
+    moves = change.log_starts if change is not None else ()
+    gone = sum(_below_log_start(topic, before, move.partition) for move in moves)
+    return RetentionReport(
+        version=version,
+        log_starts={move.partition: move.offset for move in moves},
+        segments_removed=sum(move.dropped.segments for move in moves),
+        records_removed=sum(move.dropped.records for move in moves) - gone,
+        bytes_removed=sum(move.dropped.size_bytes for move in moves),
+        seconds=topic.runtime.monotonic() - began,
+    )
+
+
+def _below_log_start(topic: MaintainedTopic, snapshot: Snapshot, partition: int) -> int:
+    """How many records the first segment has that nobody could read before this retention."""
+    log_start = snapshot.partitions[partition].log_start
+    first = segment_at(snapshot, topic.head.manifest.leaf, partition, log_start)
+    if first is None or not first.has_below(log_start):
+        return 0
+    try:
+        return first.records - count_from(topic.store, first, log_start)
+    except LogTableError:
+        return 0  # Retention has to work on a damaged file too: then all its records are counted.

@@ -1,0 +1,14 @@
+"""Topics of Kafka under the same partitions and offsets. Needs the extra `kafka`.
+
+>>> import pylogtable.kafka
+>>> pylogtable.kafka.import_topic(store, "orders", bootstrap_servers="broker:9092")
+>>> pylogtable.kafka.export_topic(topic, bootstrap_servers="broker:9092")
+"""
+
+from __future__ import annotations
+
+from pylogtable.kafka.export import ExportReport, export_topic
+from pylogtable.kafka.import_report import ImportProgress, ImportReport
+from pylogtable.kafka.import_start import import_topic
+
+__all__ = ["ExportReport", "ImportProgress", "ImportReport", "export_topic", "import_topic"]

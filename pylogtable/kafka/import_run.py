@@ -1,0 +1,328 @@
+"""Imports a topic of Kafka: every record comes under the partition and offset it has there.
+
+The copy is its own memory: it continues at its end offsets. Each commit carries a txn whose number
+is the sum of the end offsets after it, and whose origin is Kafka's id of the topic. So an import
+knows its own copy again, and notices if another writer was there, or if Kafka's topic is another
+one.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from contextlib import suppress
+
+from pylogtable.engine import Staged, TopicWriter
+from pylogtable.errors import (
+    CommitConflictError,
+    StorageError,
+    TopicExistsError,
+    TopicNotFoundError,
+)
+from pylogtable.format.schema import is_kafka_shaped
+from pylogtable.kafka.background import Aside
+from pylogtable.kafka.client import StoppedError, advised
+from pylogtable.kafka.import_groups import ImportedGroups
+from pylogtable.kafka.import_plan import (
+    Copy,
+    check_copy,
+    check_same_topic,
+    gap,
+    positions_to_begin,
+    positions_to_resume,
+    settings_left_out,
+    settings_not_in_force,
+    settings_to_copy,
+)
+from pylogtable.kafka.import_report import ImportOptions, ImportProgress, ImportReport
+from pylogtable.kafka.rows import last_places, rows_of
+from pylogtable.kafka.source import KafkaSource, Received
+from pylogtable.operation import Threads, operation
+from pylogtable.runtime import Runtime
+from pylogtable.store import Store
+from pylogtable.topic import Topic
+
+#: Messages that are taken from librdkafka at a time.
+READ_MESSAGES = 20_000
+#: The longest wait for messages, so that a stop is noticed soon.
+READ_SECONDS = 0.2
+#: A bounded import gives up if Kafka sends nothing for this long.
+SILENCE_SECONDS = 60.0
+
+
+class Import:
+    """One run of an import."""
+
+    def __init__(
+        self,
+        store: Store,
+        source: KafkaSource,
+        kafka_topic: str,
+        name: str,
+        options: ImportOptions,
+        runtime: Runtime,
+    ) -> None:
+        self._store = store
+        self._source = source
+        self._name = name
+        self._options = options
+        self._now = runtime.monotonic
+        cluster, self._partitions = source.describe()
+        self._app_id = f"kafka:{cluster}/{kafka_topic}"
+        self._kafka_id = source.topic_id()
+        self._settings_left_out: dict[str, str] = {}
+        self._groups = ImportedGroups()
+        self._records = self._commits = 0
+        self._first: dict[int, int] = {}
+
+    def run(self) -> ImportReport:
+        """Import until the end, or until it is stopped."""
+        began = self._now()
+        bounds, waiting = self._bounds()
+        self._topic = self._open_copy(bounds)
+        self._warn_of_unused()
+        self._warn_of_waiting(waiting)
+        self._reached = self._begin(bounds)
+        self._targets = {number: high for number, (_, high) in bounds.items()}
+        refreshed = heard = self._now()
+        with Threads(2) as encoders, Threads(1) as shaper:
+            while not self._is_done():
+                before = self._records
+                self._commit_next(encoders, shaper)
+                now = self._now()
+                if self._records > before:
+                    heard = now
+                elif now - heard > SILENCE_SECONDS and not self._options.follow:
+                    raise self._source.silence(now - heard, f"has sent nothing ({self._behind()})")
+                self._tell(began)
+                if self._options.follow and now - refreshed > self._options.refresh_seconds:
+                    refreshed = now
+                    self._refresh()
+        self._copy_groups()
+        return ImportReport(
+            topic=self._name,
+            records=self._records,
+            commits=self._commits,
+            seconds=self._now() - began,
+            offsets={n: (first, self._ends[n]) for n, first in sorted(self._first.items())},
+            groups=self._groups.positions,
+            left_out={**self._settings_left_out, **self._groups.left_out},
+            waiting=waiting,
+        )
+
+    def _bounds(self) -> tuple[dict[int, tuple[int, int]], dict[int, int]]:
+        """The first offset and the end of each partition, and how many offsets after that end a
+        bounded import cannot have, because a transaction is open."""
+        numbers = range(self._partitions)
+        # Asked for first: what is appended meanwhile must not look like a transaction.
+        written = {} if self._options.follow else self._source.written_ends(numbers)
+        bounds = self._source.bounds(numbers)
+        return bounds, {n: end - bounds[n][1] for n, end in written.items() if end > bounds[n][1]}
+
+    def _open_copy(self, bounds: Mapping[int, tuple[int, int]]) -> Topic:
+        try:
+            return self._store.topic(self._name)
+        except TopicNotFoundError:
+            pass
+        in_force: dict[str, str] = {}
+        chosen: dict[str, str] = {}
+        if self._options.copy_settings:
+            with advised(
+                "To import without Kafka's settings, use --no-copy-settings (copy_settings=False)"
+            ):
+                in_force, chosen = self._source.topic_settings()
+        config = {**settings_to_copy(in_force), **self._options.config}
+        starts = self._starts(bounds)
+        self._source.check_readable(starts)  # before there is an empty topic
+        with suppress(TopicExistsError):  # another import was faster
+            self._store.create_topic(
+                self._name, self._partitions, config=config, start_offsets=starts
+            )
+        self._settings_left_out = settings_left_out(chosen)
+        return self._store.topic(self._name)
+
+    def _warn_of_unused(self) -> None:
+        """Warn of options that count for a new topic only, and that this topic does not follow.
+        This comes before the first commit, so that an error made of it changes nothing."""
+        options = self._options
+        if options.config:
+            in_force = self._topic.describe().config
+            for name, value in settings_not_in_force(options.config, in_force).items():
+                warnings.warn(
+                    f"--config {name}={value} is not used: topic {self._name!r} exists, and keeps "
+                    f"{name}={in_force[name]}. To change it: pylogtable topics alter {self._name} "
+                    f"--config {name}={value}",
+                    stacklevel=4,
+                )
+        if options.from_timestamp_ms is not None and self._topic.last_txn(self._app_id) is not None:
+            warnings.warn(
+                f"--from-timestamp is not used: topic {self._name!r} has been imported before, and "
+                "goes on where it ends. To begin at another time, import under another --name",
+                stacklevel=4,
+            )
+
+    def _warn_of_waiting(self, waiting: Mapping[int, int]) -> None:
+        if waiting:
+            places = ", ".join(f"{count:,} of partition {n}" for n, count in waiting.items())
+            warnings.warn(
+                f"a transaction is open in Kafka. The offsets from its first record on are not "
+                f"imported now: {places}. Import again when it has ended, or use --follow "
+                "(follow=True)",
+                stacklevel=4,
+            )
+
+    def _starts(self, bounds: Mapping[int, tuple[int, int]]) -> dict[int, int]:
+        when = self._options.from_timestamp_ms
+        if when is not None:
+            return self._source.offsets_at(when, bounds)
+        return {number: low for number, (low, _) in bounds.items()}
+
+    def _begin(self, bounds: Mapping[int, tuple[int, int]]) -> dict[int, int]:
+        """Begin to read where the copy ends; returns these offsets. All is decided by one version
+        of the copy: what another writer appends meanwhile must not look like the import's own."""
+        view = self._topic.at()
+        mark = view.snapshot.txns.get(self._app_id)
+        last = None
+        if mark is not None:
+            last = TopicWriter(self._topic, view).find_txn(self._app_id, mark.txn_version)
+        copy = Copy(
+            name=self._name,
+            starts=view.start_offsets,
+            ends=view.end_offsets,
+            imported_to=None if mark is None else mark.txn_version,
+            is_kafka_shaped=is_kafka_shaped(view.schema),
+            kafka_id=None if last is None else last.origin,
+        )
+        check_same_topic(copy.name, copy.kafka_id, self._kafka_id)
+        check_copy(copy, self._partitions)
+        self._ends = {**dict.fromkeys(range(self._partitions), 0), **copy.ends}
+        if copy.imported_to is None:
+            positions = positions_to_begin(copy, self._starts(bounds))
+        else:
+            if len(copy.ends) < self._partitions:
+                self._topic.alter(partitions=self._partitions)
+            allow_gaps = self._options.allow_gaps
+            positions = positions_to_resume(self._ends, bounds, allow_gaps=allow_gaps)
+        self._source.begin(positions)
+        return positions
+
+    def _is_done(self) -> bool:
+        if self._options.stop():
+            return True
+        return not self._options.follow and self._is_at_the_end()
+
+    def _is_at_the_end(self) -> bool:
+        return all(self._reached[number] >= end for number, end in self._targets.items())
+
+    def _behind(self) -> str:
+        """Which partitions are not at the end yet."""
+        places = sorted((n, self._reached[n], end) for n, end in self._targets.items())
+        return ", ".join(
+            f"partition {number} is at {at} of {end}" for number, at, end in places if at < end
+        )
+
+    @operation
+    def _commit_next(self, encoders: Threads, shaper: Threads) -> None:
+        """Read until there is enough for a commit, and commit it. Without a commit if nothing
+        comes for a while. Rows are shaped and encoded in other threads while more are read."""
+        options = self._options
+        size = 0
+        lasts: dict[int, int] = {}
+        writer = TopicWriter(self._topic)
+        with (
+            writer.begin_staging(encoders=encoders, keep_offsets=True) as stager,
+            Aside(shaper) as aside,
+        ):
+            deadline = self._now() + options.linger_seconds
+            while size < options.batch_bytes and self._now() < deadline and not options.stop():
+                received = self._source.receive(READ_MESSAGES, READ_SECONDS)
+                if received.messages:
+                    rows = rows_of(received.messages)
+                    aside.run(stager.add, rows)
+                    size += rows.nbytes
+                    places = last_places(rows)
+                    lasts.update(places)
+                    self._reached.update(places)
+                self._note(received)
+                if not options.follow and self._is_at_the_end():
+                    break
+            aside.wait()
+            staged = stager.finish()
+        if lasts:
+            self._commit(writer, staged, {**self._ends, **lasts})
+
+    def _commit(self, writer: TopicWriter, staged: Staged, ends: dict[int, int]) -> None:
+        txn = self._app_id, sum(ends.values())
+        try:
+            result = writer.commit_or_discard(
+                [staged], txn=txn, origin=self._kafka_id, expected_ends=self._ends
+            )
+        except CommitConflictError as error:
+            raise CommitConflictError(
+                f"topic {self._name!r}: {error}. Perhaps that is another import: run one at a "
+                "time, and repeat it"
+            ) from error
+        for number, (first, _) in result.offsets.items():
+            self._first.setdefault(number, first)
+        self._ends = ends
+        self._records += result.records
+        self._commits += 1
+
+    def _note(self, received: Received) -> None:
+        """Note which ends were reached, and go on where Kafka has lost the position."""
+        for number, offset in received.reached.items():
+            self._reached[number] = max(self._reached[number], offset)
+        for number in received.lost:
+            low, _ = self._source.bounds([number])[number]
+            if not self._options.allow_gaps:
+                raise gap(number, self._reached[number], low)
+            self._reached[number] = low
+            self._source.skip_to(number, low)
+
+    def _refresh(self) -> None:
+        """Follow new partitions and positions of groups. A broker may be away for a while, and
+        librdkafka reads on when it is back."""
+        try:
+            self._add_partitions()
+            self._copy_groups()
+        except StoppedError:
+            return  # what was imported is in the report
+        except StorageError as error:
+            warnings.warn(f"{error}. The import goes on, and tries it again", stacklevel=4)
+
+    def _add_partitions(self) -> None:
+        """Follow Kafka if partitions were added there. Raises if the topic is another one."""
+        check_same_topic(self._name, self._kafka_id, self._source.topic_id())
+        _, count = self._source.describe()
+        if count <= self._partitions:
+            return
+        if count > len(self._topic.end_offsets()):  # an attempt may have failed after this
+            self._topic.alter(partitions=count)
+        new = range(self._partitions, count)
+        bounds = self._source.bounds(new)
+        self._ends = {**dict.fromkeys(new, 0), **self._ends}
+        allow_gaps = self._options.allow_gaps
+        positions = positions_to_resume(self._ends, bounds, allow_gaps=allow_gaps)
+        self._source.begin(positions)
+        self._reached.update(positions)
+        self._partitions = count
+
+    def _copy_groups(self) -> None:
+        wanted = self._options.groups
+        if not wanted:
+            return
+        asked = None if isinstance(wanted, bool) else wanted
+        with advised(
+            f"The {self._records:,} record(s) that this import has copied stay; not all positions "
+            "of groups are copied. Run it again, or name the groups in Python: groups=['billing']"
+        ):
+            found = self._source.groups(range(self._partitions), asked)
+        self._groups.set(self._topic, found, asked, self._ends)
+
+    def _tell(self, began: float) -> None:
+        if self._options.on_progress is None:
+            return
+        ends = self._source.known_ends(range(self._partitions))
+        lag = {number: max(0, end - self._reached[number]) for number, end in ends.items()}
+        seconds = self._now() - began
+        self._options.on_progress(ImportProgress(self._records, self._commits, seconds, lag))

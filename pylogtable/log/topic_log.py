@@ -1,0 +1,265 @@
+"""Holds the newest known state of a topic, and changes it by putting the next commit.
+
+A commit counts only if it follows the newest one. The put alone does not show that: a version is
+free again if vacuum has removed it, or if the topic was removed. So after the put the writer makes
+sure that the commit it planned on is still there, unless the store has confirmed it shortly before
+[COMMIT-9].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from threading import Lock
+from typing import TypeVar
+
+import msgspec
+
+from pylogtable.errors import (
+    CommitUnknownError,
+    CorruptTopicError,
+    LogTableError,
+    StorageError,
+    TopicNotFoundError,
+)
+from pylogtable.format.codec import check_writable, decode_commit, decode_own, encode
+from pylogtable.format.config import STALE_AFTER_MS
+from pylogtable.format.model import Change, Commit
+from pylogtable.format.snapshot import Snapshot, apply
+from pylogtable.log.clock_skew import FRESH_MS, check_clock
+from pylogtable.log.commit_loop import change_until_landed, put_numbered
+from pylogtable.log.commits import gap_at
+from pylogtable.log.manifest import Manifest
+from pylogtable.log.root_plan import root_is_due
+from pylogtable.runtime import Runtime
+from pylogtable.storage.base import NotSentError
+
+Other = TypeVar("Other")
+
+
+class Head:
+    """The newest known state of one topic. It is bound to the topic's id: a topic that was deleted
+    and created again under the same name is a different topic."""
+
+    def __init__(self, manifest: Manifest, runtime: Runtime, snapshot: Snapshot, url: str) -> None:
+        self.manifest = manifest
+        self.runtime = runtime
+        self._url = url
+        self._topic_id = snapshot.topic_id
+        self._snapshot = snapshot
+        self._seen_ms = self._loaded_ms = runtime.clock()
+        #: How many commits the last look has found.
+        self._expected = 0
+        self._lock = Lock()
+
+    @property
+    def known(self) -> Snapshot:
+        """The newest state this process has seen, without a request to the store."""
+        return self._snapshot
+
+    @property
+    def recent(self) -> Snapshot | None:
+        """The known state, if a change may be planned on it without asking for a newer one: there
+        would be a request to save, and the state was the newest a short time ago. If another commit
+        has come since, the put fails. None if it is better to ask first."""
+        now = self.runtime.clock()
+        is_far = self.manifest.store.concurrency > 1
+        is_new = 0 <= now - self._seen_ms < FRESH_MS and now - self._loaded_ms <= STALE_AFTER_MS
+        return self._snapshot if is_far and is_new else None
+
+    def latest(self, *, first_wave: int = 1) -> Snapshot:
+        """The newest state in the store. After `STALE_AFTER_MS` it is loaded from scratch: by then
+        vacuum may have removed later commits, or leaves that the known state uses [COMMIT-8].
+        `first_wave` is the least number of commits to request at once. If the last call has found
+        some, as many are expected again."""
+        now = self.runtime.clock()
+        if now - self._loaded_ms > STALE_AFTER_MS:
+            newest = self.manifest.load()
+            remembered = self._remember(newest, now)
+            self._loaded_ms = now
+            return remembered
+        known = self._snapshot
+        is_old = now - self._seen_ms > FRESH_MS
+        wave = max(first_wave, self._expected + 1)
+        newest = self.manifest.advance(known, is_old=is_old, first_wave=wave)
+        remembered = self._remember(newest, now, instead_of=known)
+        self._expected = max(0, remembered.version - known.version)
+        return remembered
+
+    def change(
+        self, plan: Callable[[Snapshot], Change | Other], *, refresh: bool = True
+    ) -> tuple[Snapshot, Commit | Other]:
+        """Plan a change and commit it; returns the state after it and the commit. After a lost
+        race it is planned again, so `plan` may be called several times.
+
+        If `plan` raises, or returns something that is not a `Change`, nothing is committed. With
+        `refresh=False` the first plan is made on the known state, unless that is stale.
+        """
+        is_stale = self.runtime.clock() - self._seen_ms > STALE_AFTER_MS
+
+        def attempt(snapshot: Snapshot) -> tuple[Snapshot, Commit | Other] | None:
+            # A new id each time: the last attempt may have left an object that does not count.
+            commit_id = self.runtime.new_id()
+            decided = plan(snapshot)
+            if not isinstance(decided, Change):
+                return snapshot, decided
+            landed = attempt_commit(
+                self.manifest, self.runtime, snapshot, decided, commit_id, self._topic_id
+            )
+            if landed is None:
+                return None
+            commit, after = landed
+            return self._committed(after, commit), commit
+
+        first = self.latest() if refresh or is_stale else self._snapshot
+        # After a lost race there is one newer commit at least.
+        refresh_state = partial(self.latest, first_wave=2)
+        return change_until_landed(first, attempt, refresh_state, self.runtime)
+
+    def _committed(self, snapshot: Snapshot, commit: Commit) -> Snapshot:
+        """The state after our own commit. Writes a new root if one is due."""
+        if snapshot.topic is not None and root_is_due(snapshot, commit):
+            snapshot = self._with_root(snapshot)
+        return self._remember(snapshot, self.runtime.clock(), may_be_gone=True)
+
+    def _with_root(self, snapshot: Snapshot) -> Snapshot:
+        """Write a root, unless another writer has written one by now. The commit has landed, so
+        a failure here must not look like a failed commit."""
+        try:
+            rebased = self.manifest.rebase(snapshot)
+        except LogTableError:
+            return snapshot
+        if rebased is snapshot:
+            return self.manifest.write_root(snapshot, self.runtime.new_id)
+        is_gone = rebased.topic is None or rebased.topic_id != snapshot.topic_id
+        return snapshot if is_gone else rebased
+
+    def _remember(
+        self,
+        newest: Snapshot | None,
+        now_ms: int,
+        *,
+        instead_of: Snapshot | None = None,
+        may_be_gone: bool = False,
+    ) -> Snapshot:
+        newest = same_topic(newest, self._topic_id, self._url, may_be_gone=may_be_gone)
+        with self._lock:
+            # It is older than the known state only if that one no longer stands.
+            if newest.version >= self._snapshot.version or self._snapshot is instead_of:
+                self._snapshot = newest
+                self._seen_ms = now_ms
+        return newest
+
+
+def same_topic(
+    newest: Snapshot | None, topic_id: str, url: str, *, may_be_gone: bool = False
+) -> Snapshot:
+    """The state, if it is of the topic with this id. Raises if that topic was deleted, unless
+    `may_be_gone`, or if another one is in its place."""
+    if newest is None or (newest.topic is None and not may_be_gone):
+        raise TopicNotFoundError(f"the topic at {url} has been deleted")
+    if newest.topic_id != topic_id:
+        raise TopicNotFoundError(
+            f"the topic at {url} has been deleted, and another one was created in its place; open "
+            "the topic again"
+        )
+    return newest
+
+
+def attempt_commit(
+    manifest: Manifest,
+    runtime: Runtime,
+    snapshot: Snapshot | None,
+    change: Change,
+    commit_id: str,
+    topic_id: str,
+) -> tuple[Commit, Snapshot] | None:
+    """Put the change as the version after `snapshot`. Returns None after a lost race, and if
+    `snapshot` no longer stands [COMMIT-9]. The commit is decoded and replayed before it is put,
+    because a broken commit could never be removed."""
+    if snapshot is not None:
+        check_writable(snapshot.protocol)
+        manifest.commits.check_gap(snapshot)
+    check_clock(manifest.store, runtime)
+    commit = seal(change, snapshot, commit_id, topic_id, runtime.clock())
+    version, data = commit.version, encode(commit)
+    after = apply(snapshot, decode_own(manifest.commits.decode, data, version))
+    after = replace(after, confirmed_ms=manifest.store.last_reply_ms)
+
+    def read_commit_id() -> str | None:
+        winner = manifest.commits.read(version)
+        return None if winner is None else winner.commit_id
+
+    unknown = CommitUnknownError(commit_id, version)
+    try:
+        is_ours = put_numbered(
+            lambda: manifest.commits.create(version, data), read_commit_id, unknown, runtime
+        )
+        is_next = is_ours and (
+            snapshot is None or _is_next(manifest, runtime, snapshot, after, unknown)
+        )
+    except LogTableError as error:
+        error.may_have_landed = not isinstance(error, NotSentError)
+        raise
+    return (manifest.commits.noted(commit, data), after) if is_next else None
+
+
+def _is_next(
+    manifest: Manifest,
+    runtime: Runtime,
+    before: Snapshot,
+    after: Snapshot,
+    unknown: CommitUnknownError,
+) -> bool:
+    """True if the commit that was just put counts: the one it was planned on is still there
+    [COMMIT-9]. Raises if it was put into a gap. It is already in the store, so if this check fails,
+    the outcome of the commit is unknown."""
+    if manifest.commits.is_fresh(before):
+        return True
+    failure: StorageError | None = None
+    for _ in runtime.patient_attempts():
+        try:
+            stands, later = manifest.commits.stand_and_read(before, after.version + 1)
+            if not stands:
+                return _counts_anyway(manifest, after, unknown)
+        except CorruptTopicError as error:  # noqa: PERF203 (a retry needs it)
+            raise unknown from error
+        except StorageError as error:
+            failure = error
+        else:
+            if later is not None:
+                _check_no_gap(after, later)
+            return True
+    raise unknown from failure
+
+
+def _counts_anyway(manifest: Manifest, after: Snapshot, unknown: CommitUnknownError) -> bool:
+    """Whether our commit is part of the newest state, although the one before it is gone."""
+    counts = manifest.commits.count(after.commit_id, after.version, manifest.load())
+    if counts is None:
+        raise unknown
+    return counts
+
+
+def _check_no_gap(after: Snapshot, later: bytes) -> None:
+    """Raise unless the commit found beyond our own follows it: then it was there before, and the
+    one whose place ours took is missing [COMMIT-3]."""
+    try:
+        apply(after, decode_commit(later, after.version + 1))
+    except CorruptTopicError as error:
+        raise gap_at(after.version, after.version + 1) from error
+
+
+def seal(
+    change: Change, snapshot: Snapshot | None, commit_id: str, topic_id: str, now_ms: int
+) -> Commit:
+    """The commit for this change: the version after `snapshot`, with a later time [COMMIT-6]."""
+    return Commit(
+        **msgspec.structs.asdict(change),
+        version=snapshot.version + 1 if snapshot else 0,
+        parent=None if snapshot is None else snapshot.commit_id,
+        commit_id=commit_id,
+        topic_id=topic_id,
+        committed_at_ms=max(now_ms, snapshot.committed_at_ms + 1) if snapshot else now_ms,
+    )

@@ -1,1 +1,0 @@
-"""Maintenance: retention, compaction, merge and vacuum."""

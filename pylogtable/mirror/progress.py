@@ -1,0 +1,72 @@
+"""Keeps account of what a mirror has done, and tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from pylogtable.log.topic_log import Head
+from pylogtable.mirror.copying import Copied
+from pylogtable.mirror.group_positions import CopiedGroups
+from pylogtable.mirror.report import MirrorProgress, MirrorReport
+
+
+@dataclass
+class Account:
+    """What was done so far. `now` is a clock in seconds."""
+
+    source: Head
+    copy: Head
+    now: Callable[[], float]
+    began: float
+    records: int = 0
+    records_removed: int = 0
+    size_bytes: int = 0
+    files_copied: int = 0
+    files_written: int = 0
+    commits: int = 0
+    source_version: int | None = None
+    gaps: dict[int, tuple[int, int]] = field(default_factory=dict)
+    groups: CopiedGroups = field(default_factory=CopiedGroups)
+
+    def add(self, copied: Iterable[Copied]) -> None:
+        """Count what was copied, though no commit may name it yet."""
+        for one in copied:
+            self.size_bytes += sum(segment.size_bytes for segment in one.segments)
+            if one.is_file:
+                self.files_copied += 1
+            else:
+                self.files_written += len(one.segments)
+
+    @property
+    def lag(self) -> dict[int, int]:
+        """By partition, how many offsets the copy is behind."""
+        mine, theirs = self.copy.known.end_offsets, self.source.known.end_offsets
+        return {number: end - mine.get(number, 0) for number, end in theirs.items()}
+
+    @property
+    def seconds(self) -> float:
+        return self.now() - self.began
+
+    def progress(self) -> MirrorProgress:
+        return MirrorProgress(self.records, self.size_bytes, self.commits, self.seconds, self.lag)
+
+    def report(self, topic: str, source: str, copy: str) -> MirrorReport:
+        return MirrorReport(
+            topic=topic,
+            source=source,
+            copy=copy,
+            source_version=self.source_version,
+            version=self.copy.known.version,
+            records=self.records,
+            records_removed=self.records_removed,
+            size_bytes=self.size_bytes,
+            files_copied=self.files_copied,
+            files_written=self.files_written,
+            commits=self.commits,
+            seconds=self.seconds,
+            lag=self.lag,
+            gaps=dict(sorted(self.gaps.items())),
+            groups=self.groups.positions,
+            left_out=self.groups.left_out,
+        )

@@ -1,0 +1,1 @@
+"""Delta tables: `_delta_log/` over a topic's files."""

@@ -1,0 +1,284 @@
+"""Reads and writes `_delta_log/`, the log of a topic's published Delta table.
+
+An entry is put if it is absent, as a commit is: of two publications one is first, and the other
+plans again. Checkpoints and the hint only save readers work; if one cannot be written, that is only
+logged [PUB-6].
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections import deque
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from pylogtable.errors import CorruptTopicError, InvalidRequestError
+from pylogtable.lazy_arrow import pq
+from pylogtable.publish.delta.actions import Action, decode, encode, publish_id_of, state_of
+from pylogtable.publish.delta.checkpoint import TableState, empty_state, state_in
+from pylogtable.publish.delta.schema import CHECKPOINT_INTERVAL
+from pylogtable.publish.table import Published, damaged, put_entry
+from pylogtable.runtime import Runtime
+from pylogtable.storage.base import ObjectInfo, ObjectStore
+from pylogtable.storage.numbered import NumberedObjects
+
+_log = logging.getLogger(__name__)
+
+LOG_DIR = "_delta_log/"
+HINT_PATH = f"{LOG_DIR}_last_checkpoint"
+_ENTRY = re.compile(r"_delta_log/([0-9]{20})\.json")
+_CHECKPOINT = re.compile(r"_delta_log/([0-9]{20})\.checkpoint\.parquet")
+
+
+#: What Python and Arrow say about an action that has not the fields or the types of one.
+_WRONG_ACTIONS = (KeyError, TypeError, AttributeError, ValueError, OverflowError, pa.ArrowException)
+
+
+def entry_path(version: int) -> str:
+    return f"{LOG_DIR}{version:020d}.json"
+
+
+def checkpoint_path(version: int) -> str:
+    return f"{LOG_DIR}{version:020d}.checkpoint.parquet"
+
+
+@dataclass(frozen=True)
+class _Listed:
+    """The numbers of the entries in the log, and the size of each checkpoint by its number."""
+
+    entries: frozenset[int]
+    checkpoints: dict[int, int]
+
+    @property
+    def top(self) -> int | None:
+        """The greatest number; None if there is no table."""
+        return max((*self.entries, *self.checkpoints), default=None)
+
+
+class DeltaLog:
+    """The log of the Delta table of the topic at the root of `store`."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._entries = NumberedObjects(store, entry_path)
+        self._newest: tuple[int, bytes] | None = None
+        self._lacks_checkpoint = False
+
+    def newest(self) -> Published | None:
+        """The newest entry; None if the topic has no Delta table. Raises if somebody else wrote it,
+        and if an entry that readers need is missing: then the log is no whole table."""
+        listed = self._listed()
+        while (top := listed.top) is not None:
+            found = deque(self._entries.read_forward(top), maxlen=1)
+            if found:
+                self._newest = found[0]
+                return self._published(*found[0], listed)
+            before, listed = listed, self._listed()  # it may have been removed meanwhile
+            if listed == before:
+                raise _missing(top)
+        return None
+
+    def _published(self, number: int, data: bytes, listed: _Listed) -> Published:
+        state = state_of(data, entry_path(number))
+        if state is None:
+            raise InvalidRequestError(
+                f"{LOG_DIR} in the folder of the topic is the log of a Delta table that pylogtable "
+                f"has not published ({entry_path(number)}). Nothing was changed; move it away "
+                "to publish the topic"
+            )
+        checkpoints = self._good_checkpoints(listed)
+        for at in range(max(checkpoints, default=-1) + 1, listed.top or 0):
+            # An entry that is put during a listing need not be in it.
+            if at not in listed.entries and self._entries.read(at) is None:
+                raise _missing(at)
+        before = None if state.follows is None else self._publish_id(number - 1)
+        if before is not None and before != state.follows:
+            detail = "it follows an entry of a table that was removed, and not the one before it"
+            raise damaged(entry_path(number), detail)
+        return Published(number, state)
+
+    @property
+    def newest_id(self) -> str | None:
+        """The id of the publication that has put the newest known entry."""
+        return None if self._newest is None else publish_id_of(self._newest[1], LOG_DIR)
+
+    def topic_id(self) -> str | None:
+        """The id of the topic that the newest entry is of; None if that cannot be told."""
+        for number in sorted(self._listed().entries, reverse=True):
+            data = self._entries.read(number)
+            with suppress(CorruptTopicError):
+                state = None if data is None else state_of(data, entry_path(number))
+                return None if state is None else state.topic_id
+        return None
+
+    def commit(
+        self, number: int, actions: Iterable[Action], publish_id: str, runtime: Runtime
+    ) -> bool:
+        """Put an entry; False if another publication was faster."""
+        data = encode(actions)
+        is_ours = put_entry(
+            lambda: self._entries.create(number, data),
+            lambda: self._publish_id(number),
+            (entry_path(number), number),
+            publish_id,
+            runtime,
+        )
+        if not is_ours:
+            return False
+        if number and (number - 1, self._entries.read(number - 1)) != self._newest:
+            # The table was removed meanwhile: an entry must not stand on one that is gone.
+            self._store.delete(entry_path(number))
+            return False
+        self._newest = number, data
+        return True
+
+    def _publish_id(self, number: int) -> str | None:
+        data = self._entries.read(number)
+        return None if data is None else publish_id_of(data, entry_path(number))
+
+    def table(self, number: int) -> TableState:
+        """The whole table at an entry, from the newest checkpoint and the entries after it."""
+        begin, state = self._read_checkpoint(number)
+        numbers = range(begin, number + 1)
+        for at, data in zip(numbers, self._entries.read_many(numbers), strict=True):
+            if data is None:
+                raise _missing(at)
+            try:
+                state = state.after(decode(data, entry_path(at)))
+            except _WRONG_ACTIONS as error:
+                raise damaged(entry_path(at), f"an action is wrong ({error!r})") from error
+        try:
+            state.check()
+        except _WRONG_ACTIONS as error:
+            raise damaged(entry_path(number), f"the log up to here is wrong ({error!r})") from error
+        return state
+
+    def write_checkpoint(self, number: int, removed_since_ms: int, *, even_so: bool) -> None:
+        """Write a checkpoint at an entry, if one is due, or if readers do not find the last one, or
+        `even_so`."""
+        if number % CHECKPOINT_INTERVAL and not self._lacks_checkpoint and not even_so:
+            return
+        self._write_checkpoint(number, removed_since_ms)
+
+    def mend(self, number: int, removed_since_ms: int) -> None:
+        """Write a checkpoint at an entry if readers do not find the last one."""
+        if self._lacks_checkpoint:
+            self._write_checkpoint(number, removed_since_ms)
+
+    def _write_checkpoint(self, number: int, removed_since_ms: int) -> None:
+        try:
+            rows = self.table(number).checkpoint(removed_since_ms)
+            sink = pa.BufferOutputStream()
+            pq.write_table(rows, sink, compression="snappy")
+            data = sink.getvalue().to_pybytes()
+            self._store.write(checkpoint_path(number), data)
+            hint = {"version": number, "size": rows.num_rows, "sizeInBytes": len(data)}
+            self._store.write(HINT_PATH, json.dumps(hint).encode())
+            self._lacks_checkpoint = False
+        except Exception as error:  # any error: the entry has already landed
+            _log.warning("no checkpoint at entry %s of %s: %s", number, self._store.url, error)
+
+    def remove(self) -> int:
+        """Remove the log, and so the table; the topic's files stay. The newest entry goes first,
+        and a checkpoint after its entry: until the last is gone, readers see an older version of
+        the topic. What a publication puts meanwhile is removed, too, and so is a damaged log."""
+        with suppress(CorruptTopicError):
+            self.newest()  # raises if the table is somebody else's
+        self._newest = None
+        self._store.delete(HINT_PATH)
+        removed = 0
+        while (listed := self._listed()).top is not None:
+            for number in sorted({*listed.entries, *listed.checkpoints}, reverse=True):
+                if number in listed.entries:
+                    self._store.delete(entry_path(number))
+                if number in listed.checkpoints:
+                    self._store.delete(checkpoint_path(number))
+            removed += len(listed.entries) + len(listed.checkpoints)
+        self._store.delete(HINT_PATH)  # a publication may have written it meanwhile
+        self._store.remove_empty_folders(LOG_DIR)
+        return removed
+
+    def old_entries(self, listing: Iterable[ObjectInfo], before_ms: int) -> list[ObjectInfo]:
+        """The objects of the log that no version from `before_ms` on needs: all below the newest
+        checkpoint that was written before [PUB-7]."""
+        objects = [info for info in listing if info.key.startswith(LOG_DIR)]
+        numbers = [
+            number
+            for info in objects
+            if info.modified_ms < before_ms
+            and (number := _number(_CHECKPOINT, info.key)) is not None
+        ]
+        if not numbers:
+            return []
+        after, _ = self._read_checkpoint(max(numbers))
+        return [
+            info
+            for info in objects
+            for number in [_number(_ENTRY, info.key), _number(_CHECKPOINT, info.key)]
+            if number is not None and number < after - 1 and info.modified_ms < before_ms
+        ]
+
+    def _listed(self) -> _Listed:
+        entries: set[int] = set()
+        checkpoints: dict[int, int] = {}
+        for info in self._store.list(LOG_DIR):
+            if (number := _number(_ENTRY, info.key)) is not None:
+                entries.add(number)
+            elif (number := _number(_CHECKPOINT, info.key)) is not None:
+                checkpoints[number] = info.size_bytes
+        return _Listed(frozenset(entries), checkpoints)
+
+    def _good_checkpoints(self, listed: _Listed) -> list[int]:
+        """The checkpoints in the listing, without one that the hint names and that is damaged."""
+        hint = self._hint()
+        named = hint.get("version")
+        size = listed.checkpoints.get(named) if isinstance(named, int) else None
+        self._lacks_checkpoint = size is None or size != hint.get("sizeInBytes", size)
+        if not isinstance(named, int) or size is None or not self._lacks_checkpoint:
+            return [*listed.checkpoints]
+        # Between writing a checkpoint again and writing the hint, the sizes differ.
+        is_good = self._state_at(named) is not None
+        return [number for number in listed.checkpoints if is_good or number != named]
+
+    def _hint(self) -> dict[str, Any]:
+        """What the hint says; nothing if it cannot be read."""
+        data = self._store.read(HINT_PATH)
+        try:
+            hint = json.loads(data) if data else {}
+        except (ValueError, RecursionError):
+            return {}
+        return hint if isinstance(hint, dict) else {}
+
+    def _read_checkpoint(self, at_most: int) -> tuple[int, TableState]:
+        """The state of the newest checkpoint up to an entry, and the number after its own; the
+        empty state and 0 if there is none."""
+        for number in sorted(self._listed().checkpoints, reverse=True):
+            if number <= at_most and (state := self._state_at(number)) is not None:
+                return number + 1, state
+        return 0, empty_state()
+
+    def _state_at(self, number: int) -> TableState | None:
+        """The state of a checkpoint; None if it cannot be read."""
+        data = self._store.read(checkpoint_path(number))
+        if data is None:
+            return None
+        try:
+            return state_in(pq.read_table(pa.BufferReader(data)))
+        except (pa.ArrowException, KeyError, ValueError, OSError) as error:
+            _log.warning("%s is ignored: %s", checkpoint_path(number), error)
+            return None
+
+
+def _missing(number: int) -> CorruptTopicError:
+    return damaged(entry_path(number), "it is missing")
+
+
+def _number(pattern: re.Pattern[str], key: str) -> int | None:
+    match = pattern.fullmatch(key)
+    return int(match[1]) if match else None

@@ -1,0 +1,157 @@
+"""A topic's Delta table. It shows one version of the topic after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import ClassVar
+
+import msgspec
+
+from pylogtable.format.config import MANIFEST_RETENTION_MS
+from pylogtable.format.model import MAX_OFFSET, PublishedState, TopicInfo
+from pylogtable.format.schema import WireType, from_arrow, widens
+from pylogtable.publish.delta.actions import Action, add, commit_info, remove, txn
+from pylogtable.publish.delta.log import LOG_DIR, DeltaLog
+from pylogtable.publish.delta.schema import features_of, metadata_of, protocol_of
+from pylogtable.publish.plan import Shown, TableChange, TableFile
+from pylogtable.publish.table import Published
+from pylogtable.runtime import Runtime
+from pylogtable.segments.column_bounds import FileFacts, facts_of
+from pylogtable.storage.base import ObjectInfo, ObjectStore
+
+#: A table with more new files gets a checkpoint at once.
+MANY_FILES = 1000
+
+
+class DeltaTable:
+    """The Delta table of the topic at the root of `store`."""
+
+    format: ClassVar[str] = "delta"
+    folder: ClassVar[str] = LOG_DIR
+
+    def __init__(self, store: ObjectStore, runtime: Runtime) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._log = DeltaLog(store)
+
+    def newest(self) -> Published | None:
+        """What the table shows now; None if there is no table."""
+        return self._log.newest()
+
+    def topic_id(self) -> str | None:
+        """The id of the topic that the table is of; None if that cannot be told."""
+        return self._log.topic_id()
+
+    def files(self, published: Published) -> dict[str, TableFile]:
+        """The files that the table shows, by path."""
+        return self._log.table(published.number).files()
+
+    def show(
+        self,
+        name: str,
+        before: Published | None,
+        shown: TopicInfo | None,
+        wanted: Shown,
+        change: TableChange,
+    ) -> Published | None:
+        """Show a version of the topic, after the entry `before`, whose columns are those of
+        `shown`. None if another publication was faster."""
+        number = 0 if before is None else before.number + 1
+        now_ms, publish_id = self._runtime.clock(), self._runtime.new_id()
+        info = wanted.snapshot.info
+        facts = facts_of(self._store, [new.file for new in change.added], info)
+        state = _state(before, shown, wanted, facts)
+        if before is not None:
+            state = msgspec.structs.replace(state, follows=self._log.newest_id)
+        actions = [
+            commit_info(state, now_ms, publish_id),
+            *_table_actions(name, before, shown, info, state),
+            txn(state, now_ms),
+            *(remove(gone.file, now_ms, is_data=gone.is_data) for gone in change.removed),
+            *(
+                add(new.file, facts[new.file.path].bounds, now_ms, is_data=new.is_data)
+                for new in change.added
+            ),
+        ]
+        if not self._log.commit(number, actions, publish_id, self._runtime):
+            return None
+        since_ms = now_ms - MANIFEST_RETENTION_MS
+        self._log.write_checkpoint(number, since_ms, even_so=len(actions) > MANY_FILES)
+        return Published(number, state)
+
+    def mend(self, published: Published) -> None:
+        """Write a checkpoint if readers do not find the last one."""
+        self._log.mend(published.number, self._runtime.clock() - MANIFEST_RETENTION_MS)
+
+    def remove(self) -> int:
+        """Remove the table. The topic stays as it is. Returns how many objects were removed."""
+        return self._log.remove()
+
+    def needed_files(self, since_ms: int) -> set[str]:
+        """The files that versions of the table from this time on show [PUB-7]."""
+        newest = self._log.newest()
+        if newest is None:
+            return set()
+        table = self._log.table(newest.number)
+        return {*table.paths.to_pylist(), *table.removed_since(since_ms).to_pylist()}
+
+    def old_objects(self, listing: Iterable[ObjectInfo], before_ms: int) -> list[ObjectInfo]:
+        """The objects of the log that only versions before this time need [PUB-7]."""
+        return self._log.old_entries(listing, before_ms)
+
+
+def _state(
+    before: Published | None,
+    shown: TopicInfo | None,
+    wanted: Shown,
+    facts: Mapping[str, FileFacts],
+) -> PublishedState:
+    snapshot = wanted.snapshot
+    is_same = before is not None and before.state.topic_id == snapshot.topic_id
+    widened = dict(before.state.widened) if before is not None and is_same else {}
+    older: list[tuple[str, WireType]] = []
+    if shown is not None:
+        older += [(field.stored_name, field.type) for field in shown.fields]
+    for of in facts.values():
+        older += [(column.name, from_arrow(column.type)) for column in of.schema]
+    types = {field.stored_name: field.type for field in snapshot.info.fields}
+    for name, wire in older:
+        if name in types and widens(wire, types[name]) and wire not in widened.get(name, ()):
+            widened[name] = _in_order([*widened.get(name, ()), wire])
+    features = features_of(snapshot.info, widened)
+    if before is not None:
+        features |= set(before.state.features)
+    return PublishedState(
+        topic_id=snapshot.topic_id,
+        version=snapshot.version,
+        commit_id=snapshot.commit_id,
+        committed_at_ms=snapshot.committed_at_ms,
+        offsets=min(sum(state.end for state in snapshot.partitions), MAX_OFFSET),
+        copies=dict(wanted.copies),
+        features=tuple(sorted(features)),
+        widened=widened,
+    )
+
+
+def _in_order(types: Sequence[WireType]) -> tuple[WireType, ...]:
+    """The narrowest type first."""
+    return tuple(sorted(types, key=lambda wire: sum(widens(other, wire) for other in types)))
+
+
+def _table_actions(
+    name: str,
+    before: Published | None,
+    shown: TopicInfo | None,
+    info: TopicInfo,
+    state: PublishedState,
+) -> Iterator[Action]:
+    """Protocol and metadata, as far as they differ from those of the entry before."""
+    new = metadata_of(name, state.topic_id, info, state.features, state.widened)
+    if before is None or shown is None or before.state.features != state.features:
+        yield {"protocol": protocol_of(state.features)}
+        yield {"metaData": new}
+        return
+    old_state = before.state
+    old = metadata_of(name, old_state.topic_id, shown, old_state.features, old_state.widened)
+    if new != old:
+        yield {"metaData": new}

@@ -1,0 +1,1 @@
+"""Iceberg tables: `metadata/` over a topic's files, and entries in catalogs."""

@@ -1,0 +1,183 @@
+"""Makes the snapshots of an Iceberg table: their manifests, manifest list and summary.
+
+The cost is in proportion to what changes. New files get a new manifest. Only manifests with removed
+files are written anew, and small ones when there are many.
+"""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pylogtable.errors import CorruptTopicError
+from pylogtable.format.paths import floor_of
+from pylogtable.publish.iceberg.log import floors_in, manifest_list_name, manifest_name
+from pylogtable.publish.iceberg.manifests import (
+    Entry,
+    Manifest,
+    Manifests,
+    deleted_entry,
+    is_live,
+    kept_entry,
+    partitions_in,
+)
+from pylogtable.publish.iceberg.metadata import Snapshot
+from pylogtable.publish.iceberg.schema import Json
+from pylogtable.publish.iceberg.steps import Step, chunks, live_files, to_merge
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a new snapshot goes: after which, and when."""
+
+    snapshot_id: int
+    parent: Snapshot | None
+    sequence_number: int
+    timestamp_ms: int
+
+    @property
+    def parent_id(self) -> int | None:
+        return None if self.parent is None else self.parent.snapshot_id
+
+
+class SnapshotMaker:
+    """Makes the snapshots of one publication."""
+
+    def __init__(self, manifests: Manifests, publish_id: str, schema: Json) -> None:
+        self._manifests = manifests
+        self._publish_id = publish_id
+        self._schema = schema
+        self._serial = itertools.count()
+
+    def make(
+        self, place: Place, step: Step, added: Sequence[Entry], says: Mapping[str, str]
+    ) -> Snapshot:
+        """Write the manifests of a snapshot that adds these entries and removes the files of the
+        step. `says` is what its summary says besides."""
+        parent = place.parent
+        before = [] if parent is None else self._manifests.listed(parent.manifest_list)
+        live = [manifest for manifest in before if live_files(manifest)]
+        rewritten, deleted = self._without(place, live, step)
+        untouched = [m for m in live if m.manifest_path not in rewritten]
+        small = to_merge(untouched)
+        merged_paths = {manifest.manifest_path for manifest in small}
+        kept = [m for m in untouched if m.manifest_path not in merged_paths]
+        merged = self._merged(place, small)
+        new = [*self._write(place, added), *rewritten.values(), *merged]
+        name = manifest_list_name(place.snapshot_id, self._publish_id)
+        ids = (place.snapshot_id, place.parent_id, place.sequence_number)
+        counts = {
+            "manifests-created": len(new),
+            "manifests-kept": len(kept),
+            "manifests-replaced": len(before) - len(kept),
+        }
+        summary = {"operation": step.operation, **_counted(parent, added, deleted)}
+        summary |= {key: str(count) for key, count in counts.items()} | dict(says)
+        return Snapshot(
+            snapshot_id=place.snapshot_id,
+            parent_snapshot_id=place.parent_id,
+            sequence_number=place.sequence_number,
+            timestamp_ms=place.timestamp_ms,
+            manifest_list=self._manifests.write_list(name, *ids, [*new, *kept]),
+            summary=summary,
+            schema_id=self._schema["schema-id"],
+        )
+
+    def _without(
+        self, place: Place, live: Sequence[Manifest], step: Step
+    ) -> tuple[dict[str, Manifest], list[Entry]]:
+        """The manifests that hold removed files, written anew, by their old paths; and the entries
+        of the removed files. New and old manifests are looked into first: merges take new files,
+        and retention old ones."""
+        missing = {self._manifests.place(file.path) for file in step.removed}
+        wanted: dict[int, list[int]] = {}
+        for partition, floor in sorted((f.partition, floor_of(f.path)) for f in step.removed):
+            wanted.setdefault(partition, []).append(floor)
+        rewritten: dict[str, Manifest] = {}
+        deleted: list[Entry] = []
+        candidates = [manifest for manifest in live if _may_hold(manifest, wanted)]
+        candidates.sort(key=lambda manifest: manifest.sequence_number)
+        for manifest, entries in self._manifests.each(_from_both_ends(candidates)):
+            held = [entry for entry in entries if is_live(entry)]
+            gone = {e.data_file.file_path for e in held} & missing
+            if gone:
+                marked = [
+                    deleted_entry(entry, place.snapshot_id)
+                    if entry.data_file.file_path in gone
+                    else kept_entry(entry)
+                    for entry in held
+                ]
+                (rewritten[manifest.manifest_path],) = self._write(place, marked)
+                deleted += [entry for entry in marked if not is_live(entry)]
+                missing -= gone
+            if not missing:
+                break
+        if missing:
+            detail = "a file that the table no longer shows is in no manifest of it; unpublish the "
+            raise CorruptTopicError(min(missing), "PUB-1", f"{detail}topic and publish it again")
+        return rewritten, deleted
+
+    def _merged(self, place: Place, small: Sequence[Manifest]) -> list[Manifest]:
+        entries = [kept_entry(entry) for entry in self._manifests.live_entries(small)]
+        return self._write(place, entries)
+
+    def _write(self, place: Place, entries: Sequence[Entry]) -> list[Manifest]:
+        """Write entries to as many manifests as they need."""
+        made = []
+        for chunk in chunks(entries):
+            floors = [floor_of(self._manifests.key(e.data_file.file_path)) for e in chunk]
+            serial = next(self._serial)
+            name = manifest_name(self._publish_id, serial, min(floors), max(floors))
+            made.append(self._manifests.write(name, place.snapshot_id, self._schema, chunk))
+        return made
+
+
+def _may_hold(manifest: Manifest, wanted: Mapping[int, Sequence[int]]) -> bool:
+    """False if a manifest has certainly no file of these partitions with one of these floor
+    offsets, which are sorted."""
+    partitions, floors = partitions_in(manifest), floors_in(manifest.manifest_path)
+    for partition, sought in wanted.items():
+        if partitions is not None and partition not in partitions:
+            continue
+        if floors is None:
+            return True
+        first = bisect_left(sought, floors[0])
+        if first < len(sought) and sought[first] <= floors[1]:
+            return True
+    return False
+
+
+def _from_both_ends(manifests: Sequence[Manifest]) -> list[Manifest]:
+    """The last one, the first one, the last but one, and so on."""
+    middle = len(manifests) // 2
+    pairs = itertools.zip_longest(reversed(manifests[middle:]), manifests[:middle])
+    return [manifest for pair in pairs for manifest in pair if manifest is not None]
+
+
+def _counted(
+    parent: Snapshot | None, added: Sequence[Entry], deleted: Sequence[Entry]
+) -> dict[str, str]:
+    """What the summary says about files, records and bytes. The totals go on from the parent's."""
+    new = [entry.data_file for entry in added]
+    gone = [entry.data_file for entry in deleted]
+    changed = {
+        "data-files": (len(new), len(gone)),
+        "records": (sum(f.record_count for f in new), sum(f.record_count for f in gone)),
+        "files-size": (
+            sum(f.file_size_in_bytes for f in new),
+            sum(f.file_size_in_bytes for f in gone),
+        ),
+    }
+    counts = {"changed-partition-count": len({f.partition[0] for f in (*new, *gone)})}
+    for name, (more, less) in changed.items():
+        counts[f"added-{name}"] = more
+        counts["removed-files-size" if name == "files-size" else f"deleted-{name}"] = less
+    counts = {name: count for name, count in counts.items() if count}
+    for name, (more, less) in changed.items():
+        known = 0 if parent is None else parent.count(f"total-{name}")
+        counts[f"total-{name}"] = known + more - less
+    for name in ("delete-files", "position-deletes", "equality-deletes"):
+        counts[f"total-{name}"] = 0
+    return {name: str(count) for name, count in counts.items()}

@@ -1,0 +1,59 @@
+"""What jobs have to know about the published tables of a topic."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pylogtable.errors import CorruptTopicError, LogTableError
+from pylogtable.format.config import PUBLISH_FORMATS
+from pylogtable.jobs.job import TableObjects
+from pylogtable.publish.formats import table_of, tables_in
+from pylogtable.runtime import Runtime
+from pylogtable.storage.base import ObjectInfo, ObjectStore
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class TopicTables:
+    """The published tables of the topic at the root of `store`."""
+
+    name: str
+    store: ObjectStore
+    runtime: Runtime
+
+    def showing_before(self, topic_id: str, version: int) -> tuple[str, ...]:
+        """The formats of the tables that show a version of the topic before this one. A table that
+        cannot be read counts as well: what it shows is not known."""
+        found = []
+        for name in PUBLISH_FORMATS:
+            try:
+                published = table_of(name, self.store, self.runtime).newest()
+            except LogTableError as error:
+                _log.warning("the %s table of %s cannot be read: %s", name, self.name, error)
+                found.append(name)
+                continue
+            if published is None or published.state.topic_id != topic_id:
+                continue
+            if published.state.version < version:
+                found.append(name)
+        return tuple(found)
+
+    def objects(
+        self, topic_id: str, listing: Sequence[ObjectInfo], since_ms: int, old_before_ms: int
+    ) -> TableObjects:
+        """Which files the tables show from `since_ms` on, and which objects of their own only
+        versions before `old_before_ms` need [PUB-7]."""
+        shown: set[str] = set()
+        old: list[ObjectInfo] = []
+        for table in tables_in((entry.key for entry in listing), self.store, self.runtime):
+            try:
+                shown |= table.needed_files(since_ms)
+            except CorruptTopicError:
+                if table.topic_id() in (None, topic_id):
+                    raise
+                continue  # of a topic that was deleted: nobody can read it
+            old += table.old_objects(listing, old_before_ms)
+        return TableObjects(frozenset(shown), tuple(old))

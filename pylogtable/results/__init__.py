@@ -1,1 +1,0 @@
-"""What operations return, and how it is shown as text, tables and HTML."""

@@ -1,0 +1,1 @@
+"""Creating, altering and deleting topics."""

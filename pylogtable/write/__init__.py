@@ -1,1 +1,0 @@
-"""Writing: appends, staged files, and the producer."""

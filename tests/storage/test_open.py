@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pylogtable.errors import InvalidRequestError, UnsupportedFormatError
+from pylogtable.storage.local import LocalStore
+from pylogtable.storage.memory import MemoryStore
+from pylogtable.storage.open import open_store
+from pylogtable.storage.remote import RemoteStore
+from pylogtable.storage.s3 import S3Store
+
+
+@pytest.fixture(autouse=True)
+def _every_client_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
+
+
+@pytest.mark.parametrize(
+    ("url", "kind", "shown"),
+    [
+        ("/a/b", LocalStore, "file:///a/b"),
+        ("/a/b/", LocalStore, "file:///a/b"),
+        (Path("/a/b"), LocalStore, "file:///a/b"),
+        ("file:///a/b", LocalStore, "file:///a/b"),
+        ("file:/a/b", LocalStore, "file:///a/b"),
+        ("FILE://localhost/a/b", LocalStore, "file:///a/b"),
+        ("/a/with space/%20", LocalStore, "file:///a/with space/%20"),
+        ("/a:b@c/d", LocalStore, "file:///a:b@c/d"),
+        ("dbfs:/Volumes/x/y", LocalStore, "file:///Volumes/x/y"),
+        ("dbfs:///Volumes/x/y", LocalStore, "file:///Volumes/x/y"),
+        ("dbfs:/x/y", LocalStore, "file:///dbfs/x/y"),
+        ("dbfs:/VolumesNot/y", LocalStore, "file:///dbfs/VolumesNot/y"),
+        ("/dbfs/x", LocalStore, "file:///dbfs/x"),
+        ("memory://name/a/b/", MemoryStore, "memory://name/a/b"),
+        ("memory://name", MemoryStore, "memory://name"),
+        ("s3://bucket/a/b/", S3Store, "s3://bucket/a/b"),
+        ("S3://bucket/a", S3Store, "s3://bucket/a"),
+        ("s3a://bucket", S3Store, "s3://bucket"),
+        ("s3n://bucket//a", S3Store, "s3://bucket/a"),
+        ("gs://bucket/a", RemoteStore, "gs://bucket/a"),
+        ("gcs://bucket/a", RemoteStore, "gs://bucket/a"),
+        ("abfs://box/a", RemoteStore, "abfs://box/a"),
+        ("abfss://box@me.dfs.core.windows.net/a", RemoteStore, "abfs://box/a"),
+        ("az://box/a", RemoteStore, "abfs://box/a"),
+    ],
+)
+def test_supported_addresses(url: str | os.PathLike[str], kind: type, shown: str) -> None:
+    store = open_store(url)
+    assert type(store) is kind
+    assert store.url == shown
+
+
+def test_the_url_of_a_store_opens_it_again() -> None:
+    for url in ("/a/b", "memory://name/a", "s3://bucket/a", "dbfs:/x"):
+        assert open_store(open_store(url).url).url == open_store(url).url
+
+
+def test_relative_and_home_paths_become_absolute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", "/home/me")
+    assert open_store("x/../y").url == f"file://{tmp_path}/y"
+    assert open_store("c:x").url == f"file://{tmp_path}/c:x"
+    assert open_store("~/t").url == "file:///home/me/t"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_azure_account_is_taken_from_the_address() -> None:
+    store = open_store("abfss://box@me.dfs.core.windows.net/a")
+    assert isinstance(store, RemoteStore)
+    assert store._client._options == {"account_name": "me"}
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["hdfs://n/x", "hdfs:/x", "http://h/x", "ftp://h/x", "simplecache::s3://b/k", "s3:/bucket/a"],
+)
+def test_other_schemes_are_refused_with_a_list_of_supported_ones(url: str) -> None:
+    with pytest.raises(UnsupportedFormatError) as caught:
+        open_store(url)
+    scheme = url.partition(":")[0]
+    assert str(caught.value).startswith(f"{scheme}:")
+    assert "s3://" in str(caught.value)
+    assert "only if it is absent" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "s3://AKIA:s3cr3t@bucket/a",
+        "s3://AKIA:s3/cr3t@bucket/a",
+        "s3://s3cr3t@bucket/a",
+        "abfss://box:s3cr3t@me/a",
+        "hdfs://me:s3cr3t@host/a",
+        "ftp://me:s3cr3t@host/a",
+    ],
+)
+def test_credentials_in_an_address_are_refused_and_not_repeated(url: str) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        open_store(url)
+    assert "cr3t" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["", "s3://", "s3:///a", "s3://bucket/../a", "s3://b/a?versionId=1", "file://host/a"]
+)
+def test_incomplete_addresses_are_refused(url: str) -> None:
+    with pytest.raises(InvalidRequestError):
+        open_store(url)
+
+
+def test_a_missing_client_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UnsupportedFormatError, match=r"pip install 'pylogtable\[s3\]'"):
+        open_store("s3://bucket/a")
+    with pytest.raises(UnsupportedFormatError, match="pip install gcsfs"):
+        open_store("gs://bucket/a")
+
+
+def test_clients_are_imported_only_when_used() -> None:
+    code = (
+        "import sys; from pylogtable.storage.open import open_store; open_store('s3://b/a');"
+        "print(sorted({'s3fs', 'fsspec', 'botocore', 'aiobotocore'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
