@@ -36,5 +36,5 @@ def grow(topic: Topic, commits: int, segments_per_commit: int) -> None:
             )
             ends[partition] += RECORDS
             serial += 1
-        now_ms = topic._head.runtime.clock()
+        now_ms = topic._log.runtime.clock()
         TopicWriter(topic).commit([Staged(tuple(files), now_ms, topic.topic_id)])

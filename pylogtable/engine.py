@@ -108,16 +108,16 @@ class TopicWriter:
     def __init__(self, topic: Topic, view: View | None = None) -> None:
         self._topic = topic
         self._appender = topic._appender
-        self._head = topic._head
+        self._log = topic._log
         self._view = view
 
     @staticmethod
     def known(topic: Topic) -> View:
         """The topic as it was when it was last looked at, without a request."""
-        return View(topic.name, topic._store, topic._head.known, topic._manifest)
+        return View(topic.name, topic._store, topic._log.known, topic._manifest)
 
     def _snapshot(self) -> Snapshot:
-        return self._head.latest() if self._view is None else self._view.snapshot
+        return self._log.latest() if self._view is None else self._view.snapshot
 
     def check_columns(self, schema: pa.Schema, *, keep_offsets: bool = False) -> None:
         """Raise `SchemaMismatchError` if rows with these columns cannot be appended. Call it
@@ -133,7 +133,7 @@ class TopicWriter:
         nothing, if such rows could not be appended even then."""
         if not isinstance(schema, pa.Schema):
             raise InvalidRequestError(f"`schema` must be a pyarrow.Schema, not {schema!r}")
-        self._head.change(
+        self._log.change(
             lambda snapshot: plan_missing_columns(snapshot, schema, keep_offsets=keep_offsets)
         )
 
@@ -172,7 +172,7 @@ class TopicWriter:
         """
         snapshot = self._snapshot()
         files = self._appender.gathered(staged).files
-        joiner = Joiner(self._topic._store, self._head.runtime.new_id)
+        joiner = Joiner(self._topic._store, self._log.runtime.new_id)
         return joiner, plan_joins(snapshot, files)
 
     def joined(

@@ -112,7 +112,7 @@ def maintain(
     reports: dict[str, Any] = {}
     error = None
     try:
-        snapshot = topic.head.latest()
+        snapshot = topic.log.latest()
         # Raises for an unknown group before anything is changed.
         topic.unread_from(options.protect_groups, snapshot)
         is_following = snapshot.mirror is not None and snapshot.mirror.is_following

@@ -38,7 +38,7 @@ from pylogtable.jobs.job import MaintainOptions
 from pylogtable.jobs.work import RunUnits, in_threads
 from pylogtable.log.commit_loop import change_until_landed
 from pylogtable.log.manifest import Manifest
-from pylogtable.log.topic_log import Head, attempt_commit
+from pylogtable.log.topic_log import TopicLog, attempt_commit
 from pylogtable.maintain import MaintainReport, maintain
 from pylogtable.operation import Threads, operations
 from pylogtable.runtime import Runtime, patience_in
@@ -54,7 +54,7 @@ from pylogtable.topics.plan import (
     plan_delete_topic,
 )
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 # How often an id is drawn again that is in use.
 _ID_TRIES = 10
@@ -180,8 +180,8 @@ class Store:
             for entry in below.list()
             if parse_commit_path(entry.key) is None and entry.key != HINT_PATH
         ]
-        head = Head(manifest, self._runtime, snapshot, below.url)
-        deleted, _ = head.change(lambda _: plan_delete_topic())
+        log = TopicLog(manifest, self._runtime, snapshot, below.url)
+        deleted, _ = log.change(lambda _: plan_delete_topic())
         manifest.write_root(deleted, self._runtime.new_id)
         with Threads(max(1, below.concurrency)) as pool:
             list(pool.map(below.delete, doomed))
@@ -192,7 +192,7 @@ class Store:
         found: dict[str, list[str]] = {}
         for topic, groups in self._groups_by_topic(self.topics()).items():
             if isinstance(groups, LogTableError):
-                _log.warning("the groups of topic %r are left out: %s", topic, groups)
+                _logger.warning("the groups of topic %r are left out: %s", topic, groups)
                 continue
             for group in groups:
                 found.setdefault(group, []).append(topic)
@@ -369,7 +369,7 @@ def _refuse_overwriting(store: ObjectStore, manifest: Manifest, commit: Commit) 
     try:
         created = manifest.commits.create(commit.version, encode(commit))
     except StorageError as error:
-        _log.warning("put-if-absent of %s was not tried: %s", store.url, error)
+        _logger.warning("put-if-absent of %s was not tried: %s", store.url, error)
         return
     if created is Created.YES:
         store.delete(commit_path(commit.version))

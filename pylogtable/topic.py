@@ -27,7 +27,7 @@ from pylogtable.groups.report import GroupDescription
 from pylogtable.jobs.delete_records_plan import plan_delete_records
 from pylogtable.log.group_objects import load_groups
 from pylogtable.log.manifest import Manifest
-from pylogtable.log.topic_log import Head
+from pylogtable.log.topic_log import TopicLog
 from pylogtable.operation import operations
 from pylogtable.publish.checks import check_published_tables
 from pylogtable.publish.publication import published_status
@@ -67,14 +67,14 @@ class Topic(TopicWrites, TopicJobs):
                 f"there is no topic at {store.url}; create it with "
                 f"pylogtable.open(<store>).create_topic({name!r}, partitions=...)"
             )
-        self._head = Head(self._manifest, runtime, snapshot, store.url)
-        self._appender = Appender(store, self._head)
+        self._log = TopicLog(self._manifest, runtime, snapshot, store.url)
+        self._appender = Appender(store, self._log)
 
     def __reduce__(self) -> tuple[Any, tuple[str, ObjectStore, Runtime, str]]:
-        return _reopen, (self.name, self._store, self._head.runtime, self._head.known.topic_id)
+        return _reopen, (self.name, self._store, self._log.runtime, self._log.known.topic_id)
 
     def __repr__(self) -> str:
-        known = self._head.known
+        known = self._log.known
         return f"<Topic {self.name!r} at {self.url}, {len(known.partitions)} partition(s)>"
 
     def _repr_html_(self) -> str:
@@ -88,22 +88,22 @@ class Topic(TopicWrites, TopicJobs):
     @property
     def topic_id(self) -> str:
         """The topic's id. A topic that is deleted and created again has a different id."""
-        return self._head.known.topic_id
+        return self._log.known.topic_id
 
     @property
     def version(self) -> int:
         """The newest version. Every commit adds one."""
-        return self._head.latest().version
+        return self._log.latest().version
 
     @property
     def schema(self) -> pa.Schema:
         """The Arrow schema of `read`: the topic's columns and the log's own."""
-        return table_schema(self._head.latest().info.fields)
+        return table_schema(self._log.latest().info.fields)
 
     def at(self, version: int | datetime | None = None) -> View:
         """The topic at one version, the newest by default. Use it for several reads that must see
         the same data."""
-        snapshot = snapshot_at(self.name, self._head, version)
+        snapshot = snapshot_at(self.name, self._log, version)
         return View(self.name, self._store, snapshot, self._manifest)
 
     def read(
@@ -145,11 +145,11 @@ class Topic(TopicWrites, TopicJobs):
 
     def start_offsets(self) -> dict[int, int]:
         """The first readable offset of each partition."""
-        return self._head.latest().start_offsets
+        return self._log.latest().start_offsets
 
     def end_offsets(self) -> dict[int, int]:
         """The next offset of each partition to be written, one after the last record."""
-        return self._head.latest().end_offsets
+        return self._log.latest().end_offsets
 
     def offsets_for_time(
         self, when: Moment, version: int | datetime | None = None
@@ -207,12 +207,12 @@ class Topic(TopicWrites, TopicJobs):
         check_text("commit_id", commit_id)
         if version is not None:
             check_number("version", version)
-            return self._manifest.commits.find_at(commit_id, version, self._head.latest)
-        return self._manifest.commits.find(commit_id, self._head.latest())
+            return self._manifest.commits.find_at(commit_id, version, self._log.latest)
+        return self._manifest.commits.find(commit_id, self._log.latest())
 
     def version_at(self, when: Moment) -> int:
         """The newest version that was committed at or before `when`, for time travel."""
-        return version_at(self.name, self._head, when)
+        return version_at(self.name, self._log, when)
 
     def verify(self, *, data: bool = False) -> VerifyReport:
         """Check the topic in the store against the specification. The report is true if nothing is
@@ -248,7 +248,7 @@ class Topic(TopicWrites, TopicJobs):
             )
         # The copy's version first: what it got meanwhile must not look as if it were ahead.
         copy = other.at()
-        return compare(self.at(version), copy, self._head.runtime.monotonic, data=data)
+        return compare(self.at(version), copy, self._log.runtime.monotonic, data=data)
 
     def alter(
         self,
@@ -289,9 +289,9 @@ class Topic(TopicWrites, TopicJobs):
             settings = {} if config is None else config
             return plan_alter(snapshot, partitions=partitions, config=settings, columns=columns)
 
-        before = self._head.latest()
+        before = self._log.latest()
         self._warn_of_null_keys(before, plan(before))
-        altered, _ = self._head.change(plan, refresh=False)
+        altered, _ = self._log.change(plan, refresh=False)
         return describe(self.name, self.url, altered)
 
     def _warn_of_null_keys(self, snapshot: Snapshot, change: Change) -> None:
@@ -322,13 +322,13 @@ class Topic(TopicWrites, TopicJobs):
             change = plan_delete_records(snapshot, self._manifest.leaf, offsets)
             return change if change.log_starts else None
 
-        snapshot, _ = self._head.change(plan)
+        snapshot, _ = self._log.change(plan)
         return {number: snapshot.partitions[number].log_start for number in sorted(offsets)}
 
     def group(self, name: str) -> Group:
         """A consumer group of this topic, to commit, inspect or reset positions. Opening it writes
         nothing."""
-        return Group(name, self.name, self._store, self._head)
+        return Group(name, self.name, self._store, self._log)
 
     def consumer(
         self,
@@ -364,31 +364,31 @@ class Topic(TopicWrites, TopicJobs):
             lease_ms=lease_ms,
             follow=follow,
         )
-        return open_consumer(self.name, self._store, self._head, self.at, options)
+        return open_consumer(self.name, self._store, self._log, self.at, options)
 
     def groups(self) -> list[str]:
         """The names of the consumer groups of this topic, sorted. Damaged groups are included."""
-        return load_groups(self._store, self._head.latest().topic_id).names
+        return load_groups(self._store, self._log.latest().topic_id).names
 
     def describe_groups(self) -> GroupDescription:
         """Position, lag and owner of every partition, for all consumer groups of this topic."""
-        groups = load_groups(self._store, self._head.latest().topic_id)
+        groups = load_groups(self._store, self._log.latest().topic_id)
         for error in groups.damaged.values():
             raise error
-        return describe_groups(self._store, self.at(), groups.states, self._head)
+        return describe_groups(self._store, self.at(), groups.states, self._log)
 
     def expire_groups(self, older_than: timedelta | int, *, dry_run: bool = False) -> list[str]:
         """Delete the groups that have had no member and no commit for this long: a timedelta, or
         milliseconds. Returns their names. Run it from time to time to remove groups that nobody
         uses any more; `dry_run=True` only lists them."""
         check_flags(dry_run=dry_run)
-        return expire_groups(self._store, self._head, older_than, dry_run=dry_run)
+        return expire_groups(self._store, self._log, older_than, dry_run=dry_run)
 
 
 def _reopen(name: str, store: ObjectStore, runtime: Runtime, topic_id: str) -> Topic:
     """The topic that was pickled. One that was created in its place is another topic [META-5]."""
     topic = Topic(name, store, runtime)
-    if topic._head.known.topic_id != topic_id:
+    if topic._log.known.topic_id != topic_id:
         raise TopicNotFoundError(
             f"the topic at {store.url} has been deleted, and another one was created in its place; "
             "open the topic again"

@@ -14,7 +14,7 @@ from pylogtable.jobs.retention import Retention, RetentionReport
 from pylogtable.jobs.rewrite_job import RewriteReport
 from pylogtable.jobs.vacuum import Vacuum, VacuumReport
 from pylogtable.jobs.work import in_threads
-from pylogtable.log.topic_log import Head
+from pylogtable.log.topic_log import TopicLog
 from pylogtable.maintain import MaintainReport, maintain
 from pylogtable.mirror.plan import plan_promotion
 from pylogtable.mirror.report import MirrorProgress, MirrorReport
@@ -40,7 +40,7 @@ class TopicJobs:
 
     name: str
     _store: ObjectStore
-    _head: Head
+    _log: TopicLog
 
     def compact(
         self, *, force: bool = False, threads: int = 2, budget_bytes: int = BUDGET_BYTES
@@ -128,8 +128,8 @@ class TopicJobs:
     def register_iceberg(self, catalog: Any, identifier: str | Sequence[str]) -> str:
         """Let an entry of a pyiceberg catalog, such as `shop.orders`, show what the Iceberg table
         shows now. Use it after `publish`. Returns the address of the metadata file."""
-        self._head.latest()  # raises if the topic was deleted
-        return register(IcebergTable(self._store, self._head.runtime), catalog, identifier)
+        self._log.latest()  # raises if the topic was deleted
+        return register(IcebergTable(self._store, self._log.runtime), catalog, identifier)
 
     def unpublish(self, formats: Sequence[str] | None = None) -> int:
         """Remove published tables, all by default. The topic and its files stay as they are.
@@ -192,7 +192,7 @@ class TopicJobs:
         A copy in the middle of a mirror that takes several commits is refused without `force`: it
         has records without their txns, which a writer that repeats an append would append twice."""
         check_flags(force=force)
-        self._head.change(lambda snapshot: plan_promotion(snapshot, force=force))
+        self._log.change(lambda snapshot: plan_promotion(snapshot, force=force))
 
     def maintain(
         self,
@@ -217,8 +217,8 @@ class TopicJobs:
 
     @property
     def _maintained(self) -> MaintainedTopic:
-        tables = TopicTables(self.name, self._store, self._head.runtime)
-        return MaintainedTopic(self.name, self._store, self._head, tables)
+        tables = TopicTables(self.name, self._store, self._log.runtime)
+        return MaintainedTopic(self.name, self._store, self._log, tables)
 
     def _run(self, job: Job[Report], threads: int = 1) -> Report:
         return job.run(self._maintained, in_threads(threads))

@@ -9,7 +9,7 @@ from pylogtable.append.plan import ExpectedLast
 from pylogtable.append.producer import Producer
 from pylogtable.append.report import AppendResult
 from pylogtable.arguments import NOT_GIVEN, check_flags, check_text
-from pylogtable.log.topic_log import Head
+from pylogtable.log.topic_log import TopicLog
 from pylogtable.operation import operations
 
 
@@ -21,7 +21,7 @@ class TopicWrites:
     """
 
     name: str
-    _head: Head
+    _log: TopicLog
     _appender: Appender
 
     def append(
@@ -71,7 +71,7 @@ class TopicWrites:
         each decision: a second call may know of an append that the first one did not.
         """
         check_text("app_id", app_id)
-        mark = self._head.latest().txns.get(app_id)
+        mark = self._log.latest().txns.get(app_id)
         return None if mark is None else mark.txn_version
 
     def producer(
@@ -80,4 +80,4 @@ class TopicWrites:
         """A producer, for records that come one by one, from any number of threads. Records that
         are sent within `linger_ms`, up to `batch_bytes`, become one append. With an `app_id` the
         producer knows after a restart how many of its records are in the log."""
-        return Producer(self.name, self._appender, self._head, linger_ms, batch_bytes, app_id)
+        return Producer(self.name, self._appender, self._log, linger_ms, batch_bytes, app_id)

@@ -244,7 +244,7 @@ def make_holes(topic: Topic, kept: Container[int], row_group_rows: int = 4) -> N
             file_id=f"sparse{old.base_offset}",
             row_group_rows=row_group_rows,
         )
-        topic._head.change(
+        topic._log.change(
             lambda s, old=old, new=new: plan_swap_commit(
                 s, topic._manifest.leaf, "compact", [Swap((old,), (new,))]
             )

@@ -69,7 +69,7 @@ def write_root(place: Place, leaf: str) -> None:
     topic = place.open()
     kept, root_plan.TAIL_MAX = root_plan.TAIL_MAX, 4
     try:
-        topic._manifest.write_root(topic._head.known, lambda: leaf)
+        topic._manifest.write_root(topic._log.known, lambda: leaf)
     finally:
         root_plan.TAIL_MAX = kept
 

@@ -16,9 +16,9 @@ from pylogtable.format.model import Segment
 from pylogtable.format.paths import segment_path
 from pylogtable.format.schema import file_schema
 from pylogtable.jobs.replace_plan import Swap, plan_swap_commit
-from pylogtable.log.group_log import GroupHead
+from pylogtable.log.group_log import GroupLog
 from pylogtable.log.manifest import Manifest
-from pylogtable.log.topic_log import Head
+from pylogtable.log.topic_log import TopicLog
 from pylogtable.storage.local import LocalStore
 
 
@@ -156,9 +156,9 @@ def holes(place: Place) -> None:
         hashed_over=1,
     )
     place.tick()
-    head = Head(manifest, place.runtime, snapshot, "the golden topic")
+    log = TopicLog(manifest, place.runtime, snapshot, "the golden topic")
     swap = Swap(tuple(inputs), (output,))
-    head.change(lambda s: plan_swap_commit(s, manifest.leaf, "compact", [swap]))
+    log.change(lambda s: plan_swap_commit(s, manifest.leaf, "compact", [swap]))
     place.tick()
     place.open().delete_records({0: 2})
     full = placed(0, 0, rows)
@@ -261,7 +261,7 @@ def grouped(place: Place) -> None:
     gone = topic.group("gone")
     gone.commit({0: 5})
     gone.delete()
-    shared = GroupHead(topic._store, place.runtime, "shared", topic.topic_id)
+    shared = GroupLog(topic._store, place.runtime, "shared", topic.topic_id)
     shared.change(
         lambda state, now_ms: GroupChange(
             operation="join",

@@ -41,14 +41,14 @@ from pylogtable.errors import (
 from pylogtable.format.config import STALE_AFTER_MS
 from pylogtable.format.model import Change, Commit, MirroredTxn, StagedSegment, Txn
 from pylogtable.format.snapshot import Snapshot
-from pylogtable.log.topic_log import Head
+from pylogtable.log.topic_log import TopicLog
 from pylogtable.storage.base import ObjectStore
 
 #: Called with the state that a commit is planned on. Raises if the data does not fit it.
 CheckState = Callable[[Snapshot], None]
 Result = TypeVar("Result")
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 ENDED = (
     "the topic at %s was a copy of %s until this append, and is now a topic of its own: the next "
     "mirror is refused"
@@ -60,12 +60,12 @@ class _Altered(LogTableError):
 
 
 class Appender:
-    """Appends to the topic of `head`, whose files are in `store`."""
+    """Appends to the topic of `log`, whose files are in `store`."""
 
-    def __init__(self, store: ObjectStore, head: Head) -> None:
+    def __init__(self, store: ObjectStore, log: TopicLog) -> None:
         self._store = store
-        self._head = head
-        self._runtime = head.runtime
+        self._log = log
+        self._runtime = log.runtime
         self._warned_of_expired = False
 
     def append(
@@ -104,7 +104,7 @@ class Appender:
         put of the commit shows whether there is one. If the topic turns out to be altered by then,
         `attempt` is called again, with the newest state [COMMIT-4].
         """
-        known = self._head.recent if can_repeat else None
+        known = self._log.recent if can_repeat else None
         if known is not None:
             shaped_by = known.info
 
@@ -117,9 +117,9 @@ class Appender:
             except _Altered:
                 pass
             except InvalidRequestError:
-                if self._head.latest().info == shaped_by:
+                if self._log.latest().info == shaped_by:
                     raise
-        return attempt(self._head.latest(), _accept)
+        return attempt(self._log.latest(), _accept)
 
     def begin(
         self,
@@ -201,8 +201,8 @@ class Appender:
         newest state is asked for, since the known one cannot tell who was here last."""
         numbered = parse_txn(txn, origin)
         check_expected_last(numbered, expected_last)
-        if is_behind(self._head.known, numbered, expected_last):
-            self._head.latest()
+        if is_behind(self._log.known, numbered, expected_last):
+            self._log.latest()
         return numbered
 
     def _commit_foreign(
@@ -214,14 +214,14 @@ class Appender:
         check: CheckState,
     ) -> AppendResult:
         """Commit what another process may have staged."""
-        if self._head.recent is None:
-            self._head.latest()
-        known = self._head.known
+        if self._log.recent is None:
+            self._log.latest()
+        known = self._log.known
         try:
             return self._commit(staged, txn, expected_last, began, check)
         except InvalidRequestError:
             # The process that staged may have seen a newer version than this one has.
-            if self._head.latest().version == known.version:
+            if self._log.latest().version == known.version:
                 raise
         return self._commit(staged, txn, expected_last, began, check)
 
@@ -229,16 +229,16 @@ class Appender:
         """The files of several stagings, in the order given. Their rows are put together; if they
         have become too many for a commit, files are written for them."""
         for part in _checked_staged(staged):
-            if part.topic_id != self._head.known.topic_id:
+            if part.topic_id != self._log.known.topic_id:
                 raise InvalidRequestError(
                     f"the files were staged for topic id {part.topic_id}, and this topic has the "
-                    f"id {self._head.known.topic_id}: it is another topic, or was created again"
+                    f"id {self._log.known.topic_id}: it is another topic, or was created again"
                 )
         oldest = min((part.staged_at_ms for part in staged), default=self._runtime.clock())
-        known = self._head.known
+        known = self._log.known
         spill = Spill(self._store, known, self._runtime.new_id)
         files, rows = gathered([(part.files, part.rows) for part in staged], spill)
-        return Staged(files, oldest, self._head.known.topic_id, rows)
+        return Staged(files, oldest, self._log.known.topic_id, rows)
 
     def deliver(
         self, staged: Staged, txn: Txn | None, last: int | None, check: CheckState
@@ -255,7 +255,7 @@ class Appender:
             self._warn_of_expired(staged.files, stacklevel=2)
             while True:
                 try:
-                    return self._head.change(plan, refresh=False)[1]
+                    return self._log.change(plan, refresh=False)[1]
                 except CommitUnknownError as unknown:
                     landed = self._resolve(unknown)
                 if landed is not None:
@@ -270,7 +270,7 @@ class Appender:
         stays unknown for too long."""
         for _ in self._runtime.patient_attempts():
             try:
-                commits, latest = self._head.manifest.commits, self._head.latest
+                commits, latest = self._log.manifest.commits, self._log.latest
                 if commits.find_at(unknown.commit_id, unknown.version, latest) is None:
                     return None
                 return commits.read(unknown.version)
@@ -283,13 +283,13 @@ class Appender:
         caller may repeat a commit with the same files."""
         kept: set[str] = set()
         if repeats is not None:
-            commit = self._head.manifest.commits.read(repeats)
+            commit = self._log.manifest.commits.read(repeats)
             if commit is None:
                 return
             kept = {segment.path for segment in commit.add}
         for part in _checked_staged(staged):
             unused = [file for file in part.files if file.path not in kept]
-            known = self._head.known
+            known = self._log.known
             discard(self._store, [file for file in unused if find_live(known, file) is None])
 
     def _commit(
@@ -301,17 +301,17 @@ class Appender:
         check: CheckState,
     ) -> AppendResult:
         if not staged.files and txn is None:
-            newest = self._head.latest()
+            newest = self._log.latest()
             check(newest)
             seconds = self._runtime.monotonic() - began
             return AppendResult(newest.version, {}, 0, 0, 0, seconds)
 
         plan = self._plan(staged, txn, expected_last, check)
-        after, decided = self._head.change(plan, refresh=False)
+        after, decided = self._log.change(plan, refresh=False)
         if isinstance(decided, Repeated):
             return self._repeat(decided, txn, expected_last, began)
         if after.mirror is not None and after.mirror.ended == decided.version:
-            _log.warning(ENDED, self._store.url, after.mirror.source)
+            _logger.warning(ENDED, self._store.url, after.mirror.source)
         return self._result(decided, began)
 
     def _plan(
@@ -330,7 +330,7 @@ class Appender:
         if self._warned_of_expired:
             return
         self._warned_of_expired = warn_of_expired(
-            self._store.url, self._head.known.config, files, self._runtime.clock(), stacklevel + 1
+            self._store.url, self._log.known.config, files, self._runtime.clock(), stacklevel + 1
         )
 
     def _check_age(self, staged: Staged) -> None:
@@ -345,7 +345,7 @@ class Appender:
         self, repeated: Repeated, txn: Txn | None, expected_last: ExpectedLast, began: float
     ) -> AppendResult:
         assert txn is not None
-        commit, first = first_commit(self._head.manifest.commits, repeated, txn, expected_last)
+        commit, first = first_commit(self._log.manifest.commits, repeated, txn, expected_last)
         origin = first.origin
         if txn.origin is not None and origin is not None and origin != txn.origin:  # [TXN-4]
             raise InvalidRequestError(

@@ -19,7 +19,7 @@ from pylogtable.errors import InvalidRequestError
 from pylogtable.format.model import Txn
 from pylogtable.format.schema import TIMESTAMP
 from pylogtable.format.snapshot import Snapshot
-from pylogtable.log.topic_log import Head
+from pylogtable.log.topic_log import TopicLog
 
 Sent = SentRecords | SentTable
 #: A range of items, `[start, end)`, of something that was sent.
@@ -35,13 +35,13 @@ class Delivery:
     last txn is still the one that this writer knows: of two writers only one can continue [TXN-6].
     """
 
-    def __init__(self, appender: Appender, head: Head, app_id: str | None) -> None:
+    def __init__(self, appender: Appender, log: TopicLog, app_id: str | None) -> None:
         if app_id is not None:
             parse_txn((app_id, 0))
         self._appender = appender
-        self._head = head
+        self._log = log
         self._app_id = app_id
-        mark = None if app_id is None else head.latest().txns.get(app_id)
+        mark = None if app_id is None else log.latest().txns.get(app_id)
         self._last = None if mark is None else mark.txn_version
 
     @property
@@ -97,7 +97,7 @@ class Delivery:
         partitions = stager.row_partitions()
         now_us = staged.staged_at_ms * 1000
         if not len(partitions):
-            version = self._head.known.version
+            version = self._log.known.version
             return Delivered(version, partitions, {}, now_us, None, accepted, errors)
         txn = None
         if self._app_id is not None:
@@ -117,7 +117,7 @@ class Delivery:
     ) -> tuple[list[ItemRange], list[Int64s], dict[int, Exception]]:
         """The good items of a batch, the positions of their records, and the errors of the others
         by position. Items are checked as an append checks them."""
-        info = self._head.latest().info
+        info = self._log.latest().info
         good: list[ItemRange] = []
         positions: list[Int64s] = []
         errors: dict[int, Exception] = {}

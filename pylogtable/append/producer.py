@@ -33,7 +33,7 @@ from pylogtable.append.records import OVERHEAD_BYTES, RecordShape, RecordTuple
 from pylogtable.append.shaping import RowShaper
 from pylogtable.arguments import check_number
 from pylogtable.errors import InvalidRequestError, SchemaMismatchError
-from pylogtable.log.topic_log import Head
+from pylogtable.log.topic_log import TopicLog
 from pylogtable.operation import REPLY_SECONDS, new_operation
 from pylogtable.times import Moment, from_us, to_us
 
@@ -63,7 +63,7 @@ class Producer:
         self,
         topic_name: str,
         appender: Appender,
-        head: Head,
+        log: TopicLog,
         linger_ms: float,
         batch_bytes: int,
         app_id: str | None,
@@ -80,11 +80,11 @@ class Producer:
             )
         self.topic_name = topic_name
         self.app_id = app_id
-        self._head = head
+        self._log = log
         self._linger = linger_ms / 1000
         self._batch_bytes = batch_bytes
-        self._delivery = Delivery(appender, head, app_id)
-        self._shape = RecordShape(head.latest().info)
+        self._delivery = Delivery(appender, log, app_id)
+        self._shape = RecordShape(log.latest().info)
         self._lock = Lock()
         self._work = Condition(self._lock)
         self._progress = Condition(self._lock)
@@ -228,7 +228,7 @@ class Producer:
             return (shape, *shape.record(columns, partition, time_us))
         except InvalidRequestError:
             # The topic may have more columns or partitions by now.
-            info = self._head.latest().info
+            info = self._log.latest().info
             if info == shape.topic:
                 raise
             self._shape = shape = RecordShape(info)
@@ -258,11 +258,11 @@ class Producer:
             raise SchemaMismatchError(f"the batches have different columns: {error}") from None
 
     def _check_columns(self, schema: pa.Schema) -> None:
-        info = self._head.known.info
+        info = self._log.known.info
         try:
             RowShaper(info, 0, 0).check_columns(schema)
         except SchemaMismatchError:
-            newest = self._head.latest().info
+            newest = self._log.latest().info
             if newest == info:
                 raise
             RowShaper(newest, 0, 0).check_columns(schema)
@@ -299,7 +299,7 @@ class Producer:
 
     def _start(self, batch: ProducerBatch, sent: SentRecords | SentTable) -> None:
         if not batch.sent:
-            batch.began = self._head.runtime.monotonic()
+            batch.began = self._log.runtime.monotonic()
             self._work.notify()
         batch.sent.append(sent)
 
@@ -342,7 +342,7 @@ class Producer:
             while True:
                 batch = self._open
                 if batch.sent:
-                    left = self._linger - (self._head.runtime.monotonic() - batch.began)
+                    left = self._linger - (self._log.runtime.monotonic() - batch.began)
                     is_due = batch.size_bytes >= self._batch_bytes or batch.number <= self._urgent
                     if lingered or left <= 0 or is_due or self._closing:
                         self._open = ProducerBatch(batch.number + 1, self._unseen)

@@ -29,7 +29,7 @@ from pylogtable.append.records import (
 from pylogtable.append.shaping import Int32s
 from pylogtable.times import from_us
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 Value = TypeVar("Value")
 
@@ -276,4 +276,4 @@ def _call(callback: Callable[[SendFuture[Any]], object], future: SendFuture[Any]
     try:
         callback(future)
     except BaseException:  # also `sys.exit()`: it would end the producer's thread, unseen
-        _log.exception("a callback of %r failed", future)
+        _logger.exception("a callback of %r failed", future)

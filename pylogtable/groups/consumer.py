@@ -28,8 +28,8 @@ from pylogtable.groups.member import DynamicMember, Member, StaticMember
 from pylogtable.groups.positions_plan import check_metadata, check_offsets
 from pylogtable.groups.reset_policy import EARLIEST, LATEST, parse_policy
 from pylogtable.groups.starting_point import StartingPoint, is_inside, offset_at_time, out_of_range
-from pylogtable.log.group_log import GroupHead
-from pylogtable.log.topic_log import Head
+from pylogtable.log.group_log import GroupLog
+from pylogtable.log.topic_log import TopicLog
 from pylogtable.operation import REPLY_SECONDS, new_operation, operations
 from pylogtable.read.view import View
 from pylogtable.runtime import Runtime
@@ -349,11 +349,11 @@ class Consumer:
 def open_consumer(
     topic_name: str,
     store: ObjectStore,
-    head: Head,
+    log: TopicLog,
     newest: Callable[[], View],
     options: ConsumerOptions,
 ) -> Consumer:
-    """A consumer of the topic of `head`. Opening it writes nothing."""
+    """A consumer of the topic of `log`. Opening it writes nothing."""
     check_group_name(options.group)
     lease_ms = options.lease_ms
     if isinstance(lease_ms, bool) or not isinstance(lease_ms, int) or lease_ms < MIN_LEASE_MS:
@@ -366,12 +366,12 @@ def open_consumer(
     member: Member
     if isinstance(options.member, str):
         check_member_name(options.member)
-        log = GroupHead(store, head.runtime, options.group, head.known.topic_id)
-        member = DynamicMember(options.group, options.member, lease_ms, log, head)
+        group_log = GroupLog(store, log.runtime, options.group, log.known.topic_id)
+        member = DynamicMember(options.group, options.member, lease_ms, group_log, log)
     else:
         index, count = _static(options.member)
-        member = StaticMember(Group(options.group, topic_name, store, head), index, count)
-    return Consumer(topic_name, member, newest, head.runtime, options)
+        member = StaticMember(Group(options.group, topic_name, store, log), index, count)
+    return Consumer(topic_name, member, newest, log.runtime, options)
 
 
 def _static(member: object) -> tuple[int, int]:

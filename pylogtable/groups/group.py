@@ -32,9 +32,9 @@ from pylogtable.groups.positions_plan import (
     seen_after_commit,
 )
 from pylogtable.groups.report import GroupDescription, GroupLag, ResetReport, group_rows
-from pylogtable.log.group_log import GroupHead
+from pylogtable.log.group_log import GroupLog
 from pylogtable.log.group_objects import load_groups
-from pylogtable.log.topic_log import Head
+from pylogtable.log.topic_log import TopicLog
 from pylogtable.operation import operations
 from pylogtable.read.plan import choose_partitions
 from pylogtable.read.view import View
@@ -59,13 +59,13 @@ class Group:
     `CommitConflictError`. Commits of different partitions do not disturb each other.
     """
 
-    def __init__(self, name: str, topic_name: str, store: ObjectStore, head: Head) -> None:
+    def __init__(self, name: str, topic_name: str, store: ObjectStore, log: TopicLog) -> None:
         check_group_name(name)
         self.name = name
         self.topic_name = topic_name
         self._store = store
-        self._head = head
-        self._log = GroupHead(store, head.runtime, name, head.known.topic_id)
+        self._log = log
+        self._group_log = GroupLog(store, log.runtime, name, log.known.topic_id)
         self._seen: Positions | None = None
 
     def __repr__(self) -> str:
@@ -77,8 +77,8 @@ class Group:
     def positions(self) -> dict[int, int]:
         """The next offset to read, of each partition that has a committed position. Later commits
         of this object are checked against these positions."""
-        self._head.latest()
-        return _offsets(self._remember(self._log.newest()))
+        self._log.latest()
+        return _offsets(self._remember(self._group_log.newest()))
 
     def commit(self, offsets: Mapping[int, int], metadata: str = "") -> dict[int, int]:
         """Commit positions: the next offset to read, by partition. Returns all positions of the
@@ -90,10 +90,10 @@ class Group:
         """
         check_metadata(metadata)
         checked = self._checked(offsets)
-        seen = self._remember(self._log.newest()) if self._seen is None else self._seen
+        seen = self._remember(self._group_log.newest()) if self._seen is None else self._seen
         if not checked:
             return _offsets(seen)
-        after = self._log.change(
+        after = self._group_log.change(
             lambda state, now_ms: plan_commit(self.name, state, seen, checked, metadata, now_ms)
         )
         assert after is not None
@@ -104,21 +104,21 @@ class Group:
         """How far the group is behind, by partition: in records, bytes and seconds. Use it for
         monitoring. Where the group has no position, everything in the log counts as unread, also if
         there is no such group. It does not change what later commits are checked against."""
-        state = self._log.newest()
-        lags = measure_lag(self._store, self._pinned(), state, self._head.runtime.clock())
+        state = self._group_log.newest()
+        lags = measure_lag(self._store, self._pinned(), state, self._log.runtime.clock())
         return GroupLag(self.name, self.topic_name, lags)
 
     def describe(self) -> GroupDescription:
         """Position, lag and owner of every partition. Use it to see who reads what. It does not
         change what later commits are checked against."""
-        state = self._log.newest()
+        state = self._group_log.newest()
         if state is None or state.deleted:
-            known = ", ".join(load_groups(self._store, self._head.known.topic_id).names)
+            known = ", ".join(load_groups(self._store, self._log.known.topic_id).names)
             raise InvalidRequestError(
                 f"there is no group {self.name!r} in topic {self.topic_name!r}; its groups: "
                 f"{known or 'none'}"
             )
-        return describe_groups(self._store, self._pinned(), {self.name: state}, self._head)
+        return describe_groups(self._store, self._pinned(), {self.name: state}, self._log)
 
     def reset(
         self,
@@ -145,11 +145,11 @@ class Group:
         self._writable()
         view = self._pinned()
         targets = self._targets(view, to, shift_by, partitions)
-        state = self._log.newest()
+        state = self._group_log.newest()
         self._remember(state)
         moves = plan_moves(self.name, state, targets, view.snapshot)
         if dry_run:
-            plan_reset(self.name, state, moves, self._head.runtime.clock())
+            plan_reset(self.name, state, moves, self._log.runtime.clock())
         else:
             moves = self._beside_retention(self._move(targets, view.snapshot))
         for move in moves:
@@ -164,7 +164,7 @@ class Group:
     def delete(self) -> None:
         """Delete the group in this topic. A group with live members is refused."""
         self._writable()
-        self._log.change(lambda state, now_ms: plan_delete(self.name, state, now_ms))
+        self._group_log.change(lambda state, now_ms: plan_delete(self.name, state, now_ms))
         self._seen = {}
 
     def _move(self, targets: Mapping[int, Target], snapshot: Snapshot) -> list[Move]:
@@ -175,14 +175,14 @@ class Group:
             moves = plan_moves(self.name, state, targets, snapshot)
             return plan_reset(self.name, state, moves, now_ms)
 
-        self._remember(self._log.change(plan))
+        self._remember(self._group_log.change(plan))
         return moves
 
     def _beside_retention(self, moves: list[Move]) -> list[Move]:
         """Make a retention that is under way notice these moves, or move on to the log start if it
         was faster [GRP-9]. The group is already reset, so a failure here is a warning."""
         try:
-            snapshot, _ = self._head.change(lambda snapshot: plan_reset_notice(snapshot, moves))
+            snapshot, _ = self._log.change(lambda snapshot: plan_reset_notice(snapshot, moves))
         except (StorageError, CommitUnknownError) as error:
             warnings.warn(
                 f"group {self.name!r} of topic {self.topic_name!r} is reset, but a retention that "
@@ -221,7 +221,7 @@ class Group:
             removed[:] = sorted({} if state is None else state.members.keys() - change.members)
             return None if dry_run else change
 
-        self._log.change(plan)
+        self._group_log.change(plan)
         return removed
 
     def _remember(self, state: GroupState | None) -> Positions:
@@ -232,7 +232,7 @@ class Group:
     def _checked(self, offsets: Mapping[int, int]) -> dict[int, int]:
         """The offsets, if they may be committed. A topic that was looked at shortly before is not
         looked at again, unless somebody may have added a partition since."""
-        known = self._head.recent
+        known = self._log.recent
         if known is not None:
             check_writable(known.protocol)
             with suppress(InvalidRequestError):
@@ -240,12 +240,12 @@ class Group:
         return check_offsets(offsets, self._writable())
 
     def _writable(self) -> Snapshot:
-        snapshot = self._head.latest()
+        snapshot = self._log.latest()
         check_writable(snapshot.protocol)
         return snapshot
 
     def _pinned(self) -> View:
-        return View(self.topic_name, self._store, self._head.latest(), self._head.manifest)
+        return View(self.topic_name, self._store, self._log.latest(), self._log.manifest)
 
     def _targets(
         self,
@@ -284,14 +284,14 @@ class Group:
             raise InvalidRequestError(
                 f"a reset by duration goes back in time, and {to} is negative: give a positive one"
             )
-        return self._head.runtime.clock() - to // timedelta(milliseconds=1)
+        return self._log.runtime.clock() - to // timedelta(milliseconds=1)
 
 
 def describe_groups(
-    store: ObjectStore, view: View, states: Mapping[str, GroupState], head: Head
+    store: ObjectStore, view: View, states: Mapping[str, GroupState], log: TopicLog
 ) -> GroupDescription:
     """Position, lag and owner of every partition of these groups."""
-    now_ms = head.runtime.clock()
+    now_ms = log.runtime.clock()
     return GroupDescription(
         tuple(
             row
@@ -308,12 +308,12 @@ def describe_groups(
 
 
 def expire_groups(
-    store: ObjectStore, head: Head, older_than: timedelta | int, *, dry_run: bool
+    store: ObjectStore, log: TopicLog, older_than: timedelta | int, *, dry_run: bool
 ) -> list[str]:
     """Delete the topic's groups that nobody has used for this long. Returns their names."""
     age_ms = _milliseconds(older_than)
-    topic_id = head.latest().topic_id
-    now_ms = head.runtime.clock()
+    topic_id = log.latest().topic_id
+    now_ms = log.runtime.clock()
     expired = [
         name
         for name, state in load_groups(store, topic_id).states.items()
@@ -321,7 +321,7 @@ def expire_groups(
     ]
 
     def expire(name: str) -> bool:
-        after = GroupHead(store, head.runtime, name, topic_id).change(
+        after = GroupLog(store, log.runtime, name, topic_id).change(
             lambda state, now_ms: plan_expiry(state, age_ms, now_ms)
         )
         return after is not None and after.deleted

@@ -32,8 +32,8 @@ from pylogtable.groups.membership_plan import (
     owned,
     tenures,
 )
-from pylogtable.log.group_log import GroupHead, GroupPlan
-from pylogtable.log.topic_log import Head
+from pylogtable.log.group_log import GroupLog, GroupPlan
+from pylogtable.log.topic_log import TopicLog
 
 # The longest wait of a consumer that finds nothing to read, before it looks again.
 LONGEST_PAUSE_SECONDS = 1.0
@@ -143,12 +143,14 @@ class DynamicMember:
     passed, or when there are partitions to take or to give up.
     """
 
-    def __init__(self, group: str, name: str, lease_ms: int, log: GroupHead, head: Head) -> None:
+    def __init__(
+        self, group: str, name: str, lease_ms: int, group_log: GroupLog, log: TopicLog
+    ) -> None:
         self._group = group
         self._name = name
         self._lease_ms = lease_ms
+        self._group_log = group_log
         self._log = log
-        self._head = head
         self._state: GroupState | None = None
         self._looked_at_ms: int | None = None  # None: look at the group's state at once
         self._partition_count = 0
@@ -207,13 +209,13 @@ class DynamicMember:
         if member is None:
             return
         try:
-            self._head.latest()
+            self._log.latest()
         except TopicNotFoundError:
             return  # the group was deleted with its topic
-        self._log.change(lambda state, now_ms: leave(state, member, now_ms, offsets))
+        self._group_log.change(lambda state, now_ms: leave(state, member, now_ms, offsets))
 
     def _join(self) -> None:
-        member = member_id(self._name, self._head.runtime.new_id())
+        member = member_id(self._name, self._log.runtime.new_id())
         self._tenures = {}
         self._change(
             member,
@@ -252,7 +254,7 @@ class DynamicMember:
         What a state gives up is forgotten before the state is put. So if this is interrupted, by
         Ctrl-C for example, the member does not go on with partitions that it may have lost.
         """
-        topic = self._head.recent or self._head.latest()
+        topic = self._log.recent or self._log.latest()
         check_writable(topic.protocol)
         held = self._tenures
 
@@ -264,7 +266,7 @@ class DynamicMember:
             return change
 
         try:
-            state = self._log.change(giving_up)
+            state = self._group_log.change(giving_up)
         except (CommitConflictError, CommitUnknownError):
             self.member_id = self._state = None
             raise
@@ -274,4 +276,4 @@ class DynamicMember:
         self._looked_at_ms = self._now()
 
     def _now(self) -> int:
-        return self._head.runtime.clock()
+        return self._log.runtime.clock()

@@ -11,7 +11,7 @@ from pylogtable.errors import InvalidRequestError, OffsetOutOfRangeError
 from pylogtable.groups.reset_policy import LATEST, NONE, ResetPolicy
 from pylogtable.read.view import View
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class StartingPoint:
         else:
             offset = view.snapshot.partitions[partition].log_start
         if committed is not None:
-            _log.warning(
+            _logger.warning(
                 "position %d of partition %d of topic %s is no longer in the log; group %s "
                 "continues at %d (auto_offset_reset %s)",
                 committed,

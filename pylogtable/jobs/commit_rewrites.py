@@ -116,14 +116,14 @@ class SwapCommits:
             self.check(topic, snapshot, results)
             return plan_swap_commit(
                 snapshot,
-                topic.head.manifest.leaf,
+                topic.log.manifest.leaf,
                 self.operation,
                 swaps,
                 cleaned=cleaned,
                 summary={"records_removed": removed} if removed else {},
             )
 
-        _, commit = topic.head.change(plan)
+        _, commit = topic.log.change(plan)
         assert isinstance(commit, Commit)
         return commit
 

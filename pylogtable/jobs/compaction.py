@@ -65,7 +65,7 @@ class Compaction(RewriteJob[CompactionUnit]):
         planned = (
             plan_compaction(
                 snapshot,
-                topic.head.manifest.leaf,
+                topic.log.manifest.leaf,
                 number,
                 now_ms,
                 force=self.force,
@@ -96,8 +96,8 @@ class Compaction(RewriteJob[CompactionUnit]):
         at again; only what the compaction has not rewritten of these segments is copied."""
         (done,) = results  # a partition is one unit
         assert done.compacted is not None
-        snapshot = topic.head.latest()
-        plans = plan_carry_over(snapshot, topic.head.manifest.leaf, done.swaps, done.compacted)
+        snapshot = topic.log.latest()
+        plans = plan_carry_over(snapshot, topic.log.manifest.leaf, done.swaps, done.compacted)
         if [plan.inputs for plan in plans] == [swap.inputs for r in tried for swap in r.swaps]:
             return None
         swaps: list[Swap] = []

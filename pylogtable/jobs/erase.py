@@ -191,7 +191,7 @@ class Erasure(SwapCommits):
 
     def run(self, topic: MaintainedTopic, run_units: RunUnits) -> EraseReport:
         began = topic.runtime.monotonic()
-        snapshot = topic.head.latest()
+        snapshot = topic.log.latest()
         check_may_remove(snapshot.mirror, "erase")
         matcher = self._matcher(topic.name, snapshot.info)
         ends = {number: state.end for number, state in enumerate(snapshot.partitions)}
@@ -201,7 +201,7 @@ class Erasure(SwapCommits):
             if self._round(topic, snapshot, ends, eraser, run_units, done):
                 seconds = topic.runtime.monotonic() - began
                 return self._report(topic, snapshot, matcher, done, seconds)
-            snapshot = topic.head.latest()
+            snapshot = topic.log.latest()
             matcher.check_same_columns(snapshot.info)
         raise CommitConflictError(
             f"erase of topic {topic.name!r}: other jobs have replaced its segments {ROUNDS} times "
@@ -213,7 +213,7 @@ class Erasure(SwapCommits):
         self, topic: MaintainedTopic, results: Sequence[Rewritten], tried: Sequence[Rewritten]
     ) -> Sequence[Rewritten] | None:
         """The results whose inputs are still live. The others are searched again."""
-        snapshot, leaves = topic.head.latest(), topic.head.manifest.leaf
+        snapshot, leaves = topic.log.latest(), topic.log.manifest.leaf
         fits = [all(still_fits(snapshot, leaves, swap) for swap in one.swaps) for one in tried]
         if all(fits) or not any(fits):
             return None
@@ -248,7 +248,7 @@ class Erasure(SwapCommits):
         """Search what is live and was not searched, and commit. False if another job has replaced
         what was found: then there are new files to be searched."""
         began_ms = topic.runtime.clock()
-        leaves = topic.head.manifest.leaf
+        leaves = topic.log.manifest.leaf
         units = [
             unit
             for number, end in ends.items()
@@ -261,7 +261,7 @@ class Erasure(SwapCommits):
             found = [one for result in run_units(worker, units) for one in _each_swap(result)]
         except SegmentGoneError:
             # Another job replaced a file after it was planned, and a vacuum removed it.
-            if topic.head.latest().version == snapshot.version:
+            if topic.log.latest().version == snapshot.version:
                 raise
             return False
         done.add_search(units, found)
@@ -294,7 +294,7 @@ class Erasure(SwapCommits):
         vacuumed_ms = None
         if last is not None and not published:
             vacuumed_ms = last.committed_at_ms + MANIFEST_RETENTION_MS  # [VAC-1]
-        oldest = None if holding is None else topic.head.manifest.oldest_version(snapshot)
+        oldest = None if holding is None else topic.log.manifest.oldest_version(snapshot)
         return EraseReport(
             version=version,
             dry_run=self.dry_run,
@@ -321,7 +321,7 @@ def _kept_for_txns(topic: MaintainedTopic, snapshot: Snapshot, matcher: Matcher)
 
     def has_some(version: int) -> bool:
         try:
-            commit = topic.head.manifest.commits.read(version)
+            commit = topic.log.manifest.commits.read(version)
             added = () if commit is None else commit.add
             segments = matcher.may_match([segment for segment in added if segment.is_inline])
             found = (matcher.find(topic.store, snapshot.info, segment) for segment in segments)

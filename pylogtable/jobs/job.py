@@ -21,7 +21,7 @@ from pylogtable.format.snapshot import Snapshot, apply
 from pylogtable.groups.positions_plan import unread_from
 from pylogtable.jobs.work import RunUnits
 from pylogtable.log.group_objects import load_groups
-from pylogtable.log.topic_log import Head, seal
+from pylogtable.log.topic_log import TopicLog, seal
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import ObjectInfo, ObjectStore
 
@@ -56,14 +56,14 @@ class MaintainedTopic:
 
     name: str
     store: ObjectStore
-    head: Head
+    log: TopicLog
     tables: PublishedTables
     foreseen: Snapshot | None = None
 
     def newest(self) -> Snapshot:
         """The state to plan on: the newest, or in a dry run the one that earlier jobs would
         leave."""
-        return self.head.latest() if self.foreseen is None else self.foreseen
+        return self.log.latest() if self.foreseen is None else self.foreseen
 
     def after(self, change: Change | None) -> MaintainedTopic:
         """The topic as it would be after this change, which is not committed. For dry runs."""
@@ -75,7 +75,7 @@ class MaintainedTopic:
 
     @property
     def runtime(self) -> Runtime:
-        return self.head.runtime
+        return self.log.runtime
 
     def unread_from(self, groups: Sequence[str] | None, snapshot: Snapshot) -> dict[int, int]:
         """For each partition, the first offset that one of these consumer groups has not read.

@@ -34,11 +34,11 @@ class Merge(RewriteJob[MergeUnit]):
     def plan(self, topic: MaintainedTopic) -> list[MergeUnit]:
         snapshot = topic.newest()
         if self.is_regular:
-            return plan_regular_merge(snapshot, topic.head.manifest.leaf)
+            return plan_regular_merge(snapshot, topic.log.manifest.leaf)
         return [
             unit
             for number in range(len(snapshot.partitions))
-            for unit in plan_merge(snapshot, topic.head.manifest.leaf, number)
+            for unit in plan_merge(snapshot, topic.log.manifest.leaf, number)
         ]
 
     def rewrite(self, store: ObjectStore, unit: MergeUnit, new_id: Callable[[], str]) -> Rewritten:

@@ -67,7 +67,7 @@ class Retention:
             before = snapshot
             return self._plan(topic, snapshot)
 
-        after, change = topic.head.change(plan)
+        after, change = topic.log.change(plan)
         return _report(topic, before, after.version, change, began)
 
     def preview(self, topic: MaintainedTopic) -> tuple[RetentionReport, MaintainedTopic]:
@@ -82,7 +82,7 @@ class Retention:
         keep_from = topic.unread_from(self.groups, snapshot)
         for number, offset in (self.keep_from or {}).items():
             keep_from[number] = min(offset, keep_from.get(number, offset))
-        return plan_retention(snapshot, topic.head.manifest.leaf, topic.runtime.clock(), keep_from)
+        return plan_retention(snapshot, topic.log.manifest.leaf, topic.runtime.clock(), keep_from)
 
 
 def _report(
@@ -103,7 +103,7 @@ def _report(
 def _below_log_start(topic: MaintainedTopic, snapshot: Snapshot, partition: int) -> int:
     """How many records the first segment has that nobody could read before this retention."""
     log_start = snapshot.partitions[partition].log_start
-    first = segment_at(snapshot, topic.head.manifest.leaf, partition, log_start)
+    first = segment_at(snapshot, topic.log.manifest.leaf, partition, log_start)
     if first is None or not first.has_below(log_start):
         return 0
     try:

@@ -104,7 +104,7 @@ class RewriteJob(SwapCommits, ABC, Generic[Unit]):
     def run(self, topic: MaintainedTopic, run_units: RunUnits) -> RewriteReport:
         began, began_ms = topic.runtime.monotonic(), topic.runtime.clock()
         units = self.plan(topic)
-        planned = topic.head.known.version
+        planned = topic.log.known.version
         worker = Worker(topic.store, topic.runtime.new_id, self.rewrite)
         landed = self.commit_all(topic, run_units(worker, units), began_ms)
         seconds = topic.runtime.monotonic() - began
@@ -117,7 +117,7 @@ class RewriteJob(SwapCommits, ABC, Generic[Unit]):
         segments = [segment for unit in units for segment in unit.inputs]
         report = RewriteReport(
             operation=self.operation,
-            version=topic.head.known.version,
+            version=topic.log.known.version,
             units=len(units),
             skipped=0,
             partitions=tuple(sorted({unit.partition for unit in units})),

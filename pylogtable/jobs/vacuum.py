@@ -28,7 +28,7 @@ from pylogtable.jobs.vacuum_plan import (
 from pylogtable.jobs.work import RunUnits
 from pylogtable.log.clock_skew import agreed_now_ms
 from pylogtable.log.root_plan import sparse_leaves
-from pylogtable.log.topic_log import Head
+from pylogtable.log.topic_log import TopicLog
 from pylogtable.operation import Threads
 from pylogtable.presentation import bytes_text, count_text
 from pylogtable.runtime import Runtime
@@ -103,16 +103,16 @@ class Vacuum:
 
 
 def _vacuum(topic: MaintainedTopic, dry_run: bool, keep_ms: int) -> VacuumReport:
-    store, head, runtime = topic.store, topic.head, topic.runtime
+    store, log, runtime = topic.store, topic.log, topic.runtime
     began = runtime.monotonic()
     now_ms = _now_ms(store, runtime, dry_run)
-    newest = head.latest()
+    newest = log.latest()
     # Listed before anything is decided, so that files written later are not in the list.
     listed = list(store.list())
     listing = [_listed(entry) for entry in listed]
     leftovers = [_listed(entry) for entry in store.leftovers()]
     old_ms = now_ms - MANIFEST_RETENTION_MS
-    needed, known = _needed(head, newest, now_ms - keep_ms, listing, old_ms)
+    needed, known = _needed(log, newest, now_ms - keep_ms, listing, old_ms)
     tables = topic.tables.objects(newest.topic_id, listed, now_ms - keep_ms, old_ms)
     needed = replace(needed, segments=needed.segments | tables.shown)
     garbage = replace(
@@ -122,8 +122,8 @@ def _vacuum(topic: MaintainedTopic, dry_run: bool, keep_ms: int) -> VacuumReport
     )
     version = newest.version
     if not dry_run and any(garbage):
-        version = _commit_with_root(head, garbage)
-        _remove(store, head, garbage, needed.root_version)
+        version = _commit_with_root(log, garbage)
+        _remove(store, log, garbage, needed.root_version)
     removed = tuple(entry.key for entry in garbage)
     manifest_files = sum(key.startswith(MANIFEST_DIR) for key in removed)
     return VacuumReport(
@@ -164,10 +164,10 @@ def _plan(
 
 
 def _needed(
-    head: Head, newest: Snapshot, since_ms: int, listing: Sequence[Listed], old_before_ms: int
+    log: TopicLog, newest: Snapshot, since_ms: int, listing: Sequence[Listed], old_before_ms: int
 ) -> tuple[Needed, frozenset[str]]:
     """What versions from `since_ms` on need, and every data file that a known commit added."""
-    manifest = head.manifest
+    manifest = log.manifest
     oldest = manifest.commits.version_at(since_ms, newest)
     if oldest is None:
         oldest = manifest.first_version(newest)
@@ -205,24 +205,24 @@ def _needed(
     )
 
 
-def _commit_with_root(head: Head, garbage: Garbage) -> int:
+def _commit_with_root(log: TopicLog, garbage: Garbage) -> int:
     """Commit the vacuum, and write a root without leaves that are mostly dead. So the hint names a
     root that stays before anything is removed [VAC-3]."""
     summary = {
         "files_removed": len(list(garbage)),
         "bytes_removed": sum(entry.size_bytes for entry in garbage),
     }
-    after, _ = head.change(lambda _: Change(operation="vacuum", summary=summary))
+    after, _ = log.change(lambda _: Change(operation="vacuum", summary=summary))
     if after.root_version != after.version:
-        sparse = sparse_leaves(after, head.manifest.leaf)
-        head.manifest.write_root(after, head.runtime.new_id, also_merge=sparse)
+        sparse = sparse_leaves(after, log.manifest.leaf)
+        log.manifest.write_root(after, log.runtime.new_id, also_merge=sparse)
     return after.version
 
 
-def _remove(store: ObjectStore, head: Head, garbage: Garbage, kept_root: int | None) -> None:
+def _remove(store: ObjectStore, log: TopicLog, garbage: Garbage, kept_root: int | None) -> None:
     """Remove the garbage. The manifest is left alone unless the hint names a root that stays: a
     reader that begins at an older root needs commits and leaves that are garbage now."""
-    hint = head.manifest.hinted_root()
+    hint = log.manifest.hinted_root()
     manifest_safe = hint is not None and kept_root is not None and hint >= kept_root
     for entry in (*garbage.roots, *garbage.commits) if manifest_safe else ():
         store.delete(entry.key)

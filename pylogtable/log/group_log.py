@@ -26,7 +26,7 @@ from pylogtable.storage.base import ObjectStore
 GroupPlan = Callable[[GroupState | None, int], GroupChange | None]
 
 
-class GroupHead:
+class GroupLog:
     """The newest known state of one group in one topic. It is bound to the topic's id."""
 
     def __init__(self, store: ObjectStore, runtime: Runtime, group: str, topic_id: str) -> None:

@@ -25,7 +25,7 @@ from pylogtable.storage.base import Created, ObjectStore
 from pylogtable.storage.numbered import NumberedObjects
 from pylogtable.storage.threads import side_by_side
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 #: This many of the newest states are never removed. It is also the number of commits between
 #: cleanups.
@@ -99,7 +99,7 @@ class GroupObjects:
             if self._is_there(state):
                 self._store.delete(group_path(self._group, state.number))
         except StorageError as error:
-            _log.warning("cannot remove a stray state of group %s: %s", self._group, error)
+            _logger.warning("cannot remove a stray state of group %s: %s", self._group, error)
 
     def clean(self, newest: int) -> None:
         """Remove old states one by one, the oldest first, and stop at the first failure: an object
@@ -112,7 +112,7 @@ class GroupObjects:
                     return
                 self._store.delete(group_path(self._group, number))
         except Exception as error:  # any error: the commit has already landed
-            _log.warning("cannot remove old states of group %s: %s", self._group, error)
+            _logger.warning("cannot remove old states of group %s: %s", self._group, error)
 
     def _forward(self, known: Tip) -> Tip | None:
         """The newest state, found by reading forward from a known one. None if the known one is

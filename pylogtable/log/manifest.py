@@ -48,7 +48,7 @@ from pylogtable.log.root_plan import (
 from pylogtable.log.stored_roots import RootObjects
 from pylogtable.storage.base import Created, ObjectStore
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 LEAVES_CACHED = 16
 
@@ -274,7 +274,7 @@ class Manifest:
         try:
             self._store.write(HINT_PATH, encode(Hint(root_version=root_version)))
         except StorageError as error:
-            _log.warning("the hint of %s was not written: %s", self._store.url, error)
+            _logger.warning("the hint of %s was not written: %s", self._store.url, error)
 
     def write_root(
         self,
@@ -297,7 +297,7 @@ class Manifest:
             folded = replace(folded, leaf_checksums=checksums)
             created = self._store.create(root_path(snapshot.version), encode(to_root(folded)))
         except Exception as error:  # any error: the commit has already landed
-            _log.warning(
+            _logger.warning(
                 "no root at version %s of %s: %s", snapshot.version, self._store.url, error
             )
             return snapshot

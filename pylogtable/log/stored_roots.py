@@ -13,7 +13,7 @@ from pylogtable.format.snapshot import Snapshot
 from pylogtable.log.root_plan import ROOT_INTERVAL
 from pylogtable.storage.base import ObjectStore
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class RootObjects:
@@ -49,7 +49,7 @@ class RootObjects:
 
     def ignore(self, why: CorruptTopicError) -> None:
         """Say in the log that a root is not used."""
-        _log.warning("a root of %s is ignored: %s", self._store.url, why)
+        _logger.warning("a root of %s is ignored: %s", self._store.url, why)
 
     def versions(self) -> list[int]:
         """The versions that have a root, ascending, by a listing."""

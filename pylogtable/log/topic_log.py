@@ -38,7 +38,7 @@ from pylogtable.storage.base import NotSentError
 Other = TypeVar("Other")
 
 
-class Head:
+class TopicLog:
     """The newest known state of one topic. It is bound to the topic's id: a topic that was deleted
     and created again under the same name is a different topic."""
 

@@ -11,7 +11,7 @@ from pylogtable.errors import LogTableError
 from pylogtable.format.config import STALE_AFTER_MS
 from pylogtable.format.model import Change, Segment
 from pylogtable.format.snapshot import Snapshot
-from pylogtable.log.topic_log import Head
+from pylogtable.log.topic_log import TopicLog
 from pylogtable.mirror.copying import Copied, Copier, CopyTask, RunTasks, discard
 from pylogtable.mirror.plan import OvertakenError
 from pylogtable.mirror.progress import Account
@@ -33,13 +33,13 @@ class End:
     """One of the two topics: its store and its state."""
 
     store: ObjectStore
-    head: Head
+    log: TopicLog
 
     def side(self, snapshot: Snapshot) -> Side:
         def count(segment: Segment, offset: int) -> int:
             return count_from(self.store, segment, offset)
 
-        return Side(snapshot, self.head.manifest.leaf, count)
+        return Side(snapshot, self.log.manifest.leaf, count)
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Transfer:
 
     @property
     def runtime(self) -> Runtime:
-        return self.copy.head.runtime
+        return self.copy.log.runtime
 
     def copied(self, source: Snapshot, copy: Snapshot, tasks: Sequence[CopyTask]) -> list[Copied]:
         """What these tasks have copied, one after the other."""
@@ -103,7 +103,7 @@ class Transfer:
             return plan(snapshot)
 
         try:
-            _, change = self.copy.head.change(plan_in_time, refresh=False)
+            _, change = self.copy.log.change(plan_in_time, refresh=False)
         except LogTableError as error:
             if not error.may_have_landed:
                 discard(self.copy.store, copied)

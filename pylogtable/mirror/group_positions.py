@@ -12,9 +12,9 @@ import msgspec
 
 from pylogtable.errors import LogTableError
 from pylogtable.format.group_model import GroupChange, GroupPosition, GroupState
-from pylogtable.log.group_log import GroupHead
+from pylogtable.log.group_log import GroupLog
 from pylogtable.log.group_objects import load_groups
-from pylogtable.log.topic_log import Head
+from pylogtable.log.topic_log import TopicLog
 from pylogtable.storage.base import ObjectStore
 
 #: The operation of states that a mirror has put.
@@ -29,7 +29,9 @@ class CopiedGroups:
     left_out: dict[str, str] = field(default_factory=dict)
 
 
-def copy_groups(source: tuple[ObjectStore, Head], target: tuple[ObjectStore, Head]) -> CopiedGroups:
+def copy_groups(
+    source: tuple[ObjectStore, TopicLog], target: tuple[ObjectStore, TopicLog]
+) -> CopiedGroups:
     """Set the positions of all groups of the source in the copy. A position beyond the end of the
     copy becomes its end: nothing is missed when the rest comes."""
     found = load_groups(source[0], source[1].known.topic_id)
@@ -42,8 +44,8 @@ def copy_groups(source: tuple[ObjectStore, Head], target: tuple[ObjectStore, Hea
             if number in ends
         }
         try:
-            head = GroupHead(target[0], target[1].runtime, name, target[1].known.topic_id)
-            why = _set(head, wanted)
+            log = GroupLog(target[0], target[1].runtime, name, target[1].known.topic_id)
+            why = _set(log, wanted)
         except LogTableError as error:
             why = str(error)
         if why is None:
@@ -53,7 +55,7 @@ def copy_groups(source: tuple[ObjectStore, Head], target: tuple[ObjectStore, Hea
     return done
 
 
-def _set(head: GroupHead, wanted: dict[int, GroupPosition]) -> str | None:
+def _set(log: GroupLog, wanted: dict[int, GroupPosition]) -> str | None:
     """Set the positions; or why not."""
     why = None
 
@@ -68,5 +70,5 @@ def _set(head: GroupHead, wanted: dict[int, GroupPosition]) -> str | None:
         generation = 0 if state is None else state.generation
         return GroupChange(operation=OPERATION, positions=wanted, generation=generation)
 
-    head.change(plan)
+    log.change(plan)
     return why

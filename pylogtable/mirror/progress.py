@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from pylogtable.log.topic_log import Head
+from pylogtable.log.topic_log import TopicLog
 from pylogtable.mirror.copying import Copied
 from pylogtable.mirror.group_positions import CopiedGroups
 from pylogtable.mirror.report import MirrorProgress, MirrorReport
@@ -15,8 +15,8 @@ from pylogtable.mirror.report import MirrorProgress, MirrorReport
 class Account:
     """What was done so far. `now` is a clock in seconds."""
 
-    source: Head
-    copy: Head
+    source: TopicLog
+    copy: TopicLog
     now: Callable[[], float]
     began: float
     records: int = 0

@@ -64,7 +64,7 @@ def _replace(
         written[stretch.partition, stretch.inputs[0].base_offset] = mine
 
     def plan(snapshot: Snapshot) -> Change:
-        leaves = transfer.copy.head.manifest.leaf
+        leaves = transfer.copy.log.manifest.leaf
         return plan_removal_commit(snapshot, leaves, having_seen(check(snapshot), source), results)
 
     change = transfer.commit(plan, copied, began_ms)

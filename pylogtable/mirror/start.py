@@ -10,7 +10,7 @@ from pylogtable.errors import InvalidRequestError
 from pylogtable.format.config import normalize
 from pylogtable.format.model import Change, Mirror
 from pylogtable.format.snapshot import Snapshot
-from pylogtable.log.topic_log import Head
+from pylogtable.log.topic_log import TopicLog
 from pylogtable.mirror.copy_and_commit import End
 from pylogtable.mirror.copying import Copied, CopyTask, RunTasks, in_threads
 from pylogtable.mirror.plan import new_copy
@@ -29,7 +29,7 @@ class MirroredTopic(Protocol):
 
     name: str
     _store: ObjectStore
-    _head: Head
+    _log: TopicLog
 
 
 class MirrorTarget(Protocol):
@@ -80,7 +80,7 @@ def mirror(
             f"`config` ({', '.join(settings)}) is for copies with retention='own': others have the "
             "settings of their source"
         )
-    newest = source._head.latest()
+    newest = source._log.latest()
     mark = Mirror(source_id=newest.topic_id, source=source._store.url, own_retention=bool(own))
 
     def create(existing: Snapshot | None, url: str) -> Change:
@@ -89,7 +89,7 @@ def mirror(
     name = source.name if name is None else name
     _check_apart(source._store.url, f"{to_store.url.rstrip('/')}/{name}")
     copy, is_new = to_store._open_copy(name, create)
-    if copy._head.known.mirror is not None and not is_new:
+    if copy._log.known.mirror is not None and not is_new:
         _check_settings(copy, normalize(settings))
     options = MirrorOptions(
         own_retention=own,
@@ -100,7 +100,7 @@ def mirror(
         on_progress=on_progress,
         stop=stop or (lambda: False),
     )
-    ends = End(source._store, source._head), End(copy._store, copy._head)
+    ends = End(source._store, source._log), End(copy._store, copy._log)
     run = Mirroring(*ends, options, run_tasks or in_threads(copy._store), is_new=is_new)
     return run.run(copy.name)
 
@@ -131,7 +131,7 @@ def _owns(retention: str | None) -> bool | None:
 
 def _check_settings(copy: MirroredTopic, wanted: Mapping[str, str]) -> None:
     """Raise if a copy that is there already has other settings than those asked for."""
-    config = copy._head.known.info.config
+    config = copy._log.known.info.config
     other = {name: value for name, value in wanted.items() if config.get(name) != value}
     if other:
         texts = (f"{name}={config.get(name)}, not {value}" for name, value in other.items())

@@ -55,7 +55,7 @@ from pylogtable.mirror.source_txns import new_txns
 from pylogtable.operation import new_operation
 from pylogtable.storage.base import ObjectInfo, ObjectMissingError
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 #: If the source has more new commits, the states are compared without looking at them.
 MAX_COMMITS = 1_000
@@ -96,9 +96,9 @@ class Mirroring:
         self._source = source
         self._copy = copy
         self._options = options
-        self._runtime = copy.head.runtime
+        self._runtime = copy.log.runtime
         now = self._runtime.monotonic
-        self._account = Account(source.head, copy.head, now, now())
+        self._account = Account(source.log, copy.log, now, now())
         self._transfer = Transfer(
             source, copy, self._account, run_tasks, tell=self._tell, stop=options.stop
         )
@@ -133,7 +133,7 @@ class Mirroring:
                 is_patient = now - failing_since < self._runtime.patience_seconds
                 if not self._options.follow or not is_patient:
                     raise
-                _log.warning("the mirror of topic %r goes on after an error: %s", topic, error)
+                _logger.warning("the mirror of topic %r goes on after an error: %s", topic, error)
                 self._may_have_files = True
                 self._wait()
                 continue
@@ -148,19 +148,19 @@ class Mirroring:
 
     def _step(self) -> bool:
         """Copy as much as one commit brings; True if the copy then has all."""
-        source = self._source.head.latest()
+        source = self._source.log.latest()
         try:
             return self._step_to(source)
         except (InvalidRequestError, CorruptTopicError, ObjectMissingError, SegmentGoneError) as e:
             # Perhaps this state of the source is too old. Another mirror has seen a newer one, and
             # the copy is ahead; or a vacuum has removed files that newer ones do not need.
-            if self._source.head.latest().version == source.version:
+            if self._source.log.latest().version == source.version:
                 raise _explained(e) from e
             raise OvertakenError(f"the source has changed meanwhile: {e}") from e
 
     def _step_to(self, source: Snapshot) -> bool:
         check_finished(source, self._source.store.url)
-        known = self._copy.head.known.mirror
+        known = self._copy.log.known.mirror
         commits = self._new_commits(source, known)
         self._check_source(source, known, commits)
         copy = self._altered(source)
@@ -170,7 +170,7 @@ class Mirroring:
         arrivals = plan_arrivals(
             copy,
             source,
-            self._source.head.manifest.leaf,
+            self._source.log.manifest.leaf,
             allow_gaps=mirror.is_following or self._options.allow_gaps,
         )
         if mirror.own_retention:
@@ -211,7 +211,7 @@ class Mirroring:
         def plan(copy: Snapshot) -> Change | None:
             return plan_topic(copy, source, self._checked(copy, source))
 
-        copy, change = self._copy.head.change(plan)
+        copy, change = self._copy.log.change(plan)
         self._account.commits += change is not None
         return copy
 
@@ -223,7 +223,7 @@ class Mirroring:
         if not 0 <= source.version - mirror.version <= MAX_COMMITS:
             return None
         versions = range(mirror.version + 1, source.version + 1)
-        found = self._source.head.manifest.commits.read_range(versions)
+        found = self._source.log.manifest.commits.read_range(versions)
         return None if found is None else list(found)
 
     def _check_source(
@@ -252,7 +252,7 @@ class Mirroring:
             return later[0].parent
         if commits is not None:
             return source.commit_id
-        found = self._source.head.manifest.commits.read(version)
+        found = self._source.log.manifest.commits.read(version)
         is_kept = found is not None and found.topic_id == source.topic_id
         return found.commit_id if found is not None and is_kept else None
 
@@ -265,15 +265,15 @@ class Mirroring:
             there = files_there(self._copy.store, units)
             self._may_have_files = False
         tasks = copy_tasks(units, there, usable_files(units, there, began_ms))
-        copied = self._transfer.copied(source, self._copy.head.known, tasks)
+        copied = self._transfer.copied(source, self._copy.log.known, tasks)
         segments = list(chain.from_iterable(one.segments for one in copied))
-        commits = self._source.head.manifest.commits
-        txns = list(new_txns(source, commits, self._copy.head.known)) if is_all else []
+        commits = self._source.log.manifest.commits
+        txns = list(new_txns(source, commits, self._copy.log.known)) if is_all else []
 
         def plan(snapshot: Snapshot) -> Change | None:
             return plan_arrival_commit(
                 snapshot,
-                self._copy.head.manifest.leaf,
+                self._copy.log.manifest.leaf,
                 source,
                 check(snapshot),
                 segments,
@@ -290,7 +290,7 @@ class Mirroring:
 
     def _copy_groups(self) -> None:
         self._account.groups = copy_groups(
-            (self._source.store, self._source.head), (self._copy.store, self._copy.head)
+            (self._source.store, self._source.log), (self._copy.store, self._copy.log)
         )
 
     def _wait(self) -> None:

@@ -50,7 +50,7 @@ from pylogtable.publish.table import Published, Table
 from pylogtable.read.description import PublishedStatus
 from pylogtable.read.plan import Span
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Publication:
 
     def run(self, topic: MaintainedTopic, run_units: RunUnits) -> PublishReport:
         began = topic.runtime.monotonic()
-        snapshot = topic.head.latest()
+        snapshot = topic.log.latest()
         names = chosen_formats(self.formats, snapshot.config)
         check_installed(names)
         if snapshot.config.is_compacted and self.warns_each_time:
@@ -117,7 +117,7 @@ def chosen_formats(asked: Sequence[str] | None, config: TopicConfig) -> list[str
 def unpublish(topic: MaintainedTopic, formats: Sequence[str] | None) -> int:
     """Remove the tables of these formats, or of all. Returns how many objects were removed."""
     chosen = PUBLISH_FORMATS if formats is None else formats
-    wanted = chosen_formats(chosen, topic.head.latest().config)
+    wanted = chosen_formats(chosen, topic.log.latest().config)
     return sum(table_of(name, topic.store, topic.runtime).remove() for name in wanted)
 
 
@@ -135,7 +135,7 @@ def _status(topic: MaintainedTopic, newest: Snapshot, format: str) -> PublishedS
     except StorageError:
         raise
     except LogTableError as error:
-        _log.warning("the %s table of %s cannot be read: %s", format, topic.name, error)
+        _logger.warning("the %s table of %s cannot be read: %s", format, topic.name, error)
         return None
     if published is None or published.state.topic_id != newest.topic_id:
         return None
@@ -155,7 +155,7 @@ class _Publisher:
 
     def __init__(self, topic: MaintainedTopic, run_units: RunUnits, table: Table) -> None:
         self._topic = topic
-        self._manifest = topic.head.manifest
+        self._manifest = topic.log.manifest
         self._run_units = run_units
         self._table = table
         self._began_ms = topic.runtime.clock()
@@ -163,18 +163,18 @@ class _Publisher:
 
     def publish(self) -> PublishedTable:
         """Show the newest version of the topic. What is committed meanwhile is for next time."""
-        target = self._topic.head.latest()
+        target = self._topic.log.latest()
         published = self._newest(target.topic_id)
         if published is None and target.config.is_compacted:
             warn_of_older_records(self._topic.name, target.topic_id)
         while published is None or not _shows(published, target):
             if published is not None and published.state.version > target.version:
-                target = self._topic.head.latest()
+                target = self._topic.log.latest()
             try:
                 published = self._advance(published, target) or self._newest(target.topic_id)
             except SegmentGoneError:
                 # Another job replaced a file after the target was loaded, and a vacuum removed it.
-                newer = self._topic.head.latest()
+                newer = self._topic.log.latest()
                 if newer.version == target.version:
                     raise
                 target, published = newer, self._newest(newer.topic_id)
@@ -328,7 +328,7 @@ class _Publisher:
             live = [swap for swap in swaps if still_fits(snapshot, leaf, swap)]
             return plan_swap_commit(snapshot, leaf, Merge.operation, live) if live else None
 
-        self._topic.head.change(plan)
+        self._topic.log.change(plan)
 
 
 def _shows(published: Published, target: Snapshot) -> bool:

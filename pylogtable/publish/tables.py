@@ -13,7 +13,7 @@ from pylogtable.publish.formats import table_of, tables_in
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import ObjectInfo, ObjectStore
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class TopicTables:
             try:
                 published = table_of(name, self.store, self.runtime).newest()
             except LogTableError as error:
-                _log.warning("the %s table of %s cannot be read: %s", name, self.name, error)
+                _logger.warning("the %s table of %s cannot be read: %s", name, self.name, error)
                 found.append(name)
                 continue
             if published is None or published.state.topic_id != topic_id:

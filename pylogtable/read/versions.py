@@ -11,27 +11,27 @@ from pylogtable.format.lookup import all_entries
 from pylogtable.format.paths import object_of
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.log.manifest import Manifest
-from pylogtable.log.topic_log import Head
+from pylogtable.log.topic_log import TopicLog
 from pylogtable.times import Moment, to_us
 
 
-def version_at(name: str, head: Head, when: Moment) -> int:
+def version_at(name: str, log: TopicLog, when: Moment) -> int:
     """The newest version of topic `name` that was committed at or before `when`."""
-    newest = head.latest()
-    found = head.manifest.commits.version_at(to_us(when) // 1000, newest)
+    newest = log.latest()
+    found = log.manifest.commits.version_at(to_us(when) // 1000, newest)
     if found is None:
         raise InvalidRequestError(
             f"topic {name!r} has no version as old as {when}: it was created later, or a vacuum "
-            f"has removed that version. {_oldest_text(head.manifest, newest)}"
+            f"has removed that version. {_oldest_text(log.manifest, newest)}"
         )
     return found
 
 
-def snapshot_at(name: str, head: Head, version: int | datetime | None) -> Snapshot:
+def snapshot_at(name: str, log: TopicLog, version: int | datetime | None) -> Snapshot:
     """The state of topic `name` at a version: a number, a time, or None for the newest."""
-    newest = head.latest()
+    newest = log.latest()
     if isinstance(version, datetime):
-        version = version_at(name, head, version)
+        version = version_at(name, log, version)
     if version is not None and (isinstance(version, bool) or not isinstance(version, int)):
         raise InvalidRequestError(f"{version!r} is not a version: give a number or a datetime")
     if version is None or version == newest.version:
@@ -40,11 +40,11 @@ def snapshot_at(name: str, head: Head, version: int | datetime | None) -> Snapsh
         raise InvalidRequestError(
             f"topic {name!r} has no version {version}; the newest is {newest.version}"
         )
-    snapshot = head.manifest.load_at(version)
+    snapshot = log.manifest.load_at(version)
     if snapshot is None or snapshot.topic_id != newest.topic_id:  # [READ-5]
         raise InvalidRequestError(
             f"version {version} of topic {name!r} is no longer kept: a vacuum has removed it, or "
-            f"it is of an earlier topic. {_oldest_text(head.manifest, newest)}"
+            f"it is of an earlier topic. {_oldest_text(log.manifest, newest)}"
         )
     return snapshot
 

@@ -166,7 +166,7 @@ def _check_groups(
 ) -> None:
     assert topic.groups() == sorted(groups)
     for name, expected in groups.items():
-        state = topic.group(name)._log.newest()
+        state = topic.group(name)._group_log.newest()
         assert state is not None
         assert state.number == expected["number"]
         found = {number: [at.offset, at.metadata] for number, at in state.positions.items()}

@@ -220,7 +220,7 @@ class TestSegments:
 
 
 def cold_partition(topic: Topic) -> int:
-    return max(topic._head.known.end_offsets.items(), key=lambda item: item[1])[0]
+    return max(topic._log.known.end_offsets.items(), key=lambda item: item[1])[0]
 
 
 class TestPolls:

@@ -431,7 +431,7 @@ def test_column_added_during_a_merge_is_kept(base: MemoryStore) -> None:
     """A worker made before the change uses the topic as it was when the unit was planned."""
     inner = copy_of(base)
     topic = open_at(inner, WEEKS)
-    earlier = Worker(topic._store, topic._head.runtime.new_id, Merge().rewrite)
+    earlier = Worker(topic._store, topic._log.runtime.new_id, Merge().rewrite)
     topic.alter(add_columns={"n": pa.int32()})
     table = kafka(["z"], ["1"], partition=ints(0)).append_column("n", ints(7))
     topic.append(table)

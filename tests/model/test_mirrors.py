@@ -156,7 +156,7 @@ def behind(*, erased: bool = False) -> dict[str, bytes]:
     store = ObjectsStore({NEAR + key: data for key, data in begun.objects.items()})
     source = near(store, "more")
     mark = Mirror(source_id=source.topic_id)
-    change = new_copy(None, source._head.known, mark, {}, "far")
+    change = new_copy(None, source._log.known, mark, {}, "far")
     created = seal(change, None, "copied", "copy", 0)
     store.objects[FAR + commit_path(0)] = encode(created)
     store.objects[FAR + HINT_PATH] = encode(Hint(root_version=None))
@@ -348,7 +348,7 @@ class TestPlantedBugs:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def step(run: sync.Mirroring) -> bool:
-            return run._step_to(run._source.head.latest())
+            return run._step_to(run._source.log.latest())
 
         monkeypatch.setattr(sync.Mirroring, "_step", step)
         writers = ONE, TWO, doing("writer", near, append)

@@ -17,7 +17,7 @@ from pylogtable.format.model import Change, Hint, StagedSegment
 from pylogtable.format.paths import HINT_PATH, segment_path
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.jobs.job import MaintainedTopic
-from pylogtable.log.group_log import GroupHead
+from pylogtable.log.group_log import GroupLog
 from pylogtable.log.manifest import Manifest
 from pylogtable.log.topic_log import attempt_commit
 from pylogtable.storage.base import ObjectStore
@@ -55,7 +55,7 @@ def resetting(store: ObjectStore, told: list[Told]) -> None:
 def appending(store: ObjectStore, told: list[Told]) -> None:
     """Any other commit, which makes the two lose races."""
     topic = open_at(store, "append")
-    topic._head.change(lambda snapshot: Change(operation="anything"))
+    topic._log.change(lambda snapshot: Change(operation="anything"))
 
 
 def start() -> Objects:
@@ -81,7 +81,7 @@ def start() -> Objects:
         landed = attempt_commit(manifest, runtime, landed[1], change, f"a{number}", "topic")
         assert landed is not None
     at_end = {0: GroupPosition(offset=END, committed_at_ms=0)}
-    GroupHead(store, runtime, GROUP, "topic").change(
+    GroupLog(store, runtime, GROUP, "topic").change(
         lambda state, now_ms: GroupChange(operation="commit", positions=at_end)
     )
     return dict(store.objects)

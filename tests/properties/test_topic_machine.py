@@ -633,7 +633,7 @@ class TopicMachine(RuleBasedStateMachine):
         hashed = {segment.hashed_over for segment in inputs}
         output = write_sparse_segment(
             self.below,
-            handle._head.known.info,
+            handle._log.known.info,
             partition=inputs[0].partition,
             base_offset=inputs[0].base_offset,
             end_offset=inputs[-1].end_offset,
@@ -644,7 +644,7 @@ class TopicMachine(RuleBasedStateMachine):
             hashed_over=hashed.pop() if len(hashed) == 1 else None,
         )
         leaves = handle._manifest.leaf
-        handle._head.change(
+        handle._log.change(
             lambda snapshot: plan_swap_commit(
                 snapshot, leaves, "compact", [Swap(tuple(inputs), (output,))]
             )

@@ -59,7 +59,7 @@ def test_topic_on_s3_writes_a_root(s3_endpoint: str, monkeypatch: pytest.MonkeyP
     for number in range(10):
         topic.append(kafka(["k"], [str(number)]))
     opened = store.topic("t")
-    assert opened._head.known.root_version == 8
+    assert opened._log.known.root_version == 8
     assert rows(opened.read(), "value") == [str(number).encode() for number in range(10)]
     assert opened.count(5) == 5
 

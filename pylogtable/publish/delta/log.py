@@ -28,7 +28,7 @@ from pylogtable.runtime import Runtime
 from pylogtable.storage.base import ObjectInfo, ObjectStore
 from pylogtable.storage.numbered import NumberedObjects
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 LOG_DIR = "_delta_log/"
 HINT_PATH = f"{LOG_DIR}_last_checkpoint"
@@ -182,7 +182,7 @@ class DeltaLog:
             self._store.write(HINT_PATH, json.dumps(hint).encode())
             self._lacks_checkpoint = False
         except Exception as error:  # any error: the entry has already landed
-            _log.warning("no checkpoint at entry %s of %s: %s", number, self._store.url, error)
+            _logger.warning("no checkpoint at entry %s of %s: %s", number, self._store.url, error)
 
     def remove(self) -> int:
         """Remove the log, and so the table; the topic's files stay. The newest entry goes first,
@@ -271,7 +271,7 @@ class DeltaLog:
         try:
             return state_in(pq.read_table(pa.BufferReader(data)))
         except (pa.ArrowException, KeyError, ValueError, OSError) as error:
-            _log.warning("%s is ignored: %s", checkpoint_path(number), error)
+            _logger.warning("%s is ignored: %s", checkpoint_path(number), error)
             return None
 
 

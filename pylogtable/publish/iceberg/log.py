@@ -19,7 +19,7 @@ from pylogtable.runtime import Runtime
 from pylogtable.storage.base import ObjectInfo, ObjectStore
 from pylogtable.storage.numbered import NumberedObjects
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 HINT_PATH = f"{METADATA_DIR}version-hint.text"
 _METADATA = re.compile(r"metadata/v([1-9][0-9]{0,17})\.metadata\.json")
@@ -168,7 +168,7 @@ class IcebergLog:
         try:
             self._store.write(HINT_PATH, str(number).encode())
         except Exception as error:  # any error: the metadata file has already landed
-            _log.warning("no hint to %s of %s: %s", number, self._store.url, error)
+            _logger.warning("no hint to %s of %s: %s", number, self._store.url, error)
 
     def remove(self) -> int:
         """Remove the table; the topic's files stay. The newest metadata file goes first: until the

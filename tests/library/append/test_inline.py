@@ -406,7 +406,7 @@ class TestByDefault:
         topic = make_store(objects).topic("orders")
         topic.append(table(0, 3))
         assert len(data_files(objects)) == 1
-        assert not topic._head.known.protocol.reader_features
+        assert not topic._log.known.protocol.reader_features
         assert topic.describe().config["inline.max.bytes"] == "0"
         topic.alter(config={"inline.max.bytes": LIMIT})
         assert topic.describe().config["inline.max.bytes"] == str(LIMIT)
@@ -417,7 +417,7 @@ class TestByDefault:
     def test_a_topic_created_with_0_has_no_feature(self, objects: MemoryStore) -> None:
         topic = make_store(objects).create_topic("orders", config={"inline.max.bytes": 0})
         topic.append(table(0, 3))
-        assert not topic._head.known.protocol.reader_features
+        assert not topic._log.known.protocol.reader_features
         assert data_files(objects)
 
 

@@ -85,7 +85,7 @@ def test_verify_names_a_file_that_two_segments_claim(store: Store) -> None:
     staged = TopicWriter(topic).stage(kafka(["a"]))
     TopicWriter(topic).commit([staged])
     (file,) = staged.files
-    topic._head.change(lambda _: Change(operation="append", ends={0: 2}, add=(file.placed_at(1),)))
+    topic._log.change(lambda _: Change(operation="append", ends={0: 2}, add=(file.placed_at(1),)))
     (problem,) = topic.verify().problems
     assert (problem.rule, problem.path) == ("SEG-1", staged.files[0].path)
 

@@ -20,7 +20,7 @@ from pylogtable import (
 from pylogtable.format.codec import decode_group, encode
 from pylogtable.format.group_model import GroupChange, GroupMember, GroupState
 from pylogtable.format.paths import group_path, parse_group_path
-from pylogtable.log.group_log import GroupHead
+from pylogtable.log.group_log import GroupLog
 from pylogtable.log.group_objects import KEPT, KEPT_MS
 from pylogtable.storage.memory import MemoryStore
 from tests.builders import Clock, ints, kafka, make_store
@@ -500,8 +500,8 @@ def test_commit_drops_members_whose_lease_ran_out(
 # --- the loop that changes a group: what consumers build on ---------------------------------------
 
 
-def log_of(topic: Topic, group: str = "g") -> GroupHead:
-    return GroupHead(topic._store, topic._head.runtime, group, topic.topic_id)
+def log_of(topic: Topic, group: str = "g") -> GroupLog:
+    return GroupLog(topic._store, topic._log.runtime, group, topic.topic_id)
 
 
 def test_plan_that_changes_nothing_has_seen_the_newest_state(topic: Topic) -> None:

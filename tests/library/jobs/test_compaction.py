@@ -336,7 +336,7 @@ def test_segment_across_the_clean_end_replaces_older_records(topic: Topic, clean
     topic.append(kafka([f"k{n}" for n in range(10)]))
     topic.append(kafka([f"n{n}" for n in range(5)] + [f"k{n}" for n in range(5)]))
     if clean_end:
-        topic._head.change(lambda _: Change(operation="compact", cleaned={0: clean_end}))
+        topic._log.change(lambda _: Change(operation="compact", cleaned={0: clean_end}))
     assert topic.verify(data=True)
     expected = [*range(5, 20)]
     assert sorted(rows(topic.latest(), "offset")) == expected

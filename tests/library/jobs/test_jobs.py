@@ -45,8 +45,8 @@ class RewriteAll(RewriteJob[MergeUnit]):
     operation: ClassVar[str] = "merge"
 
     def plan(self, topic: MaintainedTopic) -> list[MergeUnit]:
-        snapshot = topic.head.latest()
-        leaves = topic.head.manifest.leaf
+        snapshot = topic.log.latest()
+        leaves = topic.log.manifest.leaf
         return [
             MergeUnit(snapshot.info, 0, (segment,))
             for number in range(len(snapshot.partitions))

@@ -14,14 +14,14 @@ from tests.builders import kafka
 
 def meeting(topic: Topic, monkeypatch: pytest.MonkeyPatch, *steps: Callable[[], object]) -> None:
     """Before each of the job's attempts to commit, something else happens."""
-    change = topic._head.change
+    change = topic._log.change
     waiting: Iterator[Callable[[], object]] = iter(steps)
 
     def later(plan: Callable[[Snapshot], Change]) -> object:
         next(waiting, lambda: None)()
         return change(plan)
 
-    monkeypatch.setattr(topic._head, "change", later)
+    monkeypatch.setattr(topic._log, "change", later)
 
 
 def check(topic: Topic, records: int) -> None:

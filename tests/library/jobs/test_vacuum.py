@@ -242,13 +242,13 @@ def test_short_vacuum_keeps_the_index_that_others_have_loaded(
         topic.append(kafka(["b"]))
     topic.delete_records({0: 5})
     assert idle.end_offsets() == {0: 12}
-    began_at = idle._head.known.root_version
-    assert began_at != topic._head.known.root_version
+    began_at = idle._log.known.root_version
+    assert began_at != topic._log.known.root_version
     for _ in range(2):
         clock.tick(10)
         topic.vacuum(dry_run=False, retention_ms=0, force=True)
         assert idle.end_offsets() == {0: 12}
-    assert idle._head.known.root_version == began_at
+    assert idle._log.known.root_version == began_at
     assert rows(idle.read(), "offset") == [5, 6, 7, 8, 9, 10, 11]
 
 
@@ -268,7 +268,7 @@ def test_leaf_stays_as_long_as_a_root_that_stays_names_it(
     for keep_ms in [0, 0, 1000]:
         clock.tick(10)
         store.topic("t").vacuum(dry_run=False, retention_ms=keep_ms, force=True)
-    roots = topic._head.manifest.roots
+    roots = topic._log.manifest.roots
     leaves = {leaf for version in roots.versions() for leaf in roots.read(version).leaves}
     for leaf in leaves:
-        assert topic._head.manifest._read_leaf(leaf)
+        assert topic._log.manifest._read_leaf(leaf)

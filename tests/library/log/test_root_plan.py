@@ -193,7 +193,7 @@ def test_roots_come_every_64_commits_with_leaves_once_the_tails_are_long(
     assert [n for n in names if "leaf-" in n]
     assert objects.read("t/_manifest/_head.json") == b'{"root_version":192}'
     again = store.topic("t")
-    assert all_entries(again._head.known, again._manifest.leaf).num_rows == 400
+    assert all_entries(again._log.known, again._manifest.leaf).num_rows == 400
     assert len(rows(again.read())) == 400
     assert again.verify()
 
@@ -239,7 +239,7 @@ def test_an_unreadable_root_is_ignored(damage: bytes) -> None:
         topic.append(kafka(["a"]))
     objects.write(f"t/_manifest/{128:020d}.root.json", damage)
     again = make_store(objects).topic("t")
-    assert again._head.known.root_version == 64
+    assert again._log.known.root_version == 64
     assert again.count() == 140
 
 
@@ -282,7 +282,7 @@ def test_a_long_lived_reader_moves_on_to_newer_roots(store: Store) -> None:
         if number % 50 == 0:
             assert reader.count() == number + 1
     assert reader.count() == 400
-    known = reader._head.known
+    known = reader._log.known
     assert (known.root_version or 0) >= 256
     assert len(known.partitions[0].tiles) < 200
     assert len(rows(reader.read())) == 400

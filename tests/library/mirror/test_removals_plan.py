@@ -114,7 +114,7 @@ def test_borders_of_both_sides_cross() -> None:
         records=[row for row in rows(pair.source.read(0, 3, 9)) if row["offset"] != 7],
         file_id="crossing",
     )
-    pair.source._head.change(
+    pair.source._log.change(
         lambda state: plan_swap_commit(
             state, pair.source._manifest.leaf, "compact", [Swap(tuple(rest), (merged,))]
         )

@@ -124,7 +124,7 @@ def test_a_compaction_reads_renamed_columns(store: Store, objects: MemoryStore) 
     )
     topic.compact(force=True)
     assert rows(topic.read(), "id", "name", "a", "c") == [(1, None, None, None), (2, "w", 5, None)]
-    topic._head.runtime.clock.tick(1000)  # type: ignore[attr-defined]
+    topic._log.runtime.clock.tick(1000)  # type: ignore[attr-defined]
     topic.compact(force=True)
     assert rows(topic.read(), "id") == [2]
     assert stored_columns(objects, topic)[-1] == ["id", "a", "b", "c"]
