@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum
 from numbers import Integral
 from typing import Final
@@ -11,6 +12,7 @@ from typing import Final
 from pylogtable.errors import InvalidRequestError
 
 YEAR_10000_MS = 253_402_300_800_000
+_MOST_NAMES = 20
 
 
 class NotGiven(Enum):
@@ -136,3 +138,18 @@ def _shown(value: object) -> str:
 def is_whole(number: object) -> bool:
     """True for a whole number of Python or numpy; a bool is none."""
     return isinstance(number, Integral) and not isinstance(number, bool)
+
+
+def did_you_mean(
+    name: str, known: Collection[str], may_suggest: Callable[[str], bool] = lambda name: True
+) -> str:
+    """A hint for a name that does not exist: a similar name that `may_suggest` allows, or all
+    available names."""
+    for similar in difflib.get_close_matches(name, known):
+        if may_suggest(similar):
+            return f"did you mean {similar!r}?"
+    if not known:
+        return "none exist yet"
+    more = len(known) - _MOST_NAMES
+    shown = ", ".join(list(known)[:_MOST_NAMES])
+    return f"available: {shown}" + (f" and {more} more" if more > 0 else "")

@@ -15,9 +15,15 @@ import pylogtable
 from pylogtable import LogTableError, StorageError
 from pylogtable.cli.command import CommandGroup
 from pylogtable.cli.messages import library_warnings, report_error, show_traceback
-from pylogtable.cli.session import Session
+from pylogtable.cli.session import (
+    BROKEN_PIPE,
+    FAILED,
+    INTERRUPTED,
+    TERMINATED,
+    WRONG_USAGE,
+    Session,
+)
 from pylogtable.cli.signals import Terminated, ended_by_sigterm
-from pylogtable.cli.status import BROKEN_PIPE, FAILED, INTERRUPTED, TERMINATED, WRONG_USAGE
 from pylogtable.cli.streams import discard, fill_closed_streams, safe_terminals
 
 PROGRAM = "pylogtable"
@@ -46,7 +52,6 @@ _COMMANDS = {
     "kafka": "kafka:kafka",
     "doctor": "doctor:doctor",
     "report": "report:report",
-    "completion": "completion:completion",
 }
 
 
@@ -68,6 +73,26 @@ def app() -> None:
     TOPIC is the name of a topic in the store given by --store or PYLOGTABLE_STORE. With a slash in
     it, TOPIC is the topic's own path or URL, such as ./logs/orders.
     """
+
+
+@app.command(
+    short_help="Print a completion script for a shell.",
+    examples="""
+        eval "$(pylogtable completion bash)"
+        pylogtable completion fish > ~/.config/fish/completions/pylogtable.fish
+    """,
+)
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(_: Session, shell: str) -> None:
+    """Print the completion script for SHELL.
+
+    It completes commands, options, and the topics and groups in the store of PYLOGTABLE_STORE.
+    """
+    from click.shell_completion import get_completion_class
+
+    script = get_completion_class(shell)
+    assert script is not None
+    print(script(app, {}, PROGRAM, COMPLETE_VARIABLE).source())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -8,9 +8,11 @@ from typing import Any
 
 import click
 
-from pylogtable.cli.did_you_mean import did_you_mean
-from pylogtable.cli.repeated_options import refuse_repeated_options
-from pylogtable.cli.session import shared_options
+from pylogtable.arguments import did_you_mean
+from pylogtable.cli.options import refuse_repeated_options, shared_options
+from pylogtable.cli.session import Session
+
+_pass_session = click.make_pass_decorator(Session, ensure=True)
 
 
 class _WithExamples(click.Command):
@@ -46,7 +48,10 @@ class _WithExamples(click.Command):
 
 
 class Command(_WithExamples):
-    """One command, such as `consume`."""
+    """One command, such as `consume`. Its function gets the session first."""
+
+    def __init__(self, name: str | None = None, *, callback: Any, **attributes: Any) -> None:
+        super().__init__(name, callback=_pass_session(callback), **attributes)
 
 
 class CommandGroup(_WithExamples, click.Group):

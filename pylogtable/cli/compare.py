@@ -12,8 +12,7 @@ from pylogtable.cli.command import Command
 from pylogtable.cli.messages import progress
 from pylogtable.cli.options import topic_argument
 from pylogtable.cli.output import print_json, print_table
-from pylogtable.cli.session import current_session, suggest_topics
-from pylogtable.cli.status import NOT_KNOWN
+from pylogtable.cli.session import NOT_KNOWN, Session, suggest_topics
 
 if TYPE_CHECKING:
     from pylogtable import ComparisonReport
@@ -43,9 +42,8 @@ _HASH_SHOWN = 12
     metavar="JSON",
     help="The same as --storage-options, for OTHER.  [default: those of --storage-options]",
 )
-@click.pass_context
 def compare(
-    context: click.Context,
+    session: Session,
     topic: str,
     other: str,
     no_data: bool,
@@ -58,7 +56,6 @@ def compare(
     The exit status is 1 if they differ, and 3 if the store failed, so that this is not known. It
     does not matter how the records are stored: merged or not, in files or in commits.
     """
-    session = current_session(context)
     session.status_if_store_fails = NOT_KNOWN
     if "/" not in other:
         raise click.UsageError(

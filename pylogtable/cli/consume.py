@@ -13,10 +13,10 @@ import pylogtable
 from pylogtable import CommitConflictError
 from pylogtable.cli.command import Command
 from pylogtable.cli.messages import warn
-from pylogtable.cli.options import COUNT, partitions_option, topic_argument
+from pylogtable.cli.options import COUNT, complete_groups, partitions_option, topic_argument
 from pylogtable.cli.parse import parse_partitions
 from pylogtable.cli.positions import Positions, end_positions, start_positions
-from pylogtable.cli.session import Session, complete_groups, current_session
+from pylogtable.cli.session import Session
 from pylogtable.cli.streams import write_bytes
 from pylogtable.cli.template import Template
 from pylogtable.cli.to_json import encode_lines, envelopes, objects
@@ -126,8 +126,7 @@ class ConsumeOptions:
     "group without members.",
     shell_complete=complete_groups,
 )
-@click.pass_context
-def consume(context: click.Context, /, topic: str, **given: Any) -> None:
+def consume(session: Session, /, topic: str, **given: Any) -> None:
     """Print the records of TOPIC, one partition after the other, in offset order. With --group,
     partitions take turns.
 
@@ -135,7 +134,6 @@ def consume(context: click.Context, /, topic: str, **given: Any) -> None:
     objects. --output json prints each record as one JSON object per line, with all of its fields.
     Bytes that are not UTF-8 are then in base64, under a name that ends in _base64.
     """
-    session = current_session(context)
     options = ConsumeOptions(**given)
     options.check(is_json=session.is_json)
     partitions = parse_partitions(options.partitions)

@@ -12,9 +12,10 @@ import click
 from pylogtable import InvalidRequestError
 from pylogtable.cli.command import Command
 from pylogtable.cli.messages import confirm, continue_on_error
-from pylogtable.cli.options import dry_run_option, yes_option
-from pylogtable.cli.output import counted, print_json
-from pylogtable.cli.session import complete_topics, current_session
+from pylogtable.cli.options import complete_topics, dry_run_option, yes_option
+from pylogtable.cli.output import print_json
+from pylogtable.cli.session import Session
+from pylogtable.presentation import count_text
 
 if TYPE_CHECKING:
     from pylogtable import Topic
@@ -49,9 +50,8 @@ LogStarts = dict[int, int | None]
 )
 @yes_option
 @dry_run_option
-@click.pass_context
 def delete_records(
-    context: click.Context,
+    session: Session,
     topic: str | None,
     offsets: tuple[str, ...],
     file: str | None,
@@ -62,7 +62,6 @@ def delete_records(
 
     The records become unreadable at once. The space is freed by a later vacuum.
     """
-    session = current_session(context)
     if (file is None) == (not offsets) or (file is None) != (topic is not None):
         raise click.UsageError("give TOPIC and --offset, or --offset-json-file alone")
     wanted = {str(topic): _from_options(offsets)} if file is None else _from_file(Path(file))
@@ -71,7 +70,7 @@ def delete_records(
     plans = [_plan(one, starts) for one, starts in opened]
     if not dry_run:
         records = sum(max(0, new - old) for moves in plans for old, new in moves.values())
-        confirm(f"make up to {counted(records, 'record')} unreadable forever", yes)
+        confirm(f"make up to {count_text(records, 'record')} unreadable forever", yes)
     rows: list[dict[str, str | int]] = []
     for (one, starts), moves in zip(opened, plans, strict=True):
         with continue_on_error(session, one.name):

@@ -11,7 +11,7 @@ from pylogtable.cli.command import Command
 from pylogtable.cli.messages import progress
 from pylogtable.cli.options import store_argument
 from pylogtable.cli.output import print_json
-from pylogtable.cli.session import current_session
+from pylogtable.cli.session import Session
 
 
 @click.command(
@@ -23,15 +23,13 @@ from pylogtable.cli.session import current_session
     """,
 )
 @store_argument
-@click.pass_context
-def doctor(context: click.Context, store: str | None) -> int:
+def doctor(session: Session, store: str | None) -> int:
     """Test on STORE everything that topics need, with a small object that is deleted again.
 
     The checks: create an object only if it is absent, also from several writers at once; read and
     list what was written; delete; compare clocks. The exit status is 1 if a check failed; its line
     says what to do.
     """
-    session = current_session(context)
     url, options = session.store_url(store), session.parsed_storage_options()
     with progress(f"examining {url}"):
         report = pylogtable.diagnose(url, storage_options=options)

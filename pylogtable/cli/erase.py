@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pylogtable.arguments import did_you_mean
 from pylogtable.cli.command import Command
-from pylogtable.cli.did_you_mean import did_you_mean
 from pylogtable.cli.from_json import column_of, decoded, json_value
 from pylogtable.cli.messages import confirm, progress
 from pylogtable.cli.options import dry_run_option, threads_option, topic_argument, yes_option
-from pylogtable.cli.output import counted, print_json
+from pylogtable.cli.output import print_json
 from pylogtable.cli.parse import parse_pair
-from pylogtable.cli.session import current_session
+from pylogtable.cli.session import Session
+from pylogtable.presentation import count_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,9 +56,8 @@ if TYPE_CHECKING:
 @threads_option
 @yes_option
 @dry_run_option
-@click.pass_context
 def erase(
-    context: click.Context,
+    session: Session,
     topic: str,
     keys: tuple[str, ...],
     key_objects: tuple[str, ...],
@@ -71,7 +71,6 @@ def erase(
     Other records keep their offsets. Older versions still have the records until a vacuum removes
     their files. The answer says which versions, and from when on.
     """
-    session = current_session(context)
     if bool(keys or key_objects) == bool(conditions):
         raise click.UsageError("give --key or --key-json, or --where, and not both")
     opened = session.open_topic(topic)
@@ -84,7 +83,7 @@ def erase(
     if not (dry_run or yes):
         with progress(f"searching {opened.name}"):
             found = opened.erase(**what, dry_run=True, threads=threads)
-        records = counted(found.records_erased, "record")
+        records = count_text(found.records_erased, "record")
         confirm(f"remove {records} of {opened.name} for good", yes)
     with progress(f"erasing records of {opened.name}"):
         report = opened.erase(**what, dry_run=dry_run, threads=threads)

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pylogtable.cli.did_you_mean import did_you_mean
-from pylogtable.cli.json_names import BASE64, LOG_COLUMNS, NON_FINITE, Row
+from pylogtable.arguments import did_you_mean
 from pylogtable.cli.parse import to_time
+from pylogtable.cli.to_json import BASE64, LOG_COLUMNS, NON_FINITE, Row
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,14 +8,21 @@ from typing import TYPE_CHECKING
 import click
 
 from pylogtable import InvalidRequestError
+from pylogtable.arguments import did_you_mean
 from pylogtable.cli.command import CommandGroup
-from pylogtable.cli.did_you_mean import did_you_mean
 from pylogtable.cli.group_topics import topics_by_group
 from pylogtable.cli.messages import confirm, continue_on_error, note
-from pylogtable.cli.options import dry_run_option, only_topics_option, store_argument, yes_option
-from pylogtable.cli.output import bytes_text, print_json, print_names, print_table
+from pylogtable.cli.options import (
+    complete_groups,
+    dry_run_option,
+    only_topics_option,
+    store_argument,
+    yes_option,
+)
+from pylogtable.cli.output import print_json, print_names, print_table
 from pylogtable.cli.reset import reset
-from pylogtable.cli.session import complete_groups, current_session
+from pylogtable.cli.session import Session
+from pylogtable.presentation import bytes_text
 
 if TYPE_CHECKING:
     from pylogtable import GroupRow, Store
@@ -39,10 +46,8 @@ def groups() -> None:
     examples="pylogtable groups list s3://bucket/logs --output json",
 )
 @store_argument
-@click.pass_context
-def list_groups(context: click.Context, store: str | None) -> None:
+def list_groups(session: Session, store: str | None) -> None:
     """List the names of all consumer groups in STORE, sorted; in JSON with their topics."""
-    session = current_session(context)
     opened = session.open_store(store)
     found = topics_by_group(session, opened)
     if session.is_json:
@@ -60,15 +65,13 @@ def list_groups(context: click.Context, store: str | None) -> None:
 )
 @click.argument("groups", metavar="[GROUP]...", nargs=-1, shell_complete=complete_groups)
 @only_topics_option
-@click.pass_context
-def describe(context: click.Context, groups: tuple[str, ...], topics: tuple[str, ...]) -> None:
+def describe(session: Session, groups: tuple[str, ...], topics: tuple[str, ...]) -> None:
     """Show the positions and the lag of each GROUP, or of all groups, partition by partition.
 
     LAG is an exact count of records; offsets that compaction has removed do not count. LAG-SECONDS
     is the age of the first unread record. If there is no CURRENT-OFFSET, the group has no position
     there, and everything in the log counts as unread.
     """
-    session = current_session(context)
     store = session.open_store()
     known = topics_by_group(session, store)
     _check_exist(store, known, groups)
@@ -124,16 +127,14 @@ def _print_rows(rows: list[GroupRow]) -> None:
 @only_topics_option
 @yes_option
 @dry_run_option
-@click.pass_context
 def delete(
-    context: click.Context,
+    session: Session,
     groups: tuple[str, ...],
     topics: tuple[str, ...],
     yes: bool,
     dry_run: bool,
 ) -> None:
     """Delete the positions of each GROUP, in all topics or only in some."""
-    session = current_session(context)
     store = session.open_store()
     known = topics_by_group(session, store)
     _check_exist(store, known, groups)
@@ -167,9 +168,8 @@ def delete(
 @only_topics_option
 @yes_option
 @dry_run_option
-@click.pass_context
 def remove_member(
-    context: click.Context,
+    session: Session,
     group: str,
     member: str,
     topics: tuple[str, ...],
@@ -182,7 +182,6 @@ def remove_member(
     partitions go to the other members. They read again what it has not committed. A member that is
     alive joins again: stop it instead.
     """
-    session = current_session(context)
     store = session.open_store()
     known = topics_by_group(session, store)
     _check_exist(store, known, [group])

@@ -10,10 +10,10 @@ import click
 from pylogtable.cli.command import Command
 from pylogtable.cli.messages import continue_on_error, progress
 from pylogtable.cli.options import COUNT, partitions_option, topic_argument, topics_argument
-from pylogtable.cli.output import bytes_text, print_json, print_table
+from pylogtable.cli.output import print_json, print_table
 from pylogtable.cli.parse import parse_partitions, time_from_microseconds
-from pylogtable.cli.session import current_session
-from pylogtable.cli.status import FAILED, NOT_KNOWN
+from pylogtable.cli.session import FAILED, NOT_KNOWN, Session
+from pylogtable.presentation import bytes_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,9 +33,8 @@ if TYPE_CHECKING:
 @click.option(
     "--version", "at_version", type=int, metavar="N", help="Show the segments of this version."
 )
-@click.pass_context
 def segments(
-    context: click.Context,
+    session: Session,
     topic: str,
     partitions: str | None,
     limit: int | None,
@@ -47,7 +46,6 @@ def segments(
     are the earliest and the latest timestamp of its records. The records of small appends are in no
     file: then PATH is that of a commit, with the number of their first row in it.
     """
-    session = current_session(context)
     chosen = parse_partitions(partitions)
     view = session.open_topic(topic).at(at_version)
     view.ranges(chosen)
@@ -116,10 +114,8 @@ def _segment_json(row: dict[str, Any]) -> dict[str, Any]:
     show_default=True,
     help="Show only the newest N; each one takes a request to the store.",
 )
-@click.pass_context
-def history(context: click.Context, topic: str, limit: int) -> None:
+def history(session: Session, topic: str, limit: int) -> None:
     """List the commits of TOPIC, newest first."""
-    session = current_session(context)
     rows = _history_rows(session.open_topic(topic).history(limit))
     if session.is_json:
         print_json(rows)
@@ -161,14 +157,12 @@ def _history_rows(table: pa.Table) -> list[dict[str, Any]]:
 )
 @topics_argument
 @click.option("--data", is_flag=True, help="Also read every record.")
-@click.pass_context
-def verify(context: click.Context, topics: tuple[str, ...], data: bool) -> int:
+def verify(session: Session, topics: tuple[str, ...], data: bool) -> int:
     """Check each TOPIC, or all topics, against the specification.
 
     The exit status is 1 if something is wrong. It is 3 if the store failed, and nothing is wrong
     where the program could look: verify again later.
     """
-    session = current_session(context)
     session.status_if_store_fails = NOT_KNOWN
     rows: list[dict[str, Any]] = []
     for argument in session.topic_arguments(topics):

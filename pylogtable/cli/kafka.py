@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pylogtable.cli.command import Command, CommandGroup
-from pylogtable.cli.messages import note, progress
+from pylogtable.cli.messages import Speed, note, progress
 from pylogtable.cli.options import POSITIVE, topic_argument
-from pylogtable.cli.output import counted, print_json
+from pylogtable.cli.output import print_json
 from pylogtable.cli.parse import parse_config, parse_settings, parse_time
-from pylogtable.cli.session import Session, current_session
+from pylogtable.cli.session import Session
 from pylogtable.cli.signals import noting_signals
-from pylogtable.cli.speed import Speed
+from pylogtable.presentation import count_text
 
 if TYPE_CHECKING:
     from pylogtable.kafka import ImportProgress, ImportReport
@@ -95,8 +95,7 @@ def kafka() -> None:
     show_default=True,
     help="Commit after this many bytes of records.",
 )
-@click.pass_context
-def import_(context: click.Context, /, **given: Any) -> None:
+def import_(session: Session, /, **given: Any) -> None:
     """Import a topic of Kafka: every record keeps its partition, offset, timestamp and headers.
 
     The first import creates the topic here. Later ones continue where it ends. Ctrl-C and SIGTERM
@@ -104,7 +103,6 @@ def import_(context: click.Context, /, **given: Any) -> None:
     """
     from pylogtable.kafka import import_topic
 
-    session = current_session(context)
     store = session.open_store()
     when = given.pop("from_timestamp")
     properties = parse_settings(given.pop("properties"), "--consumer-property")
@@ -158,8 +156,7 @@ def import_(context: click.Context, /, **given: Any) -> None:
     metavar="NAME=VALUE",
     help="A setting of librdkafka, such as security.protocol=SSL. May be repeated.",
 )
-@click.pass_context
-def export(context: click.Context, /, topic: str, **given: Any) -> None:
+def export(session: Session, /, topic: str, **given: Any) -> None:
     """Send the records of TOPIC to a topic of Kafka that exists: keys, values, headers, partitions
     and timestamps.
 
@@ -168,7 +165,6 @@ def export(context: click.Context, /, topic: str, **given: Any) -> None:
     """
     from pylogtable.kafka import export_topic
 
-    session = current_session(context)
     opened = session.open_topic(topic)
     properties = parse_settings(given.pop("properties"), "--producer-property")
     with noting_signals() as signals, progress(f"exporting {opened.name}") as show_detail:
@@ -184,7 +180,7 @@ def export(context: click.Context, /, topic: str, **given: Any) -> None:
         print_json(asdict(report))
     else:
         places = " ".join(f"{number}:{offset}" for number, offset in report.positions.items())
-        sent = counted(report.records, "record")
+        sent = count_text(report.records, "record")
         print(f"{report.topic}: {sent} sent; group {report.group} at {places}")
     signals.raise_again()
 
@@ -199,7 +195,7 @@ def _print_report(session: Session, report: ImportReport) -> None:
         print_json(asdict(report))
         return
     places = " ".join(f"{n}:[{start},{end})" for n, (start, end) in report.offsets.items())
-    done = f"{counted(report.records, 'record')} in {counted(report.commits, 'commit')}"
+    done = f"{count_text(report.records, 'record')} in {count_text(report.commits, 'commit')}"
     print(f"{report.topic}: {done}; {places}" if places else f"{report.topic}: {done}")
     for group, positions in report.groups.items():
         shown = " ".join(f"{number}:{offset}" for number, offset in positions.items())

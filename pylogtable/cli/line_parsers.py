@@ -10,9 +10,9 @@ import msgspec
 import pylogtable
 from pylogtable import InvalidRequestError
 from pylogtable.cli.from_json import kafka_columns, table_columns
-from pylogtable.cli.json_names import LOG_COLUMNS
 from pylogtable.cli.parse import unescape
 from pylogtable.cli.stdin_batches import LineBatch
+from pylogtable.cli.to_json import LOG_COLUMNS
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -20,10 +20,11 @@ from pylogtable.cli.options import (
     topic_argument,
     yes_option,
 )
-from pylogtable.cli.output import counted, print_json
+from pylogtable.cli.output import print_json
 from pylogtable.cli.parse import parse_duration
-from pylogtable.cli.session import Session, current_session, topic_names
+from pylogtable.cli.session import Session, topic_names
 from pylogtable.cli.streams import is_terminal, write_error
+from pylogtable.presentation import count_text
 
 if TYPE_CHECKING:
     from pylogtable import MaintainReport
@@ -34,10 +35,8 @@ if TYPE_CHECKING:
 )
 @topic_argument
 @threads_option
-@click.pass_context
-def merge(context: click.Context, topic: str, threads: int) -> None:
+def merge(session: Session, topic: str, threads: int) -> None:
     """Join small segments of TOPIC and seal shifted ones. Offsets do not change."""
-    session = current_session(context)
     opened = session.open_topic(topic)
     with progress(f"merging {opened.name}"):
         report = opened.merge(threads=threads)
@@ -58,9 +57,8 @@ def merge(context: click.Context, topic: str, threads: int) -> None:
 @click.option("--budget-bytes", type=POSITIVE, help="Memory for the keys of one partition.")
 @threads_option
 @yes_option
-@click.pass_context
 def compact(
-    context: click.Context,
+    session: Session,
     topic: str,
     force: bool,
     budget_bytes: int | None,
@@ -71,7 +69,6 @@ def compact(
 
     It asks for confirmation on a terminal only.
     """
-    session = current_session(context)
     opened = session.open_topic(topic)
     # Of a topic with another policy nothing is removed, and the library says why.
     if asks_about_settings(yes) and "compact" in opened.describe().config["cleanup.policy"]:
@@ -97,15 +94,13 @@ def compact(
 @protect_group_option
 @dry_run_option
 @yes_option
-@click.pass_context
 def retain(
-    context: click.Context, topic: str, protect_groups: tuple[str, ...], dry_run: bool, yes: bool
+    session: Session, topic: str, protect_groups: tuple[str, ...], dry_run: bool, yes: bool
 ) -> None:
     """Remove the oldest records of TOPIC, as its retention.ms and retention.bytes say.
 
     It asks for confirmation on a terminal only.
     """
-    session = current_session(context)
     opened = session.open_topic(topic)
     groups = list(protect_groups) or None
     if not dry_run and asks_about_settings(yes):
@@ -113,7 +108,7 @@ def retain(
         if not found.log_starts:
             _print_report(session, opened.name, replace(found, dry_run=False))
             return
-        records = counted(found.records_removed, "record")
+        records = count_text(found.records_removed, "record")
         why = "as its retention.ms and retention.bytes say"
         confirm(f"remove {records} of {opened.name} for good, {why}", yes)
     report = opened.apply_retention(groups=groups, dry_run=dry_run)
@@ -138,13 +133,11 @@ def retain(
     help="Keep versions readable for this long, such as 14d.  [default: 7d]",
 )
 @click.option("--force", is_flag=True, help="Allow --keep of less than 7d.")
-@click.pass_context
-def vacuum(context: click.Context, topic: str, yes: bool, keep: str | None, force: bool) -> None:
+def vacuum(session: Session, topic: str, yes: bool, keep: str | None, force: bool) -> None:
     """List the files of TOPIC that no kept version needs, and delete them with --yes.
 
     With --keep of less than 7 days, running readers of older versions may fail. It needs --force.
     """
-    session = current_session(context)
     kept = None if keep is None else parse_duration(keep, "--keep")
     opened = session.open_topic(topic)
     kept_ms = None if kept is None else round(kept.total_seconds() * 1000)
@@ -174,9 +167,8 @@ def vacuum(context: click.Context, topic: str, yes: bool, keep: str | None, forc
 @dry_run_option
 @threads_option
 @yes_option
-@click.pass_context
 def maintain(
-    context: click.Context,
+    session: Session,
     store: str | None,
     topics: tuple[str, ...],
     no_vacuum: bool,
@@ -192,14 +184,13 @@ def maintain(
     """
     from pylogtable import engine
 
-    session = current_session(context)
     opened = session.open_store(store)
     names = list(dict.fromkeys(topics or topic_names(opened)))
     protected = engine.protected_groups(opened, list(protect_groups), names)
     if not dry_run and asks_about_settings(yes):
         jobs = "retention, compaction, merge and publication"
         jobs = jobs if no_vacuum else f"{jobs.replace(' and', ',')} and vacuum"
-        what = f"apply {jobs} to {counted(len(names), 'topic')} of {opened.url}"
+        what = f"apply {jobs} to {count_text(len(names), 'topic')} of {opened.url}"
         confirm(f"{what}, and remove records and files for good, as the settings say", yes)
     reports: list[MaintainReport] = []
     for number, name in enumerate(names, 1):

@@ -11,6 +11,7 @@ import logging
 import sys
 import traceback
 import warnings
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 #: How often a program that follows says how far it is, if nobody watches it on a terminal.
 LINE_SECONDS = 60.0
+#: The speed that is shown is that of so many seconds.
+SPEED_SECONDS = 10.0
 
 
 def report_error(session: Session, kind: str, message: str, **more: object) -> None:
@@ -158,3 +161,18 @@ def progress(action: str, *, show: bool = True, has_lines: bool = False) -> Iter
 
     with Console(file=obeying(sys.stderr)).status(Text(visible(action))) as status:
         yield lambda detail, seconds=0.0: status.update(Text(visible(f"{action} {detail}")))
+
+
+class Speed:
+    """An amount per second, over the last `SPEED_SECONDS`: what follows may run for days."""
+
+    def __init__(self) -> None:
+        self._points = deque([(0.0, 0)])
+
+    def at(self, seconds: float, amount: int) -> float:
+        """The speed now, when so much was done in so many seconds."""
+        while len(self._points) > 1 and self._points[1][0] <= seconds - SPEED_SECONDS:
+            self._points.popleft()
+        before, had = self._points[0]
+        self._points.append((seconds, amount))
+        return (amount - had) / max(seconds - before, 0.001)

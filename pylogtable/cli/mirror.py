@@ -13,12 +13,12 @@ import click
 from pylogtable import LogTableError
 from pylogtable.cli.command import Command
 from pylogtable.cli.compare import comparison_json, print_comparison
-from pylogtable.cli.messages import ShowDetail, continue_on_error, note, progress, warn
+from pylogtable.cli.messages import ShowDetail, Speed, continue_on_error, note, progress, warn
+from pylogtable.cli.options import complete_topics
 from pylogtable.cli.output import print_json
 from pylogtable.cli.parse import parse_config
-from pylogtable.cli.session import Session, complete_topics, current_session, topic_names
+from pylogtable.cli.session import Session, topic_names
 from pylogtable.cli.signals import Signals, noting_signals
-from pylogtable.cli.speed import Speed
 
 if TYPE_CHECKING:
     from pylogtable import ComparisonReport, MirrorProgress, MirrorReport, Store
@@ -85,15 +85,13 @@ MOST_TOPICS = 10_000
     metavar="JSON",
     help="The same as --storage-options, for TO_STORE.  [default: those of --storage-options]",
 )
-@click.pass_context
-def mirror(context: click.Context, /, topics: tuple[str, ...], to_store: str, **given: Any) -> int:
+def mirror(session: Session, /, topics: tuple[str, ...], to_store: str, **given: Any) -> int:
     """Copy each TOPIC to the store TO_STORE, under the same partitions and offsets.
 
     The first mirror creates the copy. Later ones bring what is new. Ctrl-C and SIGTERM end it after
     the running commit, and a repeat goes on. A topic that fails does not stop the others; the exit
     status is 1.
     """
-    session = current_session(context)
     if bool(topics) == given["all_topics"]:
         raise click.UsageError("give the topics and the store to copy them to, or --all-topics")
     if given["check"] and given["follow"]:

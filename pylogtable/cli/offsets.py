@@ -12,7 +12,7 @@ from pylogtable.cli.messages import continue_on_error
 from pylogtable.cli.options import partitions_option, topics_argument
 from pylogtable.cli.output import print_json
 from pylogtable.cli.parse import parse_partitions, parse_time
-from pylogtable.cli.session import current_session
+from pylogtable.cli.session import Session
 
 if TYPE_CHECKING:
     from pylogtable import View
@@ -41,15 +41,11 @@ Offsets = dict[int, int | None]
     "-1, -2 and -3 mean the first three, as in Kafka.",
 )
 @partitions_option
-@click.pass_context
-def offsets(
-    context: click.Context, topics: tuple[str, ...], when: str, partitions: str | None
-) -> None:
+def offsets(session: Session, topics: tuple[str, ...], when: str, partitions: str | None) -> None:
     """Print offsets of each TOPIC, or of all topics, as topic:partition:offset lines.
 
     A partition without a matching record has no line; in JSON its offset is null.
     """
-    session = current_session(context)
     chosen = parse_partitions(partitions)
     find = _finder(when)
     rows = []

@@ -1,12 +1,21 @@
-"""Arguments and options that several commands have."""
+"""Arguments and options: those that every command has, and those that several have.
+
+An option that takes one value is refused if it is given with several. Click would take the last
+one, and say nothing about the others.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from pylogtable.cli.session import complete_topics
+from pylogtable import LogTableError
+from pylogtable.cli.session import STORE_VARIABLE, current_session
+
+if TYPE_CHECKING:
+    from pylogtable import Store
 
 
 class WholeNumber(click.types.IntParamType):
@@ -31,6 +40,25 @@ class WholeNumber(click.types.IntParamType):
 
 
 COUNT, POSITIVE = WholeNumber(0), WholeNumber(1)
+
+
+def _complete_with(
+    names: Callable[[Store], Iterable[str]],
+) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """A completion of names in the store; it offers nothing if the store cannot be read."""
+
+    def complete(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+        try:
+            found = names(current_session(context).open_store())
+        except (LogTableError, click.UsageError):
+            return []
+        return [name for name in found if name.startswith(incomplete)]
+
+    return complete
+
+
+complete_topics = _complete_with(lambda store: store.topics())
+complete_groups = _complete_with(lambda store: store.groups())
 
 topic_argument = click.argument("topic", shell_complete=complete_topics)
 topics_argument = click.argument(
@@ -66,3 +94,86 @@ protect_group_option = click.option(
     metavar="GROUP",
     help="Keep what this consumer group has not read. May be repeated.",
 )
+
+
+def shared_options() -> list[click.Parameter]:
+    """The options that every command has, before or after its name."""
+    return [
+        click.Option(
+            ["--store", "-s", "store_option"],
+            metavar="URL",
+            help=f"Path or URL of the store.  [env: {STORE_VARIABLE}]",
+            expose_value=False,
+            callback=_save_as("store"),
+        ),
+        click.Option(
+            ["--storage-options"],
+            metavar="JSON",
+            help="JSON object for the client of the store, such as its endpoint_url.",
+            expose_value=False,
+            callback=_save_as("storage_options"),
+        ),
+        click.Option(
+            ["--output"],
+            type=click.Choice(["text", "json"]),
+            help="text for people, json for programs.  [default: text]",
+            expose_value=False,
+            callback=_save_as("output"),
+        ),
+        click.Option(
+            ["--verbose"],
+            is_flag=True,
+            default=None,
+            help="Show the traceback of an error.",
+            expose_value=False,
+            callback=_save_as("verbose"),
+        ),
+    ]
+
+
+def _save_as(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+    """Saves an option. It may be given before and after the name of a command, but not with
+    different values: one of them would be ignored."""
+
+    def callback(context: click.Context, option: click.Parameter, value: Any) -> None:
+        if value is None:
+            return
+        session = current_session(context)
+        earlier = session.given.setdefault(name, value)
+        if earlier != value:
+            raise click.UsageError(repeated(option, [earlier, value]), context)
+        setattr(session, name, value)
+
+    return callback
+
+
+def refuse_repeated_options(command: click.Command, ctx: click.Context, args: list[str]) -> None:
+    """Raise if an option of the command has different values in these arguments, and takes one."""
+    parser = command.make_parser(ctx)
+    options = (one for one in command.get_params(ctx) if isinstance(one, click.Option))
+    single = [option for option in options if _takes_one_value(option)]
+    for option in single:
+        # The same options again, with a list of values. The parser takes the later definition.
+        parser.add_option(option, option.opts, dest=option.name, action="append")
+    given, _, _ = parser.parse_args(args=list(args))
+    for option in single:
+        values = given.get(option.name)
+        if isinstance(values, list) and len(set(values)) > 1:
+            raise click.UsageError(repeated(option, values), ctx)
+
+
+def repeated(option: click.Parameter, values: Sequence[object]) -> str:
+    """The message about an option with several values. Options of stores may hold secrets, so their
+    values are not shown."""
+    name = max(option.opts, key=len)
+    is_secret = name.endswith("storage-options")
+    shown = "" if is_secret else f": {', '.join(map(str, values))}"
+    return (
+        f"{name} takes one value, and {len(values)} are given{shown}. Give one of them, or run the "
+        "command once for each"
+    )
+
+
+def _takes_one_value(option: click.Option) -> bool:
+    """False for a flag, which means the same if it is given twice."""
+    return option.nargs == 1 and not (option.is_flag or option.count or option.multiple)

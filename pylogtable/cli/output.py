@@ -45,6 +45,14 @@ def _json_value(thing: Any) -> Any:
     raise TypeError(f"{type(thing).__name__} cannot be written as JSON")
 
 
+def answer(session: Session, thing: object, text: object) -> None:
+    """Print the text, or the thing as JSON if the user asked for that."""
+    if session.is_json:
+        print_json(thing)
+    else:
+        print(text, flush=True)
+
+
 def print_names(session: Session, names: Iterable[str], if_none: str) -> None:
     """Print one name per line; if there are none, say so on standard error."""
     empty = True
@@ -90,28 +98,10 @@ def _print_rich(head: Sequence[str], cells: list[list[str]], to_left: list[bool]
 
 
 def _cell(value: object) -> str:
+    """A time is in UTC to the millisecond, as `--time` and `--from` accept it."""
     if value is None:
         return NO_VALUE
-    return time_text(value) if isinstance(value, datetime) else str(value)
-
-
-def bytes_text(size: int | None) -> str:
-    """A size for people, such as 3.4 MiB."""
-    if size is None:
-        return NO_VALUE
-    amount = float(size)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if amount < 1024:
-            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
-        amount /= 1024
-    return f"{amount:.1f} TiB"
-
-
-def counted(number: int, noun: str) -> str:
-    """`1 record`, `2 records`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def time_text(when: datetime) -> str:
-    """A time in UTC to the millisecond, as `--time` and `--from` accept it."""
-    return when.astimezone(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    if not isinstance(value, datetime):
+        return str(value)
+    utc = value.astimezone(timezone.utc)
+    return utc.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -11,15 +11,16 @@ import click
 import pylogtable
 from pylogtable import CommitUnknownError, InvalidRequestError, LogTableError
 from pylogtable.cli.command import Command
-from pylogtable.cli.json_names import Row
 from pylogtable.cli.line_parsers import Columns, JsonLines, LineParser, TextLines, find_wrong_row
 from pylogtable.cli.messages import note, progress
 from pylogtable.cli.options import POSITIVE, WholeNumber, topic_argument
-from pylogtable.cli.output import counted, print_json
+from pylogtable.cli.output import print_json
 from pylogtable.cli.parse import parse_pair
-from pylogtable.cli.session import Session, current_session
+from pylogtable.cli.session import Session
 from pylogtable.cli.stdin_batches import LineBatch, LineReader
 from pylogtable.cli.streams import is_terminal, standard_input
+from pylogtable.cli.to_json import Row
+from pylogtable.presentation import count_text
 
 if TYPE_CHECKING:
     from pylogtable import AppendResult, Topic
@@ -99,14 +100,12 @@ class ProduceOptions:
     metavar="SECONDS",
     help="Append what has been read after this time, if the input is slow.",
 )
-@click.pass_context
-def produce(context: click.Context, /, topic: str, **given: Any) -> None:
+def produce(session: Session, /, topic: str, **given: Any) -> None:
     """Append the lines of standard input to TOPIC, with one commit per batch.
 
     If a line is wrong, its batch is not appended. The message names the line and says which lines
     are appended. Ctrl-C and SIGTERM append what has been read, and end.
     """
-    session = current_session(context)
     options = ProduceOptions(**given)
     headers = [parse_pair(pair, "--header") for pair in options.headers]
     source = standard_input()
@@ -129,7 +128,7 @@ def produce(context: click.Context, /, topic: str, **given: Any) -> None:
         with spinner as show_detail, reader.stopped_by_signals() as signals:
             for batch in reader.batches():
                 appender.append(batch)
-                show_detail(counted(appender.done.records, "record"))
+                show_detail(count_text(appender.done.records, "record"))
         signals.raise_again()
     finally:
         if appender.done.commits or sys.exc_info()[0] is None:
@@ -174,9 +173,8 @@ class _Done:
             for number, ranges in sorted(self.offsets.items())
             for start, end in ranges
         )
-        summary = (
-            f"{self.topic}: {counted(self.records, 'record')} in {counted(self.commits, 'commit')}"
-        )
+        done = f"{count_text(self.records, 'record')} in {count_text(self.commits, 'commit')}"
+        summary = f"{self.topic}: {done}"
         return f"{summary}; {places}" if places else summary
 
     def so_far(self) -> str:

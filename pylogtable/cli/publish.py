@@ -10,8 +10,9 @@ import click
 from pylogtable.cli.command import Command
 from pylogtable.cli.messages import confirm, progress
 from pylogtable.cli.options import threads_option, topic_argument, yes_option
-from pylogtable.cli.output import counted, print_json
-from pylogtable.cli.session import current_session
+from pylogtable.cli.output import print_json
+from pylogtable.cli.session import Session
+from pylogtable.presentation import count_text
 
 
 def _format_option(default: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -36,13 +37,11 @@ def _format_option(default: str) -> Callable[[Callable[..., None]], Callable[...
 @topic_argument
 @_format_option("publish.formats, or delta")
 @threads_option
-@click.pass_context
-def publish(context: click.Context, topic: str, formats: tuple[str, ...], threads: int) -> None:
+def publish(session: Session, topic: str, formats: tuple[str, ...], threads: int) -> None:
     """Publish the newest version of TOPIC as a Delta or an Iceberg table, over its own files.
 
     With the setting publish.formats, `pylogtable maintain` publishes too.
     """
-    session = current_session(context)
     opened = session.open_topic(topic)
     with progress(f"publishing {opened.name}"):
         report = opened.publish(list(formats) or None, threads=threads)
@@ -61,14 +60,12 @@ def publish(context: click.Context, topic: str, formats: tuple[str, ...], thread
 @topic_argument
 @_format_option("all")
 @yes_option
-@click.pass_context
-def unpublish(context: click.Context, topic: str, formats: tuple[str, ...], yes: bool) -> None:
+def unpublish(session: Session, topic: str, formats: tuple[str, ...], yes: bool) -> None:
     """Remove the published tables of TOPIC. The topic and its files stay as they are."""
-    session = current_session(context)
     opened = session.open_topic(topic)
     confirm(f"remove the published tables of {opened.name}", yes, can_dry_run=False)
     removed = opened.unpublish(list(formats) or None)
     if session.is_json:
         print_json({"topic": opened.name, "removed": removed})
     else:
-        print(f"{opened.name}: removed {counted(removed, 'file')} of published tables")
+        print(f"{opened.name}: removed {count_text(removed, 'file')} of published tables")

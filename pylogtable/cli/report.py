@@ -11,9 +11,10 @@ from pylogtable import StorageError
 from pylogtable.cli.command import Command
 from pylogtable.cli.messages import progress
 from pylogtable.cli.options import store_argument
-from pylogtable.cli.output import bytes_text, print_json
-from pylogtable.cli.session import current_session, topic_names
+from pylogtable.cli.output import print_json
+from pylogtable.cli.session import Session, topic_names
 from pylogtable.cli.streams import write_bytes
+from pylogtable.presentation import bytes_text
 
 
 @click.command(
@@ -34,13 +35,11 @@ from pylogtable.cli.streams import write_bytes
     show_default=True,
     help="File to write, or - for standard output.",
 )
-@click.pass_context
-def report(context: click.Context, store: str | None, path: str) -> None:
+def report(session: Session, store: str | None, path: str) -> None:
     """Write an HTML page about STORE: sizes, segments, growth, lag, and which commands to run.
 
     The page needs neither network nor scripts.
     """
-    session = current_session(context)
     opened = session.open_store(store)
     # Raises if there are none.
     topic_names(opened)

@@ -18,16 +18,10 @@ from pylogtable import InvalidRequestError
 from pylogtable.cli.command import Command
 from pylogtable.cli.group_topics import topics_of_group
 from pylogtable.cli.messages import continue_on_error, note
-from pylogtable.cli.options import COUNT
+from pylogtable.cli.options import COUNT, complete_groups, complete_topics
 from pylogtable.cli.output import print_json, print_table
 from pylogtable.cli.parse import parse_duration, parse_partitions, parse_time
-from pylogtable.cli.session import (
-    Session,
-    complete_groups,
-    complete_topics,
-    current_session,
-    suggest_topics,
-)
+from pylogtable.cli.session import Session, suggest_topics
 
 if TYPE_CHECKING:
     from pylogtable import Group, ResetReport, Store
@@ -113,9 +107,8 @@ class Target:
 @click.option("--execute", is_flag=True, help="Do it. Without this option nothing is changed.")
 @click.option("--dry-run", is_flag=True, help="Only show the new positions; the default.")
 @click.option("--export", is_flag=True, help="Print topic,partition,offset lines for --from-file.")
-@click.pass_context
 def reset(
-    context: click.Context,
+    session: Session,
     /,
     group: str,
     topics: tuple[str, ...],
@@ -130,7 +123,6 @@ def reset(
     A position outside of the log becomes its start or its end, with a note. A group that has live
     members is not moved.
     """
-    session = current_session(context)
     if execute and dry_run:
         raise click.UsageError("give --execute or --dry-run, not both")
     target = Target(**given)

@@ -3,13 +3,25 @@
 A store is given as an argument, by `--store`, or by the variable `PYLOGTABLE_STORE`. A topic is
 given by its name in that store. With a slash in it, it is the topic's own path or URL, which
 contains the store too; topic names have no slashes.
+
+The exit status of the program:
+
+| status | meaning                                                                 |
+|--------|-------------------------------------------------------------------------|
+| 0      | all went well                                                           |
+| 1      | something failed; each failure is one line on standard error            |
+| 2      | wrong usage                                                             |
+| 3      | `verify` and `compare`: the store failed, so the answer is not known    |
+| 130    | Ctrl-C                                                                  |
+| 141    | the reader of standard output went away, as in `consume t | head -n 1`  |
+| 143    | SIGTERM                                                                 |
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -17,15 +29,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import pylogtable
-from pylogtable import InvalidRequestError, LogTableError, TopicNotFoundError
-from pylogtable.cli.did_you_mean import did_you_mean
-from pylogtable.cli.repeated_options import repeated
-from pylogtable.cli.status import FAILED
+from pylogtable import InvalidRequestError, TopicNotFoundError
+from pylogtable.arguments import did_you_mean
 
 if TYPE_CHECKING:
     from pylogtable import Store, Topic
 
 STORE_VARIABLE = "PYLOGTABLE_STORE"
+FAILED, WRONG_USAGE, NOT_KNOWN = 1, 2, 3
+INTERRUPTED, BROKEN_PIPE, TERMINATED = 130, 141, 143
 
 
 @dataclass
@@ -143,73 +155,3 @@ def suggest_topics(store: Store, name: str) -> Iterator[None]:
 def current_session(context: click.Context) -> Session:
     """The session that a command runs in."""
     return context.find_root().ensure_object(Session)
-
-
-def shared_options() -> list[click.Parameter]:
-    """The options that every command has, before or after its name."""
-    return [
-        click.Option(
-            ["--store", "-s", "store_option"],
-            metavar="URL",
-            help=f"Path or URL of the store.  [env: {STORE_VARIABLE}]",
-            expose_value=False,
-            callback=_save_as("store"),
-        ),
-        click.Option(
-            ["--storage-options"],
-            metavar="JSON",
-            help="JSON object for the client of the store, such as its endpoint_url.",
-            expose_value=False,
-            callback=_save_as("storage_options"),
-        ),
-        click.Option(
-            ["--output"],
-            type=click.Choice(["text", "json"]),
-            help="text for people, json for programs.  [default: text]",
-            expose_value=False,
-            callback=_save_as("output"),
-        ),
-        click.Option(
-            ["--verbose"],
-            is_flag=True,
-            default=None,
-            help="Show the traceback of an error.",
-            expose_value=False,
-            callback=_save_as("verbose"),
-        ),
-    ]
-
-
-def _save_as(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
-    """Saves an option. It may be given before and after the name of a command, but not with
-    different values: one of them would be ignored."""
-
-    def callback(context: click.Context, option: click.Parameter, value: Any) -> None:
-        if value is None:
-            return
-        session = current_session(context)
-        earlier = session.given.setdefault(name, value)
-        if earlier != value:
-            raise click.UsageError(repeated(option, [earlier, value]), context)
-        setattr(session, name, value)
-
-    return callback
-
-
-def _complete_with(
-    names: Callable[[Store], Iterable[str]],
-) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """A completion of names in the store; it offers nothing if the store cannot be read."""
-
-    def complete(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-        try:
-            found = names(current_session(context).open_store())
-        except (LogTableError, click.UsageError):
-            return []
-        return [name for name in found if name.startswith(incomplete)]
-
-    return complete
-
-
-complete_topics = _complete_with(lambda store: store.topics())
-complete_groups = _complete_with(lambda store: store.groups())

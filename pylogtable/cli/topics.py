@@ -11,21 +11,17 @@ from pylogtable import TopicExistsError, TopicNotFoundError
 from pylogtable.cli.command import CommandGroup
 from pylogtable.cli.messages import confirm, continue_on_error, note
 from pylogtable.cli.options import (
+    complete_topics,
     dry_run_option,
     store_argument,
     topic_argument,
     topics_argument,
     yes_option,
 )
-from pylogtable.cli.output import bytes_text, counted, print_json, print_names, print_table
+from pylogtable.cli.output import print_json, print_names, print_table
 from pylogtable.cli.parse import parse_columns, parse_config, parse_renames
-from pylogtable.cli.session import (
-    Session,
-    complete_topics,
-    current_session,
-    suggest_topics,
-    topic_names,
-)
+from pylogtable.cli.session import Session, suggest_topics, topic_names
+from pylogtable.presentation import bytes_text, count_text
 
 if TYPE_CHECKING:
     from pylogtable import Topic, TopicDescription
@@ -81,9 +77,8 @@ def topics() -> None:
     help="A column of the key. May be repeated.",
 )
 @click.option("--if-not-exists", is_flag=True, help="Succeed if the topic already exists.")
-@click.pass_context
 def create(
-    context: click.Context,
+    session: Session,
     topic: str,
     partitions: int,
     config: tuple[str, ...],
@@ -92,7 +87,6 @@ def create(
     if_not_exists: bool,
 ) -> None:
     """Create TOPIC."""
-    session = current_session(context)
     schema, settings = parse_columns(columns, "--column"), parse_config(config)
     store, name = session.locate(topic)
     is_new = True
@@ -112,10 +106,8 @@ def create(
 
 @topics.command("list", examples="pylogtable topics list s3://bucket/logs --output json")
 @store_argument
-@click.pass_context
-def list_topics(context: click.Context, store: str | None) -> None:
+def list_topics(session: Session, store: str | None) -> None:
     """List the names of all topics in STORE, sorted."""
-    session = current_session(context)
     opened = session.open_store(store)
     names = opened.topics()
     if session.is_json:
@@ -132,13 +124,11 @@ def list_topics(context: click.Context, store: str | None) -> None:
     """,
 )
 @topics_argument
-@click.pass_context
-def describe(context: click.Context, topics: tuple[str, ...]) -> None:
+def describe(session: Session, topics: tuple[str, ...]) -> None:
     """Show the columns, settings and partitions of each TOPIC, or of all topics.
 
     If a topic cannot be read, the others are still shown, and the exit status is 1.
     """
-    session = current_session(context)
     rows: list[dict[str, Any]] = []
     for argument in session.topic_arguments(topics):
         with continue_on_error(session, argument):
@@ -227,15 +217,13 @@ class AlterOptions:
     "--drop-column", "drop_columns", multiple=True, metavar="NAME", help="Drop a value column."
 )
 @yes_option
-@click.pass_context
-def alter(context: click.Context, /, topic: str, yes: bool, **given: Any) -> None:
+def alter(session: Session, /, topic: str, yes: bool, **given: Any) -> None:
     """Change the partitions, settings or columns of TOPIC.
 
     Columns are dropped, renamed and widened by the names they have now. Then columns are added.
     Versions of pylogtable that cannot rename columns refuse a topic whose columns were renamed or
     dropped.
     """
-    session = current_session(context)
     options = AlterOptions(**given)
     changes = options.changes()
     opened = session.open_topic(topic)
@@ -271,16 +259,14 @@ def alter(context: click.Context, /, topic: str, yes: bool, **given: Any) -> Non
     "without their txns.",
 )
 @yes_option
-@click.pass_context
 def promote(
-    context: click.Context, topics: tuple[str, ...], all_topics: bool, force: bool, yes: bool
+    session: Session, topics: tuple[str, ...], all_topics: bool, force: bool, yes: bool
 ) -> None:
     """Make each TOPIC, a copy that `mirror` keeps, a topic of its own, after a failover.
 
     It can no longer be brought up to date from its source. The first append does the same. A topic
     that was promoted before stays as it is.
     """
-    session = current_session(context)
     if bool(topics) == all_topics:
         raise click.UsageError("give the topics, or --all-topics")
     promoted = []
@@ -321,12 +307,10 @@ def _promoted(session: Session, topic: Topic, force: bool, yes: bool) -> dict[st
 @yes_option
 @dry_run_option
 @click.option("--if-exists", is_flag=True, help="Succeed if a topic does not exist.")
-@click.pass_context
 def delete(
-    context: click.Context, topics: tuple[str, ...], yes: bool, dry_run: bool, if_exists: bool
+    session: Session, topics: tuple[str, ...], yes: bool, dry_run: bool, if_exists: bool
 ) -> None:
     """Delete each TOPIC and its records."""
-    session = current_session(context)
     chosen = []
     # All topics have to exist before the first is deleted.
     for argument in dict.fromkeys(topics):
@@ -355,7 +339,7 @@ def delete(
 def _summary(description: TopicDescription) -> str:
     records = sum(part.records for part in description.partitions)
     size = sum(part.size_bytes for part in description.partitions)
-    return f"topic {description.name} ({counted(records, 'record')}, {bytes_text(size)})"
+    return f"topic {description.name} ({count_text(records, 'record')}, {bytes_text(size)})"
 
 
 def _as_json(description: TopicDescription) -> dict[str, Any]:

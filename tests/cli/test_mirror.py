@@ -15,8 +15,8 @@ import pytest
 import pylogtable
 from pylogtable import MirrorProgress, Topic
 from pylogtable.cli import messages, mirror
+from pylogtable.cli.messages import Speed
 from pylogtable.cli.mirror import progress_text
-from pylogtable.cli.speed import Speed
 from tests.builders import kafka, rows
 from tests.cli.conftest import Result, Run
 
