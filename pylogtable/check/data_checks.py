@@ -7,8 +7,7 @@ from itertools import takewhile
 
 import pyarrow as pa
 
-from pylogtable.check.loaded_topic import Subject, problem_of
-from pylogtable.check.looking import MISSING
+from pylogtable.check.loaded_topic import MISSING, Subject, problem_of
 from pylogtable.check.manifest_checks import file_problem
 from pylogtable.check.report import Problem
 from pylogtable.errors import CorruptTopicError, LogTableError, StorageError

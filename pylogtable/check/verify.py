@@ -11,10 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from pylogtable.check.chain_checks import check_commits_from_the_future, check_stranded_commits
+from pylogtable.check.chain_checks import (
+    check_commits_from_the_future,
+    check_roots,
+    check_stranded_commits,
+)
 from pylogtable.check.data_checks import check_compacted_keys, check_contents
-from pylogtable.check.loaded_topic import Subject, load_subject, problem_of
-from pylogtable.check.looking import MISSING, GaveUpError, Looking
+from pylogtable.check.loaded_topic import (
+    MISSING,
+    GaveUpError,
+    Looking,
+    Subject,
+    load_subject,
+    problem_of,
+)
 from pylogtable.check.manifest_checks import (
     check_commit_gap,
     check_files,
@@ -24,7 +34,6 @@ from pylogtable.check.manifest_checks import (
     check_unique_paths,
 )
 from pylogtable.check.report import Problem, VerifyReport
-from pylogtable.check.root_checks import check_roots
 from pylogtable.errors import CorruptTopicError
 from pylogtable.format.paths import MANIFEST_DIR
 from pylogtable.storage.base import ObjectStore

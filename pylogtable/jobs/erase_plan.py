@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pylogtable.format.lookup import LoadLeaf, segments_between
 from pylogtable.format.model import Segment
 from pylogtable.format.snapshot import Snapshot
-from pylogtable.jobs.rewrite_unit import RewriteUnit
+from pylogtable.jobs.replace_plan import RewriteUnit
 from pylogtable.read.parts_plan import OPEN_BYTES, PART_BYTES
 
 #: Those of some segments that may have records to be erased.

@@ -9,7 +9,7 @@ from itertools import groupby
 from pylogtable.format.lookup import LoadLeaf, segments_between
 from pylogtable.format.model import Segment
 from pylogtable.format.snapshot import Snapshot
-from pylogtable.jobs.rewrite_unit import RewriteUnit
+from pylogtable.jobs.replace_plan import RewriteUnit
 
 #: Records in commits are worth a file from this many bytes of a partition on,
 WORTH_BYTES = 1 << 20

@@ -10,9 +10,22 @@ from dataclasses import dataclass
 
 from pylogtable.errors import CommitConflictError, CorruptTopicError
 from pylogtable.format.lookup import LoadLeaf, segments_between
-from pylogtable.format.model import Change, Replaced, Segment
+from pylogtable.format.model import Change, Replaced, Segment, TopicInfo
 from pylogtable.format.partition_state import totals_of
 from pylogtable.format.snapshot import Snapshot
+
+
+@dataclass(frozen=True)
+class RewriteUnit:
+    """Segments of one partition, and where its log starts. Plain data that pickles."""
+
+    topic: TopicInfo
+    log_start: int
+    inputs: tuple[Segment, ...]
+
+    @property
+    def partition(self) -> int:
+        return self.inputs[0].partition
 
 
 @dataclass(frozen=True)

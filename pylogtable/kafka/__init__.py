@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from pylogtable.kafka.export import ExportReport, export_topic
-from pylogtable.kafka.import_report import ImportProgress, ImportReport
+from pylogtable.kafka.import_run import ImportProgress, ImportReport
 from pylogtable.kafka.import_start import import_topic
 
 __all__ = ["ExportReport", "ImportProgress", "ImportReport", "export_topic", "import_topic"]

@@ -9,8 +9,9 @@ one.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 
 from pylogtable.engine import Staged, TopicWriter
 from pylogtable.errors import (
@@ -34,13 +35,57 @@ from pylogtable.kafka.import_plan import (
     settings_not_in_force,
     settings_to_copy,
 )
-from pylogtable.kafka.import_report import ImportOptions, ImportProgress, ImportReport
 from pylogtable.kafka.rows import last_places, rows_of
 from pylogtable.kafka.source import KafkaSource, Received
 from pylogtable.operation import Threads, operation
 from pylogtable.runtime import Runtime
 from pylogtable.store import Store
 from pylogtable.topic import Topic
+
+
+@dataclass(frozen=True)
+class ImportProgress:
+    """How far an import is. `lag` has, by partition, how many offsets Kafka is ahead."""
+
+    records: int
+    commits: int
+    seconds: float
+    lag: dict[int, int]
+
+
+@dataclass(frozen=True)
+class ImportReport:
+    """What `import_topic` did. `offsets` has `(start, end)` by partition, from the first record
+    imported to one past the last. `groups` has the positions that were set. `left_out` says why a
+    setting or a group of Kafka was not copied. `waiting` has, by partition, how many offsets a
+    bounded import has left in Kafka because a transaction there was open."""
+
+    topic: str
+    records: int
+    commits: int
+    seconds: float
+    offsets: dict[int, tuple[int, int]]
+    groups: dict[str, dict[int, int]] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
+    waiting: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ImportOptions:
+    """What `import_topic` was asked for, checked."""
+
+    follow: bool = False
+    from_timestamp_ms: int | None = None
+    groups: bool | tuple[str, ...] = False
+    allow_gaps: bool = False
+    config: Mapping[str, object] = field(default_factory=dict)
+    copy_settings: bool = True
+    linger_seconds: float = 5.0
+    batch_bytes: int = 256 << 20
+    refresh_seconds: float = 30.0
+    on_progress: Callable[[ImportProgress], object] | None = None
+    stop: Callable[[], bool] = lambda: False
+
 
 #: Messages that are taken from librdkafka at a time.
 READ_MESSAGES = 20_000

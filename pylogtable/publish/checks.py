@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pylogtable.check.loaded_topic import Subject, problem_of
 from pylogtable.check.report import Problem
 from pylogtable.errors import CorruptTopicError, InvalidRequestError, UnsupportedFormatError
-from pylogtable.publish.formats import tables_in
 from pylogtable.publish.table import ChangedByOthersError, Table
+from pylogtable.publish.tables import tables_in
 from pylogtable.runtime import Runtime
 
 

@@ -7,6 +7,7 @@ writers, jobs and publications do meanwhile [PUB-1].
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -28,8 +29,6 @@ from pylogtable.jobs.job import MaintainedTopic, MaintainOptions
 from pylogtable.jobs.merge import Merge
 from pylogtable.jobs.replace_plan import plan_swap_commit, still_fits
 from pylogtable.jobs.work import Rewritten, RunUnits, Worker
-from pylogtable.publish.formats import check_installed, table_of
-from pylogtable.publish.older_records import warn_of_older_records
 from pylogtable.publish.plan import (
     Shown,
     TableChange,
@@ -47,6 +46,7 @@ from pylogtable.publish.plan import (
 )
 from pylogtable.publish.report import DueTable, PublishedTable, PublishReport
 from pylogtable.publish.table import Published, Table
+from pylogtable.publish.tables import check_installed, table_of
 from pylogtable.read.description import PublishedStatus
 from pylogtable.read.plan import Span
 
@@ -336,3 +336,22 @@ def _shows(published: Published, target: Snapshot) -> bool:
     state = published.state
     is_there = target.effective_version <= state.version <= target.version
     return state.topic_id == target.topic_id and is_there and stands(state, target, ())
+
+
+#: The topics that this process has warned of. Once is enough, however often it publishes.
+_warned: set[str] = set()
+
+
+def warn_of_older_records(name: str, topic_id: str) -> None:
+    """Warn, once for each topic in a process. This comes before the table is written, so that an
+    error made of it changes nothing."""
+    if topic_id in _warned:
+        return
+    warnings.warn(
+        f"topic {name!r} is compacted, but a published table shows all of its records: those that "
+        "the next compaction will remove, and tombstones. So a key may have several rows, and sums "
+        "and counts over the table may be too large. Query the newest record of each key instead: "
+        "the guide of published tables begins with the SQL for it",
+        stacklevel=6,
+    )
+    _warned.add(topic_id)

@@ -1,19 +1,45 @@
-"""What jobs have to know about the published tables of a topic."""
+"""The table formats that a topic can be published in, and what jobs ask about its tables."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from pylogtable.errors import CorruptTopicError, LogTableError
 from pylogtable.format.config import PUBLISH_FORMATS
 from pylogtable.jobs.job import TableObjects
-from pylogtable.publish.formats import table_of, tables_in
+from pylogtable.publish.delta.table import DeltaTable
+from pylogtable.publish.iceberg.manifests import need_pyiceberg
+from pylogtable.publish.iceberg.table import IcebergTable
+from pylogtable.publish.table import Table
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import ObjectInfo, ObjectStore
 
 _logger = logging.getLogger(__name__)
+
+_TABLES: dict[str, Callable[[ObjectStore, Runtime], Table]] = {
+    "delta": DeltaTable,
+    "iceberg": IcebergTable,
+}
+
+
+def check_installed(names: Iterable[str]) -> None:
+    """Raise if a package is missing that one of these formats needs."""
+    if "iceberg" in names:
+        need_pyiceberg()
+
+
+def table_of(name: str, store: ObjectStore, runtime: Runtime) -> Table:
+    """The table of this format of the topic at the root of `store`."""
+    return _TABLES[name](store, runtime)
+
+
+def tables_in(listing: Iterable[str], store: ObjectStore, runtime: Runtime) -> list[Table]:
+    """The tables that have objects among the keys of a listing."""
+    folders = {key.partition("/")[0] for key in listing}
+    made = (make(store, runtime) for make in _TABLES.values())
+    return [table for table in made if table.folder.rstrip("/") in folders]
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from pylogtable.format.model import Segment, TopicInfo
@@ -13,10 +14,13 @@ from pylogtable.format.partitioner import key_bytes, partition_for
 from pylogtable.format.schema import OFFSET, PARTITION, TIMESTAMP
 from pylogtable.format.tombstones import one_chunk
 from pylogtable.lazy_arrow import pc
+from pylogtable.segments.key_filter import Mask, WantedKeys
 from pylogtable.segments.newest_per_key import BUDGET_BYTES, find_newest
-from pylogtable.segments.prefetch import pairs_ahead
-from pylogtable.segments.projection import Projection
-from pylogtable.segments.scan import read_masked
+from pylogtable.segments.prefetch import pairs_ahead, segments_ahead
+from pylogtable.segments.projection import Projection, check_columns
+from pylogtable.segments.read_task import task_for
+from pylogtable.segments.scan import read_masked, read_open
+from pylogtable.segments.segment_reader import Records, open_segment
 from pylogtable.storage.base import ObjectStore
 
 
@@ -54,3 +58,60 @@ def newest_across_partitions(found: pa.Table, info: TopicInfo) -> pa.Table:
     if len(last) == found.num_rows:
         return found
     return found.take(pa.array(np.sort(order[last])))
+
+
+def newest_of(
+    store: ObjectStore,
+    segments: Iterable[Segment],
+    wanted: WantedKeys,
+    log_start: int,
+    columns: Projection,
+) -> Iterator[pa.RecordBatch]:
+    """The newest record of each wanted key in one partition. `segments` come newest first.
+    `columns` must have `offset`."""
+    missing = np.ones(len(wanted), dtype=bool)
+    possible_segments = (s for s in segments if (missing & wanted.in_segment(s)).any())
+    # The newest segments may have all keys, so few are fetched at first.
+    for segment, fetched in segments_ahead(store, possible_segments, first=1):
+        candidates = missing & wanted.in_segment(segment)
+        if not candidates.any():
+            continue
+        reader = open_segment(fetched, segment)
+        check_columns(reader, columns.info, wanted.names)
+        for group in reversed(task_for(segment, log_start, segment.end_offset).row_groups):
+            possible = wanted.in_row_group(reader, group, candidates & missing)
+            if not possible.any():
+                continue
+            found, offsets = _newest_in_row_group(reader, group, wanted, possible, log_start)
+            missing[found] = False
+            if offsets.size:
+                yield from _fetch(reader, offsets, columns)
+        if not missing.any():
+            return
+
+
+def _newest_in_row_group(
+    reader: Records, group: int, wanted: WantedKeys, possible: Mask, log_start: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Which keys the row group has, and the last offset of each, in offset order."""
+    newest = np.full(len(wanted), -1, dtype=np.int64)
+    for batch in reader.batches([group], [*wanted.names, OFFSET]):
+        keys = key_bytes([batch.column(name) for name in wanted.names])
+        number = pc.index_in(keys, value_set=wanted.bytes).fill_null(-1).to_numpy()
+        offsets = reader.true_offsets(batch).to_numpy()
+        hits = np.flatnonzero((number >= 0) & (offsets >= log_start))
+        hits = hits[possible[number[hits]]]
+        # If numpy is given several values for one index, it keeps the last: the greatest offset.
+        newest[number[hits]] = offsets[hits]
+    which = np.flatnonzero(newest >= 0)
+    return which, np.sort(newest[which])
+
+
+def _fetch(
+    reader: Records, offsets: npt.NDArray[np.int64], columns: Projection
+) -> Iterator[pa.RecordBatch]:
+    task = task_for(reader.segment, int(offsets[0]), int(offsets[-1]) + 1)
+    for batch in read_open(reader, task, columns):
+        mine = np.isin(batch.column(OFFSET).to_numpy(), offsets)
+        if mine.any():
+            yield batch.filter(pa.array(mine))

@@ -33,8 +33,7 @@ from pylogtable.log.manifest import Manifest
 from pylogtable.read.description import TopicDescription, describe, partitions_table
 from pylogtable.read.files import files_table
 from pylogtable.read.history import history_table
-from pylogtable.read.latest import latest_of_partition, newest_across_partitions
-from pylogtable.read.latest_of_keys import newest_of
+from pylogtable.read.latest import latest_of_partition, newest_across_partitions, newest_of
 from pylogtable.read.plan import Ranges, Span, choose_partitions, plan_spans, plan_tasks, spans_of
 from pylogtable.read.range_size import (
     RangeSize,

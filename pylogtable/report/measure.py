@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from pylogtable.format.config import TopicConfig
+from pylogtable.format.config import MANIFEST_RETENTION_MS, TopicConfig
 from pylogtable.format.partition_state import PartitionState
 from pylogtable.format.segment_checks import are_inline
 from pylogtable.format.snapshot import Snapshot
@@ -24,8 +24,14 @@ from pylogtable.report.due import (
     mergeable_segments,
     records_not_compacted,
 )
-from pylogtable.report.growth import measure_growth
-from pylogtable.report.health import Bin, GroupHealth, PartitionHealth, TopicHealth
+from pylogtable.report.health import (
+    Bin,
+    GroupHealth,
+    Growth,
+    OperationTotals,
+    PartitionHealth,
+    TopicHealth,
+)
 
 #: The segments of this many partitions are drawn over their offsets.
 PARTITIONS_DRAWN = 24
@@ -172,3 +178,38 @@ def _bins_by_newest_record(columns: Segments) -> tuple[Bin, ...]:
     at_ms = columns["max_timestamp_us"][held] // 1000
     ones = np.ones(len(at_ms), dtype=np.int64)
     return bins_by_time(at_ms, ones, columns["records"][held], columns["size_bytes"][held])
+
+
+def measure_growth(history: pa.Table, now_ms: int) -> Growth:
+    """The growth of a topic. `history` is the result of `Topic.history`: commits, newest first."""
+    if not history.num_rows:
+        return Growth()
+    at_ms = history["committed_at"].cast(pa.int64()).to_numpy()
+    names = np.array(history["operation"].to_pylist(), dtype=object)
+    added, records, size_bytes, removed = (
+        history[name].to_numpy()
+        for name in ("segments_added", "records_added", "bytes_added", "segments_removed")
+    )
+    operations = []
+    for name in sorted(set(names)):
+        mine = names == name
+        sums = [int(column[mine].sum()) for column in (added, records, size_bytes, removed)]
+        operations.append(OperationTotals(name, int(mine.sum()), *sums))
+    vacuums = at_ms[names == "vacuum"]
+    is_old = at_ms < now_ms - MANIFEST_RETENTION_MS
+    is_removable = is_old
+    if len(vacuums):
+        # The last vacuum removed files that had been replaced longer ago than the manifest's
+        # retention.
+        is_removable = is_old & (at_ms >= int(vacuums[0]) - MANIFEST_RETENTION_MS)
+    appends = names == "append"
+    return Growth(
+        commits=history.num_rows,
+        is_complete=int(history["version"][-1].as_py()) == 0 or names[-1] == "create",
+        appended=bins_by_time(
+            at_ms[appends], added[appends], records[appends], size_bytes[appends]
+        ),
+        operations=tuple(operations),
+        removable_files=int(removed[is_removable].sum()),
+        waiting_files=int(removed[~is_old].sum()),
+    )

@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from pylogtable import StorageError, Topic, Unchecked, VerifyReport
-from pylogtable.check import looking
+from pylogtable import StorageError, Topic, VerifyReport
+from pylogtable.check import loaded_topic
+from pylogtable.check.report import Unchecked
 from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.memory import MemoryStore
 from tests.builders import Clock, kafka, make_store, rows
@@ -137,7 +138,7 @@ def test_store_that_fails_again_and_again_is_asked_no_more() -> None:
     inner = MemoryStore()
     fill(inner)
     topic = make_store(inner, Clock()).topic("t")
-    for number in range(3 * looking.GIVE_UP_AFTER):
+    for number in range(3 * loaded_topic.GIVE_UP_AFTER):
         topic.group(f"g{number}").commit({0: 1})
     asked: list[str] = []
 
@@ -148,7 +149,7 @@ def test_store_that_fails_again_and_again_is_asked_no_more() -> None:
         return False
 
     report = opened(inner, groups).verify(data=True)
-    assert len(asked) == looking.GIVE_UP_AFTER
+    assert len(asked) == loaded_topic.GIVE_UP_AFTER
     assert [place.path for place in report.unchecked[:-1]] == [key[2:] for key in asked]
     assert report.unchecked[-1].path == "all other objects"
     assert report.problems == []

@@ -75,7 +75,7 @@ OUTSIDE = {"__main__", "cli"}
 MAX_LINES = 450
 MAX_PUBLIC_NAMES = 54
 # Plain values outside of `format/` that plans take and give.
-PLANNED = {"segments.read_task", "jobs.rewrite_unit", "append.explicit_offsets", "append.shaping"}
+PLANNED = {"segments.read_task", "append.explicit_offsets", "append.shaping"}
 
 
 @functools.cache

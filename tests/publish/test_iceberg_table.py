@@ -14,7 +14,7 @@ import pytest
 import pylogtable
 from pylogtable import Topic
 from pylogtable.errors import InvalidRequestError
-from pylogtable.publish.iceberg import steps
+from pylogtable.publish.iceberg import snapshots
 from pylogtable.publish.iceberg.table import IcebergTable
 from pylogtable.runtime import Runtime
 from pylogtable.storage.local import LocalStore
@@ -169,8 +169,8 @@ def test_publication_without_a_change_reads_three_objects(tmp_path: Path) -> Non
 
 
 def test_manifests_are_bounded_and_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(steps, "MAX_ENTRIES", 8)
-    monkeypatch.setattr(steps, "MAX_SMALL_MANIFESTS", 5)
+    monkeypatch.setattr(snapshots, "MAX_ENTRIES", 8)
+    monkeypatch.setattr(snapshots, "MAX_SMALL_MANIFESTS", 5)
     topic = make_topic(open_at(tmp_path))
     for number in range(10):
         topic.append(batch(number * 10))

@@ -34,8 +34,7 @@ from pylogtable.publish.iceberg.metadata import (
     with_snapshots,
 )
 from pylogtable.publish.iceberg.schema import check_file, types_by_stored_name
-from pylogtable.publish.iceberg.snapshots import Place, SnapshotMaker
-from pylogtable.publish.iceberg.steps import Step, steps_of
+from pylogtable.publish.iceberg.snapshots import Place, SnapshotMaker, Step, steps_of
 from pylogtable.publish.plan import Shown, TableChange, TableFile
 from pylogtable.publish.table import Published
 from pylogtable.runtime import Runtime

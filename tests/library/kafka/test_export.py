@@ -10,7 +10,7 @@ import pytest
 
 from pylogtable import InvalidRequestError, StorageError, TopicNotFoundError
 from pylogtable.kafka import export_topic, import_topic
-from pylogtable.kafka.sink import KafkaSink
+from pylogtable.kafka.export import KafkaSink
 from pylogtable.store import Store
 from pylogtable.topic import Topic
 from tests.builders import ints, kafka, rows, times

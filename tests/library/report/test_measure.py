@@ -22,9 +22,8 @@ from pylogtable.jobs.compaction_plan import plan_compaction, records_not_compact
 from pylogtable.jobs.merge_plan import plan_merge
 from pylogtable.jobs.retention_plan import plan_retention
 from pylogtable.report.bins import MAX_BINS, MIN_BINS
-from pylogtable.report.growth import measure_growth
 from pylogtable.report.health import Bin, TopicHealth
-from pylogtable.report.measure import MAX_OFFSET_BINS, measure_topic
+from pylogtable.report.measure import MAX_OFFSET_BINS, measure_growth, measure_topic
 from pylogtable.store import Store
 from tests.builders import T0, Clock, kafka, make_store
 from tests.stores import AgingDisk
