@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import groupby
 
 import msgspec
@@ -17,10 +16,10 @@ import pyarrow as pa
 from pylogtable.format.field_ids import inline_schema
 from pylogtable.format.inline import pack, sizes, unpack
 from pylogtable.format.model import StagedSegment
-from pylogtable.format.schema import OFFSET, is_keys_only, nulls
+from pylogtable.format.schema import OFFSET, nulls
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.segments.rolling_writer import Output, RollingWriter
-from pylogtable.segments.writer import FileLayout, WrittenFile, facts_of_rows
+from pylogtable.segments.writer import FileLayout
 from pylogtable.storage.base import ObjectStore
 
 #: Rows that have more bytes than this for each byte allowed are not packed to see whether they fit.
@@ -38,17 +37,7 @@ class Part:
 
 def part_of(partition: int, rows: pa.Table, layout: FileLayout, *, hashed: bool) -> Part:
     """Rows (`timestamp` and the topic's columns) as they go into a commit."""
-    facts = StagedSegment(
-        partition=partition,
-        predicted_base=0,
-        records=rows.num_rows,
-        size_bytes=0,
-        path="@0",
-        **facts_of_rows(rows, layout.topic),
-        keys_only=is_keys_only(layout.topic),
-        hashed_over=layout.topic.partitions if hashed else None,
-        append_time=layout.append_time,
-    )
+    facts = layout.facts_of(partition, rows, hashed=hashed)
     return Part(facts, pa.Table.from_arrays(rows.columns, schema=inline_schema(layout.topic)))
 
 
@@ -95,15 +84,7 @@ def _kind(part: Part) -> tuple[object, ...]:
 
 
 def _joined(parts: list[Part]) -> Part:
-    facts = [part.facts for part in parts]
-    joined = msgspec.structs.replace(
-        facts[0],
-        records=sum(one.records for one in facts),
-        min_timestamp_us=min(one.min_timestamp_us for one in facts),
-        max_timestamp_us=max(one.max_timestamp_us for one in facts),
-        tombstones=sum(one.tombstones for one in facts),
-        null_keys=sum(one.null_keys for one in facts),
-    )
+    joined = StagedSegment.joined([part.facts for part in parts])
     tables = [part.rows for part in parts]
     return Part(joined, pa.concat_tables(tables, promote_options="permissive"))
 
@@ -145,28 +126,36 @@ class Spill:
     def files(self, parts: Sequence[Part]) -> list[list[StagedSegment]]:
         """The files of each part. All are removed if one fails."""
         layout, ends = FileLayout(self._snapshot.info), self._snapshot.end_offsets
-        writers: list[RollingWriter[StagedSegment]] = []
+        writers: list[RollingWriter] = []
         try:
             for part in parts:
                 facts = part.facts
                 output = Output(self._store, layout, facts.partition, self._new_id)
                 first = ends.get(facts.partition, 0)
                 ends[facts.partition] = first + facts.records
-                writers.append(RollingWriter(output, first, partial(_described, facts)))
+                writers.append(RollingWriter(output, first))
                 _write(writers[-1], _in_layout(part.rows, layout))
         except BaseException as error:
             for writer in writers:
                 writer.abandon(error)
             raise
-        return [writer.entries for writer in writers]
+        return [
+            [_described(file, part.facts) for file in writer.files]
+            for part, writer in zip(parts, writers, strict=True)
+        ]
 
 
-def _described(facts: StagedSegment, first_offset: int, file: WrittenFile) -> StagedSegment:
-    fields = file.fields_from(first_offset) | {"null_keys": file.null_keys}
-    return msgspec.structs.replace(facts, predicted_base=first_offset, **fields)
+def _described(file: StagedSegment, facts: StagedSegment) -> StagedSegment:
+    """A file of rows, with what was known of them when they were staged."""
+    return msgspec.structs.replace(
+        file,
+        keys_only=facts.keys_only,
+        hashed_over=facts.hashed_over,
+        append_time=facts.append_time,
+    )
 
 
-def _write(writer: RollingWriter[StagedSegment], rows: pa.Table) -> None:
+def _write(writer: RollingWriter, rows: pa.Table) -> None:
     for batch in rows.to_batches():
         writer.add(batch)
     writer.encode_waiting()

@@ -31,20 +31,10 @@ class Joiner:
 
 def _staged(output: Segment, join: Join) -> StagedSegment:
     return StagedSegment(
-        partition=output.partition,
+        **output.facts,
         predicted_base=output.base_offset,
-        records=output.records,
-        size_bytes=output.size_bytes,
-        min_timestamp_us=output.min_timestamp_us,
-        max_timestamp_us=output.max_timestamp_us,
-        path=output.path,
-        row_groups=output.row_groups,
-        tombstones=output.tombstones,
         # How many there are matters only if there are any.
         null_keys=sum(file.null_keys for file in join.files),
         keys_only=any(file.keys_only for file in join.files),
-        hashed_over=output.hashed_over,
-        append_time=output.append_time,
-        footer_checksum=output.footer_checksum,
         given_end=output.end_offset if join.files[0].given_end is not None else None,
     )

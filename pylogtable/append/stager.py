@@ -1,7 +1,7 @@
 """Staging: from a stream of rows to data files that no commit names yet, in bounded memory.
 
 Rows are gathered into chunks that fit the CPU's caches, shaped, and split by partition. Each
-partition has a lane with a `RollingWriter`. Encoding runs in other threads than shaping. All files
+partition has a lane, a `RollingWriter`. Encoding runs in other threads than shaping. All files
 are closed when too many are open.
 """
 
@@ -22,13 +22,13 @@ from pylogtable.append.inline_rows import MAX_RATIO, pack_parts, part_of
 from pylogtable.append.shaping import Int32s, RowShaper, Share, check_values
 from pylogtable.errors import InvalidRequestError, StorageError
 from pylogtable.format.model import MAX_RECORD_BYTES, StagedSegment
-from pylogtable.format.schema import OFFSET, is_keys_only
+from pylogtable.format.schema import OFFSET
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.operation import Threads
 from pylogtable.runtime import Runtime
 from pylogtable.segments import rolling_writer
 from pylogtable.segments.rolling_writer import Output, RollingWriter
-from pylogtable.segments.writer import FileLayout, WrittenFile
+from pylogtable.segments.writer import FileLayout
 from pylogtable.storage.base import ObjectStore
 
 CHUNK_ROWS = 1 << 16
@@ -49,36 +49,6 @@ class Staged:
     staged_at_ms: int
     topic_id: str
     rows: bytes | None = None
-
-
-class _Lane:
-    """The files of one partition. `hashed` is True as long as keys alone decided that records
-    belong to this partition. `is_given` says that rows bring their offsets."""
-
-    def __init__(
-        self, output: Output, first_offset: int, row_group_bytes: int, *, is_given: bool
-    ) -> None:
-        self.hashed = True
-        self._is_given = is_given
-        self._layout = output.layout
-        self._partition = output.partition
-        self.writer = RollingWriter(output, first_offset, self._describe, row_group_bytes)
-
-    def add(self, share: Share) -> None:
-        self.hashed &= share.hashed
-        self.writer.add(share.rows)
-
-    def _describe(self, first_offset: int, file: WrittenFile) -> StagedSegment:
-        return StagedSegment(
-            partition=self._partition,
-            predicted_base=first_offset,
-            **file.fields_from(first_offset),
-            null_keys=file.null_keys,
-            keys_only=is_keys_only(self._layout.topic),
-            hashed_over=self._layout.topic.partitions if self.hashed else None,
-            append_time=self._layout.append_time,
-            given_end=file.next_offset if self._is_given else None,
-        )
 
 
 class Stager:
@@ -122,7 +92,7 @@ class Stager:
         self._row_group_bytes = min(
             rolling_writer.ROW_GROUP_BYTES, self._shaper.config.segment_bytes
         )
-        self._lanes: dict[int, _Lane] = {}
+        self._lanes: dict[int, RollingWriter] = {}
         self._with_open_file: set[int] = set()
         self._pool = encoders or Threads(_encoders())
         self._owns_pool = encoders is None
@@ -139,7 +109,7 @@ class Stager:
     @property
     def waiting_bytes(self) -> int:
         """Bytes held in memory because they do not make a row group yet; `flush` writes them."""
-        return self._chunks.size + sum(lane.writer.waiting_bytes for lane in self._lanes.values())
+        return self._chunks.size + sum(lane.waiting_bytes for lane in self._lanes.values())
 
     def row_partitions(self) -> Int32s:
         """The partition of each row that was added, in order. Needs `remember_partitions` and
@@ -175,7 +145,7 @@ class Stager:
         if self._owns_pool:
             self._pool.shutdown()
         lanes = [lane for _, lane in sorted(self._lanes.items())]
-        files = tuple(staged for lane in lanes for staged in lane.writer.entries)
+        files = tuple(file for lane in lanes for file in lane.files)
         return Staged(files, self._began_ms, self._topic_id)
 
     def _inline(self) -> tuple[tuple[StagedSegment, ...], bytes] | None:
@@ -183,11 +153,11 @@ class Stager:
         is_file = self._layout.is_temporary or self._given is not None  # [INL-1] counts offsets
         limit = 0 if is_file else self._inline_limit
         lanes = [(number, lane) for number, lane in sorted(self._lanes.items())]
-        waiting = sum(lane.writer.waiting_bytes for _, lane in lanes)
-        if waiting > limit * MAX_RATIO or any(lane.writer.has_written for _, lane in lanes):
+        waiting = sum(lane.waiting_bytes for _, lane in lanes)
+        if waiting > limit * MAX_RATIO or any(lane.has_written for _, lane in lanes):
             return None
         parts = [
-            part_of(number, lane.writer.waiting, self._layout, hashed=lane.hashed)
+            part_of(number, lane.waiting, self._layout, hashed=lane.hashed)
             for number, lane in lanes
         ]
         return pack_parts(parts, limit)
@@ -197,17 +167,17 @@ class Stager:
         if self._owns_pool:
             self._pool.shutdown()
         for lane in self._lanes.values():
-            lane.writer.abandon(error)
+            lane.abandon(error)
 
     def _add_chunk(self, chunk: pa.RecordBatch) -> None:
         for share in self._shaper.shares(chunk):
-            self._lane(share).add(share)
-        waiting = sum(lane.writer.waiting_bytes for lane in self._lanes.values())
+            self._lane(share).add(share.rows, hashed=share.hashed)
+        waiting = sum(lane.waiting_bytes for lane in self._lanes.values())
         for number, lane in self._lanes.items():
-            if waiting > WAITING_BYTES or lane.writer.is_due:
+            if waiting > WAITING_BYTES or lane.is_due:
                 self._start_encoding(number, keep_rest=True)
 
-    def _lane(self, share: Share) -> _Lane:
+    def _lane(self, share: Share) -> RollingWriter:
         partition = share.partition
         first_offset = self._ends.get(partition, 0)
         if self._given is not None:
@@ -216,14 +186,12 @@ class Stager:
             first_offset = int(offsets[0])
         if partition not in self._lanes:
             output = Output(self._store, self._layout, partition, self._new_id)
-            self._lanes[partition] = _Lane(
-                output, first_offset, self._row_group_bytes, is_given=self._given is not None
-            )
+            self._lanes[partition] = RollingWriter(output, first_offset, self._row_group_bytes)
         return self._lanes[partition]
 
     def _start_encoding(self, partition: int, *, keep_rest: bool = False) -> None:
         """Pass the waiting rows of a lane to an encoder. A lane is encoded in order."""
-        writer = self._lanes[partition].writer
+        writer = self._lanes[partition]
         if not writer.has_waiting:
             return
         writer.wait_for_encoding()
@@ -241,7 +209,7 @@ class Stager:
     def _close_files(self) -> None:
         """Close every file that may be open. Closing waits for the store and takes no CPU, so more
         threads do it than there are cores."""
-        writers = [self._lanes[number].writer for number in self._with_open_file]
+        writers = [self._lanes[number] for number in self._with_open_file]
         for writer in writers:
             writer.wait_for_encoding()
         closers = min(len(writers) or 1, CLOSERS)
@@ -252,7 +220,7 @@ class Stager:
         self._with_open_file.clear()
 
 
-def _close(writers: Iterable[RollingWriter[StagedSegment]]) -> None:
+def _close(writers: Iterable[RollingWriter]) -> None:
     for writer in writers:
         writer.close_file()
 

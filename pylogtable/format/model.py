@@ -6,6 +6,8 @@ be written.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from operator import attrgetter
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
@@ -102,19 +104,14 @@ class TopicInfo(Noun, frozen=True, kw_only=True, omit_defaults=True):
     retired: tuple[str, ...] = ()
 
 
-class Segment(Noun, frozen=True, kw_only=True, omit_defaults=True):
-    """A live data file and the offsets it covers [SEG-1], [SEG-10], or such records of a commit
-    [INL-1].
+class SegmentFacts(Noun, frozen=True, kw_only=True, omit_defaults=True):
+    """What is known of records in a file or in a commit, wherever their offsets are. A new fact has
+    its place here, and in the columns of a leaf.
 
-    It covers all of `[base_offset, end_offset)`, even where there are holes. The offset of a
-    record is the stored value plus `shift`; a segment with shift 0 is *sealed*. `row_groups` has
-    the first offset that each row group covers, relative to `base_offset`.
-    """
+    `row_groups` has the first offset that each row group covers, relative to where the segment
+    begins."""
 
     partition: Natural
-    base_offset: Natural
-    end_offset: Natural
-    shift: Int64 = 0
     records: Natural
     size_bytes: Natural
     min_timestamp_us: Int64
@@ -122,10 +119,31 @@ class Segment(Noun, frozen=True, kw_only=True, omit_defaults=True):
     path: str
     row_groups: tuple[Natural, ...] = (0,)
     tombstones: Natural = 0
-    delete_horizon_ms: Natural | None = None
     hashed_over: Count | None = None
     append_time: bool = False
     footer_checksum: Checksum | None = None
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """These facts alone, by name, for another noun that has them."""
+        return dict(zip(SegmentFacts.__struct_fields__, _facts_of(self), strict=True))
+
+
+_facts_of = attrgetter(*SegmentFacts.__struct_fields__)
+
+
+class Segment(SegmentFacts, frozen=True, kw_only=True, omit_defaults=True):
+    """A live data file and the offsets it covers [SEG-1], [SEG-10], or such records of a commit
+    [INL-1].
+
+    It covers all of `[base_offset, end_offset)`, even where there are holes. The offset of a
+    record is the stored value plus `shift`; a segment with shift 0 is *sealed*.
+    """
+
+    base_offset: Natural
+    end_offset: Natural
+    shift: Int64 = 0
+    delete_horizon_ms: Natural | None = None
 
     @property
     def is_dense(self) -> bool:
@@ -142,7 +160,7 @@ class Segment(Noun, frozen=True, kw_only=True, omit_defaults=True):
         return self.records > 0 and self.base_offset + self.row_groups[0] < offset
 
 
-class StagedSegment(Noun, frozen=True, kw_only=True, omit_defaults=True):
+class StagedSegment(SegmentFacts, frozen=True, kw_only=True, omit_defaults=True):
     """A data file that no commit names yet. The offsets stored in it are a guess [LOG-3]. Or rows
     for the commit itself: then `path` is `@` and the number of the first row [INL-1].
 
@@ -154,21 +172,25 @@ class StagedSegment(Noun, frozen=True, kw_only=True, omit_defaults=True):
     to `given_end` [LOG-11].
     """
 
-    partition: Natural
     predicted_base: Natural
-    records: Natural
-    size_bytes: Natural
-    min_timestamp_us: Int64
-    max_timestamp_us: Int64
-    path: str
-    row_groups: tuple[Natural, ...] = (0,)
-    tombstones: Natural = 0
     null_keys: Natural = 0
     keys_only: bool = False
-    hashed_over: Count | None = None
-    append_time: bool = False
-    footer_checksum: Checksum | None = None
     given_end: Natural | None = None
+
+    @classmethod
+    def joined(cls, parts: Sequence[StagedSegment]) -> StagedSegment:
+        """What is known of these records together: as for the first part, with sums and bounds over
+        all of them."""
+        if len(parts) == 1:
+            return parts[0]
+        return msgspec.structs.replace(
+            parts[0],
+            records=sum(part.records for part in parts),
+            min_timestamp_us=min(part.min_timestamp_us for part in parts),
+            max_timestamp_us=max(part.max_timestamp_us for part in parts),
+            tombstones=sum(part.tombstones for part in parts),
+            null_keys=sum(part.null_keys for part in parts),
+        )
 
     @property
     def first_offset(self) -> int:
@@ -184,24 +206,15 @@ class StagedSegment(Noun, frozen=True, kw_only=True, omit_defaults=True):
         """The segment that this becomes when a commit puts it at `base_offset`. `path` is that of
         the commit, for rows that go into it. Given offsets stay as they are, so there may be a hole
         before the first of them."""
-        moved = base_offset - self.predicted_base
-        is_given = self.given_end is not None
-        return Segment(
-            partition=self.partition,
-            base_offset=base_offset,
-            end_offset=base_offset + self.records if self.given_end is None else self.given_end,
-            shift=0 if is_given or self.is_inline else moved,
-            records=self.records,
-            size_bytes=self.size_bytes,
-            min_timestamp_us=self.min_timestamp_us,
-            max_timestamp_us=self.max_timestamp_us,
-            path=f"{path}{self.path}" if self.is_inline else self.path,
-            row_groups=tuple(at - moved for at in self.row_groups) if is_given else self.row_groups,
-            tombstones=self.tombstones,
-            hashed_over=self.hashed_over,
-            append_time=self.append_time,
-            footer_checksum=self.footer_checksum,
-        )
+        moved, facts = base_offset - self.predicted_base, self.facts
+        if self.is_inline:
+            facts["path"] = f"{path}{self.path}"
+        if self.given_end is not None:
+            facts["row_groups"] = tuple(at - moved for at in self.row_groups)
+            return Segment(**facts, base_offset=base_offset, end_offset=self.given_end)
+        end_offset = base_offset + self.records
+        shift = 0 if self.is_inline else moved
+        return Segment(**facts, base_offset=base_offset, end_offset=end_offset, shift=shift)
 
 
 class Totals(Noun, frozen=True, kw_only=True, omit_defaults=True):

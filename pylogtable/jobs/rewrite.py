@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from pylogtable.errors import CorruptTopicError
-from pylogtable.format.model import Segment, TopicInfo
+from pylogtable.format.model import Segment, StagedSegment, TopicInfo
 from pylogtable.format.schema import OFFSET, file_schema
 from pylogtable.jobs.rebase_compaction_plan import Piece
 from pylogtable.jobs.replace_plan import Swap
@@ -23,7 +23,7 @@ from pylogtable.segments.projection import Projection
 from pylogtable.segments.read_task import task_for
 from pylogtable.segments.rolling_writer import Output, RollingWriter
 from pylogtable.segments.scan import Mask, count_from, read_masked, read_task
-from pylogtable.segments.writer import FileLayout, WrittenFile
+from pylogtable.segments.writer import FileLayout
 from pylogtable.storage.base import ObjectStore
 
 
@@ -112,7 +112,7 @@ def _write(
 ) -> tuple[Segment, ...]:
     start, end = inputs[0].base_offset, inputs[-1].end_offset
     output = Output(store, FileLayout(topic), inputs[0].partition, new_id)
-    writer = RollingWriter(output, start, lambda first, file: (first, file))
+    writer = RollingWriter(output, start)
     with Threads(1) as encoder:
         try:
             kept = 0
@@ -124,13 +124,13 @@ def _write(
             writer.start_encoding(encoder)
             writer.wait_for_encoding()
             writer.close_file()
-            if not writer.entries:
+            if not writer.files:
                 writer.write_empty_file()
             # A segment covers all offsets up to the first record of the next one.
-            ends = [first for first, _ in writer.entries[1:]] + [end]
+            ends = [file.predicted_base for file in writer.files[1:]] + [end]
             outputs = tuple(
-                _describe(inputs, first, end, file, delete_horizon_ms)
-                for (first, file), end in zip(writer.entries, ends, strict=True)
+                _sealed(file, end, inputs, delete_horizon_ms)
+                for file, end in zip(writer.files, ends, strict=True)
             )
             Swap(tuple(inputs), outputs).check(kept)
         except BaseException as error:
@@ -190,20 +190,18 @@ def _kept_records(
         raise CorruptTopicError(segment.path, "LOG-10", detail)
 
 
-def _describe(
-    inputs: Sequence[Segment],
-    first_offset: int,
-    end_offset: int,
-    file: WrittenFile,
-    delete_horizon_ms: int | None,
+def _sealed(
+    file: StagedSegment, end_offset: int, inputs: Sequence[Segment], delete_horizon_ms: int | None
 ) -> Segment:
+    """The segment of a file in place of `inputs`."""
     hashed = {segment.hashed_over for segment in inputs}
+    facts = file.facts | {
+        "hashed_over": inputs[0].hashed_over if len(hashed) == 1 else None,
+        "append_time": inputs[0].append_time,
+    }
     return Segment(
-        partition=inputs[0].partition,
-        base_offset=first_offset,
+        **facts,
+        base_offset=file.predicted_base,
         end_offset=end_offset,
-        **file.fields_from(first_offset),
         delete_horizon_ms=delete_horizon_ms if file.tombstones else None,
-        hashed_over=inputs[0].hashed_over if len(hashed) == 1 else None,
-        append_time=inputs[0].append_time,
     )

@@ -10,19 +10,17 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Generic, TypeVar
 
 import pyarrow as pa
 
 from pylogtable.errors import StorageError
-from pylogtable.format.schema import OFFSET
-from pylogtable.segments.writer import FileLayout, SegmentWriter, WrittenFile
+from pylogtable.format.model import StagedSegment
+from pylogtable.format.schema import OFFSET, file_schema
+from pylogtable.segments.writer import FileLayout, SegmentWriter
 from pylogtable.storage.base import ObjectStore
 
 ROW_GROUP_ROWS = 131_072
 ROW_GROUP_BYTES = 16 << 20
-
-Entry = TypeVar("Entry")
 
 
 @dataclass(frozen=True)
@@ -35,9 +33,9 @@ class Output:
     new_id: Callable[[], str]
 
 
-class RollingWriter(Generic[Entry]):
-    """Writes records from `first_offset` on. `entries` has what `describe(first offset, file)`
-    returned for each file, in order.
+class RollingWriter:
+    """Writes records from `first_offset` on. `files` has the finished files, in order. `hashed` is
+    true as long as keys alone decided that records belong to this partition.
 
     Batches may carry an `offset` column; without one, offsets count up. One thread adds and
     starts the encoding, and at most one encoding runs at a time.
@@ -47,13 +45,12 @@ class RollingWriter(Generic[Entry]):
         self,
         output: Output,
         first_offset: int,
-        describe: Callable[[int, WrittenFile], Entry],
         row_group_bytes: int | None = None,
     ) -> None:
-        self.entries: list[Entry] = []
+        self.files: list[StagedSegment] = []
+        self.hashed = True
         self.waiting_bytes = 0
         self._output = output
-        self._describe = describe
         self._segment_bytes = output.layout.segment_bytes
         self._row_group_bytes = row_group_bytes or ROW_GROUP_BYTES
         self._waiting: list[pa.RecordBatch] = []
@@ -62,7 +59,6 @@ class RollingWriter(Generic[Entry]):
         self._file_start = first_offset
         self._next_offset = first_offset
         self._raw_bytes = 0
-        self._paths: list[str] = []
         self._encoding: Future[None] | None = None
 
     @property
@@ -76,8 +72,9 @@ class RollingWriter(Generic[Entry]):
             self._waiting_records >= ROW_GROUP_ROWS or self.waiting_bytes >= self._row_group_bytes
         )
 
-    def add(self, batch: pa.RecordBatch) -> None:
+    def add(self, batch: pa.RecordBatch, *, hashed: bool = True) -> None:
         """Hold these records until `start_encoding`."""
+        self.hashed &= hashed
         if not batch.num_rows:
             return
         self._waiting.append(batch)
@@ -87,7 +84,7 @@ class RollingWriter(Generic[Entry]):
     @property
     def has_written(self) -> bool:
         """True if some of its records are in a file, or on their way."""
-        return bool(self.entries) or self._writer is not None or self._encoding is not None
+        return bool(self.files) or self._writer is not None or self._encoding is not None
 
     @property
     def waiting(self) -> pa.Table:
@@ -121,15 +118,14 @@ class RollingWriter(Generic[Entry]):
         """Close the open file, if there is one."""
         if self._writer is None:
             return
-        written = self._writer.close()
+        self.files.append(self._writer.close(hashed=self.hashed))
         self._writer = None
-        self._paths.append(written.path)
-        self.entries.append(self._describe(self._file_start, written))
         self._file_start = self._next_offset
 
     def write_empty_file(self) -> None:
         """Write a file without records."""
-        self._open_file(self._output.layout.schema.empty_table().drop_columns([OFFSET]))
+        columns = file_schema(self._output.layout.topic.fields)
+        self._open_file(columns.empty_table().drop_columns([OFFSET]))
         self.close_file()
 
     def abandon(self, error: BaseException) -> None:
@@ -137,9 +133,9 @@ class RollingWriter(Generic[Entry]):
         if self._writer is not None:
             with suppress(StorageError):
                 self._writer.abandon(error)
-        for path in self._paths:
+        for file in self.files:
             with suppress(StorageError):
-                self._output.store.delete(path)
+                self._output.store.delete(file.path)
 
     def _take(self, keep_rest: bool) -> tuple[pa.Table, int]:
         records, size = pa.Table.from_batches(self._waiting), self.waiting_bytes

@@ -10,10 +10,10 @@ import io
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -21,9 +21,9 @@ import pyarrow as pa
 from pylogtable.errors import LogTableError, SchemaMismatchError, StorageError
 from pylogtable.format.config import parse_config
 from pylogtable.format.field_ids import stored_schema
-from pylogtable.format.model import TopicInfo
+from pylogtable.format.model import StagedSegment, TopicInfo
 from pylogtable.format.paths import segment_path
-from pylogtable.format.schema import OFFSET, TIMESTAMP, value_columns
+from pylogtable.format.schema import OFFSET, TIMESTAMP, is_keys_only, value_columns
 from pylogtable.format.tombstones import count_keyless, count_tombstones
 from pylogtable.lazy_arrow import pc, pq
 from pylogtable.segments.bloom import filter_bytes
@@ -56,37 +56,6 @@ def _page_options() -> dict[str, Any]:
     return {"write_page_index": True, "max_rows_per_page": PAGE_ROWS}
 
 
-@dataclass(frozen=True)
-class WrittenFile:
-    """A finished file. `row_group_offsets` has the first stored offset of each row group, and
-    `next_offset` is one past the last one."""
-
-    path: str
-    records: int
-    size_bytes: int
-    min_timestamp_us: int
-    max_timestamp_us: int
-    row_group_offsets: tuple[int, ...]
-    next_offset: int
-    tombstones: int
-    null_keys: int
-    footer_checksum: str
-
-    def fields_from(self, first_offset: int) -> dict[str, Any]:
-        """The fields that `Segment` and `StagedSegment` share, for a file that begins at
-        `first_offset`."""
-        return {
-            "records": self.records,
-            "size_bytes": self.size_bytes,
-            "min_timestamp_us": self.min_timestamp_us,
-            "max_timestamp_us": self.max_timestamp_us,
-            "path": self.path,
-            "row_groups": tuple(offset - first_offset for offset in self.row_group_offsets),
-            "tombstones": self.tombstones,
-            "footer_checksum": self.footer_checksum,
-        }
-
-
 class FileLayout:
     """What all files of a topic have in common. It is made once and not for each file: an append to
     a topic of many partitions writes many small files."""
@@ -97,6 +66,7 @@ class FileLayout:
         self.is_temporary = temporary
         self.topic = topic
         self.values = value_columns(topic)
+        self.keys_only = is_keys_only(topic)
         self.schema = stored_schema(topic)
         self.codec = TEMPORARY_CODEC if temporary else config.parquet_codec
         self.chooses_codec = config.compression_type == "producer" and not temporary
@@ -108,6 +78,25 @@ class FileLayout:
         bounded = [OFFSET, TIMESTAMP] if temporary else _bounded_columns(self.schema, topic.key)
         self.bounded = [path for name in bounded for path in self.leaf_paths[name]]
         self.filtered = [] if temporary else _filtered_columns(self.schema, topic.key)
+
+    def facts_of(self, partition: int, rows: pa.Table, *, hashed: bool) -> StagedSegment:
+        """What is known of these rows, before they are in a file or in a commit. `hashed` says that
+        keys alone have placed them."""
+        times = pc.min_max(rows[TIMESTAMP].cast(pa.int64()))
+        return StagedSegment(
+            partition=partition,
+            predicted_base=0,
+            path="@0",
+            records=rows.num_rows,
+            size_bytes=0,
+            min_timestamp_us=times["min"].as_py() or 0,
+            max_timestamp_us=times["max"].as_py() or 0,
+            tombstones=count_tombstones(rows, self.topic.key, self.values),
+            null_keys=count_keyless(rows, self.topic),
+            keys_only=self.keys_only,
+            hashed_over=self.topic.partitions if hashed else None,
+            append_time=self.append_time,
+        )
 
     def paths_below(self, columns: Sequence[str]) -> list[str]:
         """The Parquet paths of the leaf columns under these top-level columns."""
@@ -129,20 +118,6 @@ class FileLayout:
         return {"bloom_filter_options": dict.fromkeys(self.filtered, wanted)}
 
 
-def facts_of_rows(
-    rows: pa.Table, topic: TopicInfo, values: Sequence[str] | None = None
-) -> dict[str, Any]:
-    """What an entry says about these rows. `values` are the topic's value columns."""
-    times = pc.min_max(rows[TIMESTAMP].cast(pa.int64()))
-    values = value_columns(topic) if values is None else values
-    return {
-        "min_timestamp_us": times["min"].as_py(),
-        "max_timestamp_us": times["max"].as_py(),
-        "tombstones": count_tombstones(rows, topic.key, values),
-        "null_keys": count_keyless(rows, topic),
-    }
-
-
 class SegmentWriter:
     """Writes one file, row group by row group. The file appears in the store when it is closed."""
 
@@ -159,15 +134,14 @@ class SegmentWriter:
         """`like` is the first row group that will be written; it determines the encodings. `floor`
         is the first offset that the file may hold."""
         self.path = segment_path(partition, floor, file_id)
-        self.records = 0
-        self._next = floor
-        self._topic = layout.topic
-        self._values = layout.values
-        self._tombstones = 0
-        self._null_keys = 0
+        self._floor = self._next = floor
+        self._has_given_offsets = False
+        self._layout = layout
         self._schema = layout.schema
+        self._facts_of = partial(layout.facts_of, partition, hashed=False)
+        self._columns = like.schema
+        self._row_groups: list[StagedSegment] = []
         self._row_group_offsets: list[int] = []
-        self._timestamps: list[int] = []
         named = like.rename_columns(self._schema.names[1:])
         repetitive = [] if layout.is_temporary else _repetitive_columns(named)
         dense = _dense_columns(named.drop_columns(repetitive)) if layout.chooses_codec else []
@@ -211,15 +185,12 @@ class SegmentWriter:
     def write_row_group(self, rows: pa.Table, offsets: npt.NDArray[np.int64] | None = None) -> None:
         """Add rows (`timestamp` and the topic's columns) as one row group. `offsets` must grow;
         without them offsets count up from the floor."""
+        self._has_given_offsets = offsets is not None
         if offsets is None:
             offsets = np.arange(self._next, self._next + rows.num_rows, dtype=np.int64)
-        facts = facts_of_rows(rows, self._topic, self._values)
-        self._timestamps += [facts["min_timestamp_us"], facts["max_timestamp_us"]]
-        self._tombstones += facts["tombstones"]
-        self._null_keys += facts["null_keys"]
+        self._row_groups.append(self._facts_of(rows))
         self._row_group_offsets.append(int(offsets[0]))
         self._next = int(offsets[-1]) + 1
-        self.records += rows.num_rows
         table = pa.Table.from_arrays([pa.array(offsets), *rows.columns], schema=self._schema)
         try:
             with self._storing:
@@ -231,7 +202,7 @@ class SegmentWriter:
                 "segments that have such records, and erase removes them"
             ) from error
 
-    def close(self) -> WrittenFile:
+    def close(self, *, hashed: bool = False) -> StagedSegment:
         """Finish the file and publish it in the store. Bloom filters and footer are held back until
         the footer has the checksums of the filters [SUM-3]."""
         empty = placeholder(self._filtered_columns * len(self._row_group_offsets))
@@ -246,17 +217,15 @@ class SegmentWriter:
             self._sink.write(tail)
         size = self._sink.tell()
         self._open.close()
-        return WrittenFile(
+        return msgspec.structs.replace(
+            StagedSegment.joined(self._row_groups or [self._facts_of(self._columns.empty_table())]),
             path=self.path,
-            records=self.records,
             size_bytes=size,
-            min_timestamp_us=min(self._timestamps, default=0),
-            max_timestamp_us=max(self._timestamps, default=0),
-            row_group_offsets=tuple(self._row_group_offsets),
-            next_offset=self._next,
-            tombstones=self._tombstones,
-            null_keys=self._null_keys,
+            predicted_base=self._floor,
+            row_groups=tuple(offset - self._floor for offset in self._row_group_offsets),
+            hashed_over=self._layout.topic.partitions if hashed else None,
             footer_checksum=footer_checksum,
+            given_end=self._next if self._has_given_offsets else None,
         )
 
     def abandon(self, error: BaseException) -> None:

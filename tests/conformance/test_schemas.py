@@ -38,7 +38,7 @@ REGISTRY: Registry[Any] = Registry().with_resources(
     (schema["$id"], Resource.from_contents(schema)) for schema in SCHEMAS.values()
 )
 #: An object that is not stored, so that only its parts have schemas.
-NEVER_STORED = {"Noun", "Change", "StagedSegment", "GroupChange"}
+NEVER_STORED = {"Noun", "Change", "SegmentFacts", "StagedSegment", "GroupChange"}
 
 Schema = dict[str, Any]
 
