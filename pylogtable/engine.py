@@ -134,7 +134,7 @@ class TopicWriter:
         if not isinstance(schema, pa.Schema):
             raise InvalidRequestError(f"`schema` must be a pyarrow.Schema, not {schema!r}")
         self._log.change(
-            lambda snapshot: plan_missing_columns(snapshot, schema, keep_offsets=keep_offsets)
+            lambda state: plan_missing_columns(state.snapshot, schema, keep_offsets=keep_offsets)
         )
 
     def stage(

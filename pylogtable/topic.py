@@ -18,6 +18,7 @@ from pylogtable.check.report import VerifyReport
 from pylogtable.check.verify import verify
 from pylogtable.errors import InvalidRequestError, LogTableError, TopicNotFoundError
 from pylogtable.format.config import parse_config
+from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Change
 from pylogtable.format.schema import from_arrow, table_schema
 from pylogtable.format.snapshot import Snapshot
@@ -291,7 +292,7 @@ class Topic(TopicWrites, TopicJobs):
 
         before = self._log.latest()
         self._warn_of_null_keys(before, plan(before))
-        altered, _ = self._log.change(plan, refresh=False)
+        altered, _ = self._log.change(lambda state: plan(state.snapshot), refresh=False)
         return describe(self.name, self.url, altered)
 
     def _warn_of_null_keys(self, snapshot: Snapshot, change: Change) -> None:
@@ -302,7 +303,7 @@ class Topic(TopicWrites, TopicJobs):
             return
         many = None
         with suppress(LogTableError):  # a file that cannot be read does not forbid the change
-            many = null_keys_text(self._store, snapshot, self._manifest.leaf)
+            many = null_keys_text(self._store, self._manifest.state(snapshot))
         if many is not None:
             warnings.warn(
                 f"topic {self.name!r} has {many} record(s) without a key. It becomes compacted, "
@@ -318,8 +319,8 @@ class Topic(TopicWrites, TopicJobs):
         >>> topic.delete_records({0: 100, 1: None})
         """
 
-        def plan(snapshot: Snapshot) -> Change | None:
-            change = plan_delete_records(snapshot, self._manifest.leaf, offsets)
+        def plan(state: LogState) -> Change | None:
+            change = plan_delete_records(state, offsets)
             return change if change.log_starts else None
 
         snapshot, _ = self._log.change(plan)

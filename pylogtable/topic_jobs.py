@@ -192,7 +192,7 @@ class TopicJobs:
         A copy in the middle of a mirror that takes several commits is refused without `force`: it
         has records without their txns, which a writer that repeats an append would append twice."""
         check_flags(force=force)
-        self._log.change(lambda snapshot: plan_promotion(snapshot, force=force))
+        self._log.change(lambda state: plan_promotion(state.snapshot, force=force))
 
     def maintain(
         self,

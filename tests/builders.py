@@ -245,9 +245,7 @@ def make_holes(topic: Topic, kept: Container[int], row_group_rows: int = 4) -> N
             row_group_rows=row_group_rows,
         )
         topic._log.change(
-            lambda s, old=old, new=new: plan_swap_commit(
-                s, topic._manifest.leaf, "compact", [Swap((old,), (new,))]
-            )
+            lambda s, old=old, new=new: plan_swap_commit(s, "compact", [Swap((old,), (new,))])
         )
 
 

@@ -11,7 +11,6 @@ from golden_place import T0_US, Place, Row, at, kafka, neutral, placed, record
 
 from pylogtable.engine import TopicWriter
 from pylogtable.format.group_model import GroupChange, GroupMember
-from pylogtable.format.lookup import segments_between
 from pylogtable.format.model import Segment
 from pylogtable.format.paths import segment_path
 from pylogtable.format.schema import file_schema
@@ -126,7 +125,7 @@ def holes(place: Place) -> None:
     manifest = Manifest(LocalStore(place.topic_folder))
     snapshot = manifest.load()
     assert snapshot is not None
-    inputs = list(segments_between(snapshot, manifest.leaf, 0, 0, 8))
+    inputs = list(manifest.state(snapshot).segments(0, 0, 8))
     # Of offsets 0 to 7 the newest of each key: b at 6, a at 7; 1 and 2 are kept to show row groups.
     kept = [1, 2, 6, 7]
     path = segment_path(0, 0, "c0ffee")
@@ -158,7 +157,7 @@ def holes(place: Place) -> None:
     place.tick()
     log = TopicLog(manifest, place.runtime, snapshot, "the golden topic")
     swap = Swap(tuple(inputs), (output,))
-    log.change(lambda s: plan_swap_commit(s, manifest.leaf, "compact", [swap]))
+    log.change(lambda s: plan_swap_commit(s, "compact", [swap]))
     place.tick()
     place.open().delete_records({0: 2})
     full = placed(0, 0, rows)

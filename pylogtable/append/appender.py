@@ -39,6 +39,7 @@ from pylogtable.errors import (
     StorageError,
 )
 from pylogtable.format.config import STALE_AFTER_MS
+from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Change, Commit, MirroredTxn, StagedSegment, Txn
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.log.topic_log import TopicLog
@@ -246,10 +247,10 @@ class Appender:
         """Commit as the only writer of an app id. If the outcome of the commit is unknown, find it
         out first. A failure removes the files, unless the outcome stays unknown."""
 
-        def plan(snapshot: Snapshot) -> Change:
+        def plan(state: LogState) -> Change:
             self._check_age(staged)
-            check(snapshot)
-            return plan_fenced_append(snapshot, staged.files, txn, last, staged.rows)
+            check(state.snapshot)
+            return plan_fenced_append(state.snapshot, staged.files, txn, last, staged.rows)
 
         try:
             self._warn_of_expired(staged.files, stacklevel=2)
@@ -316,11 +317,11 @@ class Appender:
 
     def _plan(
         self, staged: Staged, txn: Txn | None, expected_last: ExpectedLast, check: CheckState
-    ) -> Callable[[Snapshot], Change | Repeated]:
-        def plan(snapshot: Snapshot) -> Change | Repeated:
+    ) -> Callable[[LogState], Change | Repeated]:
+        def plan(state: LogState) -> Change | Repeated:
             self._check_age(staged)
-            check(snapshot)
-            return plan_append(snapshot, staged.files, txn, staged.rows, expected_last)
+            check(state.snapshot)
+            return plan_append(state.snapshot, staged.files, txn, staged.rows, expected_last)
 
         return plan
 

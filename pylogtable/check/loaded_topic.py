@@ -12,7 +12,6 @@ import pyarrow as pa
 from pylogtable.check.report import Problem, Unchecked, VerifyReport
 from pylogtable.errors import CorruptTopicError, LogTableError, SegmentGoneError, StorageError
 from pylogtable.format.leaf import segments_of
-from pylogtable.format.lookup import all_entries
 from pylogtable.format.model import Segment
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.log.manifest import Manifest
@@ -87,7 +86,7 @@ def load_subject(
     manifest = Manifest(store)
     snapshot = same_topic(manifest.load(), topic_id, store.url)
     report.leaves = len(snapshot.leaves)
-    entries = all_entries(snapshot, manifest.leaf)
+    entries = manifest.state(snapshot).entries()
     segments = segments_of(entries)
     report.segments = len(segments)
     listed = list(store.list())

@@ -9,7 +9,6 @@ from pylogtable.check.loaded_topic import Subject, problem_of
 from pylogtable.check.report import Problem
 from pylogtable.errors import CorruptTopicError, LogTableError, StorageError
 from pylogtable.format.codec import decode_group
-from pylogtable.format.lookup import all_entries
 from pylogtable.format.model import Segment
 from pylogtable.format.partition_state import PartitionState, tiling_fault, totals_of
 from pylogtable.format.paths import (
@@ -57,7 +56,7 @@ def check_replay(subject: Subject) -> Iterator[Problem]:
         and full.end_offsets == snapshot.end_offsets
         and full.start_offsets == snapshot.start_offsets
         and _clean_ends(full) == _clean_ends(snapshot)
-        and all_entries(full, manifest.leaf).equals(subject.entries)
+        and manifest.state(full).entries().equals(subject.entries)
     )
     if not same:
         root = snapshot.root_version

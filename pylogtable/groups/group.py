@@ -182,7 +182,7 @@ class Group:
         """Make a retention that is under way notice these moves, or move on to the log start if it
         was faster [GRP-9]. The group is already reset, so a failure here is a warning."""
         try:
-            snapshot, _ = self._log.change(lambda snapshot: plan_reset_notice(snapshot, moves))
+            snapshot, _ = self._log.change(lambda state: plan_reset_notice(state.snapshot, moves))
         except (StorageError, CommitUnknownError) as error:
             warnings.warn(
                 f"group {self.name!r} of topic {self.topic_name!r} is reset, but a retention that "

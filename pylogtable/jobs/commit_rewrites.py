@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from pylogtable.errors import CommitConflictError, LogTableError
 from pylogtable.format.config import STALE_AFTER_MS
+from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Change, Commit
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.jobs.job import MaintainedTopic
@@ -108,15 +109,14 @@ class SwapCommits:
         cleaned = {r.partition: r.clean_end for r in results if r.clean_end is not None}
         removed = records_removed(results)
 
-        def plan(snapshot: Snapshot) -> Change:
+        def plan(state: LogState) -> Change:
             if topic.runtime.clock() - began_ms > STALE_AFTER_MS:  # [COMMIT-8]
                 raise CommitConflictError(
                     f"{self.operation} took so long that vacuum may have removed its files"
                 )
-            self.check(topic, snapshot, results)
+            self.check(topic, state.snapshot, results)
             return plan_swap_commit(
-                snapshot,
-                topic.log.manifest.leaf,
+                state,
                 self.operation,
                 swaps,
                 cleaned=cleaned,

@@ -51,7 +51,8 @@ class Compaction(RewriteJob[CompactionUnit]):
         return cls(protect_groups=options.protect_groups) if config.is_compacted else None
 
     def plan(self, topic: MaintainedTopic) -> list[CompactionUnit]:
-        snapshot = topic.newest()
+        state = topic.newest()
+        snapshot = state.snapshot
         check_may_remove(snapshot.mirror, "compaction")
         if not snapshot.config.is_compacted:
             policy = ",".join(sorted(snapshot.config.cleanup_policy))
@@ -63,14 +64,7 @@ class Compaction(RewriteJob[CompactionUnit]):
         now_ms = topic.runtime.clock()
         unread = topic.unread_from(self.protect_groups, snapshot)
         planned = (
-            plan_compaction(
-                snapshot,
-                topic.log.manifest.leaf,
-                number,
-                now_ms,
-                force=self.force,
-                keep_from=unread.get(number),
-            )
+            plan_compaction(state, number, now_ms, force=self.force, keep_from=unread.get(number))
             for number in range(len(snapshot.partitions))
         )
         return [unit for unit in planned if unit is not None]
@@ -96,8 +90,7 @@ class Compaction(RewriteJob[CompactionUnit]):
         at again; only what the compaction has not rewritten of these segments is copied."""
         (done,) = results  # a partition is one unit
         assert done.compacted is not None
-        snapshot = topic.log.latest()
-        plans = plan_carry_over(snapshot, topic.log.manifest.leaf, done.swaps, done.compacted)
+        plans = plan_carry_over(topic.log.latest_state(), done.swaps, done.compacted)
         if [plan.inputs for plan in plans] == [swap.inputs for r in tried for swap in r.swaps]:
             return None
         swaps: list[Swap] = []

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from pylogtable.format.config import FOREVER
-from pylogtable.format.lookup import LoadLeaf, segments_between
+from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Segment, TopicInfo
 from pylogtable.format.partition_state import PartitionState, tile_end, tile_start
 from pylogtable.format.snapshot import Snapshot
@@ -66,8 +66,7 @@ class PlannedSwap:
 
 
 def plan_compaction(
-    snapshot: Snapshot,
-    leaves: LoadLeaf,
+    state: LogState,
     partition: int,
     now_ms: int,
     *,
@@ -80,13 +79,13 @@ def plan_compaction(
     whose delete horizon has passed [CLEAN-1], [CLEAN-2]. If the inputs have offsets at or above
     `keep_from`, no record is dropped for its age.
     """
+    snapshot = state.snapshot
     config = snapshot.config
-    state = snapshot.partitions[partition]
-    dirty_from = max(state.clean_end, state.log_start)
-    segments = list(segments_between(snapshot, leaves, partition, state.log_start, state.end))
+    log = snapshot.partitions[partition]
+    dirty_from = max(log.clean_end, log.log_start)
     young_us = (now_ms - config.min_compaction_lag_ms) * 1000
     inputs: list[Segment] = []
-    for segment in segments:
+    for segment in state.segments(partition):
         is_dirty = segment.end_offset > dirty_from
         if is_dirty and config.min_compaction_lag_ms and segment.max_timestamp_us > young_us:
             break
@@ -100,7 +99,7 @@ def plan_compaction(
     unit = CompactionUnit(
         topic=snapshot.info,
         partition=partition,
-        log_start=state.log_start,
+        log_start=log.log_start,
         dirty_from=dirty_from,
         inputs=tuple(inputs),
         now_ms=now_ms,

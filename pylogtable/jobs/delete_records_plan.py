@@ -6,19 +6,14 @@ from collections.abc import Mapping
 
 from pylogtable.arguments import check_mapping, is_whole
 from pylogtable.errors import InvalidRequestError, OffsetOutOfRangeError
-from pylogtable.format.lookup import LoadLeaf, totals_below
+from pylogtable.format.log_state import LogState
 from pylogtable.format.mirror_rules import check_may_remove
-from pylogtable.format.model import (
-    Change,
-    LogStart,
-)
-from pylogtable.format.snapshot import Snapshot
+from pylogtable.format.model import Change, LogStart
 
 
-def plan_delete_records(
-    snapshot: Snapshot, leaves: LoadLeaf, offsets: Mapping[int, int | None]
-) -> Change:
+def plan_delete_records(state: LogState, offsets: Mapping[int, int | None]) -> Change:
     """Move log starts to `offsets`; None means the end. A log start never moves back [LOG-6]."""
+    snapshot = state.snapshot
     check_mapping("offsets", offsets, "{0: 100}, offsets by partition")
     check_may_remove(snapshot.mirror, "delete_records")
     if not snapshot.config.deletes:
@@ -30,17 +25,17 @@ def plan_delete_records(
     for partition in offsets:
         snapshot.check_partition(partition)
     for partition, wanted in sorted(offsets.items()):
-        state = snapshot.partitions[partition]
-        offset = state.end if wanted is None else wanted
+        log = snapshot.partitions[partition]
+        offset = log.end if wanted is None else wanted
         if not is_whole(offset):
             raise InvalidRequestError(
                 f"{offset!r} is not an offset of partition {partition}: give a whole number, or "
                 "None for the end"
             )
-        if not 0 <= offset <= state.end:
-            raise OffsetOutOfRangeError(partition, offset, state.log_start, state.end)
-        if offset > state.log_start:
-            dropped = totals_below(snapshot, leaves, partition, offset)
+        if not 0 <= offset <= log.end:
+            raise OffsetOutOfRangeError(partition, offset, log.log_start, log.end)
+        if offset > log.log_start:
+            dropped = state.totals_below(partition, offset)
             move = LogStart(partition=int(partition), offset=int(offset), dropped=dropped)
             moves.append(move)
     return Change(operation="delete_records", log_starts=tuple(moves))

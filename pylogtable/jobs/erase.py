@@ -213,8 +213,8 @@ class Erasure(SwapCommits):
         self, topic: MaintainedTopic, results: Sequence[Rewritten], tried: Sequence[Rewritten]
     ) -> Sequence[Rewritten] | None:
         """The results whose inputs are still live. The others are searched again."""
-        snapshot, leaves = topic.log.latest(), topic.log.manifest.leaf
-        fits = [all(still_fits(snapshot, leaves, swap) for swap in one.swaps) for one in tried]
+        state = topic.log.latest_state()
+        fits = [all(still_fits(state, swap) for swap in one.swaps) for one in tried]
         if all(fits) or not any(fits):
             return None
         for one in compress(tried, (not fit for fit in fits)):
@@ -248,13 +248,11 @@ class Erasure(SwapCommits):
         """Search what is live and was not searched, and commit. False if another job has replaced
         what was found: then there are new files to be searched."""
         began_ms = topic.runtime.clock()
-        leaves = topic.log.manifest.leaf
+        state = topic.log.manifest.state(snapshot)
         units = [
             unit
             for number, end in ends.items()
-            for unit in plan_erase(
-                snapshot, leaves, number, end, eraser.matcher.may_match, done.clean
-            )
+            for unit in plan_erase(state, number, end, eraser.matcher.may_match, done.clean)
         ]
         worker = Worker(topic.store, topic.runtime.new_id, eraser.rewrite)
         try:

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from pylogtable.format.lookup import LoadLeaf, segments_between
+from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Segment
-from pylogtable.format.snapshot import Snapshot
 from pylogtable.jobs.replace_plan import RewriteUnit
 from pylogtable.read.parts_plan import OPEN_BYTES, PART_BYTES
 
@@ -25,8 +24,7 @@ class EraseUnit(RewriteUnit):
 
 
 def plan_erase(
-    snapshot: Snapshot,
-    leaves: LoadLeaf,
+    state: LogState,
     partition: int,
     end: int,
     may_match: MayMatch,
@@ -35,17 +33,17 @@ def plan_erase(
     """Units that search the segments with offsets below `end`, except those whose files are
     `searched` and have no such records. A segment that the log start cuts is searched as a whole:
     its file still has the records below [ERASE-1]."""
-    state = snapshot.partitions[partition]
-    live = segments_between(snapshot, leaves, partition, state.log_start, min(end, state.end))
+    info, log_start = state.snapshot.info, state.snapshot.partitions[partition].log_start
+    live = state.segments(partition, log_start, end)
     wanted = may_match([s for s in live if s.records and s.path not in searched])
     gathered: list[Segment] = []
     cost = 0
     for segment in wanted:
         size = segment.size_bytes + OPEN_BYTES
         if gathered and cost + size > PART_BYTES:
-            yield EraseUnit(snapshot.info, state.log_start, tuple(gathered))
+            yield EraseUnit(info, log_start, tuple(gathered))
             gathered, cost = [], 0
         gathered.append(segment)
         cost += size
     if gathered:
-        yield EraseUnit(snapshot.info, state.log_start, tuple(gathered))
+        yield EraseUnit(info, log_start, tuple(gathered))

@@ -16,6 +16,7 @@ from typing import Protocol, TypeVar
 
 from pylogtable.arguments import check_flags, names_in
 from pylogtable.errors import InvalidRequestError
+from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Change
 from pylogtable.format.snapshot import Snapshot, apply
 from pylogtable.groups.positions_plan import unread_from
@@ -60,16 +61,17 @@ class MaintainedTopic:
     tables: PublishedTables
     foreseen: Snapshot | None = None
 
-    def newest(self) -> Snapshot:
+    def newest(self) -> LogState:
         """The state to plan on: the newest, or in a dry run the one that earlier jobs would
         leave."""
-        return self.log.latest() if self.foreseen is None else self.foreseen
+        snapshot = self.log.latest() if self.foreseen is None else self.foreseen
+        return self.log.manifest.state(snapshot)
 
     def after(self, change: Change | None) -> MaintainedTopic:
         """The topic as it would be after this change, which is not committed. For dry runs."""
         if change is None:
             return self
-        snapshot = self.newest()
+        snapshot = self.newest().snapshot
         commit = seal(change, snapshot, "dry-run", snapshot.topic_id, self.runtime.clock())
         return replace(self, foreseen=apply(snapshot, commit))
 

@@ -32,14 +32,11 @@ class Merge(RewriteJob[MergeUnit]):
         return cls(is_regular=True)
 
     def plan(self, topic: MaintainedTopic) -> list[MergeUnit]:
-        snapshot = topic.newest()
+        state = topic.newest()
         if self.is_regular:
-            return plan_regular_merge(snapshot, topic.log.manifest.leaf)
-        return [
-            unit
-            for number in range(len(snapshot.partitions))
-            for unit in plan_merge(snapshot, topic.log.manifest.leaf, number)
-        ]
+            return plan_regular_merge(state)
+        numbers = range(len(state.snapshot.partitions))
+        return [unit for number in numbers for unit in plan_merge(state, number)]
 
     def rewrite(self, store: ObjectStore, unit: MergeUnit, new_id: Callable[[], str]) -> Rewritten:
         outputs = rewrite_segments(

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from pylogtable.format.lookup import LoadLeaf, segments_between
+from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Segment
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.jobs.replace_plan import RewriteUnit
@@ -28,7 +28,7 @@ class MergeUnit(RewriteUnit):
 
 
 def plan_merge(
-    snapshot: Snapshot, leaves: LoadLeaf, partition: int, *, takes_inline: bool = True
+    state: LogState, partition: int, *, takes_inline: bool = True
 ) -> Iterator[MergeUnit]:
     """Units that join small segments up to `segment.bytes`, seal shifted segments, write files for
     records that are in commits, and drop records below the log start.
@@ -37,32 +37,32 @@ def plan_merge(
     the same kind are joined [MERGE-1]. A clean and a dirty segment are not joined, because the
     result would be dirty.
     """
+    snapshot = state.snapshot
     limit = snapshot.config.segment_bytes
-    state = snapshot.partitions[partition]
-    segments = segments_between(snapshot, leaves, partition, state.log_start, state.end)
+    log = snapshot.partitions[partition]
 
     def kind(segment: Segment) -> tuple[bool, tuple[object, ...]]:
-        is_wanted = misleads(segment, state.log_start) or segment.size_bytes <= limit // 2
+        is_wanted = misleads(segment, log.log_start) or segment.size_bytes <= limit // 2
         is_wanted = is_wanted and (takes_inline or not segment.is_inline)
-        return is_wanted, _kind(segment, state.clean_end)
+        return is_wanted, _kind(segment, log.clean_end)
 
-    for (is_wanted, _), neighbours in groupby(segments, kind):
+    for (is_wanted, _), neighbours in groupby(state.segments(partition), kind):
         if is_wanted:
-            for inputs in _pack(list(neighbours), limit, state.log_start):
-                if len(inputs) > 1 or misleads(inputs[0], state.log_start):
-                    yield MergeUnit(snapshot.info, state.log_start, inputs)
+            for inputs in _pack(list(neighbours), limit, log.log_start):
+                if len(inputs) > 1 or misleads(inputs[0], log.log_start):
+                    yield MergeUnit(snapshot.info, log.log_start, inputs)
 
 
-def plan_regular_merge(snapshot: Snapshot, leaves: LoadLeaf) -> list[MergeUnit]:
+def plan_regular_merge(state: LogState) -> list[MergeUnit]:
     """The units of all partitions, for a merge that runs again and again: records in commits wait
     until they are worth a file."""
-    numbers = range(len(snapshot.partitions))
-    plans = [list(plan_merge(snapshot, leaves, number)) for number in numbers]
+    numbers = range(len(state.snapshot.partitions))
+    plans = [list(plan_merge(state, number)) for number in numbers]
     waiting = [[s for unit in plan for s in unit.inputs if s.is_inline] for plan in plans]
     if sum(map(len, waiting)) < WORTH_SEGMENTS:
         for number, few in enumerate(waiting):
             if few and sum(segment.size_bytes for segment in few) < WORTH_BYTES:
-                plans[number] = list(plan_merge(snapshot, leaves, number, takes_inline=False))
+                plans[number] = list(plan_merge(state, number, takes_inline=False))
     return [unit for plan in plans for unit in plan]
 
 

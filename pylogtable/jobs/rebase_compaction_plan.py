@@ -14,9 +14,8 @@ from dataclasses import dataclass
 import msgspec
 
 from pylogtable.errors import CommitConflictError
-from pylogtable.format.lookup import LoadLeaf, segments_between
+from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Segment, TopicInfo
-from pylogtable.format.snapshot import Snapshot
 from pylogtable.jobs.replace_plan import Swap
 
 
@@ -52,14 +51,14 @@ class CarriedOver:
 
 
 def plan_carry_over(
-    snapshot: Snapshot, leaves: LoadLeaf, swaps: Sequence[Swap], compacted: Compacted
+    state: LogState, swaps: Sequence[Swap], compacted: Compacted
 ) -> list[CarriedOver]:
-    """The swaps of one partition as they have to be on this snapshot. Raises `CommitConflictError`
+    """The swaps of one partition as they have to be in this state. Raises `CommitConflictError`
     if a segment was changed by anything but a merge."""
     ordered = sorted(swaps, key=lambda swap: swap.inputs[0].base_offset)
     gathered: list[tuple[list[Segment], list[Swap]]] = []
     for swap in ordered:
-        live = _live(snapshot, leaves, swap)
+        live = _live(state, swap)
         if gathered and gathered[-1][0][-1] == live[0]:
             gathered[-1][0].extend(live[1:])
             gathered[-1][1].append(swap)
@@ -68,12 +67,12 @@ def plan_carry_over(
     return [plan for live, mine in gathered for plan in _carry_over(live, mine, compacted)]
 
 
-def _live(snapshot: Snapshot, leaves: LoadLeaf, swap: Swap) -> list[Segment]:
+def _live(state: LogState, swap: Swap) -> list[Segment]:
     """The live segments in the swap's place. Their tombstones must not have got a delete horizon,
     and their records are compared later."""
     partition = swap.inputs[0].partition
     start, end = swap.inputs[0].base_offset, swap.inputs[-1].end_offset
-    live = list(segments_between(snapshot, leaves, partition, start, end))
+    live = list(state.segments(partition, start, end))
     is_covered = bool(live) and live[0].base_offset <= start and live[-1].end_offset >= end
     if not is_covered or any(
         old.tombstones and _overlap(old, new) and old.delete_horizon_ms != new.delete_horizon_ms

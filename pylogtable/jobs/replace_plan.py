@@ -9,10 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pylogtable.errors import CommitConflictError, CorruptTopicError
-from pylogtable.format.lookup import LoadLeaf, segments_between
+from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Change, Replaced, Segment, TopicInfo
 from pylogtable.format.partition_state import totals_of
-from pylogtable.format.snapshot import Snapshot
 
 
 @dataclass(frozen=True)
@@ -76,19 +75,18 @@ def _times(segments: Sequence[Segment]) -> tuple[int, int]:
     )
 
 
-def still_fits(snapshot: Snapshot, leaves: LoadLeaf, swap: Swap) -> bool:
+def still_fits(state: LogState, swap: Swap) -> bool:
     """True if the inputs are live and have not changed [LOG-8], and the log start has not passed an
     output [LOG-7]."""
     first, last = swap.inputs[0], swap.inputs[-1]
-    live = segments_between(snapshot, leaves, first.partition, first.base_offset, last.end_offset)
-    log_start = snapshot.partitions[first.partition].log_start
+    live = state.segments(first.partition, first.base_offset, last.end_offset)
+    log_start = state.snapshot.partitions[first.partition].log_start
     is_passed = any(output.end_offset <= log_start for output in swap.outputs)
     return not is_passed and tuple(live) == swap.inputs
 
 
 def plan_swap_commit(
-    snapshot: Snapshot,
-    leaves: LoadLeaf,
+    state: LogState,
     operation: str,
     swaps: Sequence[Swap],
     *,
@@ -106,7 +104,7 @@ def plan_swap_commit(
     for swap in swaps:
         partition = swap.inputs[0].partition
         start, end = swap.inputs[0].base_offset, swap.inputs[-1].end_offset
-        if not still_fits(snapshot, leaves, swap):
+        if not still_fits(state, swap):
             raise CommitConflictError(
                 f"{operation} of partition {partition}, offsets [{start}, {end}): another job or a "
                 "new log start has changed these segments"
@@ -116,7 +114,7 @@ def plan_swap_commit(
     newly_cleaned = {
         partition: offset
         for partition, offset in (cleaned or {}).items()
-        if offset > snapshot.partitions[partition].clean_end
+        if offset > state.snapshot.partitions[partition].clean_end
     }
     if not swaps and not newly_cleaned:
         raise CommitConflictError(f"{operation}: another job has already done this work")

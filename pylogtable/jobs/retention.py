@@ -8,10 +8,9 @@ from typing import ClassVar
 
 from pylogtable.errors import LogTableError
 from pylogtable.format.config import TopicConfig
-from pylogtable.format.lookup import segment_at
+from pylogtable.format.log_state import LogState
 from pylogtable.format.mirror_rules import check_may_remove
 from pylogtable.format.model import Change
-from pylogtable.format.snapshot import Snapshot
 from pylogtable.jobs.job import MaintainedTopic, MaintainOptions
 from pylogtable.jobs.retention_plan import plan_retention
 from pylogtable.jobs.work import RunUnits
@@ -62,31 +61,31 @@ class Retention:
         began = topic.runtime.monotonic()
         before = topic.newest()
 
-        def plan(snapshot: Snapshot) -> Change | None:
+        def plan(state: LogState) -> Change | None:
             nonlocal before
-            before = snapshot
-            return self._plan(topic, snapshot)
+            before = state
+            return self._plan(topic, state)
 
         after, change = topic.log.change(plan)
         return _report(topic, before, after.version, change, began)
 
     def preview(self, topic: MaintainedTopic) -> tuple[RetentionReport, MaintainedTopic]:
         began = topic.runtime.monotonic()
-        snapshot = topic.newest()
-        change = self._plan(topic, snapshot)
-        report = _report(topic, snapshot, snapshot.version, change, began)
+        state = topic.newest()
+        change = self._plan(topic, state)
+        report = _report(topic, state, state.snapshot.version, change, began)
         return replace(report, dry_run=True), topic.after(change)
 
-    def _plan(self, topic: MaintainedTopic, snapshot: Snapshot) -> Change | None:
-        check_may_remove(snapshot.mirror, "retention")
-        keep_from = topic.unread_from(self.groups, snapshot)
+    def _plan(self, topic: MaintainedTopic, state: LogState) -> Change | None:
+        check_may_remove(state.snapshot.mirror, "retention")
+        keep_from = topic.unread_from(self.groups, state.snapshot)
         for number, offset in (self.keep_from or {}).items():
             keep_from[number] = min(offset, keep_from.get(number, offset))
-        return plan_retention(snapshot, topic.log.manifest.leaf, topic.runtime.clock(), keep_from)
+        return plan_retention(state, topic.runtime.clock(), keep_from)
 
 
 def _report(
-    topic: MaintainedTopic, before: Snapshot, version: int, change: Change | None, began: float
+    topic: MaintainedTopic, before: LogState, version: int, change: Change | None, began: float
 ) -> RetentionReport:
     moves = change.log_starts if change is not None else ()
     gone = sum(_below_log_start(topic, before, move.partition) for move in moves)
@@ -100,10 +99,10 @@ def _report(
     )
 
 
-def _below_log_start(topic: MaintainedTopic, snapshot: Snapshot, partition: int) -> int:
+def _below_log_start(topic: MaintainedTopic, state: LogState, partition: int) -> int:
     """How many records the first segment has that nobody could read before this retention."""
-    log_start = snapshot.partitions[partition].log_start
-    first = segment_at(snapshot, topic.log.manifest.leaf, partition, log_start)
+    log_start = state.snapshot.partitions[partition].log_start
+    first = state.segment_at(partition, log_start)
     if first is None or not first.has_below(log_start):
         return 0
     try:

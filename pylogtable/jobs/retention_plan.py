@@ -10,28 +10,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from pylogtable.format.config import TopicConfig
-from pylogtable.format.lookup import LoadLeaf, segments_between, totals_below
+from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Change, LogStart, StagedSegment, Totals
-from pylogtable.format.snapshot import Snapshot
 
 
 def plan_retention(
-    snapshot: Snapshot,
-    leaves: LoadLeaf,
-    now_ms: int,
-    keep_from: Mapping[int, int] | None = None,
+    state: LogState, now_ms: int, keep_from: Mapping[int, int] | None = None
 ) -> Change | None:
     """The change that moves log starts as the topic's settings say, or None if none moves. In each
     partition of `keep_from` everything from that offset on is kept [RET-1]."""
-    if not snapshot.config.deletes:
+    if not state.snapshot.config.deletes:
         return None
     moves = []
-    for number, state in enumerate(snapshot.partitions):
-        offset = _first_kept(snapshot, leaves, number, now_ms)
+    for number, log in enumerate(state.snapshot.partitions):
+        offset = _first_kept(state, number, now_ms)
         if keep_from is not None and number in keep_from:
-            offset = _segment_start_at_or_below(snapshot, leaves, number, offset, keep_from[number])
-        if offset > state.log_start:
-            dropped = totals_below(snapshot, leaves, number, offset)
+            offset = _segment_start_at_or_below(state, number, offset, keep_from[number])
+        if offset > log.log_start:
+            dropped = state.totals_below(number, offset)
             moves.append(LogStart(partition=number, offset=offset, dropped=dropped))
     if not moves:
         return None
@@ -62,17 +58,17 @@ def expired_on_arrival(
     )
 
 
-def _first_kept(snapshot: Snapshot, leaves: LoadLeaf, partition: int, now_ms: int) -> int:
-    config = snapshot.config
-    state = snapshot.partitions[partition]
+def _first_kept(state: LogState, partition: int, now_ms: int) -> int:
+    config = state.snapshot.config
+    log = state.snapshot.partitions[partition]
     excess_bytes = None
     if config.retention_bytes is not None:
-        excess_bytes = state.live.size_bytes - config.retention_bytes
+        excess_bytes = log.live.size_bytes - config.retention_bytes
     oldest_us = None
     if config.retention_ms is not None:
         oldest_us = (now_ms - config.retention_ms) * 1000
-    at = state.log_start
-    for segment in segments_between(snapshot, leaves, partition, at, state.end):
+    at = log.log_start
+    for segment in state.segments(partition):
         is_too_old = oldest_us is not None and segment.max_timestamp_us < oldest_us
         is_too_much = False
         if excess_bytes is not None:
@@ -84,13 +80,11 @@ def _first_kept(snapshot: Snapshot, leaves: LoadLeaf, partition: int, now_ms: in
     return at
 
 
-def _segment_start_at_or_below(
-    snapshot: Snapshot, leaves: LoadLeaf, partition: int, offset: int, bound: int
-) -> int:
+def _segment_start_at_or_below(state: LogState, partition: int, offset: int, bound: int) -> int:
     """The greatest segment boundary that exceeds neither `offset` nor `bound`."""
-    at = snapshot.partitions[partition].log_start
+    at = state.snapshot.partitions[partition].log_start
     wanted = min(offset, bound)
-    for segment in segments_between(snapshot, leaves, partition, at, offset):
+    for segment in state.segments(partition, at, offset):
         if segment.end_offset > wanted:
             break
         at = segment.end_offset

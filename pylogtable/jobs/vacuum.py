@@ -12,7 +12,6 @@ from typing import ClassVar
 from pylogtable.arguments import check_flags
 from pylogtable.errors import CorruptTopicError, InvalidRequestError, StorageError
 from pylogtable.format.config import MANIFEST_RETENTION_MS, TopicConfig
-from pylogtable.format.lookup import all_entries
 from pylogtable.format.model import Change
 from pylogtable.format.paths import MANIFEST_DIR, commit_path, object_of
 from pylogtable.format.snapshot import Snapshot
@@ -171,16 +170,16 @@ def _needed(
     oldest = manifest.commits.version_at(since_ms, newest)
     if oldest is None:
         oldest = manifest.first_version(newest)
-    state = manifest.load_at(oldest, from_newest_root=True)
-    if state is None or state.topic_id != newest.topic_id:
+    oldest_kept = manifest.load_at(oldest, from_newest_root=True)
+    if oldest_kept is None or oldest_kept.topic_id != newest.topic_id:
         oldest = manifest.first_version(newest)
-        state = manifest.load_at(oldest, from_newest_root=True)
-    if state is None:
+        oldest_kept = manifest.load_at(oldest, from_newest_root=True)
+    if oldest_kept is None:
         raise CorruptTopicError(
             commit_path(oldest), "VAC-2", "the files that this version needs cannot be read"
         )
-    segments = set(all_entries(state, manifest.leaf)["path"].to_pylist())
-    segments.update(all_entries(newest, manifest.leaf)["path"].to_pylist())
+    segments = set(manifest.state(oldest_kept).entries()["path"].to_pylist())
+    segments.update(manifest.state(newest).entries()["path"].to_pylist())
     known: set[str] = set()
     for version in range(oldest + 1, newest.version + 1):
         commit = manifest.commits.read(version)
@@ -190,9 +189,9 @@ def _needed(
             segments.update(segment.path for segment in commit.add)
     for commit in manifest.commits.backwards(newest):
         known.update(segment.path for segment in commit.add if not segment.is_inline)
-    first = state.root_version
+    first = oldest_kept.root_version
     roots = staying_roots(listing, first, old_before_ms)
-    leaves = {*newest.leaves, *state.leaves}
+    leaves = {*newest.leaves, *oldest_kept.leaves}
     leaves |= manifest.leaves_of_roots(roots, strict_from=first or 0)
     return (
         Needed(
@@ -214,7 +213,7 @@ def _commit_with_root(log: TopicLog, garbage: Garbage) -> int:
     }
     after, _ = log.change(lambda _: Change(operation="vacuum", summary=summary))
     if after.root_version != after.version:
-        sparse = sparse_leaves(after, log.manifest.leaf)
+        sparse = sparse_leaves(log.manifest.state(after))
         log.manifest.write_root(after, log.runtime.new_id, also_merge=sparse)
     return after.version
 

@@ -24,6 +24,7 @@ from pylogtable.errors import CorruptTopicError, StorageError
 from pylogtable.format.codec import decode_commit, decode_hint, encode
 from pylogtable.format.json_bytes import checksum
 from pylogtable.format.leaf import Leaf, check_leaf, leaf_table
+from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Commit, Hint
 from pylogtable.format.paths import (
     HINT_PATH,
@@ -256,8 +257,11 @@ class Manifest:
         hint = self._read_hint()
         return None if hint is None else hint.root_version
 
-    def leaf(self, leaf_id: str) -> Leaf:
-        """A leaf of the index. The last ones used are kept in memory."""
+    def state(self, snapshot: Snapshot) -> LogState:
+        """The snapshot with its leaves. The last ones used are kept in memory."""
+        return LogState(snapshot, self._leaf)
+
+    def _leaf(self, leaf_id: str) -> Leaf:
         with self._lock:
             if leaf_id in self._leaves:
                 self._leaves.move_to_end(leaf_id)
@@ -312,7 +316,7 @@ class Manifest:
         self, snapshot: Snapshot, new_id: Callable[[], str], also_merge: frozenset[str]
     ) -> tuple[Snapshot, Sequence[Leaf]]:
         merged = leaves_to_merge(snapshot) | also_merge
-        entries = entries_to_fold(snapshot, self.leaf, merged)
+        entries = entries_to_fold(self.state(snapshot), merged)
         leaves = cut_leaves(entries, iter(new_id, None))
         return with_leaves(snapshot, merged, leaves), leaves
 

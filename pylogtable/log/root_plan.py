@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from pylogtable.format.leaf import Leaf, entries_of, sort_entries
-from pylogtable.format.lookup import LoadLeaf, leaf_of
+from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Commit, Segment
 from pylogtable.format.partition_state import LeafRun, PartitionState, Tile, tile_start
 from pylogtable.format.snapshot import Snapshot
@@ -85,30 +85,29 @@ def leaves_to_merge(snapshot: Snapshot) -> frozenset[str]:
     return frozenset(chosen) if len(chosen) > 1 else frozenset()
 
 
-def sparse_leaves(snapshot: Snapshot, leaves: LoadLeaf) -> frozenset[str]:
+def sparse_leaves(state: LogState) -> frozenset[str]:
     """The leaves in which most entries are no longer live."""
     live: Counter[str] = Counter()
-    for number, state in enumerate(snapshot.partitions):
-        for tile in state.tiles:
+    for number, log in enumerate(state.snapshot.partitions):
+        for tile in log.tiles:
             if isinstance(tile, LeafRun):
-                low = max(tile.start, state.log_start)
-                leaf = leaf_of(snapshot, leaves, number, tile)
-                live[tile.leaf] += len(leaf.rows(number, low, tile.end))
-    return frozenset(leaf for leaf, count in live.items() if 2 * count < snapshot.leaves[leaf])
+                _, rows = state.live_rows(number, tile)
+                live[tile.leaf] += len(rows)
+    entries = state.snapshot.leaves
+    return frozenset(leaf for leaf, count in live.items() if 2 * count < entries[leaf])
 
 
-def entries_to_fold(snapshot: Snapshot, leaves: LoadLeaf, merged: frozenset[str]) -> pa.Table:
+def entries_to_fold(state: LogState, merged: frozenset[str]) -> pa.Table:
     """The live entries for new leaves: those of merged leaves, and the tails if they are long."""
     tails: list[Segment] = []
     parts: list[pa.Table] = []
-    for number, state in enumerate(snapshot.partitions):
-        for tile in state.tiles:
+    for number, log in enumerate(state.snapshot.partitions):
+        for tile in log.tiles:
             if isinstance(tile, Segment):
                 tails.append(tile)
             elif tile.leaf in merged:
-                leaf = leaf_of(snapshot, leaves, number, tile)
-                low = max(tile.start, state.log_start)
-                parts.append(leaf.entries(leaf.rows(number, low, tile.end)))
+                leaf, rows = state.live_rows(number, tile)
+                parts.append(leaf.entries(rows))
     if len(tails) > TAIL_MAX or merged:
         parts.append(entries_of(tails))
     return sort_entries(parts)

@@ -25,6 +25,7 @@ from pylogtable.errors import (
 )
 from pylogtable.format.codec import check_writable, decode_commit, decode_own, encode
 from pylogtable.format.config import STALE_AFTER_MS
+from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Change, Commit
 from pylogtable.format.snapshot import Snapshot, apply
 from pylogtable.log.clock_skew import FRESH_MS, check_clock
@@ -87,8 +88,12 @@ class TopicLog:
         self._expected = max(0, remembered.version - known.version)
         return remembered
 
+    def latest_state(self) -> LogState:
+        """The newest state in the store, with its leaves."""
+        return self.manifest.state(self.latest())
+
     def change(
-        self, plan: Callable[[Snapshot], Change | Other], *, refresh: bool = True
+        self, plan: Callable[[LogState], Change | Other], *, refresh: bool = True
     ) -> tuple[Snapshot, Commit | Other]:
         """Plan a change and commit it; returns the state after it and the commit. After a lost
         race it is planned again, so `plan` may be called several times.
@@ -101,7 +106,7 @@ class TopicLog:
         def attempt(snapshot: Snapshot) -> tuple[Snapshot, Commit | Other] | None:
             # A new id each time: the last attempt may have left an object that does not count.
             commit_id = self.runtime.new_id()
-            decided = plan(snapshot)
+            decided = plan(self.manifest.state(snapshot))
             if not isinstance(decided, Change):
                 return snapshot, decided
             landed = attempt_commit(

@@ -9,6 +9,7 @@ import msgspec
 
 from pylogtable.errors import LogTableError
 from pylogtable.format.config import STALE_AFTER_MS
+from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Change, Segment
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.log.topic_log import TopicLog
@@ -39,7 +40,7 @@ class End:
         def count(segment: Segment, offset: int) -> int:
             return count_from(self.store, segment, offset)
 
-        return Side(snapshot, self.log.manifest.leaf, count)
+        return Side(self.log.manifest.state(snapshot), count)
 
 
 @dataclass(frozen=True)
@@ -89,18 +90,18 @@ class Transfer:
 
     def commit(
         self,
-        plan: Callable[[Snapshot], Change | None],
+        plan: Callable[[LogState], Change | None],
         copied: Sequence[Copied],
         began_ms: int,
     ) -> Change:
         """Commit what was copied since `began_ms`. If no commit can name it, it is removed."""
 
-        def plan_in_time(snapshot: Snapshot) -> Change | None:
+        def plan_in_time(state: LogState) -> Change | None:
             if self.runtime.clock() - began_ms > STALE_AFTER_MS:  # [COMMIT-8]
                 raise OvertakenError(
                     "copying took so long that a vacuum may have removed the files"
                 )
-            return plan(snapshot)
+            return plan(state)
 
         try:
             _, change = self.copy.log.change(plan_in_time, refresh=False)

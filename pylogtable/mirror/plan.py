@@ -16,7 +16,7 @@ import msgspec
 from pylogtable.errors import CommitConflictError, InvalidRequestError, TopicExistsError
 from pylogtable.format.config import normalize, parse_config
 from pylogtable.format.field_ids import field_fault, uses_mapping
-from pylogtable.format.lookup import LoadLeaf, segments_between, totals_below
+from pylogtable.format.log_state import LogState
 from pylogtable.format.mirror_rules import source_text
 from pylogtable.format.model import (
     COLUMN_MAPPING,
@@ -236,8 +236,7 @@ def plan_topic(copy: Snapshot, source: Snapshot, mirror: Mirror) -> Change | Non
 
 def plan_arrivals(
     copy: Snapshot,
-    source: Snapshot,
-    leaves: LoadLeaf,
+    source: LogState,
     *,
     allow_gaps: bool,
     max_units: int | None = None,
@@ -245,7 +244,7 @@ def plan_arrivals(
 ) -> Arrivals:
     """The records of the source above the ends of the copy, as much as one commit brings. Unless
     `allow_gaps`, records that the source has removed before they were copied are an error."""
-    missing = gaps(copy, source)
+    missing = gaps(copy, source.snapshot)
     if missing and not allow_gaps:
         texts = [f"[{at}, {end}) of partition {number}" for number, (at, end) in missing.items()]
         more = f" and {len(texts) - 10} more" if len(texts) > 10 else ""
@@ -259,9 +258,9 @@ def plan_arrivals(
     max_units = max_units or (FIRST_UNITS if is_first else MAX_UNITS)
     units: list[CopyUnit] = []
     size = 0
-    for number, theirs in enumerate(source.partitions):
+    for number, theirs in enumerate(source.snapshot.partitions):
         at = copy.partitions[number].end
-        for segment in segments_between(source, leaves, number, at, theirs.end):
+        for segment in source.segments(number, at):
             if len(units) >= max_units or size >= max_bytes:
                 return Arrivals(units, is_all=False)
             start = max(segment.base_offset, at, theirs.log_start)
@@ -307,8 +306,7 @@ def _joined(one: CopyUnit, other: CopyUnit) -> CopyUnit:
 
 
 def plan_arrival_commit(
-    copy: Snapshot,
-    leaves: LoadLeaf,
+    state: LogState,
     source: Snapshot,
     mirror: Mirror,
     segments: Sequence[Segment],
@@ -321,6 +319,7 @@ def plan_arrival_commit(
     `is_all`, the copy shows the version of the source. None if there is nothing to do; if the
     version `is_news`, it is noted all the same. Raises `OvertakenError` if another mirror was
     faster."""
+    copy = state.snapshot
     if is_all and plan_topic(copy, source, mirror) is not None:
         raise OvertakenError(
             "another mirror, which has seen another version of the source, has "
@@ -337,14 +336,14 @@ def plan_arrival_commit(
             )
     moves, cleaned = [], {}
     for number, theirs in enumerate(source.partitions if mirror.is_following else ()):
-        state, mine = copy.partitions[number], by_partition.get(number, [])
-        end = mine[-1].end_offset if mine else state.end
-        if state.log_start < theirs.log_start <= end:
+        ours, mine = copy.partitions[number], by_partition.get(number, [])
+        end = mine[-1].end_offset if mine else ours.end
+        if ours.log_start < theirs.log_start <= end:
             offset = theirs.log_start
-            dropped = totals_below(copy, leaves, number, offset)
+            dropped = state.totals_below(number, offset)
             gone = totals_of(segment for segment in mine if segment.end_offset <= offset)
             moves.append(LogStart(partition=number, offset=offset, dropped=dropped.plus(gone)))
-        if is_all and state.clean_end < theirs.clean_end <= end:
+        if is_all and ours.clean_end < theirs.clean_end <= end:
             cleaned[number] = theirs.clean_end
     carried = _new_txns(copy, txns) if is_all else ()
     is_whole = mirror.version is not None and not mirror.partial

@@ -16,10 +16,9 @@ from itertools import pairwise
 import msgspec
 
 from pylogtable.errors import InvalidRequestError
-from pylogtable.format.lookup import LoadLeaf, segments_between
+from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Change, Commit, Mirror, Replaced, Segment
 from pylogtable.format.partition_state import totals_of
-from pylogtable.format.snapshot import Snapshot
 from pylogtable.jobs.rebase_compaction_plan import Piece
 from pylogtable.jobs.replace_plan import Swap, plan_swap_commit, still_fits
 from pylogtable.mirror.plan import CopyUnit, OvertakenError
@@ -47,14 +46,10 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two topics: its state, its leaves, and how its records are counted."""
+    """One of the two topics: its state, and how its records are counted."""
 
-    snapshot: Snapshot
-    leaves: LoadLeaf
+    state: LogState
     count_from: CountFrom
-
-    def segments(self, partition: int, start: int, end: int) -> list[Segment]:
-        return list(segments_between(self.snapshot, self.leaves, partition, start, end))
 
     def count(self, segments: Iterable[Segment], start: int, end: int) -> int:
         """The records of these segments in `[start, end)`."""
@@ -112,12 +107,12 @@ def _outputs(commit: Commit, swap: Replaced) -> list[Segment]:
 def plan_removals(copy: Side, source: Side, partition: int) -> Iterator[Stretch]:
     """The stretches of a partition in which the copy has more records than the source. Above the
     end of the copy nothing is looked at."""
-    mine, theirs = (side.snapshot.partitions[partition] for side in (copy, source))
+    mine, theirs = (side.state.snapshot.partitions[partition] for side in (copy, source))
     low, high = max(mine.log_start, theirs.log_start), mine.end
     if low >= high:
         return
-    ours = copy.segments(partition, low, high)
-    others = source.segments(partition, low, high)
+    ours = [*copy.state.segments(partition, low, high)]
+    others = [*source.state.segments(partition, low, high)]
     bounds = sorted(_bounds(ours, low, high) & _bounds(others, low, high))
     for start, end in pairwise(bounds):
         here = _overlapping(ours, start, end)
@@ -153,22 +148,19 @@ def in_commits(
 
 
 def plan_removal_commit(
-    copy: Snapshot,
-    leaves: LoadLeaf,
-    mirror: Mirror,
-    results: Sequence[tuple[Stretch, Sequence[Segment]]],
+    copy: LogState, mirror: Mirror, results: Sequence[tuple[Stretch, Sequence[Segment]]]
 ) -> Change:
     """Replace stretches by what the source has. Those whose segments have changed meanwhile are
     left for the next time; `OvertakenError` if none is left."""
     swaps = [Swap(stretch.inputs, tuple(outputs)) for stretch, outputs in results]
-    fitting = [swap for swap in swaps if still_fits(copy, leaves, swap)]
+    fitting = [swap for swap in swaps if still_fits(copy, swap)]
     if not fitting:
         raise OvertakenError("another job has changed these segments of the copy")
     removed = sum(
         sum(s.records for s in swap.inputs) - sum(s.records for s in swap.outputs)
         for swap in fitting
     )
-    change = plan_swap_commit(copy, leaves, "mirror", fitting, summary={"records_removed": removed})
+    change = plan_swap_commit(copy, "mirror", fitting, summary={"records_removed": removed})
     return msgspec.structs.replace(change, mirror=mirror)
 
 

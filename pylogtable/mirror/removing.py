@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 
+from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Change, Commit, Mirror, Segment
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.mirror.copy_and_commit import Transfer
@@ -63,9 +64,8 @@ def _replace(
         results.append((stretch, [s for one in mine for s in one.segments]))
         written[stretch.partition, stretch.inputs[0].base_offset] = mine
 
-    def plan(snapshot: Snapshot) -> Change:
-        leaves = transfer.copy.log.manifest.leaf
-        return plan_removal_commit(snapshot, leaves, having_seen(check(snapshot), source), results)
+    def plan(state: LogState) -> Change:
+        return plan_removal_commit(state, having_seen(check(state.snapshot), source), results)
 
     change = transfer.commit(plan, copied, began_ms)
     transfer.account.records_removed += change.summary["records_removed"]

@@ -22,6 +22,7 @@ from pylogtable.errors import (
     SegmentGoneError,
     StorageError,
 )
+from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Change, Commit, Mirror
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.mirror.copy_and_commit import End, StoppedError, Transfer
@@ -169,8 +170,7 @@ class Mirroring:
             commits = self._new_commits(source, mirror)
         arrivals = plan_arrivals(
             copy,
-            source,
-            self._source.log.manifest.leaf,
+            self._source.log.manifest.state(source),
             allow_gaps=mirror.is_following or self._options.allow_gaps,
         )
         if mirror.own_retention:
@@ -208,8 +208,8 @@ class Mirroring:
     def _altered(self, source: Snapshot) -> Snapshot:
         """The copy with the partitions, columns and settings that it has to have."""
 
-        def plan(copy: Snapshot) -> Change | None:
-            return plan_topic(copy, source, self._checked(copy, source))
+        def plan(state: LogState) -> Change | None:
+            return plan_topic(state.snapshot, source, self._checked(state.snapshot, source))
 
         copy, change = self._copy.log.change(plan)
         self._account.commits += change is not None
@@ -270,12 +270,11 @@ class Mirroring:
         commits = self._source.log.manifest.commits
         txns = list(new_txns(source, commits, self._copy.log.known)) if is_all else []
 
-        def plan(snapshot: Snapshot) -> Change | None:
+        def plan(state: LogState) -> Change | None:
             return plan_arrival_commit(
-                snapshot,
-                self._copy.log.manifest.leaf,
+                state,
                 source,
-                check(snapshot),
+                check(state.snapshot),
                 segments,
                 txns,
                 is_all=is_all,

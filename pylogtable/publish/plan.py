@@ -11,7 +11,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from pylogtable.format.lookup import LoadLeaf, segments_between
+from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Commit, PublishedState, Segment
 from pylogtable.format.partition_state import LeafRun, PartitionState, tile_start
 from pylogtable.format.snapshot import Snapshot
@@ -27,18 +27,21 @@ Copies = Mapping[str, tuple[Segment, ...]]
 class Shown:
     """What a table shows: a version of the topic, and the copies it uses for some segments."""
 
-    snapshot: Snapshot
+    state: LogState
     copies: Copies = field(default_factory=dict)
 
-    def files(self, leaves: LoadLeaf, span: Span) -> list[Segment]:
+    @property
+    def snapshot(self) -> Snapshot:
+        return self.state.snapshot
+
+    def files(self, span: Span) -> list[Segment]:
         """The files of the table that have records of this span, in offset order. A partition may
         have been added later."""
         if span.partition >= len(self.snapshot.partitions):
             return []
-        found = segments_between(self.snapshot, leaves, span.partition, span.start, span.end)
         shown: list[Segment] = []
         covered = 0
-        for segment in found:
+        for segment in self.state.segments(span.partition, span.start, span.end):
             if segment.base_offset >= covered:
                 files = self.copies.get(segment.path, (segment,))
                 shown += [file for file in files if file.records]
@@ -201,22 +204,22 @@ def _united(pieces: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
 
 
 def passing_files(
-    shown: Shown, between: Snapshot, target: Snapshot, leaves: LoadLeaf, spans: Sequence[Span]
+    shown: Shown, between: LogState, target: LogState, spans: Sequence[Span]
 ) -> set[str]:
     """The segments that a table would show only on its way from `shown` to `target`, at the version
     `between`. Neither the table nor the newest version keeps their files from a vacuum."""
     passing: set[str] = set()
     for span in spans:
-        found = {segment.path for segment in _overlapping(between, leaves, span)}
-        kept = {file.path for file in shown.files(leaves, span)}
-        if found and span.partition < len(target.partitions):
-            kept |= {segment.path for segment in _overlapping(target, leaves, span)}
+        found = {segment.path for segment in _overlapping(between, span)}
+        kept = {file.path for file in shown.files(span)}
+        if found and span.partition < len(target.snapshot.partitions):
+            kept |= {segment.path for segment in _overlapping(target, span)}
         passing |= found - kept
     return passing
 
 
 def plan_copies(
-    wanted: Shown, leaves: LoadLeaf, spans: Sequence[Span], unsafe: Container[str] = ()
+    wanted: Shown, spans: Sequence[Span], unsafe: Container[str] = ()
 ) -> Iterator[MergeUnit]:
     """Units of work: a sealed copy of each segment in these spans that would mislead a plain
     reader, or whose file is `unsafe`, and that has no copy that is right. A unit has one segment,
@@ -227,7 +230,7 @@ def plan_copies(
         log_start = snapshot.partitions[span.partition].log_start
         inline: list[Segment] = []
         covered = 0
-        for segment in _overlapping(snapshot, leaves, span):
+        for segment in _overlapping(wanted.state, span):
             copies = wanted.copies.get(segment.path, (segment,))
             is_wrong = any(misleads(copy, log_start) or copy.path in unsafe for copy in copies)
             if not is_wrong:
@@ -245,18 +248,16 @@ def plan_copies(
         yield from plan_files(snapshot, inline)
 
 
-def _overlapping(snapshot: Snapshot, leaves: LoadLeaf, span: Span) -> Iterator[Segment]:
+def _overlapping(state: LogState, span: Span) -> Iterator[Segment]:
     """The live segments of a span, and the one that the log start cuts if it is beside the span:
     what is below the log start is a span without segments."""
     end = span.end
-    if end == snapshot.partitions[span.partition].log_start:
+    if end == state.snapshot.partitions[span.partition].log_start:
         end += 1
-    return segments_between(snapshot, leaves, span.partition, span.start, end)
+    return state.segments(span.partition, span.start, end)
 
 
-def plan_table_change(
-    shown: Shown, wanted: Shown, leaves: LoadLeaf, spans: Sequence[Span]
-) -> TableChange:
+def plan_table_change(shown: Shown, wanted: Shown, spans: Sequence[Span]) -> TableChange:
     """The files to add and to remove, so that a table that shows `shown` shows `wanted`. They
     differ in these spans only.
 
@@ -266,9 +267,9 @@ def plan_table_change(
     added: list[AddedFile] = []
     removed: list[RemovedFile] = []
     for span in spans:
-        reach = _reach(shown, wanted, leaves, span)
-        old = {f.path: f for f in shown.files(leaves, reach)}
-        new = {f.path: f for f in wanted.files(leaves, reach)}
+        reach = _reach(shown, wanted, span)
+        old = {f.path: f for f in shown.files(reach)}
+        new = {f.path: f for f in wanted.files(reach)}
         gone = [file for path, file in old.items() if path not in new]
         come = [file for path, file in new.items() if path not in old]
         is_data = _records(gone) != _records(come)
@@ -277,11 +278,9 @@ def plan_table_change(
     return TableChange(tuple(added), tuple(removed))
 
 
-def plan_whole_table(
-    there: Mapping[str, TableFile], wanted: Shown, leaves: LoadLeaf
-) -> TableChange:
+def plan_whole_table(there: Mapping[str, TableFile], wanted: Shown) -> TableChange:
     """The files to add to and to remove from a table that shows the files `there`, by path."""
-    new = [file for span in whole(wanted.snapshot) for file in wanted.files(leaves, span)]
+    new = [file for span in whole(wanted.snapshot) for file in wanted.files(span)]
     paths = {file.path for file in new}
     return TableChange(
         tuple(AddedFile(file, is_data=True) for file in new if file.path not in there),
@@ -293,12 +292,12 @@ def _table_file(file: Segment) -> TableFile:
     return TableFile(file.path, file.partition, file.size_bytes)
 
 
-def _reach(shown: Shown, wanted: Shown, leaves: LoadLeaf, span: Span) -> Span:
+def _reach(shown: Shown, wanted: Shown, span: Span) -> Span:
     """The span up to the end of the file that a new log start cuts."""
     is_new = span.partition >= len(shown.snapshot.partitions)
     if is_new or span.end != wanted.snapshot.partitions[span.partition].log_start:
         return span
-    last = [*segments_between(shown.snapshot, leaves, span.partition, span.end - 1, span.end)]
+    last = [*shown.state.segments(span.partition, span.end - 1, span.end)]
     return Span(span.partition, span.start, max([span.end, *(s.end_offset for s in last)]))
 
 
@@ -306,19 +305,17 @@ def _records(files: Iterable[Segment]) -> int:
     return sum(file.records for file in files)
 
 
-def kept_copies(
-    wanted: Snapshot, leaves: LoadLeaf, copies: Copies
-) -> dict[str, tuple[Segment, ...]]:
+def kept_copies(wanted: LogState, copies: Copies) -> dict[str, tuple[Segment, ...]]:
     """The copies that a table still uses when it shows `wanted`: those of segments that are all
     live, and that the log start has not cut since. A segment in a commit is what it always was.
     """
     kept: dict[str, tuple[Segment, ...]] = {}
     for path, files in copies.items():
         partition, start, end = files[0].partition, files[0].base_offset, files[-1].end_offset
-        if partition >= len(wanted.partitions):
+        if partition >= len(wanted.snapshot.partitions):
             continue
-        log_start = wanted.partitions[partition].log_start
-        live = [*segments_between(wanted, leaves, partition, start, end)]
+        log_start = wanted.snapshot.partitions[partition].log_start
+        live = [*wanted.segments(partition, start, end)]
         are_live = [s.path for s in live[:1]] == [path] and all(s.is_inline for s in live[1:])
         if are_live and not any(misleads(file, log_start) for file in files):
             kept[path] = files

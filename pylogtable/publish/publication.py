@@ -22,6 +22,7 @@ from pylogtable.errors import (
     StorageError,
 )
 from pylogtable.format.config import PUBLISH_FORMATS, STALE_AFTER_MS, TopicConfig
+from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Change, Commit, TopicInfo
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.jobs.compaction_plan import records_not_compacted
@@ -85,7 +86,7 @@ class Publication:
 
     def preview(self, topic: MaintainedTopic) -> tuple[PublishReport, MaintainedTopic]:
         began = topic.runtime.monotonic()
-        snapshot = topic.newest()
+        snapshot = topic.newest().snapshot
         formats = chosen_formats(self.formats, snapshot.config)
         due = tuple(DueTable(name, _status(topic, snapshot, name)) for name in formats)
         seconds = topic.runtime.monotonic() - began
@@ -225,13 +226,14 @@ class _Publisher:
                 return self._show_all(published, target)
             between = [c for c in commits if shown.snapshot.version < c.version <= version]
             spans = changed_spans(shown.snapshot, snapshot, between)
-            copies = kept_copies(snapshot, self._manifest.leaf, shown.copies)
+            state = self._manifest.state(snapshot)
+            copies = kept_copies(state, shown.copies)
             spans = with_lost_copies(snapshot, spans, shown.copies, copies)
             unsafe: set[str] = set()
             if self._was_replaced_long_ago(version, commits):
-                unsafe = passing_files(shown, snapshot, target, self._manifest.leaf, spans)
-            wanted = self._with_copies(Shown(snapshot, copies), spans, unsafe)
-            change = plan_table_change(shown, wanted, self._manifest.leaf, spans)
+                unsafe = passing_files(shown, state, self._manifest.state(target), spans)
+            wanted = self._with_copies(Shown(state, copies), spans, unsafe)
+            change = plan_table_change(shown, wanted, spans)
             landed = self._show(published, shown.snapshot.info, wanted, change)
             if landed is None:
                 return None
@@ -253,8 +255,8 @@ class _Publisher:
                 raise
             self._table.remove()
             published, there = None, {}
-        wanted = self._with_copies(Shown(target), whole(target))
-        change = plan_whole_table(there, wanted, self._manifest.leaf)
+        wanted = self._with_copies(Shown(self._manifest.state(target)), whole(target))
+        change = plan_whole_table(there, wanted)
         return self._show(published, None, wanted, change)
 
     def _show(
@@ -298,14 +300,14 @@ class _Publisher:
         snapshot = before_appends(target, version, commits) or self._manifest.load_at(version)
         if snapshot is None or snapshot.topic_id != target.topic_id or snapshot.topic is None:
             return None
-        return Shown(snapshot, published.state.copies)
+        return Shown(self._manifest.state(snapshot), published.state.copies)
 
     def _with_copies(
         self, wanted: Shown, spans: Sequence[Span], unsafe: Container[str] = ()
     ) -> Shown:
         """The same with sealed copies where they are needed. The topic gets them as well, if their
         segments are still live: then they are needed once [PUB-2]."""
-        units = list(plan_copies(wanted, self._manifest.leaf, spans, unsafe))
+        units = list(plan_copies(wanted, spans, unsafe))
         if not units:
             return wanted
         topic = self._topic
@@ -318,15 +320,14 @@ class _Publisher:
         made = {swap.inputs[0].path: swap.outputs for swap in swaps}
         sealed = self._done.segments_sealed + sum(len(swap.inputs) for swap in swaps)
         self._done = replace(self._done, segments_sealed=sealed)
-        return Shown(wanted.snapshot, {**wanted.copies, **made})
+        return Shown(wanted.state, {**wanted.copies, **made})
 
     def _commit(self, results: Sequence[Rewritten]) -> None:
         swaps = [swap for rewritten in results for swap in rewritten.swaps]
-        leaf = self._manifest.leaf
 
-        def plan(snapshot: Snapshot) -> Change | None:
-            live = [swap for swap in swaps if still_fits(snapshot, leaf, swap)]
-            return plan_swap_commit(snapshot, leaf, Merge.operation, live) if live else None
+        def plan(state: LogState) -> Change | None:
+            live = [swap for swap in swaps if still_fits(state, swap)]
+            return plan_swap_commit(state, Merge.operation, live) if live else None
 
         self._topic.log.change(plan)
 

@@ -7,9 +7,8 @@ from itertools import chain, islice
 
 import pyarrow as pa
 
-from pylogtable.format.lookup import LoadLeaf, segments_between
+from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Segment, TopicInfo
-from pylogtable.format.snapshot import Snapshot
 from pylogtable.format.tombstones import count_keyless
 from pylogtable.segments.column_bounds import facts_of
 from pylogtable.segments.segment_reader import open_segment
@@ -19,24 +18,21 @@ from pylogtable.storage.base import ObjectStore
 MOST_FOOTERS = 64
 
 
-def null_keys_text(store: ObjectStore, snapshot: Snapshot, leaves: LoadLeaf) -> str | None:
+def null_keys_text(store: ObjectStore, state: LogState) -> str | None:
     """About how many records have no key, such as "at least 12". None if there seem to be none.
 
     A key is null if all of its columns are [REC-4]; footers count the nulls of each column. If
     there are too many files, some of them are looked at.
     """
-    info = snapshot.info
+    info = state.snapshot.info
     keys = [field for field in info.fields if field.name in info.key]
     if any(not field.nullable for field in keys):
         return None
-    spans = (
-        segments_between(snapshot, leaves, number, state.log_start, state.end)
-        for number, state in enumerate(snapshot.partitions)
-    )
-    segments = list(islice(chain.from_iterable(spans), MOST_FOOTERS))
+    live = chain.from_iterable(map(state.segments, range(len(state.snapshot.partitions))))
+    segments = list(islice(live, MOST_FOOTERS))
     files = [segment for segment in segments if not segment.is_inline]
     count = sum(_keyless(store, segment, info) for segment in segments if segment.is_inline)
-    is_known = len(segments) == snapshot.live.segments
+    is_known = len(segments) == state.snapshot.live.segments
     for facts in facts_of(store, files, info).values():
         bounds = [facts.bounds.get(field.stored_name) for field in keys]
         nulls = [found.nulls for found in bounds if found is not None]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pylogtable.arguments import check_mapping
 from pylogtable.errors import InvalidRequestError, OffsetOutOfRangeError
-from pylogtable.format.lookup import LoadLeaf, check_partition_totals, segments_between
+from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Totals
 from pylogtable.format.partition_state import totals_of
 from pylogtable.format.snapshot import Snapshot
@@ -79,14 +79,14 @@ def spans_of(snapshot: Snapshot, ranges: Ranges | None) -> list[Span]:
     return plan_spans(snapshot, choose_partitions(snapshot, list(ranges)), starts, ends)
 
 
-def plan_tasks(snapshot: Snapshot, leaves: LoadLeaf, spans: Sequence[Span]) -> Iterator[ReadTask]:
+def plan_tasks(state: LogState, spans: Sequence[Span]) -> Iterator[ReadTask]:
     """The tasks of a read, in partition and offset order. Leaves are loaded when needed. Whoever
     reads all of a partition sees whether its segments add up [ROOT-5]."""
     for span in spans:
-        state = snapshot.partitions[span.partition]
+        log = state.snapshot.partitions[span.partition]
         found = Totals()
-        for segment in segments_between(snapshot, leaves, span.partition, span.start, span.end):
+        for segment in state.segments(span.partition, span.start, span.end):
             found = found.plus(totals_of([segment]))
             yield task_for(segment, span.start, span.end)
-        if (span.start, span.end) == (state.log_start, state.end):
-            check_partition_totals(snapshot, span.partition, found)
+        if (span.start, span.end) == (log.log_start, log.end):
+            state.check_partition_totals(span.partition, found)

@@ -11,10 +11,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from pylogtable.format.leaf import Leaf
-from pylogtable.format.lookup import LoadLeaf, leaf_of, segment_at, tiles_from
+from pylogtable.format.log_state import LogState, tiles_from
 from pylogtable.format.model import Segment
 from pylogtable.format.partition_state import LeafRun, PartitionState, Tile, tile_end, tile_start
-from pylogtable.format.snapshot import Snapshot
 from pylogtable.read.plan import Span
 from pylogtable.segments.row_group_sizes import end_of_bytes, part_of_row_group
 from pylogtable.segments.scan import count_from, end_of_records
@@ -32,20 +31,20 @@ class RangeSize(NamedTuple):
     bytes: int
 
 
-def range_size(store: ObjectStore, snapshot: Snapshot, leaves: LoadLeaf, span: Span) -> RangeSize:
+def range_size(store: ObjectStore, state: LogState, span: Span) -> RangeSize:
     """The records and bytes that can be read in the span."""
-    state = snapshot.partitions[span.partition]
-    is_dense = _is_dense(snapshot, leaves, span.partition)
+    log = state.snapshot.partitions[span.partition]
+    is_dense = _is_dense(state, span.partition)
     records, size = 0, 0.0
-    for tile, start, end in _tiles(state, span):
+    for tile, start, end in _tiles(log, span):
         if isinstance(tile, Segment):
             count = _count(store, tile, start, end)
             size += tile.size_bytes * count / max(1, tile.records)
         elif is_dense:
             count = end - start
-            size += state.live.size_bytes * count / state.live.records
+            size += log.live.size_bytes * count / log.live.records
         else:
-            leaf = leaf_of(snapshot, leaves, span.partition, tile)
+            leaf = state.leaf(span.partition, tile)
             rows = leaf.rows(span.partition, start, end)
             inner, cut = _split_rows(leaf, rows, start, end)
             totals = leaf.totals(inner)
@@ -59,23 +58,21 @@ def range_size(store: ObjectStore, snapshot: Snapshot, leaves: LoadLeaf, span: S
     return RangeSize(records, round(size))
 
 
-def offset_after_records(
-    store: ObjectStore, snapshot: Snapshot, leaves: LoadLeaf, span: Span, records: int
-) -> int:
+def offset_after_records(store: ObjectStore, state: LogState, span: Span, records: int) -> int:
     """The offset after the first `records` records of the span; the end of the span if it has
     fewer."""
-    state = snapshot.partitions[span.partition]
-    is_dense = _is_dense(snapshot, leaves, span.partition)
+    log = state.snapshot.partitions[span.partition]
+    is_dense = _is_dense(state, span.partition)
     left = records
     if left <= 0:
         return span.start
-    for tile, start, end in _tiles(state, span):
+    for tile, start, end in _tiles(log, span):
         if isinstance(tile, LeafRun) and is_dense:
             if end - start >= left:
                 return start + left
             left -= end - start
             continue
-        for segment in _segments(snapshot, leaves, span.partition, tile, start, end):
+        for segment in _segments(state, span.partition, tile, start, end):
             low, high = max(start, segment.base_offset), min(end, segment.end_offset)
             here = _count(store, segment, low, high)
             if here >= left:
@@ -84,22 +81,20 @@ def offset_after_records(
     return span.end
 
 
-def offset_after_bytes(
-    store: ObjectStore, snapshot: Snapshot, leaves: LoadLeaf, span: Span, size: int
-) -> int:
+def offset_after_bytes(store: ObjectStore, state: LogState, span: Span, size: int) -> int:
     """The offset up to which the span has at most `size` bytes, in whole row groups. If its first
     row group alone has more, it is cut at about `size` bytes, and not before its first record."""
-    state = snapshot.partitions[span.partition]
+    log = state.snapshot.partitions[span.partition]
     at, left = span.start, size
-    for tile, start, end in _tiles(state, span):
+    for tile, start, end in _tiles(log, span):
         if isinstance(tile, LeafRun):
-            leaf = leaf_of(snapshot, leaves, span.partition, tile)
+            leaf = state.leaf(span.partition, tile)
             rows = leaf.rows(span.partition, start, end)
             inner, cut = _split_rows(leaf, rows, start, end)
             if not cut and (total := leaf.totals(inner).size_bytes) <= left:
                 at, left = end, left - total
                 continue
-        for segment in _segments(snapshot, leaves, span.partition, tile, start, end):
+        for segment in _segments(state, span.partition, tile, start, end):
             low, high = max(start, segment.base_offset), min(end, segment.end_offset)
             is_whole = (low, high) == (segment.base_offset, segment.end_offset)
             if is_whole and segment.size_bytes <= left:
@@ -118,21 +113,21 @@ def offset_after_bytes(
     return at
 
 
-def _tiles(state: PartitionState, span: Span) -> Iterator[tuple[Tile, int, int]]:
+def _tiles(log: PartitionState, span: Span) -> Iterator[tuple[Tile, int, int]]:
     """The tiles of the span, each with the offsets that are inside the span."""
-    for tile in tiles_from(state, span.start):
+    for tile in tiles_from(log, span.start):
         start, end = max(span.start, tile_start(tile)), min(span.end, tile_end(tile))
         if start >= end:
             return
         yield tile, start, end
 
 
-def _is_dense(snapshot: Snapshot, leaves: LoadLeaf, partition: int) -> bool:
+def _is_dense(state: LogState, partition: int) -> bool:
     """True if no segment has holes. The totals include all of the first segment, even its records
     below the log start."""
-    state = snapshot.partitions[partition]
-    first = segment_at(snapshot, leaves, partition, state.log_start)
-    return first is not None and state.live.records == state.end - first.base_offset
+    log = state.snapshot.partitions[partition]
+    first = state.segment_at(partition, log.log_start)
+    return first is not None and log.live.records == log.end - first.base_offset
 
 
 def _count(store: ObjectStore, segment: Segment, start: int, end: int) -> int:
@@ -158,12 +153,12 @@ def _split_rows(leaf: Leaf, rows: range, start: int, end: int) -> tuple[range, l
 
 
 def _segments(
-    snapshot: Snapshot, leaves: LoadLeaf, partition: int, tile: Tile, start: int, end: int
+    state: LogState, partition: int, tile: Tile, start: int, end: int
 ) -> Iterator[Segment]:
     if isinstance(tile, Segment):
         yield tile
         return
-    leaf = leaf_of(snapshot, leaves, partition, tile)
+    leaf = state.leaf(partition, tile)
     rows = leaf.rows(partition, start, end)
     for first in range(rows.start, rows.stop, _ENTRIES_AT_A_TIME):
         yield from leaf.segments(range(first, min(rows.stop, first + _ENTRIES_AT_A_TIME)))

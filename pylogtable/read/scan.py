@@ -68,13 +68,12 @@ class Scan:
 
     def __init__(self, view: View) -> None:
         self._view = view
-        self._leaf = view._leaf
 
     def tasks(self, ranges: Ranges | None = None) -> Iterator[ReadTask]:
         """The part of each segment that a read of these offsets needs, in partition and offset
         order. Without `ranges`, all segments. Leaves are loaded as the iterator reaches them."""
         snapshot = self._view.snapshot
-        return plan_tasks(snapshot, self._leaf, spans_of(snapshot, ranges))
+        return plan_tasks(self._view.state, spans_of(snapshot, ranges))
 
     def parts(
         self,
@@ -93,7 +92,7 @@ class Scan:
         return [
             part
             for span in split_spans(spans_of(snapshot, ranges), max_records, min_parts)
-            for part in pack(plan_tasks(snapshot, self._leaf, [span]))
+            for part in pack(plan_tasks(self._view.state, [span]))
         ]
 
     def reader(self, columns: Sequence[str] | pa.Schema | None = None) -> PartReader:

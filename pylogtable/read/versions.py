@@ -7,7 +7,6 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 
 from pylogtable.errors import InvalidRequestError, LogTableError, SegmentGoneError
-from pylogtable.format.lookup import all_entries
 from pylogtable.format.paths import object_of
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.log.manifest import Manifest
@@ -56,10 +55,10 @@ def oldest_readable(manifest: Manifest, newest: Snapshot) -> int | None:
     there = {entry.key for entry in manifest.store.list()}
 
     def is_readable(version: int) -> bool:
-        state = newest if version == newest.version else manifest.load_at(version)
-        if state is None or state.topic_id != newest.topic_id:
+        snapshot = newest if version == newest.version else manifest.load_at(version)
+        if snapshot is None or snapshot.topic_id != newest.topic_id:
             return False
-        paths = all_entries(state, manifest.leaf)["path"].to_pylist()
+        paths = manifest.state(snapshot).entries()["path"].to_pylist()
         return there.issuperset(map(object_of, paths))
 
     if not is_readable(newest.version):

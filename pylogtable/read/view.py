@@ -15,14 +15,7 @@ import pyarrow as pa
 from pylogtable.arguments import check_number
 from pylogtable.errors import InvalidRequestError
 from pylogtable.format.field_ids import column_ids
-from pylogtable.format.lookup import (
-    all_entries,
-    check_totals,
-    segment_at,
-    segments_backwards,
-    segments_between,
-    segments_reaching_time,
-)
+from pylogtable.format.log_state import LogState
 from pylogtable.format.model import INLINE_BATCHES, Segment
 from pylogtable.format.partition_state import tile_start
 from pylogtable.format.schema import OFFSET, PARTITION, TIMESTAMP, column_schema, table_schema
@@ -77,7 +70,6 @@ class View:
         self._given = snapshot
         self._store = store
         self._manifest = manifest or Manifest(store)
-        self._leaf = self._manifest.leaf
 
     def __reduce__(self) -> tuple[type[View], tuple[str, ObjectStore, bytes]]:
         packed = self._given if isinstance(self._given, bytes) else pickle.dumps(self._given)
@@ -91,6 +83,11 @@ class View:
             snapshot: Snapshot = pickle.loads(self._given)
             return snapshot
         return self._given
+
+    @property
+    def state(self) -> LogState:
+        """The snapshot with its leaves, for the library itself."""
+        return self._manifest.state(self.snapshot)
 
     def __repr__(self) -> str:
         return f"<View of topic {self.name!r} at {self.url}, version {self.version}>"
@@ -177,7 +174,7 @@ class View:
     ) -> pa.RecordBatchReader:
         """Stream records in offset order, one partition after the other; see `Topic.read`."""
         spans = self._asked(partition, start, end)
-        tasks = plan_tasks(self.snapshot, self._leaf, spans)
+        tasks = plan_tasks(self.state, spans)
         info = self.snapshot.info
         asked = Projection(column_schema(info.fields, columns), self.name, info)
 
@@ -219,7 +216,7 @@ class View:
 
         reaching: dict[int, Iterator[Segment]] = {}
         for number in choose_partitions(self.snapshot, partitions):
-            segments = segments_reaching_time(self.snapshot, self._leaf, number, wanted)
+            segments = self.state.segments_reaching_time(number, wanted)
             # Partitions may share a leaf, so leaves are loaded one after the other.
             reaching[number] = chain(list(islice(segments, 1)), segments)
 
@@ -248,7 +245,7 @@ class View:
             total += state.live.records
             if not state.tiles or tile_start(state.tiles[0]) >= state.log_start:
                 continue
-            cut = segment_at(self.snapshot, self._leaf, number, state.log_start)
+            cut = self.state.segment_at(number, state.log_start)
             if cut is not None and cut.base_offset < state.log_start:
                 total -= cut.records - count_from(self._store, cut, state.log_start)
         return total
@@ -258,10 +255,7 @@ class View:
         log. Offsets without a record do not count. Use it to compute lag or to limit how
         much is read at once."""
         spans = spans_of(self.snapshot, ranges)
-        return {
-            span.partition: range_size(self._store, self.snapshot, self._leaf, span)
-            for span in spans
-        }
+        return {span.partition: range_size(self._store, self.state, span) for span in spans}
 
     def offset_after_records(
         self, partition: int, start: int, records: int, end: int | None = None
@@ -271,7 +265,7 @@ class View:
         alone do not give the number of records."""
         to = self.snapshot.partitions[partition].end if end is None else end
         (span,) = spans_of(self.snapshot, {partition: (start, to)})
-        return offset_after_records(self._store, self.snapshot, self._leaf, span, records)
+        return offset_after_records(self._store, self.state, span, records)
 
     def offset_after_bytes(
         self, partition: int, start: int, size_bytes: int, end: int | None = None
@@ -281,12 +275,12 @@ class View:
         to cut a range into batches of bounded size."""
         to = self.snapshot.partitions[partition].end if end is None else end
         (span,) = spans_of(self.snapshot, {partition: (start, to)})
-        return offset_after_bytes(self._store, self.snapshot, self._leaf, span, size_bytes)
+        return offset_after_bytes(self._store, self.state, span, size_bytes)
 
     def segments(self) -> pa.Table:
         """All live segments in partition and offset order; see `Topic.segments`."""
-        entries = all_entries(self.snapshot, self._leaf)
-        check_totals(self.snapshot, entries)
+        entries = self.state.entries()
+        self.state.check_totals(entries)
         return entries
 
     def files(self) -> pa.Table:
@@ -321,13 +315,11 @@ class View:
         for number in numbers:
             state = self.snapshot.partitions[number]
             if wanted is None:
-                segments = list(
-                    segments_between(self.snapshot, self._leaf, number, state.log_start, state.end)
-                )
+                segments = list(self.state.segments(number))
                 may_repeat |= any(s.hashed_over != self.partition_count for s in segments)
                 parts += latest_of_partition(self._store, segments, state, info, found_columns)
             else:
-                newest_first = segments_backwards(self.snapshot, self._leaf, number)
+                newest_first = self.state.segments_backwards(number)
                 parts += newest_of(
                     self._store, newest_first, wanted, state.log_start, found_columns
                 )

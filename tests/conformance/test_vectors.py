@@ -15,6 +15,7 @@ from pylogtable.arguments import NOT_GIVEN
 from pylogtable.format import codec, paths
 from pylogtable.format.config import describe_config, normalize
 from pylogtable.format.group_model import GroupChange, GroupState
+from pylogtable.format.log_state import LogState
 from pylogtable.format.model import (
     Change,
     Commit,
@@ -155,7 +156,7 @@ def run_plan_read(given: Vector) -> object:
             "end": task.end,
             "row_groups": list(task.row_groups),
         }
-        for task in plan_tasks(state, _no_leaf, plan_spans(state, partitions, starts, ends))
+        for task in plan_tasks(_with_leaves(state), plan_spans(state, partitions, starts, ends))
     ]
 
 
@@ -170,7 +171,7 @@ def run_administer(given: Vector) -> object:
         return _change(plan_create(_replayed(given), topic, "here", starts), "create")
     state = _live(given)
     if given["do"] == "delete_records":
-        change = plan_delete_records(state, _no_leaf, int_keys(given["offsets"]))
+        change = plan_delete_records(_with_leaves(state), int_keys(given["offsets"]))
         return _change(change, "delete_records")
     change = plan_alter(
         state,
@@ -188,15 +189,14 @@ def run_administer(given: Vector) -> object:
 
 def run_plan_retention(given: Vector) -> object:
     keep_from = None if given["keep_from"] is None else int_keys(given["keep_from"])
-    change = plan_retention(_live(given), _no_leaf, given["now_ms"], keep_from)
+    change = plan_retention(_with_leaves(_live(given)), given["now_ms"], keep_from)
     return None if change is None else _change(change, "retention")["log_starts"]
 
 
 def run_plan_clean(given: Vector) -> object:
     state = _live(given)
     work = plan_compaction(
-        state,
-        _no_leaf,
+        _with_leaves(state),
         given["partition"],
         given["now_ms"],
         force=given["force"],
@@ -225,7 +225,7 @@ def run_plan_clean(given: Vector) -> object:
 
 
 def run_plan_merge(given: Vector) -> object:
-    works = plan_merge(_live(given), _no_leaf, given["partition"])
+    works = plan_merge(_with_leaves(_live(given)), given["partition"])
     return [[segment.path for segment in work.inputs] for work in works]
 
 
@@ -235,7 +235,7 @@ def run_plan_erase(given: Vector) -> object:
     if given["keys"] is not None:
         may_match = WantedKeys(state.info, list(map(bytes.fromhex, given["keys"]))).may_match
     works = plan_erase(
-        state, _no_leaf, given["partition"], given["end"], may_match, given["searched"]
+        _with_leaves(state), given["partition"], given["end"], may_match, given["searched"]
     )
     return [segment.path for work in works for segment in work.inputs]
 
@@ -304,7 +304,7 @@ def run_plan_mirror(given: Vector) -> object:
         change = plan_topic(copy, source, mirror)
         return None if change is None else _change(change, "mirror")
     if given["do"] == "removals":
-        sides = [Side(state, _no_leaf, _no_count) for state in (copy, source)]
+        sides = [Side(_with_leaves(state), _no_count) for state in (copy, source)]
         found = plan_removals(*sides, given["partition"])
         return [
             {"inputs": [s.path for s in stretch.inputs], "units": _units(stretch.units)}
@@ -312,8 +312,7 @@ def run_plan_mirror(given: Vector) -> object:
         ]
     arrivals = plan_arrivals(
         copy,
-        source,
-        _no_leaf,
+        _with_leaves(source),
         allow_gaps=given["allow_gaps"],
         **({"max_units": given["max_units"]} if "max_units" in given else {}),
     )
@@ -324,7 +323,7 @@ def run_plan_mirror(given: Vector) -> object:
         MirroredTxn(app_id=app_id, version=mark.txn_version) for app_id, mark in source.txns.items()
     ]
     change = plan_arrival_commit(
-        copy, _no_leaf, source, mirror, segments, txns, is_all=arrivals.is_all
+        _with_leaves(copy), source, mirror, segments, txns, is_all=arrivals.is_all
     )
     return None if change is None else _change(change, "mirror")
 
@@ -455,6 +454,10 @@ def _change(change: Change, operation: str) -> Any:
 
 def _no_count(segment: Segment, offset: int) -> NoReturn:
     raise AssertionError(f"{segment.path} is to be counted from {offset}")
+
+
+def _with_leaves(snapshot: Snapshot) -> LogState:
+    return LogState(snapshot, _no_leaf)
 
 
 def _no_leaf(leaf_id: str) -> NoReturn:

@@ -21,7 +21,6 @@ import pyarrow as pa
 import pytest
 
 from benchmarks.generate import RECORDS, STEP_US, grow
-from pylogtable.format.lookup import segments_reaching_time
 from pylogtable.format.paths import HINT_PATH, commit_path, parse_commit_path
 from pylogtable.log.commits import COLD_WAVE
 from pylogtable.log.root_plan import ROOT_INTERVAL
@@ -141,7 +140,7 @@ def test_a_lookup_by_time_loads_one_leaf_per_partition_at_any_size(
         when_us = (segments // 2) * RECORDS * STEP_US
         grown.counting.reset()
         for number in range(PARTITIONS):
-            found = next(segments_reaching_time(view.snapshot, view._leaf, number, when_us))
+            found = next(view.state.segments_reaching_time(number, when_us))
             assert found.min_timestamp_us <= when_us + PARTITIONS * RECORDS * STEP_US
             assert found.max_timestamp_us >= when_us
         asked.append(dict(grown.counting.counts))

@@ -16,6 +16,7 @@ import pytest
 
 from pylogtable.errors import CommitConflictError, LogTableError
 from pylogtable.format.codec import encode
+from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Hint, Mirror
 from pylogtable.format.paths import HINT_PATH, commit_path, parse_commit_path
 from pylogtable.format.snapshot import Snapshot
@@ -359,20 +360,14 @@ class TestPlantedBugs:
         right = sync.plan_arrival_commit
 
         def moved(
-            copy: Snapshot,
-            leaves: object,
-            source: object,
-            mark: object,
-            segments: Any,
-            *args: Any,
-            **options: Any,
+            copy: LogState, source: object, mark: object, segments: Any, *args: Any, **options: Any
         ) -> Any:
-            placed, at = [], copy.partitions[0].end
+            placed, at = [], copy.snapshot.partitions[0].end
             for segment in segments:
                 end = at + segment.end_offset - segment.base_offset
                 placed.append(msgspec.structs.replace(segment, base_offset=at, end_offset=end))
                 at = end
-            return right(copy, leaves, source, mark, placed, *args, **options)  # type: ignore[arg-type]
+            return right(copy, source, mark, placed, *args, **options)  # type: ignore[arg-type]
 
         monkeypatch.setattr(sync, "plan_arrival_commit", moved)
         monkeypatch.setattr("pylogtable.format.partition_state.floor_fault", lambda *_, **__: None)

@@ -55,7 +55,7 @@ def resetting(store: ObjectStore, told: list[Told]) -> None:
 def appending(store: ObjectStore, told: list[Told]) -> None:
     """Any other commit, which makes the two lose races."""
     topic = open_at(store, "append")
-    topic._log.change(lambda snapshot: Change(operation="anything"))
+    topic._log.change(lambda _: Change(operation="anything"))
 
 
 def start() -> Objects:

@@ -643,11 +643,8 @@ class TopicMachine(RuleBasedStateMachine):
             append_time=inputs[0].append_time,
             hashed_over=hashed.pop() if len(hashed) == 1 else None,
         )
-        leaves = handle._manifest.leaf
         handle._log.change(
-            lambda snapshot: plan_swap_commit(
-                snapshot, leaves, "compact", [Swap(tuple(inputs), (output,))]
-            )
+            lambda state: plan_swap_commit(state, "compact", [Swap(tuple(inputs), (output,))])
         )
 
     def new_commits(self, handle: Topic) -> list[Any]:

@@ -14,7 +14,6 @@ import pylogtable
 from pylogtable import MaintainReport, SegmentGoneError, Store, Topic
 from pylogtable.engine import Compaction, Job, Merge, Rewritten, Worker, run_job
 from pylogtable.format.config import parse_config
-from pylogtable.format.lookup import segments_between
 from pylogtable.jobs.job import MaintainedTopic, MaintainOptions
 from pylogtable.jobs.merge_plan import MergeUnit
 from pylogtable.jobs.replace_plan import Swap
@@ -45,12 +44,11 @@ class RewriteAll(RewriteJob[MergeUnit]):
     operation: ClassVar[str] = "merge"
 
     def plan(self, topic: MaintainedTopic) -> list[MergeUnit]:
-        snapshot = topic.log.latest()
-        leaves = topic.log.manifest.leaf
+        state = topic.newest()
         return [
-            MergeUnit(snapshot.info, 0, (segment,))
-            for number in range(len(snapshot.partitions))
-            for segment in segments_between(snapshot, leaves, number, 0, 1 << 40)
+            MergeUnit(state.snapshot.info, 0, (segment,))
+            for number in range(len(state.snapshot.partitions))
+            for segment in state.segments(number)
         ]
 
     def rewrite(self, store: ObjectStore, unit: MergeUnit, new_id: Callable[[], str]) -> Rewritten:

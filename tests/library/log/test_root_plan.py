@@ -12,7 +12,7 @@ import pytest
 from pylogtable.errors import TopicExistsError
 from pylogtable.format.codec import encode
 from pylogtable.format.leaf import Leaf, segments_of
-from pylogtable.format.lookup import all_entries, segment_at, segments_between
+from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Commit, Protocol, Segment, TopicInfo
 from pylogtable.format.partition_state import LeafRun
 from pylogtable.format.paths import segment_path
@@ -53,6 +53,10 @@ class Grower:
         self.read += 1
         return self.leaves[leaf_id]
 
+    @property
+    def state(self) -> LogState:
+        return LogState(self.snapshot, self.leaf)
+
     def commit(self, partitions: list[int]) -> None:
         before = self.snapshot
         added = []
@@ -84,7 +88,7 @@ class Grower:
 
     def fold(self) -> None:
         merged = leaves_to_merge(self.snapshot)
-        new = cut_leaves(entries_to_fold(self.snapshot, self.leaf, merged), self.ids)
+        new = cut_leaves(entries_to_fold(self.state, merged), self.ids)
         for leaf in new:
             assert leaf.table.num_rows <= root_plan.LEAF_MAX
             self.leaves[leaf.id] = leaf
@@ -105,9 +109,9 @@ def test_moving_entries_into_leaves_loses_none_and_roots_round_trip(partitions: 
     for _ in range(120):
         grower.commit(sorted(chance.sample(range(partitions), chance.randint(1, partitions))))
         if chance.random() < 0.4:
-            before = all_entries(grower.snapshot, grower.leaf)
+            before = grower.state.entries()
             grower.fold()
-            assert all_entries(grower.snapshot, grower.leaf).equals(before)
+            assert grower.state.entries().equals(before)
             root = to_root(grower.snapshot)
             rebuilt = replace(from_root(root), root_version=grower.snapshot.root_version)
             used = {leaf.id for leaf in root.leaves}
@@ -133,10 +137,10 @@ def test_every_offset_is_found_in_a_leaf_or_in_the_tail() -> None:
             grower.fold()
     for partition in range(3):
         for offset in range(0, 900, 7):
-            found = segment_at(grower.snapshot, grower.leaf, partition, offset)
+            found = grower.state.segment_at(partition, offset)
             assert found is not None
             assert (found.partition, found.base_offset) == (partition, offset // 10 * 10)
-    spans = list(segments_between(grower.snapshot, grower.leaf, 1, 115, 351))
+    spans = list(grower.state.segments(1, 115, 351))
     assert [s.base_offset for s in spans] == list(range(110, 351, 10))
 
 
@@ -148,10 +152,10 @@ def test_a_lookup_loads_one_leaf() -> None:
             grower.fold()
     assert len(grower.snapshot.leaves) > 1
     grower.read = 0
-    assert segment_at(grower.snapshot, grower.leaf, 1, 12_345) is not None
+    assert grower.state.segment_at(1, 12_345) is not None
     assert grower.read == 1
     grower.read = 0
-    assert segment_at(grower.snapshot, grower.leaf, 1, 29_999) is not None
+    assert grower.state.segment_at(1, 29_999) is not None
     assert grower.read <= 1
 
 
@@ -167,7 +171,7 @@ def test_the_root_of_a_large_topic_stays_small() -> None:
             largest = max(largest, len(encode(to_root(grower.snapshot))))
     assert grower.snapshot.live.segments == 12_000
     assert largest < 1.2 * MIB
-    assert all_entries(grower.snapshot, grower.leaf).num_rows == 12_000
+    assert grower.state.entries().num_rows == 12_000
 
 
 def test_the_root_of_a_topic_with_wide_commits_stays_small() -> None:
@@ -193,7 +197,7 @@ def test_roots_come_every_64_commits_with_leaves_once_the_tails_are_long(
     assert [n for n in names if "leaf-" in n]
     assert objects.read("t/_manifest/_head.json") == b'{"root_version":192}'
     again = store.topic("t")
-    assert all_entries(again._log.known, again._manifest.leaf).num_rows == 400
+    assert again._manifest.state(again._log.known).entries().num_rows == 400
     assert len(rows(again.read())) == 400
     assert again.verify()
 
@@ -313,5 +317,5 @@ def test_a_manifest_keeps_few_leaves_in_memory(monkeypatch: pytest.MonkeyPatch) 
     snapshot = manifest.load()
     assert snapshot is not None
     assert len(snapshot.leaves) > 2
-    assert len(segments_of(all_entries(snapshot, manifest.leaf))) == 200
+    assert len(segments_of(manifest.state(snapshot).entries())) == 200
     assert len(manifest._leaves) == 2

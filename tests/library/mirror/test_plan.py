@@ -43,8 +43,8 @@ def states(pair: Pair) -> tuple[Snapshot, Snapshot]:
 
 
 def arrivals(pair: Pair, **options: object) -> tuple[list[CopyUnit], bool]:
-    leaves = pair.source._manifest.leaf
-    found = plan_arrivals(*states(pair), leaves, **{"allow_gaps": True, **options})  # type: ignore[arg-type]
+    copy, source = pair.copy.at().snapshot, pair.source.at().state
+    found = plan_arrivals(copy, source, **{"allow_gaps": True, **options})  # type: ignore[arg-type]
     return found.units, found.is_all
 
 
@@ -147,14 +147,14 @@ def test_a_commit_after_another_mirror() -> None:
     copy, source = states(pair)
     mark = copy.mirror
     assert mark is not None
-    leaves = pair.copy._manifest.leaf
+    state = pair.copy._manifest.state(copy)
     (segment,) = _segments(pair.source)
     with pytest.raises(
         OvertakenError, match="from offset 0 on were copied, and the copy ends at 3"
     ):
-        plan_arrival_commit(copy, leaves, source, mark, [segment], [], is_all=True)
-    assert plan_arrival_commit(copy, leaves, source, mark, [], [], is_all=True) is None
-    noted = plan_arrival_commit(copy, leaves, source, mark, [], [], is_all=True, is_news=True)
+        plan_arrival_commit(state, source, mark, [segment], [], is_all=True)
+    assert plan_arrival_commit(state, source, mark, [], [], is_all=True) is None
+    noted = plan_arrival_commit(state, source, mark, [], [], is_all=True, is_news=True)
     assert noted is not None
     assert noted.mirror == mark
 
@@ -165,9 +165,9 @@ def test_a_commit_after_another_mirror_has_altered_the_copy() -> None:
     pair.source.alter(partitions=2)
     _, source = states(pair)
     assert copy.mirror is not None
-    leaves = pair.copy._manifest.leaf
+    state = pair.copy._manifest.state(copy)
     with pytest.raises(OvertakenError, match="has altered the copy"):
-        plan_arrival_commit(copy, leaves, source, copy.mirror, [], [], is_all=True)
+        plan_arrival_commit(state, source, copy.mirror, [], [], is_all=True)
 
 
 def test_a_part_moves_neither_the_version_nor_txns() -> None:
@@ -177,13 +177,13 @@ def test_a_part_moves_neither_the_version_nor_txns() -> None:
     assert copy.mirror is not None
     segments = _segments(pair.source)[1:]
     txn = MirroredTxn(app_id="x", version=1)
-    leaves = pair.copy._manifest.leaf
-    part = plan_arrival_commit(copy, leaves, source, copy.mirror, segments, [txn], is_all=False)
+    state = pair.copy._manifest.state(copy)
+    part = plan_arrival_commit(state, source, copy.mirror, segments, [txn], is_all=False)
     assert part is not None
     assert part.mirrored_txns == ()
     seen = {"seen": source.version, "commit_id": source.commit_id}
     assert part.mirror == msgspec.structs.replace(copy.mirror, partial=True, **seen)
-    whole = plan_arrival_commit(copy, leaves, source, copy.mirror, segments, [txn], is_all=True)
+    whole = plan_arrival_commit(state, source, copy.mirror, segments, [txn], is_all=True)
     assert whole is not None
     assert whole.mirrored_txns == (txn,)
     shown = {"version": source.version, "commit_id": source.commit_id}

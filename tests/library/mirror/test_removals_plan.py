@@ -30,7 +30,7 @@ def side(topic: Topic, reads: list[str] | None = None) -> Side:
             reads.append(segment.path)
         return count_from(topic._store, segment, offset)
 
-    return Side(topic.at().snapshot, topic._manifest.leaf, count)
+    return Side(topic.at().state, count)
 
 
 def stretches(pair: Pair, reads: list[str] | None = None) -> list[Stretch]:
@@ -115,9 +115,7 @@ def test_borders_of_both_sides_cross() -> None:
         file_id="crossing",
     )
     pair.source._log.change(
-        lambda state: plan_swap_commit(
-            state, pair.source._manifest.leaf, "compact", [Swap(tuple(rest), (merged,))]
-        )
+        lambda state: plan_swap_commit(state, "compact", [Swap(tuple(rest), (merged,))])
     )
     assert spans(pair) == [((0, 9), [(0, 3), (3, 9)])]
     pair.mirror()
@@ -186,17 +184,17 @@ def test_segments_that_have_changed_meanwhile() -> None:
     pair = both()
     pair.source.erase(keys=["c1"])
     (stretch,) = stretches(pair)
-    snapshot = pair.copy.at().snapshot
-    assert snapshot.mirror is not None
-    leaves = pair.copy._manifest.leaf
+    state = pair.copy.at().state
+    mirror = state.snapshot.mirror
+    assert mirror is not None
     outputs = [unit.whole for unit in stretch.units if unit.whole is not None]
-    change = plan_removal_commit(snapshot, leaves, snapshot.mirror, [(stretch, outputs)])
+    change = plan_removal_commit(state, mirror, [(stretch, outputs)])
     assert change.summary["records_removed"] == 1
-    assert change.mirror == snapshot.mirror
+    assert change.mirror == mirror
     pair.copy.merge()
-    merged = pair.copy.at().snapshot
+    merged = pair.copy.at().state
     with pytest.raises(OvertakenError, match="another job has changed these segments"):
-        plan_removal_commit(merged, leaves, snapshot.mirror, [(stretch, outputs)])
+        plan_removal_commit(merged, mirror, [(stretch, outputs)])
 
 
 def test_commits_that_may_have_removed_records() -> None:

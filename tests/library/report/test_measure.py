@@ -12,7 +12,7 @@ import pytest
 from pylogtable import HISTORY_SCHEMA
 from pylogtable.format.config import DAY_MS, MANIFEST_RETENTION_MS
 from pylogtable.format.leaf import Leaf
-from pylogtable.format.lookup import all_entries
+from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Protocol, Segment, TopicInfo
 from pylogtable.format.partition_state import PartitionState, totals_of
 from pylogtable.format.schema import KAFKA_FIELDS
@@ -33,6 +33,10 @@ NOW = T0
 
 def no_leaf(leaf_id: str) -> Leaf:
     raise AssertionError(f"leaf {leaf_id} was asked for")
+
+
+def log_state(of: Snapshot) -> LogState:
+    return LogState(of, no_leaf)
 
 
 def segment(base: int, end: int, **more: object) -> Segment:
@@ -74,7 +78,7 @@ def state(*segments: Segment, log_start: int = 0, clean_end: int = 0) -> Partiti
 
 def health(of: Snapshot, **lags: GroupLag | str) -> TopicHealth:
     return measure_topic(
-        "t", of, all_entries(of, no_leaf), HISTORY_SCHEMA.empty_table(), lags, now_ms=NOW
+        "t", of, log_state(of).entries(), HISTORY_SCHEMA.empty_table(), lags, now_ms=NOW
     )
 
 
@@ -132,14 +136,14 @@ def test_counts_agree_with_the_plans_of_maintenance(seed: int) -> None:
             min_cleanable_dirty_ratio=rng.choice(["0", "0.5", "0.9"]),
         )
         found = health(of)
-        retention = plan_retention(of, no_leaf, NOW)
+        retention = plan_retention(log_state(of), NOW)
         moves = {move.partition: move for move in retention.log_starts} if retention else {}
         assert found.total("records_not_compacted") == (
             records_not_compacted(of) if of.config.is_compacted else 0
         )
         for number, part in enumerate(found.partitions):
             where = f"seed {seed}, round {round_number}, partition {number}"
-            works = list(plan_merge(of, no_leaf, number))
+            works = list(plan_merge(log_state(of), number))
             assert bool(part.mergeable_segments) == bool(works), where
             assert part.mergeable_segments >= sum(len(work.inputs) for work in works), where
             inline = [s for work in works for s in work.inputs if s.is_inline]
@@ -150,7 +154,7 @@ def test_counts_agree_with_the_plans_of_maintenance(seed: int) -> None:
             assert expired == (
                 (dropped.segments, dropped.records, dropped.size_bytes) if dropped else (0, 0, 0)
             ), where
-            clean = plan_compaction(of, no_leaf, number, NOW, force=False)
+            clean = plan_compaction(log_state(of), number, NOW, force=False)
             wanted = of.config.is_compacted and clean is not None
             assert part.cleanable == wanted, where
             seen["merge"] += bool(works)
