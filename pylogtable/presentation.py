@@ -1,17 +1,47 @@
-"""Numbers, sizes, times and tables as text and HTML, for reports and notebooks. Pure.
+"""Numbers, sizes, times and tables as text, HTML and Arrow, for reports, notebooks and the command
+line. Pure.
 
-Every cell of a table is escaped, because names come from outside.
+A row of a report is a dataclass or a NamedTuple. Its fields are the columns of every form of it.
+`Column` says in a field's annotation what its name and its type do not say.
+
+>>> class Row(NamedTuple):
+...     partition: Partition
+...     committed_at: datetime | None
+...     size_bytes: Annotated[int, Column("size", bytes_text)]
+
+Every cell of an HTML table is escaped, because names come from outside.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, timezone
+from functools import cache
 from html import escape
 from itertools import pairwise
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Generic,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 #: Shown where there is no value.
 ABSENT = "\N{EN DASH}"
+
+#: So many partitions are shown in a notebook.
+PARTITIONS_SHOWN = 50
 
 _EPOCH = datetime(1970, 1, 1)
 _COUNT_UNITS = ("", "k", "M", "G", "T", "P", "E")
@@ -94,6 +124,122 @@ def time_text(ms: float | None, unit: str = "seconds") -> str:
     except OverflowError:
         return f"{int(ms):,} ms"
     return str(moment.date()) if unit == "day" else moment.isoformat(" ", unit)
+
+
+Row = TypeVar("Row")
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a report. The heading is the name of the field without one. `shown` makes text of
+    a value; numbers and times need none. `arrow` is an Arrow type, and may be null if the field is
+    or if it `is_nullable`."""
+
+    heading: str = ""
+    shown: Callable[[Any], str] | None = None
+    arrow: str = ""
+    is_nullable: bool = False
+    is_text: bool = False
+
+
+#: The number of a partition.
+Partition = Annotated[int, Column(arrow="int32")]
+
+_ARROW = {int: "int64", float: "float64", str: "string", datetime: "timestamp[ms]"}
+
+
+@cache
+def columns_of(row: type) -> dict[str, Column]:
+    """The columns of a class of rows, by the names of its fields."""
+    hints = get_type_hints(row, include_extras=True)
+    return {name: _column(name, hint) for name, hint in hints.items()}
+
+
+def _column(name: str, hint: Any) -> Column:
+    column = Column()
+    if get_origin(hint) is Annotated:
+        hint, column = get_args(hint)
+    kinds = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    return replace(
+        column,
+        heading=column.heading or name.replace("_", " "),
+        arrow=column.arrow or _ARROW[kinds[0]],
+        is_nullable=column.is_nullable or type(None) in kinds,
+        is_text=kinds[0] is str,
+    )
+
+
+def schema_of(row: type) -> pa.Schema:
+    """The Arrow schema of a class of rows. Times are in UTC."""
+    import pyarrow as pa
+
+    def kind(column: Column) -> pa.DataType:
+        found = pa.type_for_alias(column.arrow)
+        return pa.timestamp(found.unit, "UTC") if pa.types.is_timestamp(found) else found
+
+    return pa.schema(
+        [pa.field(name, kind(c), nullable=c.is_nullable) for name, c in columns_of(row).items()]
+    )
+
+
+def arrow_table(row: type, rows: Iterable[Any]) -> pa.Table:
+    """Rows of this class as an Arrow table."""
+    import pyarrow as pa
+
+    names = columns_of(row)
+    found = [{name: getattr(one, name) for name in names} for one in rows]
+    return pa.Table.from_pylist(found, schema=schema_of(row))
+
+
+def computed_table(
+    columns: Mapping[pa.Field, Callable[[Row], Any]], rows: Iterable[Row]
+) -> pa.Table:
+    """A row for each of these things, with columns that are computed from it."""
+    import pyarrow as pa
+
+    found = [{column.name: of(one) for column, of in columns.items()} for one in rows]
+    return pa.Table.from_pylist(found, schema=pa.schema(list(columns)))
+
+
+def rows_html(row: type, rows: Sequence[Any], most: int | None = None) -> str:
+    """The rows as a table, or only the first of them."""
+    columns = columns_of(row)
+    cells = [
+        [_cell(getattr(one, name), column) for name, column in columns.items()]
+        for one in rows[:most]
+    ]
+    if len(rows) > len(cells):
+        cells.append([f"… {len(rows) - len(cells):,} more", *[""] * (len(columns) - 1)])
+    return table_html(cells, [column.heading for column in columns.values()])
+
+
+def _cell(value: Any, column: Column) -> str:
+    if value is None:
+        return ABSENT
+    if column.shown is not None:
+        return column.shown(value)
+    if isinstance(value, datetime):
+        return value.astimezone(timezone.utc).replace(tzinfo=None).isoformat(" ", "seconds")
+    if isinstance(value, float):
+        return f"{value:,.1f}"
+    return number_text(value) if isinstance(value, int) else str(value)
+
+
+class RowsReport(Generic[Row]):
+    """A report that is a table: it has `rows` of the class `row_type`."""
+
+    rows: tuple[Row, ...]
+    row_type: ClassVar[type]
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def to_table(self) -> pa.Table:
+        """A row for each partition, as an Arrow table."""
+        return arrow_table(self.row_type, self.rows)
 
 
 def table_html(rows: Iterable[Sequence[str]], head: Sequence[str] = ()) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -20,10 +21,31 @@ from pylogtable.check.content_hash import (
 )
 from pylogtable.format.schema import PARTITION
 from pylogtable.operation import Threads
-from pylogtable.presentation import ABSENT, bytes_text, count_text, table_html, titled_html
+from pylogtable.presentation import (
+    PARTITIONS_SHOWN,
+    Partition,
+    bytes_text,
+    count_text,
+    rows_html,
+    table_html,
+    titled_html,
+)
 from pylogtable.read.view import View
 
-PARTITIONS_SHOWN = 50
+#: A hash is shown with this many characters, as Git shows commits.
+_HASH_SHOWN = 12
+
+
+class ShownComparison(NamedTuple):
+    """A `PartitionComparison` as people see it."""
+
+    partition: Partition
+    offsets: str
+    records: int
+    other_offsets: str
+    other_records: int
+    hash: str | None
+    other_hash: str | None
 
 
 @dataclass(frozen=True)
@@ -59,6 +81,18 @@ class PartitionComparison:
     def same_so_far(self) -> bool:
         """True if the offsets that both topics have hold the same records."""
         return (self.common_records, self.digest) == (self.other_common_records, self.other_digest)
+
+    @property
+    def shown(self) -> ShownComparison:
+        """The comparison as people see it."""
+        return ShownComparison(
+            self.partition,
+            f"[{self.start},{self.end})",
+            self.records,
+            f"[{self.other_start},{self.other_end})",
+            self.other_records,
+            *(digest and digest[:_HASH_SHOWN] for digest in (self.digest, self.other_digest)),
+        )
 
     def differences(self, topic: str, other: str) -> Iterator[str]:
         """Each difference as a sentence. `topic` and `other` are what the topics are called."""
@@ -141,15 +175,12 @@ class ComparisonReport:
         return "\n".join([self._summary(), *self.differences])
 
     def _repr_html_(self) -> str:
-        rows: list[tuple[str, ...]] = [_cells(row) for row in self.partitions[:PARTITIONS_SHOWN]]
-        if len(self.partitions) > len(rows):
-            rows.append((f"… {len(self.partitions) - len(rows):,} more", *[""] * 5))
-        head = ("partition", "offsets", "records", "other's offsets", "other's records", "content")
+        rows = [row.shown for row in self.partitions]
         told = [(difference,) for difference in self.differences[:PARTITIONS_SHOWN]]
         return titled_html(
             f"{self.topic} and {self.other}",
             table_html([(self._summary(),), *told]),
-            table_html(rows, head),
+            rows_html(ShownComparison, rows, PARTITIONS_SHOWN),
         )
 
     def _summary(self) -> str:
@@ -163,20 +194,6 @@ class ComparisonReport:
             looked = f"{records} ({bytes_text(self.bytes_hashed)}) hashed, both sides together"
         count = count_text(len(self.partitions), "partition")
         return f"{verdict}: {count} compared, {looked}; {self.seconds:.1f} s"
-
-
-def _cells(row: PartitionComparison) -> tuple[str, ...]:
-    content = ABSENT
-    if row.digest is not None:
-        content = f"same {row.digest[:12]}" if row.same_so_far else "differs"
-    return (
-        str(row.partition),
-        f"{row.start:,} to {row.end:,}",
-        f"{row.records:,}",
-        f"{row.other_start:,} to {row.other_end:,}",
-        f"{row.other_records:,}",
-        content,
-    )
 
 
 def compare(

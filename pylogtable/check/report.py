@@ -55,10 +55,7 @@ class VerifyReport:
         return self.sound is True
 
     def __str__(self) -> str:
-        looked = (
-            f"{count_text(self.commits, 'commit')}, {count_text(self.leaves, 'index file')}, "
-            f"{count_text(self.segments, 'segment')}, {count_text(self.records, 'record')} read"
-        )
+        looked = ", ".join(count_text(count, noun) for noun, count in self._looked()) + " read"
         if self:
             return f"sound: {looked}"
         lines: list[object] = []
@@ -75,13 +72,8 @@ class VerifyReport:
 
     def _repr_html_(self) -> str:
         verdicts = {True: "sound", False: "damaged", None: "not known: the store failed"}
-        facts = [
-            ("verdict", verdicts[self.sound]),
-            ("commits", f"{self.commits:,}"),
-            ("index files", f"{self.leaves:,}"),
-            ("segments", f"{self.segments:,}"),
-            ("records read", f"{self.records:,}"),
-        ]
+        looked = [(f"{noun}s", f"{count:,}") for noun, count in self._looked()]
+        facts = [("verdict", verdicts[self.sound]), *looked]
         tables = [table_html(facts)]
         if self.problems:
             broken = [(p.path, f"[{p.rule}]", p.detail) for p in self.problems]
@@ -90,3 +82,7 @@ class VerifyReport:
             rows = [(place.path, place.detail) for place in self.unchecked]
             tables.append(table_html(rows, ("could not look at", "because")))
         return titled_html("verify", *tables)
+
+    def _looked(self) -> list[tuple[str, int]]:
+        counts = (self.commits, self.leaves, self.segments, self.records)
+        return list(zip(("commit", "index file", "segment", "record"), counts, strict=True))

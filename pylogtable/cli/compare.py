@@ -11,14 +11,11 @@ import pylogtable
 from pylogtable.cli.command import Command
 from pylogtable.cli.messages import progress
 from pylogtable.cli.options import topic_argument
-from pylogtable.cli.output import print_json, print_table
+from pylogtable.cli.output import print_json, print_rows
 from pylogtable.cli.session import NOT_KNOWN, Session, suggest_topics
 
 if TYPE_CHECKING:
     from pylogtable import ComparisonReport
-
-#: A hash is shown with this many characters, as Git shows commits; JSON has all.
-_HASH_SHOWN = 12
 
 
 @click.command(
@@ -87,23 +84,6 @@ def comparison_json(report: ComparisonReport) -> dict[str, Any]:
 
 def print_comparison(report: ComparisonReport) -> None:
     """A row for each partition, and then the verdict and each difference."""
-    print_table(
-        ("PARTITION", "OFFSETS", "RECORDS", "OTHER-OFFSETS", "OTHER-RECORDS", "HASH", "OTHER-HASH"),
-        (
-            (
-                row.partition,
-                f"[{row.start},{row.end})",
-                row.records,
-                f"[{row.other_start},{row.other_end})",
-                row.other_records,
-                _short(row.digest),
-                _short(row.other_digest),
-            )
-            for row in report.partitions
-        ),
-    )
+    rows = [row.shown for row in report.partitions]
+    print_rows(type(rows[0]), rows)
     print(report)
-
-
-def _short(digest: str | None) -> str | None:
-    return None if digest is None else digest[:_HASH_SHOWN]

@@ -19,10 +19,9 @@ from pylogtable.cli.options import (
     store_argument,
     yes_option,
 )
-from pylogtable.cli.output import print_json, print_names, print_table
+from pylogtable.cli.output import print_json, print_names, print_rows
 from pylogtable.cli.reset import reset
 from pylogtable.cli.session import Session
-from pylogtable.presentation import bytes_text
 
 if TYPE_CHECKING:
     from pylogtable import GroupRow, Store
@@ -82,36 +81,15 @@ def describe(session: Session, groups: tuple[str, ...], topics: tuple[str, ...])
     if session.is_json:
         print_json([row._asdict() for row in rows])
     else:
-        _print_rows(rows)
+        from pylogtable import GroupRow
+
+        print_rows(GroupRow, rows, without=["metadata"])
         if any(row.current_offset is None for row in rows):
             note(
                 session,
                 "Where CURRENT-OFFSET is -, the group has no position, and LAG counts from the log "
                 "start.",
             )
-
-
-def _print_rows(rows: list[GroupRow]) -> None:
-    print_table(
-        ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "LAG-SIZE",
-         "LAG-SECONDS", "COMMITTED-AT", "MEMBER"),
-        (
-            (
-                row.group,
-                row.topic,
-                row.partition,
-                row.current_offset,
-                row.log_end_offset,
-                row.lag,
-                bytes_text(row.lag_bytes),
-                f"{row.lag_seconds:.1f}",
-                row.committed_at,
-                row.member,
-            )
-            for row in rows
-        ),
-        left=("GROUP", "TOPIC", "MEMBER"),
-    )  # fmt: skip
 
 
 @groups.command(

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from pylogtable.cli.messages import note
 from pylogtable.cli.streams import is_terminal, obeying, visible
+from pylogtable.presentation import Column, columns_of
 
 if TYPE_CHECKING:
     from pylogtable.cli.session import Session
@@ -84,6 +85,21 @@ def print_table(
         print("  ".join(padded).rstrip())
 
 
+def print_rows(row: type, rows: Iterable[Any], *, without: Sequence[str] = ()) -> None:
+    """Print rows of a report, below the headings that their class declares."""
+    columns = {name: column for name, column in columns_of(row).items() if name not in without}
+    heads = {name: column.heading.upper().replace(" ", "-") for name, column in columns.items()}
+    print_table(
+        list(heads.values()),
+        ([_shown(getattr(one, name), column) for name, column in columns.items()] for one in rows),
+        left=[heads[name] for name, column in columns.items() if column.is_text],
+    )
+
+
+def _shown(value: Any, column: Column) -> object:
+    return value if value is None or column.shown is None else column.shown(value)
+
+
 def _print_rich(head: Sequence[str], cells: list[list[str]], to_left: list[bool]) -> None:
     from rich.console import Console
     from rich.table import Table
@@ -102,6 +118,6 @@ def _cell(value: object) -> str:
     if value is None:
         return NO_VALUE
     if not isinstance(value, datetime):
-        return str(value)
+        return f"{value:.1f}" if isinstance(value, float) else str(value)
     utc = value.astimezone(timezone.utc)
     return utc.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,7 +18,7 @@ from pylogtable.cli.options import (
     topics_argument,
     yes_option,
 )
-from pylogtable.cli.output import print_json, print_names, print_table
+from pylogtable.cli.output import print_json, print_names, print_rows
 from pylogtable.cli.parse import parse_columns, parse_config, parse_renames
 from pylogtable.cli.session import Session, suggest_topics, topic_names
 from pylogtable.presentation import bytes_text, count_text
@@ -337,51 +337,25 @@ def delete(
 
 
 def _summary(description: TopicDescription) -> str:
-    records = sum(part.records for part in description.partitions)
-    size = sum(part.size_bytes for part in description.partitions)
-    return f"topic {description.name} ({count_text(records, 'record')}, {bytes_text(size)})"
+    records = count_text(description.records, "record")
+    return f"topic {description.name} ({records}, {bytes_text(description.size_bytes)})"
 
 
 def _as_json(description: TopicDescription) -> dict[str, Any]:
-    return {
-        "name": description.name,
-        "url": description.url,
-        "topic_id": description.topic_id,
-        "version": description.version,
-        "created_at_ms": description.created_at_ms,
-        "columns": [
-            {"name": column.name, "type": str(column.type), "nullable": column.nullable}
-            for column in description.schema
-        ],
-        "key": list(description.key),
-        "config": description.config,
-        "partitions": [asdict(part) for part in description.partitions],
-        "published": [asdict(status) for status in description.published],
-        "inline_segments": description.inline_segments,
-        "inline_records": description.inline_records,
-        "mirror": None if description.mirror is None else asdict(description.mirror),
-    }
+    """The fields of the description, with its schema as a list of columns."""
+    found = {field.name: getattr(description, field.name) for field in fields(description)}
+    found["columns"] = [
+        {"name": column.name, "type": str(column.type), "nullable": column.nullable}
+        for column in found.pop("schema")
+    ]
+    return found
 
 
 def _print_description(description: TopicDescription) -> None:
     parts = description.partitions
-    columns = ", ".join(f"{column.name}: {column.type}" for column in description.schema)
-    config = ",".join(f"{name}={value}" for name, value in description.config.items())
     print(f"Topic: {description.name}  TopicId: {description.topic_id}", end="  ")
     print(f"PartitionCount: {len(parts)}  Version: {description.version}")
-    print(f"Location: {description.url}")
-    print(f"Key: {', '.join(description.key) or 'none'}  Columns: {columns}")
-    print(f"Configs: {config}")
-    if description.mirror is not None:
-        print(f"Mirror: {description.mirror}")
-    for status in description.published:
-        print(f"Published: {status}")
-    if description.inline_segments:
-        print(f"InCommits: {description.inline_text}")
-    print_table(
-        ("PARTITION", "LOG-START", "END-OFFSET", "RECORDS", "SEGMENTS", "SIZE"),
-        (
-            (p.partition, p.log_start, p.end, p.records, p.segments, bytes_text(p.size_bytes))
-            for p in parts
-        ),
-    )
+    config = ",".join(f"{name}={value}" for name, value in description.config.items())
+    for label, text in (*description.facts, ("configs", config)):
+        print(f"{label.title().replace(' ', '')}: {text}")
+    print_rows(type(parts[0]), parts)

@@ -27,6 +27,7 @@ from pylogtable.format.group_model import (
 )
 from pylogtable.format.model import Change
 from pylogtable.format.snapshot import Snapshot
+from pylogtable.presentation import Partition
 
 #: Committed positions, by partition.
 Positions = Mapping[int, GroupPosition]
@@ -35,7 +36,7 @@ Positions = Mapping[int, GroupPosition]
 class Move(NamedTuple):
     """Where a reset moves a partition. `old` is None if there was no position."""
 
-    partition: int
+    partition: Partition
     old: int | None
     new: int
     note: str = ""

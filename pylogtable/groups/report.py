@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import astuple, dataclass
 from datetime import datetime
-from typing import NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import pyarrow as pa
 
 from pylogtable.format.group_model import GroupState
 from pylogtable.groups.positions_plan import Move
 from pylogtable.presentation import (
-    ABSENT,
+    Column,
+    Partition,
+    RowsReport,
+    arrow_table,
     bytes_text,
     count_text,
-    number_text,
-    table_html,
-    time_text,
+    rows_html,
+    schema_of,
     titled_html,
 )
-from pylogtable.times import from_us, to_us
+from pylogtable.times import from_us
 
 
 @dataclass(frozen=True)
@@ -82,23 +84,25 @@ class GroupLag(Mapping[int, Lag]):
 
     def to_table(self) -> pa.Table:
         """A row for each partition."""
-        rows = [{"partition": number, **asdict(lag)} for number, lag in self.items()]
-        return pa.Table.from_pylist(rows, schema=LAG_SCHEMA)
+        return arrow_table(_LagRow, self._rows())
 
     def _repr_html_(self) -> str:
-        rows = [
-            (
-                str(number),
-                number_text(lag.position),
-                number_text(lag.end_offset),
-                *_lag_cells(lag.records, lag.bytes, lag.seconds),
-            )
-            for number, lag in self.items()
-        ]
-        head = ("partition", "position", "end", "lag", "bytes", "seconds")
         title = f"group {self.group} in {self.topic}: {self.records:,} records behind"
         note = no_position_text(len(self.without_position))
-        return titled_html(f"{title}; {note}" if note else title, table_html(rows, head))
+        shown = rows_html(_LagRow, self._rows())
+        return titled_html(f"{title}; {note}" if note else title, shown)
+
+    def _rows(self) -> list[_LagRow]:
+        return [_LagRow(number, *astuple(lag)) for number, lag in self.items()]
+
+
+class _LagRow(NamedTuple):
+    partition: Partition
+    position: int | None
+    end_offset: int
+    records: Annotated[int, Column("lag", is_nullable=True)]
+    bytes: Annotated[int, Column(shown=bytes_text, is_nullable=True)]
+    seconds: Annotated[float, Column(is_nullable=True)]
 
 
 class GroupRow(NamedTuple):
@@ -108,58 +112,36 @@ class GroupRow(NamedTuple):
 
     group: str
     topic: str
-    partition: int
+    partition: Partition
     current_offset: int | None
     log_end_offset: int
-    lag: int
-    lag_bytes: int
-    lag_seconds: float
+    lag: Annotated[int, Column(is_nullable=True)]
+    lag_bytes: Annotated[int, Column("lag size", bytes_text, is_nullable=True)]
+    lag_seconds: Annotated[float, Column(is_nullable=True)]
     committed_at: datetime | None
     metadata: str | None
     member: str | None
 
 
 @dataclass(frozen=True)
-class GroupDescription:
+class GroupDescription(RowsReport[GroupRow]):
     """A `GroupRow` for each partition of one or more groups, from `describe` of a group or
-    `Topic.describe_groups`. Iterate over it, or use `to_table`."""
+    `Topic.describe_groups`. Iterate over it, or use `to_table`, with `GROUPS_SCHEMA`."""
 
     rows: tuple[GroupRow, ...]
 
-    def __iter__(self) -> Iterator[GroupRow]:
-        return iter(self.rows)
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def to_table(self) -> pa.Table:
-        """The rows as an Arrow table with `GROUPS_SCHEMA`."""
-        return pa.Table.from_pylist([row._asdict() for row in self.rows], schema=GROUPS_SCHEMA)
+    row_type: ClassVar = GroupRow
 
     def _repr_html_(self) -> str:
-        head = [name.replace("_", " ") for name in GroupRow._fields]
-        rows = [
-            (
-                row.group,
-                row.topic,
-                str(row.partition),
-                number_text(row.current_offset),
-                number_text(row.log_end_offset),
-                *_lag_cells(row.lag, row.lag_bytes, row.lag_seconds),
-                time_text(None if row.committed_at is None else to_us(row.committed_at) // 1000),
-                row.metadata or ABSENT,
-                row.member or ABSENT,
-            )
-            for row in self.rows
-        ]
         names = ", ".join(sorted({row.group for row in self.rows})) or "none"
         note = no_position_text(sum(row.current_offset is None for row in self.rows))
         title = f"consumer groups: {names}"
-        return titled_html(f"{title}; {note}" if note else title, table_html(rows, head))
+        shown = rows_html(GroupRow, self.rows)
+        return titled_html(f"{title}; {note}" if note else title, shown)
 
 
 @dataclass(frozen=True)
-class ResetReport:
+class ResetReport(RowsReport[Move]):
     """The old and new position of each partition, from `Group.reset`. In a dry run nothing was
     changed. A row has a `note` if the new position is not the requested one."""
 
@@ -168,22 +150,11 @@ class ResetReport:
     dry_run: bool
     rows: tuple[Move, ...]
 
-    def __iter__(self) -> Iterator[Move]:
-        return iter(self.rows)
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def to_table(self) -> pa.Table:
-        """A row for each partition."""
-        return pa.Table.from_pylist([row._asdict() for row in self.rows], schema=RESET_SCHEMA)
+    row_type: ClassVar = Move
 
     def _repr_html_(self) -> str:
-        rows = [
-            (str(r.partition), number_text(r.old), number_text(r.new), r.note) for r in self.rows
-        ]
         title = f"{'dry run: ' if self.dry_run else ''}reset of {self.group} in {self.topic}"
-        return titled_html(title, table_html(rows, ("partition", "old", "new", "note")))
+        return titled_html(title, rows_html(Move, self.rows))
 
 
 def group_rows(
@@ -216,40 +187,4 @@ def no_position_text(partitions: int) -> str:
     return f"{has} no committed position, and the lag there counts from the log start"
 
 
-def _lag_cells(records: int, size_bytes: int, seconds: float) -> tuple[str, str, str]:
-    return number_text(records), bytes_text(size_bytes), f"{seconds:,.1f}"
-
-
-LAG_SCHEMA = pa.schema(
-    [
-        pa.field("partition", pa.int32(), nullable=False),
-        pa.field("position", pa.int64()),
-        pa.field("end_offset", pa.int64(), nullable=False),
-        pa.field("records", pa.int64()),
-        pa.field("bytes", pa.int64()),
-        pa.field("seconds", pa.float64()),
-    ]
-)
-GROUPS_SCHEMA = pa.schema(
-    [
-        pa.field("group", pa.string(), nullable=False),
-        pa.field("topic", pa.string(), nullable=False),
-        pa.field("partition", pa.int32(), nullable=False),
-        pa.field("current_offset", pa.int64()),
-        pa.field("log_end_offset", pa.int64(), nullable=False),
-        pa.field("lag", pa.int64()),
-        pa.field("lag_bytes", pa.int64()),
-        pa.field("lag_seconds", pa.float64()),
-        pa.field("committed_at", pa.timestamp("ms", tz="UTC")),
-        pa.field("metadata", pa.string()),
-        pa.field("member", pa.string()),
-    ]
-)
-RESET_SCHEMA = pa.schema(
-    [
-        pa.field("partition", pa.int32(), nullable=False),
-        pa.field("old", pa.int64()),
-        pa.field("new", pa.int64(), nullable=False),
-        pa.field("note", pa.string(), nullable=False),
-    ]
-)
+GROUPS_SCHEMA = schema_of(GroupRow)

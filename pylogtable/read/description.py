@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import pyarrow as pa
 
@@ -10,7 +12,19 @@ from pylogtable.format.config import describe_config
 from pylogtable.format.model import Mirror
 from pylogtable.format.schema import table_schema
 from pylogtable.format.snapshot import Snapshot
-from pylogtable.presentation import bytes_text, count_text, table_html, titled_html
+from pylogtable.presentation import (
+    PARTITIONS_SHOWN,
+    Column,
+    Partition,
+    arrow_table,
+    bytes_text,
+    computed_table,
+    count_text,
+    rows_html,
+    schema_of,
+    table_html,
+    titled_html,
+)
 
 
 @dataclass(frozen=True)
@@ -74,19 +88,20 @@ def mirror_status(mirror: Mirror | None) -> MirrorStatus | None:
     )
 
 
-PARTITIONS_SHOWN = 50
-
-
 @dataclass(frozen=True)
 class PartitionDescription:
-    """One partition in a `TopicDescription`: its offsets, and the totals of its live segments."""
+    """One partition in a `TopicDescription`: its offsets, and the totals of its live segments. A
+    field is a column of all tables of partitions."""
 
-    partition: int
+    partition: Partition
     log_start: int
-    end: int
+    end: Annotated[int, Column("end offset")]
     segments: int
     records: int
-    size_bytes: int
+    size_bytes: Annotated[int, Column("size", bytes_text)]
+
+
+PARTITIONS_SCHEMA = schema_of(PartitionDescription)
 
 
 @dataclass(frozen=True)
@@ -110,58 +125,67 @@ class TopicDescription:
     inline_records: int = 0
     mirror: MirrorStatus | None = None
 
-    def to_table(self) -> pa.Table:
-        """One row with the totals of all partitions. Use it to list many topics in one table."""
-        row = {
-            "name": self.name,
-            "url": self.url,
-            "topic_id": self.topic_id,
-            "version": self.version,
-            "created_at": self.created_at_ms,
-            "key": self.key,
-            "partitions": len(self.partitions),
-            "segments": sum(part.segments for part in self.partitions),
-            "records": sum(part.records for part in self.partitions),
-            "size_bytes": sum(part.size_bytes for part in self.partitions),
-            "config": list(self.config.items()),
-        }
-        return pa.Table.from_pylist([row], schema=DESCRIPTION_SCHEMA)
+    @property
+    def segments(self) -> int:
+        """The live segments of all partitions."""
+        return sum(part.segments for part in self.partitions)
 
     @property
-    def inline_text(self) -> str:
-        """What is in commits, in words."""
-        records = count_text(self.inline_records, "record")
-        return f"{records} in {count_text(self.inline_segments, 'segment')}"
+    def records(self) -> int:
+        """The records of all partitions."""
+        return sum(part.records for part in self.partitions)
 
-    def _repr_html_(self) -> str:
-        records = sum(part.records for part in self.partitions)
-        size = sum(part.size_bytes for part in self.partitions)
-        facts = [
+    @property
+    def size_bytes(self) -> int:
+        """The size of all live segments."""
+        return sum(part.size_bytes for part in self.partitions)
+
+    @property
+    def facts(self) -> list[tuple[str, str]]:
+        """What there is to say in words about the topic as a whole."""
+        records, segments = self.inline_records, self.inline_segments
+        in_commits = f"{count_text(records, 'record')} in {count_text(segments, 'segment')}"
+        return [
             ("location", self.url),
-            ("version", f"{self.version:,}"),
-            *([("mirror", str(self.mirror))] if self.mirror is not None else []),
             ("key", ", ".join(self.key) or "none"),
             ("columns", ", ".join(f"{field.name}: {field.type}" for field in self.schema)),
-            ("records", f"{records:,} in {bytes_text(size)}"),
-            *([("in commits", self.inline_text)] if self.inline_segments else []),
-            ("cleanup.policy", self.config["cleanup.policy"]),
+            ("records", f"{self.records:,} in {bytes_text(self.size_bytes)}"),
+            *([("in commits", in_commits)] if segments else []),
+            *([("mirror", str(self.mirror))] if self.mirror is not None else []),
             *(("published", str(status)) for status in self.published),
         ]
-        shown: list[tuple[str, ...]] = [
-            (
-                str(part.partition),
-                f"{part.log_start:,}",
-                f"{part.end:,}",
-                f"{part.segments:,}",
-                f"{part.records:,}",
-                bytes_text(part.size_bytes),
-            )
-            for part in self.partitions[:PARTITIONS_SHOWN]
-        ]
-        if len(self.partitions) > len(shown):
-            shown.append((f"… {len(self.partitions) - len(shown):,} more", *[""] * 5))
-        head = ("partition", "log start", "end", "segments", "records", "size")
-        return titled_html(f"topic {self.name}", table_html(facts), table_html(shown, head))
+
+    def to_table(self) -> pa.Table:
+        """One row with the totals of all partitions. Use it to list many topics in one table."""
+        return computed_table(_SUMMARY, [self])
+
+    def partitions_table(self) -> pa.Table:
+        """A row for each partition, with `PARTITIONS_SCHEMA`."""
+        return arrow_table(PartitionDescription, self.partitions)
+
+    def _repr_html_(self) -> str:
+        policy = self.config["cleanup.policy"]
+        facts = [("version", f"{self.version:,}"), *self.facts, ("cleanup.policy", policy)]
+        shown = rows_html(PartitionDescription, self.partitions, PARTITIONS_SHOWN)
+        return titled_html(f"topic {self.name}", table_html(facts), shown)
+
+
+#: The columns of `TopicDescription.to_table`, and their values.
+_SUMMARY: dict[pa.Field, Callable[[TopicDescription], Any]] = {
+    pa.field("name", pa.string(), False): lambda topic: topic.name,
+    pa.field("url", pa.string(), False): lambda topic: topic.url,
+    pa.field("topic_id", pa.string(), False): lambda topic: topic.topic_id,
+    pa.field("version", pa.int64(), False): lambda topic: topic.version,
+    pa.field("created_at", pa.timestamp("ms", tz="UTC"), False): lambda topic: topic.created_at_ms,
+    pa.field("key", pa.list_(pa.string()), False): lambda topic: topic.key,
+    pa.field("partitions", pa.int32(), False): lambda topic: len(topic.partitions),
+    pa.field("segments", pa.int64(), False): lambda topic: topic.segments,
+    pa.field("records", pa.int64(), False): lambda topic: topic.records,
+    pa.field("size_bytes", pa.int64(), False): lambda topic: topic.size_bytes,
+    pa.field("config", pa.map_(pa.string(), pa.string()), False): lambda topic: list(
+        topic.config.items()
+    ),
+}
 
 
 def described_settings(snapshot: Snapshot) -> dict[str, str]:
@@ -195,36 +219,3 @@ def describe(name: str, url: str, snapshot: Snapshot) -> TopicDescription:
         ),
         mirror=mirror_status(snapshot.mirror),
     )
-
-
-DESCRIPTION_SCHEMA = pa.schema(
-    [
-        pa.field("name", pa.string(), nullable=False),
-        pa.field("url", pa.string(), nullable=False),
-        pa.field("topic_id", pa.string(), nullable=False),
-        pa.field("version", pa.int64(), nullable=False),
-        pa.field("created_at", pa.timestamp("ms", tz="UTC"), nullable=False),
-        pa.field("key", pa.list_(pa.string()), nullable=False),
-        pa.field("partitions", pa.int32(), nullable=False),
-        pa.field("segments", pa.int64(), nullable=False),
-        pa.field("records", pa.int64(), nullable=False),
-        pa.field("size_bytes", pa.int64(), nullable=False),
-        pa.field("config", pa.map_(pa.string(), pa.string()), nullable=False),
-    ]
-)
-PARTITIONS_SCHEMA = pa.schema(
-    [
-        pa.field("partition", pa.int32(), nullable=False),
-        pa.field("log_start", pa.int64(), nullable=False),
-        pa.field("end", pa.int64(), nullable=False),
-        pa.field("segments", pa.int64(), nullable=False),
-        pa.field("records", pa.int64(), nullable=False),
-        pa.field("size_bytes", pa.int64(), nullable=False),
-    ]
-)
-
-
-def partitions_table(description: TopicDescription) -> pa.Table:
-    """A row for each partition."""
-    rows = [asdict(partition) for partition in description.partitions]
-    return pa.Table.from_pylist(rows, schema=PARTITIONS_SCHEMA)

@@ -23,7 +23,7 @@ from pylogtable.format.segment_checks import are_inline
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.lazy_arrow import pc
 from pylogtable.log.manifest import Manifest
-from pylogtable.read.description import TopicDescription, describe, partitions_table
+from pylogtable.read.description import TopicDescription, describe
 from pylogtable.read.files import files_table
 from pylogtable.read.history import history_table
 from pylogtable.read.latest import latest_of_partition, newest_across_partitions, newest_of
@@ -289,7 +289,7 @@ class View:
 
     def partitions(self) -> pa.Table:
         """A row for each partition: its offsets, segments, records and bytes."""
-        return partitions_table(self.describe())
+        return self.describe().partitions_table()
 
     def history(self, limit: int | None = None) -> pa.Table:
         """The commits up to this version, newest first; see `Topic.history`."""

@@ -288,8 +288,11 @@ def test_the_report_in_words(topic: Topic) -> None:
     again.append(RECORDS)
     assert shown(topic.compare(again)).startswith("different, but the same so far: 2 partitions")
     html = topic.compare(again)._repr_html_()
-    for part in ("0 to 15", "0 to 30", "same ", f"{topic.url} lags by 15 offsets"):
+    for part in ("[0,15)", "[0,30)", f"{topic.url} lags by 15 offsets"):
         assert part in html
+    digest = report.partitions[0].digest
+    assert digest is not None
+    assert html.count(f"<td>{digest[:12]}</td>") == 2
 
 
 def test_a_long_report_shows_the_first_partitions(store: Store) -> None:
