@@ -14,7 +14,7 @@ import msgspec
 import pyarrow as pa
 
 from pylogtable.format.field_ids import inline_schema
-from pylogtable.format.inline import pack, sizes, unpack
+from pylogtable.format.inline import pack_rows, sizes, unpack
 from pylogtable.format.model import StagedSegment
 from pylogtable.format.schema import OFFSET, nulls
 from pylogtable.format.snapshot import Snapshot
@@ -48,7 +48,7 @@ def pack_parts(parts: Sequence[Part], limit: int) -> tuple[tuple[StagedSegment, 
     if not parts or sum(table.nbytes for table in tables) > limit * MAX_RATIO:
         return None
     table = pa.concat_tables(tables, promote_options="permissive").combine_chunks()
-    packed = pack(table.to_batches()[0])
+    packed = pack_rows(table.to_batches()[0])
     if len(packed) > limit:
         return None
     counts = [part.facts.records for part in parts]

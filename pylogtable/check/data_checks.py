@@ -21,7 +21,7 @@ from pylogtable.format.schema import OFFSET, TIMESTAMP
 from pylogtable.format.tombstones import count_tombstones
 from pylogtable.lazy_arrow import pc
 from pylogtable.segments.prefetch import segments_ahead
-from pylogtable.segments.projection import check_columns, stored_values, type_fits
+from pylogtable.segments.projection import check_column_names, stored_values, type_fits
 from pylogtable.segments.segment_reader import Records, open_segment
 from pylogtable.storage.base import ObjectStore
 
@@ -70,7 +70,7 @@ def check_compacted_keys(subject: Subject) -> Iterator[Problem]:
 def _check_file(subject: Subject, store: ObjectStore, segment: Segment) -> Iterator[Problem]:
     info = subject.snapshot.info
     reader = open_segment(store, segment, afresh=True)
-    check_columns(reader, info, [field.name for field in info.fields])
+    check_column_names(reader, info, [field.name for field in info.fields])
     wrong_columns = list(_check_columns(reader, info))
     yield from wrong_columns
     if wrong_columns:

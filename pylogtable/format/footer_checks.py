@@ -66,7 +66,7 @@ def check_footer(segment: Segment, records: int, groups: Sequence[GroupFacts]) -
             raise _corrupt(segment, detail, "SEG-5")
 
 
-def check_offsets(
+def check_footer_offsets(
     segment: Segment, group: int, offsets: npt.NDArray[np.int64], before: int | None
 ) -> int:
     """Raise if these stored offsets do not continue the row group after `before` as the entry says
@@ -103,7 +103,7 @@ def check_times(segment: Segment, times_us: npt.NDArray[np.int64]) -> None:
         raise _corrupt(segment, detail, "SEG-5")
 
 
-def check_log_columns(path: str, schema: pa.Schema) -> None:
+def check_footer_columns(path: str, schema: pa.Schema) -> None:
     """Raise if a file has not exactly one `offset` and one `timestamp` column, required and of the
     right type [SEG-3]."""
     for wanted in LOG_FIELDS[1:]:

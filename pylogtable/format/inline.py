@@ -29,7 +29,7 @@ from pylogtable.format.schema import from_arrow
 _CODEC = "zstd"
 
 
-def pack(rows: pa.RecordBatch) -> bytes:
+def pack_rows(rows: pa.RecordBatch) -> bytes:
     """Rows (`timestamp` and the topic's columns under their stored names) as compressed bytes."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as writer:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pylogtable.errors import CorruptTopicError
 from pylogtable.format.model import Segment, Totals
 from pylogtable.format.paths import leaf_path
-from pylogtable.format.segment_checks import check_columns, check_entry, floor_fault
+from pylogtable.format.segment_checks import check_entries, check_entry, floor_fault
 from pylogtable.lazy_arrow import pc
 
 LEAF_SCHEMA = pa.schema(
@@ -147,7 +147,7 @@ def check_leaf(leaf: Leaf) -> None:
     follows = (partitions[1:] == partitions[:-1]) & (leaf.base_offsets[1:] >= leaf.end_offsets[:-1])
     if not np.all(later | follows):
         raise CorruptTopicError(path, "LEAF-1", "its entries are not in order, or they overlap")
-    check_columns(leaf.table, source=path)
+    check_entries(leaf.table, source=path)
 
 
 def segments_of(entries: pa.Table) -> list[Segment]:

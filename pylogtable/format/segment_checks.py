@@ -87,7 +87,7 @@ def _rise(numbers: tuple[int, ...]) -> bool:
     return all(first < later for first, later in pairwise(numbers))
 
 
-def check_columns(entries: pa.Table, *, source: str) -> None:
+def check_entries(entries: pa.Table, *, source: str) -> None:
     """Raise if an entry of a table cannot be right. The same as `check_entry` for many entries at
     once, but for their paths."""
     for is_wrong, rule, detail in _faults(entries):

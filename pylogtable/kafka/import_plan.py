@@ -32,7 +32,7 @@ class Copy:
         )
 
 
-def check_copy(copy: Copy, partitions: int) -> None:
+def check_import(copy: Copy, partitions: int) -> None:
     """Raise if the topic is neither empty nor a copy that nobody else has written to. `partitions`
     is how many Kafka's topic has."""
     if not copy.is_kafka_shaped:

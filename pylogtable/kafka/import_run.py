@@ -26,7 +26,7 @@ from pylogtable.kafka.client import StoppedError, advised
 from pylogtable.kafka.import_groups import ImportedGroups
 from pylogtable.kafka.import_plan import (
     Copy,
-    check_copy,
+    check_import,
     check_same_topic,
     gap,
     positions_to_begin,
@@ -239,7 +239,7 @@ class Import:
             kafka_id=None if last is None else last.origin,
         )
         check_same_topic(copy.name, copy.kafka_id, self._kafka_id)
-        check_copy(copy, self._partitions)
+        check_import(copy, self._partitions)
         self._ends = {**dict.fromkeys(range(self._partitions), 0), **copy.ends}
         if copy.imported_to is None:
             positions = positions_to_begin(copy, self._starts(bounds))

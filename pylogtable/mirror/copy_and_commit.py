@@ -13,7 +13,7 @@ from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Change, Segment
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.log.topic_log import TopicLog
-from pylogtable.mirror.copying import Copied, Copier, CopyTask, RunTasks, discard
+from pylogtable.mirror.copying import Copied, Copier, CopyTask, RunTasks, discard_copies
 from pylogtable.mirror.plan import OvertakenError
 from pylogtable.mirror.progress import Account
 from pylogtable.mirror.removals_plan import Side
@@ -84,7 +84,7 @@ class Transfer:
         try:
             self.run_tasks(copier, tasks, add)
         except StoppedError:
-            discard(self.copy.store, copied)
+            discard_copies(self.copy.store, copied)
             raise
         return copied
 
@@ -107,7 +107,7 @@ class Transfer:
             _, change = self.copy.log.change(plan_in_time, refresh=False)
         except LogTableError as error:
             if not error.may_have_landed:
-                discard(self.copy.store, copied)
+                discard_copies(self.copy.store, copied)
             raise
         self.account.commits += change is not None
         return change or Change(operation="mirror")

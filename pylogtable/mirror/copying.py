@@ -141,7 +141,7 @@ def files_there(store: ObjectStore, units: Iterable[CopyUnit]) -> dict[str, Obje
     return {entry.key: entry for entries in found for entry in entries}
 
 
-def in_threads(target: ObjectStore) -> RunTasks[CopyTask, list[Copied]]:
+def copy_in_threads(target: ObjectStore) -> RunTasks[CopyTask, list[Copied]]:
     """Run tasks in this process, as many at a time as the store takes requests. Each unit is a task
     of its own: there is nothing to be saved by larger ones, and small files take the time of their
     requests."""
@@ -165,7 +165,7 @@ def _threads(store: ObjectStore) -> int:
     return max(LOCAL_THREADS, min(FAR_THREADS, store.concurrency))
 
 
-def discard(target: ObjectStore, copied: Iterable[Copied]) -> None:
+def discard_copies(target: ObjectStore, copied: Iterable[Copied]) -> None:
     """Remove files that no commit can name. Files with the names of the source stay: a repeat
     uses them."""
     for one in copied:

@@ -9,7 +9,7 @@ from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Change, Commit, Mirror, Segment
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.mirror.copy_and_commit import Transfer
-from pylogtable.mirror.copying import Copied, copy_tasks, discard, files_there
+from pylogtable.mirror.copying import Copied, copy_tasks, discard_copies, files_there
 from pylogtable.mirror.plan import OvertakenError, having_seen
 from pylogtable.mirror.removals_plan import (
     Stretch,
@@ -23,7 +23,7 @@ from pylogtable.mirror.removals_plan import (
 Check = Callable[[Snapshot], Mirror]
 
 
-def remove(
+def remove_records(
     transfer: Transfer,
     copy: Snapshot,
     source: Snapshot,
@@ -72,5 +72,5 @@ def _replace(
     for swap in change.replaced:
         del written[swap.partition, swap.start]
     if written:
-        discard(target, chain.from_iterable(written.values()))
+        discard_copies(target, chain.from_iterable(written.values()))
         raise OvertakenError("another job has changed segments of the copy meanwhile")

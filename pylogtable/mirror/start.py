@@ -12,7 +12,7 @@ from pylogtable.format.model import Change, Mirror
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.log.topic_log import TopicLog
 from pylogtable.mirror.copy_and_commit import End
-from pylogtable.mirror.copying import Copied, CopyTask, RunTasks, in_threads
+from pylogtable.mirror.copying import Copied, CopyTask, RunTasks, copy_in_threads
 from pylogtable.mirror.plan import new_copy
 from pylogtable.mirror.report import MirrorProgress, MirrorReport
 from pylogtable.mirror.sync import Mirroring, MirrorOptions
@@ -101,7 +101,7 @@ def mirror(
         stop=stop or (lambda: False),
     )
     ends = End(source._store, source._log), End(copy._store, copy._log)
-    run = Mirroring(*ends, options, run_tasks or in_threads(copy._store), is_new=is_new)
+    run = Mirroring(*ends, options, run_tasks or copy_in_threads(copy._store), is_new=is_new)
     return run.run(copy.name)
 
 

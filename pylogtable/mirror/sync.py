@@ -50,7 +50,7 @@ from pylogtable.mirror.plan import (
 )
 from pylogtable.mirror.progress import Account
 from pylogtable.mirror.removals_plan import shrunken_partitions
-from pylogtable.mirror.removing import Check, remove
+from pylogtable.mirror.removing import Check, remove_records
 from pylogtable.mirror.report import MirrorProgress, MirrorReport
 from pylogtable.mirror.source_txns import new_txns
 from pylogtable.operation import new_operation
@@ -182,7 +182,7 @@ class Mirroring:
             suspects: Sequence[int] = everything
             if commits is not None:
                 suspects = sorted(shrunken_partitions(commits, source.topic_id) & {*everything})
-            remove(self._transfer, copy, source, suspects, commits or (), check)
+            remove_records(self._transfer, copy, source, suspects, commits or (), check)
             is_news = bool(suspects) or source.version - (mirror.version or 0) >= NOTE_COMMITS
         self._bring(source, arrivals, check, is_news=is_news)
         return arrivals.is_all

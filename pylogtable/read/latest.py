@@ -17,7 +17,7 @@ from pylogtable.lazy_arrow import pc
 from pylogtable.segments.key_filter import Mask, WantedKeys
 from pylogtable.segments.newest_per_key import BUDGET_BYTES, find_newest
 from pylogtable.segments.prefetch import pairs_ahead, segments_ahead
-from pylogtable.segments.projection import Projection, check_columns
+from pylogtable.segments.projection import Projection, check_column_names
 from pylogtable.segments.read_task import task_for
 from pylogtable.segments.scan import read_masked, read_open
 from pylogtable.segments.segment_reader import Records, open_segment
@@ -77,7 +77,7 @@ def newest_of(
         if not candidates.any():
             continue
         reader = open_segment(fetched, segment)
-        check_columns(reader, columns.info, wanted.names)
+        check_column_names(reader, columns.info, wanted.names)
         for group in reversed(task_for(segment, log_start, segment.end_offset).row_groups):
             possible = wanted.in_row_group(reader, group, candidates & missing)
             if not possible.any():

@@ -97,7 +97,7 @@ def split_spans(
     ]
 
 
-def pack(tasks: Iterable[ReadTask]) -> Iterator[ReadPart]:
+def pack_tasks(tasks: Iterable[ReadTask]) -> Iterator[ReadPart]:
     """Group tasks of one partition, in offset order, into parts of about `PART_BYTES`."""
     gathered: list[ReadTask] = []
     cost = 0.0

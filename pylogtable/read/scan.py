@@ -12,7 +12,7 @@ from pylogtable.errors import SchemaMismatchError
 from pylogtable.format.schema import ON_REQUEST, column_schema
 from pylogtable.lazy_arrow import pc
 from pylogtable.log.manifest import Manifest
-from pylogtable.read.parts_plan import ReadPart, pack, share_tasks, split_spans
+from pylogtable.read.parts_plan import ReadPart, pack_tasks, share_tasks, split_spans
 from pylogtable.read.plan import Ranges, plan_tasks, spans_of
 from pylogtable.read.versions import telling_oldest
 from pylogtable.read.view import View
@@ -92,7 +92,7 @@ class Scan:
         return [
             part
             for span in split_spans(spans_of(snapshot, ranges), max_records, min_parts)
-            for part in pack(plan_tasks(self._view.state, [span]))
+            for part in pack_tasks(plan_tasks(self._view.state, [span]))
         ]
 
     def reader(self, columns: Sequence[str] | pa.Schema | None = None) -> PartReader:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from pylogtable.errors import CorruptTopicError, SegmentGoneError
 from pylogtable.format.codec import decode_commit
-from pylogtable.format.footer_checks import GroupFacts, check_footer, check_log_columns
+from pylogtable.format.footer_checks import GroupFacts, check_footer, check_footer_columns
 from pylogtable.format.inline import from_text, own_entries, unpack
 from pylogtable.format.model import Segment
 from pylogtable.format.paths import object_of, parse_inline_path
@@ -150,5 +150,5 @@ def _read(store: ObjectStore, segment: Segment, *, afresh: bool) -> _Rows:
         detail = f"it has {batch.num_rows} rows, and its entries {expected} records"
         raise CorruptTopicError(path, "INL-3", detail)
     schema = pa.schema([LOG_FIELDS[1], *batch.schema])
-    check_log_columns(path, schema)
+    check_footer_columns(path, schema)
     return _Rows(batch, schema, batch.column(TIMESTAMP).view(pa.int64()).to_numpy(), own)

@@ -20,7 +20,7 @@ from pylogtable.format.schema import to_arrow
 from pylogtable.format.tombstones import one_chunk
 from pylogtable.lazy_arrow import pc
 from pylogtable.segments.bloom import may_contain, plain_bytes, xxh64
-from pylogtable.segments.projection import check_columns
+from pylogtable.segments.projection import check_column_names
 from pylogtable.segments.segment_reader import Records, errors_naming, open_segment
 from pylogtable.storage.base import ObjectStore
 
@@ -69,7 +69,7 @@ class WantedKeys:
         """Which records of the segment have one of the keys. Keys are read only from row groups
         that may have one."""
         reader = open_segment(store, segment)
-        check_columns(reader, topic, self.names)
+        check_column_names(reader, topic, self.names)
         mask = np.zeros(segment.records, dtype=bool)
         at = 0
         wanted = self.in_segment(segment)

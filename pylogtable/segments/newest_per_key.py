@@ -18,7 +18,7 @@ from pylogtable.format.model import Segment, TopicInfo
 from pylogtable.format.partitioner import key_bytes, murmur2
 from pylogtable.lazy_arrow import pc
 from pylogtable.segments.prefetch import pairs_ahead
-from pylogtable.segments.projection import check_columns
+from pylogtable.segments.projection import check_column_names
 from pylogtable.segments.segment_reader import open_segment
 from pylogtable.storage.base import ObjectStore
 
@@ -202,7 +202,7 @@ def _look_up(clean_keys: _KeyBuckets, newest: Mapping[int, pa.Array], kept: Mask
 def _keys(store: ObjectStore, topic: TopicInfo, segment: Segment) -> Iterator[pa.Array]:
     """The keys of a segment as bytes, in offset order."""
     reader = open_segment(store, segment)
-    check_columns(reader, topic, topic.key)
+    check_column_names(reader, topic, topic.key)
     for batch in reader.batches(range(len(segment.row_groups)), topic.key):
         yield key_bytes([batch.column(name) for name in topic.key])
 

@@ -50,7 +50,7 @@ class Projection:
         the same columns as the one before."""
         if self._last_seen and self._last_seen[0][0].equals(reader.schema, check_metadata=True):
             return list(self._last_seen[0][1])
-        check_columns(reader, self.info, self.schema.names)
+        check_column_names(reader, self.info, self.schema.names)
         wanted = {self._stored.get(name) for name in self.schema.names}
         names = [name for name in reader.schema.names if name in wanted]
         self._last_seen[:] = [(reader.schema, names)]
@@ -112,7 +112,7 @@ class Projection:
             ) from error
 
 
-def check_columns(reader: Records, topic: TopicInfo, names: Sequence[str]) -> None:
+def check_column_names(reader: Records, topic: TopicInfo, names: Sequence[str]) -> None:
     """Raise if one of these columns does not fit the topic's, or is missing and must not be. A
     column that was added later may be missing, and is neither a key nor required [SEG-3]. A column
     with another id is another column [META-6]."""
@@ -139,7 +139,7 @@ def check_columns(reader: Records, topic: TopicInfo, names: Sequence[str]) -> No
 def stored_values(reader: Records, topic: TopicInfo) -> list[str]:
     """The value columns of a file, dropped ones included: they decide which of its records are
     tombstones [META-8]. Raises if a column does not fit the topic's."""
-    check_columns(reader, topic, [field.name for field in topic.fields])
+    check_column_names(reader, topic, [field.name for field in topic.fields])
     others = (OFFSET, TIMESTAMP, HEADERS, *topic.key)
     return [name for name in reader.schema.names if name not in others]
 

@@ -14,8 +14,8 @@ from pylogtable.format.footer_checks import (
     Bounds,
     GroupFacts,
     check_footer,
-    check_log_columns,
-    check_offsets,
+    check_footer_columns,
+    check_footer_offsets,
     check_times,
 )
 from pylogtable.format.json_bytes import checksum
@@ -41,7 +41,7 @@ class SegmentReader:
             self.metadata = read_footer(self._input, segment)
             self._files: dict[tuple[str, ...], Any] = {}
             self.schema: pa.Schema = self._file([]).schema_arrow.remove_metadata()
-            check_log_columns(segment.path, self.schema)
+            check_footer_columns(segment.path, self.schema)
             self.groups = self._facts()
             check_footer(segment, self.metadata.num_rows, self.groups)
 
@@ -124,7 +124,7 @@ class SegmentReader:
             at = batch.schema.get_field_index(OFFSET)
             if at >= 0:
                 offsets = batch.column(at).to_numpy()
-                last = check_offsets(self.segment, group, offsets, last)
+                last = check_footer_offsets(self.segment, group, offsets, last)
             at = batch.schema.get_field_index(TIMESTAMP)
             if at >= 0:
                 check_times(self.segment, batch.column(at).view(pa.int64()).to_numpy())

@@ -958,13 +958,13 @@ class TopicMachine(RuleBasedStateMachine):
                 if key not in newest or rank(row) > rank(newest[key]):
                     newest[key] = row
         if keys is not None:
-            newest = {key: row for key, row in newest_per_key.items() if key in keys}
+            newest = {key: row for key, row in newest.items() if key in keys}
         names = ["partition", "offset", "timestamp", *state.columns]
         found = self.handles[which].latest(keys, version=version)
         assert found.column_names == names
         by_key = {row["key"]: row for row in found.to_pylist()}
         assert found.num_rows == len(by_key)
-        assert by_key == {key: state.shown(row, names) for key, row in newest_per_key.items()}
+        assert by_key == {key: state.shown(row, names) for key, row in newest.items()}
 
     @rule(which=st.integers(0, 1), data=st.data())
     def count(self, which: int, data: st.DataObject) -> None:

@@ -13,7 +13,7 @@ from pyiceberg.avro.decoder import StreamingBinaryDecoder
 from pyiceberg.avro.encoder import BinaryEncoder
 
 from pylogtable import CorruptTopicError, Store, Topic, TopicNotFoundError, UnsupportedFormatError
-from pylogtable.publish.iceberg.manifests import Manifests
+from pylogtable.publish.iceberg.manifests import ManifestFiles
 from pylogtable.publish.iceberg.table import IcebergTable
 from pylogtable.runtime import Runtime
 from pylogtable.storage.local import LocalStore
@@ -295,6 +295,6 @@ def test_list_or_manifest_with_records_that_end_too_early_is_damaged(
 )
 def test_place_that_no_object_can_have_is_damage(folder: Path, place: str, detail: str) -> None:
     location = LocalStore(folder).url
-    manifests = Manifests(LocalStore(folder), location)
+    manifests = ManifestFiles(LocalStore(folder), location)
     with pytest.raises(CorruptTopicError, match=f"{detail}.*unpublish the topic"):
         manifests.key(place.format(location))

@@ -49,7 +49,7 @@ def test_topic_on_s3_from_creation_to_deletion(s3_endpoint: str, scheme: str) ->
 
 
 def test_topic_on_s3_writes_a_root(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("plan.index", "log.root_objects"):
+    for module in ("log.root_plan", "log.stored_roots"):
         monkeypatch.setattr(f"pylogtable.{module}.ROOT_INTERVAL", 8)
     options = {"key": S3_KEY, "secret": S3_SECRET, "endpoint_url": s3_endpoint}
     store = pylogtable.open(

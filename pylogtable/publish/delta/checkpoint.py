@@ -163,7 +163,7 @@ def empty_state() -> TableState:
     return TableState(pa.array([], _ADD), pa.array([], _REMOVE))
 
 
-def state_in(checkpoint: pa.Table) -> TableState:
+def state_in_checkpoint(checkpoint: pa.Table) -> TableState:
     """The state that a checkpoint of ours says."""
     checkpoint = checkpoint.cast(CHECKPOINT_SCHEMA)
     single: dict[str, Action] = {}

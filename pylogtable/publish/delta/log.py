@@ -21,7 +21,7 @@ import pyarrow as pa
 from pylogtable.errors import CorruptTopicError, InvalidRequestError
 from pylogtable.lazy_arrow import pq
 from pylogtable.publish.delta.actions import Action, decode, encode, publish_id_of, state_of
-from pylogtable.publish.delta.checkpoint import TableState, empty_state, state_in
+from pylogtable.publish.delta.checkpoint import TableState, empty_state, state_in_checkpoint
 from pylogtable.publish.delta.schema import CHECKPOINT_INTERVAL
 from pylogtable.publish.table import Published, damaged, put_entry
 from pylogtable.runtime import Runtime
@@ -269,7 +269,7 @@ class DeltaLog:
         if data is None:
             return None
         try:
-            return state_in(pq.read_table(pa.BufferReader(data)))
+            return state_in_checkpoint(pq.read_table(pa.BufferReader(data)))
         except (pa.ArrowException, KeyError, ValueError, OSError) as error:
             _logger.warning("%s is ignored: %s", checkpoint_path(number), error)
             return None

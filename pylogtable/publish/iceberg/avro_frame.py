@@ -10,7 +10,7 @@ _MAGIC = b"Obj\x01"
 _MARKER_SIZE = 16
 
 
-def is_whole(data: bytes) -> bool:
+def is_complete(data: bytes) -> bool:
     """True if header and blocks are complete, and nothing comes after them."""
     try:
         at = _after_header(data)

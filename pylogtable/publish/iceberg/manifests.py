@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from pylogtable.errors import InvalidRequestError, LogTableError
 from pylogtable.format.model import Segment
-from pylogtable.publish.iceberg.avro_frame import is_whole
+from pylogtable.publish.iceberg.avro_frame import is_complete
 from pylogtable.publish.iceberg.bounds import Metrics
 from pylogtable.publish.iceberg.schema import PARTITION_SPEC, Json
 from pylogtable.publish.table import damaged
@@ -38,7 +38,7 @@ def need_pyiceberg() -> None:
         ) from error
 
 
-class Manifests:
+class ManifestFiles:
     """The manifests of the table of the topic at the root of `store`. `location` is the address
     that the table has for it."""
 
@@ -138,7 +138,7 @@ class Manifests:
         data = self._store.read(self.key(place))
         if data is None:
             raise damaged(self.key(place), "it is missing")
-        if not is_whole(data):
+        if not is_complete(data):
             raise damaged(self.key(place), f"it is not a whole Avro file ({len(data)} bytes)")
         return data
 

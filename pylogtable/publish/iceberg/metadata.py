@@ -44,7 +44,9 @@ _HISTORY = (
 )
 
 
-class Snapshot(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
+class IcebergSnapshot(
+    msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_defaults=True
+):
     """A snapshot of the table, as the metadata has it."""
 
     snapshot_id: int
@@ -82,7 +84,7 @@ class _Shape(msgspec.Struct, frozen=True, rename="kebab"):
     current_schema_id: int
     schemas: list[_Schema]
     properties: dict[str, str]
-    snapshots: tuple[Snapshot, ...] = ()
+    snapshots: tuple[IcebergSnapshot, ...] = ()
     snapshot_log: list[dict[str, int]] = []
     metadata_log: list[dict[str, str | int]] = []
     current_snapshot_id: int | None = None
@@ -93,14 +95,14 @@ class Metadata:
     """A metadata file, decoded. `body` is the whole of it."""
 
     body: Json
-    snapshots: tuple[Snapshot, ...]
+    snapshots: tuple[IcebergSnapshot, ...]
 
     @property
     def location(self) -> str:
         return str(self.body["location"])
 
     @property
-    def current(self) -> Snapshot | None:
+    def current(self) -> IcebergSnapshot | None:
         wanted = self.body.get("current-snapshot-id")
         return next((s for s in self.snapshots if s.snapshot_id == wanted), None)
 
@@ -213,7 +215,7 @@ def with_columns(metadata: Metadata, topic: TopicInfo, files: Iterable[pa.Schema
 
 
 def with_snapshots(
-    metadata: Metadata, new: Sequence[Snapshot], before: str | None, keep_since_ms: int
+    metadata: Metadata, new: Sequence[IcebergSnapshot], before: str | None, keep_since_ms: int
 ) -> Metadata:
     """The table after new snapshots; the last one is current. `before` is the place of the metadata
     file before this one. Snapshots that were replaced before `keep_since_ms` are dropped [PUB-7].
@@ -243,19 +245,19 @@ def with_snapshots(
     return Metadata(body, snapshots)
 
 
-def _kept(snapshots: Sequence[Snapshot], since_ms: int) -> list[Snapshot]:
+def _kept(snapshots: Sequence[IcebergSnapshot], since_ms: int) -> list[IcebergSnapshot]:
     """All snapshots but the last that were current at this time or later."""
     pairs = itertools.pairwise(snapshots)
     return [one for one, following in pairs if following.timestamp_ms >= since_ms]
 
 
-def _without_state(snapshot: Snapshot) -> Snapshot:
+def _without_state(snapshot: IcebergSnapshot) -> IcebergSnapshot:
     """The state is only of use in the current snapshot, and it may be large."""
     summary = {key: value for key, value in snapshot.summary.items() if key != STATE}
     return msgspec.structs.replace(snapshot, summary=summary)
 
 
-def replacing(snapshots: Iterable[Snapshot]) -> set[int]:
+def replacing(snapshots: Iterable[IcebergSnapshot]) -> set[int]:
     """The ids of the snapshots whose manifests the next snapshot does not all have."""
     return {
         one.parent_snapshot_id

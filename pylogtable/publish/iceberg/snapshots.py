@@ -19,13 +19,13 @@ from pylogtable.publish.iceberg.log import floors_in, manifest_list_name, manife
 from pylogtable.publish.iceberg.manifests import (
     Entry,
     Manifest,
-    Manifests,
+    ManifestFiles,
     deleted_entry,
     is_live,
     kept_entry,
     partitions_in,
 )
-from pylogtable.publish.iceberg.metadata import Snapshot
+from pylogtable.publish.iceberg.metadata import IcebergSnapshot
 from pylogtable.publish.iceberg.schema import Json
 from pylogtable.publish.plan import TableChange, TableFile
 
@@ -35,7 +35,7 @@ class Place:
     """Where a new snapshot goes: after which, and when."""
 
     snapshot_id: int
-    parent: Snapshot | None
+    parent: IcebergSnapshot | None
     sequence_number: int
     timestamp_ms: int
 
@@ -47,7 +47,7 @@ class Place:
 class SnapshotMaker:
     """Makes the snapshots of one publication."""
 
-    def __init__(self, manifests: Manifests, publish_id: str, schema: Json) -> None:
+    def __init__(self, manifests: ManifestFiles, publish_id: str, schema: Json) -> None:
         self._manifests = manifests
         self._publish_id = publish_id
         self._schema = schema
@@ -55,7 +55,7 @@ class SnapshotMaker:
 
     def make(
         self, place: Place, step: Step, added: Sequence[Entry], says: Mapping[str, str]
-    ) -> Snapshot:
+    ) -> IcebergSnapshot:
         """Write the manifests of a snapshot that adds these entries and removes the files of the
         step. `says` is what its summary says besides."""
         parent = place.parent
@@ -77,7 +77,7 @@ class SnapshotMaker:
         }
         summary = {"operation": step.operation, **_counted(parent, added, deleted)}
         summary |= {key: str(count) for key, count in counts.items()} | dict(says)
-        return Snapshot(
+        return IcebergSnapshot(
             snapshot_id=place.snapshot_id,
             parent_snapshot_id=place.parent_id,
             sequence_number=place.sequence_number,
@@ -159,7 +159,7 @@ def _from_both_ends(manifests: Sequence[Manifest]) -> list[Manifest]:
 
 
 def _counted(
-    parent: Snapshot | None, added: Sequence[Entry], deleted: Sequence[Entry]
+    parent: IcebergSnapshot | None, added: Sequence[Entry], deleted: Sequence[Entry]
 ) -> dict[str, str]:
     """What the summary says about files, records and bytes. The totals go on from the parent's."""
     new = [entry.data_file for entry in added]

@@ -16,7 +16,7 @@ from pylogtable.publish.iceberg.log import IcebergLog, is_avro, metadata_path
 from pylogtable.publish.iceberg.manifests import (
     METADATA_DIR,
     Entry,
-    Manifests,
+    ManifestFiles,
     added_entry,
     need_pyiceberg,
 )
@@ -24,8 +24,8 @@ from pylogtable.publish.iceberg.metadata import (
     PUBLISH_ID,
     STATE,
     VERSION,
+    IcebergSnapshot,
     Metadata,
-    Snapshot,
     new_table,
     replacing,
     snapshot_id_of,
@@ -52,7 +52,7 @@ class IcebergTable:
         self._store = store
         self._runtime = runtime
         self._log = IcebergLog(store)
-        self._manifests = Manifests(store, store.url)
+        self._manifests = ManifestFiles(store, store.url)
 
     def newest(self) -> Published | None:
         """What the table shows now; None if there is no table."""
@@ -169,12 +169,12 @@ class IcebergTable:
 
     def _make(
         self, table: Metadata, says: _Says, change: TableChange, files: _Files
-    ) -> list[Snapshot]:
+    ) -> list[IcebergSnapshot]:
         """Write the snapshots of a change."""
         maker = SnapshotMaker(self._manifests, says.publish_id, table.schema)
         now_ms = max(self._runtime.clock(), table.body["last-updated-ms"] + 1)
         sequence_number = table.body["last-sequence-number"]
-        made: list[Snapshot] = []
+        made: list[IcebergSnapshot] = []
         parent = table.current
         for serial, step in enumerate(steps_of(change)):
             snapshot_id = snapshot_id_of(says.publish_id, serial)
@@ -184,9 +184,9 @@ class IcebergTable:
             made.append(parent)
         return made
 
-    def _manifests_for(self, metadata: Metadata) -> Manifests:
+    def _manifests_for(self, metadata: Metadata) -> ManifestFiles:
         """Those of a table that may have been published under another address."""
-        return Manifests(self._store, metadata.location)
+        return ManifestFiles(self._store, metadata.location)
 
     def _check_address(self) -> None:
         wrong = sorted(set(self._store.url) & set("#?"))
@@ -233,7 +233,7 @@ class _Files:
 
     types: Mapping[str, tuple[int, Any]]
     facts: Mapping[str, FileFacts]
-    manifests: Manifests
+    manifests: ManifestFiles
 
     def entry(self, file: Segment, snapshot_id: int) -> Entry:
         metrics = metrics_of(file, self.facts[file.path].bounds, self.types)

@@ -351,7 +351,7 @@ def test_rows_of_another_size_than_their_entries_say_are_corrupt_below_a_root(
     assert values(make_store(objects).topic("orders")) == sorted(table(0, 3)["value"].to_pylist())
     body = json.loads(objects.read(key) or b"")
     rows = inline.unpack(inline.from_text(body["rows"], key), key)
-    without_values = inline.pack(rows.drop_columns(["value"]))
+    without_values = inline.pack_rows(rows.drop_columns(["value"]))
     objects.write(key, with_rows(objects.read(key), without_values, fits=False))
     with pytest.raises(CorruptTopicError, match="INL-3"):
         make_store(objects).topic("orders").read().read_all()

@@ -333,7 +333,7 @@ def test_another_writer_beside_an_import(
     assert store.topic(source).end_offsets() == {0: 0, 1: 0, 2: 0, 3: 1}
 
 
-@pytest.mark.parametrize("moment", ["check_copy", "positions_to_resume"])
+@pytest.mark.parametrize("moment", ["check_import", "positions_to_resume"])
 def test_another_writer_while_an_import_begins(
     store: Store, cluster: MockCluster, source: str, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:

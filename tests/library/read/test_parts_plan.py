@@ -21,7 +21,7 @@ from pylogtable.read.parts_plan import (
     SHARED_RECORDS,
     by_commit,
     joined,
-    pack,
+    pack_tasks,
     share_tasks,
     split_spans,
 )
@@ -153,14 +153,14 @@ def whole(*segments: Segment) -> list[ReadTask]:
 
 def test_small_neighbouring_segments_share_a_part() -> None:
     few = [segment(10, 100, base=10 * n) for n in range(PART_BYTES // OPEN_BYTES - 1)]
-    (part,) = pack(whole(*few))
+    (part,) = pack_tasks(whole(*few))
     assert (part.partition, part.start, part.end) == (3, 0, 150)
-    assert len([*pack(whole(*few, *(segment(10, 100, base=10 * n) for n in (15, 16))))]) == 2
-    assert [*pack([])] == []
+    assert len([*pack_tasks(whole(*few, *(segment(10, 100, base=10 * n) for n in (15, 16))))]) == 2
+    assert [*pack_tasks([])] == []
 
 
 def test_a_large_segment_is_cut_between_row_groups() -> None:
-    parts = [*pack(whole(segment(1000, 200 * MB, row_groups=10)))]
+    parts = [*pack_tasks(whole(segment(1000, 200 * MB, row_groups=10)))]
     assert [(part.start, part.end) for part in parts] == [
         (0, 200),
         (200, 500),
@@ -177,9 +177,9 @@ def test_a_large_segment_is_cut_between_row_groups() -> None:
 
 def test_a_large_segment_is_cut_only_inside_the_requested_range() -> None:
     large = segment(1000, 1000 * MB, row_groups=10)
-    (part,) = pack([task_for(large, 140, 160)])
+    (part,) = pack_tasks([task_for(large, 140, 160)])
     assert (part.start, part.end) == (140, 160)
-    (part,) = pack([task_for(segment(1000, 1000 * MB, row_groups=1), 0, 1000)])
+    (part,) = pack_tasks([task_for(segment(1000, 1000 * MB, row_groups=1), 0, 1000)])
     assert (part.start, part.end) == (0, 1000)
 
 
@@ -209,7 +209,7 @@ def test_parts_cover_a_read_and_are_cut_only_at_row_groups(
         for one in segments
         if one.base_offset < end and one.end_offset > start
     ]
-    parts = [*pack(tasks)]
+    parts = [*pack_tasks(tasks)]
     pieces = [task for part in parts for task in part.tasks]
     assert [piece.start for piece in pieces] == [start, *(piece.end for piece in pieces[:-1])]
     assert pieces[-1].end == end
@@ -330,7 +330,7 @@ def test_records_in_commits_are_read_by_few_tasks() -> None:
     parts = [
         part
         for partition in range(3)
-        for part in pack(inline_task(partition, version) for version in range(1000))
+        for part in pack_tasks(inline_task(partition, version) for version in range(1000))
     ]
     assert sum(len(part.tasks) for part in parts) == 3000
     assert len(parts) == 12
@@ -338,7 +338,7 @@ def test_records_in_commits_are_read_by_few_tasks() -> None:
     few = [
         part
         for partition in range(3)
-        for part in pack(inline_task(partition, version) for version in range(80))
+        for part in pack_tasks(inline_task(partition, version) for version in range(80))
     ]
     assert len(list(share_tasks((part, part.totals) for part in few))) == 1
 
