@@ -55,6 +55,7 @@ class FarStore(MemoryStore):
     """Like a store behind HTTP: several requests are sent at once, and each reply tells the store's
     time, which comes from `time`. Stores below it know of the same replies."""
 
+    is_remote = True
     concurrency = 8
 
     def __init__(

@@ -21,9 +21,9 @@ FRESH_MS = 60_000
 
 def is_fresh(store: ObjectStore, seen_ms: int | None) -> bool:
     """True if this time of the store is shortly before its last reply. Only times of the store are
-    compared. Where a request costs next to nothing, nothing counts as fresh."""
+    compared. In a store that is not remote, nothing counts as fresh."""
     now_ms = store.last_reply_ms
-    if store.concurrency == 1 or now_ms is None or seen_ms is None:
+    if not store.is_remote or now_ms is None or seen_ms is None:
         return False
     return abs(now_ms - seen_ms) < FRESH_MS
 
@@ -33,10 +33,9 @@ def check_clock(store: ObjectStore, runtime: Runtime) -> None:
     would get a time after that. Raise too if it is as far behind a remote store: retention would
     remove new records at once [COMMIT-12]. No request is made, unless the last reply is old."""
     replied_ms = store.last_reply_ms
-    is_remote = store.concurrency > 1
-    if replied_ms is None and is_remote:
+    if replied_ms is None and store.is_remote:
         return  # This store tells no time.
-    if is_remote and replied_ms is not None and replied_ms - runtime.clock() > MAX_SKEW_MS:
+    if store.is_remote and replied_ms is not None and replied_ms - runtime.clock() > MAX_SKEW_MS:
         raise _wrong_clock(store, runtime, replied_ms, "nothing was committed")
     if replied_ms is not None and runtime.clock() - replied_ms <= MAX_SKEW_MS:
         return

@@ -106,9 +106,9 @@ class Commits:
     def stand_and_read(
         self, snapshot: Snapshot, version: int, *, always: bool = False
     ) -> tuple[bool, bytes | None]:
-        """`stand`, and the encoded commit of this version. Both are requested at once. Where that
-        is not possible, the version is read only if `always` is true."""
-        if self._store.concurrency == 1:
+        """`stand`, and the encoded commit of this version. Both are requested at once. In a
+        store that is not remote, the version is read only if `always` is true."""
+        if not self._store.is_remote:
             return self.stand(snapshot), self._objects.read(version) if always else None
         at = snapshot.effective_version
         data, other = self._objects.read_many([at, version])
@@ -147,9 +147,9 @@ class Commits:
         return None
 
     def check_gap(self, snapshot: Snapshot) -> None:
-        """Raise if a commit put after this state would fall into a gap [COMMIT-3]. This asks only
-        where it costs next to nothing."""
-        if self._store.concurrency == 1:
+        """Raise if a commit put after this state would fall into a gap [COMMIT-3]. A remote
+        store is not asked: that would be a round trip for each commit."""
+        if not self._store.is_remote:
             gap = self.find_gap(snapshot, self.read_each([snapshot.version + 2]))
             if gap is not None:
                 raise gap

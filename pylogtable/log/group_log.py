@@ -100,12 +100,12 @@ class GroupLog:
         return after
 
     def _clean(self, newest: int) -> None:
-        """Remove old states. They go one by one, so the committer does not wait for that where a
-        request takes a while."""
-        if self._store.concurrency == 1:
-            self._objects.clean(newest)
-        else:
+        """Remove old states. They go one by one, so the committer of a remote store does not wait
+        for that."""
+        if self._store.is_remote:
             self.runtime.later(partial(self._objects.clean, newest))
+        else:
+            self._objects.clean(newest)
 
     def _is_next(self, before: Tip, unknown: CommitUnknownError) -> bool:
         """True if the state that was just put is the next one after `before` [GRP-6]. It is already

@@ -5,8 +5,8 @@ newest may be removed, in ascending order [GRP-7]. Everything here relies on tha
 an object exists, no object after it has been removed. So a reader that finds nothing after an
 object, and then finds that the object still exists, has found the newest state [GRP-5]. And a
 writer that puts an object, and then finds that the one before it still exists, has put the next
-state [GRP-6]. Where requests are slow, states are also kept for two minutes after the next one was
-put. So what was the newest state a minute ago needs no such proof.
+state [GRP-6]. In a remote store, states are also kept for two minutes after the next one was put. So
+what was the newest state a minute ago needs no such proof.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _logger = logging.getLogger(__name__)
 #: cleanups.
 KEPT = 32
 CLEAN_EVERY = 32
-#: For how long a state is kept after the next one was put, where requests are slow [GRP-7].
+#: For how long a state is kept after the next one was put in a remote store [GRP-7].
 KEPT_MS = 120_000
 
 
@@ -108,7 +108,7 @@ class GroupObjects:
             states = self._states()
             for (number, _), (_, next_put_ms) in itertools.pairwise(states):
                 age_ms = states[-1][1] - next_put_ms
-                if number >= newest - KEPT or (self._store.concurrency > 1 and age_ms < KEPT_MS):
+                if number >= newest - KEPT or (self._store.is_remote and age_ms < KEPT_MS):
                     return
                 self._store.delete(group_path(self._group, number))
         except Exception as error:  # any error: the commit has already landed

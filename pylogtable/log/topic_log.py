@@ -65,9 +65,8 @@ class TopicLog:
         would be a request to save, and the state was the newest a short time ago. If another commit
         has come since, the put fails. None if it is better to ask first."""
         now = self.runtime.clock()
-        is_far = self.manifest.store.concurrency > 1
         is_new = 0 <= now - self._seen_ms < FRESH_MS and now - self._loaded_ms <= STALE_AFTER_MS
-        return self._snapshot if is_far and is_new else None
+        return self._snapshot if self.manifest.store.is_remote and is_new else None
 
     def latest(self, *, first_wave: int = 1) -> Snapshot:
         """The newest state in the store. After `STALE_AFTER_MS` it is loaded from scratch: by then

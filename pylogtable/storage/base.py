@@ -72,7 +72,10 @@ class ObjectStore(ABC):
     """The interface of a store [STORE-1]. `tests/storage/contract.py` tests every store against
     it."""
 
-    #: How many requests to send in parallel; 1 if a request takes only microseconds.
+    #: True if a request takes a round trip: then a writer saves requests, and what the store has
+    #: just confirmed is not asked for again. If false, a request takes microseconds.
+    is_remote: bool = False
+    #: How many requests to send in parallel.
     concurrency: int = 1
     #: The first read of a file up to this size fetches all of it; 0 if no file is fetched whole.
     whole_bytes: int = 0

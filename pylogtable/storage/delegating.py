@@ -16,6 +16,7 @@ class WrappedStore(ObjectStore):
 
     def __init__(self, inner: ObjectStore) -> None:
         self._inner = inner
+        self.is_remote = inner.is_remote
         self.concurrency = inner.concurrency
         self.whole_bytes = inner.whole_bytes
 

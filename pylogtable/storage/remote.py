@@ -95,6 +95,7 @@ WHOLE_BYTES = 512 * 2**10
 class RemoteStore(ObjectStore):
     """A bucket or a folder in one. `path` starts with the bucket and has no scheme."""
 
+    is_remote = True
     concurrency = CONCURRENCY
     whole_bytes = WHOLE_BYTES
 

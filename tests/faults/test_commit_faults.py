@@ -705,13 +705,14 @@ def _check_any_fault(full: MemoryStore, step: Step, late: int | None, files: int
     assert len({fault for _, fault in ran}) == (len(EVERY_FAULT) if late is None else 1)
 
 
-@pytest.mark.parametrize("concurrency", [1, 8])
+@pytest.mark.parametrize("is_remote", [False, True])
 @pytest.mark.parametrize("inline_bytes", [0, INLINE])
 def test_random_faults_lose_and_duplicate_nothing(
-    monkeypatch: pytest.MonkeyPatch, concurrency: int, inline_bytes: int
+    monkeypatch: pytest.MonkeyPatch, is_remote: bool, inline_bytes: int
 ) -> None:
     """Three writers take turns, and every other put of a commit meets a fault."""
-    monkeypatch.setattr(MemoryStore, "concurrency", concurrency)
+    monkeypatch.setattr(MemoryStore, "is_remote", is_remote)
+    monkeypatch.setattr(MemoryStore, "concurrency", 8 if is_remote else 1)
     seed = new_seed()
     chance = random.Random(seed)
     inner = MemoryStore(clock=Clock())

@@ -79,6 +79,7 @@ class TestRecordsInCommits:
 
     def test_far_away(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A writer does not look before it puts: most races are lost at the put."""
+        monkeypatch.setattr(ReplayStore, "is_remote", True)
         monkeypatch.setattr(ReplayStore, "concurrency", 2)
         monkeypatch.setattr("pylogtable.storage.threads.Threads", SerialPool)
         outcome = two([A1, F1], [B1, B2], Faults(SECOND, PUTS), store_ms=0)

@@ -214,6 +214,7 @@ class TestCommitProtocolHoldsFarAway:
 
     @pytest.fixture(autouse=True)
     def far_away(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(ReplayStore, "is_remote", True)
         monkeypatch.setattr(ReplayStore, "concurrency", 2)
         monkeypatch.setattr("pylogtable.storage.threads.Threads", SerialPool)
 

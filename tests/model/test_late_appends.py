@@ -113,6 +113,7 @@ class TestExpectedLast:
 
     def test_far_away(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Where requests are slow, a writer puts its commit without asking for newer ones."""
+        monkeypatch.setattr(ReplayStore, "is_remote", True)
         monkeypatch.setattr(ReplayStore, "concurrency", 2)
         monkeypatch.setattr("pylogtable.storage.threads.Threads", SerialPool)
         faults = Faults(1, PUTS | {"crash"})

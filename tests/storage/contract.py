@@ -248,7 +248,7 @@ class StoreContract:
     def test_below_is_the_same_store_with_a_deeper_root(self, store: ObjectStore) -> None:
         deeper = store.below("topics").below("orders/")
         assert deeper.url == store.url.rstrip("/") + "/topics/orders"
-        assert deeper.concurrency == store.concurrency
+        assert (deeper.is_remote, deeper.concurrency) == (store.is_remote, store.concurrency)
         assert deeper.create(COMMIT, b"x") is Created.YES
         assert store.create(f"topics/orders/{COMMIT}", b"y") is Created.EXISTS
         assert [info.key for info in deeper.list()] == [COMMIT]
