@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from pylogtable.format.schema import OFFSET, column_schema
 from pylogtable.read.view import View
-from pylogtable.storage.threads import side_by_side
+from pylogtable.storage.threads import map_parallel
 
 # Each open partition holds a batch of records in memory. If more partitions have records, they take
 # turns.
@@ -147,7 +147,7 @@ class Fetcher:
                 at, end = self._positions[number], view.snapshot.partitions[number].end
                 reader = view.read(number, start=at, columns=self._needed)
                 opened[number] = _Stream(iter(reader), at, end)
-        side_by_side(view._store, _Stream.fill, list(opened.values()))
+        map_parallel(view._store, _Stream.fill, list(opened.values()))
         self._streams.update(opened)
 
     def _from(self, number: int, view: View, count: int) -> pa.RecordBatch | None:

@@ -5,8 +5,8 @@ newest may be removed, in ascending order [GRP-7]. Everything here relies on tha
 an object exists, no object after it has been removed. So a reader that finds nothing after an
 object, and then finds that the object still exists, has found the newest state [GRP-5]. And a
 writer that puts an object, and then finds that the one before it still exists, has put the next
-state [GRP-6]. In a remote store, states are also kept for two minutes after the next one was put. So
-what was the newest state a minute ago needs no such proof.
+state [GRP-6]. In a remote store, states are also kept for two minutes after the next one was put.
+So what was the newest state a minute ago needs no such proof.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pylogtable.format.paths import GROUPS_DIR, group_path, group_prefix, parse_
 from pylogtable.log.clock_skew import is_fresh
 from pylogtable.storage.base import Created, ObjectStore
 from pylogtable.storage.numbered import NumberedObjects
-from pylogtable.storage.threads import side_by_side
+from pylogtable.storage.threads import map_parallel
 
 _logger = logging.getLogger(__name__)
 
@@ -196,7 +196,7 @@ def load_groups(store: ObjectStore, topic_id: str) -> LoadedGroups:
         except CorruptTopicError as error:
             return error
 
-    found = dict(zip(before, side_by_side(store, listed, list(before)), strict=True))
+    found = dict(zip(before, map_parallel(store, listed, list(before)), strict=True))
     after = before if is_fresh(store, seen_ms) else _listed_numbers(store)
     for name, tip in found.items():
         try:

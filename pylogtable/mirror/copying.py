@@ -18,7 +18,7 @@ from pylogtable.jobs.rewrite import copy_pieces, write_nothing
 from pylogtable.mirror.plan import CopyUnit, placed
 from pylogtable.operation import Threads
 from pylogtable.storage.base import ObjectInfo, ObjectStore
-from pylogtable.storage.threads import side_by_side
+from pylogtable.storage.threads import map_parallel
 
 #: Files up to this size in total are copied by one task.
 TASK_BYTES = 64 << 20
@@ -133,11 +133,11 @@ def files_there(store: ObjectStore, units: Iterable[CopyUnit]) -> dict[str, Obje
     there are none. To find that out for a few names, folders with many files are not listed."""
     paths = [unit.whole.path for unit in units if unit.whole is not None]
     if len(paths) <= FEW_FILES and all(
-        size is None for size in side_by_side(store, store.size_of, paths)
+        size is None for size in map_parallel(store, store.size_of, paths)
     ):
         return {}
     folders = sorted({path[: path.index("/") + 1] for path in paths})
-    found = side_by_side(store, lambda folder: list(store.list(folder)), folders)
+    found = map_parallel(store, lambda folder: list(store.list(folder)), folders)
     return {entry.key: entry for entries in found for entry in entries}
 
 

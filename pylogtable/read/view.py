@@ -40,7 +40,7 @@ from pylogtable.segments.prefetch import tasks_ahead
 from pylogtable.segments.projection import Projection
 from pylogtable.segments.scan import count_from, first_offset_at_time, read_task
 from pylogtable.storage.base import ObjectStore
-from pylogtable.storage.threads import side_by_side
+from pylogtable.storage.threads import map_parallel
 from pylogtable.times import Moment, parse_time, to_us
 
 OTHER_PARTITIONS = "*"
@@ -228,7 +228,7 @@ class View:
                     return offset
             return None
 
-        found = side_by_side(self._store, first_offset, list(reaching))
+        found = map_parallel(self._store, first_offset, list(reaching))
         return dict(zip(reaching, found, strict=True))
 
     def max_timestamp_offsets(

@@ -12,7 +12,7 @@ from pylogtable.format.model import Segment, TopicInfo
 from pylogtable.format.schema import OFFSET
 from pylogtable.segments.segment_reader import SegmentReader
 from pylogtable.storage.base import ObjectStore
-from pylogtable.storage.threads import side_by_side
+from pylogtable.storage.threads import map_parallel
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def facts_of(
     """What the footers of files say, by path: their columns, and the bounds of offset and key.
     Columns are named as they are stored."""
     columns = [OFFSET, *(f.stored_name for f in topic.fields if f.name in topic.key)]
-    found = side_by_side(store, lambda file: file_facts(store, file, columns), files)
+    found = map_parallel(store, lambda file: file_facts(store, file, columns), files)
     return {file.path: facts for file, facts in zip(files, found, strict=True)}
 
 

@@ -17,10 +17,11 @@ from enum import Enum
 import pyarrow as pa
 
 from pylogtable.errors import InvalidRequestError, StorageError
-from pylogtable.storage.pieces import pieces
-from pylogtable.storage.threads import side_by_side
+from pylogtable.storage.threads import borrowed_pool, map_parallel
 
 _NO_NAMES = frozenset({"", ".", ".."})
+#: An object is copied in chunks of this size, so that it never has to fit into memory.
+CHUNK_BYTES = 8 * 2**20
 
 
 class Created(Enum):
@@ -111,7 +112,7 @@ class ObjectStore(ABC):
 
     def read_many(self, keys: Sequence[str]) -> builtins.list[bytes | None]:
         """`read` for each key, in this order. Where requests are slow, they are sent at once."""
-        return side_by_side(self, self.read, keys)
+        return map_parallel(self, self.read, keys)
 
     @abstractmethod
     def size_of(self, key: str) -> int | None:
@@ -172,9 +173,9 @@ class ObjectStore(ABC):
         check_copied_size(self, source, key, source.size_of(key), size_bytes)
         copied = 0
         with source.open_input(key, size_bytes) as file, self.open_output(key) as sink:
-            for piece in pieces(file, size_bytes):
-                sink.write(piece)
-                copied += len(piece)
+            for chunk in _chunks(file, size_bytes):
+                sink.write(chunk)
+                copied += len(chunk)
             check_copied_size(self, source, key, copied, size_bytes)
 
 
@@ -191,3 +192,19 @@ def check_copied_size(
             f"cannot copy {source.url}/{key} to {target.url}: it has {found} bytes, and should "
             f"have {size_bytes}"
         )
+
+
+def _chunks(file: pa.NativeFile, size_bytes: int) -> Iterator[bytes]:
+    """The first `size_bytes` of a file, fewer if it is shorter. While one chunk is used, another
+    thread reads the next one."""
+    if size_bytes <= CHUNK_BYTES:
+        yield file.read(size_bytes)
+        return
+    with borrowed_pool(1) as pool:
+        sizes = [min(CHUNK_BYTES, size_bytes - at) for at in range(0, size_bytes, CHUNK_BYTES)]
+        coming = pool.submit(file.read, sizes[0])
+        for size in sizes[1:]:
+            chunk = coming.result()
+            coming = pool.submit(file.read, size)
+            yield chunk
+        yield coming.result()

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.delegating import WrappedStore
-from pylogtable.storage.threads import lent_threads
+from pylogtable.storage.threads import borrowed_pool
 
 #: How many objects, and how many bytes, may be fetched and not yet used.
 AHEAD = 16
@@ -52,7 +52,7 @@ def read_ahead(
             yield item, store
         return
     most = min(AHEAD, store.concurrency)
-    with lent_threads(most) as threads:
+    with borrowed_pool(most) as threads:
         ahead = _Ahead(store, iter(items), wanted, threads)
         limit = first
         while (waiting := ahead.next(min(limit, most))) is not None:

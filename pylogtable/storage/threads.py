@@ -1,4 +1,4 @@
-"""Sends requests side by side, where each of them takes a while. Lends threads to generators."""
+"""Sends requests in parallel, where each of them takes a while. Lends threads to generators."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Connections(Protocol):
     concurrency: int
 
 
-def side_by_side(
+def map_parallel(
     store: Connections, request: Callable[[Item], Result], items: Sequence[Item]
 ) -> list[Result]:
     """The result for each item, in order. Where a request costs next to nothing, one follows the
@@ -31,7 +31,7 @@ def side_by_side(
 
 
 @contextmanager
-def lent_threads(count: int) -> Iterator[Threads]:
+def borrowed_pool(count: int) -> Iterator[Threads]:
     """Up to this many threads for the body of a generator. They have ended when the body has, also
     if it failed.
 

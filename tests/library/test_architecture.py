@@ -231,8 +231,8 @@ def test_only_runtime_uses_clock_and_randomness(path: Path) -> None:
 
 @for_each([p for p in [*modules(), *modules(SPARK)] if room_of(p) != "cli"])
 def test_no_generator_waits_for_its_threads_when_it_is_dropped(path: Path) -> None:
-    """Whoever yields inside of a pool of threads borrows them: see `lent_threads`. The command line
-    drops none of its generators."""
+    """Whoever yields inside of a pool of threads borrows them: see `borrowed_pool`. The command
+    line drops none of its generators."""
     pools = [
         block
         for block in ast.walk(tree(path))

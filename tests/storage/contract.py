@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pylogtable.errors import InvalidRequestError, StorageError
-from pylogtable.storage import pieces
+from pylogtable.storage import base
 from pylogtable.storage.base import Created, ObjectMissingError, ObjectStore
 from pylogtable.storage.local import LocalStore
 from pylogtable.storage.memory import MemoryStore
@@ -212,7 +212,7 @@ class StoreContract:
     def test_copy_in_several_pieces(
         self, places: tuple[ObjectStore, ObjectStore], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(pieces, "PIECE_BYTES", 2**20)
+        monkeypatch.setattr(base, "CHUNK_BYTES", 2**20)
         source, target = places
         data = b"".join(n.to_bytes(4, "big") for n in range(900_000))
         source.write(SEGMENT, data)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pylogtable.storage.threads import lent_threads
+from pylogtable.storage.threads import borrowed_pool
 
 
 class Work:
@@ -30,7 +30,7 @@ class Work:
 
 
 def results(work: Work, count: int) -> Iterator[int]:
-    with lent_threads(1) as pool:
+    with borrowed_pool(1) as pool:
         futures = [pool.submit(work, number) for number in range(count)]
         yield -1
         for future in futures:
@@ -48,7 +48,7 @@ def test_a_failure_begins_nothing_new_and_waits_for_what_runs() -> None:
     work = Work()
 
     def failing() -> Iterator[int]:
-        with lent_threads(1) as pool:
+        with borrowed_pool(1) as pool:
             futures = [pool.submit(work, number) for number in range(3)]
             work.wait_for_begin()
             futures[-1].add_done_callback(lambda _: work.may_end.set())

@@ -15,7 +15,7 @@ from pylogtable.publish.iceberg.bounds import Metrics
 from pylogtable.publish.iceberg.schema import PARTITION_SPEC, Json
 from pylogtable.publish.table import damaged
 from pylogtable.storage.base import ObjectStore, check_key
-from pylogtable.storage.threads import lent_threads
+from pylogtable.storage.threads import borrowed_pool
 
 METADATA_DIR = "metadata/"
 
@@ -65,7 +65,7 @@ class ManifestFiles:
         """Manifests with their entries, one after the other. Where requests are slow, some are sent
         at once."""
         workers = max(1, min(self._store.concurrency, len(manifests)))
-        with lent_threads(workers) as pool:
+        with borrowed_pool(workers) as pool:
             for start in range(0, len(manifests), workers):
                 wave = manifests[start : start + workers]
                 yield from zip(wave, pool.map(self.entries, wave), strict=True)
