@@ -14,6 +14,7 @@ import pylogtable.format.snapshot
 import pylogtable.log.topic_log
 import tests.model.writers
 from pylogtable.append.appender import Appender
+from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Change
 from pylogtable.format.paths import root_path
 from pylogtable.format.snapshot import Snapshot
@@ -195,8 +196,8 @@ class TestTheCheckerFinds:
             plan = right(self, *args)
             first: list[Change] = []
 
-            def attempt(snapshot: Snapshot) -> Any:
-                change = plan(snapshot)
+            def attempt(state: LogState) -> Any:
+                change = plan(state)
                 assert isinstance(change, Change)
                 first.append(change)
                 pairs = zip(change.add, first[0].add, strict=True)

@@ -15,6 +15,7 @@ from pylogtable.append.appender import Appender, Staged
 from pylogtable.append.stager import discard
 from pylogtable.engine import TopicWriter
 from pylogtable.errors import CommitConflictError, CommitUnknownError, LogTableError
+from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Change
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.log.commits import Commits
@@ -158,10 +159,11 @@ class TestCommitProtocolHolds:
             plan = right(self, *args)
             attempts = 0
 
-            def attempt(snapshot: Snapshot) -> Any:
+            def attempt(state: LogState) -> Any:
                 nonlocal attempts
                 attempts += 1
-                return plan(snapshot if attempts == 1 else replace(snapshot, txns={}))
+                forgetful = replace(state, snapshot=replace(state.snapshot, txns={}))
+                return plan(state if attempts == 1 else forgetful)
 
             return attempt
 
@@ -184,8 +186,8 @@ class TestCommitProtocolHolds:
             plan = right(self, *args)
             first: list[Change] = []
 
-            def attempt(snapshot: Snapshot) -> Any:
-                first.append(plan(snapshot))
+            def attempt(state: LogState) -> Any:
+                first.append(plan(state))
                 return first[0]
 
             return attempt
