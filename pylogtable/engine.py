@@ -31,7 +31,7 @@ from pylogtable.append.report import AppendResult
 from pylogtable.append.shaping import RowShaper, check_log_columns
 from pylogtable.append.stager import Staged, Stager
 from pylogtable.arguments import NOT_GIVEN
-from pylogtable.errors import InvalidRequestError
+from pylogtable.errors import InvalidRequestError, LogTableError
 from pylogtable.format.model import StagedSegment
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.jobs.compaction import Compaction
@@ -81,6 +81,7 @@ __all__ = [
     "Worker",
     "by_commit",
     "check_log_columns",
+    "groups_by_topic",
     "in_threads",
     "joined",
     "maintain",
@@ -324,3 +325,8 @@ def protected_groups(
     """For each topic, which of these consumer groups it has. Pass these as `protect_groups` of that
     topic. Raises if a group is in none of the topics."""
     return store._protected(groups, topics)
+
+
+def groups_by_topic(store: Store) -> dict[str, list[str] | LogTableError]:
+    """The consumer groups of each topic, or the error if they cannot be read."""
+    return store._groups_by_topic(store.topics())

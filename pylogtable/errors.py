@@ -30,6 +30,17 @@ class LogTableError(Exception):
 class InvalidRequestError(LogTableError, ValueError):
     """The call is wrong: an argument, a name or a value. Nothing was written."""
 
+    #: If a row of the given data is wrong: its number, the first is 0, and what is wrong with it.
+    row: int | None = None
+    problem = ""
+
+    @classmethod
+    def of_row(cls, row: int, problem: str) -> InvalidRequestError:
+        """An error about a row of the given data."""
+        error = cls(f"row {row}: {problem}")
+        error.row, error.problem = row, problem
+        return error
+
 
 class OffsetOutOfRangeError(InvalidRequestError):
     """The offset is outside `[log start, end]` of its partition."""

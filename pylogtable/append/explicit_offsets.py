@@ -33,18 +33,19 @@ def offsets_in(batch: pa.RecordBatch, first_row: int) -> Int64s:
         column = batch.column(name)
         if column.null_count:
             at = column.is_null().index(pa.scalar(True)).as_py()
-            raise SchemaMismatchError(
-                f"column {name!r} is null in row {first_row + at}: with keep_offsets each row "
-                "brings its partition and its offset"
+            raise SchemaMismatchError.of_row(
+                first_row + at,
+                f"column {name!r} is null: with keep_offsets each row brings its partition and its "
+                "offset",
             )
     # A large unsigned number becomes negative here, which is out of range as well.
     offsets: Int64s = batch.column(OFFSET).cast(pa.int64(), safe=False).to_numpy()
     wrong = (offsets < 0) | (offsets > MAX_OFFSET)
     if wrong.any():
         at = int(np.flatnonzero(wrong)[0])
-        raise InvalidRequestError(
-            f"offset {batch.column(OFFSET)[at]} in row {first_row + at} is out of range: offsets "
-            f"go from 0 to {MAX_OFFSET}"
+        raise InvalidRequestError.of_row(
+            first_row + at,
+            f"offset {batch.column(OFFSET)[at]} is out of range: offsets go from 0 to {MAX_OFFSET}",
         )
     return offsets
 

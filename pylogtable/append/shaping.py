@@ -164,9 +164,7 @@ class RowShaper:
                 column = _cast(field.name, given, field.type)
             if not field.nullable and column.null_count:  # [APPEND-2]
                 row = self._rows_seen + _first(pc.is_null(column))
-                raise SchemaMismatchError(
-                    f"column {field.name!r} must not be null, but is null in row {row}"
-                )
+                raise SchemaMismatchError.of_row(row, f"column {field.name!r} must not be null")
             columns.append(column)
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
@@ -210,20 +208,20 @@ class RowShaper:
         wrong = given & ((values < 0) | (values >= self.topic.partitions))
         if wrong.any():
             at = int(np.flatnonzero(wrong)[0])
-            raise InvalidRequestError(
-                f"partition {column[at]} in row {self._rows_seen + at} is out of range: the topic "
-                f"has {self.topic.partitions} partition(s), 0 to {self.topic.partitions - 1}"
+            raise InvalidRequestError.of_row(
+                self._rows_seen + at,
+                f"partition {column[at]} is out of range: the topic has {self.topic.partitions} "
+                f"partition(s), 0 to {self.topic.partitions - 1}",
             )
         explicit: Int32s = values.astype(np.int32)
         return explicit
 
     def _check_keys(self, keys: pa.BinaryArray) -> None:
         if self.config.is_compacted and keys.null_count:  # [REC-4]
-            rows = self._rows_seen + np.flatnonzero(_mask(pc.is_null(keys)))
-            shown = ", ".join(str(row) for row in rows[:5])
-            raise InvalidRequestError(
-                f"a compacted topic cannot accept a record without a key: {rows.size} row(s), "
-                f"first at row {shown}. Nothing was appended."
+            raise InvalidRequestError.of_row(
+                self._rows_seen + _first(pc.is_null(keys)),
+                "a compacted topic cannot accept a record without a key: "
+                f"{keys.null_count} row(s) have none",
             )
 
     def _sticky_partitions(self, rows: int) -> Int32s:

@@ -37,7 +37,7 @@ _COMMANDS = {
     "groups": "groups:groups",
     "segments": "inspect:segments",
     "history": "inspect:history",
-    "verify": "inspect:verify",
+    "verify": "check:verify",
     "merge": "maintain:merge",
     "compact": "maintain:compact",
     "retain": "maintain:retain",
@@ -48,10 +48,10 @@ _COMMANDS = {
     "delete-records": "delete_records:delete_records",
     "erase": "erase:erase",
     "mirror": "mirror:mirror",
-    "compare": "compare:compare",
+    "compare": "check:compare",
     "kafka": "kafka:kafka",
-    "doctor": "doctor:doctor",
-    "report": "report:report",
+    "doctor": "check:doctor",
+    "report": "inspect:report",
 }
 
 

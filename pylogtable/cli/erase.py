@@ -16,7 +16,7 @@ from pylogtable.cli.command import Command
 from pylogtable.cli.from_json import column_of, decoded, json_value
 from pylogtable.cli.messages import confirm, progress
 from pylogtable.cli.options import dry_run_option, threads_option, topic_argument, yes_option
-from pylogtable.cli.output import print_json
+from pylogtable.cli.output import answer
 from pylogtable.cli.parse import parse_pair
 from pylogtable.cli.session import Session
 from pylogtable.presentation import count_text
@@ -87,10 +87,7 @@ def erase(
         confirm(f"remove {records} of {opened.name} for good", yes)
     with progress(f"erasing records of {opened.name}"):
         report = opened.erase(**what, dry_run=dry_run, threads=threads)
-    if session.is_json:
-        print_json({"topic": opened.name, **asdict(report)})
-    else:
-        print(f"{opened.name}: {report}")
+    answer(session, {"topic": opened.name, **asdict(report)}, f"{opened.name}: {report}")
 
 
 def _keys(view: View, texts: Sequence[str], objects: Sequence[str]) -> Any:

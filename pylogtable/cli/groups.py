@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pylogtable import InvalidRequestError
+from pylogtable import InvalidRequestError, LogTableError
 from pylogtable.arguments import did_you_mean
 from pylogtable.cli.command import CommandGroup
-from pylogtable.cli.group_topics import topics_by_group
 from pylogtable.cli.messages import confirm, continue_on_error, note
 from pylogtable.cli.options import (
     complete_groups,
@@ -48,7 +47,7 @@ def groups() -> None:
 def list_groups(session: Session, store: str | None) -> None:
     """List the names of all consumer groups in STORE, sorted; in JSON with their topics."""
     opened = session.open_store(store)
-    found = topics_by_group(session, opened)
+    found = _topics_by_group(session, opened)
     if session.is_json:
         print_json([{"group": name, "topics": topics} for name, topics in found.items()])
     else:
@@ -72,7 +71,7 @@ def describe(session: Session, groups: tuple[str, ...], topics: tuple[str, ...])
     there, and everything in the log counts as unread.
     """
     store = session.open_store()
-    known = topics_by_group(session, store)
+    known = _topics_by_group(session, store)
     _check_exist(store, known, groups)
     rows: list[GroupRow] = []
     for name, topic in _pairs(known, groups or list(known), topics):
@@ -85,11 +84,8 @@ def describe(session: Session, groups: tuple[str, ...], topics: tuple[str, ...])
 
         print_rows(GroupRow, rows, without=["metadata"])
         if any(row.current_offset is None for row in rows):
-            note(
-                session,
-                "Where CURRENT-OFFSET is -, the group has no position, and LAG counts from the log "
-                "start.",
-            )
+            nowhere = "Where CURRENT-OFFSET is -, the group has no position"
+            note(session, f"{nowhere}, and LAG counts from the log start.")
 
 
 @groups.command(
@@ -114,7 +110,7 @@ def delete(
 ) -> None:
     """Delete the positions of each GROUP, in all topics or only in some."""
     store = session.open_store()
-    known = topics_by_group(session, store)
+    known = _topics_by_group(session, store)
     _check_exist(store, known, groups)
     chosen = _pairs(known, groups, topics)
     if not dry_run:
@@ -161,7 +157,7 @@ def remove_member(
     alive joins again: stop it instead.
     """
     store = session.open_store()
-    known = topics_by_group(session, store)
+    known = _topics_by_group(session, store)
     _check_exist(store, known, [group])
     found: dict[str, list[str]] = {}
     refusal: InvalidRequestError | None = None
@@ -187,6 +183,21 @@ def remove_member(
         print_json({"dry_run": dry_run, "removed": removed})
     elif removed and not dry_run:
         note(session, "a member that is alive joins again: stop it to keep it out")
+
+
+def _topics_by_group(session: Session, store: Store) -> dict[str, list[str]]:
+    """All groups, sorted, with their topics. A topic that cannot be read is reported, and left
+    out."""
+    from pylogtable import engine
+
+    known: dict[str, list[str]] = {}
+    for topic, found in engine.groups_by_topic(store).items():
+        with continue_on_error(session, topic):
+            if isinstance(found, LogTableError):
+                raise found
+            for name in found:
+                known.setdefault(name, []).append(topic)
+    return dict(sorted(known.items()))
 
 
 def _check_exist(store: Store, known: Collection[str], groups: Sequence[str]) -> None:

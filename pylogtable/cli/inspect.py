@@ -1,22 +1,22 @@
-"""`pylogtable segments`, `history` and `verify`: the files of a topic, its commits, its health."""
+"""`pylogtable segments`, `history` and `report`: what a topic and a store consist of."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import click
 
+import pylogtable
+from pylogtable import StorageError
 from pylogtable.cli.command import Command
-from pylogtable.cli.messages import continue_on_error, progress
-from pylogtable.cli.options import COUNT, partitions_option, topic_argument, topics_argument
-from pylogtable.cli.output import print_json, print_table
+from pylogtable.cli.messages import progress
+from pylogtable.cli.options import COUNT, partitions_option, store_argument, topic_argument
+from pylogtable.cli.output import answer, print_json, print_table
 from pylogtable.cli.parse import parse_partitions, time_from_microseconds
-from pylogtable.cli.session import FAILED, NOT_KNOWN, Session
+from pylogtable.cli.session import Session, topic_names
+from pylogtable.cli.streams import write_bytes
 from pylogtable.presentation import bytes_text
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 @click.command(
@@ -56,25 +56,18 @@ def segments(
 
         wanted = pa.array(chosen, table["partition"].type)
         table = table.filter(pc.is_in(table["partition"], wanted))
-    rows = table.slice(0, limit).to_pylist() if limit is not None else table.to_pylist()
+    rows = [_segment(row) for row in table.slice(0, limit).to_pylist()]
     if session.is_json:
-        print_json([_segment_json(row) for row in rows])
+        print_json(rows)
         return
     print_table(
         ("PARTITION", "BASE-OFFSET", "LAST-OFFSET", "COUNT", "SIZE", "MIN-TIME", "MAX-TIME",
          "SHIFT", "TOMBSTONES", "PATH"),
         (
             (
-                row["partition"],
-                row["base_offset"],
-                row["end_offset"] - 1,
-                row["records"],
-                bytes_text(row["size_bytes"]),
-                time_from_microseconds(row["min_timestamp_us"]),
-                time_from_microseconds(row["max_timestamp_us"]),
-                row["shift"],
-                row["tombstones"],
-                row["path"],
+                row["partition"], row["base_offset"], row["end_offset"] - 1, row["records"],
+                bytes_text(row["size_bytes"]), row["min_timestamp"], row["max_timestamp"],
+                row["shift"], row["tombstones"], row["path"],
             )
             for row in rows
         ),
@@ -82,20 +75,16 @@ def segments(
     )  # fmt: skip
 
 
-def _segment_json(row: dict[str, Any]) -> dict[str, Any]:
+def _segment(row: dict[str, Any]) -> dict[str, Any]:
+    is_inline = "@" in row["path"]
+    names = ("partition", "base_offset", "end_offset", "records", "size_bytes")
     return {
-        "partition": row["partition"],
-        "base_offset": row["base_offset"],
-        "end_offset": row["end_offset"],
-        "records": row["records"],
-        "size_bytes": row["size_bytes"],
+        **{name: row[name] for name in names},
         "min_timestamp": time_from_microseconds(row["min_timestamp_us"]),
         "max_timestamp": time_from_microseconds(row["max_timestamp_us"]),
-        "sealed": row["shift"] == 0 and "@" not in row["path"],
-        "inline": "@" in row["path"],
-        "shift": row["shift"],
-        "tombstones": row["tombstones"],
-        "delete_horizon_ms": row["delete_horizon_ms"],
+        "sealed": row["shift"] == 0 and not is_inline,
+        "inline": is_inline,
+        **{name: row[name] for name in ("shift", "tombstones", "delete_horizon_ms")},
         "row_groups": len(row["row_groups"]),
         "path": row["path"],
     }
@@ -116,67 +105,59 @@ def _segment_json(row: dict[str, Any]) -> dict[str, Any]:
 )
 def history(session: Session, topic: str, limit: int) -> None:
     """List the commits of TOPIC, newest first."""
-    rows = _history_rows(session.open_topic(topic).history(limit))
+    rows = [
+        {**row, "end_offsets": dict(row["end_offsets"]), "summary": dict(row["summary"])}
+        for row in session.open_topic(topic).history(limit).to_pylist()
+    ]
     if session.is_json:
         print_json(rows)
         return
+    names = ("version", "committed_at", "operation", "records_added", "records_removed",
+             "segments_added", "segments_removed", "txn")  # fmt: skip
+    for row in rows:
+        app_id = row["txn_app_id"]
+        row["txn"] = None if app_id is None else f"{app_id}:{row['txn_version']}"
     print_table(
-        ("VERSION", "COMMITTED-AT", "OPERATION", "RECORDS-ADDED", "RECORDS-REMOVED",
-         "SEGMENTS-ADDED", "SEGMENTS-REMOVED", "TXN"),
-        (
-            (
-                row["version"],
-                row["committed_at"],
-                row["operation"],
-                row["records_added"],
-                row["records_removed"],
-                row["segments_added"],
-                row["segments_removed"],
-                None if row["txn_app_id"] is None else f"{row['txn_app_id']}:{row['txn_version']}",
-            )
-            for row in rows
-        ),
+        [name.upper().replace("_", "-") for name in names],
+        ([row[name] for name in names] for row in rows),
         left=("OPERATION", "TXN"),
-    )  # fmt: skip
-
-
-def _history_rows(table: pa.Table) -> list[dict[str, Any]]:
-    return [
-        {**row, "end_offsets": dict(row["end_offsets"]), "summary": dict(row["summary"])}
-        for row in table.to_pylist()
-    ]
+    )
 
 
 @click.command(
     cls=Command,
-    short_help="Check topics against the specification.",
+    short_help="Write an HTML page about a store.",
     examples="""
-        pylogtable verify orders
-        pylogtable verify --data --store s3://bucket/logs
+        pylogtable report ./logs -o report.html
+        pylogtable report s3://bucket/logs -o - > report.html
     """,
 )
-@topics_argument
-@click.option("--data", is_flag=True, help="Also read every record.")
-def verify(session: Session, topics: tuple[str, ...], data: bool) -> int:
-    """Check each TOPIC, or all topics, against the specification.
+@store_argument
+@click.option(
+    "-o",
+    "--out",
+    "path",
+    metavar="FILE",
+    default="report.html",
+    show_default=True,
+    help="File to write, or - for standard output.",
+)
+def report(session: Session, store: str | None, path: str) -> None:
+    """Write an HTML page about STORE: sizes, segments, growth, lag, and which commands to run.
 
-    The exit status is 1 if something is wrong. It is 3 if the store failed, and nothing is wrong
-    where the program could look: verify again later.
+    The page needs neither network nor scripts.
     """
-    session.status_if_store_fails = NOT_KNOWN
-    rows: list[dict[str, Any]] = []
-    for argument in session.topic_arguments(topics):
-        with continue_on_error(session, argument) as attempt, progress(f"verifying {argument}"):
-            report = session.open_topic(argument).verify(data=data)
-            rows.append({"topic": argument, "sound": report.sound, **asdict(report)})
-            if not session.is_json:
-                print(f"{argument}: {report}")
-        if attempt.error is not None:
-            sound = None if attempt.is_of_store else False
-            rows.append({"topic": argument, "sound": sound, "error": attempt.error})
-    if session.is_json:
-        print_json(rows)
-    verdicts = [row["sound"] for row in rows]
-    if False in verdicts:
-        return FAILED
-    return NOT_KNOWN if None in verdicts else 0
+    opened = session.open_store(store)
+    # Raises if there are none.
+    topic_names(opened)
+    with progress(f"measuring {opened.url}"):
+        page = pylogtable.report_html(opened).encode()
+    if path == "-":
+        write_bytes(page)
+        return
+    try:
+        Path(path).write_bytes(page)
+    except OSError as error:
+        raise StorageError(f"the report cannot be written to {path}: {error.strerror}") from error
+    size = len(page)
+    answer(session, {"path": path, "size_bytes": size}, f"wrote {path} ({bytes_text(size)})")

@@ -12,7 +12,6 @@ from pylogtable import InvalidRequestError
 from pylogtable.cli.from_json import kafka_columns, table_columns
 from pylogtable.cli.parse import unescape
 from pylogtable.cli.stdin_batches import LineBatch
-from pylogtable.cli.to_json import LOG_COLUMNS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -127,44 +126,3 @@ class JsonLines:
         except _WRONG as wrong:
             return wrong
         return None
-
-
-def find_wrong_row(columns: Columns, view: View) -> tuple[int, str] | None:
-    """The first row that the topic refuses, counted from 0, and why; None if all seem right.
-
-    It explains a refused append in terms of lines. The library counts the rows it was given.
-    """
-    import pyarrow.compute as pc
-
-    found: list[tuple[int, str]] = []
-
-    def look(wrong: pa.Array, problem: str) -> None:
-        row = pc.index(wrong, True).as_py()
-        if row >= 0:
-            found.append((row, problem))
-
-    for field in view.schema:
-        is_given = field.name in columns and field.name not in LOG_COLUMNS
-        if is_given and not field.nullable:
-            look(pc.is_null(columns[field.name]), f"column {field.name!r} must not be null")
-    if "partition" in columns:
-        numbers, count = columns["partition"], view.partition_count
-        outside = pc.or_(pc.less(numbers, 0), pc.greater_equal(numbers, count))
-        wrong = pc.filter(numbers, outside)
-        named = f"there is no partition {wrong[0]}" if len(wrong) else ""
-        look(outside, f"{named}; the topic has {count}, 0 to {count - 1}")
-    if "compact" in view.describe().config["cleanup.policy"]:
-        keys = [columns[name] for name in view.key if name in columns]
-        no_key = _all_null(keys, len(next(iter(columns.values()))))
-        look(no_key, "it has no key, which a compacted topic needs")
-    return min(found, default=None)
-
-
-def _all_null(columns: Sequence[pa.Array], rows: int) -> pa.Array:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    all_null = pa.array([True] * rows)
-    for column in columns:
-        all_null = pc.and_(all_null, pc.is_null(column))
-    return all_null

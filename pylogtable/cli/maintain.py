@@ -20,7 +20,7 @@ from pylogtable.cli.options import (
     topic_argument,
     yes_option,
 )
-from pylogtable.cli.output import print_json
+from pylogtable.cli.output import answer, print_json
 from pylogtable.cli.parse import parse_duration
 from pylogtable.cli.session import Session, topic_names
 from pylogtable.cli.streams import is_terminal, write_error
@@ -71,7 +71,7 @@ def compact(
     """
     opened = session.open_topic(topic)
     # Of a topic with another policy nothing is removed, and the library says why.
-    if asks_about_settings(yes) and "compact" in opened.describe().config["cleanup.policy"]:
+    if asks_about_settings(yes) and opened.describe().is_compacted:
         removed = "records that have a newer one with the same key, or have expired"
         action = f"remove the {removed}, of {opened.name} for good, as its settings say"
         confirm(action, yes, can_dry_run=False)
@@ -209,11 +209,8 @@ def maintain(
             if not session.is_json and (report.error is None or report.did_something):
                 print(report, flush=True)
     if session.is_json:
-        print_json([asdict(report) for report in reports])
+        print_json(reports)
 
 
 def _print_report(session: Session, topic: str, report: Any, hint: str = "") -> None:
-    if session.is_json:
-        print_json({"topic": topic, **asdict(report)})
-    else:
-        print(f"{topic}: {report}{hint}")
+    answer(session, {"topic": topic, **asdict(report)}, f"{topic}: {report}{hint}")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pylogtable import LogTableError
+from pylogtable.cli.check import comparison_json, print_comparison
 from pylogtable.cli.command import Command
-from pylogtable.cli.compare import comparison_json, print_comparison
 from pylogtable.cli.messages import ShowDetail, Speed, continue_on_error, note, progress, warn
 from pylogtable.cli.options import complete_topics
 from pylogtable.cli.output import print_json

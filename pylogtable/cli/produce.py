@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,15 +11,14 @@ import click
 import pylogtable
 from pylogtable import CommitUnknownError, InvalidRequestError, LogTableError
 from pylogtable.cli.command import Command
-from pylogtable.cli.line_parsers import Columns, JsonLines, LineParser, TextLines, find_wrong_row
+from pylogtable.cli.line_parsers import Columns, JsonLines, LineParser, TextLines
 from pylogtable.cli.messages import note, progress
 from pylogtable.cli.options import POSITIVE, WholeNumber, topic_argument
-from pylogtable.cli.output import print_json
+from pylogtable.cli.output import answer
 from pylogtable.cli.parse import parse_pair
 from pylogtable.cli.session import Session
 from pylogtable.cli.stdin_batches import LineBatch, LineReader
 from pylogtable.cli.streams import is_terminal, standard_input
-from pylogtable.cli.to_json import Row
 from pylogtable.presentation import count_text
 
 if TYPE_CHECKING:
@@ -132,7 +131,7 @@ def produce(session: Session, /, topic: str, **given: Any) -> None:
         signals.raise_again()
     finally:
         if appender.done.commits or sys.exc_info()[0] is None:
-            _print_done(session, appender.done)
+            answer(session, appender.done.as_json(), appender.done)
 
 
 @dataclass
@@ -158,14 +157,10 @@ class _Done:
             else:
                 ranges.append([start, end])
 
-    def as_json(self) -> Row:
-        return {
-            "topic": self.topic,
-            "records": self.records,
-            "commits": self.commits,
-            "version": self.version,
-            "offsets": dict(sorted(self.offsets.items())),
-        }
+    def as_json(self) -> dict[str, Any]:
+        found = asdict(self)
+        del found["lines"]
+        return found | {"offsets": dict(sorted(self.offsets.items()))}
 
     def __str__(self) -> str:
         places = " ".join(
@@ -214,16 +209,7 @@ class _Appender:
         try:
             return self._topic.append(pa.table(columns))
         except InvalidRequestError as error:
-            wrong = find_wrong_row(columns, self._topic.at())
-            if wrong is None:
+            if error.row is None:
                 raise
-            row, problem = wrong
-            line = self._parser.line_of(batch, row)
-            raise InvalidRequestError(f"line {line}: {problem}") from error
-
-
-def _print_done(session: Session, done: _Done) -> None:
-    if session.is_json:
-        print_json(done.as_json())
-    else:
-        print(done)
+            line = self._parser.line_of(batch, error.row)
+            raise InvalidRequestError(f"line {line}: {error.problem}") from error

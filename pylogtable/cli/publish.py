@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
 
 import click
 
 from pylogtable.cli.command import Command
 from pylogtable.cli.messages import confirm, progress
 from pylogtable.cli.options import threads_option, topic_argument, yes_option
-from pylogtable.cli.output import print_json
+from pylogtable.cli.output import answer
 from pylogtable.cli.session import Session
 from pylogtable.presentation import count_text
 
@@ -45,10 +44,7 @@ def publish(session: Session, topic: str, formats: tuple[str, ...], threads: int
     opened = session.open_topic(topic)
     with progress(f"publishing {opened.name}"):
         report = opened.publish(list(formats) or None, threads=threads)
-    if session.is_json:
-        print_json(asdict(report))
-    else:
-        print(report)
+    answer(session, report, report)
 
 
 @click.command(
@@ -65,7 +61,5 @@ def unpublish(session: Session, topic: str, formats: tuple[str, ...], yes: bool)
     opened = session.open_topic(topic)
     confirm(f"remove the published tables of {opened.name}", yes, can_dry_run=False)
     removed = opened.unpublish(list(formats) or None)
-    if session.is_json:
-        print_json({"topic": opened.name, "removed": removed})
-    else:
-        print(f"{opened.name}: removed {count_text(removed, 'file')} of published tables")
+    done = f"{opened.name}: removed {count_text(removed, 'file')} of published tables"
+    answer(session, {"topic": opened.name, "removed": removed}, done)

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pylogtable import InvalidRequestError
+from pylogtable import InvalidRequestError, LogTableError
 from pylogtable.cli.command import Command
-from pylogtable.cli.group_topics import topics_of_group
 from pylogtable.cli.messages import continue_on_error, note
 from pylogtable.cli.options import COUNT, complete_groups, complete_topics
 from pylogtable.cli.output import print_json, print_table
@@ -138,7 +137,7 @@ def reset(
         if bool(topics) == all_topics:
             raise click.UsageError("give --topic or --all-topics")
         scope: Scope = (
-            _parse_scope(topics) if topics else dict.fromkeys(topics_of_group(store, group))
+            _parse_scope(topics) if topics else dict.fromkeys(_topics_of_group(store, group))
         )
         jobs = [
             _Job(_open_group(store, name, group), to, target.shift_by, partitions)
@@ -173,6 +172,26 @@ class _Job:
             return self.group.reset(
                 self.to, shift_by=self.shift_by, partitions=self.partitions, dry_run=dry_run
             )
+
+
+def _topics_of_group(store: Store, group: str) -> list[str]:
+    """Every topic in which the group has a position; raises if a topic cannot be read, because the
+    group may have a position in it."""
+    from pylogtable import engine
+
+    topics = []
+    for topic, found in engine.groups_by_topic(store).items():
+        if isinstance(found, LogTableError):
+            raise InvalidRequestError(
+                f"topic {topic!r} cannot be read: {found}; name the other topics with --topic"
+            ) from found
+        if group in found:
+            topics.append(topic)
+    if not topics:
+        raise InvalidRequestError(
+            f"there is no group {group!r} in {store.url}; to start one, name a topic with --topic"
+        )
+    return topics
 
 
 def _open_group(store: Store, topic: str, group: str) -> Group:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import pyarrow as pa
 
-from pylogtable.format.config import describe_config
+from pylogtable.format.config import describe_config, parse_config
 from pylogtable.format.model import Mirror
 from pylogtable.format.schema import table_schema
 from pylogtable.format.snapshot import Snapshot
@@ -124,6 +124,11 @@ class TopicDescription:
     inline_segments: int = 0
     inline_records: int = 0
     mirror: MirrorStatus | None = None
+
+    @property
+    def is_compacted(self) -> bool:
+        """True if a compaction keeps the newest record of each key."""
+        return parse_config(self.config).is_compacted
 
     @property
     def segments(self) -> int:

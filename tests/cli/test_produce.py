@@ -151,7 +151,7 @@ def test_nested_columns(run: Run, store_dir: Path) -> None:
         ('{"id": 3, "day": 5}', ["line 3: column 'day'"]),
         ('{"id": 3, "raw_base64": "?"}', ["line 3: "]),
         ('{"id": 3, "at": "noon"}', ["line 3: column 'at'", "'noon' is not a time"]),
-        ('{"id": 3, "partition": 9}', ["line 3: there is no partition 9"]),
+        ('{"id": 3, "partition": 9}', ["line 3: partition 9 is out of range"]),
     ],
 )
 def test_a_wrong_line_is_named_and_its_batch_not_appended(

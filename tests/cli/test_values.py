@@ -142,8 +142,8 @@ def test_a_linger_of_centuries_waits_for_the_end_of_the_input(
     ("columns", "config", "wrong", "problem"),
     [
         (["id:long not null", "n:long"], [], '{"n": 1}', "column 'id' must not be null"),
-        (["id:long", "n:long"], [], '{"id": 1, "partition": 7}', "there is no partition 7"),
-        (["id:long", "n:long"], ["-c", "cleanup.policy=compact"], '{"n": 1}', "it has no key"),
+        (["id:long", "n:long"], [], '{"id": 1, "partition": 7}', "partition 7 is out of range"),
+        (["id:long", "n:long"], ["-c", "cleanup.policy=compact"], '{"n": 1}', "a compacted topic "),
     ],
 )
 def test_rows_that_the_topic_refuses_are_named_by_their_line(
@@ -159,6 +159,6 @@ def test_rows_that_the_topic_refuses_are_named_by_their_line(
 
 def test_text_lines_that_the_topic_refuses_are_named(run: Run, store_dir: Path) -> None:
     topic = pylogtable.open(store_dir).create_topic("t", config={"cleanup.policy": "compact"})
-    run("produce", "t", stdin="a\nb\n").failed("line 1: it has no key")
+    run("produce", "t", stdin="a\nb\n").failed("line 1: a compacted topic ", "without a key")
     topic.append(kafka(["k"]))
     assert topic.count() == 1

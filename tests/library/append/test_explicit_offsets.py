@@ -121,26 +121,30 @@ WRONG: dict[str, tuple[pa.Table, type[Exception], str]] = {
     "null offset": (
         kafka("ab", partition=ints(0, 0), offset=ints(1, None)),
         SchemaMismatchError,
-        "column 'offset' is null in row 1",
+        "row 1: column 'offset' is null",
     ),
     "null partition": (
         kafka("ab", partition=ints(0, None), offset=ints(1, 2)),
         SchemaMismatchError,
-        "column 'partition' is null in row 1",
+        "row 1: column 'partition' is null",
     ),
     "text for offset": (
         kafka("a", partition=ints(0), offset=pa.array(["1"])),
         SchemaMismatchError,
         "column 'offset' is string",
     ),
-    "negative offset": (given((0, -1)), InvalidRequestError, "offset -1 in row 0"),
-    "too large": (given((0, 2**63 - 1)), InvalidRequestError, f"offset {2**63 - 1} in row 0"),
+    "negative offset": (given((0, -1)), InvalidRequestError, "row 0: offset -1 is out of range"),
+    "too large": (
+        given((0, 2**63 - 1)),
+        InvalidRequestError,
+        f"row 0: offset {2**63 - 1} ",
+    ),
     "too large for 64 bits": (
         kafka("a", partition=ints(0), offset=pa.array([2**64 - 1], pa.uint64())),
         InvalidRequestError,
-        f"offset {2**64 - 1} in row 0",
+        f"row 0: offset {2**64 - 1} is out of range",
     ),
-    "unknown partition": (given((5, 0)), InvalidRequestError, "partition 5 in row 0"),
+    "unknown partition": (given((5, 0)), InvalidRequestError, "row 0: partition 5 is out of range"),
     "a column of the log": (
         given((0, 1), topic=pa.array(["t"])),
         SchemaMismatchError,
