@@ -203,6 +203,7 @@ ENGINE_SIGNATURES = {
     engine.Joiner: ["store", "new_id"],
     engine.Joiner.__call__: ["join"],
     engine.check_log_columns: ["given", "*keep_offsets"],
+    engine.groups_by_topic: ["store"],
     engine.Scan: ["view"],
     engine.Scan.tasks: ["ranges"],
     engine.Scan.parts: ["ranges", "*max_records", "*min_parts"],
