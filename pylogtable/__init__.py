@@ -71,10 +71,8 @@ _MODULES = {
     ),
     "read.history": ("HISTORY_SCHEMA",),
     "read.files": ("SEGMENTS_SCHEMA",),
-    "read.view": (
-        "Bound",
-        "View",
-    ),
+    "read.position": ("Bound",),
+    "read.view": ("View",),
     "report.report_html": ("report_html",),
     "store": (
         "Store",

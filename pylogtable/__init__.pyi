@@ -43,7 +43,7 @@ from pylogtable.read.description import PARTITIONS_SCHEMA as PARTITIONS_SCHEMA
 from pylogtable.read.description import TopicDescription as TopicDescription
 from pylogtable.read.files import SEGMENTS_SCHEMA as SEGMENTS_SCHEMA
 from pylogtable.read.history import HISTORY_SCHEMA as HISTORY_SCHEMA
-from pylogtable.read.view import Bound as Bound
+from pylogtable.read.position import Bound as Bound
 from pylogtable.read.view import View as View
 from pylogtable.report.report_html import report_html as report_html
 from pylogtable.store import Store as Store

@@ -6,6 +6,7 @@ Users of a topic need none of this. An engine does in many processes what a `Top
 - `Scan` splits a read: the driver plans parts, tasks read them with a `PartReader`.
 - `run_job` and `maintain` split maintenance: the driver plans units of work, a function of yours
   runs them anywhere with a `Worker`, the driver commits.
+- `locate` finds positions (offsets, times, durations, ends) in each partition of a log.
 - `mirror` splits a copy to another store: the driver plans, tasks copy files, the driver commits.
 
 Everything that is sent between processes (`Staged`, `ReadPart`, `PartReader`, `Worker`, units,
@@ -48,13 +49,25 @@ from pylogtable.mirror.start import mirror as run_mirror
 from pylogtable.operation import operation, operations
 from pylogtable.publish.publication import Publication
 from pylogtable.read.parts_plan import ReadPart, by_commit, joined, share_tasks
+from pylogtable.read.position import (
+    EARLIEST,
+    LATEST,
+    Position,
+    PositionLog,
+    locate,
+    parse_position,
+    parse_when,
+)
 from pylogtable.read.scan import PartReader, Scan
 from pylogtable.read.view import View
 from pylogtable.segments.read_task import ReadTask
 from pylogtable.store import Store
+from pylogtable.times import as_datetime, parse_time
 from pylogtable.topic import Topic
 
 __all__ = [
+    "EARLIEST",
+    "LATEST",
     "NOT_GIVEN",
     "Compaction",
     "Copied",
@@ -66,6 +79,8 @@ __all__ = [
     "Joiner",
     "Merge",
     "PartReader",
+    "Position",
+    "PositionLog",
     "Publication",
     "ReadPart",
     "ReadTask",
@@ -79,13 +94,18 @@ __all__ = [
     "TopicWriter",
     "Vacuum",
     "Worker",
+    "as_datetime",
     "by_commit",
     "check_log_columns",
     "groups_by_topic",
     "in_threads",
     "joined",
+    "locate",
     "maintain",
     "mirror",
+    "parse_position",
+    "parse_time",
+    "parse_when",
     "protected_groups",
     "run_job",
     "share_tasks",

@@ -11,6 +11,7 @@ from pylogtable.errors import InvalidRequestError
 Moment = datetime | int
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_LAST_MS = (2**63 - 1) // 1000  # no record is later: timestamps are 64-bit microseconds
 
 _ISO_DURATION = re.compile(
     r"P(?:(?P<weeks>\d+)W)?(?:(?P<days>\d+)D)?"
@@ -39,20 +40,41 @@ def to_us(when: Moment) -> int:
     return when * 1000
 
 
-def parse_time(text: str) -> datetime:
-    """A time in ISO 8601 with a time zone, such as `2024-05-01T12:00:00Z`."""
+def as_datetime(when: Moment) -> datetime:
+    """A time as a datetime. Raises if it is outside of Python's calendar."""
+    if isinstance(when, datetime):
+        return when
     try:
-        # Python 3.10 does not accept the Z.
-        when = datetime.fromisoformat(re.sub(r"[zZ]$", "+00:00", text.strip()))
+        return from_us(to_us(when))
+    except OverflowError:
+        raise InvalidRequestError(
+            f"{when} is a time after the year 9999; is it in milliseconds?"
+        ) from None
+
+
+def parse_time(text: str, zone: timezone | None = None) -> Moment:
+    """A time in ISO 8601, such as `2024-05-01T12:00:00Z`, or in milliseconds since the epoch, with
+    or without an `@` before them. ISO 8601 without a time zone is refused, unless there is a
+    default `zone`."""
+    stripped = text.strip()
+    digits = re.fullmatch(r"@?([0-9]{1,19})", stripped)
+    if digits is not None and int(digits[1]) < 2**63:
+        return min(int(digits[1]), _LAST_MS)
+    # Before Python 3.11 fromisoformat() takes neither Z nor fractions of any length.
+    iso = re.sub(r"[zZ]$", "+00:00", stripped)
+    iso = re.sub(r"\.([0-9]{1,6})[0-9]*", lambda found: "." + found[1].ljust(6, "0"), iso)
+    try:
+        when = datetime.fromisoformat(iso)
     except ValueError:
         raise InvalidRequestError(
-            f"{text!r} is not a time: give ISO 8601 with a zone, such as 2024-05-01T12:00:00Z"
+            f"{text!r} is not a time: give ISO 8601 with a zone, such as 2024-05-01T12:00:00Z, or "
+            "milliseconds since the epoch, such as @1714564800000"
         ) from None
-    if when.tzinfo is None:
+    if when.tzinfo is None and zone is None:
         raise InvalidRequestError(
             f"{text!r} has no time zone; write {when.isoformat()}Z if it is in UTC"
         )
-    return when
+    return when if when.tzinfo is not None else when.replace(tzinfo=zone)
 
 
 def from_us(us: int) -> datetime:
@@ -61,33 +83,21 @@ def from_us(us: int) -> datetime:
 
 
 def parse_duration(text: str) -> timedelta:
-    """A duration such as `90s`, `15m`, `12h`, `7d` or `2w`, or in ISO 8601, such as `PT1H30M`."""
-    short = _SHORT_DURATION.fullmatch(text.strip())
-    if short is None and not text.strip().upper().startswith("P"):
+    """A duration such as `90s`, `15m`, `12h`, `7d` or `2w`, or in ISO 8601, such as `PT1H30M`.
+    Raises for years and months, which have no fixed length, and for a negative duration."""
+    stripped = text.strip()
+    short, iso = _SHORT_DURATION.fullmatch(stripped), _ISO_DURATION.fullmatch(stripped)
+    parts: dict[str, str | None] = {} if iso is None else iso.groupdict()
+    if short is not None:
+        parts = {_SHORT_UNITS[short[2]]: short[1]}
+    given = {unit: float(number) for unit, number in parts.items() if number is not None}
+    if not given or stripped[-1] in "tT":
         raise InvalidRequestError(
             f"{text!r} is not a duration: give a number and a unit, such as 90s, 15m, 12h, 7d or "
-            "2w, or ISO 8601, such as P1DT12H. It cannot be negative."
+            "2w, or ISO 8601 with weeks, days, hours, minutes and seconds, such as P1DT12H. It "
+            "cannot be negative."
         )
-    if short is None:
-        return parse_iso_duration(text.strip())
-    return _timedelta(text, {_SHORT_UNITS[short[2]]: short[1]})
-
-
-def parse_iso_duration(text: str) -> timedelta:
-    """A duration in ISO 8601 of weeks, days, hours, minutes and seconds, such as `P1DT12H`. Raises
-    for years and months, which have no fixed length, and for a negative duration."""
-    found = _ISO_DURATION.fullmatch(text)
-    parts = {} if found is None else {k: v for k, v in found.groupdict().items() if v is not None}
-    if not parts or text[-1] in "tT":
-        raise InvalidRequestError(
-            f"{text!r} is not a duration: give weeks, days, hours, minutes and seconds, such as "
-            "P7D, PT30M or P1DT12H30M5S. It cannot be negative."
-        )
-    return _timedelta(text, parts)
-
-
-def _timedelta(text: str, parts: dict[str, str]) -> timedelta:
     try:
-        return timedelta(**{name: float(number) for name, number in parts.items()})
+        return timedelta(**given)
     except OverflowError:
         raise InvalidRequestError(f"the duration {text!r} is too long") from None

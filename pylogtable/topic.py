@@ -34,8 +34,9 @@ from pylogtable.publish.checks import check_published_tables
 from pylogtable.publish.publication import published_status
 from pylogtable.read.description import TopicDescription, describe
 from pylogtable.read.null_keys import null_keys_text
+from pylogtable.read.position import Bound
 from pylogtable.read.versions import snapshot_at, version_at
-from pylogtable.read.view import Bound, View
+from pylogtable.read.view import View
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import ObjectStore
 from pylogtable.times import Moment
@@ -105,7 +106,7 @@ class Topic(TopicWrites, TopicJobs):
         """The topic at one version, the newest by default. Use it for several reads that must see
         the same data."""
         snapshot = snapshot_at(self.name, self._log, version)
-        return View(self.name, self._store, snapshot, self._manifest)
+        return View(self.name, self._store, snapshot, self._manifest, self._log.runtime.clock)
 
     def read(
         self,
@@ -117,11 +118,12 @@ class Topic(TopicWrites, TopicJobs):
     ) -> pa.RecordBatchReader:
         """Stream records in offset order, one partition after the other.
 
-        `start` (included) and `end` (excluded) are each an offset, "earliest", "latest", a time, or
-        a dict of these by partition, with "*" for the other partitions. A time is a datetime or
-        ISO 8601 text, and means the first record at or after it. An offset outside the log raises
-        `OffsetOutOfRangeError`. If compaction or erase removed the record at an offset, the read
-        starts at the next record.
+        `start` (included) and `end` (excluded) are each a position, or a dict of positions by
+        partition, with "*" for the other partitions. A position is "earliest", "latest", an offset,
+        "-5" (the last five offsets), a time (a datetime, "2024-05-01T12:00:00Z" or "@" and
+        milliseconds), or how long ago (a timedelta, "12h" or "PT1H30M"). A time means the first
+        record at or after it. An offset outside the log raises `OffsetOutOfRangeError`. If
+        compaction or erase removed the record at an offset, the read starts at the next record.
 
         >>> topic.read(partition=0, start=100, columns=["offset", "value"]).read_all()
         """

@@ -17,7 +17,8 @@ from pylogtable.format.paths import (
     root_path,
 )
 from pylogtable.format.snapshot import Snapshot, replay
-from pylogtable.log.clock_skew import MAX_SKEW_MS, time_text
+from pylogtable.log.clock_skew import MAX_SKEW_MS
+from pylogtable.presentation import time_text
 
 
 def check_stranded_commits(subject: Subject) -> Iterator[Problem]:
@@ -60,8 +61,8 @@ def check_commits_from_the_future(subject: Subject) -> Iterator[Problem]:
     last_good = subject.manifest.commits.version_at(now_ms + MAX_SKEW_MS, newest)
     first = 0 if last_good is None else last_good + 1
     detail = (
-        f"from this version on, commits are ahead of the store's time {time_text(now_ms)}, up to "
-        f"{time_text(newest.committed_at_ms)}: a writer's clock was wrong"
+        f"from this version on, commits are ahead of the store's time {time_text(now_ms)} UTC, "
+        f"up to {time_text(newest.committed_at_ms)} UTC: a writer's clock was wrong"
     )
     yield Problem("COMMIT-12", commit_path(first), detail)
 

@@ -98,8 +98,9 @@ class ConsumeOptions:
     "start",
     metavar="POSITION",
     help="earliest; latest; an offset; -N for the last N offsets of each partition; a time in ISO "
-    "8601, or @ and milliseconds; 0:100,1:200 for an offset per partition; or stored, the group's "
-    "position (earliest where it has none).  [default: earliest, or stored with --group]",
+    "8601, or @ and milliseconds; a duration such as 12h, for that long ago; 0:100,1:latest for a "
+    "position per partition; or stored, the group's position (earliest where it has none).  "
+    "[default: earliest, or stored with --group]",
 )
 @click.option(
     "--to", "end", metavar="POSITION", help="Stop before this position; written as for --from."

@@ -14,14 +14,16 @@ from pylogtable.cli.command import Command
 from pylogtable.cli.messages import confirm, continue_on_error
 from pylogtable.cli.options import complete_topics, dry_run_option, yes_option
 from pylogtable.cli.output import print_json
+from pylogtable.cli.parse import parse_position
 from pylogtable.cli.session import Session
 from pylogtable.presentation import count_text
 
 if TYPE_CHECKING:
     from pylogtable import Topic
+    from pylogtable.engine import Position
 
-#: The new log start of each partition; None means its end.
-LogStarts = dict[int, int | None]
+#: The new log start of each partition.
+LogStarts = dict[int, "Position"]
 
 
 @click.command(
@@ -39,7 +41,8 @@ LogStarts = dict[int, int | None]
     "offsets",
     multiple=True,
     metavar="PARTITION:OFFSET",
-    help="Delete the records before this offset; latest or -1 deletes all. May be repeated.",
+    help="Delete the records before this offset, time or duration (7d: older than a week); latest "
+    "or -1 deletes all. May be repeated.",
 )
 @click.option(
     "--offset-json-file",
@@ -72,11 +75,11 @@ def delete_records(
         records = sum(max(0, new - old) for moves in plans for old, new in moves.values())
         confirm(f"make up to {count_text(records, 'record')} unreadable forever", yes)
     rows: list[dict[str, str | int]] = []
-    for (one, starts), moves in zip(opened, plans, strict=True):
+    for (one, _), moves in zip(opened, plans, strict=True):
         with continue_on_error(session, one.name):
-            done = (
-                {n: new for n, (_, new) in moves.items()} if dry_run else one.delete_records(starts)
-            )
+            done = {number: new for number, (_, new) in moves.items()}
+            if not dry_run:
+                done = one.delete_records(done)
             rows += [
                 {"topic": one.name, "partition": number, "low_watermark": start}
                 for number, start in done.items()
@@ -91,26 +94,24 @@ def delete_records(
 
 def _plan(topic: Topic, starts: LogStarts) -> dict[int, tuple[int, int]]:
     """The old and new log start of each partition; raises if one cannot be moved there."""
-    view = topic.at()
-    view.ranges(list(starts))
-    firsts, ends = view.start_offsets, view.end_offsets
+    from pylogtable.engine import locate
+
     moves = {}
-    for number, wanted in sorted(starts.items()):
-        start, end = firsts[number], ends[number]
-        offset = end if wanted is None else wanted
-        if offset > end:
+    for number, at in sorted(locate(topic.at(), starts).items()):
+        if at.asked is not None and not 0 <= at.asked <= at.end:
             raise InvalidRequestError(
-                f"offset {offset} of partition {number} of topic {topic.name!r} is out of range: "
-                f"its end is {end}"
+                f"offset {at.asked} of partition {number} of topic {topic.name!r} is out of range: "
+                f"its end is {at.end}"
             )
-        moves[number] = (start, max(start, offset))
+        moves[number] = (at.log_start, at.nearest)
     return moves
 
 
 def _from_options(offsets: tuple[str, ...]) -> LogStarts:
     wanted: LogStarts = {}
     for text in offsets:
-        match = re.fullmatch(r"(\d+):(\d+|-1|latest)", text)
+        # As in Kafka, -1 is the end. So other numbers below 0 must not count from the end.
+        match = re.fullmatch(r"(\d+):(-1|[^-].*)", text)
         if match is None:
             raise click.BadParameter(
                 f"{text!r} is not PARTITION:OFFSET, such as 0:1000 or 0:latest",
@@ -118,7 +119,8 @@ def _from_options(offsets: tuple[str, ...]) -> LogStarts:
             )
         if int(match[1]) in wanted:
             raise click.BadParameter(f"partition {match[1]} is given twice", param_hint="--offset")
-        wanted[int(match[1])] = None if match[2] in {"-1", "latest"} else int(match[2])
+        position = "latest" if match[2] == "-1" else match[2]
+        wanted[int(match[1])] = parse_position(position, "--offset")
     return wanted
 
 
@@ -131,7 +133,8 @@ def _from_file(path: Path) -> dict[str, LogStarts]:
                 raise TypeError(f"{entry} has a value of a wrong type")
             if number in wanted.setdefault(name, {}):
                 raise ValueError(f"partition {number} of topic {name!r} is given twice")
-            wanted[name][number] = None if offset == -1 else offset
+            position = "latest" if offset == -1 else offset
+            wanted[name][number] = parse_position(position, "--offset-json-file")
     except (ValueError, KeyError, TypeError) as error:
         detail = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise InvalidRequestError(

@@ -9,15 +9,15 @@ from __future__ import annotations
 import base64
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from datetime import date, datetime
+from datetime import date, datetime, timezone
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from pylogtable.arguments import did_you_mean
-from pylogtable.cli.parse import to_time
 from pylogtable.cli.to_json import BASE64, LOG_COLUMNS, NON_FINITE, Row
+from pylogtable.times import as_datetime, parse_time
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -242,4 +242,4 @@ def _single_float(value: Any) -> Any:
 def _time(value: Any) -> datetime:
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise ValueError(f"{value!r} is not a time: write ISO 8601, or milliseconds")
-    return to_time(str(value))
+    return as_datetime(parse_time(str(value), timezone.utc))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from pylogtable.cli.command import Command
 from pylogtable.cli.messages import continue_on_error
 from pylogtable.cli.options import partitions_option, topics_argument
 from pylogtable.cli.output import print_json
-from pylogtable.cli.parse import parse_partitions, parse_time
+from pylogtable.cli.parse import parse_partitions, parse_position, parse_time
 from pylogtable.cli.session import Session
 
 if TYPE_CHECKING:
@@ -37,8 +38,8 @@ Offsets = dict[int, int | None]
     show_default=True,
     metavar="TIME",
     help="latest (the next offset to be written), earliest, max-timestamp (the record with the "
-    "latest timestamp), or a time in milliseconds or ISO 8601 (the first record at or after it). "
-    "-1, -2 and -3 mean the first three, as in Kafka.",
+    "latest timestamp), a time in milliseconds or ISO 8601 (the first record at or after it), or a "
+    "duration such as 12h (that long ago). -1, -2 and -3 mean the first three, as in Kafka.",
 )
 @partitions_option
 def offsets(session: Session, topics: tuple[str, ...], when: str, partitions: str | None) -> None:
@@ -66,18 +67,18 @@ def offsets(session: Session, topics: tuple[str, ...], when: str, partitions: st
             print(f"{row['topic']}:{row['partition']}:{row['offset']}")
 
 
-def _chosen(offsets: dict[int, int], numbers: Sequence[int]) -> Offsets:
-    return {number: offsets[number] for number in numbers}
-
-
 def _finder(when: str) -> Callable[[View, Sequence[int]], Offsets]:
-    """The function that finds what `--time` asks for."""
+    """The function that finds what `--time` asks for. A number is a time, as in Kafka."""
+    from pylogtable.engine import locate
+
     word = {"-1": "latest", "-2": "earliest", "-3": "max-timestamp"}.get(when, when)
-    if word == "latest":
-        return lambda view, numbers: _chosen(view.end_offsets, numbers)
-    if word == "earliest":
-        return lambda view, numbers: _chosen(view.start_offsets, numbers)
     if word == "max-timestamp":
         return lambda view, numbers: view.max_timestamp_offsets(numbers)
-    time = parse_time(when, "--time")
-    return lambda view, numbers: view.offsets_for_time(time, numbers)
+    is_number = re.fullmatch(r"-?\d*", word)
+    position = parse_position(parse_time(when, "--time") if is_number else word, "--time")
+
+    def find(view: View, numbers: Sequence[int]) -> Offsets:
+        found = locate(view, dict.fromkeys(numbers, position))
+        return {number: at.asked for number, at in found.items()}
+
+    return find

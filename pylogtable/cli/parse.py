@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 import click
 
 import pylogtable
+import pylogtable.times
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+    from pylogtable.engine import Position
+
 _MOST_PARTITIONS = 10_000
 _ESCAPES = {r"\n": b"\n", r"\t": b"\t", r"\r": b"\r", r"\0": b"\0", "\\\\": b"\\"}
 
@@ -101,41 +104,33 @@ def parse_partitions(text: str | None) -> list[int] | None:
     return list(dict.fromkeys(numbers))
 
 
-def to_time(text: str) -> datetime:
-    """A time given in milliseconds since the epoch (with or without `@` before them), or in ISO
-    8601 (UTC if it has no zone). ValueError for anything else."""
-    stripped = text.strip().removeprefix("@")
-    if re.fullmatch(r"\d+", stripped):
-        try:
-            return _EPOCH + timedelta(milliseconds=int(stripped))
-        except OverflowError:
-            raise ValueError(f"{text!r} is a time after the year 9999") from None
-    # Before Python 3.11 fromisoformat() takes neither Z nor fractions of any length.
-    iso = re.sub(r"[zZ]$", "+00:00", stripped)
-    iso = re.sub(r"\.(\d{1,6})\d*", lambda m: "." + m[1].ljust(6, "0"), iso)
+@contextmanager
+def _usage_errors(option: str) -> Iterator[None]:
+    """What the library refuses was wrong in an option."""
     try:
-        when = datetime.fromisoformat(iso)
-    except ValueError:
-        raise ValueError(
-            f"{text!r} is not a time: write 2024-05-01T12:00:00Z, or milliseconds since the epoch"
-        ) from None
-    return when if when.tzinfo is not None else when.replace(tzinfo=timezone.utc)
+        yield
+    except pylogtable.InvalidRequestError as error:
+        raise click.BadParameter(str(error), param_hint=option) from None
 
 
 def parse_time(text: str, option: str) -> datetime:
-    """A time given to an option. Anything else is a usage error."""
-    try:
-        return to_time(text)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint=option) from None
+    """A time given to an option; UTC if it has no zone, as in Kafka's tools."""
+    with _usage_errors(option):
+        return pylogtable.times.as_datetime(pylogtable.times.parse_time(text, timezone.utc))
 
 
 def parse_duration(text: str, option: str) -> timedelta:
     """A duration given to an option, such as `90s`, `15m`, `12h`, `7d` or `P1DT2H`."""
-    try:
-        return pylogtable.parse_duration(text)
-    except pylogtable.InvalidRequestError as error:
-        raise click.BadParameter(str(error), param_hint=option) from None
+    with _usage_errors(option):
+        return pylogtable.times.parse_duration(text)
+
+
+def parse_position(given: str | int | datetime, option: str) -> Position:
+    """A position given to an option. A time without a zone is in UTC."""
+    from pylogtable import engine
+
+    with _usage_errors(option):
+        return engine.parse_position(given, timezone.utc)
 
 
 def unescape(text: str) -> bytes:
@@ -156,6 +151,6 @@ def time_from_microseconds(us: int | None) -> datetime | str | None:
     if us is None:
         return None
     try:
-        return _EPOCH + timedelta(microseconds=us)
+        return pylogtable.times.from_us(us)
     except OverflowError:
         return f"@{us // 1000}"

@@ -12,7 +12,6 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from numbers import Integral, Real
 from types import TracebackType
 
@@ -26,11 +25,11 @@ from pylogtable.groups.fetcher import Fetcher
 from pylogtable.groups.group import Group
 from pylogtable.groups.member import DynamicMember, Member, StaticMember
 from pylogtable.groups.positions_plan import check_metadata, check_offsets
-from pylogtable.groups.reset_policy import EARLIEST, LATEST, parse_policy
-from pylogtable.groups.starting_point import StartingPoint, is_inside, offset_at_time, out_of_range
+from pylogtable.groups.starting_point import StartingPoint, parse_policy
 from pylogtable.log.group_log import GroupLog
 from pylogtable.log.topic_log import TopicLog
 from pylogtable.operation import REPLY_SECONDS, new_operation, operations
+from pylogtable.read.position import Given, parse_position, resolve
 from pylogtable.read.view import View
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import ObjectStore
@@ -90,9 +89,7 @@ class Consumer:
         self._view = newest()
         # Raise for an unknown column before the consumer joins its group.
         column_schema(self._view.snapshot.info.fields, options.columns)
-        self._start = StartingPoint(
-            topic_name, options.group, policy, self._view.partition_count, runtime.clock
-        )
+        self._start = StartingPoint(topic_name, self.group, policy, self._view.partition_count)
         self._fetcher = Fetcher(options.columns)
         self._paused: set[int] = set()
         # The partitions and their tenures at the last look.
@@ -199,24 +196,14 @@ class Consumer:
         self._update_assignment()
         return self._fetcher.positions[partition]
 
-    def seek(self, partition: int, to: int | str | datetime) -> None:
-        """Continue reading a partition from another position: an offset, "earliest", "latest", or a
-        time. A time means the first record at or after it, or the end if there is none. This
-        commits nothing."""
+    def seek(self, partition: int, to: Given) -> None:
+        """Continue reading a partition from another position, such as an offset, "earliest",
+        "latest" or a time. A time means the first record at or after it, or the end if there is
+        none. An offset outside of the log is refused. This commits nothing."""
         self._update_assignment(find_positions=False)
         self._check_assigned([partition])
-        self._view = view = self._newest()
-        if isinstance(to, datetime):
-            offset = offset_at_time(view, partition, to)
-        elif isinstance(to, str) and to == EARLIEST:
-            offset = view.snapshot.partitions[partition].log_start
-        elif isinstance(to, str) and to == LATEST:
-            offset = view.snapshot.partitions[partition].end
-        else:
-            (offset,) = check_offsets({partition: to}, view.snapshot).values()  # type: ignore[dict-item]
-            if not is_inside(view, partition, offset):
-                raise out_of_range(view, partition, offset)
-        self._begin(partition, offset)
+        self._view = self._newest()
+        self._begin(resolve(self._view, {partition: parse_position(to)}))
 
     def pause(self, partitions: int | Iterable[int]) -> None:
         """Stop polling these partitions until `resume`. They stay assigned to this consumer."""
@@ -261,12 +248,13 @@ class Consumer:
         if new and find_positions:
             committed = self._member.committed()
             self._view = self._newest()
-            for number in new:
-                self._begin(number, self._start.position(self._view, number, committed.get(number)))
+            asked = {number: committed.get(number) for number in new}
+            self._begin(self._start.positions(self._view, asked))
 
-    def _begin(self, partition: int, offset: int) -> None:
-        self._fetcher.seek(partition, offset)
-        self._read[partition] = self._tenures[partition]
+    def _begin(self, positions: Mapping[int, int]) -> None:
+        for partition, offset in positions.items():
+            self._fetcher.seek(partition, offset)
+            self._read[partition] = self._tenures[partition]
 
     def _fetch(self, count: int) -> pa.Table:
         """The next records. The newest version is looked at only if the known one has no more
@@ -281,10 +269,10 @@ class Consumer:
         if look:
             self._view = self._newest()
         positions = self._fetcher.positions
-        for number in active:
-            at = positions[number]
-            if not self._fetcher.is_open(number) and not is_inside(self._view, number, at):
-                self._fetcher.seek(number, self._start.position(self._view, number, at))
+        idle = {n: positions[n] for n in active if not self._fetcher.is_open(n)}
+        for number, at in self._start.positions(self._view, idle).items():
+            if at != positions[number]:
+                self._fetcher.seek(number, at)
         self._has_failed = True
         table = self._fetcher.take(self._view, active, count)
         self._has_failed = False

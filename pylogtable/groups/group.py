@@ -5,10 +5,9 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime, timedelta
-from numbers import Integral
+from datetime import timedelta
 
-from pylogtable.arguments import check_text
+from pylogtable.arguments import check_text, is_whole
 from pylogtable.errors import CommitUnknownError, InvalidRequestError, StorageError
 from pylogtable.format.codec import check_writable
 from pylogtable.format.group_model import GroupChange, GroupState
@@ -37,11 +36,9 @@ from pylogtable.log.group_objects import load_groups
 from pylogtable.log.topic_log import TopicLog
 from pylogtable.operation import operations
 from pylogtable.read.plan import choose_partitions
+from pylogtable.read.position import Bound, locate, parse_bound
 from pylogtable.read.view import View
 from pylogtable.storage.base import ObjectStore
-from pylogtable.times import Moment
-
-ResetTo = str | int | Mapping[int, int] | datetime | timedelta | None
 
 
 @operations
@@ -122,7 +119,7 @@ class Group:
 
     def reset(
         self,
-        to: ResetTo = None,
+        to: Bound = None,
         *,
         shift_by: int | None = None,
         partitions: int | Sequence[int] | None = None,
@@ -131,11 +128,8 @@ class Group:
         """Move the group's positions, in all partitions or some. Use it to read records again or to
         skip some. A group with live members is refused.
 
-        `to` is one of
-        - "earliest", "latest", or "current" (the committed position, or the end if there is none),
-        - an offset, or a dict of offsets by partition,
-        - a datetime: the first record at or after it,
-        - a timedelta: the first record at or after that long ago.
+        `to` is a position, as in `Topic.read`, or a dict of positions by partition; or "current"
+        (the committed position, or the end if there is none).
 
         Or `shift_by` moves each position by this many offsets, back if it is negative.
 
@@ -245,46 +239,36 @@ class Group:
         return snapshot
 
     def _pinned(self) -> View:
-        return View(self.topic_name, self._store, self._log.latest(), self._log.manifest)
+        log = self._log
+        return View(self.topic_name, self._store, log.latest(), log.manifest, log.runtime.clock)
 
     def _targets(
         self,
         view: View,
-        to: ResetTo,
+        to: Bound,
         shift_by: int | None,
         partitions: int | Sequence[int] | None,
     ) -> dict[int, Target]:
         if (to is None) == (shift_by is None):
             raise InvalidRequestError("a reset needs either `to` or `shift_by`, not both")
-        if isinstance(to, Mapping):
-            if partitions is not None:
-                raise InvalidRequestError(
-                    "`to` is a dict that names the partitions: leave `partitions` out"
-                )
-            offsets = check_offsets(to, view.snapshot)
-            return {number: Target(offset) for number, offset in offsets.items()}
+        if isinstance(to, Mapping) and partitions is not None:
+            raise InvalidRequestError(
+                "`to` is a dict that names the partitions: leave `partitions` out"
+            )
         chosen = choose_partitions(view.snapshot, partitions)
         if shift_by is not None:
-            return dict.fromkeys(chosen, Target(shift=_whole("shift_by", shift_by)))
-        if isinstance(to, datetime | timedelta):
-            return _at_time(view, chosen, self._moment(to))
-        if not isinstance(to, str):
-            return dict.fromkeys(chosen, Target(_whole("to", to)))
-        if to == "current":
+            if not is_whole(shift_by):
+                raise InvalidRequestError(f"shift_by={shift_by!r} is not a number of offsets")
+            return dict.fromkeys(chosen, Target(shift=int(shift_by)))
+        if isinstance(to, str) and to == "current":
             return dict.fromkeys(chosen, Target())
-        if to in ("earliest", "latest"):
-            offsets = view.start_offsets if to == "earliest" else view.end_offsets
-            return {number: Target(offsets[number]) for number in chosen}
-        return dict.fromkeys(chosen, Target(_whole("to", to)))
-
-    def _moment(self, to: datetime | timedelta) -> Moment:
-        if isinstance(to, datetime):
-            return to
-        if to < timedelta(0):
-            raise InvalidRequestError(
-                f"a reset by duration goes back in time, and {to} is negative: give a positive one"
-            )
-        return self._log.runtime.clock() - to // timedelta(milliseconds=1)
+        found = locate(view, parse_bound(to, chosen))
+        return {
+            number: Target(at.nearest, note="there is no record at or after this time")
+            if at.asked is None
+            else Target(at.asked)
+            for number, at in found.items()
+        }
 
 
 def describe_groups(
@@ -338,17 +322,6 @@ def _milliseconds(duration: timedelta | int) -> int:
     return ms
 
 
-def _at_time(view: View, partitions: Sequence[int], when: Moment) -> dict[int, Target]:
-    found = view.offsets_for_time(when, partitions)
-    ends = view.end_offsets
-    return {
-        number: Target(ends[number], note="there is no record at or after this time")
-        if offset is None
-        else Target(offset)
-        for number, offset in found.items()
-    }
-
-
 def committed_offsets(state: GroupState | None) -> dict[int, int]:
     """The committed positions in a group's state."""
     return {} if state is None else _offsets(state.positions)
@@ -356,12 +329,3 @@ def committed_offsets(state: GroupState | None) -> dict[int, int]:
 
 def _offsets(positions: Positions) -> dict[int, int]:
     return {number: entry.offset for number, entry in sorted(positions.items())}
-
-
-def _whole(name: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise InvalidRequestError(
-            f"{name}={value!r} is not a position: give 'earliest', 'latest', 'current', an offset, "
-            "a dict of offsets by partition, a datetime or a timedelta; `shift_by` is a number"
-        )
-    return int(value)

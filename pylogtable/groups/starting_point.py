@@ -3,77 +3,72 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 
 from pylogtable.errors import InvalidRequestError, OffsetOutOfRangeError
-from pylogtable.groups.reset_policy import LATEST, NONE, ResetPolicy
+from pylogtable.read.position import EARLIEST, LATEST, Position, parse_position, resolve
 from pylogtable.read.view import View
+from pylogtable.times import parse_duration
 
-_logger = logging.getLogger(__name__)
+BY_DURATION = "by_duration:"
+
+_log = logging.getLogger(__name__)
+
+
+def parse_policy(text: object) -> Position | None:
+    """Parse Kafka's `auto.offset.reset`: earliest, latest, by_duration:PnDTnHnMnS or none."""
+    words = {"earliest": EARLIEST, "latest": LATEST, "none": None}
+    if isinstance(text, str) and text in words:
+        return words[text]
+    if isinstance(text, str) and text.startswith(BY_DURATION):
+        return parse_position(parse_duration(text.removeprefix(BY_DURATION)))
+    raise InvalidRequestError(
+        f"auto_offset_reset is 'earliest', 'latest', 'none' or 'by_duration:PT1H', not {text!r}"
+    )
 
 
 @dataclass(frozen=True)
 class StartingPoint:
-    """The rule of one consumer. `first_new` is how many partitions there were when it started, and
-    so the number of the first one that was added later. `clock` gives milliseconds."""
+    """The rule of one consumer. `policy` is its `auto_offset_reset`, None for `none`. `first_new`
+    is how many partitions there were when it started, and so the number of the first one that was
+    added later."""
 
     topic_name: str
     group: str
-    policy: ResetPolicy
+    policy: Position | None
     first_new: int
-    clock: Callable[[], int]
 
-    def position(self, view: View, partition: int, committed: int | None) -> int:
-        """The committed position if it is in the log. Otherwise what the reset policy says."""
-        if committed is not None and is_inside(view, partition, committed):
-            return committed
-        if self.policy.at == NONE:
-            if committed is not None:
-                raise out_of_range(view, partition, committed)
-            raise InvalidRequestError(
-                f"group {self.group!r} has no position for partition {partition} of topic "
-                f"{self.topic_name!r}, and auto_offset_reset is 'none'. Commit a position, reset "
-                "the group, or use another auto_offset_reset"
-            )
-        if committed is None and partition >= self.first_new:
-            # The partition was added after the consumer started: every record in it is new.
-            offset = view.snapshot.partitions[partition].log_start
-        elif self.policy.ago is not None:
-            since_ms = self.clock() - self.policy.ago // timedelta(milliseconds=1)
-            offset = offset_at_time(view, partition, since_ms)
-        elif self.policy.at == LATEST:
-            offset = view.snapshot.partitions[partition].end
-        else:
-            offset = view.snapshot.partitions[partition].log_start
-        if committed is not None:
-            _logger.warning(
-                "position %d of partition %d of topic %s is no longer in the log; group %s "
-                "continues at %d (auto_offset_reset %s)",
-                committed,
-                partition,
-                self.topic_name,
-                self.group,
-                offset,
-                self.policy.at,
-            )
-        return offset
-
-
-def is_inside(view: View, partition: int, offset: int) -> bool:
-    """True if a consumer can continue at this offset."""
-    log = view.snapshot.partitions[partition]
-    return log.log_start <= offset <= log.end
-
-
-def out_of_range(view: View, partition: int, offset: int) -> OffsetOutOfRangeError:
-    """The error for an offset that is outside of the log."""
-    log = view.snapshot.partitions[partition]
-    return OffsetOutOfRangeError(partition, offset, log.log_start, log.end)
-
-
-def offset_at_time(view: View, partition: int, when: datetime | int) -> int:
-    """The first record at or after a time, or the end if there is none."""
-    found = view.offsets_for_time(when, [partition])[partition]
-    return view.snapshot.partitions[partition].end if found is None else found
+    def positions(self, view: View, committed: Mapping[int, int | None]) -> dict[int, int]:
+        """The committed position of each partition if it is in the log. Otherwise what the reset
+        policy says."""
+        resets: dict[int, Position] = {}
+        for partition, (log_start, end) in view.ranges(list(committed)).items():
+            at = committed[partition]
+            if at is not None and log_start <= at <= end:
+                continue
+            if self.policy is None:
+                if at is not None:
+                    raise OffsetOutOfRangeError(partition, at, log_start, end)
+                raise InvalidRequestError(
+                    f"group {self.group!r} has no position for partition {partition} of topic "
+                    f"{self.topic_name!r}, and auto_offset_reset is 'none'. Commit a position, "
+                    "reset the group, or use another auto_offset_reset"
+                )
+            # In a partition that was added after the consumer started, every record is new.
+            is_new = at is None and partition >= self.first_new
+            resets[partition] = EARLIEST if is_new else self.policy
+        found = {n: at for n, at in committed.items() if at is not None} | resolve(view, resets)
+        for partition in resets:
+            if committed[partition] is not None:
+                _log.warning(
+                    "position %d of partition %d of topic %s is no longer in the log; group %s "
+                    "continues at %d (auto_offset_reset %s)",
+                    committed[partition],
+                    partition,
+                    self.topic_name,
+                    self.group,
+                    found[partition],
+                    self.policy,
+                )
+        return found

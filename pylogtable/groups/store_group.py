@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 
 from pylogtable.errors import InvalidRequestError
 from pylogtable.format.paths import check_group_name
-from pylogtable.groups.group import Group, ResetTo
+from pylogtable.groups.group import Group
 from pylogtable.groups.report import GroupDescription, GroupLag, ResetReport
 from pylogtable.operation import operations
+from pylogtable.read.position import Bound
 
 
 @operations
@@ -57,7 +58,7 @@ class StoreGroup:
 
     def reset(
         self,
-        to: ResetTo = None,
+        to: Bound = None,
         *,
         shift_by: int | None = None,
         topics: Sequence[str] | None = None,

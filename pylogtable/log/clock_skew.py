@@ -6,9 +6,8 @@ of writers. A clock that is wrong by days would make one of them useless, so it 
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
-
 from pylogtable.errors import InvalidRequestError
+from pylogtable.presentation import time_text
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import ObjectStore
 
@@ -57,15 +56,7 @@ def _wrong_clock(
     store: ObjectStore, runtime: Runtime, now_ms: int, outcome: str
 ) -> InvalidRequestError:
     return InvalidRequestError(
-        f"this machine's clock says {time_text(runtime.clock())}, but it is {time_text(now_ms)} at "
-        f"{store.url}: {outcome}. Set the clock (NTP), or the clock of the store"
+        f"this machine's clock says {time_text(runtime.clock())} UTC, but it is "
+        f"{time_text(now_ms)} UTC at {store.url}: {outcome}. Set the clock (NTP), or the clock of "
+        "the store"
     )
-
-
-def time_text(time_ms: int) -> str:
-    """A time in words."""
-    epoch = datetime(1970, 1, 1, tzinfo=timezone.utc)
-    try:
-        return f"{epoch + timedelta(milliseconds=time_ms):%Y-%m-%d %H:%M:%S} UTC"
-    except OverflowError:
-        return f"{time_ms} ms"

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain, islice
-from numbers import Integral
 from typing import Any
 
 import pyarrow as pa
@@ -28,6 +26,7 @@ from pylogtable.read.files import files_table
 from pylogtable.read.history import history_table
 from pylogtable.read.latest import latest_of_partition, newest_across_partitions, newest_of
 from pylogtable.read.plan import Ranges, Span, choose_partitions, plan_spans, plan_tasks, spans_of
+from pylogtable.read.position import Bound, parse_bound, resolve
 from pylogtable.read.range_size import (
     RangeSize,
     offset_after_bytes,
@@ -35,18 +34,14 @@ from pylogtable.read.range_size import (
     range_size,
 )
 from pylogtable.read.versions import telling_oldest
+from pylogtable.runtime import Runtime
 from pylogtable.segments.key_filter import WantedKeys
 from pylogtable.segments.prefetch import tasks_ahead
 from pylogtable.segments.projection import Projection
 from pylogtable.segments.scan import count_from, first_offset_at_time, read_task
 from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.threads import map_parallel
-from pylogtable.times import Moment, parse_time, to_us
-
-OTHER_PARTITIONS = "*"
-Position = int | str | datetime
-#: One end of a read: a position, or positions by partition, "*" for those without an own one.
-Bound = Position | Mapping[int, Position] | Mapping[int | str, Position] | None
+from pylogtable.times import Moment, to_us
 
 
 class View:
@@ -64,12 +59,14 @@ class View:
         store: ObjectStore,
         snapshot: Snapshot | bytes,
         manifest: Manifest | None = None,
+        clock: Callable[[], int] = Runtime.clock,
     ) -> None:
-        """`snapshot` may be pickled bytes."""
+        """`snapshot` may be pickled bytes. `clock` gives the time that durations count from."""
         self.name = name
         self._given = snapshot
         self._store = store
         self._manifest = manifest or Manifest(store)
+        self.clock = clock
 
     def __reduce__(self) -> tuple[type[View], tuple[str, ObjectStore, bytes]]:
         packed = self._given if isinstance(self._given, bytes) else pickle.dumps(self._given)
@@ -354,37 +351,12 @@ class View:
 
     def _asked(self, partition: int | Sequence[int] | None, start: Bound, end: Bound) -> list[Span]:
         partitions = choose_partitions(self.snapshot, partition)
-        starts, ends = self._bounds(partitions, start), self._bounds(partitions, end)
+        starts, ends = (self._resolved(bound, partitions) for bound in (start, end))
         return plan_spans(self.snapshot, partitions, starts, ends)
 
-    def _bounds(self, partitions: Sequence[int], bound: Bound) -> dict[int, int]:
+    def _resolved(self, bound: Bound, partitions: Sequence[int]) -> dict[int, int]:
         if bound is None:
             return {}
-        if not isinstance(bound, Mapping):
-            return self._positions(partitions, bound)
-        named: dict[Any, Position] = dict(bound)
-        found: dict[int, int] = {}
-        if OTHER_PARTITIONS in named:
-            others = named.pop(OTHER_PARTITIONS)
-            found = self._positions([n for n in partitions if n not in named], others)
-        for number in choose_partitions(self.snapshot, list(named)):
-            found |= self._positions([number], named[number])
-        return found
-
-    def _positions(self, partitions: Sequence[int], at: Position) -> dict[int, int]:
-        states = self.snapshot.partitions
-        if isinstance(at, str) and at in ("earliest", "latest"):
-            is_start = at == "earliest"
-            return {n: states[n].log_start if is_start else states[n].end for n in partitions}
-        if isinstance(at, str) and at[:1].isdigit() and not at.isdigit():
-            at = parse_time(at)
-        if isinstance(at, datetime):
-            found = self.offsets_for_time(at, partitions)
-            return {n: states[n].end if offset is None else offset for n, offset in found.items()}
-        if isinstance(at, bool) or not isinstance(at, Integral):
-            raise InvalidRequestError(
-                f"{at!r} is not a position: give an offset, a datetime, a time such as "
-                "'2024-05-01T12:00:00Z', 'earliest' or 'latest', or a dict of these by partition, "
-                "with '*' for the other partitions"
-            )
-        return dict.fromkeys(partitions, int(at))
+        given = parse_bound(bound, partitions)
+        choose_partitions(self.snapshot, list(given))
+        return resolve(self, {number: given[number] for number in partitions if number in given})

@@ -28,6 +28,9 @@ def test_from_and_to_positions(run: Run, clicks: pylogtable.Topic) -> None:
     assert got("--from", -99) == "abcd"
     assert got("--from", "0:2") == "cd"
     assert got("--to", "0:2,1:0") == "ab"
+    assert got("--from", "0:-1,1:latest") == "c"
+    assert got("--from", "1h") == got("--from", "PT1H") == got("--to", "0s") == "abcd"
+    assert got("--to", "1h") == ""
     assert got("--from", 1, "--to", 2, "--partition", "0") == "b"
     assert got("--count", 2) == "ab"
     assert got("--count", 0) == ""
@@ -39,7 +42,7 @@ def test_from_and_to_positions(run: Run, clicks: pylogtable.Topic) -> None:
 
 
 def test_wrong_positions_are_refused(run: Run, clicks: pylogtable.Topic) -> None:
-    for position in ("first", "1:x", "0x10", "--", "1.5", ""):
+    for position in ("first", "1:x", "0:1,x:2", "0x10", "--", "1.5", "1y", ""):
         run("consume", "clicks", "--from", position).failed("--from", status=2)
     run("consume", "clicks", "--to", "stored").failed("--to", status=2)
     run("consume", "clicks", "--from", "stored").failed("needs --group", status=2)

@@ -82,6 +82,9 @@ def test_delete_records(run: Run, clicks: pylogtable.Topic) -> None:
     run(*ask).failed("make up to 3 records unreadable", "--yes")
     looked = run(*ask, "--dry-run")
     assert looked.lines[0] == "partition: clicks-0\tlow_watermark: 2 (dry run)"
+    timed = ("--offset", "0:7d", "--offset", "1:2100-01-01T00:00:00Z", "--dry-run")
+    rows = run("delete-records", "clicks", *timed, "--output", "json").json["partitions"]
+    assert [row["low_watermark"] for row in rows] == [0, 1]
     assert clicks.start_offsets() == {0: 0, 1: 0}
     done = run(*ask, "--yes")
     assert done.lines == [

@@ -166,6 +166,7 @@ def test_offsets(run: Run, store_dir: Path) -> None:
     assert run("offsets", "t", "--time", T0 + 15).lines == ["t:0:1", "t:1:0"]
     assert run("offsets", "t", "--time", "2023-11-14T22:13:20.031Z").lines == ["t:1:0"]
     assert run("offsets", "t", "--partition", "1-2").lines == ["t:1:1", "t:2:0"]
+    assert run("offsets", "t", "--time", "99999d").lines == ["t:0:1", "t:1:0"]
     late = run("offsets", "t", "--time", "2040-01-01", "--partition", "0", "--output", "json")
     assert late.json == [{"topic": "t", "partition": 0, "offset": None}]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -307,7 +307,10 @@ READS: list[tuple[type[Exception], str, dict[str, Any]]] = [
     (InvalidRequestError, "True is not a position", {"start": {0: True}}),
     (InvalidRequestError, "None is not a position", {"start": {"*": None}}),
     (InvalidRequestError, "no partition 'all'", {"start": {"all": 0}}),
-    (InvalidRequestError, "'5' is not a position", {"start": "5"}),
+    (InvalidRequestError, "'--5' is not a position", {"start": "--5"}),
+    (OffsetOutOfRangeError, r"offset 11 of partition 0", {"partition": 0, "end": "11"}),
+    (InvalidRequestError, "'1y' is not a duration", {"start": "1y"}),
+    (InvalidRequestError, "is negative", {"start": timedelta(seconds=-1)}),
     (InvalidRequestError, "has no time zone; write 2024-05-01T00:00:00Z", {"end": "2024-05-01"}),
     (InvalidRequestError, "'2024-13-01' is not a time", {"end": "2024-13-01"}),
     (InvalidRequestError, "'0' is not a partition", {"partition": "0"}),

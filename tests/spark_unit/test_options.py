@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pickle
 from datetime import datetime, timezone
+from typing import Any
 
 import pytest
 
 import pylogtable
 from pylogtable import InvalidRequestError
-from pylogtable.engine import NOT_GIVEN
-from pyspark_pylogtable.request.bounds import ANY_TOPIC, EARLIEST, LATEST, Bound, everywhere
+from pylogtable.engine import EARLIEST, LATEST, NOT_GIVEN, Position
+from pyspark_pylogtable.request.bounds import ANY_TOPIC, Bound, everywhere
 from pyspark_pylogtable.request.options import VIEWS, Options
 from pyspark_pylogtable.request.parsing import parse_options
 from pyspark_pylogtable.request.subscription import Assign, Subscribe, SubscribePattern
@@ -67,8 +68,8 @@ def test_every_option_is_parsed_in_any_case(spell: type[str]) -> None:
         path="s3://bucket/logs",
         storage_options={"key": "k", "secret": "s"},
         subscription=Subscribe(("a", "b")),
-        starting=everywhere("startingTimestamp", 1_700_000_000_000_000, is_time=True),
-        ending=everywhere("endingTimestamp", 1_714_564_800_000_000, is_time=True),
+        starting=everywhere("startingTimestamp", Position("time", 1_700_000_000_000_000)),
+        ending=everywhere("endingTimestamp", Position("time", 1_714_564_800_000_000)),
         starting_strategy="latest",
         fail_on_data_loss=False,
         min_partitions=6,
@@ -201,11 +202,11 @@ def test_unsupported_kafka_options_are_refused_with_advice(key: str, advice: str
         ({"startingTimestamp": str(2**63)}, "Expected a single long value"),
         (
             {"startingTimestamp": "2024-05-01 12:00:00"},
-            "names no time zone. Write 2024-05-01T12:00:00Z if it is in UTC",
+            "has no time zone; write 2024-05-01T12:00:00Z if it is in UTC",
         ),
-        ({"startingTimestamp": "1.5"}, "ISO-8601 with a zone, such as 2024-05-01T12:00:00Z"),
+        ({"startingTimestamp": "1.5"}, "ISO 8601 with a zone, such as 2024-05-01T12:00:00Z"),
         ({"timestampAsOf": "yesterday"}, "timestampAsOf: Expected a single long value"),
-        ({"timestampAsOf": str(2**62)}, "beyond the year 9999"),
+        ({"timestampAsOf": str(2**62)}, "after the year 9999"),
         ({"startingOffsetsByTimestampStrategy": "newest"}, "must be one of error, latest"),
         ({"failOnDataLoss": "yes"}, "failOnDataLoss='yes': must be one of true, false"),
         ({"includeHeaders": ""}, "includeHeaders=''"),
@@ -269,24 +270,31 @@ def test_a_pattern_matches_whole_names(name: str, matches: bool) -> None:
     assert SubscribePattern("log-.").matches(name) is matches
 
 
+AT_23 = Position("offset", 23)
+
+
 @pytest.mark.parametrize(
     ("text", "values", "is_short"),
     [
         ("earliest", {ANY_TOPIC: {None: EARLIEST}}, False),
         (" LATEST ", {ANY_TOPIC: {None: LATEST}}, False),
-        ('{"a":{"0":23,"1":-2},"b":{"0":-1}}', {"a": {0: 23, 1: -2}, "b": {0: -1}}, False),
-        ('{"a":{"0":"Earliest","1":"latest"}}', {"a": {0: -2, 1: -1}}, False),
-        ('{"a":{"0":23,"*":-2}}', {"a": {0: 23, None: -2}}, False),
-        ('{"*":{"*":-2}}', {ANY_TOPIC: {None: -2}}, False),
-        ('{"0":23,"*":-2}', {ANY_TOPIC: {0: 23, None: -2}}, True),
-        ('{"*":0}', {ANY_TOPIC: {None: 0}}, True),
+        (
+            '{"a":{"0":23,"1":-2},"b":{"0":-1}}',
+            {"a": {0: AT_23, 1: EARLIEST}, "b": {0: LATEST}},
+            False,
+        ),
+        ('{"a":{"0":"Earliest","1":"latest"}}', {"a": {0: EARLIEST, 1: LATEST}}, False),
+        ('{"a":{"0":23,"*":-2}}', {"a": {0: AT_23, None: EARLIEST}}, False),
+        ('{"*":{"*":-2}}', {ANY_TOPIC: {None: EARLIEST}}, False),
+        ('{"0":23,"*":-2}', {ANY_TOPIC: {0: AT_23, None: EARLIEST}}, True),
+        ('{"*":23}', {ANY_TOPIC: {None: AT_23}}, True),
         ("{}", {}, False),
     ],
 )
-def test_offsets(text: str, values: object, is_short: bool) -> None:
+def test_offsets(text: str, values: Any, is_short: bool) -> None:
     for side in ("starting", "ending"):
         position = getattr(parse_options({f"{side}Offsets": text}), side)
-        assert position == Bound(f"{side}Offsets", False, values, is_short)  # type: ignore[arg-type]
+        assert position == Bound(f"{side}Offsets", values, is_short)
         assert pickle.loads(pickle.dumps(position)) == position
 
 
@@ -365,17 +373,19 @@ def test_the_forms_of_a_time(text: str) -> None:
             "endingOffsetsByTimestamp": f'{{"0":"{text}"}}',
         }
     )
-    microseconds = 1_714_564_800_000_000
+    noon = Position("time", 1_714_564_800_000_000)
     assert options.timestamp_as_of == NOON
-    assert options.starting == everywhere("startingTimestamp", microseconds, is_time=True)
+    assert options.starting == everywhere("startingTimestamp", noon)
     assert options.ending is not None
-    assert options.ending.values == {ANY_TOPIC: {0: microseconds}}
+    assert options.ending.values == {ANY_TOPIC: {0: noon}}
 
 
 def test_the_longest_long_is_a_time_after_all_records() -> None:
     ending = parse_options({"endingTimestamp": str(2**63 - 1)}).ending
     assert ending is not None
-    assert 2**63 - 1000 <= (ending.at("t", 0) or 0) <= 2**63 - 1
+    position = ending.at("t", 0)
+    assert position is not None
+    assert 2**63 - 1000 <= position.value <= 2**63 - 1
 
 
 @pytest.mark.parametrize("side", ["starting", "ending"])
@@ -408,10 +418,12 @@ def test_single_time_wins_over_times_and_times_over_offsets(side: str) -> None:
 def test_most_specific_entry_wins(
     position: dict[str, dict[int | None, int]], expected: dict[str, int | None]
 ) -> None:
-    found = Bound("startingOffsets", False, position)
+    values = {t: {p: Position("offset", n) for p, n in row.items()} for t, row in position.items()}
+    found = Bound("startingOffsets", values)
     for name, value in expected.items():
         topic, partition = name.split("-")
-        assert found.at(topic, int(partition)) == value
+        at = found.at(topic, int(partition))
+        assert (None if at is None else at.value) == value
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from pylogtable import InvalidRequestError
 from pyspark_pylogtable.request.parsing import parse_options
-from pyspark_pylogtable.request.ranges import TopicView, check_batch, resolve_batch
+from pyspark_pylogtable.request.ranges import check_batch, resolve_batch
 
 
 @dataclass
@@ -28,13 +28,13 @@ class FakeView:
 
     logs: dict[int, tuple[int, list[int]]]
 
-    @property
-    def start_offsets(self) -> dict[int, int]:
-        return {p: start for p, (start, _) in self.logs.items()}
+    @staticmethod
+    def clock() -> int:
+        return 2000
 
-    @property
-    def end_offsets(self) -> dict[int, int]:
-        return {p: start + len(times) for p, (start, times) in self.logs.items()}
+    def ranges(self, partition: Sequence[int]) -> dict[int, tuple[int, int]]:
+        logs = {p: self.logs[p] for p in partition}
+        return {p: (start, start + len(times)) for p, (start, times) in logs.items()}
 
     def offsets_for_time(
         self, when: int | datetime, partitions: Sequence[int] | None = None
@@ -55,19 +55,19 @@ REMOVED = FakeView({0: (10, TIMES)})
 
 
 def resolve(
-    view: TopicView = SETUP_A,
+    view: FakeView = SETUP_A,
     assigned: Mapping[str, Sequence[int]] | None = None,
     **options: object,
 ) -> dict[int, tuple[int, int]]:
     texts = {k: v if isinstance(v, str) else json.dumps(v) for k, v in options.items()}
-    chosen = {"t": sorted(view.start_offsets)} if assigned is None else assigned
+    chosen = {"t": sorted(view.logs)} if assigned is None else assigned
     ranges = resolve_batch(parse_options(texts), {"t": view}, chosen)
     assert list(ranges) == ["t"]
     return ranges["t"]
 
 
 def refusal(
-    view: TopicView = SETUP_A,
+    view: FakeView = SETUP_A,
     assigned: Mapping[str, Sequence[int]] | None = None,
     **options: object,
 ) -> str:
@@ -125,6 +125,10 @@ def refusal(
         (
             {"startingOffsetsByTimestamp": {"0": 1030, "1": 1085, "2": 0}},
             {0: (3, 10), 1: (9, 10), 2: (0, 1)},
+        ),
+        (
+            {"startingTimestamp": "1s", "endingTimestamp": "970ms"},
+            {0: (0, 3), 1: (0, 3), 2: (0, 1)},
         ),
         ({"startingTimestamp": "1000", "endingTimestamp": "1000"}, dict.fromkeys(WHOLE, (0, 0))),
     ],
@@ -409,4 +413,5 @@ def test_resolved_ranges_lie_within_the_log(
     assert refused or set(ranges["t"]) == set(log)
     assert fail == "true" or not refused.startswith("[DATA_LOSS]")
     for p, (low, high) in ranges.get("t", {}).items():
-        assert view.start_offsets[p] <= low <= high <= view.end_offsets[p]
+        start, end = view.ranges([p])[p]
+        assert start <= low <= high <= end

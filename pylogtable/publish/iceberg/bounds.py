@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import date, datetime, timedelta, timezone
+from datetime import date, datetime, timezone
 from decimal import Decimal
 from typing import Any
 
@@ -16,10 +16,10 @@ from pylogtable.format.field_ids import LOG_IDS
 from pylogtable.format.model import Segment
 from pylogtable.format.schema import OFFSET, TIMESTAMP
 from pylogtable.segments.column_bounds import ColumnBounds
+from pylogtable.times import to_us
 
 #: Longer texts are no bounds: engines cut them.
 MAX_BYTES = 64
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,7 @@ def bound(value: Any, kind: Any) -> bytes | None:
         data = value.encode() if isinstance(value, str) else bytes(value)
         return data if len(data) <= MAX_BYTES else None
     if isinstance(value, datetime):
-        moment = value if value.tzinfo else value.replace(tzinfo=timezone.utc)
-        return _integer((moment - _EPOCH) // timedelta(microseconds=1), 8)
+        return _integer(to_us(value if value.tzinfo else value.replace(tzinfo=timezone.utc)), 8)
     if isinstance(value, date):
         return _integer(value.toordinal() - date(1970, 1, 1).toordinal(), 4)
     if isinstance(value, Decimal):

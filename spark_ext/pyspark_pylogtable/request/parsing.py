@@ -6,12 +6,12 @@ import difflib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from pylogtable import TOPIC_CONFIG_KEYS, InvalidRequestError
-from pylogtable.engine import NOT_GIVEN, ExpectedLast
-from pyspark_pylogtable.request.bounds import EPOCH, parse_bound, parse_time
+from pylogtable.engine import NOT_GIVEN, ExpectedLast, as_datetime, parse_time
+from pyspark_pylogtable.request.bounds import naming, parse_bound
 from pyspark_pylogtable.request.option_names import PLACE, with_documented_names
 from pyspark_pylogtable.request.options import DEFAULT_DELAY_MS, VIEWS, Options
 from pyspark_pylogtable.request.subscription import parse_subscription
@@ -155,10 +155,8 @@ def _keys(given: Mapping[str, str]) -> tuple[Any, ...] | None:
 def _datetime(given: Mapping[str, str], name: str) -> datetime | None:
     if name not in given:
         return None
-    try:
-        return EPOCH + timedelta(microseconds=parse_time(name, given[name]))
-    except OverflowError:
-        raise _bad(name, given[name], "is beyond the year 9999; is it in milliseconds?") from None
+    with naming(name, given[name]):
+        return as_datetime(parse_time(given[name]))
 
 
 def _duration_ms(given: Mapping[str, str], name: str, default: int) -> int:

@@ -10,18 +10,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
-from typing import Protocol
 
 from pylogtable import InvalidRequestError
-from pyspark_pylogtable.request.bounds import (
-    ANY_TOPIC,
-    EARLIEST,
-    EPOCH,
-    LATEST,
-    Bound,
-    everywhere,
-)
+from pylogtable.engine import EARLIEST, LATEST, Position, PositionLog, locate
+from pyspark_pylogtable.request.bounds import ANY_TOPIC, Bound, everywhere
 from pyspark_pylogtable.request.options import Options
 
 Ranges = dict[str, dict[int, tuple[int, int]]]
@@ -31,20 +23,6 @@ _FROM_EARLIEST = everywhere("startingOffsets", EARLIEST)
 _FROM_LATEST = everywhere("startingOffsets", LATEST)
 _TO_LATEST = everywhere("endingOffsets", LATEST)
 _SHOWN = 20
-
-
-class TopicView(Protocol):
-    """The part of `pylogtable.View` that resolving needs: offsets and times of one version."""
-
-    @property
-    def start_offsets(self) -> dict[int, int]: ...
-
-    @property
-    def end_offsets(self) -> dict[int, int]: ...
-
-    def offsets_for_time(
-        self, when: int | datetime, partitions: Sequence[int] | None = None
-    ) -> dict[int, int | None]: ...
 
 
 def check_batch(options: Options) -> None:
@@ -63,7 +41,7 @@ def check_bounds(options: Options) -> None:
     _check_order(start, end, [*start.entries(), *end.entries()])
 
 
-def resolve_batch(options: Options, views: Mapping[str, TopicView], assigned: Assigned) -> Ranges:
+def resolve_batch(options: Options, views: Mapping[str, PositionLog], assigned: Assigned) -> Ranges:
     """The range to read of every assigned partition. The caller has checked that the partitions
     exist."""
     check_batch(options)
@@ -77,9 +55,9 @@ def resolve_batch(options: Options, views: Mapping[str, TopicView], assigned: As
     losses: list[str] = []
     ranges: Ranges = {}
     for topic, partitions in assigned.items():
-        resolver = _Resolver(topic, views[topic], partitions, losses)
-        starts = resolver.resolve(start, must_match=options.starting_strategy == "error")
-        ends = resolver.resolve(end, must_match=False)
+        must_match = options.starting_strategy == "error"
+        starts = _resolve(start, topic, views[topic], partitions, losses, must_match=must_match)
+        ends = _resolve(end, topic, views[topic], partitions, losses, must_match=False)
         ranges[topic] = {p: (starts[p], ends[p]) for p in partitions}
     report_losses(losses, options.fail_on_data_loss, "Change the offset")
     for topic, partition in _pairs(assigned):
@@ -88,7 +66,7 @@ def resolve_batch(options: Options, views: Mapping[str, TopicView], assigned: As
 
 
 def resolve_start(
-    options: Options, views: Mapping[str, TopicView], assigned: Assigned
+    options: Options, views: Mapping[str, PositionLog], assigned: Assigned
 ) -> dict[str, dict[int, int]]:
     """Where a new stream starts in every assigned partition: at latest by default."""
     if not assigned:
@@ -98,64 +76,42 @@ def resolve_start(
     losses: list[str] = []
     must_match = options.starting_strategy == "error"
     starts = {
-        topic: _Resolver(topic, views[topic], partitions, losses).resolve(start, must_match)
+        topic: _resolve(start, topic, views[topic], partitions, losses, must_match=must_match)
         for topic, partitions in assigned.items()
     }
     report_losses(losses, options.fail_on_data_loss, "Change the offset")
     return starts
 
 
-class _Resolver:
-    """Resolves bounds for the partitions of one topic, and adds missing offsets to `losses`."""
-
-    def __init__(
-        self, topic: str, view: TopicView, partitions: Sequence[int], losses: list[str]
-    ) -> None:
-        self.topic = topic
-        self.view = view
-        self.partitions = partitions
-        self.losses = losses
-        self.starts = view.start_offsets
-        self.ends = view.end_offsets
-
-    def resolve(self, bound: Bound, must_match: bool) -> dict[int, int]:
-        """An offset for each partition. A time after the last record gives the end of the
-        partition, or an error with `must_match`."""
-        wanted = {p: v for p in self.partitions if (v := bound.at(self.topic, p)) is not None}
-        if not bound.is_time:
-            return {p: self._offset(bound.option, p, value) for p, value in wanted.items()}
-        by_time: dict[int, list[int]] = {}
-        for partition, time in wanted.items():
-            by_time.setdefault(time, []).append(partition)
-        resolved: dict[int, int] = {}
-        for time, asked in by_time.items():
-            for partition, offset in self.view.offsets_for_time(_moment(time), asked).items():
-                if offset is None and must_match:
-                    raise self._no_match(bound.option, partition, time)
-                resolved[partition] = self.ends[partition] if offset is None else offset
-        return resolved
-
-    def _offset(self, option: str, partition: int, value: int) -> int:
-        low, high = self.starts[partition], self.ends[partition]
-        if value == EARLIEST:
-            return low
-        if value == LATEST:
-            return high
-        asks = f"{option} asks for offset {value} of {self.topic}-{partition}"
-        if value < low:
-            self.losses.append(f"{asks}, whose log starts at {low}: older records were removed")
-        elif value > high:
+def _resolve(
+    bound: Bound,
+    topic: str,
+    view: PositionLog,
+    partitions: Sequence[int],
+    losses: list[str],
+    *,
+    must_match: bool,
+) -> dict[int, int]:
+    """An offset for each partition of a topic; adds offsets that are gone to `losses`. A time after
+    the last record gives the end of the partition, or an error with `must_match`."""
+    wanted = {p: given for p in partitions if (given := bound.at(topic, p)) is not None}
+    found = locate(view, wanted)
+    for partition, at in found.items():
+        asks = f"{bound.option} asks for offset {at.asked} of {topic}-{partition}"
+        if at.asked is None and must_match:
+            raise InvalidRequestError(
+                f"No offset matched from request of topic-partition {topic}-{partition} and "
+                f"timestamp {wanted[partition]} ({bound.option}): it has no record that late; its "
+                f"end offset is {at.end}. Ask for an earlier time, or set "
+                "startingOffsetsByTimestampStrategy=latest to start such partitions at their end"
+            )
+        if at.asked is not None and at.asked < at.log_start:
+            why = "older records were removed"
+            losses.append(f"{asks}, whose log starts at {at.log_start}: {why}")
+        elif at.asked is not None and at.asked > at.end:
             why = "the topic was recreated, or an older version is read"
-            self.losses.append(f"{asks}, whose log ends at {high}: {why}")
-        return min(max(value, low), high)
-
-    def _no_match(self, option: str, partition: int, time: int) -> InvalidRequestError:
-        return InvalidRequestError(
-            f"No offset matched from request of topic-partition {self.topic}-{partition} and "
-            f"timestamp {_shown_time(time)} ({option}): it has no record that late; its end offset "
-            f"is {self.ends[partition]}. Ask for an earlier time, or set "
-            "startingOffsetsByTimestampStrategy=latest to start such partitions at their end"
-        )
+            losses.append(f"{asks}, whose log ends at {at.end}: {why}")
+    return {partition: at.nearest for partition, at in found.items()}
 
 
 def _bounds(options: Options) -> tuple[Bound, Bound]:
@@ -175,9 +131,7 @@ def _with_topic(bound: Bound, assigned: Assigned) -> Bound:
     return replace(bound, values=dict.fromkeys(assigned, bound.values[ANY_TOPIC]), is_short=False)
 
 
-def _refuse(bound: Bound, banned: int, text: str, instead: str) -> None:
-    if bound.is_time:
-        return
+def _refuse(bound: Bound, banned: Position, text: str, instead: str) -> None:
     for topic, row in bound.values.items():
         for partition, value in row.items():
             if value == banned:
@@ -200,23 +154,19 @@ def _check_same_partitions(start: Bound, end: Bound) -> None:
 
 def _check_order(start: Bound, end: Bound, pairs: Iterable[tuple[str, int | None]]) -> None:
     """Compare the bounds as given: offsets with offsets, times with times."""
-    if start.is_time != end.is_time:
-        return
     for topic, partition in pairs:
-        if partition is None:
-            continue
-        first, last = start.at(topic, partition), end.at(topic, partition)
-        if first is None or last is None or first <= last:
-            continue
-        if last == LATEST and not end.is_time:
-            continue
-        kind = "TIMESTAMP" if start.is_time else "OFFSET"
-        show = _shown_time if start.is_time else str
-        raise InvalidRequestError(
-            f"[UNRESOLVED_START_{kind}_GREATER_THAN_END_{kind}] {_label(topic, partition)}: start "
-            f"{show(first)} ({start.option}) is greater than end {show(last)} ({end.option}); "
-            "lower the start or raise the end"
+        first, last = (
+            None if partition is None else bound.at(topic, partition) for bound in (start, end)
         )
+        if first is None or last is None or first.kind != last.kind or first.value <= last.value:
+            continue
+        if first.kind in ("offset", "time"):
+            kind = "TIMESTAMP" if first.kind == "time" else "OFFSET"
+            raise InvalidRequestError(
+                f"[UNRESOLVED_START_{kind}_GREATER_THAN_END_{kind}] {_label(topic, partition)}: "
+                f"start {first} ({start.option}) is greater than end {last} ({end.option}); lower "
+                "the start or raise the end"
+            )
 
 
 def _check_resolved(start: Bound, end: Bound, name: str, first: int, last: int) -> None:
@@ -269,18 +219,3 @@ def _listed(pairs: Iterable[tuple[str, int | None]]) -> str:
     labels = [_label(topic, partition) for topic, partition in pairs]
     more = f", … ({len(labels)} in all)" if len(labels) > _SHOWN else ""
     return f"[{', '.join(labels[:_SHOWN])}{more}]"
-
-
-def _moment(time_us: int) -> int | datetime:
-    """Milliseconds, or a datetime if the time is finer; only milliseconds can go beyond the year
-    9999."""
-    if time_us % 1000 == 0:
-        return time_us // 1000
-    return EPOCH + timedelta(microseconds=time_us)
-
-
-def _shown_time(time_us: int) -> str:
-    try:
-        return f"{time_us // 1000} ({(EPOCH + timedelta(microseconds=time_us)).isoformat()})"
-    except OverflowError:
-        return f"{time_us // 1000} (beyond the year 9999; is it in milliseconds?)"
