@@ -31,9 +31,9 @@ from pylogtable.format.schema import (
     from_arrow,
     nulls,
     renamed_to,
+    type_text,
     widens,
 )
-from pylogtable.format.type_text import type_text
 from pylogtable.lazy_arrow import pc
 
 # Rows without a key go to one partition for at least this many rows, so that small appends make

@@ -30,7 +30,7 @@ def check_contents(subject: Subject) -> Iterator[Problem]:
     """Columns, row counts, offsets, times and tombstones of each file [SEG-3], [SEG-5], [SEG-11].
     Files with a problem that `check_files` reports are skipped."""
     sound = (segment for segment in subject.segments if file_problem(subject, segment) is None)
-    for segment, fetched in segments_ahead(subject.store, sound, afresh=True):
+    for segment, fetched in segments_ahead(subject.store, sound, bypass_cache=True):
         with subject.looking.at(segment.path):
             try:
                 yield from _check_file(subject, fetched, segment)
@@ -69,7 +69,7 @@ def check_compacted_keys(subject: Subject) -> Iterator[Problem]:
 
 def _check_file(subject: Subject, store: ObjectStore, segment: Segment) -> Iterator[Problem]:
     info = subject.snapshot.info
-    reader = open_segment(store, segment, afresh=True)
+    reader = open_segment(store, segment, bypass_cache=True)
     check_column_names(reader, info, [field.name for field in info.fields])
     wrong_columns = list(_check_columns(reader, info))
     yield from wrong_columns
@@ -160,8 +160,8 @@ def _clean_keys(
     keys: list[pa.Array] = []
     segments = subject.segments_by_partition.get(number, [])
     clean = takewhile(lambda segment: segment.base_offset < state.clean_end, segments)
-    for segment, fetched in segments_ahead(subject.store, clean, afresh=True):
-        reader = open_segment(fetched, segment, afresh=True)
+    for segment, fetched in segments_ahead(subject.store, clean, bypass_cache=True):
+        reader = open_segment(fetched, segment, bypass_cache=True)
         for batch in reader.batches(range(len(segment.row_groups)), [*info.key, OFFSET]):
             offsets = reader.true_offsets(batch).to_numpy()
             inside = (offsets >= state.log_start) & (offsets < state.clean_end)

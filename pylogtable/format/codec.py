@@ -23,9 +23,9 @@ from pylogtable.format.model import (
     WRITER_FEATURES,
     Commit,
     Hint,
-    Noun,
     Protocol,
     Root,
+    StoredObject,
     TopicInfo,
 )
 from pylogtable.format.paths import check_leaf_id, commit_path, group_path, root_path
@@ -36,7 +36,7 @@ Decoded = TypeVar("Decoded")
 Versioned = TypeVar("Versioned", Commit, Root)
 
 
-class _JustProtocol(Noun, frozen=True, kw_only=True, omit_defaults=True):
+class _JustProtocol(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     protocol: Protocol | None = None
 
 
@@ -47,10 +47,11 @@ _hints = msgspec.json.Decoder(Hint)
 _protocols = msgspec.json.Decoder(_JustProtocol)
 
 
-def encode(noun: Commit | Root | Hint | GroupState) -> bytes:
+def encode(stored: Commit | Root | Hint | GroupState) -> bytes:
     """Encode an object as JSON. Fields with their default value are left out. All but the hint get
     a checksum [SUM-1]."""
-    return json_bytes.encode(noun) if isinstance(noun, Hint) else json_bytes.encode_summed(noun)
+    is_hint = isinstance(stored, Hint)
+    return json_bytes.encode(stored) if is_hint else json_bytes.encode_summed(stored)
 
 
 def decode_commit(data: bytes, version: int) -> Commit:

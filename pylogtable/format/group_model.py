@@ -6,14 +6,14 @@ from typing import Annotated
 
 import msgspec
 
-from pylogtable.format.model import Natural, Noun
+from pylogtable.format.model import Natural, StoredObject
 
 MAX_METADATA = 4096
 #: No lease of a member is longer [GRP-14].
 MAX_LEASE_MS = 86_400_000
 
 
-class GroupPosition(Noun, frozen=True, kw_only=True, omit_defaults=True):
+class GroupPosition(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     """The next offset of a partition that a consumer group will read [GRP-4]."""
 
     offset: Natural
@@ -21,7 +21,7 @@ class GroupPosition(Noun, frozen=True, kw_only=True, omit_defaults=True):
     metadata: Annotated[str, msgspec.Meta(max_length=MAX_METADATA)] = ""
 
 
-class GroupMember(Noun, frozen=True, kw_only=True, omit_defaults=True):
+class GroupMember(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     """A member of a group: the partitions it owns, and when its lease ends [GRP-11]."""
 
     lease_until_ms: Natural
@@ -33,7 +33,7 @@ class GroupMember(Noun, frozen=True, kw_only=True, omit_defaults=True):
         return now_ms < self.lease_until_ms <= now_ms + MAX_LEASE_MS
 
 
-class GroupChange(Noun, frozen=True, kw_only=True, omit_defaults=True):
+class GroupChange(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     """The result of a plan for a group: its whole next state. It becomes a `GroupState` when it
     gets a number. `generation` counts how often the set of members changed."""
 

@@ -44,10 +44,10 @@ class UndecodableError(Exception):
     """These bytes are not the JSON object that was expected."""
 
 
-def encode(noun: msgspec.Struct) -> bytes:
+def encode(stored: msgspec.Struct) -> bytes:
     """Encode an object as JSON. Fields with their default value are left out."""
     try:
-        return _encoder.encode(noun)
+        return _encoder.encode(stored)
     except UnicodeEncodeError as error:
         raise InvalidRequestError(
             f"{error.object[:60]!r} cannot be stored: it is not valid Unicode text ({error.reason})"
@@ -56,9 +56,9 @@ def encode(noun: msgspec.Struct) -> bytes:
         raise InvalidRequestError(f"a value cannot be stored as JSON: {error}") from None
 
 
-def encode_summed(noun: msgspec.Struct) -> bytes:
+def encode_summed(stored: msgspec.Struct) -> bytes:
     """Encode an object with a checksum as its last member [SUM-1]."""
-    body = encode(noun)[:-1]
+    body = encode(stored)[:-1]
     return body + f',"checksum":"{checksum(body)}"}}'.encode()
 
 

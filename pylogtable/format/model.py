@@ -45,12 +45,12 @@ Checksum = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{8}$")]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
-class Noun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class StoredObject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Base class. Defaults are not written; fields that this version does not know are ignored. A
     field whose type includes None may be null, no other [JSON-2]."""
 
 
-class Field(Noun, frozen=True, kw_only=True, omit_defaults=True):
+class Field(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     """A column of a topic. `type` is a Spark type name, or an object if it is nested [TYPE-1].
     `id` never changes [META-6]. `stored_as` is the column's name in files, if that is another than
     `name` [META-7]."""
@@ -67,7 +67,7 @@ class Field(Noun, frozen=True, kw_only=True, omit_defaults=True):
         return self.name if self.stored_as is None else self.stored_as
 
 
-class Protocol(Noun, frozen=True, kw_only=True, omit_defaults=True):
+class Protocol(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     """What an implementation must support to read and to write the topic [PROTO-1]."""
 
     format: Natural
@@ -90,7 +90,7 @@ class Protocol(Noun, frozen=True, kw_only=True, omit_defaults=True):
         )
 
 
-class TopicInfo(Noun, frozen=True, kw_only=True, omit_defaults=True):
+class TopicInfo(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     """Columns, key, partitions and settings of a topic [META-1]. `last_field_id` is the last id
     that was given to a field [META-6]. `retired` has the stored names of dropped columns [META-8].
     """
@@ -104,7 +104,7 @@ class TopicInfo(Noun, frozen=True, kw_only=True, omit_defaults=True):
     retired: tuple[str, ...] = ()
 
 
-class SegmentFacts(Noun, frozen=True, kw_only=True, omit_defaults=True):
+class SegmentFacts(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     """What is known of records in a file or in a commit, wherever their offsets are. A new fact has
     its place here, and in the columns of a leaf.
 
@@ -125,7 +125,7 @@ class SegmentFacts(Noun, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """These facts alone, by name, for another noun that has them."""
+        """These facts alone, by name, for another object that has them."""
         return dict(zip(SegmentFacts.__struct_fields__, _facts_of(self), strict=True))
 
 
@@ -217,7 +217,7 @@ class StagedSegment(SegmentFacts, frozen=True, kw_only=True, omit_defaults=True)
         return Segment(**facts, base_offset=base_offset, end_offset=end_offset, shift=shift)
 
 
-class Totals(Noun, frozen=True, kw_only=True, omit_defaults=True):
+class Totals(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     """Totals over a set of segments. A segment that the log start cuts counts in full."""
 
     segments: Natural = 0
@@ -247,7 +247,7 @@ class Totals(Noun, frozen=True, kw_only=True, omit_defaults=True):
         )
 
 
-class LogStart(Noun, frozen=True, kw_only=True, omit_defaults=True):
+class LogStart(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     """A partition's log start moves to `offset`. `dropped` counts the segments below it [LOG-6]."""
 
     partition: Natural
@@ -255,7 +255,7 @@ class LogStart(Noun, frozen=True, kw_only=True, omit_defaults=True):
     dropped: Totals = Totals()
 
 
-class Replaced(Noun, frozen=True, kw_only=True, omit_defaults=True):
+class Replaced(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     """The live segments of `[start, end)` are replaced by those that the commit adds [LOG-7]."""
 
     partition: Natural
@@ -264,7 +264,7 @@ class Replaced(Noun, frozen=True, kw_only=True, omit_defaults=True):
     dropped: Totals
 
 
-class Txn(Noun, frozen=True, kw_only=True, omit_defaults=True):
+class Txn(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     """The number that an application gave to an append. `previous` is the version of the commit
     with the application's previous txn [TXN-1]. `origin` names the run that gave the number
     [TXN-4].
@@ -283,7 +283,7 @@ class MirroredTxn(Txn, frozen=True, kw_only=True, omit_defaults=True):
     records: Natural = 0
 
 
-class Mirror(Noun, frozen=True, kw_only=True, omit_defaults=True):
+class Mirror(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     """What a copy knows about its source [MIR-1]. It has all records of `version`, and with
     `partial` some of a later one. `seen` is the newest version that anything was taken from, if
     that is another one; `commit_id` is its last commit [MIR-6]. With `new_names`, no file is copied
@@ -312,7 +312,7 @@ class Mirror(Noun, frozen=True, kw_only=True, omit_defaults=True):
         return self.ended is None and (self.partial or self.version is None)
 
 
-class Change(Noun, frozen=True, kw_only=True, omit_defaults=True):
+class Change(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     """The result of a plan. It becomes a `Commit` when it gets a version. `rows` are the records of
     its inline segments [INL-2]; `mirror` is for copies [MIR-1]."""
 
@@ -369,7 +369,7 @@ class LeafRef(NamedTuple):
     entries: Natural
 
 
-class RootPartition(Noun, frozen=True, kw_only=True, omit_defaults=True):
+class RootPartition(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     """The state of a partition in a root: totals, runs in leaves, and the newest segments."""
 
     log_start: Natural = 0
@@ -380,7 +380,7 @@ class RootPartition(Noun, frozen=True, kw_only=True, omit_defaults=True):
     tail: tuple[Segment, ...] = ()
 
 
-class Root(Noun, frozen=True, kw_only=True, omit_defaults=True):
+class Root(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     """The whole state of a topic at one version; older segment entries are in leaves [ROOT-1]."""
 
     version: Natural
@@ -396,7 +396,7 @@ class Root(Noun, frozen=True, kw_only=True, omit_defaults=True):
     mirror: Mirror | None = None
 
 
-class Hint(Noun, frozen=True, kw_only=True, omit_defaults=True):
+class Hint(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     """The root to look at first, None if there is none yet [HINT-1]. It may be out of date."""
 
     root_version: Natural | None
@@ -406,7 +406,7 @@ class Hint(Noun, frozen=True, kw_only=True, omit_defaults=True):
 PUBLISHED_FORMAT = 1
 
 
-class PublishedState(Noun, frozen=True, kw_only=True, omit_defaults=True):
+class PublishedState(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     """What an entry says about itself: the version of the topic that it shows, when that was
     committed, and the sum of its end offsets. `copies` are the sealed copies that the table shows,
     by the path of their segment [PUB-2]. `features` are those of the other format that the table

@@ -13,7 +13,6 @@ import pyarrow as pa
 from pylogtable.arguments import names_in
 from pylogtable.errors import InvalidRequestError, SchemaMismatchError
 from pylogtable.format.model import Field, TopicInfo
-from pylogtable.format.type_text import type_text
 
 PARTITION = "partition"
 OFFSET = "offset"
@@ -30,6 +29,10 @@ LOG_FIELDS = (
 )
 
 WireType = str | dict[str, Any]
+
+#: Integer types: their names in Spark SQL, and in the format.
+SQL_INTEGERS = {"tinyint": "byte", "smallint": "short", "int": "integer", "bigint": "long"}
+_SQL_NAMES = {name: sql for sql, name in SQL_INTEGERS.items()}
 
 _PLAIN: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),
@@ -337,3 +340,19 @@ def nulls(count: int, arrow: pa.DataType) -> pa.Array:
     """This many nulls. Unlike those of `pa.nulls`, a null struct has no nulls inside: its fields
     may be required."""
     return pa.array([None], arrow).take(pa.array(np.zeros(count, dtype=np.int64)))
+
+
+def type_text(wire: WireType) -> str:
+    """A stored type as Spark SQL writes it.
+
+    >>> type_text({"type": "array", "elementType": "long"})
+    'array<bigint>'
+    """
+    if isinstance(wire, str):
+        return _SQL_NAMES.get(wire, wire)
+    if wire["type"] == "array":
+        return f"array<{type_text(wire['elementType'])}>"
+    if wire["type"] == "map":
+        return f"map<{type_text(wire['keyType'])},{type_text(wire['valueType'])}>"
+    fields = (f"{field['name']}:{type_text(field['type'])}" for field in wire["fields"])
+    return f"struct<{','.join(fields)}>"

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from pylogtable.format.field_ids import Fault, numbered, uses_mapping
 from pylogtable.format.model import COLUMN_MAPPING, Field, Protocol, TopicInfo
-from pylogtable.format.schema import HEADERS, is_keys_only, to_arrow, value_columns, widens
-from pylogtable.format.type_text import type_text
+from pylogtable.format.schema import (
+    HEADERS,
+    is_keys_only,
+    to_arrow,
+    type_text,
+    value_columns,
+    widens,
+)
 
 
 def feature_fault(topic: TopicInfo, protocol: Protocol) -> Fault | None:

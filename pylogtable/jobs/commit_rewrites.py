@@ -18,7 +18,7 @@ from pylogtable.jobs.work import Rewritten, discard_segments
 
 
 @dataclass
-class Landed:
+class RewriteOutcome:
     """What became of the results of a job: its commits, what they committed, and how many results
     were dropped because another job had changed their input."""
 
@@ -47,31 +47,31 @@ class SwapCommits:
 
     def commit_all(
         self, topic: MaintainedTopic, results: Iterable[Rewritten], began_ms: int
-    ) -> Landed:
+    ) -> RewriteOutcome:
         """One commit for each partition. The files of results that are not committed are removed,
         unless a commit may name them [COMMIT-5]."""
         by_partition: dict[int, list[Rewritten]] = {}
         for rewritten in results:
             by_partition.setdefault(rewritten.partition, []).append(rewritten)
         uncommitted = [mine for _, mine in sorted(by_partition.items())]
-        landed = Landed()
+        outcome = RewriteOutcome()
         try:
             while uncommitted:
                 mine = uncommitted.pop(0)
                 done = self._commit_or_discard(topic, mine, began_ms)
                 if done is None:
-                    landed.skipped += len(mine)
+                    outcome.skipped += len(mine)
                 else:
                     commit, tried = done
-                    landed.commits.append(commit)
-                    landed.committed += tried
-                    landed.skipped += len(mine) - len(tried)
+                    outcome.commits.append(commit)
+                    outcome.committed += tried
+                    outcome.skipped += len(mine) - len(tried)
         except LogTableError:
             # No commit was tried for these, so their files can be removed.
             for rewritten in chain.from_iterable(uncommitted):
                 rewritten.discard(topic.store)
             raise
-        return landed
+        return outcome
 
     def _commit_or_discard(
         self, topic: MaintainedTopic, results: Sequence[Rewritten], began_ms: int

@@ -27,7 +27,7 @@ from pylogtable.format.mirror_rules import check_may_remove
 from pylogtable.format.model import Commit, Segment, TopicInfo
 from pylogtable.format.paths import MANIFEST_DIR, object_of
 from pylogtable.format.snapshot import Snapshot
-from pylogtable.jobs.commit_rewrites import Landed, SwapCommits
+from pylogtable.jobs.commit_rewrites import RewriteOutcome, SwapCommits
 from pylogtable.jobs.erase_plan import EraseUnit, plan_erase
 from pylogtable.jobs.job import MaintainedTopic
 from pylogtable.jobs.replace_plan import Swap, still_fits
@@ -266,9 +266,9 @@ class Erasure(SwapCommits):
         if self.dry_run:
             done.committed += found
             return True
-        landed = self.commit_all(topic, found, began_ms)
-        done.add_commits(landed)
-        return not landed.skipped
+        outcome = self.commit_all(topic, found, began_ms)
+        done.add_commits(outcome)
+        return not outcome.skipped
 
     def _report(
         self,
@@ -363,7 +363,7 @@ class _Done:
         self.opened += len(opened)
         self.clean |= opened - {segment.path for swap in swaps for segment in swap.inputs}
 
-    def add_commits(self, landed: Landed) -> None:
-        self.committed += landed.committed
-        self.commits += landed.commits
-        self.clean.update(s.path for one in landed.committed for s in one.new_segments)
+    def add_commits(self, outcome: RewriteOutcome) -> None:
+        self.committed += outcome.committed
+        self.commits += outcome.commits
+        self.clean.update(s.path for one in outcome.committed for s in one.new_segments)

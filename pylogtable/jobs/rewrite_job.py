@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Generic, Protocol, TypeVar
 
 from pylogtable.format.model import Segment
-from pylogtable.jobs.commit_rewrites import Landed, SwapCommits, records_removed
+from pylogtable.jobs.commit_rewrites import RewriteOutcome, SwapCommits, records_removed
 from pylogtable.jobs.job import MaintainedTopic
 from pylogtable.jobs.work import Rewritten, RunUnits, Worker
 from pylogtable.presentation import count_text
@@ -106,10 +106,10 @@ class RewriteJob(SwapCommits, ABC, Generic[Unit]):
         units = self.plan(topic)
         planned = topic.log.known.version
         worker = Worker(topic.store, topic.runtime.new_id, self.rewrite)
-        landed = self.commit_all(topic, run_units(worker, units), began_ms)
+        outcome = self.commit_all(topic, run_units(worker, units), began_ms)
         seconds = topic.runtime.monotonic() - began
-        version = landed.commits[-1].version if landed.commits else planned
-        return self._report(version, landed, seconds)
+        version = outcome.commits[-1].version if outcome.commits else planned
+        return self._report(version, outcome, seconds)
 
     def preview(self, topic: MaintainedTopic) -> tuple[RewriteReport, MaintainedTopic]:
         began = topic.runtime.monotonic()
@@ -134,22 +134,22 @@ class RewriteJob(SwapCommits, ABC, Generic[Unit]):
         )
         return report, topic
 
-    def _report(self, version: int, landed: Landed, seconds: float) -> RewriteReport:
-        swaps = [swap for rewritten in landed.committed for swap in rewritten.swaps]
+    def _report(self, version: int, outcome: RewriteOutcome, seconds: float) -> RewriteReport:
+        swaps = [swap for rewritten in outcome.committed for swap in rewritten.swaps]
         old = [segment for swap in swaps for segment in swap.inputs]
         new = [segment for swap in swaps for segment in swap.outputs]
         return RewriteReport(
             operation=self.operation,
             version=version,
-            units=len(landed.committed),
-            skipped=landed.skipped,
-            partitions=tuple(sorted({rewritten.partition for rewritten in landed.committed})),
+            units=len(outcome.committed),
+            skipped=outcome.skipped,
+            partitions=tuple(sorted({rewritten.partition for rewritten in outcome.committed})),
             segments_in=len(old),
             segments_out=len(new),
             bytes_in=sum(segment.size_bytes for segment in old),
             bytes_out=sum(segment.size_bytes for segment in new),
-            records_in=sum(rewritten.records_in for rewritten in landed.committed),
-            records_removed=records_removed(landed.committed),
+            records_in=sum(rewritten.records_in for rewritten in outcome.committed),
+            records_removed=records_removed(outcome.committed),
             tombstones=sum(segment.tombstones for segment in new),
             seconds=seconds,
             shifted_in=_count_shifted(old),

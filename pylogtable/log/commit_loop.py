@@ -19,15 +19,15 @@ from pylogtable.runtime import LONGEST_PAUSE_AFTER_LOST_RACE, Runtime
 from pylogtable.storage.base import Created
 
 State = TypeVar("State")
-Landed = TypeVar("Landed")
+Outcome = TypeVar("Outcome")
 
 
 def change_until_landed(
     first: State,
-    attempt: Callable[[State], Landed | None],
+    attempt: Callable[[State], Outcome | None],
     refresh: Callable[[], State],
     runtime: Runtime,
-) -> Landed:
+) -> Outcome:
     """Attempt a change on the state `first`. While an attempt returns None, refresh and try again.
 
     None means a lost race: another commit took the number. An exception from `attempt` ends the

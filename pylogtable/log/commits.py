@@ -27,14 +27,14 @@ COLD_WAVE = 12
 COLD_GROWTH = 4
 
 
-class Wave(NamedTuple):
+class CommitWave(NamedTuple):
     """Encoded commits that were read at once, after the store's time `seen_ms`; None if missing."""
 
     seen_ms: int | None
     commits: list[tuple[int, bytes | None]]
 
 
-NOT_READ = Wave(None, [])
+NOT_READ = CommitWave(None, [])
 
 
 class Commits:
@@ -56,8 +56,8 @@ class Commits:
         """Put an encoded commit if its version is still free."""
         return self._objects.create(version, data)
 
-    def noted(self, commit: Commit, data: bytes) -> Commit:
-        """The same commit. If it has rows, its bytes are kept: who reads it often reads these."""
+    def cache_rows(self, commit: Commit, data: bytes) -> Commit:
+        """The same commit. If it has rows, its bytes are cached: who reads it often reads these."""
         if commit.rows is not None:
             recent_objects(self._store).keep(commit_path(commit.version), data, len(data))
         return commit
@@ -71,11 +71,11 @@ class Commits:
             commits.append(decode_commit(data, version))
         return commits
 
-    def waves(self, start: int, wave: Wave | int) -> Iterator[Wave]:
+    def waves(self, start: int, wave: CommitWave | int) -> Iterator[CommitWave]:
         """The encoded commits from `start` on, without an end, in waves: those that were read with
         something else, or this many at once, and then more [HINT-1]."""
         growth = 2
-        if isinstance(wave, Wave):
+        if isinstance(wave, CommitWave):
             growth, first = COLD_GROWTH, wave
             yield first
             start += len(first.commits)
@@ -83,15 +83,15 @@ class Commits:
         waves = self._objects.waves(start, first_wave=wave, growth=growth)
         while True:
             seen_ms = self._store.last_reply_ms
-            yield Wave(seen_ms, next(waves))
+            yield CommitWave(seen_ms, next(waves))
 
-    def read_with(self, key: str, start: int) -> tuple[bytes | None, Wave]:
+    def read_with(self, key: str, start: int) -> tuple[bytes | None, CommitWave]:
         """Any object of the topic, and the first commits from `start` on. All are requested at
         once, where requests are slow."""
         seen_ms = self._store.last_reply_ms
         count = min(COLD_WAVE, self._store.concurrency - 1)
         data, commits = self._objects.read_with(key, range(start, start + count))
-        return data, Wave(seen_ms, commits)
+        return data, CommitWave(seen_ms, commits)
 
     def is_fresh(self, snapshot: Snapshot) -> bool:
         """True if the store has confirmed this state shortly before its last reply [COMMIT-9]."""

@@ -17,7 +17,7 @@ from pylogtable.errors import CommitUnknownError, CorruptTopicError, LogTableErr
 from pylogtable.format.codec import decode_group, decode_own, encode
 from pylogtable.format.group_model import GroupChange, GroupState
 from pylogtable.log.commit_loop import change_until_landed, put_numbered
-from pylogtable.log.group_objects import CLEAN_EVERY, GroupObjects, Tip
+from pylogtable.log.group_objects import CLEAN_EVERY, GroupObjects, GroupTip
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import ObjectStore
 
@@ -35,7 +35,7 @@ class GroupLog:
         self._group = group
         self._topic_id = topic_id
         self._objects = GroupObjects(store, group, topic_id)
-        self._tip: Tip | None = None
+        self._tip: GroupTip | None = None
 
     def newest(self) -> GroupState | None:
         """The newest state in the store."""
@@ -50,7 +50,7 @@ class GroupLog:
         commit_id = self.runtime.new_id()
         remembered = self._tip
 
-        def attempt(tip: Tip) -> Tip | None:
+        def attempt(tip: GroupTip) -> GroupTip | None:
             now_ms = self.runtime.clock()
             may_be_outdated = tip is remembered
             try:
@@ -66,7 +66,9 @@ class GroupLog:
         first = self._refresh() if remembered is None else remembered
         return change_until_landed(first, attempt, self._refresh, self.runtime).state
 
-    def _attempt(self, tip: Tip, change: GroupChange, commit_id: str, now_ms: int) -> Tip | None:
+    def _attempt(
+        self, tip: GroupTip, change: GroupChange, commit_id: str, now_ms: int
+    ) -> GroupTip | None:
         """Put the change as the state after `tip`. Returns None after a lost race. The state is
         decoded before it is put, because a broken state could never be removed."""
         number = tip.next_number
@@ -94,7 +96,7 @@ class GroupLog:
         if not self._is_next(tip, unknown):
             self._objects.discard(state)
             return None
-        self._tip = after = Tip(state, state, before_put_ms)
+        self._tip = after = GroupTip(state, state, before_put_ms)
         if number and number % CLEAN_EVERY == 0:
             self._clean(number)
         return after
@@ -107,7 +109,7 @@ class GroupLog:
         else:
             self._objects.clean(newest)
 
-    def _is_next(self, before: Tip, unknown: CommitUnknownError) -> bool:
+    def _is_next(self, before: GroupTip, unknown: CommitUnknownError) -> bool:
         """True if the state that was just put is the next one after `before` [GRP-6]. It is already
         in the store, so if this check fails, the outcome of the commit is unknown."""
         failure: StorageError | None = None
@@ -120,6 +122,6 @@ class GroupLog:
                 failure = error
         raise unknown from failure
 
-    def _refresh(self) -> Tip:
+    def _refresh(self) -> GroupTip:
         self._tip = tip = self._objects.newest(self._tip)
         return tip

@@ -35,7 +35,7 @@ CLEAN_EVERY = 32
 KEPT_MS = 120_000
 
 
-class Tip(NamedTuple):
+class GroupTip(NamedTuple):
     """The newest object of a group, and the newest state that belongs to this topic. They differ
     only if a deleted topic of the same name left objects behind [GRP-3]. `confirmed_ms` is a time
     of the store, after which there was none newer; None if that is not known."""
@@ -66,12 +66,12 @@ class GroupObjects:
         """Put an encoded state if its number is still free."""
         return self._objects.create(number, data)
 
-    def newest(self, known: Tip | None = None) -> Tip:
+    def newest(self, known: GroupTip | None = None) -> GroupTip:
         """The newest state. Reading starts at `known` if it is given."""
         found = None if known is None or known.newest is None else self._forward(known)
         return found or self._from_nothing()
 
-    def _from_nothing(self) -> Tip:
+    def _from_nothing(self) -> GroupTip:
         """The newest of the listed states. Unless all went fast, this lists again and checks the
         result. It starts over if the state is gone, or may have reused the number of a removed
         state [GRP-5]."""
@@ -84,7 +84,7 @@ class GroupObjects:
             if found is not None and not _may_be_stray(found, numbers):
                 return found
 
-    def is_next(self, before: Tip) -> bool:
+    def is_next(self, before: GroupTip) -> bool:
         """True if an object that was just put after `before` is the next state. False if its number
         had been used before and was cleaned up [GRP-6]."""
         if is_fresh(self._store, before.confirmed_ms):
@@ -114,7 +114,7 @@ class GroupObjects:
         except Exception as error:  # any error: the commit has already landed
             _logger.warning("cannot remove old states of group %s: %s", self._group, error)
 
-    def _forward(self, known: Tip) -> Tip | None:
+    def _forward(self, known: GroupTip) -> GroupTip | None:
         """The newest state, found by reading forward from a known one. None if the known one is
         gone. That is checked last: if it still exists, no later object has been removed [GRP-5]."""
         assert known.newest is not None
@@ -124,9 +124,9 @@ class GroupObjects:
             newest = decode_group(data, self._group, number)
             state = newest if newest.topic_id == self._topic_id else state
         stands = is_fresh(self._store, known.confirmed_ms) or self._is_there(known.newest)
-        return Tip(newest, state, seen_ms) if stands else None
+        return GroupTip(newest, state, seen_ms) if stands else None
 
-    def listed(self, numbers: Sequence[int], seen_ms: int | None) -> Tip | None:
+    def listed(self, numbers: Sequence[int], seen_ms: int | None) -> GroupTip | None:
         """The newest of the states that were listed after the store's time `seen_ms`; None if it no
         longer exists."""
         newest = None
@@ -136,8 +136,8 @@ class GroupObjects:
                 return None
             newest = newest or found
             if found is not None and found.topic_id == self._topic_id:
-                return Tip(newest, found, seen_ms)
-        return Tip(newest, None, seen_ms)
+                return GroupTip(newest, found, seen_ms)
+        return GroupTip(newest, None, seen_ms)
 
     def _is_there(self, state: GroupState) -> bool:
         found = self.read(state.number)
@@ -153,7 +153,7 @@ class GroupObjects:
         return sorted((path[1], put_ms) for path, put_ms in parsed if path is not None)
 
 
-def _may_be_stray(found: Tip, numbers_after: Sequence[int]) -> bool:
+def _may_be_stray(found: GroupTip, numbers_after: Sequence[int]) -> bool:
     """True if the newest state may have been removed, and its number used again, before it was
     read. A state is removed only when there are more than `KEPT` after it [GRP-7], and the greatest
     number is always listed."""
@@ -190,7 +190,7 @@ def load_groups(store: ObjectStore, topic_id: str) -> LoadedGroups:
         return loaded
     objects = {name: GroupObjects(store, name, topic_id) for name in before}
 
-    def listed(name: str) -> Tip | CorruptTopicError | None:
+    def listed(name: str) -> GroupTip | CorruptTopicError | None:
         try:
             return objects[name].listed(before[name], seen_ms)
         except CorruptTopicError as error:
@@ -200,7 +200,7 @@ def load_groups(store: ObjectStore, topic_id: str) -> LoadedGroups:
     after = before if is_fresh(store, seen_ms) else _listed_numbers(store)
     for name, tip in found.items():
         try:
-            if not isinstance(tip, Tip) or _may_be_stray(tip, after.get(name, ())):
+            if not isinstance(tip, GroupTip) or _may_be_stray(tip, after.get(name, ())):
                 tip = objects[name].newest()
         except CorruptTopicError as error:
             loaded.damaged[name] = error

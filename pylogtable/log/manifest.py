@@ -38,7 +38,7 @@ from pylogtable.format.paths import (
 from pylogtable.format.roots import to_root
 from pylogtable.format.snapshot import Snapshot, apply, is_void
 from pylogtable.lazy_arrow import pq
-from pylogtable.log.commits import NOT_READ, Commits, Wave
+from pylogtable.log.commits import NOT_READ, Commits, CommitWave
 from pylogtable.log.root_plan import (
     cut_leaves,
     entries_to_fold,
@@ -101,7 +101,7 @@ class Manifest:
 
     def _bases(
         self, failures: list[CorruptTopicError], listed: list[int]
-    ) -> Iterator[tuple[Snapshot | None, Wave]]:
+    ) -> Iterator[tuple[Snapshot | None, CommitWave]]:
         """Where a load may begin, the best first: a root, or None for version 0; and the commits
         that were read with it. Sound topics need one only, the root that the hint names [HINT-1].
         Roots that cannot be used go to `failures`. If the folder has to be listed, the versions of
@@ -320,14 +320,14 @@ class Manifest:
         leaves = cut_leaves(entries, iter(new_id, None))
         return with_leaves(snapshot, merged, leaves), leaves
 
-    def _forward(self, base: Snapshot | None, wave: Wave | int) -> Snapshot | None:
+    def _forward(self, base: Snapshot | None, wave: CommitWave | int) -> Snapshot | None:
         """Like `_follow`, but a commit that cannot be applied is an error."""
         try:
             return self._follow(base, wave)
         except _CannotFollow as refusal:
             raise refusal.error from None
 
-    def _follow(self, base: Snapshot | None, wave: Wave | int) -> Snapshot | None:
+    def _follow(self, base: Snapshot | None, wave: CommitWave | int) -> Snapshot | None:
         """The state after all commits from `base` to the first that is missing. A commit of the
         topic that is found beyond that one shows a gap [COMMIT-3]. The state counts as confirmed
         unless there is any commit beyond. Whoever opens the topic looks for one beyond: `wave` is
@@ -344,12 +344,12 @@ class Manifest:
                     if data is None:
                         beyond.extend(some.commits[index + 1 :])
                         return
-                    yield self.commits.noted(decode_commit(data, version), data)
+                    yield self.commits.cache_rows(decode_commit(data, version), data)
 
         newest = self._replay(base, found())
         if newest is None:
             return None
-        if not beyond and isinstance(wave, Wave):  # the miss was the last of its wave
+        if not beyond and isinstance(wave, CommitWave):  # the miss was the last of its wave
             beyond.extend(self.commits.read_each([newest.version + 2]))
         gap = self.commits.find_gap(newest, beyond)
         if gap is not None:

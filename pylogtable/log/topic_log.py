@@ -206,7 +206,7 @@ def attempt_commit(
     except LogTableError as error:
         error.may_have_landed = not isinstance(error, NotSentError)
         raise
-    return (manifest.commits.noted(commit, data), after) if is_next else None
+    return (manifest.commits.cache_rows(commit, data), after) if is_next else None
 
 
 def _is_next(

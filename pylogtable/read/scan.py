@@ -14,7 +14,7 @@ from pylogtable.lazy_arrow import pc
 from pylogtable.log.manifest import Manifest
 from pylogtable.read.parts_plan import ReadPart, pack_tasks, share_tasks, split_spans
 from pylogtable.read.plan import Ranges, plan_tasks, spans_of
-from pylogtable.read.versions import telling_oldest
+from pylogtable.read.versions import explain_gone_files
 from pylogtable.read.view import View
 from pylogtable.segments.prefetch import tasks_ahead
 from pylogtable.segments.projection import Projection
@@ -42,7 +42,7 @@ class PartReader:
 
     def read(self, part: ReadPart) -> Iterator[pa.RecordBatch]:
         """The records of a part, in offset order."""
-        with telling_oldest(Manifest(self.store)):
+        with explain_gone_files(Manifest(self.store)):
             for task, store in tasks_ahead(self.store, part.tasks, self.columns):
                 yield from read_task(store, task, self.columns)
 

@@ -75,7 +75,7 @@ def oldest_readable(manifest: Manifest, newest: Snapshot) -> int | None:
 
 
 @contextmanager
-def telling_oldest(manifest: Manifest) -> Iterator[None]:
+def explain_gone_files(manifest: Manifest) -> Iterator[None]:
     """Let an error about a file that is gone say which version is the oldest that can be read, or
     that the topic was deleted."""
     try:

@@ -33,7 +33,7 @@ from pylogtable.read.range_size import (
     offset_after_records,
     range_size,
 )
-from pylogtable.read.versions import telling_oldest
+from pylogtable.read.versions import explain_gone_files
 from pylogtable.runtime import Runtime
 from pylogtable.segments.key_filter import WantedKeys
 from pylogtable.segments.prefetch import tasks_ahead
@@ -176,7 +176,7 @@ class View:
         asked = Projection(column_schema(info.fields, columns), self.name, info)
 
         def batches() -> Iterator[pa.RecordBatch]:
-            with telling_oldest(self._manifest):
+            with explain_gone_files(self._manifest):
                 for task, store in tasks_ahead(self._store, tasks, asked):
                     yield from read_task(store, task, asked)
 
@@ -198,7 +198,7 @@ class View:
         found_columns = Projection(column_schema(info.fields, list(needed)), self.name, info)
         wanted = None if keys is None else WantedKeys(info, keys)
         numbers = list(dict.fromkeys(choose_partitions(self.snapshot, partitions)))
-        with telling_oldest(self._manifest):
+        with explain_gone_files(self._manifest):
             parts, may_repeat = self._latest_parts(numbers, wanted, found_columns)
         found = pa.Table.from_batches(parts, found_columns.schema)
         if may_repeat and len(numbers) > 1:

@@ -29,10 +29,10 @@ class InlineReader:
     """The records of one live segment that are in a commit. It has what `SegmentReader` has: one
     row group, without statistics and Bloom filters, since everything is in memory."""
 
-    def __init__(self, store: ObjectStore, segment: Segment, *, afresh: bool = False) -> None:
-        """`afresh` means that the commit is read even if its rows are still in memory."""
+    def __init__(self, store: ObjectStore, segment: Segment, *, bypass_cache: bool = False) -> None:
+        """`bypass_cache` means that the commit is read even if its rows are still in memory."""
         self.segment = segment
-        self._rows, self._first = _rows_of(store, segment, afresh=afresh)
+        self._rows, self._first = _rows_of(store, segment, bypass_cache=bypass_cache)
         self.schema: pa.Schema = self._rows.schema
         times = self._rows.times_us[self._first : self._first + segment.records]
         bounds = int(times.min()), int(times.max())
@@ -106,14 +106,14 @@ def is_at_hand(store: ObjectStore, segment: Segment) -> bool:
     return found is not None
 
 
-def _rows_of(store: ObjectStore, segment: Segment, *, afresh: bool) -> tuple[_Rows, int]:
+def _rows_of(store: ObjectStore, segment: Segment, *, bypass_cache: bool) -> tuple[_Rows, int]:
     """The rows of a commit, and the first of this segment. The commit must have the same entry for
     it [INL-3]."""
     kept = _kept(store)
     path = object_of(segment.path)
-    rows = None if afresh else kept.find(path)
+    rows = None if bypass_cache else kept.find(path)
     if rows is None:
-        rows = _read(store, segment, afresh=afresh)
+        rows = _read(store, segment, bypass_cache=bypass_cache)
         kept.keep(path, rows, rows.batch.nbytes)
     entry = rows.entries.get(segment.path)
     if entry is None or _claims(entry) != _claims(segment):
@@ -126,9 +126,9 @@ def _claims(entry: Segment) -> tuple[int, int, int]:
     return entry.partition, entry.base_offset, entry.end_offset
 
 
-def _read(store: ObjectStore, segment: Segment, *, afresh: bool) -> _Rows:
+def _read(store: ObjectStore, segment: Segment, *, bypass_cache: bool) -> _Rows:
     path = object_of(segment.path)
-    data = None if afresh else recent_objects(store).find(path)
+    data = None if bypass_cache else recent_objects(store).find(path)
     data = data or store.read(path)
     if data is None:
         raise SegmentGoneError(segment.path, "the commit that has its records is missing")

@@ -21,7 +21,7 @@ from pylogtable.format.tombstones import one_chunk
 from pylogtable.lazy_arrow import pc
 from pylogtable.segments.bloom import may_contain, plain_bytes, xxh64
 from pylogtable.segments.projection import check_column_names
-from pylogtable.segments.segment_reader import Records, errors_naming, open_segment
+from pylogtable.segments.segment_reader import Records, open_segment, segment_errors
 from pylogtable.storage.base import ObjectStore
 
 Mask = npt.NDArray[np.bool_]
@@ -96,7 +96,7 @@ class WantedKeys:
             if index is None or not wanted.any():
                 continue
             statistics = reader.statistics(group, index)
-            with errors_naming(reader.segment.path):
+            with segment_errors(reader.segment.path):
                 wanted &= _by_statistics(statistics, values)
             if hashes is None or not wanted.any():
                 continue

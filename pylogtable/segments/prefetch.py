@@ -17,13 +17,17 @@ Extra = TypeVar("Extra")
 
 
 def segments_ahead(
-    store: ObjectStore, segments: Iterable[Segment], *, first: int = AHEAD, afresh: bool = False
+    store: ObjectStore,
+    segments: Iterable[Segment],
+    *,
+    first: int = AHEAD,
+    bypass_cache: bool = False,
 ) -> Iterator[tuple[Segment, ObjectStore]]:
-    """The segments in order, each with the store to read it from; see `read_ahead`. With `afresh`,
-    they are fetched even if they are still in memory."""
+    """The segments in order, each with the store to read it from; see `read_ahead`. With
+    `bypass_cache`, they are fetched even if they are still in memory."""
 
     def wanted(segment: Segment) -> Wanted | None:
-        return _wanted(store, segment, afresh=afresh)
+        return _wanted(store, segment, bypass_cache=bypass_cache)
 
     return read_ahead(store, segments, wanted, first=first)
 
@@ -48,10 +52,10 @@ def tasks_ahead(
     return read_ahead(store, tasks, wanted)
 
 
-def _wanted(store: ObjectStore, segment: Segment, *, afresh: bool = False) -> Wanted | None:
+def _wanted(store: ObjectStore, segment: Segment, *, bypass_cache: bool = False) -> Wanted | None:
     """The object that has the records of a segment, unless they are in memory."""
     if not segment.is_inline:
         return Wanted(segment.path, segment.size_bytes)
-    if not afresh and is_at_hand(store, segment):
+    if not bypass_cache and is_at_hand(store, segment):
         return None
     return Wanted(object_of(segment.path), None)

@@ -36,7 +36,7 @@ class SegmentReader:
 
     def __init__(self, store: ObjectStore, segment: Segment) -> None:
         self.segment = segment
-        with errors_naming(segment.path):
+        with segment_errors(segment.path):
             self._input = store.open_input(segment.path, segment.size_bytes)
             self.metadata = read_footer(self._input, segment)
             self._files: dict[tuple[str, ...], Any] = {}
@@ -61,7 +61,7 @@ class SegmentReader:
 
     def statistics(self, group: int, column: int) -> Any:
         """The statistics of a column chunk; None if it has none."""
-        with errors_naming(self.segment.path):
+        with segment_errors(self.segment.path):
             chunk = self.metadata.row_group(group).column(column)
             return self._statistics(group, chunk, column)
 
@@ -76,7 +76,7 @@ class SegmentReader:
     def read_filter(self, group: int, column: int) -> bytes | None:
         """The Bloom filter of a column chunk. None if there is none, or if it is damaged: a filter
         only saves work, and must not hide a key [SUM-3]."""
-        with errors_naming(self.segment.path):
+        with segment_errors(self.segment.path):
             chunk = self.metadata.row_group(group).column(column)
             at = getattr(chunk, "bloom_filter_offset", None)
             if at is None or chunk.bloom_filter_length is None:
@@ -91,7 +91,7 @@ class SegmentReader:
     @cached_property
     def filter_checksums(self) -> dict[tuple[int, int], str] | None:
         """The checksum of each Bloom filter, by row group and column; None if there are none."""
-        with errors_naming(self.segment.path):
+        with segment_errors(self.segment.path):
             return filter_checksums(self.metadata)
 
     def batches(
@@ -100,7 +100,7 @@ class SegmentReader:
         """The columns of these row groups, as they are stored. One row group is in memory at a
         time; columns that lie side by side are fetched in one request."""
         for group in row_groups:
-            with errors_naming(self.segment.path):
+            with segment_errors(self.segment.path):
                 yield from self._proven(group, list(columns))
 
     def _proven(self, group: int, columns: list[str]) -> Iterator[pa.RecordBatch]:
@@ -177,7 +177,7 @@ def _bounds(statistics: Any) -> Bounds | None:
     return statistics.min_raw, statistics.max_raw
 
 
-class errors_naming:
+class segment_errors:
     """Turns errors of Parquet and of the store into errors that name this file. Damaged bytes make
     pyarrow raise almost anything, also a failed allocation of an absurd size."""
 
@@ -222,9 +222,9 @@ _DAMAGE = (
 Records = SegmentReader | InlineReader
 
 
-def open_segment(store: ObjectStore, segment: Segment, *, afresh: bool = False) -> Records:
+def open_segment(store: ObjectStore, segment: Segment, *, bypass_cache: bool = False) -> Records:
     """The records of a live segment: in its file, or in its commit [INL-1]. Rows of a commit that
-    are still in memory are used, unless `afresh`."""
+    are still in memory are used, unless `bypass_cache`."""
     if segment.is_inline:
-        return InlineReader(store, segment, afresh=afresh)
+        return InlineReader(store, segment, bypass_cache=bypass_cache)
     return SegmentReader(store, segment)

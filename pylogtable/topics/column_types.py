@@ -12,8 +12,7 @@ import pyarrow as pa
 from pylogtable.arguments import check_mapping, check_text
 from pylogtable.errors import InvalidRequestError, SchemaMismatchError
 from pylogtable.format.model import Field
-from pylogtable.format.schema import PLAIN_NAMES, WireType, from_arrow, to_arrow
-from pylogtable.format.type_text import SQL_INTEGERS
+from pylogtable.format.schema import PLAIN_NAMES, SQL_INTEGERS, WireType, from_arrow, to_arrow
 
 #: A type as a user gives it.
 GivenType: TypeAlias = pa.DataType | str

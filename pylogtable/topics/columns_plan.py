@@ -17,10 +17,10 @@ from pylogtable.format.schema import (
     column_hint,
     renamed_to,
     struct_names,
+    type_text,
     value_columns,
     widens,
 )
-from pylogtable.format.type_text import type_text
 
 
 @dataclass(frozen=True)

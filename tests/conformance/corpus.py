@@ -29,11 +29,11 @@ RULE_OR_RANGE = re.compile(r"\b([A-Z]{3,})-(\d+)(?:\.\.(\d+))?\b")
 Vector = dict[str, Any]
 
 #: The objects of the format, by name.
-NOUNS: dict[str, type[model.Noun]] = {
-    name: noun
+STORED_OBJECTS: dict[str, type[model.StoredObject]] = {
+    name: stored
     for module in (model, group_model)
-    for name, noun in vars(module).items()
-    if isinstance(noun, type) and issubclass(noun, model.Noun)
+    for name, stored in vars(module).items()
+    if isinstance(stored, type) and issubclass(stored, model.StoredObject)
 }
 
 

@@ -18,8 +18,8 @@ from pylogtable.format import paths
 from pylogtable.storage.memory import MemoryStore
 from tests.builders import Clock, contents, make_store
 from tests.conformance.corpus import (
-    NOUNS,
     SPEC_FOLDER,
+    STORED_OBJECTS,
     TOPICS,
     VECTORS,
     golden_cases,
@@ -38,7 +38,7 @@ REGISTRY: Registry[Any] = Registry().with_resources(
     (schema["$id"], Resource.from_contents(schema)) for schema in SCHEMAS.values()
 )
 #: An object that is not stored, so that only its parts have schemas.
-NEVER_STORED = {"Noun", "Change", "SegmentFacts", "StagedSegment", "GroupChange"}
+NEVER_STORED = {"StoredObject", "Change", "SegmentFacts", "StagedSegment", "GroupChange"}
 
 Schema = dict[str, Any]
 
@@ -100,8 +100,8 @@ def _shape(schema: Schema, home: str, resolve: Resolve) -> Any:
     return kind
 
 
-_NOUNS = [noun for name, noun in NOUNS.items() if name not in NEVER_STORED]
-_, MODELS = msgspec.json.schema_components(_NOUNS, ref_template="{name}")
+_STORED_OBJECTS = [stored for name, stored in STORED_OBJECTS.items() if name not in NEVER_STORED]
+_, MODELS = msgspec.json.schema_components(_STORED_OBJECTS, ref_template="{name}")
 #: Where a schema says more than the model: names of types, and what replay refuses.
 NARROWER = {
     ("Field", "type"): "Type",
@@ -117,11 +117,11 @@ def test_a_schema_is_valid_and_has_the_id_of_its_file(kind: str) -> None:
 
 
 def test_every_stored_object_has_a_schema() -> None:
-    missing = {noun.__name__ for noun in _NOUNS} - set(STRUCTS)
+    missing = {stored.__name__ for stored in _STORED_OBJECTS} - set(STRUCTS)
     assert not missing, f"write a schema for {missing} in format_spec/schemas"
 
 
-@pytest.mark.parametrize("name", sorted(noun.__name__ for noun in _NOUNS))
+@pytest.mark.parametrize("name", sorted(stored.__name__ for stored in _STORED_OBJECTS))
 def test_a_schema_has_the_fields_of_the_model(name: str) -> None:
     home = next(kind for kind, s in SCHEMAS.items() if STRUCTS[name] in list(_structs(s)))
     file = f"{home}.schema.json"

@@ -20,10 +20,10 @@ from pylogtable.runtime import LONGEST_PAUSE_AFTER_LOST_RACE
 from pylogtable.segments import bounded_decode, rolling_writer
 from pylogtable.storage import prefetch, remote
 from tests.conformance.corpus import (
-    NOUNS,
     REPOSITORY,
     RULE,
     SPEC_FOLDER,
+    STORED_OBJECTS,
     TOPICS,
     defined_rules,
     golden,
@@ -143,24 +143,24 @@ def test_every_field_of_an_example_in_the_specification_is_decoded(kind: str, te
     if kind == "type":
         to_arrow(body)
         return
-    noun: model.Noun | None
+    stored: model.StoredObject | None
     if kind == "commit":
-        noun = codec.decode_commit(data, body["version"])
+        stored = codec.decode_commit(data, body["version"])
     elif kind == "root":
-        noun = codec.decode_root(data, body["version"])
+        stored = codec.decode_root(data, body["version"])
     elif kind == "group":
-        noun = codec.decode_group(data, "g", body["number"])
+        stored = codec.decode_group(data, "g", body["number"])
     elif kind == "hint":
-        noun = codec.decode_hint(data)
+        stored = codec.decode_hint(data)
     else:
-        noun = msgspec.json.decode(data, type=model.TopicInfo)
+        stored = msgspec.json.decode(data, type=model.TopicInfo)
     body.pop("checksum", None)
-    assert json.loads(msgspec.json.encode(noun)) == body
+    assert json.loads(msgspec.json.encode(stored)) == body
 
 
 def test_every_object_on_the_wire_has_a_field_table() -> None:
-    never_written = {"Noun", "Change", "SegmentFacts", "StagedSegment", "GroupChange"}
-    assert {name for name, _ in TABLES} == NOUNS.keys() - never_written
+    never_written = {"StoredObject", "Change", "SegmentFacts", "StagedSegment", "GroupChange"}
+    assert {name for name, _ in TABLES} == STORED_OBJECTS.keys() - never_written
 
 
 @pytest.mark.parametrize(("name", "table"), TABLES, ids=[name for name, _ in TABLES])
@@ -173,7 +173,7 @@ def test_a_field_table_has_the_fields_that_are_written(name: str, table: str) ->
             described[field] = (cells[2] == "yes", takes_null)
     written = {
         field.encode_name: (field.required, _takes_null(field.type))
-        for field in msgspec.structs.fields(NOUNS[name])
+        for field in msgspec.structs.fields(STORED_OBJECTS[name])
     }
     bytes_only = dict.fromkeys(in_bytes_only(name), (False, False))
     assert described == {**written, **bytes_only}

@@ -21,9 +21,9 @@ from pylogtable.format.model import (
     Commit,
     Field,
     MirroredTxn,
-    Noun,
     Segment,
     StagedSegment,
+    StoredObject,
     Txn,
 )
 from pylogtable.format.roots import from_root
@@ -427,9 +427,9 @@ def _live(given: Vector) -> Snapshot:
     return state
 
 
-def _wire(noun: Noun) -> Any:
+def _wire(stored: StoredObject) -> Any:
     """As it is written, without what is at its default."""
-    body = json.loads(msgspec.json.encode(noun))
+    body = json.loads(msgspec.json.encode(stored))
     return _without_defaults(body)
 
 

@@ -31,7 +31,7 @@ from pylogtable.publish.plan import TableChange, TableFile
 
 
 @dataclass(frozen=True)
-class Place:
+class SnapshotLineage:
     """Where a new snapshot goes: after which, and when."""
 
     snapshot_id: int
@@ -54,41 +54,45 @@ class SnapshotMaker:
         self._serial = itertools.count()
 
     def make(
-        self, place: Place, step: Step, added: Sequence[Entry], says: Mapping[str, str]
+        self,
+        lineage: SnapshotLineage,
+        step: Step,
+        added: Sequence[Entry],
+        properties: Mapping[str, str],
     ) -> IcebergSnapshot:
         """Write the manifests of a snapshot that adds these entries and removes the files of the
-        step. `says` is what its summary says besides."""
-        parent = place.parent
+        step. `properties` are what its summary has besides."""
+        parent = lineage.parent
         before = [] if parent is None else self._manifests.listed(parent.manifest_list)
         live = [manifest for manifest in before if live_files(manifest)]
-        rewritten, deleted = self._without(place, live, step)
+        rewritten, deleted = self._without(lineage, live, step)
         untouched = [m for m in live if m.manifest_path not in rewritten]
         small = to_merge(untouched)
         merged_paths = {manifest.manifest_path for manifest in small}
         kept = [m for m in untouched if m.manifest_path not in merged_paths]
-        merged = self._merged(place, small)
-        new = [*self._write(place, added), *rewritten.values(), *merged]
-        name = manifest_list_name(place.snapshot_id, self._publish_id)
-        ids = (place.snapshot_id, place.parent_id, place.sequence_number)
+        merged = self._merged(lineage, small)
+        new = [*self._write(lineage, added), *rewritten.values(), *merged]
+        name = manifest_list_name(lineage.snapshot_id, self._publish_id)
+        ids = (lineage.snapshot_id, lineage.parent_id, lineage.sequence_number)
         counts = {
             "manifests-created": len(new),
             "manifests-kept": len(kept),
             "manifests-replaced": len(before) - len(kept),
         }
         summary = {"operation": step.operation, **_counted(parent, added, deleted)}
-        summary |= {key: str(count) for key, count in counts.items()} | dict(says)
+        summary |= {key: str(count) for key, count in counts.items()} | dict(properties)
         return IcebergSnapshot(
-            snapshot_id=place.snapshot_id,
-            parent_snapshot_id=place.parent_id,
-            sequence_number=place.sequence_number,
-            timestamp_ms=place.timestamp_ms,
+            snapshot_id=lineage.snapshot_id,
+            parent_snapshot_id=lineage.parent_id,
+            sequence_number=lineage.sequence_number,
+            timestamp_ms=lineage.timestamp_ms,
             manifest_list=self._manifests.write_list(name, *ids, [*new, *kept]),
             summary=summary,
             schema_id=self._schema["schema-id"],
         )
 
     def _without(
-        self, place: Place, live: Sequence[Manifest], step: Step
+        self, lineage: SnapshotLineage, live: Sequence[Manifest], step: Step
     ) -> tuple[dict[str, Manifest], list[Entry]]:
         """The manifests that hold removed files, written anew, by their old paths; and the entries
         of the removed files. New and old manifests are looked into first: merges take new files,
@@ -106,12 +110,12 @@ class SnapshotMaker:
             gone = {e.data_file.file_path for e in held} & missing
             if gone:
                 marked = [
-                    deleted_entry(entry, place.snapshot_id)
+                    deleted_entry(entry, lineage.snapshot_id)
                     if entry.data_file.file_path in gone
                     else kept_entry(entry)
                     for entry in held
                 ]
-                (rewritten[manifest.manifest_path],) = self._write(place, marked)
+                (rewritten[manifest.manifest_path],) = self._write(lineage, marked)
                 deleted += [entry for entry in marked if not is_live(entry)]
                 missing -= gone
             if not missing:
@@ -121,18 +125,18 @@ class SnapshotMaker:
             raise CorruptTopicError(min(missing), "PUB-1", f"{detail}topic and publish it again")
         return rewritten, deleted
 
-    def _merged(self, place: Place, small: Sequence[Manifest]) -> list[Manifest]:
+    def _merged(self, lineage: SnapshotLineage, small: Sequence[Manifest]) -> list[Manifest]:
         entries = [kept_entry(entry) for entry in self._manifests.live_entries(small)]
-        return self._write(place, entries)
+        return self._write(lineage, entries)
 
-    def _write(self, place: Place, entries: Sequence[Entry]) -> list[Manifest]:
+    def _write(self, lineage: SnapshotLineage, entries: Sequence[Entry]) -> list[Manifest]:
         """Write entries to as many manifests as they need."""
         made = []
         for chunk in chunks(entries):
             floors = [floor_of(self._manifests.key(e.data_file.file_path)) for e in chunk]
             serial = next(self._serial)
             name = manifest_name(self._publish_id, serial, min(floors), max(floors))
-            made.append(self._manifests.write(name, place.snapshot_id, self._schema, chunk))
+            made.append(self._manifests.write(name, lineage.snapshot_id, self._schema, chunk))
         return made
 
 

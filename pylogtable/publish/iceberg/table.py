@@ -34,7 +34,7 @@ from pylogtable.publish.iceberg.metadata import (
     with_snapshots,
 )
 from pylogtable.publish.iceberg.schema import check_file, types_by_stored_name
-from pylogtable.publish.iceberg.snapshots import Place, SnapshotMaker, Step, steps_of
+from pylogtable.publish.iceberg.snapshots import SnapshotLineage, SnapshotMaker, Step, steps_of
 from pylogtable.publish.plan import Shown, TableChange, TableFile
 from pylogtable.publish.table import Published
 from pylogtable.runtime import Runtime
@@ -101,9 +101,9 @@ class IcebergTable:
         table = with_columns(old, info, [of.schema for of in facts.values()])
         publish_id, state = self._runtime.new_id(), _state(wanted)
         since = None if before is None else before.state.version
-        says = _Says(publish_id, since, state)
+        properties = _SummaryProperties(publish_id, since, state)
         snapshots = self._make(
-            table, says, change, _Files(types_by_stored_name(info), facts, self._manifests)
+            table, properties, change, _Files(types_by_stored_name(info), facts, self._manifests)
         )
         number = 1 if before is None else before.number + 1
         previous = None if before is None else self._manifests.place(metadata_path(before.number))
@@ -168,19 +168,21 @@ class IcebergTable:
         return needed
 
     def _make(
-        self, table: Metadata, says: _Says, change: TableChange, files: _Files
+        self, table: Metadata, properties: _SummaryProperties, change: TableChange, files: _Files
     ) -> list[IcebergSnapshot]:
         """Write the snapshots of a change."""
-        maker = SnapshotMaker(self._manifests, says.publish_id, table.schema)
+        maker = SnapshotMaker(self._manifests, properties.publish_id, table.schema)
         now_ms = max(self._runtime.clock(), table.body["last-updated-ms"] + 1)
         sequence_number = table.body["last-sequence-number"]
         made: list[IcebergSnapshot] = []
         parent = table.current
         for serial, step in enumerate(steps_of(change)):
-            snapshot_id = snapshot_id_of(says.publish_id, serial)
-            place = Place(snapshot_id, parent, sequence_number + serial + 1, now_ms + serial)
+            snapshot_id = snapshot_id_of(properties.publish_id, serial)
+            lineage = SnapshotLineage(
+                snapshot_id, parent, sequence_number + serial + 1, now_ms + serial
+            )
             added = [files.entry(file, snapshot_id) for file in step.added]
-            parent = maker.make(place, step, added, says.summary(step))
+            parent = maker.make(lineage, step, added, properties.summary(step))
             made.append(parent)
         return made
 
@@ -210,7 +212,7 @@ def _state(wanted: Shown) -> PublishedState:
 
 
 @dataclass(frozen=True)
-class _Says:
+class _SummaryProperties:
     """What the snapshots of a publication say about the topic. `since` is the version that the
     table showed before."""
 
@@ -220,10 +222,10 @@ class _Says:
 
     def summary(self, step: Step) -> dict[str, str]:
         version = self.state.version if step.is_last or self.since is None else self.since
-        says = {VERSION: str(version), PUBLISH_ID: self.publish_id}
+        found = {VERSION: str(version), PUBLISH_ID: self.publish_id}
         if step.is_last:
-            says[STATE] = msgspec.json.encode(self.state).decode()
-        return says
+            found[STATE] = msgspec.json.encode(self.state).decode()
+        return found
 
 
 @dataclass(frozen=True)
