@@ -12,7 +12,7 @@ import pyarrow as pa
 import pylogtable
 from benchmarks.generate import grow
 from benchmarks.result import Result
-from pylogtable.log.root_plan import ROOT_INTERVAL
+from pylogtable.limits import DEFAULT_LIMITS
 
 PARTITIONS = 6
 SEGMENTS_PER_COMMIT = 10
@@ -20,7 +20,8 @@ ROUNDS = 15
 
 
 def run(commits: int) -> list[Result]:
-    small_commits = ROOT_INTERVAL + commits % ROOT_INTERVAL
+    interval = DEFAULT_LIMITS.root_interval
+    small_commits = interval + commits % interval
     with tempfile.TemporaryDirectory() as folder:
         urls = [_grown(f"{folder}/{name}", n) for name, n in _sizes(small_commits, commits)]
         results = []

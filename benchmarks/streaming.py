@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pylogtable
 from benchmarks.generate import grow
 from benchmarks.result import Result
-from pylogtable.log.root_plan import ROOT_INTERVAL
+from pylogtable.limits import DEFAULT_LIMITS
 
 PARTITIONS = 6
 SEGMENTS_PER_COMMIT = 10
@@ -61,7 +61,8 @@ def _session() -> Any:
 
 def _triggers(folder: Path, commits: int) -> Result:
     """`latestOffset` and `partitions` of a warm reader, after each of several appends."""
-    small_commits = ROOT_INTERVAL + commits % ROOT_INTERVAL
+    interval = DEFAULT_LIMITS.root_interval
+    small_commits = interval + commits % interval
     streams = []
     for name, count in (("small", small_commits), ("large", commits)):
         topic = pylogtable.open(folder / name).create_topic("t", partitions=PARTITIONS)

@@ -14,6 +14,7 @@ from pylogtable.jobs.retention import Retention, RetentionReport
 from pylogtable.jobs.rewrite_job import RewriteReport
 from pylogtable.jobs.vacuum import Vacuum, VacuumReport
 from pylogtable.jobs.work import in_threads
+from pylogtable.limits import DEFAULT_LIMITS
 from pylogtable.log.topic_log import TopicLog
 from pylogtable.maintain import MaintainReport, maintain
 from pylogtable.mirror.plan import plan_promotion
@@ -25,7 +26,6 @@ from pylogtable.publish.iceberg.table import IcebergTable
 from pylogtable.publish.publication import Publication, unpublish
 from pylogtable.publish.report import PublishReport
 from pylogtable.publish.tables import TopicTables
-from pylogtable.segments.newest_per_key import BUDGET_BYTES
 from pylogtable.storage.base import ObjectStore
 
 Report = TypeVar("Report")
@@ -43,7 +43,11 @@ class TopicJobs:
     _log: TopicLog
 
     def compact(
-        self, *, force: bool = False, threads: int = 2, budget_bytes: int = BUDGET_BYTES
+        self,
+        *,
+        force: bool = False,
+        threads: int = 2,
+        budget_bytes: int = DEFAULT_LIMITS.key_budget_bytes,
     ) -> RewriteReport:
         """Keep the newest record of each key, at its offset, and remove older ones.
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +22,7 @@ from pylogtable.format.paths import commit_path, parse_commit_path, segment_path
 from pylogtable.format.schema import file_schema, value_columns
 from pylogtable.format.tombstones import count_tombstones
 from pylogtable.jobs.replace_plan import Swap, plan_swap_commit
+from pylogtable.limits import Limits
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.memory import MemoryStore
@@ -36,7 +38,11 @@ MOST_WAITED_SECONDS = 600
 #: Settings of a topic whose small appends are files, for tests of files.
 IN_FILES = {"inline.max.bytes": 0}
 
+#: A few commits then write roots, leaves and runs.
+SMALL = Limits(root_interval=4, root_grace=1, tail_max=3, leaf_max=8, merge_width=2, runs_max=3)
+
 Row = dict[str, Any]
+Opened = TypeVar("Opened", Store, Topic)
 
 _ids = itertools.count(1)
 
@@ -80,12 +86,24 @@ def runtime(clock: Callable[[], int] | None = None) -> Runtime:
     )
 
 
-def make_store(objects: ObjectStore | None = None, clock: Callable[[], int] | None = None) -> Store:
+def make_store(
+    objects: ObjectStore | None = None,
+    clock: Callable[[], int] | None = None,
+    limits: Limits | None = None,
+) -> Store:
     """A store whose objects age by the same clock, if they are in memory and have none yet."""
     clock = clock or Clock()
     objects = objects or MemoryStore()
     keep_time(objects, clock)
-    return Store(objects, runtime(clock))
+    return Store(objects if limits is None else objects.with_limits(limits), runtime(clock))
+
+
+def limited(opened: Opened, **limits: int) -> Opened:
+    """The same store or topic, opened with other limits."""
+    objects = opened._store.with_limits(replace(opened._store.limits, **limits))
+    if isinstance(opened, Store):
+        return Store(objects, opened._runtime)
+    return Topic(opened.name, objects, opened._log.runtime)
 
 
 def keep_time(objects: ObjectStore, clock: Callable[[], int]) -> None:

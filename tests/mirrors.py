@@ -11,13 +11,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pytest
 
 from pylogtable.engine import TopicWriter
 from pylogtable.errors import InvalidRequestError
-from pylogtable.log import root_plan, stored_roots
+from pylogtable.limits import DEFAULT_LIMITS, Limits
 from pylogtable.mirror.report import MirrorProgress, MirrorReport
-from pylogtable.segments import rolling_writer
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
 from pylogtable.topic import Topic
@@ -26,26 +24,9 @@ from tests.stores import CountingStore
 
 DAY_MS = 86_400_000
 KEYS = ["a", "b", "c", "dd", "é", ""]
-SMALL_INDEX = {
-    "ROOT_INTERVAL": 4,
-    "ROOT_GRACE": 1,
-    "TAIL_MAX": 3,
-    "LEAF_MAX": 8,
-    "MERGE_WIDTH": 2,
-    "RUNS_MAX": 3,
-}
 HEADERS_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 #: Names of a column that comes, goes, and gets other names.
 NUMBER_NAMES = ["n", "m", "N"]
-
-
-def make_index_small(patch: pytest.MonkeyPatch, row_group_rows: int | None = None) -> None:
-    """A few commits then write roots, leaves and runs."""
-    for name, value in SMALL_INDEX.items():
-        patch.setattr(root_plan, name, value)
-    patch.setattr(stored_roots, "ROOT_INTERVAL", SMALL_INDEX["ROOT_INTERVAL"])
-    if row_group_rows is not None:
-        patch.setattr(rolling_writer, "ROW_GROUP_ROWS", row_group_rows)
 
 
 def everything(topic: Topic, version: int | None = None) -> pa.Table:
@@ -122,10 +103,12 @@ def after_steps(take: Callable[[MirrorProgress], object]) -> Callable[[MirrorPro
 class Pair:
     """A topic `t` in one store, and another store for its copy. Both count what is asked."""
 
-    def __init__(self, clock: Clock | None = None, **topic: Any) -> None:
+    def __init__(
+        self, clock: Clock | None = None, *, limits: Limits = DEFAULT_LIMITS, **topic: Any
+    ) -> None:
         self.clock = clock or Clock()
-        self.near = CountingStore(MemoryStore(clock=self.clock))
-        self.far = CountingStore(MemoryStore(clock=self.clock))
+        self.near = CountingStore(MemoryStore(clock=self.clock).with_limits(limits))
+        self.far = CountingStore(MemoryStore(clock=self.clock).with_limits(limits))
         options = {"partitions": 1, "config": IN_FILES, **topic}
         self.source = Store(self.near, runtime(self.clock)).create_topic("t", **options)
 

@@ -41,11 +41,6 @@ class AgingDisk(LocalStore):
         super().__init__(root)
         self._clock = clock
 
-    def below(self, prefix: str) -> AgingDisk:
-        deeper = AgingDisk(self._path(prefix.rstrip("/")), self._clock)
-        deeper._base, deeper._shared = self._base, self._shared
-        return deeper
-
     def _note_time(self, file: BinaryIO) -> int:
         os.utime(file.fileno(), ns=(self._clock() * 1_000_000,) * 2)
         return super()._note_time(file)
@@ -68,11 +63,6 @@ class FarStore(MemoryStore):
     @property
     def last_reply_ms(self) -> int | None:  # type: ignore[override]
         return self._replies[-1] if self._replies else None
-
-    def below(self, prefix: str) -> FarStore:
-        deeper = FarStore(self._time, self._name, self._full(prefix.rstrip("/")) + "/")
-        deeper._replies = self._replies
-        return deeper
 
     def read(self, key: str) -> bytes | None:
         self._replies.append(self._time())

@@ -21,7 +21,8 @@ from golden_place import (
 )
 
 from pylogtable.engine import TopicWriter
-from pylogtable.log import root_plan
+from pylogtable.limits import Limits
+from pylogtable.log.manifest import Manifest
 from pylogtable.topic import Topic
 
 
@@ -67,11 +68,8 @@ def make_indexed(place: Place, *, appends: int, rows_each: int) -> tuple[list[Ro
 def write_root(place: Place, leaf: str) -> None:
     """Write a root now, with a leaf for tails of more than 4 entries."""
     topic = place.open()
-    kept, root_plan.TAIL_MAX = root_plan.TAIL_MAX, 4
-    try:
-        topic._manifest.write_root(topic._log.known, lambda: leaf)
-    finally:
-        root_plan.TAIL_MAX = kept
+    manifest = Manifest(topic._store.with_limits(Limits(tail_max=4)))
+    manifest.write_root(topic._log.known, lambda: leaf)
 
 
 def append_one_by_one(topic: Topic, rows: Iterable[Row]) -> None:

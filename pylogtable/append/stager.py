@@ -21,21 +21,16 @@ from pylogtable.append.explicit_offsets import RisingOffsets
 from pylogtable.append.inline_rows import MAX_RATIO, pack_parts, part_of
 from pylogtable.append.shaping import Int32s, RowShaper, Share, check_values
 from pylogtable.errors import InvalidRequestError, StorageError
-from pylogtable.format.model import MAX_RECORD_BYTES, StagedSegment
+from pylogtable.format.model import StagedSegment
 from pylogtable.format.schema import OFFSET
 from pylogtable.format.snapshot import Snapshot
+from pylogtable.limits import Limits
 from pylogtable.operation import Threads
 from pylogtable.runtime import Runtime
-from pylogtable.segments import rolling_writer
 from pylogtable.segments.rolling_writer import Output, RollingWriter
 from pylogtable.segments.writer import FileLayout
 from pylogtable.storage.base import ObjectStore
 
-CHUNK_ROWS = 1 << 16
-CHUNK_BYTES = 16 << 20
-WAITING_BYTES = 128 << 20
-ENCODING_BYTES = 64 << 20
-OPEN_FILES = 128
 CLOSERS = 16
 
 
@@ -77,6 +72,7 @@ class Stager:
         pool to use instead of a new one. `temporary` files are to be joined before the commit. With
         `keep_offsets`, rows bring their partition and their offset."""
         self._store = store
+        self._limits = store.limits
         self._layout = FileLayout(snapshot.info, temporary=temporary)
         self._topic_id = snapshot.topic_id
         self._ends = snapshot.end_offsets
@@ -88,10 +84,8 @@ class Stager:
         )
         self._given = RisingOffsets() if keep_offsets else None
         self._shaper.placed = [] if remember_partitions else None
-        self._chunks = _Chunks(self._shaper.check_columns)
-        self._row_group_bytes = min(
-            rolling_writer.ROW_GROUP_BYTES, self._shaper.config.segment_bytes
-        )
+        self._chunks = _Chunks(self._shaper.check_columns, store.limits)
+        self._row_group_bytes = min(store.limits.row_group_bytes, self._shaper.config.segment_bytes)
         self._lanes: dict[int, RollingWriter] = {}
         self._with_open_file: set[int] = set()
         self._pool = encoders or Threads(_encoders())
@@ -174,7 +168,7 @@ class Stager:
             self._lane(share).add(share.rows, hashed=share.hashed)
         waiting = sum(lane.waiting_bytes for lane in self._lanes.values())
         for number, lane in self._lanes.items():
-            if waiting > WAITING_BYTES or lane.is_due:
+            if waiting > self._limits.waiting_bytes or lane.is_due:
                 self._start_encoding(number, keep_rest=True)
 
     def _lane(self, share: Share) -> RollingWriter:
@@ -195,10 +189,13 @@ class Stager:
         if not writer.has_waiting:
             return
         writer.wait_for_encoding()
-        if partition not in self._with_open_file and len(self._with_open_file) >= OPEN_FILES:
+        if (
+            partition not in self._with_open_file
+            and len(self._with_open_file) >= self._limits.open_files
+        ):
             self._close_files()
         self._with_open_file.add(partition)
-        while self._encoding and self._encoding_bytes > ENCODING_BYTES:
+        while self._encoding and self._encoding_bytes > self._limits.encoding_bytes:
             encoding, size = self._encoding.popleft()
             self._encoding_bytes -= size
             encoding.result()
@@ -236,8 +233,9 @@ def discard(store: ObjectStore, staged: Iterable[StagedSegment]) -> None:
 class _Chunks:
     """Joins small batches and cuts large ones, so that each chunk has a useful size."""
 
-    def __init__(self, check: Callable[[pa.Schema], None]) -> None:
+    def __init__(self, check: Callable[[pa.Schema], None], limits: Limits) -> None:
         self._check = check
+        self._limits = limits
         self._schema: pa.Schema | None = None
         self._gathered: list[pa.RecordBatch] = []
         self._rows = 0
@@ -249,12 +247,13 @@ class _Chunks:
             yield from self.rest()
             self._schema = batch.schema
         check_values(batch)
-        for part in _cut(batch):
-            _check_records(part)
+        limits = self._limits
+        for part in _cut(batch, limits):
+            _check_records(part, limits.max_record_bytes)
             self._gathered.append(part)
             self._rows += part.num_rows
             self.size += _bytes_of(part)
-            if self._rows >= CHUNK_ROWS or self.size >= CHUNK_BYTES:
+            if self._rows >= limits.chunk_rows or self.size >= limits.chunk_bytes:
                 yield from self.rest()
 
     def rest(self) -> Iterator[pa.RecordBatch]:
@@ -264,28 +263,29 @@ class _Chunks:
             yield _join(gathered)
 
 
-def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def _cut(batch: pa.RecordBatch, limits: Limits) -> Iterator[pa.RecordBatch]:
     if not batch.num_rows:
         return
-    parts = max(-(-batch.num_rows // CHUNK_ROWS), -(-_bytes_of(batch) // CHUNK_BYTES))
-    size = -(-batch.num_rows // min(parts, batch.num_rows))
-    for at in range(0, batch.num_rows, size):
-        yield batch.slice(at, size)
+    rows, size = batch.num_rows, _bytes_of(batch)
+    parts = max(-(-rows // limits.chunk_rows), -(-size // limits.chunk_bytes))
+    step = -(-rows // min(parts, rows))
+    for at in range(0, rows, step):
+        yield batch.slice(at, step)
 
 
-def _check_records(batch: pa.RecordBatch) -> None:
+def _check_records(batch: pa.RecordBatch, max_bytes: int) -> None:
     """Raise if a record is larger than a reader has to accept [SEG-12]."""
     size = _bytes_of(batch)
-    if size <= MAX_RECORD_BYTES:
+    if size <= max_bytes:
         return
     if batch.num_rows == 1:
         raise InvalidRequestError(
             f"a record has {size} bytes, and the most that a record may have is "
-            f"{MAX_RECORD_BYTES}; store large values elsewhere, and append where they are"
+            f"{max_bytes}; store large values elsewhere, and append where they are"
         )
     half = batch.num_rows // 2
-    _check_records(batch.slice(0, half))
-    _check_records(batch.slice(half))
+    _check_records(batch.slice(0, half), max_bytes)
+    _check_records(batch.slice(half), max_bytes)
 
 
 def _join(batches: list[pa.RecordBatch]) -> pa.RecordBatch:

@@ -29,15 +29,17 @@ from pylogtable.format.partition_state import (
 from pylogtable.format.paths import commit_path, leaf_path, root_path
 from pylogtable.format.segment_checks import check_paths
 from pylogtable.format.snapshot import Snapshot
+from pylogtable.limits import DEFAULT_LIMITS, Limits
 
 
 @dataclass(frozen=True)
 class LogState:
-    """A snapshot and its leaves, which `load_leaf` loads by their ids. `Manifest.state` makes
-    one."""
+    """A snapshot and its leaves, which `load_leaf` loads by their ids, with the limits for plans.
+    `Manifest.state` makes one."""
 
     snapshot: Snapshot
     load_leaf: Callable[[str], Leaf]
+    limits: Limits = DEFAULT_LIMITS
 
     def leaf(self, partition: int, run: LeafRun) -> Leaf:
         """The leaf of a run, as the root knows it: not changed since it was written [SUM-2], with

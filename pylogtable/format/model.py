@@ -15,8 +15,6 @@ import msgspec
 FORMAT_VERSION = 1
 MAX_PARTITIONS = 10_000
 MAX_OFFSET = (1 << 63) - 2
-MAX_GROUP_BYTES = 2 << 30
-MAX_RECORD_BYTES = 512 << 20
 #: So that the sizes of a topic's files can be added up in 64 bits [SEG-10].
 MAX_FILE_BYTES = 1 << 46
 #: The records of a commit, compressed and not compressed [INL-5].

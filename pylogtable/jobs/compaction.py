@@ -23,7 +23,7 @@ from pylogtable.jobs.replace_plan import Swap
 from pylogtable.jobs.rewrite import copy_piece, rewrite_segments
 from pylogtable.jobs.rewrite_job import RewriteJob
 from pylogtable.jobs.work import Rewritten, discard_segments
-from pylogtable.segments.newest_per_key import BUDGET_BYTES
+from pylogtable.limits import DEFAULT_LIMITS
 from pylogtable.storage.base import ObjectStore
 
 
@@ -37,7 +37,7 @@ class Compaction(RewriteJob[CompactionUnit]):
     """
 
     force: bool = False
-    budget_bytes: int = BUDGET_BYTES
+    budget_bytes: int = DEFAULT_LIMITS.key_budget_bytes
     protect_groups: Sequence[str] | None = None
 
     name: ClassVar[str] = "compaction"

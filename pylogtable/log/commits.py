@@ -23,7 +23,6 @@ from pylogtable.storage.object_cache import recent_objects
 
 #: How many commits are requested with the hint or a root: there are probably several. Then this
 #: many times as many.
-COLD_WAVE = 12
 COLD_GROWTH = 4
 
 
@@ -79,7 +78,7 @@ class Commits:
             growth, first = COLD_GROWTH, wave
             yield first
             start += len(first.commits)
-            wave = growth * len(first.commits) or COLD_WAVE
+            wave = growth * len(first.commits) or self._store.limits.cold_wave
         waves = self._objects.waves(start, first_wave=wave, growth=growth)
         while True:
             seen_ms = self._store.last_reply_ms
@@ -89,7 +88,7 @@ class Commits:
         """Any object of the topic, and the first commits from `start` on. All are requested at
         once, where requests are slow."""
         seen_ms = self._store.last_reply_ms
-        count = min(COLD_WAVE, self._store.concurrency - 1)
+        count = min(self._store.limits.cold_wave, self._store.concurrency - 1)
         data, commits = self._objects.read_with(key, range(start, start + count))
         return data, CommitWave(seen_ms, commits)
 

@@ -17,7 +17,7 @@ from pylogtable.errors import CommitUnknownError, CorruptTopicError, LogTableErr
 from pylogtable.format.codec import decode_group, decode_own, encode
 from pylogtable.format.group_model import GroupChange, GroupState
 from pylogtable.log.commit_loop import change_until_landed, put_numbered
-from pylogtable.log.group_objects import CLEAN_EVERY, GroupObjects, GroupTip
+from pylogtable.log.group_objects import GroupObjects, GroupTip
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import ObjectStore
 
@@ -97,7 +97,7 @@ class GroupLog:
             self._objects.discard(state)
             return None
         self._tip = after = GroupTip(state, state, before_put_ms)
-        if number and number % CLEAN_EVERY == 0:
+        if number and number % self._store.limits.group_clean_every == 0:
             self._clean(number)
         return after
 

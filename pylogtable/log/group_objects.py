@@ -27,13 +27,6 @@ from pylogtable.storage.threads import map_parallel
 
 _logger = logging.getLogger(__name__)
 
-#: This many of the newest states are never removed. It is also the number of commits between
-#: cleanups.
-KEPT = 32
-CLEAN_EVERY = 32
-#: For how long a state is kept after the next one was put in a remote store [GRP-7].
-KEPT_MS = 120_000
-
 
 class GroupTip(NamedTuple):
     """The newest object of a group, and the newest state that belongs to this topic. They differ
@@ -54,6 +47,7 @@ class GroupObjects:
 
     def __init__(self, store: ObjectStore, group: str, topic_id: str) -> None:
         self._store = store
+        self._limits = store.limits
         self._group = group
         self._topic_id = topic_id
         self._objects = NumberedObjects(store, lambda number: group_path(group, number))
@@ -81,7 +75,7 @@ class GroupObjects:
             if found is not None and (not numbers or is_fresh(self._store, seen_ms)):
                 return found
             seen_ms, numbers = self._store.last_reply_ms, self._numbers()
-            if found is not None and not _may_be_stray(found, numbers):
+            if found is not None and not self.may_be_stray(found, numbers):
                 return found
 
     def is_next(self, before: GroupTip) -> bool:
@@ -90,7 +84,7 @@ class GroupObjects:
         if is_fresh(self._store, before.confirmed_ms):
             return True
         if before.newest is None:
-            return max(self._numbers(), default=0) < KEPT
+            return max(self._numbers(), default=0) < self._limits.group_states_kept
         return self._is_there(before.newest)
 
     def discard(self, state: GroupState) -> None:
@@ -107,8 +101,10 @@ class GroupObjects:
         try:
             states = self._states()
             for (number, _), (_, next_put_ms) in itertools.pairwise(states):
-                age_ms = states[-1][1] - next_put_ms
-                if number >= newest - KEPT or (self._store.is_remote and age_ms < KEPT_MS):
+                is_young = states[-1][1] - next_put_ms < self._limits.group_kept_ms
+                if number >= newest - self._limits.group_states_kept or (
+                    self._store.is_remote and is_young
+                ):
                     return
                 self._store.delete(group_path(self._group, number))
         except Exception as error:  # any error: the commit has already landed
@@ -139,6 +135,15 @@ class GroupObjects:
                 return GroupTip(newest, found, seen_ms)
         return GroupTip(newest, None, seen_ms)
 
+    def may_be_stray(self, found: GroupTip, numbers_after: Sequence[int]) -> bool:
+        """True if the newest state may have been removed, and its number used again, before it was
+        read. A state is removed only when `group_states_kept` are after it [GRP-7], and the
+        greatest number is always listed."""
+        if found.newest is None:
+            return False
+        last_kept = max(numbers_after, default=0) - self._limits.group_states_kept
+        return found.newest.number < last_kept
+
     def _is_there(self, state: GroupState) -> bool:
         found = self.read(state.number)
         return found is not None and found.commit_id == state.commit_id
@@ -151,13 +156,6 @@ class GroupObjects:
         listed = self._store.list(group_prefix(self._group))
         parsed = ((parse_group_path(entry.key), entry.modified_ms) for entry in listed)
         return sorted((path[1], put_ms) for path, put_ms in parsed if path is not None)
-
-
-def _may_be_stray(found: GroupTip, numbers_after: Sequence[int]) -> bool:
-    """True if the newest state may have been removed, and its number used again, before it was
-    read. A state is removed only when there are more than `KEPT` after it [GRP-7], and the greatest
-    number is always listed."""
-    return found.newest is not None and max(numbers_after, default=0) > found.newest.number + KEPT
 
 
 def _listed_numbers(store: ObjectStore) -> dict[str, list[int]]:
@@ -200,7 +198,9 @@ def load_groups(store: ObjectStore, topic_id: str) -> LoadedGroups:
     after = before if is_fresh(store, seen_ms) else _listed_numbers(store)
     for name, tip in found.items():
         try:
-            if not isinstance(tip, GroupTip) or _may_be_stray(tip, after.get(name, ())):
+            if not isinstance(tip, GroupTip) or objects[name].may_be_stray(
+                tip, after.get(name, ())
+            ):
                 tip = objects[name].newest()
         except CorruptTopicError as error:
             loaded.damaged[name] = error

@@ -51,8 +51,6 @@ from pylogtable.storage.base import Created, ObjectStore
 
 _logger = logging.getLogger(__name__)
 
-LEAVES_CACHED = 16
-
 # How many listed roots a load tries, if commits contradict them, before it begins with version 0.
 ROOTS_TRIED = 3
 
@@ -170,7 +168,7 @@ class Manifest:
             if not stands or self.commits.find_gap(newest, [(after_next, beyond)]):
                 return self.load()  # which says that there is a gap, or begins beyond it
             newest = replace(newest, confirmed_ms=seen_ms if beyond is None else None)
-        if newest.version > snapshot.version and root_is_overdue(newest):
+        if newest.version > snapshot.version and root_is_overdue(newest, self._store.limits):
             return self.rebase(newest)
         return newest
 
@@ -259,7 +257,7 @@ class Manifest:
 
     def state(self, snapshot: Snapshot) -> LogState:
         """The snapshot with its leaves. The last ones used are kept in memory."""
-        return LogState(snapshot, self._leaf)
+        return LogState(snapshot, self._leaf, self._store.limits)
 
     def _leaf(self, leaf_id: str) -> Leaf:
         with self._lock:
@@ -269,7 +267,7 @@ class Manifest:
         leaf = self._read_leaf(leaf_id)
         with self._lock:
             self._leaves[leaf_id] = leaf
-            while len(self._leaves) > LEAVES_CACHED:
+            while len(self._leaves) > self._store.limits.leaves_cached:
                 self._leaves.popitem(last=False)
         return leaf
 
@@ -315,9 +313,10 @@ class Manifest:
     def _fold(
         self, snapshot: Snapshot, new_id: Callable[[], str], also_merge: frozenset[str]
     ) -> tuple[Snapshot, Sequence[Leaf]]:
-        merged = leaves_to_merge(snapshot) | also_merge
+        limits = self._store.limits
+        merged = leaves_to_merge(snapshot, limits) | also_merge
         entries = entries_to_fold(self.state(snapshot), merged)
-        leaves = cut_leaves(entries, iter(new_id, None))
+        leaves = cut_leaves(entries, iter(new_id, None), limits)
         return with_leaves(snapshot, merged, leaves), leaves
 
     def _forward(self, base: Snapshot | None, wave: CommitWave | int) -> Snapshot | None:

@@ -22,38 +22,30 @@ from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Commit, Segment
 from pylogtable.format.partition_state import LeafRun, PartitionState, Tile, tile_start
 from pylogtable.format.snapshot import Snapshot
-
-ROOT_INTERVAL = 64
-# If the writer of commit 64k dies before it writes the root, others do so this many commits later.
-ROOT_GRACE = 8
-# A root is also written when the commits after the last one have this many bytes of rows: whoever
-# opens the topic reads all of them.
-ROOT_TAIL_BYTES = 1 << 20
-TAIL_MAX = 256
-LEAF_MAX = 16_384
-MERGE_WIDTH = 8
-RUNS_MAX = 4_096
+from pylogtable.limits import Limits
 
 
-def root_is_due(snapshot: Snapshot, commit: Commit) -> bool:
+def root_is_due(snapshot: Snapshot, commit: Commit, limits: Limits) -> bool:
     """True if the writer of `commit`, which led to this state, should write a root [ROOT-2]. One is
     also due if the commit ends the life of segments, and commits after the last root have rows:
     vacuum can remove these commits only below a root [INL-6]."""
     if snapshot.tail_bytes and (commit.replaced or commit.log_starts):
         return True
     since = snapshot.version - (snapshot.root_version or 0)
-    on_time = snapshot.version % ROOT_INTERVAL == 0 and since >= ROOT_INTERVAL
-    is_long = snapshot.tail_bytes >= ROOT_TAIL_BYTES
-    return on_time or is_long or root_is_overdue(snapshot)
+    on_time = snapshot.version % limits.root_interval == 0 and since >= limits.root_interval
+    is_long = snapshot.tail_bytes >= limits.root_tail_bytes
+    return on_time or is_long or root_is_overdue(snapshot, limits)
 
 
-def root_is_overdue(snapshot: Snapshot) -> bool:
+def root_is_overdue(snapshot: Snapshot, limits: Limits) -> bool:
     """True if there should be a newer root than the one that this state was loaded from."""
-    is_late = snapshot.version - (snapshot.root_version or 0) >= ROOT_INTERVAL + ROOT_GRACE
-    return is_late or snapshot.tail_bytes >= ROOT_TAIL_BYTES + ROOT_TAIL_BYTES // 8
+    is_late = (
+        snapshot.version - (snapshot.root_version or 0) >= limits.root_interval + limits.root_grace
+    )
+    return is_late or snapshot.tail_bytes >= limits.root_tail_bytes + limits.root_tail_bytes // 8
 
 
-def leaves_to_merge(snapshot: Snapshot) -> frozenset[str]:
+def leaves_to_merge(snapshot: Snapshot, limits: Limits) -> frozenset[str]:
     """The leaves whose entries the next root should move into new leaves."""
     runs = Counter(
         tile.leaf
@@ -65,15 +57,17 @@ def leaves_to_merge(snapshot: Snapshot) -> frozenset[str]:
     classes: dict[int, list[str]] = {}
     for leaf in runs:
         entries = snapshot.leaves[leaf]
-        if entries <= LEAF_MAX // 2:
-            size_class = entries.bit_length() // (MERGE_WIDTH - 1).bit_length()
+        if entries <= limits.leaf_max // 2:
+            size_class = entries.bit_length() // (limits.merge_width - 1).bit_length()
             classes.setdefault(size_class, []).append(leaf)
     for alike in classes.values():
-        if len(alike) >= MERGE_WIDTH:
+        if len(alike) >= limits.merge_width:
             # Into one leaf, so that entries of the same time stay together across partitions.
             sizes = accumulate(snapshot.leaves[leaf] for leaf in alike)
-            chosen.update(leaf for leaf, size in zip(alike, sizes, strict=True) if size <= LEAF_MAX)
-    excess = sum(runs.values()) - RUNS_MAX - 2 * len(snapshot.partitions)
+            chosen.update(
+                leaf for leaf, size in zip(alike, sizes, strict=True) if size <= limits.leaf_max
+            )
+    excess = sum(runs.values()) - limits.runs_max - 2 * len(snapshot.partitions)
     if excess > 0:
         shortest_first = sorted(runs, key=lambda leaf: snapshot.leaves[leaf] / runs[leaf])
         covered = 0
@@ -108,16 +102,16 @@ def entries_to_fold(state: LogState, merged: frozenset[str]) -> pa.Table:
             elif tile.leaf in merged:
                 leaf, rows = state.live_rows(number, tile)
                 parts.append(leaf.entries(rows))
-    if len(tails) > TAIL_MAX or merged:
+    if len(tails) > state.limits.tail_max or merged:
         parts.append(entries_of(tails))
     return sort_entries(parts)
 
 
-def cut_leaves(entries: pa.Table, ids: Iterator[str]) -> list[Leaf]:
+def cut_leaves(entries: pa.Table, ids: Iterator[str], limits: Limits) -> list[Leaf]:
     """Cut sorted entries into leaves of about equal size, none above the limit."""
     if not entries.num_rows:
         return []
-    count = -(-entries.num_rows // LEAF_MAX)
+    count = -(-entries.num_rows // limits.leaf_max)
     size = -(-entries.num_rows // count)
     return [Leaf(next(ids), entries.slice(at, size)) for at in range(0, entries.num_rows, size)]
 

@@ -10,7 +10,6 @@ from pylogtable.format.codec import decode_root
 from pylogtable.format.paths import MANIFEST_DIR, parse_root_path, root_path
 from pylogtable.format.roots import from_root
 from pylogtable.format.snapshot import Snapshot
-from pylogtable.log.root_plan import ROOT_INTERVAL
 from pylogtable.storage.base import ObjectStore
 
 _logger = logging.getLogger(__name__)
@@ -66,9 +65,10 @@ class RootObjects:
     def at_or_below(self, version: int) -> Iterator[Snapshot]:
         """The roots at or below a version that can be used, the newest first. Most roots are at
         multiples of the interval, so these are tried before a listing."""
-        nearest = version - version % ROOT_INTERVAL
+        interval = self._store.limits.root_interval
+        nearest = version - version % interval
         tried: set[int] = set()
-        for candidate in (nearest, nearest - ROOT_INTERVAL):
+        for candidate in (nearest, nearest - interval):
             if candidate > 0:
                 tried.add(candidate)
                 root = self.read(candidate)
@@ -85,7 +85,7 @@ class RootObjects:
         """The roots at or below a version that is below the first multiple of the interval: that
         of a deleted topic, or of another writer. They matter only if a vacuum has removed the
         first commits [READ-5]."""
-        if version < ROOT_INTERVAL:
+        if version < self._store.limits.root_interval:
             yield from self._listed_below(version, set())
 
     def _listed_below(self, version: int, tried: Collection[int]) -> Iterator[Snapshot]:

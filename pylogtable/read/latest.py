@@ -15,7 +15,7 @@ from pylogtable.format.schema import OFFSET, PARTITION, TIMESTAMP
 from pylogtable.format.tombstones import one_chunk
 from pylogtable.lazy_arrow import pc
 from pylogtable.segments.key_filter import Mask, WantedKeys
-from pylogtable.segments.newest_per_key import BUDGET_BYTES, find_newest
+from pylogtable.segments.newest_per_key import find_newest
 from pylogtable.segments.prefetch import pairs_ahead, segments_ahead
 from pylogtable.segments.projection import Projection, check_column_names
 from pylogtable.segments.read_task import task_for
@@ -37,7 +37,7 @@ def latest_of_partition(
     reads only those records. Segments that are already compacted are checked only against newer
     ones."""
     dirty_from = max(state.clean_end, state.log_start)
-    masks = find_newest(store, info, segments, dirty_from, BUDGET_BYTES)
+    masks = find_newest(store, info, segments, dirty_from, store.limits.key_budget_bytes)
     wanted = [pair for pair in zip(segments, masks, strict=True) if pair[1].any()]
     for segment, mask, fetched in pairs_ahead(store, wanted):
         for batch in read_masked(fetched, segment, mask, columns):

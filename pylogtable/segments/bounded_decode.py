@@ -15,11 +15,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pylogtable.errors import CorruptTopicError
-from pylogtable.format.model import MAX_GROUP_BYTES, MAX_RECORD_BYTES
 from pylogtable.lazy_arrow import pc
+from pylogtable.limits import Limits
 from pylogtable.segments.footer import PATH_KEY
 
-BATCH_BYTES = 32 << 20
 #: Rows at a time where a footer cannot tell how large values are.
 CAUTIOUS_ROWS = 8192
 #: A dictionary of about this size may have been given up: the rest of its column is plain, and very
@@ -34,17 +33,17 @@ class GroupPlan:
     time. Raises if the row group is larger than the format allows."""
 
     def __init__(
-        self, path: str, metadata: Any, group: int, columns: Sequence[str], max_rows: int
+        self, path: str, metadata: Any, group: int, columns: Sequence[str], limits: Limits
     ) -> None:
         self.dictionaries: list[str] = []
-        self.rows = max_rows
+        self.rows = limits.batch_rows
         facts = metadata.row_group(group)
         values, size = facts.num_rows, 0
         for index in range(metadata.num_columns):
             chunk = facts.column(index)
             values += chunk.num_values
             size += chunk.total_uncompressed_size
-        if values * size <= min(BATCH_BYTES, MAX_GROUP_BYTES):
+        if values * size <= min(limits.batch_bytes, limits.max_group_bytes):
             return  # even if every value were as large as the row group
         # Our writer makes row groups of 16 MiB, measured before they are encoded.
         is_ours = PATH_KEY.encode() in (metadata.metadata or {})
@@ -75,47 +74,48 @@ class GroupPlan:
                 self.dictionaries.append(described.path)
             else:
                 plain += size
-                self.rows = max_rows if is_ours else min(max_rows, CAUTIOUS_ROWS)
-        if total > MAX_GROUP_BYTES:
+                if not is_ours:
+                    self.rows = min(limits.batch_rows, CAUTIOUS_ROWS)
+        if total > limits.max_group_bytes:
             raise CorruptTopicError(
                 path,
                 "SEG-12",
                 f"row group {group} has {total} bytes in the columns that are read; the limit is "
-                f"{MAX_GROUP_BYTES}",
+                f"{limits.max_group_bytes}",
             )
-        fitting = facts.num_rows * BATCH_BYTES // max(1, plain)
+        fitting = facts.num_rows * limits.batch_bytes // max(1, plain)
         self.rows = max(1, min(self.rows, fitting))
 
 
-def unfold(path: str, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def unfold(path: str, batch: pa.RecordBatch, limits: Limits) -> Iterator[pa.RecordBatch]:
     """The batch with plain columns in the place of dictionaries, cut so that each part has about
-    `BATCH_BYTES`."""
+    `batch_bytes`."""
     folded = [i for i, field in enumerate(batch.schema) if pa.types.is_dictionary(field.type)]
     if not folded:
         if batch.num_rows == 1:
-            _check_record(path, batch.nbytes)
+            _check_record(path, batch.nbytes, limits)
         yield batch
         return
     most = sum(_longest(batch.column(index)) for index in folded)
-    if most * batch.num_rows <= BATCH_BYTES:
+    if most * batch.num_rows <= limits.batch_bytes:
         yield _plain(batch, folded)
         return
     sizes = np.zeros(batch.num_rows, dtype=np.int64)
     for index in folded:
         sizes += _value_bytes(batch.column(index))
-    _check_record(path, int(sizes.max()))
+    _check_record(path, int(sizes.max()), limits)
     ends = np.cumsum(sizes)
     start = 0
     while start < batch.num_rows:
         done = int(ends[start - 1]) if start else 0
-        stop = max(start + 1, int(np.searchsorted(ends, done + BATCH_BYTES, side="right")))
+        stop = max(start + 1, int(np.searchsorted(ends, done + limits.batch_bytes, side="right")))
         yield _plain(batch.slice(start, stop - start), folded)
         start = stop
 
 
-def _check_record(path: str, size: int) -> None:
-    if size > MAX_RECORD_BYTES:
-        detail = f"it has a record of {size} bytes; the limit is {MAX_RECORD_BYTES}"
+def _check_record(path: str, size: int, limits: Limits) -> None:
+    if size > limits.max_record_bytes:
+        detail = f"it has a record of {size} bytes; the limit is {limits.max_record_bytes}"
         raise CorruptTopicError(path, "SEG-12", detail)
 
 

@@ -16,8 +16,6 @@ from pylogtable.format.model import Segment
 from pylogtable.lazy_arrow import pq
 from pylogtable.segments.bloom import filter_lengths
 
-#: How much of the end of a file is fetched at once. Most footers fit.
-TAIL_BYTES = 64 << 10
 PATH_KEY = "pylogtable.path"
 FILTERS_KEY = "pylogtable.filters"
 
@@ -26,11 +24,11 @@ _END_BYTES = 8
 _DIGITS = 8
 
 
-def read_footer(source: pa.NativeFile, segment: Segment) -> Any:
-    """The metadata of a segment's file. Its checksum is compared before anything is parsed: a
-    damaged footer may crash the Parquet library."""
+def read_footer(source: pa.NativeFile, segment: Segment, tail_bytes: int) -> Any:
+    """The metadata of a segment's file. `tail_bytes` of it are fetched at once. Its checksum is
+    compared before anything is parsed: a damaged footer may crash the Parquet library."""
     size = int(source.size())
-    start = max(0, size - TAIL_BYTES)
+    start = max(0, size - tail_bytes)
     tail = _read(source, start, size)
     length = _footer_bytes(tail, segment.path)
     if length > len(tail):

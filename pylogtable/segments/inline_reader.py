@@ -21,9 +21,6 @@ from pylogtable.format.schema import LOG_FIELDS, OFFSET, TIMESTAMP
 from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.object_cache import Recent, recent_objects
 
-#: How many bytes of unpacked rows are kept: the entries of a commit are read one by one.
-KEPT_BYTES = 32 << 20
-
 
 class InlineReader:
     """The records of one live segment that are in a commit. It has what `SegmentReader` has: one
@@ -96,7 +93,7 @@ _of_stores: WeakKeyDictionary[ObjectStore, Recent[_Rows]] = WeakKeyDictionary()
 
 
 def _kept(store: ObjectStore) -> Recent[_Rows]:
-    return _of_stores.setdefault(store.origin, Recent(KEPT_BYTES))
+    return _of_stores.setdefault(store.origin, Recent(store.limits.cached_row_bytes))
 
 
 def is_at_hand(store: ObjectStore, segment: Segment) -> bool:

@@ -22,15 +22,8 @@ from pylogtable.segments.projection import check_column_names
 from pylogtable.segments.segment_reader import open_segment
 from pylogtable.storage.base import ObjectStore
 
-# Memory for the keys of one partition's dirty part.
-BUDGET_BYTES = 512 << 20
 # Memory for a record of the dirty part besides its key: its position and its share of hash tables.
 BYTES_PER_KEY = 48
-# When this many bytes of keys are gathered, all but the newest of each key go. So memory depends on
-# the number of different keys, and not on how often they occur.
-FOLD_BYTES = 128 << 20
-# How many clean keys are looked up among the dirty keys at a time.
-LOOKUP_ROWS = 1 << 22
 
 BUCKETS = 64
 
@@ -151,14 +144,14 @@ def _dirty_keys(keys: _KeySlice, dirty: Sequence[_Placed], kept: Mask) -> _KeyBu
     """The keys of the dirty part that are in this slice. With the first slice, records without a
     key are dropped [CLEAN-3]."""
     found = _KeyBuckets()
-    fold_at = FOLD_BYTES
+    fold_bytes = fold_at = keys.store.limits.key_fold_bytes
     for batch, mine, positions, at in keys.read(dirty):
         if keys.number == 0 and batch.null_count:
             kept[at + np.flatnonzero(pc.is_null(batch).to_numpy(zero_copy_only=False))] = False
         found.add(mine, positions)
         if found.nbytes > fold_at:
             _keep_newest(found, kept)
-            fold_at = max(FOLD_BYTES, 2 * found.nbytes)
+            fold_at = max(fold_bytes, 2 * found.nbytes)
     return found
 
 
@@ -187,7 +180,7 @@ def _drop_replaced(
     gathered = _KeyBuckets()
     for _, mine, positions, _ in keys.read(clean if newest else ()):
         gathered.add(mine, positions)
-        if gathered.count >= LOOKUP_ROWS:
+        if gathered.count >= keys.store.limits.key_lookup_rows:
             _look_up(gathered, newest, kept)
             gathered = _KeyBuckets()
     _look_up(gathered, newest, kept)

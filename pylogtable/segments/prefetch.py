@@ -11,7 +11,7 @@ from pylogtable.segments.inline_reader import is_at_hand
 from pylogtable.segments.projection import Projection
 from pylogtable.segments.read_task import ReadTask
 from pylogtable.storage.base import ObjectStore
-from pylogtable.storage.prefetch import AHEAD, Wanted, read_ahead
+from pylogtable.storage.prefetch import Wanted, read_ahead
 
 Extra = TypeVar("Extra")
 
@@ -20,7 +20,7 @@ def segments_ahead(
     store: ObjectStore,
     segments: Iterable[Segment],
     *,
-    first: int = AHEAD,
+    first: int | None = None,
     bypass_cache: bool = False,
 ) -> Iterator[tuple[Segment, ObjectStore]]:
     """The segments in order, each with the store to read it from; see `read_ahead`. With

@@ -19,9 +19,6 @@ from pylogtable.format.schema import OFFSET, file_schema
 from pylogtable.segments.writer import FileLayout, SegmentWriter
 from pylogtable.storage.base import ObjectStore
 
-ROW_GROUP_ROWS = 131_072
-ROW_GROUP_BYTES = 16 << 20
-
 
 @dataclass(frozen=True)
 class Output:
@@ -52,7 +49,9 @@ class RollingWriter:
         self.waiting_bytes = 0
         self._output = output
         self._segment_bytes = output.layout.segment_bytes
-        self._row_group_bytes = row_group_bytes or ROW_GROUP_BYTES
+        limits = output.store.limits
+        self._row_group_rows = limits.row_group_rows
+        self._row_group_bytes = row_group_bytes or limits.row_group_bytes
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_records = 0
         self._writer: SegmentWriter | None = None
@@ -69,7 +68,8 @@ class RollingWriter:
     def is_due(self) -> bool:
         """True if the waiting records make a row group."""
         return (
-            self._waiting_records >= ROW_GROUP_ROWS or self.waiting_bytes >= self._row_group_bytes
+            self._waiting_records >= self._row_group_rows
+            or self.waiting_bytes >= self._row_group_bytes
         )
 
     def add(self, batch: pa.RecordBatch, *, hashed: bool = True) -> None:
@@ -140,8 +140,8 @@ class RollingWriter:
     def _take(self, keep_rest: bool) -> tuple[pa.Table, int]:
         records, size = pa.Table.from_batches(self._waiting), self.waiting_bytes
         wanted = records.num_rows
-        if keep_rest and wanted >= ROW_GROUP_ROWS:
-            wanted -= wanted % ROW_GROUP_ROWS
+        if keep_rest and wanted >= self._row_group_rows:
+            wanted -= wanted % self._row_group_rows
         taken_bytes = size * wanted // records.num_rows
         self._waiting = records.slice(wanted).to_batches()
         self._waiting_records -= wanted
@@ -167,7 +167,7 @@ class RollingWriter:
     def _row_groups(self, records: pa.Table, raw_bytes: int) -> Iterator[pa.Table]:
         """The records in row groups of even size."""
         count = records.num_rows
-        groups = max(-(-count // ROW_GROUP_ROWS), -(-raw_bytes // self._row_group_bytes))
+        groups = max(-(-count // self._row_group_rows), -(-raw_bytes // self._row_group_bytes))
         size = -(-count // max(1, min(groups, count)))
         for at in range(0, count, size):
             yield records.slice(at, size)

@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from pylogtable.format.model import Segment
 from pylogtable.format.schema import OFFSET, TIMESTAMP
-from pylogtable.segments import segment_reader
 from pylogtable.segments.projection import Projection
 from pylogtable.segments.read_task import ReadTask, task_for
 from pylogtable.segments.segment_reader import Records, open_segment
@@ -23,8 +22,9 @@ def read_task(store: ObjectStore, task: ReadTask, columns: Projection) -> Iterat
     """The task's records with these columns, in offset order [READ-3]."""
     segment = task.segment
     if segment.is_dense and not columns.needs_file:
-        for start in range(task.start, task.end, segment_reader.BATCH_ROWS):
-            stop = min(task.end, start + segment_reader.BATCH_ROWS)
+        size = store.limits.batch_rows
+        for start in range(task.start, task.end, size):
+            stop = min(task.end, start + size)
             offsets = pa.array(np.arange(start, stop, dtype=np.int64))
             stored = pa.RecordBatch.from_arrays([offsets], names=[OFFSET])
             yield columns.shape(stored, offsets, segment)

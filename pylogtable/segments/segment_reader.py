@@ -27,7 +27,6 @@ from pylogtable.segments.footer import filter_checksums, read_footer
 from pylogtable.segments.inline_reader import InlineReader
 from pylogtable.storage.base import ObjectMissingError, ObjectStore
 
-BATCH_ROWS = 131_072
 SMALL_BYTES = 64 << 10
 
 
@@ -36,9 +35,10 @@ class SegmentReader:
 
     def __init__(self, store: ObjectStore, segment: Segment) -> None:
         self.segment = segment
+        self._limits = store.limits
         with segment_errors(segment.path):
             self._input = store.open_input(segment.path, segment.size_bytes)
-            self.metadata = read_footer(self._input, segment)
+            self.metadata = read_footer(self._input, segment, store.limits.footer_bytes)
             self._files: dict[tuple[str, ...], Any] = {}
             self.schema: pa.Schema = self._file([]).schema_arrow.remove_metadata()
             check_footer_columns(segment.path, self.schema)
@@ -111,7 +111,7 @@ class SegmentReader:
         last: int | None = None
         rows = 0
         names = [*columns, OFFSET] if is_hidden else columns
-        plan = GroupPlan(self.segment.path, self.metadata, group, names, BATCH_ROWS)
+        plan = GroupPlan(self.segment.path, self.metadata, group, names, self._limits)
         for batch in self._file(plan.dictionaries).iter_batches(
             batch_size=plan.rows,
             row_groups=[group],
@@ -131,7 +131,7 @@ class SegmentReader:
             rows += batch.num_rows
             if is_hidden:
                 batch = batch.drop_columns([OFFSET])
-            yield from unfold(self.segment.path, batch)
+            yield from unfold(self.segment.path, batch, self._limits)
         if rows != facts.rows:
             raise CorruptTopicError(
                 self.segment.path,

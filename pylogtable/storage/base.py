@@ -13,15 +13,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
+from typing import TypeVar
 
 import pyarrow as pa
 
 from pylogtable.errors import InvalidRequestError, StorageError
+from pylogtable.limits import DEFAULT_LIMITS, Limits
 from pylogtable.storage.threads import borrowed_pool, map_parallel
 
+Self = TypeVar("Self", bound="ObjectStore")
+
 _NO_NAMES = frozenset({"", ".", ".."})
-#: An object is copied in chunks of this size, so that it never has to fit into memory.
-CHUNK_BYTES = 8 * 2**20
 
 
 class Created(Enum):
@@ -80,6 +82,21 @@ class ObjectStore(ABC):
     concurrency: int = 1
     #: The first read of a file up to this size fetches all of it; 0 if no file is fetched whole.
     whole_bytes: int = 0
+    #: In which pieces work with this store is done.
+    limits: Limits = DEFAULT_LIMITS
+
+    def with_limits(self: Self, limits: Limits) -> Self:
+        """The same store, for work with other limits. Stores below it have them too, and those in
+        other processes."""
+        other = self._twin()
+        other.limits = limits
+        return other
+
+    def _twin(self: Self) -> Self:
+        """A store with the same fields."""
+        twin = object.__new__(type(self))
+        vars(twin).update(vars(self))
+        return twin
 
     @property
     def last_reply_ms(self) -> int | None:
@@ -173,7 +190,7 @@ class ObjectStore(ABC):
         check_copied_size(self, source, key, source.size_of(key), size_bytes)
         copied = 0
         with source.open_input(key, size_bytes) as file, self.open_output(key) as sink:
-            for chunk in _chunks(file, size_bytes):
+            for chunk in _chunks(file, size_bytes, self.limits.copy_bytes):
                 sink.write(chunk)
                 copied += len(chunk)
             check_copied_size(self, source, key, copied, size_bytes)
@@ -194,14 +211,14 @@ def check_copied_size(
         )
 
 
-def _chunks(file: pa.NativeFile, size_bytes: int) -> Iterator[bytes]:
+def _chunks(file: pa.NativeFile, size_bytes: int, chunk_bytes: int) -> Iterator[bytes]:
     """The first `size_bytes` of a file, fewer if it is shorter. While one chunk is used, another
     thread reads the next one."""
-    if size_bytes <= CHUNK_BYTES:
+    if size_bytes <= chunk_bytes:
         yield file.read(size_bytes)
         return
     with borrowed_pool(1) as pool:
-        sizes = [min(CHUNK_BYTES, size_bytes - at) for at in range(0, size_bytes, CHUNK_BYTES)]
+        sizes = [min(chunk_bytes, size_bytes - at) for at in range(0, size_bytes, chunk_bytes)]
         coming = pool.submit(file.read, sizes[0])
         for size in sizes[1:]:
             chunk = coming.result()

@@ -5,10 +5,14 @@ from __future__ import annotations
 import builtins
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from typing import TypeVar
 
 import pyarrow as pa
 
+from pylogtable.limits import Limits
 from pylogtable.storage.base import Created, ObjectInfo, ObjectStore
+
+Self = TypeVar("Self", bound="WrappedStore")
 
 
 class WrappedStore(ObjectStore):
@@ -19,6 +23,12 @@ class WrappedStore(ObjectStore):
         self.is_remote = inner.is_remote
         self.concurrency = inner.concurrency
         self.whole_bytes = inner.whole_bytes
+        self.limits = inner.limits
+
+    def with_limits(self: Self, limits: Limits) -> Self:
+        other = super().with_limits(limits)
+        other._inner = self._inner.with_limits(limits)
+        return other
 
     @property
     def url(self) -> str:

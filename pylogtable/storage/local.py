@@ -11,7 +11,7 @@ import stat
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 
@@ -62,16 +62,16 @@ class LocalStore(ObjectStore):
     def __repr__(self) -> str:
         return f"LocalStore({self._root!r})"
 
-    def __reduce__(self) -> tuple[type[LocalStore], tuple[str]]:
-        return LocalStore, (self._root,)
+    def __reduce__(self) -> tuple[type[LocalStore], tuple[str], dict[str, Any]]:
+        return LocalStore, (self._root,), {"limits": self.limits}
 
     @property
     def url(self) -> str:
         return f"file://{self._root}"
 
     def below(self, prefix: str) -> LocalStore:
-        deeper = LocalStore(self._path(prefix.rstrip("/")))
-        deeper._base, deeper._shared = self._base, self._shared
+        deeper = self._twin()
+        deeper._root = self._path(prefix.rstrip("/"))
         return deeper
 
     @property

@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 from weakref import WeakValueDictionary
 
 import pyarrow as pa
@@ -75,8 +76,8 @@ class MemoryStore(ObjectStore):
     def __repr__(self) -> str:
         return f"MemoryStore({self.url!r})"
 
-    def __reduce__(self) -> tuple[type[MemoryStore], tuple[str, str]]:
-        return MemoryStore, (self._name, self._prefix)
+    def __reduce__(self) -> tuple[type[MemoryStore], tuple[str, str], dict[str, Any]]:
+        return MemoryStore, (self._name, self._prefix), {"limits": self.limits}
 
     @property
     def url(self) -> str:
@@ -90,7 +91,9 @@ class MemoryStore(ObjectStore):
         return self._space.now_ms()
 
     def below(self, prefix: str) -> MemoryStore:
-        return MemoryStore(self._name, self._full(prefix.rstrip("/")) + "/")
+        deeper = self._twin()
+        deeper._prefix = self._full(prefix.rstrip("/")) + "/"
+        return deeper
 
     def read(self, key: str) -> bytes | None:
         with self._space.lock:

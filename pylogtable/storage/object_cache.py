@@ -13,8 +13,6 @@ from weakref import WeakKeyDictionary
 
 from pylogtable.storage.base import ObjectStore
 
-OBJECT_BYTES = 8 << 20
-
 Value = TypeVar("Value")
 
 
@@ -45,4 +43,4 @@ _objects: WeakKeyDictionary[ObjectStore, Recent[bytes]] = WeakKeyDictionary()
 
 def recent_objects(store: ObjectStore) -> Recent[bytes]:
     """The objects that are kept for this store, as long as it lives."""
-    return _objects.setdefault(store.origin, Recent(OBJECT_BYTES))
+    return _objects.setdefault(store.origin, Recent(store.limits.cached_object_bytes))

@@ -20,10 +20,6 @@ from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.delegating import WrappedStore
 from pylogtable.storage.threads import borrowed_pool
 
-#: How many objects, and how many bytes, may be fetched and not yet used.
-AHEAD = 16
-AHEAD_BYTES = 4 << 20
-
 Item = TypeVar("Item")
 
 
@@ -39,7 +35,7 @@ def read_ahead(
     items: Iterable[Item],
     wanted: Callable[[Item], Wanted | None],
     *,
-    first: int = AHEAD,
+    first: int | None = None,
 ) -> Iterator[tuple[Item, ObjectStore]]:
     """The items in order, each with the store to read its object from. `wanted` names the object of
     an item; None if it needs none. Items are taken from `items` before their turn.
@@ -51,10 +47,10 @@ def read_ahead(
         for item in items:
             yield item, store
         return
-    most = min(AHEAD, store.concurrency)
+    most = min(store.limits.prefetch_objects, store.concurrency)
     with borrowed_pool(most) as threads:
         ahead = _Ahead(store, iter(items), wanted, threads)
-        limit = first
+        limit = first or most
         while (waiting := ahead.next(min(limit, most))) is not None:
             yield waiting.item, waiting.store
             limit *= 2
@@ -83,6 +79,7 @@ class _Ahead(Generic[Item]):
         threads: Executor,
     ) -> None:
         self._store = store
+        self._max_bytes = store.limits.prefetch_bytes
         self._items = items
         self._wanted = wanted
         self._threads = threads
@@ -105,7 +102,7 @@ class _Ahead(Generic[Item]):
 
     def _has_room(self, limit: int) -> bool:
         size = sum(waiting.size for waiting in self._queue)
-        return not self._queue or (len(self._queue) < limit and size < AHEAD_BYTES)
+        return not self._queue or (len(self._queue) < limit and size < self._max_bytes)
 
     def _take(self) -> None:
         """Take one more item. If that fails, the items before it come first."""

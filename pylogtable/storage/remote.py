@@ -130,9 +130,7 @@ class RemoteStore(ObjectStore):
                 self._ask("delete", path, lambda fs: fs._rm_file(path))
 
     def below(self, prefix: str) -> RemoteStore:
-        deeper = type(self).__new__(type(self))
-        deeper._protocol, deeper._client = self._protocol, self._client
-        deeper._requests = self._requests
+        deeper = self._twin()
         deeper._root = self._path(prefix.rstrip("/"))
         return deeper
 

@@ -14,11 +14,10 @@ import pytest
 from pylogtable.format import codec, config, model
 from pylogtable.format.leaf import LEAF_SCHEMA
 from pylogtable.format.schema import to_arrow
-from pylogtable.log import clock_skew, commits, root_plan
-from pylogtable.log import group_objects as groups
+from pylogtable.limits import Limits
+from pylogtable.log import clock_skew
 from pylogtable.runtime import LONGEST_PAUSE_AFTER_LOST_RACE
-from pylogtable.segments import bounded_decode, rolling_writer
-from pylogtable.storage import prefetch, remote
+from pylogtable.storage import remote
 from tests.conformance.corpus import (
     REPOSITORY,
     RULE,
@@ -45,6 +44,7 @@ DEFINED = defined_rules()
 WITHOUT_VECTOR = dict(table_after(CONFORMANCE, "## Rules without a vector"))
 BLOCKS = json_examples()
 TABLES = re.findall(r"^<!-- fields: (\w+) -->\n(.*?)\n\n", TEXT, re.MULTILINE | re.DOTALL)
+LIMITS = Limits()
 
 
 def _cited_by_cases() -> set[str]:
@@ -196,14 +196,14 @@ def test_the_settings_table_has_the_keys_and_defaults_of_the_library() -> None:
 
 def test_the_numbers_in_the_rules_are_those_of_the_library() -> None:
     rules = dict(re.findall(r"^- \*\*\[([A-Z]+-\d+)\]\*\* (.+?)(?=\n\n|\n- )", TEXT, re.M | re.S))
-    assert f"about every {root_plan.ROOT_INTERVAL} versions" in rules["ROOT-2"]
+    assert f"about every {LIMITS.root_interval} versions" in rules["ROOT-2"]
     half = config.MANIFEST_RETENTION_MS / 2 / config.DAY_MS
     assert f"{half} days" in " ".join(rules["COMMIT-8"].split())
     cleaning = " ".join(rules["GRP-7"].split())
-    assert f"more than {groups.KEPT} below the newest" in cleaning
-    assert f"The newest {groups.KEPT} MUST stay" in cleaning
-    assert f"a number of {groups.KEPT} or more" in " ".join(rules["GRP-6"].split())
-    assert f"at least {groups.KEPT_MS // 60_000} minutes before the newest" in cleaning
+    assert f"more than {LIMITS.group_states_kept} below the newest" in cleaning
+    assert f"The newest {LIMITS.group_states_kept} MUST stay" in cleaning
+    assert f"a number of {LIMITS.group_states_kept} or more" in " ".join(rules["GRP-6"].split())
+    assert f"at least {LIMITS.group_kept_ms // 60_000} minutes before the newest" in cleaning
     for rule in ("GRP-5", "GRP-6", "COMMIT-9"):
         assert f"less than {clock_skew.FRESH_MS // 1000} seconds" in " ".join(rules[rule].split())
     assert f"`format` is {model.FORMAT_VERSION}." in rules["PROTO-1"]
@@ -213,21 +213,22 @@ def test_the_numbers_in_the_advice_are_those_of_the_library() -> None:
     text = (SPEC_FOLDER / "advice.md").read_text(encoding="utf-8")
     advice = {part.partition("\n")[0]: " ".join(part.split()) for part in text.split("\n## ")}
     roots = advice["When to write roots"]
-    assert f"a multiple of {root_plan.ROOT_INTERVAL}," in roots
-    assert f"is {root_plan.ROOT_INTERVAL + root_plan.ROOT_GRACE} or more versions behind" in roots
-    assert f"{root_plan.ROOT_GRACE} commits later" in roots
-    for number in (root_plan.TAIL_MAX, root_plan.LEAF_MAX, root_plan.RUNS_MAX):
+    assert f"a multiple of {LIMITS.root_interval}," in roots
+    assert f"is {LIMITS.root_interval + LIMITS.root_grace} or more versions behind" in roots
+    assert f"{LIMITS.root_grace} commits later" in roots
+    for number in (LIMITS.tail_max, LIMITS.leaf_max, LIMITS.runs_max):
         assert f" {number:,} " in advice["Leaves"]
-    assert f"{rolling_writer.ROW_GROUP_ROWS:,} rows" in advice["Files"]
-    assert f"batches of about {bounded_decode.BATCH_BYTES >> 20} MiB" in advice["Files"]
+    assert f"{LIMITS.row_group_rows:,} rows" in advice["Files"]
+    assert f"batches of about {LIMITS.batch_bytes >> 20} MiB" in advice["Files"]
     assert f"{LONGEST_PAUSE_AFTER_LOST_RACE * 1000:.0f} milliseconds" in advice["Lost races"]
     ahead_of = advice["Round trips"]
-    assert f"the next {prefetch.AHEAD} of them, up to {prefetch.AHEAD_BYTES >> 20} MiB" in ahead_of
+    ahead, ahead_bytes = LIMITS.prefetch_objects, LIMITS.prefetch_bytes
+    assert f"the next {ahead} of them, up to {ahead_bytes >> 20} MiB" in ahead_of
     assert f"at most {remote.WHOLE_BYTES >> 10} KiB is fetched whole" in ahead_of
-    assert f"the first {commits.COLD_WAVE} commits" in ahead_of
+    assert f"the first {LIMITS.cold_wave} commits" in ahead_of
     cleaning = advice["Why states of a group are removed in order"]
-    assert f"a multiple of {groups.CLEAN_EVERY}:" in cleaning
-    assert f"more than {groups.KEPT} below the newest" in cleaning
+    assert f"a multiple of {LIMITS.group_clean_every}:" in cleaning
+    assert f"more than {LIMITS.group_states_kept} below the newest" in cleaning
 
 
 def test_the_listings_in_the_readme_show_the_real_topics() -> None:

@@ -22,8 +22,7 @@ import pytest
 
 from benchmarks.generate import RECORDS, STEP_US, grow
 from pylogtable.format.paths import HINT_PATH, commit_path, parse_commit_path
-from pylogtable.log.commits import COLD_WAVE
-from pylogtable.log.root_plan import ROOT_INTERVAL
+from pylogtable.limits import DEFAULT_LIMITS
 from pylogtable.report.report_html import report_html
 from pylogtable.runtime import Runtime
 from pylogtable.store import Store
@@ -38,6 +37,7 @@ from tests.stores import CountingStore, FarStore
 
 PARTITIONS = 6
 SEGMENTS_PER_COMMIT = 10
+ROOT_INTERVAL, COLD_WAVE = DEFAULT_LIMITS.root_interval, DEFAULT_LIMITS.cold_wave
 SMALL_COMMITS = ROOT_INTERVAL + 32
 LARGE_COMMITS = rounds(10_080, deep=100_000)
 

@@ -3,37 +3,31 @@
 from __future__ import annotations
 
 import itertools
-import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
 import pyarrow as pa
-import pytest
 
 from pylogtable.engine import TopicWriter
 from pylogtable.format.paths import object_of
-from pylogtable.log import root_plan
+from pylogtable.limits import DEFAULT_LIMITS, Limits
 from pylogtable.runtime import Runtime
-from pylogtable.segments import rolling_writer
 from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
 from pylogtable.topic import Topic
-from tests.builders import T0, Clock, contents, kafka, make_holes, times
+from tests.builders import SMALL, T0, Clock, contents, kafka, make_holes, times
 from tests.conformance.corpus import TOPICS
 
 NAME = "t"
 HOUR_MS = 3_600_000
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-SMALL_INDEX = {
-    "ROOT_INTERVAL": 4,
-    "ROOT_GRACE": 1,
-    "TAIL_MAX": 3,
-    "LEAF_MAX": 6,
-    "MERGE_WIDTH": 2,
-    "RUNS_MAX": 3,
+#: Limits of the topics that need others than users have.
+LIMITS = {
+    **dict.fromkeys(("indexed", "vacuumed", "inline", "inline-vacuumed"), SMALL),
+    "row-groups": Limits(row_group_rows=4),
 }
 # Topics of the version before checksums, parents and field ids.
 OLD = ("kafka-shaped", "table-shaped", "compacted", "holes", "shifted", "log-start", "recreated")
@@ -272,25 +266,10 @@ def base(name: str) -> Base:
     if name not in MAKERS:
         return _golden(name)
     make, more = MAKERS[name]
-    place = Place()
-    with pytest.MonkeyPatch.context() as patch:
-        if name in ("indexed", "vacuumed", "inline", "inline-vacuumed"):
-            _make_index_small(patch)
-        if name == "row-groups":
-            patch.setattr(rolling_writer, "ROW_GROUP_ROWS", 4)
-        make(place)
+    place = Place(MemoryStore().with_limits(LIMITS.get(name, DEFAULT_LIMITS)))
+    make(place)
     objects = {key: data or b"" for key, data in contents(place.objects.below(NAME)).items()}
     return Base(name, objects, place.clock.now_ms + 1000, more(range(50, 53)))
-
-
-def _make_index_small(patch: pytest.MonkeyPatch) -> None:
-    """Roots and leaves after a few commits, wherever the constants were imported to."""
-    library = [module for name, module in sys.modules.items() if name.startswith("pylogtable.")]
-    for constant, value in SMALL_INDEX.items():
-        assert hasattr(root_plan, constant)
-        for module in library:
-            if hasattr(module, constant):
-                patch.setattr(module, constant, value)
 
 
 def _golden(name: str) -> Base:

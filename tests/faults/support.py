@@ -87,7 +87,7 @@ def open_topic(inner: ObjectStore, patience_seconds: float = 10.0) -> Topic:
 
 
 def copy_of(inner: ObjectStore) -> MemoryStore:
-    copy = MemoryStore()
+    copy = MemoryStore().with_limits(inner.limits)
     for entry in inner.list():
         data = inner.read(entry.key)
         assert data is not None

@@ -22,7 +22,7 @@ from pylogtable.errors import (
 )
 from pylogtable.format.codec import decode_commit
 from pylogtable.format.paths import HINT_PATH, commit_path, parse_root_path
-from pylogtable.log import root_plan
+from pylogtable.limits import Limits
 from pylogtable.log.manifest import Manifest
 from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.local import LocalStore
@@ -34,6 +34,7 @@ from tests.tamper import edited
 
 MINUTE_MS = 60_000
 DAY_MS = 86_400_000
+OFTEN_A_ROOT = Limits(root_interval=4, root_grace=1)
 
 MakeStore = Callable[[Path], ObjectStore]
 STORES: dict[str, MakeStore] = {
@@ -46,13 +47,6 @@ STORES: dict[str, MakeStore] = {
 def near(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
     """A store in which a request costs next to nothing."""
     return STORES[request.param](tmp_path)
-
-
-@pytest.fixture
-def often_a_root(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(root_plan, "ROOT_INTERVAL", 4)
-    monkeypatch.setattr(root_plan, "ROOT_GRACE", 1)
-    monkeypatch.setattr("pylogtable.log.stored_roots.ROOT_INTERVAL", 4)
 
 
 def remove(objects: ObjectStore, prefix: str = "t/") -> None:
@@ -218,8 +212,11 @@ class TestRemovedTopic:
         assert not list(near.list())
 
 
-@pytest.mark.usefixtures("often_a_root")
 class TestVacuumedTopic:
+    @pytest.fixture
+    def near(self, near: ObjectStore) -> ObjectStore:
+        return near.with_limits(OFTEN_A_ROOT)
+
     def test_append_of_an_idle_handle_lands_at_the_true_end(self, near: ObjectStore) -> None:
         """Its clock stands still, so it does not know that weeks have passed."""
         busy = make_store(near).create_topic("t")
@@ -305,7 +302,7 @@ class TestVacuumedTopic:
     def test_frozen_clock_while_the_store_moves_on_for_30_days(self) -> None:
         """It is refused, and nothing is lost once it is set."""
         time, frozen = Clock(), Clock()
-        far = FarStore(time)
+        far = FarStore(time).with_limits(OFTEN_A_ROOT)
         busy = make_store(far, time).create_topic("t")
         idle = make_store(far, frozen).topic("t")
         for _ in range(9):
@@ -409,9 +406,9 @@ class TestGap:
         append(topic)
         assert (topic.version, topic.count()) == (4, 3)
 
-    @pytest.mark.usefixtures("often_a_root")
     def test_root_beyond_the_gap_is_read(self, near: ObjectStore) -> None:
         """Also by a reader that begins before the gap."""
+        near = near.with_limits(OFTEN_A_ROOT)
         time = Clock()
         writer = make_store(near).create_topic("t")
         append(writer)

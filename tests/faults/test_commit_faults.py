@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import pytest
 
-import pylogtable.log.root_plan
 from pylogtable.engine import TopicWriter
 from pylogtable.errors import (
     CommitConflictError,
@@ -23,6 +22,7 @@ from pylogtable.errors import (
 )
 from pylogtable.format.codec import decode_hint
 from pylogtable.format.paths import HINT_PATH, commit_path, parse_commit_path, root_path
+from pylogtable.limits import Limits
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
 from pylogtable.topic import Topic
@@ -409,7 +409,7 @@ def full_inline_store() -> MemoryStore:
 
 def _before_a_root(inline_bytes: int) -> MemoryStore:
     """One commit before a root is due, and enough segments that it needs a leaf."""
-    store = MemoryStore()
+    store = MemoryStore().with_limits(Limits(tail_max=3))
     topic = new_topic(store, inline_bytes)
     topic.append(rows(OLD))
     for number in range(61):
@@ -419,16 +419,10 @@ def _before_a_root(inline_bytes: int) -> MemoryStore:
     return store
 
 
-@pytest.fixture
-def small_tail(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pylogtable.log.root_plan, "TAIL_MAX", 3)
-
-
 def is_index(verb: str, key: str) -> bool:
     return any(part in key for part in ("leaf-", ".root.", "_head")) and verb != "read"
 
 
-@pytest.mark.usefixtures("small_tail")
 class TestTheIndex:
     """The root is written after the commit, so a failure there must not fail the commit."""
 
@@ -637,7 +631,6 @@ def _cases(
             yield at, fault
 
 
-@pytest.mark.usefixtures("small_tail")
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
 @pytest.mark.parametrize("late", [1, 3, None])
 def test_any_fault_at_any_operation_leaves_a_sound_topic(
@@ -646,7 +639,6 @@ def test_any_fault_at_any_operation_leaves_a_sound_topic(
     _check_any_fault(full_store, step, late, files=PARTITIONS)
 
 
-@pytest.mark.usefixtures("small_tail")
 @pytest.mark.parametrize("step", [s for s in STEPS if "append" in s.name], ids=lambda s: s.name)
 @pytest.mark.parametrize("late", [1, None])
 def test_any_fault_beside_records_in_commits_leaves_a_sound_topic(

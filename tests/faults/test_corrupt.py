@@ -23,6 +23,7 @@ from pylogtable.errors import (
     UnsupportedFormatError,
 )
 from pylogtable.format.paths import HINT_PATH, commit_path, leaf_path, root_path
+from pylogtable.limits import Limits
 from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.topic import Topic
@@ -47,13 +48,11 @@ NUMBERS = [*range(4), 50, 51, 60, 61]
 def _sound() -> MemoryStore:
     """A topic with a root at 64 that has a leaf, a commit after it, and a tail in its root."""
     store = MemoryStore()
-    topic = new_topic(store)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pylogtable.log.root_plan, "TAIL_MAX", 3)
-        topic.append(rows(range(4)))
-        topic.append(rows([50, 51]))
-        for number in range(62):
-            topic.append(rows([]), txn=("filler", number))
+    topic = new_topic(store.with_limits(Limits(tail_max=3)))
+    topic.append(rows(range(4)))
+    topic.append(rows([50, 51]))
+    for number in range(62):
+        topic.append(rows([]), txn=("filler", number))
     topic.append(rows([60, 61]))
     assert topic.version == 65
     check(store, NUMBERS)

@@ -15,7 +15,7 @@ import pylogtable
 from pylogtable.errors import CommitConflictError, CommitUnknownError, StorageError
 from pylogtable.format.paths import group_path, parse_group_path
 from pylogtable.groups.group import Group
-from pylogtable.log import group_objects as groups
+from pylogtable.limits import Limits
 from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.local import LocalStore
 from pylogtable.storage.memory import MemoryStore
@@ -33,6 +33,8 @@ from tests.stores import (
 )
 
 GROUP = "g"
+KEPT = Limits().group_states_kept
+FEW_STATES = Limits(group_states_kept=2, group_clean_every=4)
 
 
 def numbers(inner: ObjectStore) -> list[int]:
@@ -93,7 +95,7 @@ def test_after_any_fault_the_position_is_what_the_caller_was_told(
         for offset in range(100, 170):
             assert after.commit({0: offset}) == {0: offset}
         assert open_topic(inner).group(GROUP).positions() == {0: 169}
-        assert len(numbers(inner)) <= 2 * groups.KEPT + 1
+        assert len(numbers(inner)) <= 2 * KEPT + 1
         assert open_topic(inner).verify()
 
 
@@ -220,16 +222,12 @@ def advance(group: Group, partition: int, to: int) -> None:
             advance(group, partition, to)
 
 
-def test_no_commit_is_lost_and_positions_never_go_back(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_no_commit_is_lost_and_positions_never_go_back() -> None:
     """All states but the newest two are removed now and then, so that slow writers and readers meet
     removed numbers at every step."""
-    monkeypatch.setattr(groups, "KEPT", 2)
-    monkeypatch.setattr("pylogtable.log.group_log.CLEAN_EVERY", 4)
     seed = new_seed()
     for run in range(rounds(15, deep=300)):
-        inner = MemoryStore()
+        inner = MemoryStore().with_limits(FEW_STATES)
         commit_and_read(seed + run, lambda inner=inner: inner)
 
 
@@ -283,8 +281,6 @@ def test_no_commit_is_lost_on_a_far_store_where_time_passes(
 ) -> None:
     """A fresh state needs no proof there, because states are kept for two minutes. Writers wait for
     their turn for seconds or minutes, and their own clocks stand still."""
-    monkeypatch.setattr(groups, "KEPT", 2)
-    monkeypatch.setattr("pylogtable.log.group_log.CLEAN_EVERY", 4)
     monkeypatch.setattr("pylogtable.storage.threads.Threads", SerialPool)
     seed = new_seed()
     for run in range(rounds(10, deep=300)):
@@ -295,7 +291,11 @@ def test_no_commit_is_lost_on_a_far_store_where_time_passes(
             return clock.tick(chance.randrange(step_ms))
 
         space = MemoryStore(f"groups-{seed + run}-{step_ms}", clock=clock)
-        commit_and_read(seed + run, lambda name=space._name, time=time: FarStore(time, name))
+
+        def connect(name: str = space._name, time: Callable[[], int] = time) -> FarStore:
+            return FarStore(time, name).with_limits(FEW_STATES)
+
+        commit_and_read(seed + run, connect)
 
 
 class AfterListing(CountingStore):
@@ -363,4 +363,4 @@ def test_processes_commit_own_and_shared_partitions(tmp_path: Path) -> None:
     assert topic.group("g").positions() == expected
     kept = numbers(LocalStore(url))
     assert kept == list(range(kept[0], 2 * PARTITIONS * each))
-    assert len(kept) <= 2 * groups.KEPT + 1
+    assert len(kept) <= 2 * KEPT + 1

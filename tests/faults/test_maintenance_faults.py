@@ -9,6 +9,7 @@ import builtins
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -16,12 +17,11 @@ import pytest
 
 from pylogtable.engine import Compaction, Merge, Rewritten, RunUnits, TopicWriter, Worker, run_job
 from pylogtable.errors import CommitUnknownError, LogTableError, TopicNotFoundError
-from pylogtable.log import root_plan, stored_roots
 from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
 from pylogtable.topic import Topic
-from tests.builders import Clock, ints, kafka
+from tests.builders import SMALL, Clock, ints, kafka
 from tests.depth import sample
 from tests.faults import support
 from tests.faults.support import NAME, FakeTime, Plan, commits_of, data_files
@@ -29,7 +29,6 @@ from tests.stores import Fault, FaultyStore, SimulatedCrash
 
 DAY = 86_400.0
 WEEKS = 30 * DAY
-SMALL_INDEX = {"ROOT_INTERVAL": 4, "ROOT_GRACE": 1, "TAIL_MAX": 3, "LEAF_MAX": 8, "MERGE_WIDTH": 2}
 OLD_MS = 1_600_000_000_000
 ERASED = [b"a", b"x"]
 
@@ -40,7 +39,7 @@ Records = dict[int, list[tuple[int, bytes | None, bytes | None]]]
 def copy_of(inner: ObjectStore) -> MemoryStore:
     """A store with the same objects, all of them old. What is written later is new."""
     clock = Clock(OLD_MS)
-    copy = MemoryStore(clock=clock)
+    copy = MemoryStore(clock=clock).with_limits(inner.limits)
     for entry in inner.list():
         data = inner.read(entry.key)
         assert data is not None
@@ -67,36 +66,21 @@ def put(topic: Topic, keys: str, values: str, partition: int) -> None:
     topic.append(table.append_column("partition", ints(*[partition] * len(keys))))
 
 
-def make_index_small(patch: pytest.MonkeyPatch) -> None:
-    for name, value in SMALL_INDEX.items():
-        patch.setattr(root_plan, name, value)
-    patch.setattr(stored_roots, "ROOT_INTERVAL", SMALL_INDEX["ROOT_INTERVAL"])
-
-
-@pytest.fixture(autouse=True)
-def small_index(monkeypatch: pytest.MonkeyPatch) -> None:
-    make_index_small(monkeypatch)
-
-
 @pytest.fixture(scope="module")
 def _base() -> MemoryStore:
     """Two partitions of a changelog, compacted once, with tombstones whose time has come, shifted
     and empty segments, roots and leaves, and a log start inside a segment."""
-    with pytest.MonkeyPatch.context() as patch:
-        make_index_small(patch)
-        return _changelog()
+    return _changelog()
 
 
 @pytest.fixture(scope="module")
 def _mixed() -> MemoryStore:
     """The same, and the newer half of it is in commits instead of files."""
-    with pytest.MonkeyPatch.context() as patch:
-        make_index_small(patch)
-        return _changelog(inline_bytes=4096)
+    return _changelog(inline_bytes=4096)
 
 
 def _changelog(inline_bytes: int = 0) -> MemoryStore:
-    inner = MemoryStore()
+    inner = MemoryStore().with_limits(SMALL)
     config = {
         "cleanup.policy": "compact,delete",
         "retention.ms": -1,
@@ -459,7 +443,7 @@ def test_compaction_stops_if_the_policy_changed(base: MemoryStore) -> None:
 
 def test_compaction_that_another_overtook_commits_nothing(base: MemoryStore) -> None:
     """It found nothing to remove, so it would only commit a clean end, and that is old by now."""
-    inner = MemoryStore()
+    inner = MemoryStore().with_limits(SMALL)
     store = Store(inner, FakeTime().runtime())
     topic = store.create_topic(NAME, 1, config={"cleanup.policy": "compact"})
     put(topic, "a", "1", 0)
@@ -533,13 +517,10 @@ def two_indexes(inner: ObjectStore, time: FakeTime) -> tuple[Topic, Topic]:
     return topic, reader
 
 
-def test_long_lived_reader_does_not_need_removed_leaves(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_long_lived_reader_does_not_need_removed_leaves() -> None:
     """It reads the topic every day, there are few commits, and vacuum removes the older index."""
-    monkeypatch.setattr(root_plan, "ROOT_GRACE", 4)
     time = FakeTime()
-    inner = MemoryStore(clock=time.clock)
+    inner = MemoryStore(clock=time.clock).with_limits(replace(SMALL, root_grace=4))
     _, reader = two_indexes(inner, time)
 
     removed: list[str] = []
@@ -555,7 +536,7 @@ def test_long_lived_reader_does_not_need_removed_leaves(
 def test_vacuum_that_cannot_write_an_index_keeps_the_files_of_the_old_one(fails: str) -> None:
     """The hint still names the old root: a reader that begins there finds all it needs [VAC-3]."""
     time = FakeTime()
-    inner = MemoryStore(clock=time.clock)
+    inner = MemoryStore(clock=time.clock).with_limits(SMALL)
     topic, _ = two_indexes(inner, time)
     before = records(topic)
     time.seconds += WEEKS

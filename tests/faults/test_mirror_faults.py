@@ -14,29 +14,25 @@ import pytest
 from pylogtable.errors import LogTableError
 from pylogtable.mirror import copying
 from pylogtable.storage.base import ObjectStore
-from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
 from pylogtable.topic import Topic
 from tests.depth import sample
 from tests.faults.support import FakeTime, Plan
-from tests.faults.test_mirror_meetings import Sides, begun, more_at_source
-from tests.mirrors import check_equal, check_sound, everything, make_index_small
+from tests.faults.test_mirror_meetings import Sides, begun, more_at_source, small_store
+from tests.mirrors import check_equal, check_sound, everything
 from tests.stores import Fault, FaultyStore, SerialPool, SimulatedCrash
 
 FAULTS = [Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.LOSE_REPLY, Fault.REFUSE, Fault.LATE]
 
 
 @pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    make_index_small(monkeypatch)
+def in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copying, "Threads", SerialPool)
 
 
 @pytest.fixture(scope="module")
 def start() -> Sides:
-    with pytest.MonkeyPatch.context() as patch:
-        make_index_small(patch)
-        return begun()
+    return begun()
 
 
 def mirror(sides: Sides, plan: Plan, **options: bool) -> list[FaultyStore]:
@@ -102,7 +98,7 @@ def test_mirror_that_fails_at_any_step(start: Sides, fault: Fault, groups: bool)
 def test_first_mirror_that_fails_at_any_step(start: Sides, fault: Fault) -> None:
     """The copy does not exist yet."""
     start = start.again()
-    start.far = MemoryStore(clock=start.clock)
+    start.far = small_store(start.clock)
     met = 0
     for at in cases(start, fault, 19):
         sides = start.again()

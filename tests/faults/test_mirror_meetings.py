@@ -19,16 +19,19 @@ from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
 from pylogtable.topic import Topic
-from tests.builders import Clock, ints, kafka, runtime
+from tests.builders import SMALL, Clock, ints, kafka, runtime
 from tests.depth import rounds, sample
-from tests.mirrors import check_equal, make_index_small
+from tests.mirrors import check_equal
 from tests.stores import FaultyStore, SerialPool
 
 
 @pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    make_index_small(monkeypatch)
+def in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copying, "Threads", SerialPool)
+
+
+def small_store(clock: Clock) -> MemoryStore:
+    return MemoryStore(clock=clock).with_limits(SMALL)
 
 
 def put(topic: Topic, keys: str, values: str, partition: int) -> None:
@@ -64,7 +67,7 @@ class Sides:
     def again(self) -> Sides:
         """The same, to be spoilt."""
         clock = Clock(self.clock.now_ms)
-        near, far = MemoryStore(clock=clock), MemoryStore(clock=clock)
+        near, far = small_store(clock), small_store(clock)
         near._space.objects.update(self.near._space.objects)
         far._space.objects.update(self.far._space.objects)
         return Sides(near, far, clock)
@@ -94,7 +97,7 @@ def begun() -> Sides:
     """A changelog with files, records in commits, leaves and a straddling log start, and a copy
     that is behind: much was compacted, merged, erased and altered since."""
     clock = Clock()
-    sides = Sides(MemoryStore(clock=clock), MemoryStore(clock=clock), clock)
+    sides = Sides(small_store(clock), small_store(clock), clock)
     config = {"cleanup.policy": "compact,delete", "retention.ms": -1, "inline.max.bytes": 0}
     source = Store(sides.near, runtime(clock)).create_topic("t", 2, config=config)
     for value in "1234":
@@ -222,7 +225,7 @@ def test_a_mirror_is_not_disturbed(
 def test_first_mirrors_at_a_time(work: Callable[[Sides], object]) -> None:
     """Both find no copy, and one of them creates it."""
     start, met = begun(), 0
-    start.far = MemoryStore(clock=start.clock)
+    start.far = small_store(start.clock)
     for at in sample(range(200), 7):
         sides = start.again()
         if not sides.interrupted(work, at):

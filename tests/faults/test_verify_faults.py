@@ -12,16 +12,10 @@ from pylogtable.check import loaded_topic
 from pylogtable.check.report import Unchecked
 from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.memory import MemoryStore
-from tests.builders import Clock, kafka, make_store, rows
-from tests.mirrors import make_index_small
+from tests.builders import SMALL, Clock, kafka, make_store, rows
 from tests.stores import FailingStore, FarStore
 
 Fails = Callable[[str, str], bool]
-
-
-@pytest.fixture(autouse=True)
-def small_index(monkeypatch: pytest.MonkeyPatch) -> None:
-    make_index_small(monkeypatch)
 
 
 def fill(inner: ObjectStore) -> str:
@@ -54,7 +48,7 @@ def opened(inner: ObjectStore, fails: Fails) -> Topic:
 
 @pytest.mark.parametrize("far", [False, True], ids=["near", "far"])
 def test_any_failure_of_the_store_is_told_as_such(far: bool) -> None:
-    inner = FarStore(Clock()) if far else MemoryStore()
+    inner = (FarStore(Clock()) if far else MemoryStore()).with_limits(SMALL)
     fill(inner)
     seen = 0
     asked: list[str] = []
@@ -85,7 +79,7 @@ def data_files(inner: ObjectStore) -> list[str]:
 
 
 def test_file_that_cannot_be_read_is_named_and_the_others_are_checked() -> None:
-    inner = MemoryStore()
+    inner = MemoryStore().with_limits(SMALL)
     fill(inner)
     lost, *others = data_files(inner)
     assert others
@@ -104,7 +98,7 @@ def test_file_that_cannot_be_read_is_named_and_the_others_are_checked() -> None:
 
 
 def test_damage_is_told_beside_what_could_not_be_looked_at() -> None:
-    inner = MemoryStore()
+    inner = MemoryStore().with_limits(SMALL)
     fill(inner)
     unread, damaged = data_files(inner)[:2]
     inner.delete(f"t/{damaged}")
@@ -119,7 +113,7 @@ def test_damage_is_told_beside_what_could_not_be_looked_at() -> None:
 
 def test_file_that_goes_away_meanwhile_is_missing() -> None:
     """The store has answered, so it is a problem of the topic."""
-    inner = MemoryStore()
+    inner = MemoryStore().with_limits(SMALL)
     fill(inner)
     path = data_files(inner)[0]
 
@@ -135,7 +129,7 @@ def test_file_that_goes_away_meanwhile_is_missing() -> None:
 
 def test_store_that_fails_again_and_again_is_asked_no_more() -> None:
     """Each request may take minutes until it fails."""
-    inner = MemoryStore()
+    inner = MemoryStore().with_limits(SMALL)
     fill(inner)
     topic = make_store(inner, Clock()).topic("t")
     for number in range(3 * loaded_topic.GIVE_UP_AFTER):
@@ -156,7 +150,7 @@ def test_store_that_fails_again_and_again_is_asked_no_more() -> None:
 
 
 def test_silent_store_is_asked_once() -> None:
-    inner = MemoryStore()
+    inner = MemoryStore().with_limits(SMALL)
     fill(inner)
     asked: list[str] = []
 
@@ -171,7 +165,7 @@ def test_silent_store_is_asked_once() -> None:
 
 def test_verify_of_a_sound_topic_writes_nothing() -> None:
     """So it can be verified where nothing may be written."""
-    inner = MemoryStore()
+    inner = MemoryStore().with_limits(SMALL)
     fill(inner)
     store = FailingStore(inner)
     topic = make_store(store, Clock()).topic("t")
@@ -192,7 +186,7 @@ def test_notebooks_show_the_verdict_and_what_could_not_be_looked_at() -> None:
 
 def test_table_that_cannot_be_read_is_not_told_as_absent() -> None:
     """The report of a store would advise to publish it."""
-    inner = MemoryStore()
+    inner = MemoryStore().with_limits(SMALL)
     fill(inner)
     topic = opened(inner, lambda verb, key: "_delta_log" in key)
     with pytest.raises(StorageError, match="ReadTimeout"):

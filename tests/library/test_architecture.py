@@ -42,7 +42,9 @@ LIBRARY_ROOMS: dict[str, set[str]] = {
     "__main__": {"cli"},
 }
 LIBRARY_TOP = {
-    **dict.fromkeys(("errors", "arguments", "lazy_arrow", "times", "presentation"), "words"),
+    **dict.fromkeys(
+        ("errors", "arguments", "lazy_arrow", "limits", "times", "presentation"), "words"
+    ),
     **dict.fromkeys(("topic", "topic_writes", "topic_jobs", "store", "maintain"), "facade"),
     "engine": "facade",
     "operation": "runtime",

@@ -24,7 +24,7 @@ from pylogtable import (
 from pylogtable.engine import Scan, TopicWriter
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
-from tests.builders import contents, ints, kafka
+from tests.builders import contents, ints, kafka, limited
 
 TABLE = {"id": pa.int64(), "amount": pa.int32(), "note": pa.string()}
 STRICT = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("amount", pa.int32())])
@@ -195,11 +195,9 @@ def test_bad_later_batch_leaves_no_files(
 def test_null_key_in_a_later_batch_is_named_by_its_row_and_leaves_no_files(
     compacted_topic: Topic,
     objects: MemoryStore,
-    monkeypatch: pytest.MonkeyPatch,
     chunk_rows: int,
 ) -> None:
-    monkeypatch.setattr("pylogtable.append.stager.CHUNK_ROWS", chunk_rows)
-    monkeypatch.setattr("pylogtable.segments.rolling_writer.ROW_GROUP_ROWS", 1)
+    compacted_topic = limited(compacted_topic, chunk_rows=chunk_rows, row_group_rows=1)
     late = pa.record_batch({"key": pa.array([b"x", None], pa.binary()), "value": [b"", b""]})
     reader = pa.RecordBatchReader.from_batches(late.schema, batches_then(lambda: late))
     refused(
@@ -212,10 +210,9 @@ def test_null_key_in_a_later_batch_is_named_by_its_row_and_leaves_no_files(
 
 @pytest.mark.parametrize("roll", [14, 2**30], ids=["many files", "one file"])
 def test_iterable_that_raises_midway_leaves_no_files(
-    store: Store, objects: MemoryStore, monkeypatch: pytest.MonkeyPatch, roll: int
+    store: Store, objects: MemoryStore, roll: int
 ) -> None:
-    monkeypatch.setattr("pylogtable.append.stager.CHUNK_ROWS", 1)
-    monkeypatch.setattr("pylogtable.segments.rolling_writer.ROW_GROUP_ROWS", 1)
+    store = limited(store, chunk_rows=1, row_group_rows=1)
     topic = store.create_topic("t", partitions=2, config={"segment.bytes": roll})
     refused(
         objects,

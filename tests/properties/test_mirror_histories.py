@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -17,7 +18,7 @@ from pylogtable.mirror.removals_plan import in_commits
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
 from pylogtable.topic import Topic
-from tests.builders import Clock, make_store, runtime
+from tests.builders import SMALL, Clock, make_store, runtime
 from tests.depth import new_seed, rounds
 from tests.faults.support import Plan
 from tests.mirrors import (
@@ -26,7 +27,6 @@ from tests.mirrors import (
     check_has_all,
     check_sound,
     everything,
-    make_index_small,
 )
 from tests.stores import FarStore, Fault, FaultyStore, SimulatedCrash
 
@@ -62,7 +62,7 @@ class History:
         """Near, or far away: then requests are sent side by side, and states are trusted longer."""
         store = FarStore(self.clock) if self.chance.random() < 0.5 else MemoryStore()
         store._space.clock = self.clock
-        return store
+        return store.with_limits(replace(SMALL, row_group_rows=3))
 
     @property
     def source(self) -> Topic:
@@ -178,7 +178,6 @@ def test_a_mirror_makes_a_copy_equal_after_any_history(
     retention: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seed = new_seed()
-    make_index_small(monkeypatch, row_group_rows=3)
     for number in range(HISTORIES):
         print(f"history {number}: seed {seed + number}, {retention}")
         run(seed + number, retention, monkeypatch)

@@ -28,7 +28,6 @@ from hypothesis.stateful import (
     rule,
 )
 
-from pylogtable.append import stager as staging
 from pylogtable.append.appender import Staged
 from pylogtable.engine import Compaction, TopicWriter
 from pylogtable.errors import (
@@ -42,11 +41,9 @@ from pylogtable.format.model import Segment
 from pylogtable.format.partitioner import partition_for
 from pylogtable.format.paths import parse_commit_path
 from pylogtable.jobs.replace_plan import Swap, plan_swap_commit
-from pylogtable.log import manifest, root_plan, stored_roots
-from pylogtable.segments import newest_per_key, rolling_writer, segment_reader
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.topic import Topic
-from tests.builders import EPOCH, T0, UTC_US, Clock, Row, make_store, write_sparse_segment
+from tests.builders import EPOCH, SMALL, T0, UTC_US, Clock, Row, make_store, write_sparse_segment
 from tests.depth import rounds
 from tests.reference import dump, reference_reader
 
@@ -60,14 +57,9 @@ NUMBER_NAMES = ["n", "N", "m"]
 BATCH_ROWS = 2
 POLICIES = ["delete", "compact", "compact,delete"]
 
-SMALL_INDEX = {
-    "ROOT_INTERVAL": 4,
-    "ROOT_GRACE": 1,
-    "TAIL_MAX": 3,
-    "LEAF_MAX": 8,
-    "MERGE_WIDTH": 2,
-    "RUNS_MAX": 3,
-}
+TINY_FILES = replace(
+    SMALL, row_group_rows=3, chunk_rows=5, batch_rows=BATCH_ROWS, key_lookup_rows=2
+)
 
 
 def murmur2(data: bytes) -> int:
@@ -173,19 +165,10 @@ class TopicMachine(RuleBasedStateMachine):
         begin: int,
         inline: int,
     ) -> None:
-        self.patch = pytest.MonkeyPatch()
-        for name, value in SMALL_INDEX.items():
-            self.patch.setattr(root_plan, name, value)
-        self.patch.setattr(stored_roots, "ROOT_INTERVAL", SMALL_INDEX["ROOT_INTERVAL"])
-        self.patch.setattr(manifest, "LEAVES_CACHED", cached)
-        if tiny_files:
-            self.patch.setattr(rolling_writer, "ROW_GROUP_ROWS", 3)
-            self.patch.setattr(staging, "CHUNK_ROWS", 5)
-            self.patch.setattr(segment_reader, "BATCH_ROWS", BATCH_ROWS)
-            self.patch.setattr(newest_per_key, "LOOKUP_ROWS", 2)
         self.small_batches = tiny_files and not inline  # a batch of a commit may be larger
         self.clock = Clock()
-        self.objects = MemoryStore()
+        limits = replace(TINY_FILES if tiny_files else SMALL, leaves_cached=cached)
+        self.objects = MemoryStore().with_limits(limits)
         self.store = make_store(self.objects, self.clock)
         self.serial = itertools.count()
         self.config = {"cleanup.policy": policy, "inline.max.bytes": str(inline)}
@@ -217,10 +200,19 @@ class TopicMachine(RuleBasedStateMachine):
             self.commit("alter", columns={**self.now.columns, number: "first number"})
 
     def teardown(self) -> None:
-        if hasattr(self, "patch"):
-            self.patch.undo()
         if hasattr(self, "states"):
+            self.check_that_everything_is_small()
             self.compare_with_the_reference_reader()
+
+    def check_that_everything_is_small(self) -> None:
+        """Otherwise this tests less than it says."""
+        newest = self.store.topic("t").at()
+        if newest.version >= SMALL.root_interval + SMALL.root_grace:
+            assert newest.snapshot.root_version is not None
+        if self.objects.limits.row_group_rows == TINY_FILES.row_group_rows:
+            for file in segments_of(newest.segments()):
+                if not file.is_inline and "sparse" not in file.path:
+                    assert file.records <= TINY_FILES.row_group_rows * len(file.row_groups)
 
     def compare_with_the_reference_reader(self) -> None:
         """It replays every commit from the first on, without roots, leaves and hint."""

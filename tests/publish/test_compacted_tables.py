@@ -16,7 +16,7 @@ import pylogtable
 from pylogtable import Store, Topic
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.jobs.compaction_plan import records_not_compacted
-from tests.builders import kafka
+from tests.builders import kafka, limited
 from tests.depth import rounds
 from tests.publish.newest_query import customers, expected_rows, quoted_query, sorted_rows
 from tests.publish.plain_delta import entries
@@ -95,14 +95,10 @@ def test_report_of_another_topic_counts_nothing(store: Store) -> None:
 
 
 @pytest.mark.parametrize("seed", range(rounds(6, deep=100)))
-def test_count_is_never_less_than_the_older_records(
-    store: Store, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_count_is_never_less_than_the_older_records(store: Store, seed: int) -> None:
     """Also where the entries of segments are in leaves, which are not loaded for it."""
     if seed % 2:
-        monkeypatch.setattr("pylogtable.log.root_plan.ROOT_INTERVAL", 4)
-        monkeypatch.setattr("pylogtable.log.stored_roots.ROOT_INTERVAL", 4)
-        monkeypatch.setattr("pylogtable.log.root_plan.TAIL_MAX", 2)
+        store = limited(store, root_interval=4, tail_max=2)
     topic = customers(store, seed)
     snapshot: Snapshot = topic.at().snapshot
     records = topic.read(columns=["partition", "customer_id"]).read_all()

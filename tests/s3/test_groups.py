@@ -6,19 +6,16 @@ import pytest
 
 import pylogtable
 from pylogtable import CommitConflictError
-from tests.builders import clock_of_servers, kafka
+from tests.builders import clock_of_servers, kafka, limited
 from tests.conftest import S3_BUCKET, S3_KEY, S3_SECRET
 
 
-def test_group_on_s3_from_first_commit_to_deletion(
-    s3_endpoint: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_group_on_s3_from_first_commit_to_deletion(s3_endpoint: str) -> None:
     clock = clock_of_servers()
-    monkeypatch.setattr("pylogtable.log.group_objects.KEPT", 2)
-    monkeypatch.setattr("pylogtable.log.group_log.CLEAN_EVERY", 4)
     options = {"key": S3_KEY, "secret": S3_SECRET, "endpoint_url": s3_endpoint}
     url = f"s3://{S3_BUCKET}/groups"
     store = pylogtable.open(url, storage_options=options, clock=clock)
+    store = limited(store, group_states_kept=2, group_clean_every=4)
     topic = store.create_topic("orders")
     topic.append(kafka(["a"] * 10))
     one, other = topic.group("billing"), topic.group("billing")

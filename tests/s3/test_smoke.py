@@ -8,7 +8,7 @@ import pytest
 
 import pylogtable
 from pylogtable import TopicExistsError, TopicNotFoundError
-from tests.builders import clock_of_servers, kafka, rows
+from tests.builders import clock_of_servers, kafka, limited, rows
 from tests.conftest import S3_BUCKET, S3_KEY, S3_SECRET
 
 _folders = itertools.count()
@@ -48,13 +48,12 @@ def test_topic_on_s3_from_creation_to_deletion(s3_endpoint: str, scheme: str) ->
         again.append(kafka(["a"]))
 
 
-def test_topic_on_s3_writes_a_root(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("log.root_plan", "log.stored_roots"):
-        monkeypatch.setattr(f"pylogtable.{module}.ROOT_INTERVAL", 8)
+def test_topic_on_s3_writes_a_root(s3_endpoint: str) -> None:
     options = {"key": S3_KEY, "secret": S3_SECRET, "endpoint_url": s3_endpoint}
     store = pylogtable.open(
         f"s3://{S3_BUCKET}/smoke{next(_folders)}", storage_options=options, clock=clock_of_servers()
     )
+    store = limited(store, root_interval=8)
     topic = store.create_topic("t")
     for number in range(10):
         topic.append(kafka(["k"], [str(number)]))

@@ -27,7 +27,17 @@ from pylogtable.segments import writer
 from pyspark_pylogtable import LogTable
 from pyspark_pylogtable.columns import spark_schema
 from pyspark_pylogtable.table import native
-from tests.builders import IN_FILES, T0, Clock, at, kafka, make_holes, rows, topic_of_older_writer
+from tests.builders import (
+    IN_FILES,
+    T0,
+    Clock,
+    at,
+    kafka,
+    limited,
+    make_holes,
+    rows,
+    topic_of_older_writer,
+)
 from tests.conftest import S3_BUCKET, S3_KEY, S3_SECRET
 from tests.spark.support import failure, load, without_spark
 
@@ -220,16 +230,11 @@ def test_a_range_is_one_scan_of_the_files_that_have_it(spark: SparkSession, shar
     assert df.count() == 30
 
 
-@pytest.mark.skipif(not writer._page_options(), reason="this pyarrow cannot limit page rows")
-def test_a_range_in_the_middle_of_pages(
-    spark: SparkSession, shared: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.skipif(not writer._page_options(50), reason="this pyarrow cannot limit page rows")
+def test_a_range_in_the_middle_of_pages(spark: SparkSession, shared: Store) -> None:
     """Spark skips pages by the index of a file, and pages of lists and texts end elsewhere."""
-    pages = {**writer._page_options(), "max_rows_per_page": 50}
-    monkeypatch.setattr(writer, "PAGE_ROWS", 50)
-    monkeypatch.setattr(writer, "_page_options", lambda: pages)
     columns = {"k": "bigint", "tags": "array<string>", "text": "string"}
-    topic = shared.create_topic("pages", 1, columns, config=IN_FILES)
+    topic = limited(shared, page_rows=50).create_topic("pages", 1, columns, config=IN_FILES)
     tags = [None if n % 7 == 0 else [str(n)] * (n % 5) for n in range(400)]
     texts = [None if n % 11 == 0 else "x" * (n % 90) for n in range(400)]
     stage_thrice(topic, pa.table({"k": range(400), "tags": tags, "text": texts}))

@@ -19,11 +19,10 @@ from pyspark.sql.types import StringType, StructField, StructType
 import pylogtable
 from pylogtable import InvalidRequestError, SchemaMismatchError, Store, Topic, TopicNotFoundError
 from pylogtable.runtime import Runtime
-from pylogtable.segments import rolling_writer
 from pylogtable.storage.open import open_store
 from pyspark_pylogtable.columns import check_requested
 from pyspark_pylogtable.stream import source as stream_source
-from tests.builders import IN_FILES, T0, ints, kafka, rows, times
+from tests.builders import IN_FILES, T0, ints, kafka, limited, rows, times
 from tests.spark_unit.streams import Query, offsets
 from tests.stores import CountingStore
 
@@ -227,11 +226,9 @@ def test_bytes_are_a_soft_limit(topic: Topic) -> None:
     assert query.trigger().num_rows == 2  # type: ignore[union-attr]
 
 
-def test_a_batch_exceeds_its_bytes_by_one_row_group_of_each_partition_at_most(
-    topic: Topic, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_batch_exceeds_its_bytes_by_one_row_group_of_each_partition_at_most(topic: Topic) -> None:
     """Records are of very different sizes, in row groups of 4,000 bytes."""
-    monkeypatch.setattr(rolling_writer, "ROW_GROUP_BYTES", 4000)
+    topic = limited(topic, row_group_bytes=4000)
     topic.alter(config={"compression.type": "uncompressed"})
     chance = random.Random(7)
     for partition in (0, 1):

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pylogtable.errors import InvalidRequestError, StorageError
-from pylogtable.storage import base
+from pylogtable.limits import Limits
 from pylogtable.storage.base import Created, ObjectMissingError, ObjectStore
 from pylogtable.storage.local import LocalStore
 from pylogtable.storage.memory import MemoryStore
@@ -209,11 +209,8 @@ class StoreContract:
             target.write(SEGMENT, b"something else, and longer")
         assert target.read(COMMIT) == b"untouched"
 
-    def test_copy_in_several_pieces(
-        self, places: tuple[ObjectStore, ObjectStore], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(base, "CHUNK_BYTES", 2**20)
-        source, target = places
+    def test_copy_in_several_chunks(self, places: tuple[ObjectStore, ObjectStore]) -> None:
+        source, target = (place.with_limits(Limits(copy_bytes=2**20)) for place in places)
         data = b"".join(n.to_bytes(4, "big") for n in range(900_000))
         source.write(SEGMENT, data)
         target.copy_from(source, SEGMENT, len(data))

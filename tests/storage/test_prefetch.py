@@ -9,10 +9,11 @@ import pyarrow as pa
 import pytest
 
 from pylogtable.errors import StorageError
+from pylogtable.limits import DEFAULT_LIMITS
 from pylogtable.storage.base import ObjectMissingError, ObjectStore
 from pylogtable.storage.delegating import WrappedStore
 from pylogtable.storage.memory import MemoryStore
-from pylogtable.storage.prefetch import AHEAD, AHEAD_BYTES, Wanted, read_ahead
+from pylogtable.storage.prefetch import Wanted, read_ahead
 from tests.stores import CountingStore, FarStore, Fault, FaultyStore
 
 SMALL = 1000
@@ -63,11 +64,11 @@ def test_no_more_are_fetched_than_the_limit(far: Far, counting: CountingStore) -
     read = read_ahead(counting, keys, lambda key: Wanted(key, SMALL))
     next(read)
     read.close()  # type: ignore[attr-defined]
-    assert len(counting.opened) <= AHEAD
+    assert len(counting.opened) <= DEFAULT_LIMITS.prefetch_objects
 
 
 def test_no_more_bytes_are_fetched_than_the_limit(far: Far, counting: CountingStore) -> None:
-    size = AHEAD_BYTES // 4
+    size = DEFAULT_LIMITS.prefetch_bytes // 4
     assert size <= Far.whole_bytes
     keys = filled(far, 20, size)
     read = read_ahead(counting, keys, lambda key: Wanted(key, size))

@@ -17,7 +17,19 @@ from pylogtable.append.shaping import STICKY_ROWS
 from pylogtable.engine import TopicWriter
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
-from tests.builders import EPOCH, T0, Clock, at, data_files, ints, kafka, make_store, rows, times
+from tests.builders import (
+    EPOCH,
+    T0,
+    Clock,
+    at,
+    data_files,
+    ints,
+    kafka,
+    limited,
+    make_store,
+    rows,
+    times,
+)
 
 SIX = kafka(["21", "foobar", "abc", None, "21", "abc"], ["1", "2", "3", "4", "5", None])
 
@@ -269,10 +281,8 @@ def test_null_keys_of_small_appends_rotate_over_partitions(store: Store) -> None
 
 
 @pytest.mark.parametrize("chunk_rows", [1 << 20, STICKY_ROWS])
-def test_null_keys_of_one_large_append_are_spread_evenly(
-    store: Store, monkeypatch: pytest.MonkeyPatch, chunk_rows: int
-) -> None:
-    monkeypatch.setattr("pylogtable.append.stager.CHUNK_ROWS", chunk_rows)
+def test_null_keys_of_one_large_append_are_spread_evenly(store: Store, chunk_rows: int) -> None:
+    store = limited(store, chunk_rows=chunk_rows)
     topic = store.create_topic("t", partitions=4)
     count = STICKY_ROWS * 16
     topic.append(kafka([None] * count, [b"v"] * count))

@@ -10,14 +10,23 @@ import pyarrow as pa
 import pytest
 
 from pylogtable import CommitConflictError, InvalidRequestError, SchemaMismatchError
-from pylogtable.append import stager
 from pylogtable.engine import TopicWriter
 from pylogtable.format.model import GIVEN_OFFSETS
-from pylogtable.segments import rolling_writer
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
 from pylogtable.topic import Topic
-from tests.builders import Clock, at, contents, data_files, ints, kafka, make_store, rows, times
+from tests.builders import (
+    Clock,
+    at,
+    contents,
+    data_files,
+    ints,
+    kafka,
+    limited,
+    make_store,
+    rows,
+    times,
+)
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
@@ -96,10 +105,8 @@ def test_offsets_must_rise_inside_each_partition(
     assert topic.version == 0
 
 
-def test_offsets_must_rise_from_one_chunk_to_the_next(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(stager, "CHUNK_ROWS", 2)
+def test_offsets_must_rise_from_one_chunk_to_the_next(store: Store) -> None:
+    store = limited(store, chunk_rows=2)
     topic = store.create_topic("t")
     with pytest.raises(InvalidRequestError, match="offset 3 comes after 7"):
         topic.append(given((0, 5), (0, 7), (0, 3), (0, 4)), keep_offsets=True)
@@ -187,12 +194,8 @@ def test_files_of_segment_bytes_tile_the_range(store: Store) -> None:
     assert topic.verify(data=True)
 
 
-def test_files_that_are_closed_early_tile_as_well(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(stager, "OPEN_FILES", 1)
-    monkeypatch.setattr(stager, "CHUNK_ROWS", 2)
-    monkeypatch.setattr(rolling_writer, "ROW_GROUP_ROWS", 1)
+def test_files_that_are_closed_early_tile_as_well(store: Store) -> None:
+    store = limited(store, open_files=1, chunk_rows=2, row_group_rows=1)
     topic = store.create_topic("t", partitions=2)
     table = given((0, 1), (1, 5), (0, 4), (1, 6), (0, 9), (1, 12))
     topic.append(table, keep_offsets=True)

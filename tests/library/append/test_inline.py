@@ -21,7 +21,7 @@ from pylogtable.format.json_bytes import checksum
 from pylogtable.format.paths import commit_path
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.storage.object_cache import recent_objects
-from tests.builders import Clock, make_store
+from tests.builders import Clock, limited, make_store
 
 LIMIT = 16 << 10
 DAY_MS = 86_400_000
@@ -283,9 +283,9 @@ def test_a_missing_commit_is_named(topic: Topic, objects: MemoryStore) -> None:
 
 
 def test_verify_names_a_lost_commit_and_not_those_below_it(
-    topic: Topic, objects: MemoryStore, monkeypatch: pytest.MonkeyPatch
+    topic: Topic, objects: MemoryStore
 ) -> None:
-    monkeypatch.setattr("pylogtable.log.root_plan.TAIL_MAX", 10)
+    topic = limited(topic, tail_max=10)
     for number in range(70):
         topic.append(table(number, 1))
     topic.alter(config={"retention.ms": 10})

@@ -14,7 +14,7 @@ import pytest
 from pylogtable.engine import TopicWriter
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
-from tests.builders import data_files, ints, kafka, rows
+from tests.builders import data_files, ints, kafka, limited, rows
 
 
 def noise(count: int, size: int = 100) -> list[bytes]:
@@ -38,9 +38,9 @@ def test_segments_roll_before_they_exceed_segment_bytes(store: Store, compressio
     assert topic.verify(data=True)
 
 
-def test_segment_size_includes_bloom_filters(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_segment_size_includes_bloom_filters(store: Store) -> None:
     """They come with the footer, and are much of a file of short records; also when rewritten."""
-    monkeypatch.setattr("pylogtable.segments.rolling_writer.ROW_GROUP_ROWS", 2000)
+    store = limited(store, row_group_rows=2000)
     limit = 150_000
     topic = store.create_topic("t", config={"segment.bytes": limit})
     TopicWriter(topic).commit(
@@ -54,9 +54,9 @@ def test_segment_size_includes_bloom_filters(store: Store, monkeypatch: pytest.M
     assert set(rows(topic.segments(), "shift")) == {0}
 
 
-def test_files_with_repeated_keys_are_filled(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_with_repeated_keys_are_filled(store: Store) -> None:
     """Their filters are small; a file that is half empty would be merged again and again."""
-    monkeypatch.setattr("pylogtable.segments.rolling_writer.ROW_GROUP_ROWS", 2000)
+    store = limited(store, row_group_rows=2000)
     topic = store.create_topic("t", config={"segment.bytes": 100_000})
     keys = noise(50, 8) * 400
     topic.append(kafka(keys, noise(20_000, 8)))
@@ -87,11 +87,10 @@ def test_one_append_makes_one_file_per_partition_and_appends_never_share_one(
 def test_row_groups_have_similar_sizes_and_their_starts_are_in_the_manifest(
     store: Store,
     objects: MemoryStore,
-    monkeypatch: pytest.MonkeyPatch,
     group_rows: int,
     groups: int,
 ) -> None:
-    monkeypatch.setattr("pylogtable.segments.rolling_writer.ROW_GROUP_ROWS", group_rows)
+    store = limited(store, row_group_rows=group_rows)
     topic = store.create_topic("t")
     topic.append(kafka(["a"] * 7))
     topic.append(kafka(["a"] * 100))
@@ -104,20 +103,16 @@ def test_row_groups_have_similar_sizes_and_their_starts_are_in_the_manifest(
     assert max(counts) <= group_rows
 
 
-def test_row_groups_are_bounded_in_bytes(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pylogtable.segments.rolling_writer.ROW_GROUP_BYTES", 10_000)
+def test_row_groups_are_bounded_in_bytes(store: Store) -> None:
+    store = limited(store, row_group_bytes=10000)
     topic = store.create_topic("t")
     topic.append(kafka([b"k"] * 1000, noise(1000)))
     (groups,) = rows(topic.segments(), "row_groups")
     assert 10 <= len(groups) <= 20
 
 
-def test_files_are_closed_when_too_many_are_open(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pylogtable.append.stager.OPEN_FILES", 4)
-    monkeypatch.setattr("pylogtable.append.stager.CHUNK_ROWS", 20)
-    monkeypatch.setattr("pylogtable.segments.rolling_writer.ROW_GROUP_ROWS", 1)
+def test_files_are_closed_when_too_many_are_open(store: Store) -> None:
+    store = limited(store, open_files=4, chunk_rows=20, row_group_rows=1)
     topic = store.create_topic("t", partitions=20)
     spread = ints(*list(range(20)) * 3)
     result = topic.append(kafka(["a"] * 60, [str(n) for n in range(60)], partition=spread))

@@ -13,7 +13,7 @@ from pylogtable import CorruptTopicError, Topic
 from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
-from tests.builders import ints, kafka, make_store, replace_file, rows, times
+from tests.builders import ints, kafka, limited, make_store, replace_file, rows, times
 from tests.tamper import edited
 
 LAST = f"_manifest/{3:020d}.json"
@@ -198,9 +198,9 @@ def test_commit_that_cannot_be_applied_stops_every_reader(
 
 
 @pytest.fixture
-def indexed(store: Store, monkeypatch: pytest.MonkeyPatch) -> Topic:
+def indexed(store: Store) -> Topic:
     """A topic with a root at version 64 and leaves."""
-    monkeypatch.setattr("pylogtable.log.root_plan.TAIL_MAX", 10)
+    store = limited(store, tail_max=10)
     topic = store.create_topic("t")
     for _ in range(66):
         topic.append(kafka(["k"]))

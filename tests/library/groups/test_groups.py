@@ -20,13 +20,15 @@ from pylogtable import (
 from pylogtable.format.codec import decode_group, encode
 from pylogtable.format.group_model import GroupChange, GroupMember, GroupState
 from pylogtable.format.paths import group_path, parse_group_path
+from pylogtable.limits import DEFAULT_LIMITS
 from pylogtable.log.group_log import GroupLog
-from pylogtable.log.group_objects import KEPT, KEPT_MS
 from pylogtable.storage.memory import MemoryStore
 from tests.builders import Clock, ints, kafka, make_store
 from tests.stores import CountingStore, FarStore, Fault, FaultyStore
 
 DAY = 86_400_000
+
+KEPT, KEPT_MS = DEFAULT_LIMITS.group_states_kept, DEFAULT_LIMITS.group_kept_ms
 
 
 @pytest.fixture

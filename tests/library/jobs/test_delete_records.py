@@ -6,7 +6,7 @@ import pytest
 
 from pylogtable import OffsetOutOfRangeError
 from pylogtable.store import Store
-from tests.builders import ints, kafka, rows
+from tests.builders import ints, kafka, limited, rows
 
 
 @pytest.mark.parametrize("count", [0, 1, 15, 25])
@@ -66,8 +66,8 @@ def test_stale_handle_deletes_from_the_newest_version(store: Store) -> None:
     assert stale.delete_records({0: None}) == {0: 4}
 
 
-def test_log_starts_survive_roots_and_leaves(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pylogtable.log.root_plan.TAIL_MAX", 10)
+def test_log_starts_survive_roots_and_leaves(store: Store) -> None:
+    store = limited(store, tail_max=10)
     topic = store.create_topic("t")
     for _ in range(300):
         topic.append(kafka(["a", "b"]))

@@ -24,7 +24,7 @@ from pylogtable.engine import (
 from pylogtable.format.leaf import segments_of
 from pylogtable.format.model import Segment
 from pylogtable.jobs import erase as erase_job
-from pylogtable.segments import rolling_writer
+from pylogtable.limits import Limits
 from pylogtable.storage.memory import MemoryStore
 from tests.builders import Clock, data_files, fill, ints, kafka, make_store, rows, times
 from tests.stores import CountingStore, Fault, FaultyStore
@@ -146,11 +146,9 @@ class TestWhatIsErased:
         assert live(topic)[0].records == 2
         assert topic.verify(data=True)
 
-    def test_a_large_segment_that_the_log_start_cuts_is_split_above_it(
-        self, clock: Clock, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(rolling_writer, "ROW_GROUP_ROWS", 3)
-        topic = make_store(clock=clock).create_topic("t")
+    def test_a_large_segment_that_the_log_start_cuts_is_split_above_it(self, clock: Clock) -> None:
+        store = make_store(clock=clock, limits=Limits(row_group_rows=3))
+        topic = store.create_topic("t")
         topic.append(kafka([f"{n}" for n in range(30)]))
         topic.alter(config={"segment.bytes": 14})
         topic.delete_records({0: 11})
@@ -458,12 +456,10 @@ class TestBesideOthers:
         assert set(report.partitions) == {1}
         assert topic.verify(data=True)
 
-    def test_a_log_start_that_passes_a_new_segment_lets_it_begin_again(
-        self, clock: Clock, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_log_start_that_passes_a_new_segment_lets_it_begin_again(self, clock: Clock) -> None:
         """The segment that it read is still live, and has records that match."""
-        monkeypatch.setattr(rolling_writer, "ROW_GROUP_ROWS", 3)
-        topic = make_store(clock=clock).create_topic("t")
+        store = make_store(clock=clock, limits=Limits(row_group_rows=3))
+        topic = store.create_topic("t")
         topic.append(kafka([*["b"] * 20, *["a"] * 10]))
         topic.alter(config={"segment.bytes": 14})
         report = erase(topic, beside(lambda: topic.delete_records({0: 11})))

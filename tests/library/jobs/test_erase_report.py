@@ -7,7 +7,7 @@ import pytest
 
 from pylogtable import InvalidRequestError, SegmentGoneError, Topic
 from pylogtable.format.paths import commit_path, root_path
-from pylogtable.log import root_plan, stored_roots
+from pylogtable.limits import Limits
 from pylogtable.storage.memory import MemoryStore
 from tests.builders import Clock, kafka, make_store, rows
 from tests.stores import CountingStore
@@ -56,18 +56,17 @@ def test_a_vacuum_removes_the_old_files_from_the_time_that_it_says(
 
 
 def test_the_oldest_version_is_that_of_the_oldest_root_after_a_vacuum(
-    inner: MemoryStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    inner: MemoryStore, clock: Clock
 ) -> None:
-    monkeypatch.setattr(root_plan, "ROOT_INTERVAL", 4)
-    monkeypatch.setattr(stored_roots, "ROOT_INTERVAL", 4)
-    topic = make_store(inner, clock).create_topic("t", config={"retention.ms": -1})
+    store = make_store(inner, clock, Limits(root_interval=4))
+    topic = store.create_topic("t", config={"retention.ms": -1})
     for _ in range(30):
         topic.append(kafka(["a"]))
         clock.tick(DAY_MS)
     topic.merge()
     clock.tick(DAY_MS)
     topic.vacuum(dry_run=False)
-    topic = make_store(inner, clock).topic("t")
+    topic = store.topic("t")
     report = topic.erase(keys=["a"])
     assert report.held_from is not None
     assert report.held_from > 0

@@ -12,7 +12,7 @@ import pytest
 from pylogtable import Store, Topic
 from pylogtable.engine import Merge, Rewritten, TopicWriter, Worker, run_job
 from pylogtable.storage.memory import MemoryStore
-from tests.builders import data_files, ints, kafka
+from tests.builders import data_files, ints, kafka, limited
 
 
 def all_rows(topic: Topic) -> list[dict[str, Any]]:
@@ -106,9 +106,9 @@ def stored(objects: MemoryStore, topic: Topic) -> list[int]:
 
 @pytest.mark.parametrize("group_rows", [7, 1000])
 def test_records_below_the_log_start_are_dropped_from_large_files_too(
-    store: Store, objects: MemoryStore, monkeypatch: pytest.MonkeyPatch, group_rows: int
+    store: Store, objects: MemoryStore, group_rows: int
 ) -> None:
-    monkeypatch.setattr("pylogtable.segments.rolling_writer.ROW_GROUP_ROWS", group_rows)
+    store = limited(store, row_group_rows=group_rows)
     topic = store.create_topic("t")
     topic.append(kafka([f"{n:0100d}" for n in range(20)]))
     topic.alter(config={"segment.bytes": 1000})

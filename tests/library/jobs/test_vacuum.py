@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pylogtable import CorruptTopicError, InvalidRequestError, Store, Topic
 from pylogtable.engine import TopicWriter
-from pylogtable.log import root_plan
 from pylogtable.storage.memory import MemoryStore
-from tests.builders import IN_FILES, Clock, kafka, make_store, rows
-from tests.mirrors import make_index_small
+from tests.builders import IN_FILES, SMALL, Clock, kafka, make_store, rows
 from tests.stores import AgingDisk
 
 DAY = 86_400_000
@@ -229,15 +228,14 @@ def test_a_shorter_window_frees_replaced_files_at_once(
 
 
 def test_short_vacuum_keeps_the_index_that_others_have_loaded(
-    objects: MemoryStore, store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    objects: MemoryStore, clock: Clock
 ) -> None:
-    make_index_small(monkeypatch)
-    monkeypatch.setattr(root_plan, "ROOT_GRACE", 8)
+    store = make_store(objects, clock, replace(SMALL, root_grace=8))
     topic = store.create_topic("t", config=IN_FILES)
     for _ in range(9):
         topic.append(kafka(["a"]))
     clock.tick(8 * DAY)
-    idle = make_store(objects, clock).topic("t")
+    idle = store.topic("t")
     for _ in range(3):
         topic.append(kafka(["b"]))
     topic.delete_records({0: 5})
@@ -253,11 +251,10 @@ def test_short_vacuum_keeps_the_index_that_others_have_loaded(
 
 
 def test_leaf_stays_as_long_as_a_root_that_stays_names_it(
-    store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    objects: MemoryStore, clock: Clock
 ) -> None:
     """Otherwise a later vacuum, which begins at that root, takes the topic for damaged."""
-    make_index_small(monkeypatch)
-    monkeypatch.setattr(root_plan, "MERGE_WIDTH", 8)
+    store = make_store(objects, clock, replace(SMALL, merge_width=8))
     topic = store.create_topic("t", config=IN_FILES)
     for _ in range(11):
         topic.append(kafka(["a"]))

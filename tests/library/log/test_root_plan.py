@@ -19,7 +19,7 @@ from pylogtable.format.paths import segment_path
 from pylogtable.format.roots import from_root, to_root
 from pylogtable.format.schema import KAFKA_FIELDS
 from pylogtable.format.snapshot import Snapshot, apply
-from pylogtable.log import root_plan
+from pylogtable.limits import DEFAULT_LIMITS, Limits
 from pylogtable.log.manifest import Manifest
 from pylogtable.log.root_plan import cut_leaves, entries_to_fold, leaves_to_merge, with_leaves
 from pylogtable.storage.memory import MemoryStore
@@ -30,10 +30,14 @@ from tests.stores import CountingStore, FarStore
 MIB = 1 << 20
 
 
+FEW = Limits(tail_max=3, leaf_max=16, merge_width=2, runs_max=4)
+
+
 class Grower:
     """Grows a snapshot by commits, without a store, and writes leaves as a writer does."""
 
-    def __init__(self, partitions: int) -> None:
+    def __init__(self, partitions: int, limits: Limits = DEFAULT_LIMITS) -> None:
+        self.limits = limits
         info = TopicInfo(fields=KAFKA_FIELDS, key=("key",), partitions=partitions, created_at_ms=0)
         create = Commit(
             operation="create",
@@ -55,7 +59,7 @@ class Grower:
 
     @property
     def state(self) -> LogState:
-        return LogState(self.snapshot, self.leaf)
+        return LogState(self.snapshot, self.leaf, self.limits)
 
     def commit(self, partitions: list[int]) -> None:
         before = self.snapshot
@@ -87,24 +91,17 @@ class Grower:
         self.snapshot = apply(before, commit)
 
     def fold(self) -> None:
-        merged = leaves_to_merge(self.snapshot)
-        new = cut_leaves(entries_to_fold(self.state, merged), self.ids)
+        merged = leaves_to_merge(self.snapshot, self.limits)
+        new = cut_leaves(entries_to_fold(self.state, merged), self.ids, self.limits)
         for leaf in new:
-            assert leaf.table.num_rows <= root_plan.LEAF_MAX
+            assert leaf.table.num_rows <= self.limits.leaf_max
             self.leaves[leaf.id] = leaf
         self.snapshot = with_leaves(self.snapshot, merged, new)
 
 
-@pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"TAIL_MAX": 3, "LEAF_MAX": 16, "MERGE_WIDTH": 2, "RUNS_MAX": 4}.items():
-        monkeypatch.setattr(root_plan, name, value)
-
-
-@pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("partitions", [1, 3, 10])
 def test_moving_entries_into_leaves_loses_none_and_roots_round_trip(partitions: int) -> None:
-    grower = Grower(partitions)
+    grower = Grower(partitions, FEW)
     chance = random.Random(partitions)
     for _ in range(120):
         grower.commit(sorted(chance.sample(range(partitions), chance.randint(1, partitions))))
@@ -128,9 +125,8 @@ def test_moving_entries_into_leaves_loses_none_and_roots_round_trip(partitions: 
     assert len(used) <= entries / 4
 
 
-@pytest.mark.usefixtures("small")
 def test_every_offset_is_found_in_a_leaf_or_in_the_tail() -> None:
-    grower = Grower(3)
+    grower = Grower(3, FEW)
     for number in range(90):
         grower.commit([0, 1, 2])
         if number % 5 == 0:
@@ -305,11 +301,8 @@ def test_appending_costs_the_same_at_commit_50_and_at_commit_500() -> None:
     assert costs[50] == {"open_output": 1, "create": 1}
 
 
-def test_a_manifest_keeps_few_leaves_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pylogtable.log.manifest.LEAVES_CACHED", 2)
-    monkeypatch.setattr(root_plan, "LEAF_MAX", 20)
-    monkeypatch.setattr(root_plan, "TAIL_MAX", 10)
-    objects = MemoryStore()
+def test_a_manifest_keeps_few_leaves_in_memory() -> None:
+    objects = MemoryStore().with_limits(Limits(leaves_cached=2, leaf_max=20, tail_max=10))
     topic = make_store(objects).create_topic("t")
     for _ in range(200):
         topic.append(kafka(["a"]))

@@ -25,6 +25,7 @@ from pylogtable.format.model import (
 from pylogtable.format.partition_state import LeafRun
 from pylogtable.format.paths import HINT_PATH, commit_path, leaf_path, root_path
 from pylogtable.format.roots import from_root
+from pylogtable.limits import Limits
 from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.memory import MemoryStore
 from tests.builders import contents, ints, kafka, make_store
@@ -46,10 +47,9 @@ def below(objects: MemoryStore) -> ObjectStore:
 
 
 @pytest.fixture
-def store(objects: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> Store:
+def store(objects: MemoryStore) -> Store:
     """A topic with a record in each of 28 versions, and roots with a leaf at versions 12 and 24."""
-    monkeypatch.setattr("pylogtable.log.root_plan.TAIL_MAX", 4)
-    made = make_store(objects)
+    made = make_store(objects, limits=Limits(tail_max=4))
     topic = made.create_topic("t", partitions=2)
     for number in range(28):
         topic.append(kafka([f"k{number}"], partition=ints(number % 2)))

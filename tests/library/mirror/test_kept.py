@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,10 +18,21 @@ from pylogtable.format.leaf import segments_of
 from pylogtable.mirror import sync
 from pylogtable.mirror.plan import plan_arrivals
 from pylogtable.store import Store
-from tests.builders import IN_FILES, fill, ints, kafka, make_holes, make_store, rows, runtime, times
+from tests.builders import (
+    IN_FILES,
+    SMALL,
+    fill,
+    ints,
+    kafka,
+    make_holes,
+    make_store,
+    rows,
+    runtime,
+    times,
+)
 from tests.conformance.corpus import TOPICS, golden_cases
 from tests.depth import DEEP
-from tests.mirrors import HEADERS_TYPE, Pair, after_steps, check_equal, everything, make_index_small
+from tests.mirrors import HEADERS_TYPE, Pair, after_steps, check_equal, everything
 
 COMPACTED = {"cleanup.policy": "compact,delete", "inline.max.bytes": 0}
 IN_COMMITS = {"inline.max.bytes": 16384}
@@ -242,13 +254,12 @@ def test_borders_that_do_not_fit() -> None:
 
 def test_many_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """A commit brings two units; readers see the beginning of the source meanwhile."""
-    make_index_small(monkeypatch)
 
     def limited(*args: object, **options: object) -> object:
         return plan_arrivals(*args, max_units=2, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(sync, "plan_arrivals", limited)
-    pair = Pair(partitions=3, config=COMPACTED)
+    pair = Pair(partitions=3, config=COMPACTED, limits=SMALL)
     fill(pair.source, 7)
     seen = []
     report = pair.mirror(on_progress=after_steps(seen.append))
@@ -263,9 +274,8 @@ def test_many_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     keep(pair, lambda: pair.source.compact(force=True), lambda: fill(pair.source, 5))
 
 
-def test_an_index_with_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
-    make_index_small(monkeypatch, row_group_rows=2)
-    pair = Pair(partitions=2, config=COMPACTED)
+def test_an_index_with_leaves() -> None:
+    pair = Pair(partitions=2, config=COMPACTED, limits=replace(SMALL, row_group_rows=2))
     fill(pair.source, 14)
     assert pair.source.at().snapshot.leaves
     keep(pair, lambda: None, lambda: fill(pair.source, 5))

@@ -17,9 +17,10 @@ import pytest
 
 import pylogtable
 from pylogtable.format.partitioner import key_bytes, partition_for
+from pylogtable.limits import Limits
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
-from tests.builders import ints, kafka, make_store, rows, times
+from tests.builders import ints, kafka, limited, make_store, rows, times
 from tests.stores import CountingStore
 
 
@@ -32,10 +33,8 @@ def test_the_greatest_offset_of_a_key_is_its_newest_record(store: Store) -> None
 
 
 @pytest.mark.parametrize("group_rows", [7, 1000])
-def test_searching_and_scanning_agree_with_a_dictionary(
-    store: Store, monkeypatch: pytest.MonkeyPatch, group_rows: int
-) -> None:
-    monkeypatch.setattr("pylogtable.segments.rolling_writer.ROW_GROUP_ROWS", group_rows)
+def test_searching_and_scanning_agree_with_a_dictionary(store: Store, group_rows: int) -> None:
+    store = limited(store, row_group_rows=group_rows)
     chance = random.Random(2)
     keys = [f"k{chance.randrange(12)}" for _ in range(60)]
     topic = store.create_topic("t")
@@ -47,11 +46,9 @@ def test_searching_and_scanning_agree_with_a_dictionary(
 
 
 @pytest.mark.parametrize("budget", [100, 3000, 1 << 30])
-def test_bounded_memory_for_keys_gives_the_same_result(
-    store: Store, monkeypatch: pytest.MonkeyPatch, budget: int
-) -> None:
+def test_bounded_memory_for_keys_gives_the_same_result(store: Store, budget: int) -> None:
     """After a compaction, above a log start, with and without keys."""
-    monkeypatch.setattr("pylogtable.read.latest.BUDGET_BYTES", budget)
+    store = limited(store, key_budget_bytes=budget)
     chance = random.Random(budget)
     topic = store.create_topic("t", config={"cleanup.policy": "compact,delete"})
     keys: list[str] = []
@@ -236,12 +233,9 @@ def test_search_stops_at_the_newest_segment_with_the_key() -> None:
     "bloom_filter_options" not in inspect.signature(pq.ParquetWriter).parameters,
     reason="this pyarrow cannot write Bloom filters",
 )
-def test_statistics_and_bloom_filters_skip_row_groups(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("pylogtable.segments.rolling_writer.ROW_GROUP_ROWS", 2000)
+def test_statistics_and_bloom_filters_skip_row_groups() -> None:
     measured = CountingStore(MemoryStore())
-    topic = make_store(measured).create_topic("t")
+    topic = make_store(measured, limits=Limits(row_group_rows=2000)).create_topic("t")
     chance = random.Random(5)
     keys = [chance.randbytes(16) for _ in range(16_000)]
     topic.append(kafka(keys, [chance.randbytes(60) for _ in keys]))

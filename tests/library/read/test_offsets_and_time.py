@@ -6,9 +6,10 @@ import random
 
 import pytest
 
+from pylogtable.limits import Limits
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
-from tests.builders import T0, at, ints, kafka, make_holes, make_store, rows, times
+from tests.builders import T0, at, ints, kafka, limited, make_holes, make_store, rows, times
 from tests.stores import CountingStore
 
 
@@ -45,10 +46,8 @@ def test_match_below_the_log_start_is_skipped(store: Store) -> None:
 
 
 @pytest.mark.parametrize("group_rows", [2, 1000])
-def test_time_lookups_agree_with_a_scan(
-    store: Store, monkeypatch: pytest.MonkeyPatch, group_rows: int
-) -> None:
-    monkeypatch.setattr("pylogtable.segments.rolling_writer.ROW_GROUP_ROWS", group_rows)
+def test_time_lookups_agree_with_a_scan(store: Store, group_rows: int) -> None:
+    store = limited(store, row_group_rows=group_rows)
     chance = random.Random(3)
     topic = store.create_topic("t")
     stamps: list[int] = []
@@ -62,12 +61,9 @@ def test_time_lookups_agree_with_a_scan(
         assert topic.offsets_for_time(at(when)) == {0: expected}
 
 
-def test_time_lookup_opens_one_file_and_reads_one_row_group(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("pylogtable.segments.rolling_writer.ROW_GROUP_ROWS", 20_000)
+def test_time_lookup_opens_one_file_and_reads_one_row_group() -> None:
     measured = CountingStore(MemoryStore())
-    topic = make_store(measured).create_topic("t")
+    topic = make_store(measured, limits=Limits(row_group_rows=20_000)).create_topic("t")
     chance = random.Random(1)
     for part in range(3):
         stamps = sorted(chance.randrange(10**6) + part * 10**6 for _ in range(80_000))

@@ -27,7 +27,7 @@ from pylogtable.read.parts_plan import (
 )
 from pylogtable.read.plan import Span
 from pylogtable.segments.read_task import task_for
-from tests.builders import ints, kafka, rows
+from tests.builders import ints, kafka, limited, rows
 
 MB = 1 << 20
 
@@ -290,7 +290,7 @@ def test_small_partitions_share_a_group_of_keys(
 def test_the_parts_of_a_topic_read_what_the_topic_reads(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pylogtable.segments.rolling_writer.ROW_GROUP_ROWS", 10)
+    store = limited(store, row_group_rows=10)
     monkeypatch.setattr(parts_plan, "PART_BYTES", 2000)
     monkeypatch.setattr(parts_plan, "OPEN_BYTES", 100)
     topic = store.create_topic("t", partitions=2)

@@ -9,7 +9,7 @@ import pytest
 
 from pylogtable import OffsetOutOfRangeError, Topic, View
 from pylogtable.format.partition_state import LeafRun
-from pylogtable.log import root_plan
+from pylogtable.limits import Limits
 from pylogtable.log.manifest import Manifest
 from pylogtable.runtime import Runtime
 from pylogtable.storage.memory import MemoryStore
@@ -38,9 +38,7 @@ def offsets_of(topic: Topic) -> list[int]:
 
 
 @pytest.mark.parametrize("in_leaves", [False, True], ids=["in the tail", "in leaves"])
-def test_range_sizes_and_offset_after_records_agree_with_a_read(
-    in_leaves: bool, fold: Fold
-) -> None:
+def test_range_sizes_and_offset_after_records_agree_with_a_read(in_leaves: bool) -> None:
     objects = MemoryStore()
     topic = compacted(objects)
     view = fold(objects) if in_leaves else topic.at()
@@ -62,7 +60,7 @@ def test_range_sizes_and_offset_after_records_agree_with_a_read(
                 assert reached == end
 
 
-def test_range_sizes_of_a_partition_without_holes(fold: Fold) -> None:
+def test_range_sizes_of_a_partition_without_holes() -> None:
     objects = MemoryStore()
     topic = make_store(objects).create_topic("t")
     for _ in range(20):
@@ -86,9 +84,7 @@ def test_bytes_are_split_evenly_over_records() -> None:
 
 
 @pytest.mark.parametrize("in_leaves", [False, True], ids=["in the tail", "in leaves"])
-def test_offset_after_bytes_takes_whole_row_groups_up_to_the_limit(
-    in_leaves: bool, fold: Fold
-) -> None:
+def test_offset_after_bytes_takes_whole_row_groups_up_to_the_limit(in_leaves: bool) -> None:
     objects = MemoryStore()
     topic = make_store(objects).create_topic("t")
     for count in (1, 50, 3, 20):
@@ -108,7 +104,7 @@ def test_offset_after_bytes_takes_whole_row_groups_up_to_the_limit(
 
 
 @pytest.mark.parametrize("in_leaves", [False, True], ids=["in the tail", "in leaves"])
-def test_offset_after_bytes_always_advances_over_holes(in_leaves: bool, fold: Fold) -> None:
+def test_offset_after_bytes_always_advances_over_holes(in_leaves: bool) -> None:
     objects = MemoryStore()
     topic = compacted(objects)
     view = fold(objects) if in_leaves else topic.at()
@@ -134,18 +130,12 @@ def test_offsets_outside_the_log_are_refused() -> None:
         view.range_sizes({0: (0, 1)})
 
 
-@pytest.fixture
-def fold(monkeypatch: pytest.MonkeyPatch) -> Callable[[MemoryStore], View]:
+def fold(objects: MemoryStore) -> View:
     """Reopens the topic with every entry in a leaf."""
-
-    def fold(objects: MemoryStore) -> View:
-        monkeypatch.setattr(root_plan, "TAIL_MAX", 0)
-        manifest = Manifest(objects.below("t"))
-        snapshot = manifest.load()
-        assert snapshot is not None
-        manifest.write_root(snapshot, Runtime().new_id)
-        view = make_store(objects).topic("t").at()
-        assert all(isinstance(tile, LeafRun) for tile in view.snapshot.partitions[0].tiles)
-        return view
-
-    return fold
+    manifest = Manifest(objects.below("t").with_limits(Limits(tail_max=0)))
+    snapshot = manifest.load()
+    assert snapshot is not None
+    manifest.write_root(snapshot, Runtime().new_id)
+    view = make_store(objects).topic("t").at()
+    assert all(isinstance(tile, LeafRun) for tile in view.snapshot.partitions[0].tiles)
+    return view

@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 
 from pylogtable import InvalidRequestError, OffsetOutOfRangeError, Topic
+from pylogtable.limits import Limits
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
-from tests.builders import at, ints, kafka, make_holes, make_store, rows, times
+from tests.builders import at, ints, kafka, limited, make_holes, make_store, rows, times
 from tests.stores import CountingStore
 
 LOG = ["partition", "offset", "timestamp"]
@@ -35,10 +36,9 @@ def measured() -> CountingStore:
 
 
 @pytest.fixture
-def wide(measured: CountingStore, monkeypatch: pytest.MonkeyPatch) -> Topic:
+def wide(measured: CountingStore) -> Topic:
     """One segment of eight row groups, about 1.6 MB that do not compress."""
-    monkeypatch.setattr("pylogtable.segments.rolling_writer.ROW_GROUP_ROWS", 1000)
-    topic = make_store(measured).create_topic("t")
+    topic = make_store(measured, limits=Limits(row_group_rows=1000)).create_topic("t")
     chance = random.Random(7)
     values = [chance.randbytes(200) for _ in range(8000)]
     topic.append(kafka([str(n) for n in range(8000)], values))
@@ -242,8 +242,8 @@ def test_closed_reader_opens_no_more_files(measured: CountingStore) -> None:
     assert len(measured.opened) <= 2
 
 
-def test_batches_are_bounded(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pylogtable.segments.segment_reader.BATCH_ROWS", 7)
+def test_batches_are_bounded(store: Store) -> None:
+    store = limited(store, batch_rows=7)
     topic = store.create_topic("t")
     topic.append(kafka(["k"] * 40))
 

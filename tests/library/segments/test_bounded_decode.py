@@ -15,10 +15,9 @@ import pytest
 
 import pylogtable
 from pylogtable import CorruptTopicError, InvalidRequestError, Store
-from pylogtable.format import model
-from pylogtable.segments import bounded_decode
+from pylogtable.limits import Limits
 from pylogtable.storage.memory import MemoryStore
-from tests.builders import kafka, replace_file, rows
+from tests.builders import kafka, limited, replace_file, rows
 
 # What may be used on top of the memory before: a few batches of 32 MiB, the row groups of a writer
 # that are being encoded, and the libraries that are loaded on the way.
@@ -193,9 +192,7 @@ def test_large_value_is_held_a_few_times_at_most(tmp_path: Path, column: str, co
     assert {use: times for use, times in held.items() if times > copies} == {}
 
 
-def test_batches_are_bounded_in_bytes_and_complete(
-    store: Store, objects: MemoryStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_batches_are_bounded_in_bytes_and_complete(store: Store, objects: MemoryStore) -> None:
     """Values of many sizes and nulls, in a dictionary."""
     topic = store.create_topic("t")
     values = [None if n % 7 == 0 else b"v" * (n % 50) for n in range(1000)]
@@ -206,7 +203,7 @@ def test_batches_are_bounded_in_bytes_and_complete(
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, store_schema=False)
     topic = replace_file(objects, "t", path, sink.getvalue().to_pybytes())
-    monkeypatch.setattr(bounded_decode, "BATCH_BYTES", 500)
+    topic = limited(topic, batch_bytes=500)
     batches = list(topic.read(columns=["key", "value"]))
     assert len(batches) > 40
     assert max(pa.table(batch).nbytes for batch in batches if batch.num_rows > 1) < 3000
@@ -214,26 +211,22 @@ def test_batches_are_bounded_in_bytes_and_complete(
     assert topic.read().read_all().equals(expected)
 
 
-@pytest.mark.parametrize("limit", ["MAX_GROUP_BYTES", "MAX_RECORD_BYTES"])
-def test_what_is_larger_than_the_format_allows_is_refused(
-    store: Store, monkeypatch: pytest.MonkeyPatch, limit: str
-) -> None:
+@pytest.mark.parametrize("limit", ["max_group_bytes", "max_record_bytes"])
+def test_what_is_larger_than_the_format_allows_is_refused(store: Store, limit: str) -> None:
     topic = store.create_topic("t")
     topic.append(kafka(["k"], ["v" * 2000]))
     (path,) = rows(topic.segments(), "path")
-    monkeypatch.setattr(bounded_decode, limit, 1000)
+    topic = limited(topic, **{limit: 1000})
     with pytest.raises(CorruptTopicError, match=r"has .* bytes.*; the limit is 1000") as caught:
         topic.read().read_all()
     assert (caught.value.path, caught.value.rule) == (path, "SEG-12")
 
 
-def test_record_that_no_reader_must_accept_is_not_appended(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pylogtable.append.stager.MAX_RECORD_BYTES", 5000)
+def test_record_that_no_reader_must_accept_is_not_appended(store: Store) -> None:
+    store = limited(store, max_record_bytes=5000)
     topic = store.create_topic("t")
     topic.append(kafka(["k"] * 10, ["v" * 3000] * 10))
     with pytest.raises(InvalidRequestError, match="the most that a record may have is 5000"):
         topic.append(kafka(["k"] * 3, ["v", "v" * 6000, "v"]))
     assert topic.count() == 10
-    assert model.MAX_RECORD_BYTES == 512 << 20
+    assert Limits().max_record_bytes == 512 << 20

@@ -14,13 +14,16 @@ import pytest
 from pylogtable import CorruptTopicError, Store, Topic
 from pylogtable.engine import TopicWriter
 from pylogtable.format.leaf import LEAF_SCHEMA, Leaf, check_leaf, leaf_table
+from pylogtable.limits import DEFAULT_LIMITS
 from pylogtable.segments import footer
-from pylogtable.segments.writer import PAGE_ROWS, _can_write_bloom, _page_options
+from pylogtable.segments.writer import _can_write_bloom, _page_options
 from pylogtable.storage.memory import MemoryStore
-from tests.builders import Clock, at, kafka, make_store, rows, times
+from tests.builders import Clock, at, kafka, limited, make_store, rows, times
 from tests.stores import CountingStore
 
 COMPACT = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
+
+PAGE_ROWS = DEFAULT_LIMITS.page_rows
 
 
 def footer_of(data: bytes) -> bytes:
@@ -71,9 +74,9 @@ def test_staged_file_keeps_its_checksum_on_its_way_to_another_process(
 
 
 def test_checksum_is_in_leaves_and_older_leaves_have_none(
-    store: Store, objects: MemoryStore, monkeypatch: pytest.MonkeyPatch
+    store: Store, objects: MemoryStore
 ) -> None:
-    monkeypatch.setattr("pylogtable.log.root_plan.TAIL_MAX", 10)
+    store = limited(store, tail_max=10)
     topic = store.create_topic("t")
     for _ in range(65):
         topic.append(kafka(["k"]))
@@ -184,14 +187,11 @@ def test_checking_a_footer_costs_no_request(objects: MemoryStore) -> None:
     assert counting.counts["get"] == 2
 
 
-def test_footer_larger_than_the_first_request_is_read(
-    objects: MemoryStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_footer_larger_than_the_first_request_is_read(objects: MemoryStore) -> None:
     topic, _ = make_topic(objects)
     right = answers(topic)
     for size in (8, 9, 500):
-        monkeypatch.setattr(footer, "TAIL_BYTES", size)
-        assert answers(topic) == right
+        assert answers(limited(topic, footer_bytes=size)) == right
 
 
 @pytest.mark.parametrize("data", [b"", b"PAR1", b"\xff\xff\xff\x7fPAR1", b"\0\0\0\0PAR1"])
@@ -203,7 +203,7 @@ def test_file_with_an_impossible_footer_is_corrupt(objects: MemoryStore, data: b
     assert f"t/{caught.value.path}" == path
 
 
-@pytest.mark.skipif(not _page_options(), reason="this pyarrow cannot limit the rows of a page")
+@pytest.mark.skipif(not _page_options(9), reason="this pyarrow cannot limit the rows of a page")
 def test_large_file_has_an_index_of_small_pages_and_sound_filters(
     store: Store, objects: MemoryStore
 ) -> None:

@@ -21,6 +21,7 @@ from tests.builders import (
     contents,
     data_files,
     kafka,
+    limited,
     make_holes,
     make_store,
     replace_file,
@@ -232,9 +233,9 @@ def test_rows_that_differ_from_the_statistics_are_refused_when_offsets_are_read(
 
 
 def test_batches_of_one_row_group_are_compared_with_each_other(
-    store: Store, objects: MemoryStore, monkeypatch: pytest.MonkeyPatch
+    store: Store, objects: MemoryStore
 ) -> None:
-    monkeypatch.setattr("pylogtable.segments.segment_reader.BATCH_ROWS", 2)
+    store = limited(store, batch_rows=2)
     topic = store.create_topic("t")
     topic.append(kafka(["k"] * 6))
     assert [batch.num_rows for batch in topic.read()] == [2, 2, 2]

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pylogtable.format.leaf import segments_of
-from pylogtable.segments import rolling_writer
+from pylogtable.limits import Limits
 from pylogtable.segments.predicate import Condition
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.topic import Topic
@@ -93,10 +93,10 @@ def test_what_is_skipped_has_nothing_that_is_selected(topic: Topic, where: Any) 
     assert found == expected
 
 
-def test_row_groups_are_skipped_by_their_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rolling_writer, "ROW_GROUP_ROWS", 10_000)
+def test_row_groups_are_skipped_by_their_offsets() -> None:
     counting = CountingStore(MemoryStore())
-    topic = make_store(counting).create_topic("t", schema={"n": pa.int64()})
+    store = make_store(counting, limits=Limits(row_group_rows=10_000))
+    topic = store.create_topic("t", schema={"n": pa.int64()})
     numbers = np.random.default_rng(7).integers(0, 2**60, 100_000)
     numbers[70_000] = 7
     topic.append(pa.table({"n": numbers}))
