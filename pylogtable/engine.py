@@ -44,6 +44,7 @@ from pylogtable.jobs.vacuum import Vacuum
 from pylogtable.jobs.work import Rewritten, RunUnits, Worker, in_threads
 from pylogtable.maintain import MaintainReport
 from pylogtable.mirror.copying import Copied, CopyTask, RunTasks
+from pylogtable.mirror.options import MirrorOptions
 from pylogtable.mirror.report import MirrorReport
 from pylogtable.mirror.start import mirror as run_mirror
 from pylogtable.operation import operation, operations
@@ -336,7 +337,7 @@ def mirror(
 ) -> MirrorReport:
     """Like `Topic.mirror`, with its options. `run_tasks(copier, tasks, done)` calls `copier(task)`
     for each task, in any process, and `done` with each result, in the order of the tasks."""
-    return run_mirror(topic, to_store, run_tasks=run_tasks, **options)
+    return run_mirror(topic, to_store, MirrorOptions(**options), run_tasks)
 
 
 def protected_groups(

@@ -17,6 +17,7 @@ from pylogtable.jobs.work import in_threads
 from pylogtable.limits import DEFAULT_LIMITS
 from pylogtable.log.topic_log import TopicLog
 from pylogtable.maintain import MaintainReport, maintain
+from pylogtable.mirror.options import MirrorOptions
 from pylogtable.mirror.plan import plan_promotion
 from pylogtable.mirror.report import MirrorProgress, MirrorReport
 from pylogtable.mirror.start import MirrorTarget, mirror
@@ -174,19 +175,10 @@ class TopicJobs:
         instance. That ends the mirroring: further calls raise `CommitConflictError`, and write
         nothing.
         """
-        return mirror(
-            self,
-            to_store,
-            name=name,
-            retention=retention,
-            config=config,
-            groups=groups,
-            follow=follow,
-            allow_gaps=allow_gaps,
-            poll_seconds=poll_seconds,
-            on_progress=on_progress,
-            stop=stop,
+        options = MirrorOptions(
+            name, retention, config, groups, follow, allow_gaps, poll_seconds, on_progress, stop
         )
+        return mirror(self, to_store, options)
 
     def promote(self, *, force: bool = False) -> None:
         """End the mirroring of a copy: it becomes a topic like any other, with its own retention,

@@ -85,32 +85,35 @@ MOST_TOPICS = 10_000
     metavar="JSON",
     help="The same as --storage-options, for TO_STORE.  [default: those of --storage-options]",
 )
-def mirror(session: Session, /, topics: tuple[str, ...], to_store: str, **given: Any) -> int:
+def mirror(
+    session: Session,
+    /,
+    topics: tuple[str, ...],
+    to_store: str,
+    all_topics: bool,
+    check: bool,
+    to_storage_options: str | None,
+    **options: Any,
+) -> int:
     """Copy each TOPIC to the store TO_STORE, under the same partitions and offsets.
 
     The first mirror creates the copy. Later ones bring what is new. Ctrl-C and SIGTERM end it after
     the running commit, and a repeat goes on. A topic that fails does not stop the others; the exit
     status is 1.
     """
-    if bool(topics) == given["all_topics"]:
+    if bool(topics) == all_topics:
         raise click.UsageError("give the topics and the store to copy them to, or --all-topics")
-    if given["check"] and given["follow"]:
+    if check and options["follow"]:
         raise click.UsageError("--check compares at the end, which --follow does not have")
-    if given["name"] is not None and len(topics) != 1:
+    if options["name"] is not None and len(topics) != 1:
         raise click.UsageError("--name is for a single topic")
-    options = {
-        name: given[name]
-        for name in ("name", "follow", "groups", "retention", "allow_gaps", "poll_seconds")
-    }
-    options["config"] = parse_config(given["config"]) or None
+    options["config"] = parse_config(options["config"]) or None
     sources = list(dict.fromkeys(topics or topic_names(session.open_store())))
     if "/" not in to_store and not any("/" in topic for topic in sources):
         _check_is_no_topic(session.open_store(), to_store)
-    target = session.open_other_store(to_store, given["to_storage_options"], "--to-storage-options")
+    target = session.open_other_store(to_store, to_storage_options, "--to-storage-options")
     with noting_signals() as signals:
-        run = _Run(
-            session, target, options, signals, check=given["check"], has_new=given["all_topics"]
-        )
+        run = _Run(session, target, options, signals, check=check, has_new=all_topics)
         for outcome in run.all(sources):
             outcome.show(session)
     if session.is_json:

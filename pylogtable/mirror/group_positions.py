@@ -6,37 +6,26 @@ there, and the positions at the source no longer count [MIR-8].
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import msgspec
 
 from pylogtable.errors import LogTableError
 from pylogtable.format.group_model import GroupChange, GroupPosition, GroupState
 from pylogtable.log.group_log import GroupLog
 from pylogtable.log.group_objects import load_groups
-from pylogtable.log.topic_log import TopicLog
-from pylogtable.storage.base import ObjectStore
+from pylogtable.mirror.copy_and_commit import End
 
 #: The operation of states that a mirror has put.
 OPERATION = "mirror"
 
 
-@dataclass
-class CopiedGroups:
-    """The positions that are set in the copy, and why a group was left out."""
-
-    positions: dict[str, dict[int, int]] = field(default_factory=dict)
-    left_out: dict[str, str] = field(default_factory=dict)
-
-
-def copy_groups(
-    source: tuple[ObjectStore, TopicLog], target: tuple[ObjectStore, TopicLog]
-) -> CopiedGroups:
+def copy_groups(source: End, copy: End) -> tuple[dict[str, dict[int, int]], dict[str, str]]:
     """Set the positions of all groups of the source in the copy. A position beyond the end of the
-    copy becomes its end: nothing is missed when the rest comes."""
-    found = load_groups(source[0], source[1].known.topic_id)
-    done = CopiedGroups(left_out={name: str(error) for name, error in found.damaged.items()})
-    ends = target[1].known.end_offsets
+    copy becomes its end: nothing is missed when the rest comes. Returns the positions that are
+    set, and why a group was left out."""
+    found = load_groups(source.store, source.log.known.topic_id)
+    positions: dict[str, dict[int, int]] = {}
+    left_out = {name: str(error) for name, error in found.damaged.items()}
+    ends = copy.log.known.end_offsets
     for name, state in found.states.items():
         wanted = {
             number: msgspec.structs.replace(position, offset=min(position.offset, ends[number]))
@@ -44,15 +33,15 @@ def copy_groups(
             if number in ends
         }
         try:
-            log = GroupLog(target[0], target[1].runtime, name, target[1].known.topic_id)
+            log = GroupLog(copy.store, copy.log.runtime, name, copy.log.known.topic_id)
             why = _set(log, wanted)
         except LogTableError as error:
             why = str(error)
         if why is None:
-            done.positions[name] = {number: at.offset for number, at in wanted.items()}
+            positions[name] = {number: at.offset for number, at in wanted.items()}
         else:
-            done.left_out[name] = why
-    return done
+            left_out[name] = why
+    return positions, left_out
 
 
 def _set(log: GroupLog, wanted: dict[int, GroupPosition]) -> str | None:

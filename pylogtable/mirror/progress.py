@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from pylogtable.log.topic_log import TopicLog
 from pylogtable.mirror.copying import Copied
-from pylogtable.mirror.group_positions import CopiedGroups
 from pylogtable.mirror.report import MirrorProgress, MirrorReport
 
 
 @dataclass
 class Account:
-    """What was done so far. `now` is a clock in seconds."""
+    """What was done so far: everything that reports say. `now` is a clock in seconds."""
 
-    source: TopicLog
-    copy: TopicLog
+    topic: str
+    source: str
+    copy: str
+    source_log: TopicLog
+    copy_log: TopicLog
     now: Callable[[], float]
     began: float
     records: int = 0
@@ -27,7 +29,8 @@ class Account:
     commits: int = 0
     source_version: int | None = None
     gaps: dict[int, tuple[int, int]] = field(default_factory=dict)
-    groups: CopiedGroups = field(default_factory=CopiedGroups)
+    groups: dict[str, dict[int, int]] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
 
     def add(self, copied: Iterable[Copied]) -> None:
         """Count what was copied, though no commit may name it yet."""
@@ -41,32 +44,19 @@ class Account:
     @property
     def lag(self) -> dict[int, int]:
         """By partition, how many offsets the copy is behind."""
-        mine, theirs = self.copy.known.end_offsets, self.source.known.end_offsets
+        mine, theirs = self.copy_log.known.end_offsets, self.source_log.known.end_offsets
         return {number: end - mine.get(number, 0) for number, end in theirs.items()}
 
     @property
     def seconds(self) -> float:
         return self.now() - self.began
 
+    @property
+    def version(self) -> int:
+        return self.copy_log.known.version
+
     def progress(self) -> MirrorProgress:
         return MirrorProgress(self.records, self.size_bytes, self.commits, self.seconds, self.lag)
 
-    def report(self, topic: str, source: str, copy: str) -> MirrorReport:
-        return MirrorReport(
-            topic=topic,
-            source=source,
-            copy=copy,
-            source_version=self.source_version,
-            version=self.copy.known.version,
-            records=self.records,
-            records_removed=self.records_removed,
-            size_bytes=self.size_bytes,
-            files_copied=self.files_copied,
-            files_written=self.files_written,
-            commits=self.commits,
-            seconds=self.seconds,
-            lag=self.lag,
-            gaps=dict(sorted(self.gaps.items())),
-            groups=self.groups.positions,
-            left_out=self.groups.left_out,
-        )
+    def report(self) -> MirrorReport:
+        return MirrorReport(**{one.name: getattr(self, one.name) for one in fields(MirrorReport)})

@@ -8,8 +8,7 @@ one topic do each other no harm.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import chain
 
@@ -35,6 +34,7 @@ from pylogtable.mirror.copying import (
     usable_files,
 )
 from pylogtable.mirror.group_positions import copy_groups
+from pylogtable.mirror.options import MirrorOptions
 from pylogtable.mirror.plan import (
     Arrivals,
     OvertakenError,
@@ -51,7 +51,7 @@ from pylogtable.mirror.plan import (
 from pylogtable.mirror.progress import Account
 from pylogtable.mirror.removals_plan import shrunken_partitions
 from pylogtable.mirror.removing import Check, remove_records
-from pylogtable.mirror.report import MirrorProgress, MirrorReport
+from pylogtable.mirror.report import MirrorReport
 from pylogtable.mirror.source_txns import new_txns
 from pylogtable.operation import new_operation
 from pylogtable.storage.base import ObjectInfo, ObjectMissingError
@@ -69,24 +69,12 @@ MAX_OVERTAKEN = 20
 NAP_SECONDS = 0.2
 
 
-@dataclass(frozen=True)
-class MirrorOptions:
-    """What `Topic.mirror` was asked for, checked."""
-
-    own_retention: bool | None = None
-    groups: bool = False
-    follow: bool = False
-    allow_gaps: bool = False
-    poll_seconds: float = 1.0
-    on_progress: Callable[[MirrorProgress], object] | None = None
-    stop: Callable[[], bool] = lambda: False
-
-
 class Mirroring:
     """One run of a mirror."""
 
     def __init__(
         self,
+        topic: str,
         source: End,
         copy: End,
         options: MirrorOptions,
@@ -99,18 +87,19 @@ class Mirroring:
         self._options = options
         self._runtime = copy.log.runtime
         now = self._runtime.monotonic
-        self._account = Account(source.log, copy.log, now, now())
+        urls = source.store.url, copy.store.url
+        self._account = Account(topic, *urls, source.log, copy.log, now, now())
         self._transfer = Transfer(
-            source, copy, self._account, run_tasks, tell=self._tell, stop=options.stop
+            source, copy, self._account, run_tasks, tell=self._tell, stop=options.is_to_stop
         )
         # In a new copy there are no files of earlier tries.
         self._may_have_files = not is_new
         self._known_commit: str | None = None
 
-    def run(self, topic: str) -> MirrorReport:
+    def run(self) -> MirrorReport:
         """Copy until the copy has all, or until the mirror is to stop."""
         overtaken, failing_since = 0, None
-        while not self._options.stop():
+        while not self._options.is_to_stop():
             try:
                 with new_operation():
                     is_all = self._step()
@@ -134,18 +123,21 @@ class Mirroring:
                 is_patient = now - failing_since < self._runtime.patience_seconds
                 if not self._options.follow or not is_patient:
                     raise
-                _logger.warning("the mirror of topic %r goes on after an error: %s", topic, error)
+                _logger.warning(
+                    "the mirror of topic %r goes on after an error: %s", self._account.topic, error
+                )
                 self._may_have_files = True
                 self._wait()
                 continue
             self._tell()
             if is_all:
                 if self._options.groups:
-                    self._copy_groups()
+                    told = self._account
+                    told.groups, told.left_out = copy_groups(self._source, self._copy)
                 if not self._options.follow:
                     break
                 self._wait()
-        return self._account.report(topic, self._source.store.url, self._copy.store.url)
+        return self._account.report()
 
     def _step(self) -> bool:
         """Copy as much as one commit brings; True if the copy then has all."""
@@ -174,7 +166,8 @@ class Mirroring:
             allow_gaps=mirror.is_following or self._options.allow_gaps,
         )
         if mirror.own_retention:
-            self._account.gaps.update(gaps(copy, source))
+            found = self._account.gaps | gaps(copy, source)
+            self._account.gaps = dict(sorted(found.items()))
         check = partial(self._unchanged, source=source, is_following=mirror.is_following)
         is_news = False
         if arrivals.is_all and mirror.is_following:
@@ -271,14 +264,9 @@ class Mirroring:
         txns = list(new_txns(source, commits, self._copy.log.known)) if is_all else []
 
         def plan(state: LogState) -> Change | None:
+            known = check(state.snapshot)
             return plan_arrival_commit(
-                state,
-                source,
-                check(state.snapshot),
-                segments,
-                txns,
-                is_all=is_all,
-                is_news=is_news,
+                state, source, known, segments, txns, is_all=is_all, is_news=is_news
             )
 
         self._transfer.commit(plan, copied, began_ms)
@@ -287,15 +275,11 @@ class Mirroring:
             self._account.source_version = source.version
             self._known_commit = source.commit_id
 
-    def _copy_groups(self) -> None:
-        self._account.groups = copy_groups(
-            (self._source.store, self._source.log), (self._copy.store, self._copy.log)
-        )
-
     def _wait(self) -> None:
-        deadline = self._runtime.monotonic() + self._options.poll_seconds
-        while not self._options.stop() and self._runtime.monotonic() < deadline:
-            self._runtime.pause(min(NAP_SECONDS, self._options.poll_seconds))
+        seconds = max(0.001, self._options.poll_seconds)
+        deadline = self._runtime.monotonic() + seconds
+        while not self._options.is_to_stop() and self._runtime.monotonic() < deadline:
+            self._runtime.pause(min(NAP_SECONDS, seconds))
 
     def _tell(self) -> None:
         if self._options.on_progress is not None:

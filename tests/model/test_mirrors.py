@@ -22,6 +22,7 @@ from pylogtable.format.paths import HINT_PATH, commit_path, parse_commit_path
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.log.topic_log import seal
 from pylogtable.mirror import copying, removing, sync
+from pylogtable.mirror.options import MirrorOptions
 from pylogtable.mirror.plan import new_copy
 from pylogtable.mirror.start import mirror
 from pylogtable.storage.base import Created, ObjectInfo, ObjectStore
@@ -101,7 +102,7 @@ def far(store: ObjectStore, ids: str) -> Topic:
 def mirroring(name: str, **options: Any) -> Writer:
     def program(store: ObjectStore, told: list[Told]) -> None:
         try:
-            mirror(near(store, f"{name}n"), There(far(store, f"{name}f")), **options)
+            mirror(near(store, f"{name}n"), There(far(store, f"{name}f")), MirrorOptions(**options))
             told.append((name, ("mirrored",)))
         except CommitConflictError:
             told.append((name, ("refused",)))
@@ -161,7 +162,7 @@ def behind(*, erased: bool = False) -> dict[str, bytes]:
     created = seal(change, None, "copied", "copy", 0)
     store.objects[FAR + commit_path(0)] = encode(created)
     store.objects[FAR + HINT_PATH] = encode(Hint(root_version=None))
-    mirror(source, There(far(store, "first")))
+    mirror(source, There(far(store, "first")), MirrorOptions())
     if erased:
         erase(source)
     append(source)
@@ -173,7 +174,7 @@ def merged_late() -> dict[str, bytes]:
     objects = behind()
     store = ObjectsStore(objects)
     source = near(store, "later")
-    mirror(source, There(far(store, "second")))
+    mirror(source, There(far(store, "second")), MirrorOptions())
     erase(source)
     return store.objects
 
@@ -219,7 +220,7 @@ def judge(objects: Objects, told: tuple[Told, ...]) -> str | None:
             return f"version {version} has {sorted(mine)}, and {noted} of the source {theirs}"
     if any(answer[0] == "refused" for _, answer in told):
         return f"a mirror was refused: {told}"
-    mirror(source, There(copy))
+    mirror(source, There(copy), MirrorOptions())
     if _records_at(tuple(sorted(store.objects.items())), FAR, copy.version) != newest:
         return "the next mirror does not make them equal"
     return None
@@ -245,7 +246,7 @@ def judge_archive(objects: Objects, told: tuple[Told, ...]) -> str | None:
 def _taken_over(source: Topic, copy: Topic, told: tuple[Told, ...]) -> str | None:
     """The records of whoever took the copy over are there, after those of the source."""
     try:
-        mirror(source, There(copy))
+        mirror(source, There(copy), MirrorOptions())
     except CommitConflictError:
         pass
     except LogTableError as error:

@@ -419,15 +419,20 @@ def test_the_scheduled_job(
     assert spark.range(1).count() == 1  # the job did not stop the session
 
 
-def test_arguments_that_the_scheduled_job_refuses(tmp_path: Path) -> None:
+def test_arguments_that_the_scheduled_job_refuses(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(InvalidRequestError, match="there is no topic below"):
         main([str(tmp_path)])
     for options in ("{", "[]"):
         with pytest.raises(InvalidRequestError, match="--storage-options"):
             main([str(tmp_path), "--storage-options", options])
-    with pytest.raises(SystemExit) as ended:
-        main([])
-    assert ended.value.code == 2
+    twice = [str(tmp_path), "--output", "text", "--output", "json"]
+    for wrong, why in (([], "store"), (twice, "--output takes one value, and two are given")):
+        with pytest.raises(SystemExit) as ended:
+            main(wrong)
+        assert ended.value.code == 2
+        assert why in capsys.readouterr().err
 
 
 def test_jobs_keep_what_a_protected_group_has_not_read(spark: SparkSession, logs: Store) -> None:

@@ -78,7 +78,7 @@ def test_job_mirrors_all_topics_and_fails_at_the_end(
     with pytest.raises(LogTableError, match=r"the mirror failed for 1 of 2 topic\(s\): bad"):
         main([logs.url, backup])
     said = capsys.readouterr().out.splitlines()
-    assert said[0].startswith("bad: InvalidRequestError: the topic at ")
+    assert said[0].startswith("bad: FAILED: InvalidRequestError: the topic at ")
     assert said[1].startswith("good: 41 records copied, ")
     assert good.compare(copies.topic("good"))
     main([logs.url, backup, "--topic", "good", "--output", "json"])
@@ -93,3 +93,5 @@ def test_job_says_what_is_wrong_before_it_starts(logs: Store, backup: str) -> No
         main([logs.url, backup, "--to-storage-options", "{secret"])
     with pytest.raises(InvalidRequestError, match="'x' is not name=value"):
         main([logs.url, backup, "--config", "x"])
+    with pytest.raises(InvalidRequestError, match=r"--config retention.ms is given twice"):
+        main([logs.url, backup, "--config", "retention.ms=1", "--config", "retention.ms=2"])
