@@ -23,6 +23,7 @@ REPLY_SECONDS = 15.0
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 Class = TypeVar("Class", bound=type)
+Own = TypeVar("Own", bound="Closing")
 
 
 class Silence:
@@ -110,3 +111,22 @@ class Threads(ThreadPoolExecutor):
 
     def submit(self, fn: Callable[..., Result], /, *args: Any, **kwargs: Any) -> Future[Result]:
         return super().submit(copy_context().run, fn, *args, **kwargs)
+
+
+class Closing:
+    """A context manager that closes itself. If its body fails, an error of `close` does not hide
+    the body's error."""
+
+    def __enter__(self: Own) -> Own:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        try:
+            self.close()
+        except Exception:
+            if error is None:
+                raise
+
+    def close(self) -> None:
+        """Release what this object holds."""
+        raise NotImplementedError

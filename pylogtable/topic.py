@@ -359,13 +359,7 @@ class Topic(TopicWrites, TopicJobs):
         instead of ending.
         """
         options = ConsumerOptions(
-            group=group,
-            member=member,
-            auto_offset_reset=auto_offset_reset,
-            columns=columns,
-            max_records=max_records,
-            lease_ms=lease_ms,
-            follow=follow,
+            group, member, auto_offset_reset, columns, max_records, lease_ms, follow
         )
         return open_consumer(self.name, self._store, self._log, self.at, options)
 

@@ -12,7 +12,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Condition, Lock, Thread, current_thread
-from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
@@ -34,7 +33,7 @@ from pylogtable.append.shaping import RowShaper
 from pylogtable.arguments import check_number
 from pylogtable.errors import InvalidRequestError, SchemaMismatchError
 from pylogtable.log.topic_log import TopicLog
-from pylogtable.operation import REPLY_SECONDS, new_operation
+from pylogtable.operation import REPLY_SECONDS, Closing, new_operation
 from pylogtable.times import Moment, from_us, to_us
 
 MAX_BATCH_BYTES = 1 << 30
@@ -43,7 +42,7 @@ MAX_LINGER_MS = 86_400_000
 _PLAIN = frozenset({bytes, str, type(None)})
 
 
-class Producer:
+class Producer(Closing):
     """Sends records one by one, from any number of threads; made by `topic.producer()`.
 
     >>> with topic.producer() as producer:
@@ -100,21 +99,6 @@ class Producer:
         self._is_ended = False  # closing, broken, or a record was refused
         self._thread = Thread(target=self._run, name=f"producer of {topic_name}", daemon=True)
         self._thread.start()
-
-    def __enter__(self) -> Producer:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        try:
-            self.close()
-        except Exception:
-            if error is None:
-                raise
 
     def __repr__(self) -> str:
         state = "closed" if self._closing else "open"

@@ -13,22 +13,20 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
-from types import TracebackType
 
 import pyarrow as pa
 
 from pylogtable.errors import InvalidRequestError
 from pylogtable.format.group_model import MAX_LEASE_MS
-from pylogtable.format.paths import check_group_name, check_member_name
+from pylogtable.format.paths import check_member_name
 from pylogtable.format.schema import column_schema
 from pylogtable.groups.fetcher import Fetcher
 from pylogtable.groups.group import Group
 from pylogtable.groups.member import DynamicMember, Member, StaticMember
 from pylogtable.groups.positions_plan import check_metadata, check_offsets
 from pylogtable.groups.starting_point import StartingPoint, parse_policy
-from pylogtable.log.group_log import GroupLog
 from pylogtable.log.topic_log import TopicLog
-from pylogtable.operation import REPLY_SECONDS, new_operation, operations
+from pylogtable.operation import REPLY_SECONDS, Closing, new_operation, operations
 from pylogtable.read.position import Given, parse_position, resolve
 from pylogtable.read.view import View
 from pylogtable.runtime import Runtime
@@ -55,7 +53,7 @@ class ConsumerOptions:
 
 
 @operations
-class Consumer:
+class Consumer(Closing):
     """Reads a topic as a member of a consumer group. `topic.consumer()` makes one.
 
     Use it as a context manager, and iterate over it or call `poll`. Use it from one thread at a
@@ -98,21 +96,6 @@ class Consumer:
         self._read: dict[int, int] = {}
         self._has_failed = False
         self._is_closed = False
-
-    def __enter__(self) -> Consumer:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        try:
-            self.close()
-        except Exception:
-            if error is None:
-                raise
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else f"partitions {list(self._tenures)}"
@@ -342,7 +325,6 @@ def open_consumer(
     options: ConsumerOptions,
 ) -> Consumer:
     """A consumer of the topic of `log`. Opening it writes nothing."""
-    check_group_name(options.group)
     lease_ms = options.lease_ms
     if isinstance(lease_ms, bool) or not isinstance(lease_ms, int) or lease_ms < MIN_LEASE_MS:
         raise InvalidRequestError(f"lease_ms must be at least {MIN_LEASE_MS}, not {lease_ms!r}")
@@ -351,14 +333,13 @@ def open_consumer(
             f"lease_ms must be at most {MAX_LEASE_MS:,} (24 hours), not {lease_ms:,}: a longer "
             "lease would not be believed"
         )
+    group = Group(options.group, topic_name, store, log)
     member: Member
     if isinstance(options.member, str):
         check_member_name(options.member)
-        group_log = GroupLog(store, log.runtime, options.group, log.known.topic_id)
-        member = DynamicMember(options.group, options.member, lease_ms, group_log, log)
+        member = DynamicMember(group, options.member, lease_ms)
     else:
-        index, count = _static(options.member)
-        member = StaticMember(Group(options.group, topic_name, store, log), index, count)
+        member = StaticMember(group, *_static(options.member))
     return Consumer(topic_name, member, newest, log.runtime, options)
 
 

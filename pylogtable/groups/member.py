@@ -1,11 +1,10 @@
 """A consumer's membership in its group: which partitions it reads, and how it commits.
 
 A `StaticMember` computes its partitions from its number and the number of members. It commits like
-any user of the group, through `Group`, and needs no lease.
+any user of the group, and needs no lease.
 
 A `DynamicMember` owns the partitions that the group's state gives it, while its lease lasts. Every
-state it writes renews its lease, so it writes to the group's log itself. It does so only while its
-consumer polls or commits.
+state it writes renews its lease. It writes one only while its consumer polls or commits.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from pylogtable.errors import (
     InvalidRequestError,
     TopicNotFoundError,
 )
-from pylogtable.format.codec import check_writable
 from pylogtable.format.group_model import GroupChange, GroupState
 from pylogtable.groups.group import Group, committed_offsets
 from pylogtable.groups.membership_plan import (
@@ -32,11 +30,11 @@ from pylogtable.groups.membership_plan import (
     owned,
     tenures,
 )
-from pylogtable.log.group_log import GroupLog, GroupPlan
-from pylogtable.log.topic_log import TopicLog
+from pylogtable.log.group_log import GroupPlan
 
 # The longest wait of a consumer that finds nothing to read, before it looks again.
 LONGEST_PAUSE_SECONDS = 1.0
+NO_OFFSETS: Mapping[int, int] = {}
 
 
 class Member(Protocol):
@@ -143,14 +141,11 @@ class DynamicMember:
     passed, or when there are partitions to take or to give up.
     """
 
-    def __init__(
-        self, group: str, name: str, lease_ms: int, group_log: GroupLog, log: TopicLog
-    ) -> None:
+    def __init__(self, group: Group, name: str, lease_ms: int) -> None:
         self._group = group
         self._name = name
         self._lease_ms = lease_ms
-        self._group_log = group_log
-        self._log = log
+        self._runtime = group._log.runtime
         self._state: GroupState | None = None
         self._looked_at_ms: int | None = None  # None: look at the group's state at once
         self._partition_count = 0
@@ -192,8 +187,8 @@ class DynamicMember:
         member = self.member_id
         if member is None:
             raise CommitConflictError(
-                f"this consumer is not a member of group {self._group!r}. Nothing was committed. "
-                "Call poll() to join, and commit what it returns"
+                f"this consumer is not a member of group {self._group.name!r}. Nothing was "
+                "committed. Call poll() to join, and commit what it returns"
             )
         check_tenures(self._state, member, offsets, self._tenures, read)
 
@@ -202,20 +197,20 @@ class DynamicMember:
                 state, member, now_ms, self._lease_ms, self._partition_count, offsets, metadata
             )
 
-        self._change(member, plan)
+        self._change(member, plan, offsets)
 
     def leave(self, offsets: Mapping[int, int]) -> None:
         member, self.member_id = self.member_id, None
         if member is None:
             return
         try:
-            self._log.latest()
+            self._group._log.latest()
         except TopicNotFoundError:
             return  # the group was deleted with its topic
-        self._group_log.change(lambda state, now_ms: leave(state, member, now_ms, offsets))
+        self._group._group_log.change(lambda state, now_ms: leave(state, member, now_ms, offsets))
 
     def _join(self) -> None:
-        member = member_id(self._name, self._log.runtime.new_id())
+        member = member_id(self._name, self._runtime.new_id())
         self._tenures = {}
         self._change(
             member,
@@ -247,15 +242,16 @@ class DynamicMember:
         except CommitConflictError:
             return  # no longer a member: `assigned` joins again
 
-    def _change(self, member: str, plan: GroupPlan) -> None:
+    def _change(
+        self, member: str, plan: GroupPlan, offsets: Mapping[int, int] = NO_OFFSETS
+    ) -> None:
         """Write a state, unless the topic is gone. After a refused commit, or one whose outcome is
         unknown, the member considers itself no longer in the group.
 
         What a state gives up is forgotten before the state is put. So if this is interrupted, by
         Ctrl-C for example, the member does not go on with partitions that it may have lost.
         """
-        topic = self._log.recent or self._log.latest()
-        check_writable(topic.protocol)
+        self._group._checked(offsets)
         held = self._tenures
 
         def giving_up(state: GroupState | None, now_ms: int) -> GroupChange | None:
@@ -266,7 +262,7 @@ class DynamicMember:
             return change
 
         try:
-            state = self._group_log.change(giving_up)
+            state = self._group._group_log.change(giving_up)
         except (CommitConflictError, CommitUnknownError):
             self.member_id = self._state = None
             raise
@@ -276,4 +272,4 @@ class DynamicMember:
         self._looked_at_ms = self._now()
 
     def _now(self) -> int:
-        return self._log.runtime.clock()
+        return self._runtime.clock()

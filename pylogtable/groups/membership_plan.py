@@ -15,7 +15,8 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 
 from pylogtable.errors import CommitConflictError, InvalidRequestError
-from pylogtable.format.group_model import GroupChange, GroupMember, GroupPosition, GroupState
+from pylogtable.format.group_model import GroupChange, GroupMember, GroupState
+from pylogtable.groups.positions_plan import next_state
 
 Members = Mapping[str, GroupMember]
 
@@ -26,7 +27,8 @@ def join(
     """Join the group, and take the free partitions of the member's share."""
     members = _live(state, now_ms)
     mine = members.get(member, GroupMember(lease_until_ms=0))
-    return _renewed("join", state, members, member, mine.owned, now_ms + lease_ms, partitions)
+    renewed = _renewed(members, member, mine, now_ms + lease_ms, partitions)
+    return next_state("join", state, renewed, {}, "", now_ms)
 
 
 def heartbeat(
@@ -42,16 +44,9 @@ def heartbeat(
     share, and take free partitions within it. `offsets` are committed in the same step [GRP-13]."""
     mine = _membership(state, member, now_ms)
     _check_owned(state, member, mine, offsets or {})
-    change = _renewed(
-        "commit" if offsets else "heartbeat",
-        state,
-        _live(state, now_ms),
-        member,
-        mine.owned,
-        now_ms + lease_ms,
-        partitions,
-    )
-    return _committed(change, offsets or {}, metadata, now_ms)
+    members = _renewed(_live(state, now_ms), member, mine, now_ms + lease_ms, partitions)
+    operation = "commit" if offsets else "heartbeat"
+    return next_state(operation, state, members, offsets or {}, metadata, now_ms)
 
 
 def leave(
@@ -67,7 +62,7 @@ def leave(
     if state is None or member not in state.members:
         return None
     members = {name: held for name, held in _live(state, now_ms).items() if name != member}
-    return _committed(_next_state("leave", state, members), offsets or {}, metadata, now_ms)
+    return next_state("leave", state, members, offsets or {}, metadata, now_ms)
 
 
 def remove(state: GroupState | None, group: str, name: str) -> GroupChange:
@@ -81,7 +76,7 @@ def remove(state: GroupState | None, group: str, name: str) -> GroupChange:
             f"{', '.join(sorted(members)) or 'none'}"
         )
     left = {member: held for member, held in members.items() if member not in gone}
-    return _next_state("remove", state, left)
+    return next_state("remove", state, left, {}, "", 0)
 
 
 def tenures(held: Mapping[int, int], state: GroupState, member: str) -> dict[int, int]:
@@ -149,50 +144,16 @@ def assign(owned: Mapping[str, Iterable[int]], partitions: int) -> dict[str, tup
 
 
 def _renewed(
-    operation: str,
-    state: GroupState | None,
-    live: Members,
-    member: str,
-    owned: tuple[int, ...],
-    lease_until_ms: int,
-    partitions: int,
-) -> GroupChange:
-    """The state in which `member`, who owns `owned`, has a new lease and its share."""
+    live: Members, member: str, mine: GroupMember, lease_until_ms: int, partitions: int
+) -> Members:
+    """The members, when `member` has a new lease and its share."""
     others = {name: held for name, held in live.items() if name != member}
-    shares = assign({member: owned, **{n: held.owned for n, held in others.items()}}, partitions)
+    owned = {member: mine.owned, **{name: held.owned for name, held in others.items()}}
     taken = {number for held in others.values() for number in held.owned}
-    mine = tuple(number for number in shares[member] if number not in taken)
+    share = tuple(number for number in assign(owned, partitions)[member] if number not in taken)
     # If the clock was set back, the lease must not become shorter than others have seen it.
-    before = live[member].lease_until_ms if member in live else 0
-    renewed = GroupMember(lease_until_ms=max(lease_until_ms, before), owned=mine)
-    return _next_state(operation, state, {**others, member: renewed})
-
-
-def _next_state(operation: str, state: GroupState | None, members: Members) -> GroupChange:
-    before = {} if state is None else state.members
-    generation = 0 if state is None else state.generation
-    return GroupChange(
-        operation=operation,
-        positions={} if state is None else state.positions,
-        generation=generation + (set(members) != set(before)),
-        members=dict(sorted(members.items())),
-    )
-
-
-def _committed(
-    change: GroupChange, offsets: Mapping[int, int], metadata: str, now_ms: int
-) -> GroupChange:
-    """The change, with these positions committed as well."""
-    entries = {
-        partition: GroupPosition(offset=offset, committed_at_ms=now_ms, metadata=metadata)
-        for partition, offset in offsets.items()
-    }
-    return GroupChange(
-        operation=change.operation,
-        positions=dict(sorted({**change.positions, **entries}.items())),
-        generation=change.generation,
-        members=change.members,
-    )
+    until_ms = max(lease_until_ms, mine.lease_until_ms)
+    return {**others, member: GroupMember(lease_until_ms=until_ms, owned=share)}
 
 
 def _membership(state: GroupState | None, member: str, now_ms: int) -> GroupMember:

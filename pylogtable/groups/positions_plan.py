@@ -22,6 +22,7 @@ from pylogtable.format.group_model import (
     MAX_LEASE_MS,
     MAX_METADATA,
     GroupChange,
+    GroupMember,
     GroupPosition,
     GroupState,
 )
@@ -100,7 +101,31 @@ def plan_commit(
                 f"position was {_text(before)} and is {_text(found)} now. positions() shows where "
                 "the group is; commit again from there."
             )
-    return _with_positions(state, "commit", _entries(offsets, metadata, now_ms))
+    return next_state("commit", state, {}, offsets, metadata, now_ms)
+
+
+def next_state(
+    operation: str,
+    state: GroupState | None,
+    members: Mapping[str, GroupMember],
+    offsets: Mapping[int, int],
+    metadata: str,
+    now_ms: int,
+) -> GroupChange:
+    """The state after this one, with these members, and with positions committed. Every commit
+    ends here, of a member and of anyone else. If it drops members, one that returns must join
+    again. The generation grows if there are other members [GRP-11]."""
+    entries = {
+        partition: GroupPosition(offset=offset, committed_at_ms=now_ms, metadata=metadata)
+        for partition, offset in offsets.items()
+    }
+    before = GroupChange(operation=operation) if state is None else state
+    return GroupChange(
+        operation=operation,
+        positions=dict(sorted({**before.positions, **entries}.items())),
+        generation=before.generation + (members.keys() != before.members.keys()),
+        members=dict(sorted(members.items())),
+    )
 
 
 def seen_after_commit(seen: Positions, state: GroupState, offsets: Iterable[int]) -> Positions:
@@ -141,7 +166,7 @@ def plan_reset(
     """Move positions as `plan_moves` says [GRP-9]."""
     _refuse_while_active(group, state, now_ms, "reset positions")
     offsets = {move.partition: move.new for move in moves}
-    return _with_positions(state, "reset", _entries(offsets, "", now_ms))
+    return next_state("reset", state, {}, offsets, "", now_ms)
 
 
 def plan_reset_notice(snapshot: Snapshot, moves: Iterable[Move]) -> Change | None:
@@ -168,7 +193,7 @@ def plan_delete(group: str, state: GroupState | None, now_ms: int) -> GroupChang
     if state is None or state.deleted:
         raise InvalidRequestError(f"there is no group {group!r}")
     _refuse_while_active(group, state, now_ms, "delete the group")
-    return GroupChange(operation="delete", generation=_generation(state), deleted=True)
+    return _without_anything("delete", state)
 
 
 def plan_expiry(state: GroupState | None, older_than_ms: int, now_ms: int) -> GroupChange | None:
@@ -179,7 +204,7 @@ def plan_expiry(state: GroupState | None, older_than_ms: int, now_ms: int) -> Gr
     believed = [until_ms for until_ms in leases if until_ms <= now_ms + MAX_LEASE_MS]  # [GRP-14]
     if now_ms - max(state.committed_at_ms, *believed, 0) < older_than_ms:
         return None
-    return GroupChange(operation="expire", generation=_generation(state), deleted=True)
+    return _without_anything("expire", state)
 
 
 def unread_from(states: Iterable[GroupState], snapshot: Snapshot) -> dict[int, int]:
@@ -205,28 +230,9 @@ def _refuse_while_active(group: str, state: GroupState | None, now_ms: int, doin
         )
 
 
-def _with_positions(
-    state: GroupState | None, operation: str, entries: Mapping[int, GroupPosition]
-) -> GroupChange:
-    """The state with these positions and without members. A member that returns must join again."""
-    before = {} if state is None else state.positions
-    return GroupChange(
-        operation=operation,
-        positions=dict(sorted({**before, **entries}.items())),
-        generation=0 if state is None else _generation(state),
-    )
-
-
-def _generation(state: GroupState) -> int:
-    """The next generation. It grows if the change drops members [GRP-11]."""
-    return state.generation + 1 if state.members else state.generation
-
-
-def _entries(offsets: Mapping[int, int], metadata: str, now_ms: int) -> dict[int, GroupPosition]:
-    return {
-        partition: GroupPosition(offset=offset, committed_at_ms=now_ms, metadata=metadata)
-        for partition, offset in offsets.items()
-    }
+def _without_anything(operation: str, state: GroupState) -> GroupChange:
+    generation = state.generation + bool(state.members)
+    return GroupChange(operation=operation, generation=generation, deleted=True)
 
 
 def _entry(state: GroupState | None, partition: int) -> GroupPosition | None:
