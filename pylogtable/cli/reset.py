@@ -7,7 +7,7 @@ import io
 import sys
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,37 +30,23 @@ Scope = dict[str, list[int] | None]
 To = str | int | datetime | timedelta | dict[int, int] | None
 
 
-@dataclass(frozen=True)
-class Target:
-    """The options for the new position of a group. Exactly one of them must be given."""
+def _target(given: Mapping[str, Any]) -> tuple[str, Any]:
+    """The only option for the new position that was given, and its value. 0 is a value, too."""
+    found = [(name, at) for name, at in given.items() if at is not None and at is not False]
+    if len(found) != 1:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise click.UsageError(f"give exactly one target out of {names}")
+    return found[0]
 
-    to_earliest: bool
-    to_latest: bool
-    to_current: bool
-    to_offset: int | None
-    shift_by: int | None
-    to_datetime: str | None
-    by_duration: str | None
-    from_file: str | None
 
-    def check(self) -> None:
-        """Raise unless exactly one of the options was given. 0 is a value, too."""
-        given = [getattr(self, option.name) for option in fields(self)]
-        if sum(value is not None and value is not False for value in given) != 1:
-            names = ", ".join(f"--{field.name.replace('_', '-')}" for field in fields(self))
-            raise click.UsageError(f"give exactly one target out of {names}")
-
-    @property
-    def to(self) -> To:
-        """The position as `Group.reset` takes it; None for a shift."""
-        if self.to_datetime is not None:
-            return parse_time(self.to_datetime, "--to-datetime")
-        if self.by_duration is not None:
-            return parse_duration(self.by_duration, "--by-duration")
-        if self.to_offset is not None:
-            return self.to_offset
-        words = {"earliest": self.to_earliest, "latest": self.to_latest, "current": self.to_current}
-        return next((word for word, is_given in words.items() if is_given), None)
+def _position(option: str, value: Any) -> To:
+    """The position as `Group.reset` takes it; None for a shift."""
+    if option == "to_datetime":
+        return parse_time(value, "--to-datetime")
+    if option == "by_duration":
+        return parse_duration(value, "--by-duration")
+    word = option.removeprefix("to_")
+    return word if word in ("earliest", "latest", "current") else value
 
 
 @click.command(
@@ -124,14 +110,14 @@ def reset(
     """
     if execute and dry_run:
         raise click.UsageError("give --execute or --dry-run, not both")
-    target = Target(**given)
-    target.check()
-    to = target.to
+    option, value = _target(given)
+    shift_by = value if option == "shift_by" else None
+    to = None if shift_by is not None else _position(option, value)
     store = session.open_store()
-    if target.from_file is not None:
+    if option == "from_file":
         if topics or all_topics:
             raise click.UsageError("the file names its topics: leave out --topic and --all-topics")
-        file = _read_file(Path(target.from_file), group)
+        file = _read_file(Path(value), group)
         jobs = [_Job(_open_group(store, name, group), offsets) for name, offsets in file.items()]
     else:
         if bool(topics) == all_topics:
@@ -140,7 +126,7 @@ def reset(
             _parse_scope(topics) if topics else dict.fromkeys(_topics_of_group(store, group))
         )
         jobs = [
-            _Job(_open_group(store, name, group), to, target.shift_by, partitions)
+            _Job(_open_group(store, name, group), to, shift_by, partitions)
             for name, partitions in scope.items()
         ]
     # Try all topics as a dry run before changing the first one.

@@ -12,10 +12,11 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Real
 
 import pyarrow as pa
 
+from pylogtable.arguments import check_number, is_whole
 from pylogtable.errors import InvalidRequestError
 from pylogtable.format.group_model import MAX_LEASE_MS
 from pylogtable.format.paths import check_member_name
@@ -294,8 +295,7 @@ class Consumer(Closing):
     def _check_assigned(self, partitions: int | Iterable[int]) -> list[int]:
         asked = list(partitions) if isinstance(partitions, Iterable) else [partitions]
         for number in asked:
-            is_number = isinstance(number, Integral) and not isinstance(number, bool)
-            if not is_number or number not in self._tenures:
+            if not is_whole(number) or number not in self._tenures:
                 raise InvalidRequestError(
                     f"partition {number!r} is not assigned to this consumer; it has "
                     f"{', '.join(map(str, self._tenures)) or 'no partition'}"
@@ -326,8 +326,7 @@ def open_consumer(
 ) -> Consumer:
     """A consumer of the topic of `log`. Opening it writes nothing."""
     lease_ms = options.lease_ms
-    if isinstance(lease_ms, bool) or not isinstance(lease_ms, int) or lease_ms < MIN_LEASE_MS:
-        raise InvalidRequestError(f"lease_ms must be at least {MIN_LEASE_MS}, not {lease_ms!r}")
+    check_number("lease_ms", lease_ms, MIN_LEASE_MS)
     if lease_ms > MAX_LEASE_MS:
         raise InvalidRequestError(
             f"lease_ms must be at most {MAX_LEASE_MS:,} (24 hours), not {lease_ms:,}: a longer "
@@ -348,9 +347,7 @@ def _static(member: object) -> tuple[int, int]:
     match member:
         case None:
             return 0, 1
-        case (int(index), int(count)) if (
-            not isinstance(index, bool) and not isinstance(count, bool) and 0 <= index < count
-        ):
+        case (int(index), int(count)) if is_whole(index) and is_whole(count) and 0 <= index < count:
             return index, count
     raise InvalidRequestError(
         "member must be a name, or (index, count) with 0 <= index < count such as (0, 3), "
@@ -358,9 +355,8 @@ def _static(member: object) -> tuple[int, int]:
     )
 
 
-def _check_count(count: object) -> int:
-    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise InvalidRequestError(f"max_records must be at least 1, not {count!r}")
+def _check_count(count: int) -> int:
+    check_number("max_records", count, 1)
     return min(count, sys.maxsize)
 
 

@@ -13,10 +13,9 @@ again, or its own commit is the earlier one. Then the reset sees the new log sta
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from numbers import Integral
 from typing import NamedTuple
 
-from pylogtable.arguments import check_mapping
+from pylogtable.arguments import check_mapping, is_whole
 from pylogtable.errors import CommitConflictError, InvalidRequestError
 from pylogtable.format.group_model import (
     MAX_LEASE_MS,
@@ -59,7 +58,7 @@ def check_offsets(offsets: Mapping[int, int], snapshot: Snapshot) -> dict[int, i
     checked: dict[int, int] = {}
     for partition, offset in offsets.items():
         snapshot.check_partition(partition)
-        if isinstance(offset, bool) or not isinstance(offset, Integral):
+        if not is_whole(offset):
             raise InvalidRequestError(
                 f"{offset!r} is not a position of partition {partition}: give the next offset to "
                 "read, a whole number"
