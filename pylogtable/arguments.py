@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import json
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum
 from numbers import Integral
-from typing import Final
+from typing import Any, Final
 
 from pylogtable.errors import InvalidRequestError
 
@@ -138,6 +139,20 @@ def _shown(value: object) -> str:
 def is_whole(number: object) -> bool:
     """True for a whole number of Python or numpy; a bool is none."""
     return isinstance(number, Integral) and not isinstance(number, bool)
+
+
+def parse_storage_options(text: str | None, option: str) -> dict[str, Any] | None:
+    """A JSON object for the client of a store; None if no text is given. Errors do not repeat the
+    text: it may hold secrets."""
+    if text is None:
+        return None
+    try:
+        options = json.loads(text)
+    except ValueError as error:
+        raise InvalidRequestError(f"{option} is not JSON: {error}") from None
+    if not isinstance(options, dict):
+        raise InvalidRequestError(f"{option} must be a JSON object")
+    return options
 
 
 def did_you_mean(

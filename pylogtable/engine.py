@@ -31,7 +31,7 @@ from pylogtable.append.plan import ExpectedLast
 from pylogtable.append.report import AppendResult
 from pylogtable.append.shaping import RowShaper, check_log_columns
 from pylogtable.append.stager import Staged, Stager
-from pylogtable.arguments import NOT_GIVEN
+from pylogtable.arguments import NOT_GIVEN, parse_storage_options
 from pylogtable.errors import InvalidRequestError, LogTableError
 from pylogtable.format.model import StagedSegment
 from pylogtable.format.snapshot import Snapshot
@@ -105,6 +105,7 @@ __all__ = [
     "maintain",
     "mirror",
     "parse_position",
+    "parse_storage_options",
     "parse_time",
     "parse_when",
     "protected_groups",

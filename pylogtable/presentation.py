@@ -59,12 +59,17 @@ def count_text(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'s' if count != 1 else ''}"
 
 
-def spans_text(offsets: Mapping[int, tuple[int, int]], most: int = 8) -> str:
-    """Ranges of offsets by partition, after a comma: `, 0:[0,34) 1:[0,33)`; empty if there are
+def spans_text(spans: Iterable[tuple[int, Sequence[int]]], before: str, most: int = 8) -> str:
+    """Ranges of offsets by partition, after `before`: `, 0:[0,34) 1:[0,33)`; empty if there are
     none."""
-    shown = [f"{number}:[{start},{end})" for number, (start, end) in sorted(offsets.items())]
-    more = f" and {len(shown) - most:,} more partitions" if len(shown) > most else ""
-    return f", {' '.join(shown[:most])}{more}" if shown else ""
+    shown = [f"{number}:[{start},{end})" for number, (start, end) in sorted(spans)]
+    more = f" and {len(shown) - most:,} more" if len(shown) > most else ""
+    return f"{before}{' '.join(shown[:most])}{more}" if shown else ""
+
+
+def offsets_text(offsets: Mapping[int, int]) -> str:
+    """An offset for each partition: `0:34 1:33`."""
+    return " ".join(f"{number}:{offset}" for number, offset in sorted(offsets.items()))
 
 
 def short_count(count: float) -> str:

@@ -25,7 +25,7 @@ class AppendResult:
     origin: str | None = None
 
     def __str__(self) -> str:
-        places = spans_text(self.offsets)
+        places = spans_text(self.offsets.items(), ", ")
         if self.repeated:
             return f"nothing appended: version {self.version:,} has this txn already{places}"
         return (

@@ -48,10 +48,8 @@ def list_groups(session: Session, store: str | None) -> None:
     """List the names of all consumer groups in STORE, sorted; in JSON with their topics."""
     opened = session.open_store(store)
     found = _topics_by_group(session, opened)
-    if session.is_json:
-        print_json([{"group": name, "topics": topics} for name, topics in found.items()])
-    else:
-        print_names(session, found, f"there is no consumer group in {opened.url}")
+    rows = [{"group": name, "topics": topics} for name, topics in found.items()]
+    print_names(session, rows, found, f"there is no consumer group in {opened.url}")
 
 
 @groups.command(
@@ -102,11 +100,7 @@ def describe(session: Session, groups: tuple[str, ...], topics: tuple[str, ...])
 @yes_option
 @dry_run_option
 def delete(
-    session: Session,
-    groups: tuple[str, ...],
-    topics: tuple[str, ...],
-    yes: bool,
-    dry_run: bool,
+    session: Session, groups: tuple[str, ...], topics: tuple[str, ...], yes: bool, dry_run: bool
 ) -> None:
     """Delete the positions of each GROUP, in all topics or only in some."""
     store = session.open_store()
@@ -143,12 +137,7 @@ def delete(
 @yes_option
 @dry_run_option
 def remove_member(
-    session: Session,
-    group: str,
-    member: str,
-    topics: tuple[str, ...],
-    yes: bool,
-    dry_run: bool,
+    session: Session, group: str, member: str, topics: tuple[str, ...], yes: bool, dry_run: bool
 ) -> None:
     """Remove MEMBER from GROUP without waiting for its lease to end, in all topics or only in some.
 

@@ -34,11 +34,7 @@ from pylogtable.presentation import bytes_text
     "--version", "at_version", type=int, metavar="N", help="Show the segments of this version."
 )
 def segments(
-    session: Session,
-    topic: str,
-    partitions: str | None,
-    limit: int | None,
-    at_version: int | None,
+    session: Session, topic: str, partitions: str | None, limit: int | None, at_version: int | None
 ) -> None:
     """List the live segments of TOPIC, by partition and offset.
 

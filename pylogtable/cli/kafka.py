@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from pylogtable.cli.command import Command, CommandGroup
-from pylogtable.cli.messages import Speed, note, progress
+from pylogtable.cli.messages import Speed, progress
 from pylogtable.cli.options import POSITIVE, topic_argument
-from pylogtable.cli.output import print_json
+from pylogtable.cli.output import answer, print_copied_groups
 from pylogtable.cli.parse import parse_config, parse_settings, parse_time
 from pylogtable.cli.session import Session
 from pylogtable.cli.signals import noting_signals
-from pylogtable.presentation import count_text
+from pylogtable.presentation import count_text, offsets_text, spans_text
 
 if TYPE_CHECKING:
     from pylogtable.kafka import ImportProgress, ImportReport
@@ -176,12 +175,8 @@ def export(session: Session, /, topic: str, **given: Any) -> None:
             stop=signals.has_come,
             **given,
         )
-    if session.is_json:
-        print_json(asdict(report))
-    else:
-        places = " ".join(f"{number}:{offset}" for number, offset in report.positions.items())
-        sent = count_text(report.records, "record")
-        print(f"{report.topic}: {sent} sent; group {report.group} at {places}")
+    sent = f"{report.topic}: {count_text(report.records, 'record')} sent"
+    answer(session, report, f"{sent}; group {report.group} at {offsets_text(report.positions)}")
     signals.raise_again()
 
 
@@ -191,14 +186,6 @@ def _shown(at: ImportProgress, rate: float) -> str:
 
 
 def _print_report(session: Session, report: ImportReport) -> None:
-    if session.is_json:
-        print_json(asdict(report))
-        return
-    places = " ".join(f"{n}:[{start},{end})" for n, (start, end) in report.offsets.items())
     done = f"{count_text(report.records, 'record')} in {count_text(report.commits, 'commit')}"
-    print(f"{report.topic}: {done}; {places}" if places else f"{report.topic}: {done}")
-    for group, positions in report.groups.items():
-        shown = " ".join(f"{number}:{offset}" for number, offset in positions.items())
-        print(f"group {group}: {shown}")
-    for name, why in report.left_out.items():
-        note(session, f"not copied: {name}: {why}")
+    answer(session, report, f"{report.topic}: {done}{spans_text(report.offsets.items(), '; ')}")
+    print_copied_groups(session, report.groups, report.left_out)

@@ -58,12 +58,7 @@ def merge(session: Session, topic: str, threads: int) -> None:
 @threads_option
 @yes_option
 def compact(
-    session: Session,
-    topic: str,
-    force: bool,
-    budget_bytes: int | None,
-    threads: int,
-    yes: bool,
+    session: Session, topic: str, force: bool, budget_bytes: int | None, threads: int, yes: bool
 ) -> None:
     """Keep the newest record of each key of TOPIC. Its cleanup.policy must contain compact.
 

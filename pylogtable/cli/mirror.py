@@ -13,9 +13,9 @@ import click
 from pylogtable import LogTableError
 from pylogtable.cli.check import comparison_json, print_comparison
 from pylogtable.cli.command import Command
-from pylogtable.cli.messages import ShowDetail, Speed, continue_on_error, note, progress, warn
+from pylogtable.cli.messages import ShowDetail, Speed, continue_on_error, progress, warn
 from pylogtable.cli.options import complete_topics
-from pylogtable.cli.output import print_json
+from pylogtable.cli.output import print_copied_groups, print_json
 from pylogtable.cli.parse import parse_config
 from pylogtable.cli.session import Session, topic_names
 from pylogtable.cli.signals import Signals, noting_signals
@@ -162,11 +162,8 @@ class _Outcome:
         if session.is_json or self.report is None:
             return
         print(self.report, flush=True)
-        for group, positions in self.report.groups.items():
-            shown = " ".join(f"{number}:{offset}" for number, offset in positions.items())
-            print(f"group {group}: {shown}")
-        for name, why in self.report.left_out.items():
-            note(session, f"not copied: group {name}: {why}")
+        left_out = {f"group {name}": why for name, why in self.report.left_out.items()}
+        print_copied_groups(session, self.report.groups, left_out)
         if self.check is not None:
             print_comparison(self.check)
 

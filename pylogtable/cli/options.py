@@ -81,11 +81,7 @@ only_topics_option = click.option(
     shell_complete=complete_topics,
 )
 threads_option = click.option(
-    "--threads",
-    type=POSITIVE,
-    default=2,
-    show_default=True,
-    help="Units of work at a time.",
+    "--threads", type=POSITIVE, default=2, show_default=True, help="Units of work at a time."
 )
 protect_group_option = click.option(
     "--protect-group",

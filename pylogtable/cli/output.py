@@ -11,14 +11,14 @@ import dataclasses
 import json
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from pylogtable.cli.messages import note
 from pylogtable.cli.streams import is_terminal, obeying, visible
-from pylogtable.presentation import Column, columns_of
+from pylogtable.presentation import Column, columns_of, offsets_text
 
 if TYPE_CHECKING:
     from pylogtable.cli.session import Session
@@ -54,14 +54,25 @@ def answer(session: Session, thing: object, text: object) -> None:
         print(text, flush=True)
 
 
-def print_names(session: Session, names: Iterable[str], if_none: str) -> None:
-    """Print one name per line; if there are none, say so on standard error."""
-    empty = True
-    for name in names:
-        print(name)
-        empty = False
-    if empty:
+def print_names(session: Session, thing: object, names: Collection[str], if_none: str) -> None:
+    """Print one name per line, or the thing as JSON. If there are none, say so to people."""
+    if session.is_json:
+        print_json(thing)
+    elif names:
+        print(*names, sep="\n")
+    else:
         note(session, if_none)
+
+
+def print_copied_groups(
+    session: Session, groups: Mapping[str, Mapping[int, int]], left_out: Mapping[str, str]
+) -> None:
+    """Tell people which positions were set in a copy, and what was not copied."""
+    if not session.is_json:
+        for group, positions in groups.items():
+            print(f"group {group}: {offsets_text(positions)}")
+    for name, why in left_out.items():
+        note(session, f"not copied: {name}: {why}")
 
 
 def print_table(

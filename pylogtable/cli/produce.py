@@ -19,7 +19,7 @@ from pylogtable.cli.parse import parse_pair
 from pylogtable.cli.session import Session
 from pylogtable.cli.stdin_batches import LineBatch, LineReader
 from pylogtable.cli.streams import is_terminal, standard_input
-from pylogtable.presentation import count_text
+from pylogtable.presentation import count_text, spans_text
 
 if TYPE_CHECKING:
     from pylogtable import AppendResult, Topic
@@ -163,14 +163,9 @@ class _Done:
         return found | {"offsets": dict(sorted(self.offsets.items()))}
 
     def __str__(self) -> str:
-        places = " ".join(
-            f"{number}:[{start},{end})"
-            for number, ranges in sorted(self.offsets.items())
-            for start, end in ranges
-        )
         done = f"{count_text(self.records, 'record')} in {count_text(self.commits, 'commit')}"
-        summary = f"{self.topic}: {done}"
-        return f"{summary}; {places}" if places else summary
+        spans = ((number, span) for number, ranges in self.offsets.items() for span in ranges)
+        return f"{self.topic}: {done}{spans_text(spans, '; ')}"
 
     def so_far(self) -> str:
         """Which lines are appended, so that the user can continue after an error."""

@@ -19,7 +19,6 @@ The exit status of the program:
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -30,7 +29,7 @@ import click
 
 import pylogtable
 from pylogtable import InvalidRequestError, TopicNotFoundError
-from pylogtable.arguments import did_you_mean
+from pylogtable.arguments import did_you_mean, parse_storage_options
 
 if TYPE_CHECKING:
     from pylogtable import Store, Topic
@@ -75,7 +74,7 @@ class Session:
 
     def parsed_storage_options(self) -> dict[str, Any] | None:
         """`--storage-options` as a dict."""
-        return _storage_options(self.storage_options, "--storage-options")
+        return parse_storage_options(self.storage_options, "--storage-options")
 
     def open_store(self, argument: str | None = None) -> Store:
         """The store that the command is about."""
@@ -88,7 +87,7 @@ class Session:
             raise click.UsageError("the other store given is empty")
         options = self.parsed_storage_options()
         if storage_options is not None:
-            options = _storage_options(storage_options, option)
+            options = parse_storage_options(storage_options, option)
         return pylogtable.open(url, storage_options=options)
 
     def locate(self, topic: str) -> tuple[Store, str]:
@@ -112,19 +111,6 @@ class Session:
     def topic_arguments(self, topics: Sequence[str]) -> list[str]:
         """The TOPIC arguments as given, or the names of all topics of the store."""
         return list(topics) or topic_names(self.open_store())
-
-
-def _storage_options(text: str | None, option: str) -> dict[str, Any] | None:
-    """Error messages do not repeat the text: it may hold secrets."""
-    if text is None:
-        return None
-    try:
-        options = json.loads(text)
-    except ValueError as error:
-        raise InvalidRequestError(f"{option} is not JSON: {error}") from error
-    if not isinstance(options, dict):
-        raise InvalidRequestError(f"{option} must be a JSON object")
-    return options
 
 
 def topic_names(store: Store) -> list[str]:

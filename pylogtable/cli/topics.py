@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,7 +19,7 @@ from pylogtable.cli.options import (
     topics_argument,
     yes_option,
 )
-from pylogtable.cli.output import print_json, print_names, print_rows
+from pylogtable.cli.output import answer, print_json, print_names, print_rows
 from pylogtable.cli.parse import parse_columns, parse_config, parse_renames
 from pylogtable.cli.session import Session, suggest_topics, topic_names
 from pylogtable.presentation import bytes_text, count_text
@@ -71,10 +72,7 @@ def topics() -> None:
     "the topic has Kafka's shape: key, value, headers.",
 )
 @click.option(
-    "--key",
-    multiple=True,
-    metavar="COLUMN",
-    help="A column of the key. May be repeated.",
+    "--key", multiple=True, metavar="COLUMN", help="A column of the key. May be repeated."
 )
 @click.option("--if-not-exists", is_flag=True, help="Succeed if the topic already exists.")
 def create(
@@ -98,10 +96,8 @@ def create(
                 f"topic {name!r} already exists in {store.url}; add --if-not-exists to accept that"
             ) from None
         opened, is_new = store.topic(name), False
-    if session.is_json:
-        print_json({"created": is_new, **_as_json(opened.describe())})
-    else:
-        print(f"Created topic {name}." if is_new else f"Topic {name} already exists.")
+    done = f"Created topic {name}." if is_new else f"Topic {name} already exists."
+    answer(session, {"created": is_new, **_as_json(opened.describe())}, done)
 
 
 @topics.command("list", examples="pylogtable topics list s3://bucket/logs --output json")
@@ -110,10 +106,7 @@ def list_topics(session: Session, store: str | None) -> None:
     """List the names of all topics in STORE, sorted."""
     opened = session.open_store(store)
     names = opened.topics()
-    if session.is_json:
-        print_json(names)
-    else:
-        print_names(session, names, f"there is no topic in {opened.url}")
+    print_names(session, names, names, f"there is no topic in {opened.url}")
 
 
 @topics.command(
@@ -142,42 +135,6 @@ def describe(session: Session, topics: tuple[str, ...]) -> None:
         print_json(rows)
 
 
-@dataclass(frozen=True)
-class AlterOptions:
-    """The options of `topics alter`."""
-
-    partitions: int | None
-    config: tuple[str, ...]
-    unset: tuple[str, ...]
-    add_columns: tuple[str, ...]
-    widen_columns: tuple[str, ...]
-    rename_columns: tuple[str, ...]
-    drop_columns: tuple[str, ...]
-
-    def changes(self) -> dict[str, Any]:
-        """The changes as `Topic.alter` takes them; raises if there are none."""
-        given = parse_config(self.config)
-        if both := sorted(given.keys() & set(self.unset)):
-            raise click.UsageError(
-                f"{', '.join(both)} is set by --config and reset by --unset: give only one of them"
-            )
-        added = parse_columns(self.add_columns, "--add-column")
-        wider = parse_columns(self.widen_columns, "--widen-column")
-        changes = {
-            "partitions": self.partitions,
-            "config": {**given, **dict.fromkeys(self.unset)} or None,
-            "add_columns": added,
-            "widen_columns": None
-            if wider is None
-            else dict(zip(wider.names, wider.types, strict=True)),
-            "rename_columns": parse_renames(self.rename_columns) or None,
-            "drop_columns": list(self.drop_columns) or None,
-        }
-        if all(change is None for change in changes.values()):
-            raise click.UsageError("no change is given")
-        return {name: change for name, change in changes.items() if change is not None}
-
-
 @topics.command(
     examples="""
         pylogtable topics alter orders --partitions 12
@@ -193,11 +150,7 @@ class AlterOptions:
 @click.option("--config", "-c", multiple=True, metavar="NAME=VALUE", help="Change a setting.")
 @click.option("--unset", multiple=True, metavar="NAME", help="Reset a setting to its default.")
 @click.option(
-    "--add-column",
-    "add_columns",
-    multiple=True,
-    metavar="NAME:TYPE",
-    help="Add a nullable column.",
+    "--add-column", "add_columns", multiple=True, metavar="NAME:TYPE", help="Add a nullable column."
 )
 @click.option(
     "--widen-column",
@@ -224,22 +177,44 @@ def alter(session: Session, /, topic: str, yes: bool, **given: Any) -> None:
     Versions of pylogtable that cannot rename columns refuse a topic whose columns were renamed or
     dropped.
     """
-    options = AlterOptions(**given)
-    changes = options.changes()
+    changes = _changes(**given)
     opened = session.open_topic(topic)
-    if options.drop_columns:
-        names = ", ".join(options.drop_columns)
+    if "drop_columns" in changes:
+        names = ", ".join(changes["drop_columns"])
         confirm(f"drop column(s) {names} of {_summary(opened.describe())}", yes, can_dry_run=False)
     altered = opened.alter(**changes)
-    if options.partitions is not None and altered.key:
-        note(
-            session,
-            "existing records stay in their partitions: a key may now have records in two",
+    if "partitions" in changes and altered.key:
+        stay = "existing records stay in their partitions"
+        note(session, f"{stay}: a key may now have records in two")
+    done = f"Altered topic {altered.name}, now version {altered.version}."
+    answer(session, _as_json(altered), done)
+
+
+def _changes(
+    config: Sequence[str],
+    unset: Sequence[str],
+    add_columns: Sequence[str],
+    widen_columns: Sequence[str],
+    rename_columns: Sequence[str],
+    **others: Any,
+) -> dict[str, Any]:
+    """The changes as `Topic.alter` takes them; raises if there are none."""
+    given = parse_config(config)
+    if both := sorted(given.keys() & set(unset)):
+        raise click.UsageError(
+            f"{', '.join(both)} is set by --config and reset by --unset: give only one of them"
         )
-    if session.is_json:
-        print_json(_as_json(altered))
-    else:
-        print(f"Altered topic {altered.name}, now version {altered.version}.")
+    wider = parse_columns(widen_columns, "--widen-column")
+    changes = others | {
+        "config": {**given, **dict.fromkeys(unset)},
+        "add_columns": parse_columns(add_columns, "--add-column"),
+        "widen_columns": wider and dict(zip(wider.names, wider.types, strict=True)),
+        "rename_columns": parse_renames(rename_columns),
+    }
+    found = {name: change for name, change in changes.items() if change not in (None, {}, ())}
+    if not found:
+        raise click.UsageError("no change is given")
+    return found
 
 
 @topics.command(

@@ -14,7 +14,7 @@ from pylogtable.format.model import Change
 from pylogtable.jobs.job import MaintainedTopic, MaintainOptions
 from pylogtable.jobs.retention_plan import plan_retention
 from pylogtable.jobs.work import RunUnits
-from pylogtable.presentation import count_text
+from pylogtable.presentation import count_text, offsets_text
 from pylogtable.segments.scan import count_from
 
 
@@ -37,8 +37,7 @@ class RetentionReport:
         records = count_text(self.records_removed, "record")
         text = f"{verb} {records} in {count_text(self.segments_removed, 'segment')}"
         if self.log_starts:
-            starts = " ".join(f"{number}:{at}" for number, at in sorted(self.log_starts.items()))
-            text += f", log start {moves} {starts}"
+            text += f", log start {moves} {offsets_text(self.log_starts)}"
         return f"{text}; {self.seconds:.1f} s"
 
 

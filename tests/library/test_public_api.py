@@ -227,6 +227,7 @@ ENGINE_SIGNATURES = {
         "*report_errors",
     ],
     engine.mirror: ["topic", "to_store", "run_tasks", "options"],
+    engine.parse_storage_options: ["text", "option"],
     engine.CopyTask: ["units", "taken", "at_hand"],
     engine.Copied: ["segments", "is_file"],
     engine.protected_groups: ["store", "groups", "topics"],

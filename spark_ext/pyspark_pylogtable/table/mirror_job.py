@@ -6,7 +6,8 @@ import argparse
 from collections.abc import Sequence
 
 from pylogtable import InvalidRequestError
-from pyspark_pylogtable.table.scheduled_job import ScheduledJob, job_parser, parse_storage_options
+from pylogtable.engine import parse_storage_options
+from pyspark_pylogtable.table.scheduled_job import ScheduledJob, job_parser
 
 
 def main(argv: Sequence[str] | None = None) -> None:

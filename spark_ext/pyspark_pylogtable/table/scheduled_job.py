@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 import pylogtable
 from pylogtable import InvalidRequestError, LogTableError, Store
+from pylogtable.engine import parse_storage_options
 from pyspark_pylogtable.table.log_table import LogTable
 
 
@@ -45,17 +46,6 @@ def job_parser(prog: str, description: str) -> argparse.ArgumentParser:
     parser.add_argument("--storage-options", help="a JSON object for the client of the store")
     parser.add_argument("--output", choices=["text", "json"], default="text")
     return parser
-
-
-def parse_storage_options(text: str | None, option: str) -> dict[str, Any] | None:
-    """They may hold secrets, so the message does not repeat them."""
-    try:
-        options = json.loads(text) if text is not None else None
-    except ValueError:
-        raise InvalidRequestError(f"{option} is not JSON") from None
-    if options is not None and not isinstance(options, dict):
-        raise InvalidRequestError(f"{option} must be a JSON object")
-    return options
 
 
 @dataclass(frozen=True)
