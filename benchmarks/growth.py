@@ -1,4 +1,4 @@
-"""Opening, appending and looking up on a large topic, against one a thousandth of its size."""
+"""What is done with a large topic, against one a thousandth of its size."""
 
 from __future__ import annotations
 
@@ -69,6 +69,11 @@ def _open(url: str) -> Callable[[], object]:
     return lambda: pylogtable.open_topic(url)
 
 
+def _describe(url: str) -> Callable[[], object]:
+    topic = pylogtable.open_topic(url)
+    return lambda: topic.describe()
+
+
 def _append(url: str) -> Callable[[], object]:
     topic = pylogtable.open_topic(url)
     return lambda: topic.append(_records())
@@ -85,6 +90,7 @@ def _time_lookup(url: str) -> Callable[[], object]:
 
 _ACTIONS: dict[str, Callable[[str], Callable[[], object]]] = {
     "open": _open,
+    "describe": _describe,
     "append": _append,
     "cold open and read of one record": _cold_read,
     "lookup by time": _time_lookup,

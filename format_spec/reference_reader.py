@@ -86,8 +86,10 @@ TABLES = {
         new_names:boolean=false ended:integer?=null""",
     "mirrored_txn": """app_id:string version:integer previous:integer?=null origin:string?=null
         offsets:{(integer,integer)}={} records:integer=0""",
-    "log_start": "partition:integer offset:integer dropped:totals={}",
-    "replaced": "partition:integer start:integer end:integer dropped:totals",
+    "log_start": """partition:integer offset:integer dropped:totals={}
+        dropped_inline:totals?=null""",
+    "replaced": """partition:integer start:integer end:integer dropped:totals
+        dropped_inline:totals?=null""",
     "totals": "segments:integer=0 records:integer=0 size_bytes:integer=0",
     "txn": "app_id:string version:integer previous:integer?=null origin:string?=null",
     "segment": """partition:integer base_offset:integer end_offset:integer shift:signed=0
@@ -98,7 +100,7 @@ TABLES = {
         protocol:protocol topic:topic? partitions:[partition]=[] leaves:[(string,integer)]=[]
         leaf_checksums:[string?]=[] txns:<(integer,integer)>={} mirror:mirror?=null""",
     "partition": """log_start:integer=0 end:integer=0 clean_end:integer=0 live:totals={}
-        runs:[(integer,integer,integer,signed)]=[] tail:[segment]=[]""",
+        inline:totals?=null runs:[(integer,integer,integer,signed)]=[] tail:[segment]=[]""",
     "group": """operation:string positions:{position}={} generation:integer=0 members:<member>={}
         deleted:boolean=false number:integer commit_id:string topic_id:string
         committed_at_ms:integer""",
@@ -507,6 +509,7 @@ def change_partition(
         require(path, "LOG-7", log_start < high <= end)
         require(path, "SEG-10", all(s["slack"] >= 0 for s in outputs))
         require(path, "LOG-7", swap["dropped"] == totals(inputs))
+        require(path, "INL-7", swap["dropped_inline"] in (None, totals(inputs, inline=True)))
         known = {s["path"] for s in inputs}
         require(path, "INL-3", all(s["path"] in known for s in outputs if "@" in s["path"]))
         require(path, "LOG-7", totals(outputs)["records"] <= totals(inputs)["records"])
@@ -527,6 +530,7 @@ def change_partition(
         log_start = move["offset"]
         gone = [s for s in segments if s["end_offset"] <= log_start]
         require(path, "LOG-6", move["dropped"] == totals(gone))
+        require(path, "INL-7", move["dropped_inline"] in (None, totals(gone, inline=True)))
         segments = segments[len(gone) :]
     cleaned = commit["cleaned"].get(number, clean_end)
     require(path, "LOG-9", clean_end <= cleaned <= end)
@@ -539,7 +543,8 @@ def tile(segments: list[Record], start: int, end: int | None) -> bool:
     return bounds[:-1] == [s["base_offset"] for s in segments] and bounds[-1] == end
 
 
-def totals(segments: list[Record]) -> Record:
+def totals(segments: list[Record], inline: bool = False) -> Record:
+    segments = [s for s in segments if "@" in s["path"] or not inline]
     sums = {name: sum(s[name] for s in segments) for name in ("records", "size_bytes")}
     return {"segments": len(segments), **sums}
 
@@ -719,6 +724,7 @@ def load_root(folder: Path, version: int) -> Record:
             part["segments"] += [e for e in inside if e["end_offset"] > part["log_start"]]
         part["segments"].sort(key=BY_OFFSET)
         require(path, "ROOT-5", part.pop("live") == totals(part["segments"]))
+        require(path, "ROOT-5", part.pop("inline") in (None, totals(part["segments"], inline=True)))
     return root
 
 

@@ -171,10 +171,7 @@ class Topic(TopicWrites, TopicJobs):
         far the tables of `publish.formats` are behind."""
         view = self.at()
         published = published_status(self._maintained, view.snapshot)
-        segments, records = view._count_inline()
-        return replace(
-            view.describe(), published=published, inline_segments=segments, inline_records=records
-        )
+        return replace(view.describe(), published=published)
 
     def segments(self, version: int | datetime | None = None) -> pa.Table:
         """All live segments, in partition and offset order. Use it to see which file has which

@@ -125,6 +125,41 @@ def run_split(place: Place) -> None:
     )
 
 
+def inline_indexed(place: Place) -> None:
+    topic = place.store.create_topic("topic", partitions=2, config={"inline.max.bytes": "4096"})
+    rows = [record(n, b"k%d" % n, b"v%d" % n) for n in range(14)]
+
+    def append(*numbers: int) -> None:
+        for number in numbers:
+            place.tick()
+            topic.append([kafka([rows[2 * number + p]], partition=p) for p in (0, 1)])
+
+    append(0, 1, 2, 3)  # versions 1 to 4, in commits
+    write_root(place, "leaf")
+    topic = place.open()
+    append(4)
+    place.tick()
+    topic.delete_records({0: 2})  # version 6, with a root: it drops entries of a leaf
+    place.tick()
+    topic.merge()  # versions 7 and 8: in each partition, entries of a leaf and another one
+    append(5, 6)
+    zero, one = (placed(p, 0, rows[p::2]) for p in (0, 1))
+    place.expect(
+        versions={
+            "4": at({0: 0, 1: 0}, {0: 4, 1: 4}, [*zero[:4], *one[:4]], inline=[8, 8]),
+            "6": at({0: 2, 1: 0}, {0: 5, 1: 5}, [*zero[2:5], *one[:5]], inline=[8, 8]),
+            "7": at({0: 2, 1: 0}, {0: 5, 1: 5}, [*zero[2:5], *one[:5]], inline=[5, 5]),
+            "8": at({0: 2, 1: 0}, {0: 5, 1: 5}, [*zero[2:5], *one[:5]], inline=[0, 0]),
+            "10": at({0: 2, 1: 0}, {0: 7, 1: 7}, [*zero[2:], *one], inline=[4, 4]),
+        },
+        leaves=1,
+    )
+    place.case(
+        "Roots, a log start and merges tell how much is inline: the leaf need not be loaded",
+        ["INL-6", "INL-7", "LEAF-1", "LOG-6", "LOG-7", "ROOT-3", "ROOT-6"],
+    )
+
+
 def rooted(place: Place) -> list[Row]:
     """Version 2 has a root, and version 3 follows it."""
     rows = small(place)
@@ -152,5 +187,6 @@ INDEXED_TOPICS = (
     indexed,
     two_leaves,
     run_split,
+    inline_indexed,
     old_hint,
 )

@@ -10,7 +10,7 @@ from pylogtable.check.report import Problem
 from pylogtable.errors import CorruptTopicError, LogTableError, StorageError
 from pylogtable.format.codec import decode_group
 from pylogtable.format.model import Segment
-from pylogtable.format.partition_state import PartitionState, tiling_fault, totals_of
+from pylogtable.format.partition_state import PartitionState, inline_of, tiling_fault, totals_of
 from pylogtable.format.paths import (
     check_segment_path,
     commit_path,
@@ -159,12 +159,13 @@ def _check_partition(
     fault = tiling_fault(segments, first, state.end)
     if fault is not None:
         yield Problem("LOG-4", path, f"partition {number}: {fault}")
-    if totals_of(segments) != state.live:
-        detail = (
-            f"partition {number}: the recorded totals are {state.live}, but the segments add up to "
-            f"{totals_of(segments)}"
-        )
-        yield Problem("ROOT-5", path, detail)
+    found, inline = totals_of(segments), inline_of(segments)
+    if found != state.live:
+        detail = f"the recorded totals are {state.live}, but the segments add up to {found}"
+        yield Problem("ROOT-5", path, f"partition {number}: {detail}")
+    if state.inline not in (None, inline):
+        detail = f"the recorded inline totals are {state.inline}, but segments add up to {inline}"
+        yield Problem("ROOT-5", path, f"partition {number}: {detail}")
 
 
 def _clean_ends(snapshot: Snapshot) -> list[int]:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pylogtable.errors import CorruptTopicError
 from pylogtable.format.model import Segment, Totals
 from pylogtable.format.paths import leaf_path
-from pylogtable.format.segment_checks import check_entries, check_entry, floor_fault
+from pylogtable.format.segment_checks import are_inline, check_entries, check_entry, floor_fault
 from pylogtable.lazy_arrow import pc
 
 LEAF_SCHEMA = pa.schema(
@@ -115,11 +115,13 @@ class Leaf:
                 raise CorruptTopicError(source, "SEG-10", fault)
         return segments
 
-    def totals(self, rows: range) -> Totals:
-        """The totals of the segments in these rows."""
+    def totals(self, rows: range, *, inline: bool = False) -> Totals:
+        """The totals of the segments in these rows, or of those that are inline [INL-7]."""
         part = self.entries(rows)
+        if inline:
+            part = part.filter(pa.array(are_inline(part)))
         return Totals(
-            segments=len(rows),
+            segments=part.num_rows,
             records=pc.sum(part["records"]).as_py() or 0,
             size_bytes=pc.sum(part["size_bytes"]).as_py() or 0,
         )

@@ -8,7 +8,7 @@ answer may depend on it, and as late as possible [LOOK-2].
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -17,11 +17,13 @@ import pyarrow as pa
 
 from pylogtable.errors import CorruptTopicError
 from pylogtable.format.leaf import Leaf, entries_of, sort_entries
-from pylogtable.format.model import Segment, Totals
+from pylogtable.format.model import LogStart, Segment, Totals
 from pylogtable.format.partition_state import (
     LeafRun,
     PartitionState,
     Tile,
+    dropped_inline,
+    inline_of,
     tile_end,
     tile_start,
     totals_of,
@@ -104,21 +106,44 @@ class LogState:
                 at = rows.start + int(row)
                 yield from leaf.segments(range(at, at + 1))
 
-    def totals_below(self, partition: int, offset: int) -> Totals:
-        """The totals of the live segments that end at or below `offset`."""
-        total = Totals()
-        for tile in self._live_tiles(partition):
-            if tile_start(tile) >= offset:
-                break
-            if isinstance(tile, Segment):
-                if tile.end_offset <= offset:
-                    total = total.plus(totals_of([tile]))
-                continue
-            leaf, rows = self.live_rows(partition, tile)
-            ends = leaf.end_offsets[rows.start : rows.stop]
-            below = int(np.searchsorted(ends, offset, side="right"))
-            total = total.plus(leaf.totals(rows[:below]))
-        return total
+    def log_start_at(
+        self, partition: int, offset: int, appended: Sequence[Segment] = ()
+    ) -> LogStart:
+        """The move of a log start to `offset`, with the totals of the segments that end at or below
+        it [LOG-6]. `appended` are segments that the same commit appends."""
+        tiles = [*self._live_tiles(partition), *appended]
+        loose = [tile for tile in tiles if isinstance(tile, Segment) and tile.end_offset <= offset]
+        dropped, inline = totals_of(loose), inline_of(loose)
+        for tile in tiles:
+            if isinstance(tile, LeafRun) and tile.start < offset:
+                leaf, rows = self.live_rows(partition, tile)
+                ends = leaf.end_offsets[rows.start : rows.stop]
+                gone = rows[: int(np.searchsorted(ends, offset, side="right"))]
+                dropped = dropped.plus(leaf.totals(gone))
+                inline = inline.plus(leaf.totals(gone, inline=True))
+        return LogStart(
+            partition=partition,
+            offset=offset,
+            dropped=dropped,
+            dropped_inline=dropped_inline(self.snapshot.partitions[partition], inline),
+        )
+
+    def with_inline_totals(self) -> Snapshot:
+        """The snapshot, with the inline totals of every partition. Leaves are loaded only where
+        older writers have not told them [INL-7]."""
+        if self.snapshot.inline is not None:
+            return self.snapshot
+        cached = replace(self, load_leaf=cache(self.load_leaf))
+        logs = list(self.snapshot.partitions)
+        for number, log in enumerate(logs):
+            if log.inline is None:
+                inline = inline_of(log.tiles)
+                for tile in log.tiles:
+                    if isinstance(tile, LeafRun):
+                        leaf, rows = cached.live_rows(number, tile)
+                        inline = inline.plus(leaf.totals(rows, inline=True))
+                logs[number] = replace(log, inline=inline)
+        return replace(self.snapshot, partitions=tuple(logs))
 
     def entries(self) -> pa.Table:
         """Every live segment as one table in (partition, offset) order."""

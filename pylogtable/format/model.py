@@ -246,11 +246,13 @@ class Totals(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class LogStart(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
-    """A partition's log start moves to `offset`. `dropped` counts the segments below it [LOG-6]."""
+    """A partition's log start moves to `offset`. `dropped` counts the segments below it [LOG-6],
+    `dropped_inline` those of them that are inline [INL-7]."""
 
     partition: Natural
     offset: Natural
     dropped: Totals = Totals()
+    dropped_inline: Totals | None = None
 
 
 class Replaced(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
@@ -260,6 +262,7 @@ class Replaced(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     start: Natural
     end: Natural
     dropped: Totals
+    dropped_inline: Totals | None = None
 
 
 class Txn(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
@@ -368,12 +371,14 @@ class LeafRef(NamedTuple):
 
 
 class RootPartition(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
-    """The state of a partition in a root: totals, runs in leaves, and the newest segments."""
+    """The state of a partition in a root: totals, runs in leaves, and the newest segments. `inline`
+    are the totals of the live inline segments, None if the root does not say [INL-7]."""
 
     log_start: Natural = 0
     end: Natural = 0
     clean_end: Natural = 0
     live: Totals = Totals()
+    inline: Totals | None = None
     runs: tuple[RootRun, ...] = ()
     tail: tuple[Segment, ...] = ()
 

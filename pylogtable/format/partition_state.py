@@ -45,13 +45,16 @@ _NOTHING = Totals()
 class PartitionState:
     """One partition. Its `tiles` cover a range that starts at or below `log_start` and ends at
     `end` [LOG-4]. `end` is stored because there may be no tiles at all [LOG-5]. Below `clean_end`
-    compaction has left at most one record per key [LOG-9]."""
+    compaction has left at most one record per key [LOG-9]. `inline` are the totals of the inline
+    segments among `live`. Some older roots and commits do not tell them: then it is None, and the
+    leaves have to be counted [INL-7]."""
 
     log_start: int = 0
     end: int = 0
     live: Totals = _NOTHING
     tiles: tuple[Tile, ...] = ()
     clean_end: int = 0
+    inline: Totals | None = _NOTHING
 
 
 def totals_of(segments: Iterable[Segment]) -> Totals:
@@ -61,6 +64,17 @@ def totals_of(segments: Iterable[Segment]) -> Totals:
         records += segment.records
         size += segment.size_bytes
     return Totals(segments=count, records=records, size_bytes=size)
+
+
+def inline_of(tiles: Iterable[Tile]) -> Totals:
+    """The totals of the inline segments that are known here."""
+    return totals_of(tile for tile in tiles if isinstance(tile, Segment) and tile.is_inline)
+
+
+def dropped_inline(state: PartitionState, dropped: Totals) -> Totals | None:
+    """What a commit says of the inline segments that it drops. It need not say that there are none
+    where the partition has none [INL-7]."""
+    return None if dropped == state.inline == _NOTHING else dropped
 
 
 def tiling_fault(segments: Sequence[Segment], start: int, end: int) -> str | None:
@@ -97,8 +111,7 @@ def append_segments(
         if segment.is_inline and object_of(segment.path) != here:
             raise broken(commit, "INL-3", f"it appends {segment.path}, which another commit has")
     _check_floors(commit, segments, is_appended=not may_have_holes)
-    live = state.live.plus(totals_of(segments))
-    return replace(state, end=end, live=live, tiles=(*state.tiles, *segments))
+    return replace(_with(state, segments), end=end, tiles=(*state.tiles, *segments))
 
 
 def replace_range(
@@ -127,7 +140,7 @@ def replace_range(
                 tiles.append(replace(tile, start=swap.end))
         elif tile.base_offset < swap.start or swap.end < tile.end_offset:
             raise broken(commit, "LOG-7", f"{tile.path} is only partly replaced")
-    live = _without(commit, "LOG-7", state.live, swap.dropped, gone, has_rest=bool(tiles))
+    state = _without(commit, "LOG-7", state, swap, gone, tiles)
     known = {tile.path for tile in gone if isinstance(tile, Segment)}
     knows_all = all(isinstance(tile, Segment) for tile in gone)
     for output in outputs:
@@ -140,8 +153,7 @@ def replace_range(
     # The log start may have passed an output while it was written.
     left = [output for output in outputs if output.end_offset > state.log_start]
     tiles.extend(left)
-    live = live.plus(totals_of(left))
-    return replace(state, live=live, tiles=tuple(sorted(tiles, key=tile_start)))
+    return replace(_with(state, left), tiles=tuple(sorted(tiles, key=tile_start)))
 
 
 def move_log_start(commit: Commit, state: PartitionState, move: LogStart) -> PartitionState:
@@ -157,9 +169,8 @@ def move_log_start(commit: Commit, state: PartitionState, move: LogStart) -> Par
     tiles = state.tiles[len(gone) :]
     # Entries of a run that the log start cuts may go too, and only its leaf knows them.
     cut = [tile for tile in tiles[:1] if isinstance(tile, LeafRun) and tile.start < move.offset]
-    known = [*gone, *cut]
-    live = _without(commit, "LOG-6", state.live, move.dropped, known, has_rest=bool(tiles))
-    return replace(state, log_start=move.offset, live=live, tiles=tiles)
+    state = _without(commit, "LOG-6", state, move, [*gone, *cut], tiles)
+    return replace(state, log_start=move.offset, tiles=tiles)
 
 
 def move_clean_end(
@@ -176,26 +187,47 @@ def broken(commit: Commit, rule: str, detail: str) -> CorruptTopicError:
     return CorruptTopicError(commit_path(commit.version), rule, detail)
 
 
+def _with(state: PartitionState, segments: Sequence[Segment]) -> PartitionState:
+    """The partition with the totals of these segments added to its own."""
+    inline = None if state.inline is None else state.inline.plus(inline_of(segments))
+    return replace(state, live=state.live.plus(totals_of(segments)), inline=inline)
+
+
 def _without(
     commit: Commit,
     rule: str,
-    live: Totals,
-    dropped: Totals,
+    state: PartitionState,
+    change: LogStart | Replaced,
     gone: Sequence[Tile],
-    *,
-    has_rest: bool,
-) -> Totals:
-    """The totals of what is left. `dropped` must be the totals of the tiles that go, as far as they
-    are known here: the entries of a run are in a leaf."""
-    known = totals_of(tile for tile in gone if isinstance(tile, Segment))
-    if all(isinstance(tile, Segment) for tile in gone):
-        is_right = dropped == known
-    else:
-        is_right = dropped.covers(known)
-    if not is_right or not live.covers(dropped) or not (has_rest or live == dropped):
-        detail = f"it says that it drops {dropped} of {live}"
-        raise broken(commit, rule, detail)
-    return live.minus(dropped)
+    left: Sequence[Tile],
+) -> PartitionState:
+    """The partition with the totals of what is left. What the commit says that it drops must be the
+    totals of the tiles that go, as far as they are known here: the entries of a run are in a leaf.
+    """
+    live, had, dropped, told = state.live, state.inline, change.dropped, change.dropped_inline
+    segments = [tile for tile in gone if isinstance(tile, Segment)]
+    known, known_inline = totals_of(segments), inline_of(segments)
+    knows_all = len(segments) == len(gone)
+
+    def is_right(dropped: Totals, known: Totals, live: Totals | None) -> bool:
+        if not (dropped == known if knows_all else dropped.covers(known)):
+            return False
+        return live is None or (live.covers(dropped) and (bool(left) or live == dropped))
+
+    if not is_right(dropped, known, live):
+        raise broken(commit, rule, f"it says that it drops {dropped} of {live}")
+    if told is None and (knows_all or had == _NOTHING):
+        told = known_inline
+    if told is not None:
+        files = None if had is None else live.minus(had)
+        in_files = is_right(dropped.minus(told), known.minus(known_inline), files)
+        if not in_files or not is_right(told, known_inline, had):
+            detail = f"it says that {told} of what it drops is inline, of {had} in {live}"
+            raise broken(commit, "INL-7", detail)
+    inline = None if told is None or had is None else had.minus(told)
+    if inline is None and not any(isinstance(tile, LeafRun) for tile in left):
+        inline = inline_of(left)
+    return replace(state, live=live.minus(dropped), inline=inline)
 
 
 def _check_floors(commit: Commit, segments: Sequence[Segment], *, is_appended: bool) -> None:

@@ -12,8 +12,25 @@ from collections.abc import Sequence
 
 from pylogtable.errors import CorruptTopicError
 from pylogtable.format.codec import check_readable
-from pylogtable.format.model import MIRROR, LeafRef, Root, RootPartition, RootRun, Segment, Totals
-from pylogtable.format.partition_state import LeafRun, PartitionState, Tile, tile_end, tile_start
+from pylogtable.format.model import (
+    INLINE_BATCHES,
+    MIRROR,
+    LeafRef,
+    Root,
+    RootPartition,
+    RootRun,
+    Segment,
+    Totals,
+)
+from pylogtable.format.partition_state import (
+    LeafRun,
+    PartitionState,
+    Tile,
+    inline_of,
+    tile_end,
+    tile_start,
+    totals_of,
+)
 from pylogtable.format.paths import root_path
 from pylogtable.format.schema_evolution import feature_fault
 from pylogtable.format.segment_checks import floor_fault
@@ -51,6 +68,7 @@ def from_root(root: Root) -> Snapshot:
 
 def _states(root: Root) -> tuple[PartitionState, ...]:
     ids = [leaf.id for leaf in root.leaves]
+    may_be_inline = INLINE_BATCHES in root.protocol.reader_features
     states = []
     for number, saved in enumerate(root.partitions):
         # Roots of older writers may have runs that the log start has passed [ROOT-3].
@@ -61,14 +79,32 @@ def _states(root: Root) -> tuple[PartitionState, ...]:
         ]
         tiles.extend(saved.tail)
         tiles.sort(key=tile_start)
-        fault = _partition_fault(saved, tiles)
+        fault = _partition_fault(saved, tiles) or _inline_fault(saved, tiles)
         if fault is not None:
             detail = f"partition {number}: {fault}"
             raise CorruptTopicError(root_path(root.version), "ROOT-6", detail)
+        inline = saved.inline
+        if inline is None and not (may_be_inline and any(isinstance(t, LeafRun) for t in tiles)):
+            inline = inline_of(tiles)  # otherwise nobody has counted the leaves [INL-7]
         states.append(
-            PartitionState(saved.log_start, saved.end, saved.live, tuple(tiles), saved.clean_end)
+            PartitionState(
+                saved.log_start, saved.end, saved.live, tuple(tiles), saved.clean_end, inline
+            )
         )
     return tuple(states)
+
+
+def _inline_fault(saved: RootPartition, tiles: Sequence[Tile]) -> str | None:
+    """Why the inline totals of a partition contradict its other totals, or its tail [INL-7]."""
+    if saved.inline is None:
+        return None
+    known, tail = inline_of(tiles), totals_of(t for t in tiles if isinstance(t, Segment))
+    in_files = saved.live.minus(saved.inline)
+    is_right = saved.inline.covers(known) and in_files.covers(tail.minus(known))
+    if len(tiles) == tail.segments:
+        is_right = saved.inline == known
+    detail = f"{saved.inline} of {saved.live} is inline, and {known} in its tail"
+    return None if is_right else detail
 
 
 def _header_fault(root: Root) -> str | None:
@@ -152,18 +188,21 @@ def to_root(snapshot: Snapshot) -> Root:
     }
     ids = sorted(used)
     number = {leaf: index for index, leaf in enumerate(ids)}
+    may_be_inline = INLINE_BATCHES in snapshot.protocol.reader_features
 
     def partition(state: PartitionState) -> RootPartition:
+        runs = tuple(
+            RootRun(number[tile.leaf], tile.start, tile.end, tile.max_timestamp_us)
+            for tile in state.tiles
+            if isinstance(tile, LeafRun)
+        )
         return RootPartition(
             log_start=state.log_start,
             end=state.end,
             clean_end=state.clean_end,
             live=state.live,
-            runs=tuple(
-                RootRun(number[tile.leaf], tile.start, tile.end, tile.max_timestamp_us)
-                for tile in state.tiles
-                if isinstance(tile, LeafRun)
-            ),
+            inline=state.inline if runs and may_be_inline else None,
+            runs=runs,
             tail=tuple(tile for tile in state.tiles if isinstance(tile, Segment)),
         )
 

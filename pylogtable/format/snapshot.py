@@ -117,6 +117,16 @@ class Snapshot:
             total = total.plus(state.live)
         return total
 
+    @property
+    def inline(self) -> Totals | None:
+        """The totals of the live inline segments; None if leaves have to be counted [INL-7]."""
+        total = Totals()
+        for state in self.partitions:
+            if state.inline is None:
+                return None
+            total = total.plus(state.inline)
+        return total
+
 
 def replay(base: Snapshot | None, commits: Iterable[Commit]) -> Snapshot | None:
     """The state after these commits, applied in order to `base`."""

@@ -35,7 +35,5 @@ def plan_delete_records(state: LogState, offsets: Mapping[int, int | None]) -> C
         if not 0 <= offset <= log.end:
             raise OffsetOutOfRangeError(partition, offset, log.log_start, log.end)
         if offset > log.log_start:
-            dropped = state.totals_below(partition, offset)
-            move = LogStart(partition=int(partition), offset=int(offset), dropped=dropped)
-            moves.append(move)
+            moves.append(state.log_start_at(int(partition), int(offset)))
     return Change(operation="delete_records", log_starts=tuple(moves))

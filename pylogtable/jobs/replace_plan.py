@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pylogtable.errors import CommitConflictError, CorruptTopicError
 from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Change, Replaced, Segment, TopicInfo
-from pylogtable.format.partition_state import totals_of
+from pylogtable.format.partition_state import dropped_inline, inline_of, totals_of
 
 
 @dataclass(frozen=True)
@@ -109,8 +109,16 @@ def plan_swap_commit(
                 f"{operation} of partition {partition}, offsets [{start}, {end}): another job or a "
                 "new log start has changed these segments"
             )
-        dropped = totals_of(swap.inputs)
-        replaced.append(Replaced(partition=partition, start=start, end=end, dropped=dropped))
+        log = state.snapshot.partitions[partition]
+        replaced.append(
+            Replaced(
+                partition=partition,
+                start=start,
+                end=end,
+                dropped=totals_of(swap.inputs),
+                dropped_inline=dropped_inline(log, inline_of(swap.inputs)),
+            )
+        )
     newly_cleaned = {
         partition: offset
         for partition, offset in (cleaned or {}).items()

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from pylogtable.format.config import TopicConfig
 from pylogtable.format.log_state import LogState
-from pylogtable.format.model import Change, LogStart, StagedSegment, Totals
+from pylogtable.format.model import Change, StagedSegment, Totals
 
 
 def plan_retention(
@@ -27,8 +27,7 @@ def plan_retention(
         if keep_from is not None and number in keep_from:
             offset = _segment_start_at_or_below(state, number, offset, keep_from[number])
         if offset > log.log_start:
-            dropped = state.totals_below(number, offset)
-            moves.append(LogStart(partition=number, offset=offset, dropped=dropped))
+            moves.append(state.log_start_at(number, offset))
     if not moves:
         return None
     summary = {

@@ -290,7 +290,8 @@ class Manifest:
         if snapshot.voids:
             return snapshot
         try:
-            folded, leaves = self._fold(snapshot, new_id, also_merge)
+            counted = self.state(snapshot).with_inline_totals()
+            folded, leaves = self._fold(counted, new_id, also_merge)
             checksums = dict(folded.leaf_checksums)
             for leaf in leaves:
                 data = _encode_leaf(leaf)

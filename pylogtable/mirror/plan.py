@@ -25,14 +25,12 @@ from pylogtable.format.model import (
     INLINE_BATCHES,
     MIRROR,
     Change,
-    LogStart,
     Mirror,
     MirroredTxn,
     Protocol,
     Segment,
     TopicInfo,
 )
-from pylogtable.format.partition_state import totals_of
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.jobs.rebase_compaction_plan import Piece
 
@@ -339,10 +337,7 @@ def plan_arrival_commit(
         ours, mine = copy.partitions[number], by_partition.get(number, [])
         end = mine[-1].end_offset if mine else ours.end
         if ours.log_start < theirs.log_start <= end:
-            offset = theirs.log_start
-            dropped = state.totals_below(number, offset)
-            gone = totals_of(segment for segment in mine if segment.end_offset <= offset)
-            moves.append(LogStart(partition=number, offset=offset, dropped=dropped.plus(gone)))
+            moves.append(state.log_start_at(number, theirs.log_start, mine))
         if is_all and ours.clean_end < theirs.clean_end <= end:
             cleaned[number] = theirs.clean_end
     carried = _new_txns(copy, txns) if is_all else ()

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import pyarrow as pa
 
 from pylogtable.format.config import describe_config, parse_config
-from pylogtable.format.model import Mirror
+from pylogtable.format.model import Mirror, Totals
 from pylogtable.format.schema import table_schema
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.presentation import (
@@ -202,6 +202,7 @@ def described_settings(snapshot: Snapshot) -> dict[str, str]:
 
 def describe(name: str, url: str, snapshot: Snapshot) -> TopicDescription:
     """The description of a topic's snapshot."""
+    inline = snapshot.inline or Totals()
     return TopicDescription(
         name=name,
         url=url,
@@ -222,5 +223,7 @@ def describe(name: str, url: str, snapshot: Snapshot) -> TopicDescription:
             )
             for number, state in enumerate(snapshot.partitions)
         ),
+        inline_segments=inline.segments,
+        inline_records=inline.records,
         mirror=mirror_status(snapshot.mirror),
     )

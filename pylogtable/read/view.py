@@ -14,10 +14,9 @@ from pylogtable.arguments import check_number
 from pylogtable.errors import InvalidRequestError
 from pylogtable.format.field_ids import column_ids
 from pylogtable.format.log_state import LogState
-from pylogtable.format.model import INLINE_BATCHES, Segment
+from pylogtable.format.model import Segment
 from pylogtable.format.partition_state import tile_start
 from pylogtable.format.schema import OFFSET, PARTITION, TIMESTAMP, column_schema, table_schema
-from pylogtable.format.segment_checks import are_inline
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.lazy_arrow import pc
 from pylogtable.log.manifest import Manifest
@@ -148,8 +147,8 @@ class View:
         return self.snapshot.end_offsets
 
     def describe(self) -> TopicDescription:
-        """Schema, settings, and the size of each partition."""
-        return describe(self.name, self.url, self.snapshot)
+        """Schema, settings, the size of each partition, and how many records are in commits."""
+        return describe(self.name, self.url, self.state.with_inline_totals())
 
     def ranges(
         self,
@@ -286,21 +285,13 @@ class View:
 
     def partitions(self) -> pa.Table:
         """A row for each partition: its offsets, segments, records and bytes."""
-        return self.describe().partitions_table()
+        return describe(self.name, self.url, self.snapshot).partitions_table()
 
     def history(self, limit: int | None = None) -> pa.Table:
         """The commits up to this version, newest first; see `Topic.history`."""
         if limit is not None:
             check_number("limit", limit)
         return history_table(self._manifest.commits.backwards(self.snapshot), limit)
-
-    def _count_inline(self) -> tuple[int, int]:
-        """How many segments are in commits, and not in files [INL-1], and their records."""
-        if INLINE_BATCHES not in self.snapshot.protocol.reader_features:
-            return 0, 0
-        entries = self.segments()
-        found = entries["records"].filter(pa.array(are_inline(entries)))
-        return len(found), pc.sum(found).as_py() or 0
 
     def _latest_parts(
         self, numbers: Sequence[int], wanted: WantedKeys | None, found_columns: Projection

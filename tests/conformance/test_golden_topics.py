@@ -27,7 +27,7 @@ FAILING = [case for case in CASES if "error" in golden(case, "case.json")]
 #: Checksums are of bytes that the Parquet library decides.
 CHECKSUMS = frozenset({"checksum", "leaf_checksums", "footer_checksum"})
 #: Members of objects that the writers of the first golden topics did not know.
-NEWER_MEMBERS = frozenset({"id", "last_field_id", "parent"})
+NEWER_MEMBERS = frozenset({"id", "last_field_id", "parent", "inline", "dropped_inline"})
 
 # This topic is older than the member `problems` of a case, and golden topics are never changed.
 OLDER_PROBLEMS = {"corrupt-root": ["ROOT-1"]}
@@ -103,6 +103,9 @@ def test_a_golden_topic_reads_back_to_its_rows_and_offsets(case: str, tmp_path: 
         if "clean_ends" in expected:
             found = {number: part.clean_end for number, part in enumerate(state.partitions)}
             assert found == int_keys(expected["clean_ends"])
+        if "inline" in expected:
+            told = topic.at(version).describe()
+            assert [told.inline_segments, told.inline_records] == expected["inline"]
         if "segments" in expected:
             columns = ["base_offset", "end_offset", "records", "tombstones", "delete_horizon_ms"]
             entries = topic.segments(version=version).select(columns).to_pylist()

@@ -110,6 +110,7 @@ def test_it_agrees_with_the_vectors_of_replay(vector: dict[str, Any]) -> None:
             "log_start": part["log_start"],
             "end": part["end"],
             "live": reader.totals(part["segments"]),
+            "inline": reader.totals(part["segments"], inline=True),
             "segments": [segment["path"] for segment in part["segments"]],
             "clean_end": part["clean_end"],
         }
@@ -117,7 +118,7 @@ def test_it_agrees_with_the_vectors_of_replay(vector: dict[str, Any]) -> None:
     ]
     zeros = {"segments": 0, "records": 0, "size_bytes": 0}
     wanted = [
-        {**part, "live": {**zeros, **part["live"]}, "clean_end": part.get("clean_end", 0)}
+        {"inline": zeros, "clean_end": 0, **part, "live": {**zeros, **part["live"]}}
         for part in expected["partitions"]
     ]
     assert found == wanted

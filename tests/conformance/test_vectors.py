@@ -24,6 +24,7 @@ from pylogtable.format.model import (
     Segment,
     StagedSegment,
     StoredObject,
+    Totals,
     Txn,
 )
 from pylogtable.format.roots import from_root
@@ -123,6 +124,7 @@ def run_replay(given: Vector) -> object:
                 "log_start": partition.log_start,
                 "end": partition.end,
                 "live": _wire(partition.live),
+                **({"inline": _wire(partition.inline)} if partition.inline != Totals() else {}),
                 "segments": [segment.path for segment in segments_of(partition)],
                 **({"clean_end": partition.clean_end} if partition.clean_end else {}),
             }

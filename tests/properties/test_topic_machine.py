@@ -38,6 +38,7 @@ from pylogtable.errors import (
 )
 from pylogtable.format.leaf import segments_of
 from pylogtable.format.model import Segment
+from pylogtable.format.partition_state import inline_of
 from pylogtable.format.partitioner import partition_for
 from pylogtable.format.paths import parse_commit_path
 from pylogtable.jobs.replace_plan import Swap, plan_swap_commit
@@ -1006,6 +1007,8 @@ class TopicMachine(RuleBasedStateMachine):
             assert handle.version == len(self.states) - 1
             assert handle.start_offsets() == dict(enumerate(log.log_start for log in self.logs()))
             assert handle.end_offsets() == dict(enumerate(log.end for log in self.logs()))
+            state = handle.at().state
+            assert state.snapshot.inline == inline_of(segments_of(state.entries()))
 
     def logs(self) -> Iterator[Log]:
         return iter(self.now.logs)
