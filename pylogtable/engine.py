@@ -137,7 +137,7 @@ class TopicWriter:
     @staticmethod
     def known(topic: Topic) -> View:
         """The topic as it was when it was last looked at, without a request."""
-        return View(topic.name, topic._store, topic._log.known, topic._manifest)
+        return View(topic.name, topic._store, topic._log.known, topic._log.manifest)
 
     def _snapshot(self) -> Snapshot:
         return self._log.latest() if self._view is None else self._view.snapshot

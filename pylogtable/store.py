@@ -180,7 +180,7 @@ class Store:
             for entry in below.list()
             if parse_commit_path(entry.key) is None and entry.key != HINT_PATH
         ]
-        log = TopicLog(manifest, self._runtime, snapshot, below.url)
+        log = TopicLog(manifest, self._runtime, snapshot)
         deleted, _ = log.change(lambda _: plan_delete_topic())
         manifest.write_root(deleted, self._runtime.new_id)
         with Threads(max(1, below.concurrency)) as pool:

@@ -62,15 +62,15 @@ class Topic(TopicWrites, TopicJobs):
     def __init__(self, name: str, store: ObjectStore, runtime: Runtime) -> None:
         self.name = name
         self._store = store
-        self._manifest = Manifest(store)
-        snapshot = self._manifest.load()
+        manifest = Manifest(store)
+        snapshot = manifest.load()
         if snapshot is None or snapshot.topic is None:
             raise TopicNotFoundError(
                 f"there is no topic at {store.url}; create it with "
                 f"pylogtable.open(<store>).create_topic({name!r}, partitions=...)"
             )
-        self._log = TopicLog(self._manifest, runtime, snapshot, store.url)
-        self._appender = Appender(store, self._log)
+        self._log = TopicLog(manifest, runtime, snapshot)
+        self._appender = Appender(self._log)
 
     def __reduce__(self) -> tuple[Any, tuple[str, ObjectStore, Runtime, str]]:
         return _reopen, (self.name, self._store, self._log.runtime, self._log.known.topic_id)
@@ -106,7 +106,7 @@ class Topic(TopicWrites, TopicJobs):
         """The topic at one version, the newest by default. Use it for several reads that must see
         the same data."""
         snapshot = snapshot_at(self.name, self._log, version)
-        return View(self.name, self._store, snapshot, self._manifest, self._log.runtime.clock)
+        return View(self.name, self._store, snapshot, self._log.manifest, self._log.runtime.clock)
 
     def read(
         self,
@@ -207,8 +207,8 @@ class Topic(TopicWrites, TopicJobs):
         check_text("commit_id", commit_id)
         if version is not None:
             check_number("version", version)
-            return self._manifest.commits.find_at(commit_id, version, self._log.latest)
-        return self._manifest.commits.find(commit_id, self._log.latest())
+            return self._log.manifest.commits.find_at(commit_id, version, self._log.latest)
+        return self._log.manifest.commits.find(commit_id, self._log.latest())
 
     def version_at(self, when: Moment) -> int:
         """The newest version that was committed at or before `when`, for time travel."""
@@ -302,7 +302,7 @@ class Topic(TopicWrites, TopicJobs):
             return
         many = None
         with suppress(LogTableError):  # a file that cannot be read does not forbid the change
-            many = null_keys_text(self._store, self._manifest.state(snapshot))
+            many = null_keys_text(self._store, self._log.manifest.state(snapshot))
         if many is not None:
             warnings.warn(
                 f"topic {self.name!r} has {many} record(s) without a key. It becomes compacted, "
@@ -328,7 +328,7 @@ class Topic(TopicWrites, TopicJobs):
     def group(self, name: str) -> Group:
         """A consumer group of this topic, to commit, inspect or reset positions. Opening it writes
         nothing."""
-        return Group(name, self.name, self._store, self._log)
+        return Group(name, self.name, self._log)
 
     def consumer(
         self,
@@ -358,7 +358,7 @@ class Topic(TopicWrites, TopicJobs):
         options = ConsumerOptions(
             group, member, auto_offset_reset, columns, max_records, lease_ms, follow
         )
-        return open_consumer(self.name, self._store, self._log, self.at, options)
+        return open_consumer(self.name, self._log, self.at, options)
 
     def groups(self) -> list[str]:
         """The names of the consumer groups of this topic, sorted. Damaged groups are included."""
@@ -369,14 +369,14 @@ class Topic(TopicWrites, TopicJobs):
         groups = load_groups(self._store, self._log.latest().topic_id)
         for error in groups.damaged.values():
             raise error
-        return describe_groups(self._store, self.at(), groups.states, self._log)
+        return describe_groups(self._log, self.at(), groups.states)
 
     def expire_groups(self, older_than: timedelta | int, *, dry_run: bool = False) -> list[str]:
         """Delete the groups that have had no member and no commit for this long: a timedelta, or
         milliseconds. Returns their names. Run it from time to time to remove groups that nobody
         uses any more; `dry_run=True` only lists them."""
         check_flags(dry_run=dry_run)
-        return expire_groups(self._store, self._log, older_than, dry_run=dry_run)
+        return expire_groups(self._log, older_than, dry_run=dry_run)
 
 
 def _reopen(name: str, store: ObjectStore, runtime: Runtime, topic_id: str) -> Topic:

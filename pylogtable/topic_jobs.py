@@ -214,7 +214,7 @@ class TopicJobs:
     @property
     def _maintained(self) -> MaintainedTopic:
         tables = TopicTables(self.name, self._store, self._log.runtime)
-        return MaintainedTopic(self.name, self._store, self._log, tables)
+        return MaintainedTopic(self.name, self._log, tables)
 
     def _run(self, job: Job[Report], threads: int = 1) -> Report:
         return job.run(self._maintained, in_threads(threads))

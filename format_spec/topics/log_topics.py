@@ -155,7 +155,7 @@ def holes(place: Place) -> None:
         hashed_over=1,
     )
     place.tick()
-    log = TopicLog(manifest, place.runtime, snapshot, "the golden topic")
+    log = TopicLog(manifest, place.runtime, snapshot)
     swap = Swap(tuple(inputs), (output,))
     log.change(lambda s: plan_swap_commit(s, "compact", [swap]))
     place.tick()

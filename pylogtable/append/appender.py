@@ -43,7 +43,6 @@ from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Change, Commit, MirroredTxn, StagedSegment, Txn
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.log.topic_log import TopicLog
-from pylogtable.storage.base import ObjectStore
 
 #: Called with the state that a commit is planned on. Raises if the data does not fit it.
 CheckState = Callable[[Snapshot], None]
@@ -61,10 +60,10 @@ class _Altered(LogTableError):
 
 
 class Appender:
-    """Appends to the topic of `log`, whose files are in `store`."""
+    """Appends to the topic of `log`."""
 
-    def __init__(self, store: ObjectStore, log: TopicLog) -> None:
-        self._store = store
+    def __init__(self, log: TopicLog) -> None:
+        self._store = log.store
         self._log = log
         self._runtime = log.runtime
         self._warned_of_expired = False

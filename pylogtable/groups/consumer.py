@@ -31,7 +31,6 @@ from pylogtable.operation import REPLY_SECONDS, Closing, new_operation, operatio
 from pylogtable.read.position import Given, parse_position, resolve
 from pylogtable.read.view import View
 from pylogtable.runtime import Runtime
-from pylogtable.storage.base import ObjectStore
 
 # The first wait for new records. It doubles each time there are none, up to the member's limit.
 FIRST_PAUSE_SECONDS = 0.01
@@ -319,7 +318,6 @@ class Consumer(Closing):
 
 def open_consumer(
     topic_name: str,
-    store: ObjectStore,
     log: TopicLog,
     newest: Callable[[], View],
     options: ConsumerOptions,
@@ -332,7 +330,7 @@ def open_consumer(
             f"lease_ms must be at most {MAX_LEASE_MS:,} (24 hours), not {lease_ms:,}: a longer "
             "lease would not be believed"
         )
-    group = Group(options.group, topic_name, store, log)
+    group = Group(options.group, topic_name, log)
     member: Member
     if isinstance(options.member, str):
         check_member_name(options.member)

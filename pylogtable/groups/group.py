@@ -38,7 +38,6 @@ from pylogtable.operation import operations
 from pylogtable.read.plan import choose_partitions
 from pylogtable.read.position import Bound, locate, parse_bound
 from pylogtable.read.view import View
-from pylogtable.storage.base import ObjectStore
 
 
 @operations
@@ -56,17 +55,16 @@ class Group:
     `CommitConflictError`. Commits of different partitions do not disturb each other.
     """
 
-    def __init__(self, name: str, topic_name: str, store: ObjectStore, log: TopicLog) -> None:
+    def __init__(self, name: str, topic_name: str, log: TopicLog) -> None:
         check_group_name(name)
         self.name = name
         self.topic_name = topic_name
-        self._store = store
         self._log = log
-        self._group_log = GroupLog(store, log.runtime, name, log.known.topic_id)
+        self._group_log = GroupLog(log.store, log.runtime, name, log.known.topic_id)
         self._seen: Positions | None = None
 
     def __repr__(self) -> str:
-        return f"<Group {self.name!r} of topic {self.topic_name!r} at {self._store.url}>"
+        return f"<Group {self.name!r} of topic {self.topic_name!r} at {self._log.store.url}>"
 
     def _repr_html_(self) -> str:
         return self.describe()._repr_html_()
@@ -102,7 +100,7 @@ class Group:
         monitoring. Where the group has no position, everything in the log counts as unread, also if
         there is no such group. It does not change what later commits are checked against."""
         state = self._group_log.newest()
-        lags = measure_lag(self._store, self._pinned(), state, self._log.runtime.clock())
+        lags = measure_lag(self._log.store, self._pinned(), state, self._log.runtime.clock())
         return GroupLag(self.name, self.topic_name, lags)
 
     def describe(self) -> GroupDescription:
@@ -110,12 +108,12 @@ class Group:
         change what later commits are checked against."""
         state = self._group_log.newest()
         if state is None or state.deleted:
-            known = ", ".join(load_groups(self._store, self._log.known.topic_id).names)
+            known = ", ".join(load_groups(self._log.store, self._log.known.topic_id).names)
             raise InvalidRequestError(
                 f"there is no group {self.name!r} in topic {self.topic_name!r}; its groups: "
                 f"{known or 'none'}"
             )
-        return describe_groups(self._store, self._pinned(), {self.name: state}, self._log)
+        return describe_groups(self._log, self._pinned(), {self.name: state})
 
     def reset(
         self,
@@ -240,7 +238,7 @@ class Group:
 
     def _pinned(self) -> View:
         log = self._log
-        return View(self.topic_name, self._store, log.latest(), log.manifest, log.runtime.clock)
+        return View(self.topic_name, log.store, log.latest(), log.manifest, log.runtime.clock)
 
     def _targets(
         self,
@@ -272,7 +270,7 @@ class Group:
 
 
 def describe_groups(
-    store: ObjectStore, view: View, states: Mapping[str, GroupState], log: TopicLog
+    log: TopicLog, view: View, states: Mapping[str, GroupState]
 ) -> GroupDescription:
     """Position, lag and owner of every partition of these groups."""
     now_ms = log.runtime.clock()
@@ -284,28 +282,26 @@ def describe_groups(
                 name,
                 view.name,
                 state,
-                measure_lag(store, view, state, now_ms),
+                measure_lag(log.store, view, state, now_ms),
                 state.live_members(now_ms),
             )
         )
     )
 
 
-def expire_groups(
-    store: ObjectStore, log: TopicLog, older_than: timedelta | int, *, dry_run: bool
-) -> list[str]:
+def expire_groups(log: TopicLog, older_than: timedelta | int, *, dry_run: bool) -> list[str]:
     """Delete the topic's groups that nobody has used for this long. Returns their names."""
     age_ms = _milliseconds(older_than)
     topic_id = log.latest().topic_id
     now_ms = log.runtime.clock()
     expired = [
         name
-        for name, state in load_groups(store, topic_id).states.items()
+        for name, state in load_groups(log.store, topic_id).states.items()
         if plan_expiry(state, age_ms, now_ms) is not None
     ]
 
     def expire(name: str) -> bool:
-        after = GroupLog(store, log.runtime, name, topic_id).change(
+        after = GroupLog(log.store, log.runtime, name, topic_id).change(
             lambda state, now_ms: plan_expiry(state, age_ms, now_ms)
         )
         return after is not None and after.deleted

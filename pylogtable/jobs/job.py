@@ -56,7 +56,6 @@ class MaintainedTopic:
     """The topic that a job works on. `foreseen` is set in a dry run only."""
 
     name: str
-    store: ObjectStore
     log: TopicLog
     tables: PublishedTables
     foreseen: Snapshot | None = None
@@ -74,6 +73,10 @@ class MaintainedTopic:
         snapshot = self.newest().snapshot
         commit = seal(change, snapshot, "dry-run", snapshot.topic_id, self.runtime.clock())
         return replace(self, foreseen=apply(snapshot, commit))
+
+    @property
+    def store(self) -> ObjectStore:
+        return self.log.store
 
     @property
     def runtime(self) -> Runtime:

@@ -122,7 +122,7 @@ def _vacuum(topic: MaintainedTopic, dry_run: bool, keep_ms: int) -> VacuumReport
     version = newest.version
     if not dry_run and any(garbage):
         version = _commit_with_root(log, garbage)
-        _remove(store, log, garbage, needed.root_version)
+        _remove(log, garbage, needed.root_version)
     removed = tuple(entry.key for entry in garbage)
     manifest_files = sum(key.startswith(MANIFEST_DIR) for key in removed)
     return VacuumReport(
@@ -218,10 +218,10 @@ def _commit_with_root(log: TopicLog, garbage: Garbage) -> int:
     return after.version
 
 
-def _remove(store: ObjectStore, log: TopicLog, garbage: Garbage, kept_root: int | None) -> None:
+def _remove(log: TopicLog, garbage: Garbage, kept_root: int | None) -> None:
     """Remove the garbage. The manifest is left alone unless the hint names a root that stays: a
     reader that begins at an older root needs commits and leaves that are garbage now."""
-    hint = log.manifest.hinted_root()
+    store, hint = log.store, log.manifest.hinted_root()
     manifest_safe = hint is not None and kept_root is not None and hint >= kept_root
     for entry in (*garbage.roots, *garbage.commits) if manifest_safe else ():
         store.delete(entry.key)

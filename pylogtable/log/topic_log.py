@@ -43,10 +43,10 @@ class TopicLog:
     """The newest known state of one topic. It is bound to the topic's id: a topic that was deleted
     and created again under the same name is a different topic."""
 
-    def __init__(self, manifest: Manifest, runtime: Runtime, snapshot: Snapshot, url: str) -> None:
+    def __init__(self, manifest: Manifest, runtime: Runtime, snapshot: Snapshot) -> None:
         self.manifest = manifest
+        self.store = manifest.store
         self.runtime = runtime
-        self._url = url
         self._topic_id = snapshot.topic_id
         self._snapshot = snapshot
         self._seen_ms = self._loaded_ms = runtime.clock()
@@ -66,7 +66,7 @@ class TopicLog:
         has come since, the put fails. None if it is better to ask first."""
         now = self.runtime.clock()
         is_new = 0 <= now - self._seen_ms < FRESH_MS and now - self._loaded_ms <= STALE_AFTER_MS
-        return self._snapshot if self.manifest.store.is_remote and is_new else None
+        return self._snapshot if self.store.is_remote and is_new else None
 
     def latest(self, *, first_wave: int = 1) -> Snapshot:
         """The newest state in the store. After `STALE_AFTER_MS` it is loaded from scratch: by then
@@ -147,7 +147,7 @@ class TopicLog:
         instead_of: Snapshot | None = None,
         may_be_gone: bool = False,
     ) -> Snapshot:
-        newest = same_topic(newest, self._topic_id, self._url, may_be_gone=may_be_gone)
+        newest = same_topic(newest, self._topic_id, self.store.url, may_be_gone=may_be_gone)
         with self._lock:
             # It is older than the known state only if that one no longer stands.
             if newest.version >= self._snapshot.version or self._snapshot is instead_of:

@@ -10,16 +10,13 @@ import msgspec
 from pylogtable.errors import LogTableError
 from pylogtable.format.config import STALE_AFTER_MS
 from pylogtable.format.log_state import LogState
-from pylogtable.format.model import Change, Segment
+from pylogtable.format.model import Change
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.log.topic_log import TopicLog
 from pylogtable.mirror.copying import Copied, Copier, CopyTask, RunTasks, discard_copies
 from pylogtable.mirror.plan import OvertakenError
 from pylogtable.mirror.progress import Account
-from pylogtable.mirror.removals_plan import Side
 from pylogtable.runtime import Runtime
-from pylogtable.segments.scan import count_from
-from pylogtable.storage.base import ObjectStore
 
 #: While more than this is copied for one commit, a mirror looks whether it is to stop.
 LARGE_BYTES = 1 << 30
@@ -30,26 +27,12 @@ class StoppedError(LogTableError):
 
 
 @dataclass(frozen=True)
-class End:
-    """One of the two topics: its store and its state."""
-
-    store: ObjectStore
-    log: TopicLog
-
-    def side(self, snapshot: Snapshot) -> Side:
-        def count(segment: Segment, offset: int) -> int:
-            return count_from(self.store, segment, offset)
-
-        return Side(self.log.manifest.state(snapshot), count)
-
-
-@dataclass(frozen=True)
 class Transfer:
     """The way from one topic to the other. `tell` is called after each task, and `stop` is asked
     whether to go on."""
 
-    source: End
-    copy: End
+    source: TopicLog
+    copy: TopicLog
     account: Account
     run_tasks: RunTasks[CopyTask, list[Copied]]
     tell: Callable[[], None]
@@ -57,7 +40,7 @@ class Transfer:
 
     @property
     def runtime(self) -> Runtime:
-        return self.copy.log.runtime
+        return self.copy.runtime
 
     def copied(self, source: Snapshot, copy: Snapshot, tasks: Sequence[CopyTask]) -> list[Copied]:
         """What these tasks have copied, one after the other."""
@@ -104,7 +87,7 @@ class Transfer:
             return plan(state)
 
         try:
-            _, change = self.copy.log.change(plan_in_time, refresh=False)
+            _, change = self.copy.change(plan_in_time, refresh=False)
         except LogTableError as error:
             if not error.may_have_landed:
                 discard_copies(self.copy.store, copied)

@@ -12,20 +12,22 @@ from pylogtable.errors import LogTableError
 from pylogtable.format.group_model import GroupChange, GroupPosition, GroupState
 from pylogtable.log.group_log import GroupLog
 from pylogtable.log.group_objects import load_groups
-from pylogtable.mirror.copy_and_commit import End
+from pylogtable.log.topic_log import TopicLog
 
 #: The operation of states that a mirror has put.
 OPERATION = "mirror"
 
 
-def copy_groups(source: End, copy: End) -> tuple[dict[str, dict[int, int]], dict[str, str]]:
+def copy_groups(
+    source: TopicLog, copy: TopicLog
+) -> tuple[dict[str, dict[int, int]], dict[str, str]]:
     """Set the positions of all groups of the source in the copy. A position beyond the end of the
     copy becomes its end: nothing is missed when the rest comes. Returns the positions that are
     set, and why a group was left out."""
-    found = load_groups(source.store, source.log.known.topic_id)
+    found = load_groups(source.store, source.known.topic_id)
     positions: dict[str, dict[int, int]] = {}
     left_out = {name: str(error) for name, error in found.damaged.items()}
-    ends = copy.log.known.end_offsets
+    ends = copy.known.end_offsets
     for name, state in found.states.items():
         wanted = {
             number: msgspec.structs.replace(position, offset=min(position.offset, ends[number]))
@@ -33,7 +35,7 @@ def copy_groups(source: End, copy: End) -> tuple[dict[str, dict[int, int]], dict
             if number in ends
         }
         try:
-            log = GroupLog(copy.store, copy.log.runtime, name, copy.log.known.topic_id)
+            log = GroupLog(copy.store, copy.runtime, name, copy.known.topic_id)
             why = _set(log, wanted)
         except LogTableError as error:
             why = str(error)

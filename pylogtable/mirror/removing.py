@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import chain
 
 from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Change, Commit, Mirror, Segment
 from pylogtable.format.snapshot import Snapshot
+from pylogtable.log.topic_log import TopicLog
 from pylogtable.mirror.copy_and_commit import Transfer
 from pylogtable.mirror.copying import Copied, copy_tasks, discard_copies, files_there
 from pylogtable.mirror.plan import OvertakenError, having_seen
 from pylogtable.mirror.removals_plan import (
+    Side,
     Stretch,
     in_commits,
     new_files,
     plan_removal_commit,
     plan_removals,
 )
+from pylogtable.segments.scan import count_from
 
 #: What the copy knows about its source in a state. Raises if it is no copy any more.
 Check = Callable[[Snapshot], Mirror]
@@ -34,10 +38,14 @@ def remove_records(
     """Bring these partitions of the copy to what the source still has. `commits` are those of the
     source after the version that the copy shows, if they are known."""
     new = new_files(commits, source.topic_id, check(copy).seen_version or 0)
-    sides = transfer.copy.side(copy), transfer.source.side(source)
+    sides = _side(transfer.copy, copy), _side(transfer.source, source)
     found = chain.from_iterable(plan_removals(*sides, number) for number in partitions)
     for stretches in in_commits(found):
         _replace(transfer, copy, source, stretches, new, check)
+
+
+def _side(log: TopicLog, snapshot: Snapshot) -> Side:
+    return Side(log.manifest.state(snapshot), partial(count_from, log.store))
 
 
 def _replace(

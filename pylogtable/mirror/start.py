@@ -10,20 +10,17 @@ from pylogtable.format.config import normalize
 from pylogtable.format.model import Change, Mirror
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.log.topic_log import TopicLog
-from pylogtable.mirror.copy_and_commit import End
 from pylogtable.mirror.copying import Copied, CopyTask, RunTasks, copy_in_threads
 from pylogtable.mirror.options import MirrorOptions
 from pylogtable.mirror.plan import new_copy
 from pylogtable.mirror.report import MirrorReport
 from pylogtable.mirror.sync import Mirroring
-from pylogtable.storage.base import ObjectStore
 
 
 class MirroredTopic(Protocol):
     """A topic, as `Store.topic` gives it."""
 
     name: str
-    _store: ObjectStore
     _log: TopicLog
 
 
@@ -52,19 +49,19 @@ def mirror(
         )
     newest = source._log.latest()
     own = bool(options.own_retention)
-    mark = Mirror(source_id=newest.topic_id, source=source._store.url, own_retention=own)
+    mark = Mirror(source_id=newest.topic_id, source=source._log.store.url, own_retention=own)
 
     def create(existing: Snapshot | None, url: str) -> Change:
         return new_copy(existing, newest, mark, options.settings, url)
 
     name = source.name if options.name is None else options.name
-    _check_apart(source._store.url, f"{to_store.url.rstrip('/')}/{name}")
+    _check_apart(source._log.store.url, f"{to_store.url.rstrip('/')}/{name}")
     copy, is_new = to_store._open_copy(name, create)
     if copy._log.known.mirror is not None and not is_new:
         _check_settings(copy, normalize(options.settings))
-    ends = End(source._store, source._log), End(copy._store, copy._log)
-    run_tasks = run_tasks or copy_in_threads(copy._store)
-    return Mirroring(copy.name, *ends, options, run_tasks, is_new=is_new).run()
+    logs = source._log, copy._log
+    run_tasks = run_tasks or copy_in_threads(copy._log.store)
+    return Mirroring(copy.name, *logs, options, run_tasks, is_new=is_new).run()
 
 
 def _check_apart(source: str, copy: str) -> None:
@@ -89,7 +86,7 @@ def _check_settings(copy: MirroredTopic, wanted: Mapping[str, str]) -> None:
     if other:
         texts = (f"{name}={config.get(name)}, not {value}" for name, value in other.items())
         raise InvalidRequestError(
-            f"`config` is for a new copy, and the one at {copy._store.url} has "
+            f"`config` is for a new copy, and the one at {copy._log.store.url} has "
             f"{'; '.join(texts)}. Change it with alter on the copy. A copy that follows its source "
             "has to get retention='own' first, by a mirror without `config`"
         )

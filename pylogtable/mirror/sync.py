@@ -24,7 +24,8 @@ from pylogtable.errors import (
 from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Change, Commit, Mirror
 from pylogtable.format.snapshot import Snapshot
-from pylogtable.mirror.copy_and_commit import End, StoppedError, Transfer
+from pylogtable.log.topic_log import TopicLog
+from pylogtable.mirror.copy_and_commit import StoppedError, Transfer
 from pylogtable.mirror.copying import (
     Copied,
     CopyTask,
@@ -75,8 +76,8 @@ class Mirroring:
     def __init__(
         self,
         topic: str,
-        source: End,
-        copy: End,
+        source: TopicLog,
+        copy: TopicLog,
         options: MirrorOptions,
         run_tasks: RunTasks[CopyTask, list[Copied]],
         *,
@@ -85,10 +86,10 @@ class Mirroring:
         self._source = source
         self._copy = copy
         self._options = options
-        self._runtime = copy.log.runtime
+        self._runtime = copy.runtime
         now = self._runtime.monotonic
         urls = source.store.url, copy.store.url
-        self._account = Account(topic, *urls, source.log, copy.log, now, now())
+        self._account = Account(topic, *urls, source, copy, now, now())
         self._transfer = Transfer(
             source, copy, self._account, run_tasks, tell=self._tell, stop=options.is_to_stop
         )
@@ -141,19 +142,19 @@ class Mirroring:
 
     def _step(self) -> bool:
         """Copy as much as one commit brings; True if the copy then has all."""
-        source = self._source.log.latest()
+        source = self._source.latest()
         try:
             return self._step_to(source)
         except (InvalidRequestError, CorruptTopicError, ObjectMissingError, SegmentGoneError) as e:
             # Perhaps this state of the source is too old. Another mirror has seen a newer one, and
             # the copy is ahead; or a vacuum has removed files that newer ones do not need.
-            if self._source.log.latest().version == source.version:
+            if self._source.latest().version == source.version:
                 raise _explained(e) from e
             raise OvertakenError(f"the source has changed meanwhile: {e}") from e
 
     def _step_to(self, source: Snapshot) -> bool:
         check_finished(source, self._source.store.url)
-        known = self._copy.log.known.mirror
+        known = self._copy.known.mirror
         commits = self._new_commits(source, known)
         self._check_source(source, known, commits)
         copy = self._altered(source)
@@ -162,7 +163,7 @@ class Mirroring:
             commits = self._new_commits(source, mirror)
         arrivals = plan_arrivals(
             copy,
-            self._source.log.manifest.state(source),
+            self._source.manifest.state(source),
             allow_gaps=mirror.is_following or self._options.allow_gaps,
         )
         if mirror.own_retention:
@@ -204,7 +205,7 @@ class Mirroring:
         def plan(state: LogState) -> Change | None:
             return plan_topic(state.snapshot, source, self._checked(state.snapshot, source))
 
-        copy, change = self._copy.log.change(plan)
+        copy, change = self._copy.change(plan)
         self._account.commits += change is not None
         return copy
 
@@ -216,7 +217,7 @@ class Mirroring:
         if not 0 <= source.version - mirror.version <= MAX_COMMITS:
             return None
         versions = range(mirror.version + 1, source.version + 1)
-        found = self._source.log.manifest.commits.read_range(versions)
+        found = self._source.manifest.commits.read_range(versions)
         return None if found is None else list(found)
 
     def _check_source(
@@ -245,7 +246,7 @@ class Mirroring:
             return later[0].parent
         if commits is not None:
             return source.commit_id
-        found = self._source.log.manifest.commits.read(version)
+        found = self._source.manifest.commits.read(version)
         is_kept = found is not None and found.topic_id == source.topic_id
         return found.commit_id if found is not None and is_kept else None
 
@@ -258,10 +259,10 @@ class Mirroring:
             there = files_there(self._copy.store, units)
             self._may_have_files = False
         tasks = copy_tasks(units, there, usable_files(units, there, began_ms))
-        copied = self._transfer.copied(source, self._copy.log.known, tasks)
+        copied = self._transfer.copied(source, self._copy.known, tasks)
         segments = list(chain.from_iterable(one.segments for one in copied))
-        commits = self._source.log.manifest.commits
-        txns = list(new_txns(source, commits, self._copy.log.known)) if is_all else []
+        commits = self._source.manifest.commits
+        txns = list(new_txns(source, commits, self._copy.known)) if is_all else []
 
         def plan(state: LogState) -> Change | None:
             known = check(state.snapshot)

@@ -481,7 +481,7 @@ class TestTheIndex:
         def decide(verb: str, key: str) -> Fault | None:
             if verb == "read" and key.endswith("_head.json") and armed:
                 other = open_topic(inner)
-                other._manifest.write_root(other._log.latest(), lambda: "aa")
+                other._log.manifest.write_root(other._log.latest(), lambda: "aa")
                 topic_store.create(commit_path(65), newer)
             return None
 

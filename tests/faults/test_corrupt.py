@@ -395,7 +395,7 @@ class TestPathsOutsideTheTopic:
         self, plain: MemoryStore, path: str, caplog: pytest.LogCaptureFixture
     ) -> None:
         topic = open_topic(plain)
-        topic._manifest.write_root(topic._log.latest(), lambda: "aa")
+        topic._log.manifest.write_root(topic._log.latest(), lambda: "aa")
         edit(plain, root_path(1), lambda b: b["partitions"][0]["tail"][0].update(path=path))
         check(plain, range(4), [root_path(1)])
         assert "PATH-4" in caplog.text

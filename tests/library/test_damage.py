@@ -82,7 +82,7 @@ def test_damaged_root_is_ignored(
     store: Store, objects: MemoryStore, damage: Callable[[bytes], bytes]
 ) -> None:
     topic = store.topic("bad")
-    topic._manifest.write_root(topic._log.latest(), lambda: "aa")
+    topic._log.manifest.write_root(topic._log.latest(), lambda: "aa")
     spoil(objects, root_path(2), damage)
     assert store.topic("bad").count() == 2
 

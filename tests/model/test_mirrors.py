@@ -350,7 +350,7 @@ class TestPlantedBugs:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def step(run: sync.Mirroring) -> bool:
-            return run._step_to(run._source.log.latest())
+            return run._step_to(run._source.latest())
 
         monkeypatch.setattr(sync.Mirroring, "_step", step)
         writers = ONE, TWO, doing("writer", near, append)

@@ -643,7 +643,7 @@ class TopicMachine(RuleBasedStateMachine):
     def new_commits(self, handle: Topic) -> list[Any]:
         """What a job committed, one commit for each partition it touched."""
         versions = range(len(self.states), handle.version + 1)
-        return [handle._manifest.commits.read(version) for version in versions]
+        return [handle._log.manifest.commits.read(version) for version in versions]
 
     @rule(
         which=st.integers(0, 1),

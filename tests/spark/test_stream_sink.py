@@ -47,7 +47,7 @@ def stream(spark: SparkSession, source: Topic, **options: Any) -> DataFrame:
 
 
 def txns(topic: Topic) -> list[tuple[str, int]]:
-    commits = (topic._manifest.commits.read(version) for version in range(topic.version + 1))
+    commits = (topic._log.manifest.commits.read(version) for version in range(topic.version + 1))
     return [(c.txn.app_id, c.txn.version) for c in commits if c is not None and c.txn is not None]
 
 

@@ -347,7 +347,7 @@ def test_rows_of_another_size_than_their_entries_say_are_corrupt_below_a_root(
     """Who begins at a root does not replay the commit, and reads its rows all the same."""
     topic.append(table(0, 3))
     key = f"orders/{commit_path(1)}"
-    topic._manifest.write_root(topic.at().snapshot, lambda: "leaf")
+    topic._log.manifest.write_root(topic.at().snapshot, lambda: "leaf")
     assert values(make_store(objects).topic("orders")) == sorted(table(0, 3)["value"].to_pylist())
     body = json.loads(objects.read(key) or b"")
     rows = inline.unpack(inline.from_text(body["rows"], key), key)

@@ -267,7 +267,7 @@ COMPACTED = f"_manifest/{2:020d}.json"
 def test_clean_end_beyond_the_end_is_reported(
     changelog: Topic, objects: MemoryStore, below: ObjectStore
 ) -> None:
-    changelog._manifest.write_root(changelog.at().snapshot, lambda: "r")
+    changelog._log.manifest.write_root(changelog.at().snapshot, lambda: "r")
 
     def too_far(root: Any) -> None:
         root["partitions"][0]["clean_end"] = 9
@@ -279,7 +279,7 @@ def test_clean_end_beyond_the_end_is_reported(
 def test_clean_end_that_differs_from_the_commits_is_reported(
     changelog: Topic, objects: MemoryStore, below: ObjectStore
 ) -> None:
-    changelog._manifest.write_root(changelog.at().snapshot, lambda: "r")
+    changelog._log.manifest.write_root(changelog.at().snapshot, lambda: "r")
 
     def less(root: Any) -> None:
         root["partitions"][0]["clean_end"] = 1

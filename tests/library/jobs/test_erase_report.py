@@ -93,7 +93,7 @@ def test_the_oldest_version_costs_one_listing_and_one_read(topic: Topic, clock: 
     for _ in range(30):
         topic.append(kafka(["b"]))
     counting = CountingStore(topic._store)
-    manifest = type(topic._manifest)(counting)
+    manifest = type(topic._log.manifest)(counting)
     assert manifest.oldest_version(topic.at().snapshot) == 0
     assert counting.counts == {"list": 1, "read": 1}
 

@@ -193,7 +193,7 @@ def test_roots_come_every_64_commits_with_leaves_once_the_tails_are_long(
     assert [n for n in names if "leaf-" in n]
     assert objects.read("t/_manifest/_head.json") == b'{"root_version":192}'
     again = store.topic("t")
-    assert again._manifest.state(again._log.known).entries().num_rows == 400
+    assert again._log.manifest.state(again._log.known).entries().num_rows == 400
     assert len(rows(again.read())) == 400
     assert again.verify()
 

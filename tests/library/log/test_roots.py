@@ -55,7 +55,7 @@ def store(objects: MemoryStore) -> Store:
         topic.append(kafka([f"k{number}"], partition=ints(number % 2)))
         if topic.version in (OLD, NEW):
             fresh = made.topic("t")
-            fresh._manifest.write_root(fresh._log.known, lambda: f"leaf{topic.version}")
+            fresh._log.manifest.write_root(fresh._log.known, lambda: f"leaf{topic.version}")
     return made
 
 
@@ -231,7 +231,7 @@ def test_writer_that_meets_an_unusable_root_writes_a_new_one(
 def test_handle_that_was_opened_at_a_wrong_root_recovers(store: Store, below: ObjectStore) -> None:
     """Nothing contradicts the root until somebody commits."""
     sound = store.topic("t")
-    sound._manifest.write_root(sound._log.known, lambda: "leaf28")
+    sound._log.manifest.write_root(sound._log.known, lambda: "leaf28")
     kept = below.read(root_path(28)) or b""
     tamper(below, root_path(28), CONTRADICTIONS["an empty partition at another end"])
     deceived = store.topic("t")

@@ -147,7 +147,7 @@ def test_a_commit_after_another_mirror() -> None:
     copy, source = states(pair)
     mark = copy.mirror
     assert mark is not None
-    state = pair.copy._manifest.state(copy)
+    state = pair.copy._log.manifest.state(copy)
     (segment,) = _segments(pair.source)
     with pytest.raises(
         OvertakenError, match="from offset 0 on were copied, and the copy ends at 3"
@@ -165,7 +165,7 @@ def test_a_commit_after_another_mirror_has_altered_the_copy() -> None:
     pair.source.alter(partitions=2)
     _, source = states(pair)
     assert copy.mirror is not None
-    state = pair.copy._manifest.state(copy)
+    state = pair.copy._log.manifest.state(copy)
     with pytest.raises(OvertakenError, match="has altered the copy"):
         plan_arrival_commit(state, source, copy.mirror, [], [], is_all=True)
 
@@ -177,7 +177,7 @@ def test_a_part_moves_neither_the_version_nor_txns() -> None:
     assert copy.mirror is not None
     segments = _segments(pair.source)[1:]
     txn = MirroredTxn(app_id="x", version=1)
-    state = pair.copy._manifest.state(copy)
+    state = pair.copy._log.manifest.state(copy)
     part = plan_arrival_commit(state, source, copy.mirror, segments, [txn], is_all=False)
     assert part is not None
     assert part.mirrored_txns == ()

@@ -90,7 +90,7 @@ def test_txns_without_new_records() -> None:
 
 def test_the_result_of_a_txn_whose_commit_is_gone() -> None:
     pair = pair_with_txns()
-    commits = pair.source._manifest.commits
+    commits = pair.source._log.manifest.commits
     path = f"t/_manifest/{commits.read(3).version:020d}.json"
     for _ in range(64):  # a root, so that the commit is not needed
         fill(pair.source, 1)
