@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,38 +45,30 @@ class MaintainReport:
         return any((self.retention, self.compaction, self.merge, self.publication, self.vacuum))
 
     def __str__(self) -> str:
-        parts = self._would_do() if self.dry_run else self._did()
-        if self.error is not None:
-            parts.append(f"FAILED: {self.error}")
-            return f"{self.topic}: {', '.join(parts)}"
-        return f"{self.topic}: {', '.join(parts)}; {self.seconds:.1f} s"
-
-    def _did(self) -> list[str]:
-        parts = []
+        parts = ["nothing was changed"] if self.dry_run else []
+        remove = "would remove" if self.dry_run else "removed"
         if self.retention is not None:
-            parts.append(f"retention removed {self.retention.records_removed:,} records")
-        if self.compaction is not None:
-            parts.append(f"compaction removed {self.compaction.records_removed:,} records")
-        if self.merge is not None:
-            shifted = f" ({self.merge.shifted_in:,} shifted)" if self.merge.shifted_in else ""
-            merged = f"merged {self.merge.segments_in:,}{shifted} into {self.merge.segments_out:,}"
-            parts.append(merged)
-        if self.publication is not None:
+            parts.append(f"retention {remove} {self.retention.records_removed:,} records")
+        parts += self._rewrites()
+        if self.publication is not None and self.dry_run:
+            parts += [f"would publish {table}" for table in self.publication.due]
+        elif self.publication is not None:
             parts += [f"published {table}" for table in self.publication.tables]
         if self.vacuum is not None:
-            parts.append(f"vacuum removed {count_text(len(self.vacuum.files), 'file')}")
-        return parts
+            parts.append(f"vacuum {remove} {count_text(len(self.vacuum.files), 'file')}")
+        if self.error is not None:
+            return f"{self.topic}: {', '.join([*parts, f'FAILED: {self.error}'])}"
+        return f"{self.topic}: {', '.join(parts)}; {self.seconds:.1f} s"
 
-    def _would_do(self) -> list[str]:
-        parts = ["nothing was changed"]
-        if self.retention is not None:
-            parts.append(f"retention would remove {self.retention.records_removed:,} records")
-        parts += [job.would_do for job in (self.compaction, self.merge) if job is not None]
-        if self.publication is not None:
-            parts += [f"would publish {table}" for table in self.publication.due]
-        if self.vacuum is not None:
-            parts.append(f"vacuum would remove {count_text(len(self.vacuum.files), 'file')}")
-        return parts
+    def _rewrites(self) -> Iterator[str]:
+        if self.dry_run:
+            yield from (job.would_do for job in (self.compaction, self.merge) if job is not None)
+            return
+        if self.compaction is not None:
+            yield f"compaction removed {self.compaction.records_removed:,} records"
+        if self.merge is not None:
+            shifted = f" ({self.merge.shifted_in:,} shifted)" if self.merge.shifted_in else ""
+            yield f"merged {self.merge.segments_in:,}{shifted} into {self.merge.segments_out:,}"
 
 
 #: Makes a job from the topic's settings and the caller's options; None if they do not ask for it.

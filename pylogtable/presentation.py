@@ -14,13 +14,13 @@ Every cell of an HTML table is escaped, because names come from outside.
 
 from __future__ import annotations
 
-import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from functools import cache
 from html import escape
 from itertools import pairwise
+from operator import attrgetter
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -28,7 +28,6 @@ from typing import (
     ClassVar,
     Generic,
     TypeVar,
-    Union,
     get_args,
     get_origin,
     get_type_hints,
@@ -150,7 +149,7 @@ class Column:
 #: The number of a partition.
 Partition = Annotated[int, Column(arrow="int32")]
 
-_ARROW = {int: "int64", float: "float64", str: "string", datetime: "timestamp[ms]"}
+_ARROW = {int: "int64", float: "float64", str: "string", datetime: "time"}
 
 
 @cache
@@ -164,7 +163,7 @@ def _column(name: str, hint: Any) -> Column:
     column = Column()
     if get_origin(hint) is Annotated:
         hint, column = get_args(hint)
-    kinds = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    kinds = get_args(hint) or (hint,)  # of `int | None` they are two
     return replace(
         column,
         heading=column.heading or name.replace("_", " "),
@@ -175,25 +174,19 @@ def _column(name: str, hint: Any) -> Column:
 
 
 def schema_of(row: type) -> pa.Schema:
-    """The Arrow schema of a class of rows. Times are in UTC."""
+    """The Arrow schema of a class of rows."""
     import pyarrow as pa
 
-    def kind(column: Column) -> pa.DataType:
-        found = pa.type_for_alias(column.arrow)
-        return pa.timestamp(found.unit, "UTC") if pa.types.is_timestamp(found) else found
+    def kind(name: str) -> pa.DataType:
+        return pa.timestamp("ms", "UTC") if name == "time" else pa.type_for_alias(name)
 
-    return pa.schema(
-        [pa.field(name, kind(c), nullable=c.is_nullable) for name, c in columns_of(row).items()]
-    )
+    columns = columns_of(row).items()
+    return pa.schema([pa.field(name, kind(c.arrow), c.is_nullable) for name, c in columns])
 
 
 def arrow_table(row: type, rows: Iterable[Any]) -> pa.Table:
     """Rows of this class as an Arrow table."""
-    import pyarrow as pa
-
-    names = columns_of(row)
-    found = [{name: getattr(one, name) for name in names} for one in rows]
-    return pa.Table.from_pylist(found, schema=schema_of(row))
+    return computed_table({field: attrgetter(field.name) for field in schema_of(row)}, rows)
 
 
 def computed_table(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import asdict
 from pathlib import Path
 
 import pyarrow as pa
@@ -189,3 +191,20 @@ def test_wrong_and_unknown_partitions_are_refused(run: Run, clicks: pylogtable.T
     for partition in ("a", "1-0", "0,", "-1"):
         run("offsets", "clicks", "--partition", partition).failed("--partition", status=2)
     run("offsets", "clicks", "--partition", "7").failed("no partition 7", "0 to 1")
+
+
+def test_a_description_has_the_same_columns_in_all_its_forms(
+    run: Run, clicks: pylogtable.Topic
+) -> None:
+    """Arrow, HTML, text and JSON are made from the fields of a row."""
+    fields = list(asdict(clicks.describe().partitions[0]))
+    assert pylogtable.PARTITIONS_SCHEMA.names == fields
+    assert clicks.at().partitions().column_names == fields
+    (described,) = run("topics", "describe", "clicks", "--output", "json").json
+    assert list(described["partitions"][0]) == fields
+    html = re.findall("<th>(.*?)</th>", clicks.describe()._repr_html_())
+    assert html == ["partition", "log start", "end offset", "segments", "records", "size"]
+    shown = run("topics", "describe", "clicks").lines
+    head, first, _ = (line.split() for line in shown[-3:])
+    assert head == [name.upper().replace(" ", "-") for name in html]
+    assert first[:5] == ["0", "0", "3", "1", "3"]
