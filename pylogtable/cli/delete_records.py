@@ -12,7 +12,7 @@ import click
 from pylogtable import InvalidRequestError
 from pylogtable.cli.command import Command
 from pylogtable.cli.messages import confirm, continue_on_error
-from pylogtable.cli.options import complete_topics, dry_run_option, yes_option
+from pylogtable.cli.options import complete_topics, dry_run_option, many, yes_option
 from pylogtable.cli.output import print_json
 from pylogtable.cli.parse import parse_position
 from pylogtable.cli.session import Session
@@ -36,13 +36,12 @@ LogStarts = dict[int, "Position"]
     destroys=True,
 )
 @click.argument("topic", required=False, shell_complete=complete_topics)
-@click.option(
+@many(
     "--offset",
     "offsets",
-    multiple=True,
     metavar="PARTITION:OFFSET",
     help="Delete the records before this offset, time or duration (7d: older than a week); latest "
-    "or -1 deletes all. May be repeated.",
+    "or -1 deletes all.",
 )
 @click.option(
     "--offset-json-file",

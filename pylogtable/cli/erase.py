@@ -15,7 +15,7 @@ from pylogtable.arguments import did_you_mean
 from pylogtable.cli.command import Command
 from pylogtable.cli.from_json import column_of, decoded, json_value
 from pylogtable.cli.messages import confirm, progress
-from pylogtable.cli.options import dry_run_option, threads_option, topic_argument, yes_option
+from pylogtable.cli.options import dry_run_option, many, threads_option, topic_argument, yes_option
 from pylogtable.cli.output import answer
 from pylogtable.cli.parse import parse_pair
 from pylogtable.cli.session import Session
@@ -38,13 +38,12 @@ if TYPE_CHECKING:
     destroys=True,
 )
 @topic_argument
-@click.option("--key", "keys", multiple=True, metavar="KEY", help="A key. May be repeated.")
-@click.option(
+@many("--key", "keys", metavar="KEY", help="A key.")
+@many(
     "--key-json",
     "key_objects",
-    multiple=True,
     metavar="JSON",
-    help="A key as an object of its columns, as consume prints them. May be repeated.",
+    help="A key as an object of its columns, as consume prints them.",
 )
 @click.option(
     "--where",

@@ -86,12 +86,19 @@ def json_value(field: pa.Field, text: str) -> Any:
 
     if types.is_nested(field.type):
         raise ValueError(f"column {field.name!r} is {field.type}, which has no values of one word")
-    is_json = types.is_integer(field.type) or types.is_boolean(field.type)
-    is_json |= types.is_floating(field.type) and text not in NON_FINITE
     try:
-        return msgspec.json.decode(text) if is_json else text
+        return _from_text(text, field.type)
     except msgspec.DecodeError:
         raise ValueError(f"column {field.name!r} is {field.type}, not {text!r}") from None
+
+
+def _from_text(text: str, kind: pa.DataType) -> Any:
+    """The JSON value that a text stands for: itself, or JSON if the type is no text."""
+    from pyarrow import types
+
+    is_json = types.is_nested(kind) or types.is_boolean(kind) or types.is_integer(kind)
+    is_json |= types.is_floating(kind) and text not in NON_FINITE
+    return msgspec.json.decode(text) if is_json else text
 
 
 def _place(rows: Sequence[Row], stamps: Sequence[Any]) -> dict[str, pa.Array]:
@@ -199,12 +206,8 @@ def _map_items(value: Row, wanted: pa.MapType) -> list[tuple[Any, Any]]:
 
 def _map_key(key: str, wanted: pa.DataType) -> Any:
     """Parse a map key, which is text in JSON: keys of some types are JSON inside that text."""
-    from pyarrow import types
-
-    is_json = types.is_nested(wanted) or types.is_boolean(wanted) or types.is_integer(wanted)
-    is_json |= types.is_floating(wanted) and key not in NON_FINITE
     try:
-        return msgspec.json.decode(key) if is_json else key
+        return _from_text(key, wanted)
     except msgspec.DecodeError:
         raise ValueError(f"{key!r} is not a key of type {wanted}") from None
 

@@ -8,7 +8,7 @@ import click
 
 from pylogtable.cli.command import Command, CommandGroup
 from pylogtable.cli.messages import Speed, progress
-from pylogtable.cli.options import POSITIVE, topic_argument
+from pylogtable.cli.options import POSITIVE, many, topic_argument
 from pylogtable.cli.output import answer, print_copied_groups
 from pylogtable.cli.parse import parse_config, parse_settings, parse_time
 from pylogtable.cli.session import Session
@@ -57,12 +57,8 @@ def kafka() -> None:
     is_flag=True,
     help="Go on if Kafka has removed records before they were imported.",
 )
-@click.option(
-    "--config",
-    "-c",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="A setting of the new topic. It wins over Kafka's.",
+@many(
+    "--config", "-c", metavar="NAME=VALUE", help="A setting of the new topic. It wins over Kafka's."
 )
 @click.option(
     "--no-copy-settings",
@@ -72,12 +68,11 @@ def kafka() -> None:
     default=True,
     help="Do not ask Kafka for the settings of the topic.",
 )
-@click.option(
+@many(
     "--consumer-property",
     "properties",
-    multiple=True,
     metavar="NAME=VALUE",
-    help="A setting of librdkafka, such as security.protocol=SSL. May be repeated.",
+    help="A setting of librdkafka, such as security.protocol=SSL.",
 )
 @click.option(
     "--linger",
@@ -148,12 +143,11 @@ def import_(session: Session, /, **given: Any) -> None:
     "one.  [default: kafka-export- and the topic of Kafka]",
 )
 @_follow_option
-@click.option(
+@many(
     "--producer-property",
     "properties",
-    multiple=True,
     metavar="NAME=VALUE",
-    help="A setting of librdkafka, such as security.protocol=SSL. May be repeated.",
+    help="A setting of librdkafka, such as security.protocol=SSL.",
 )
 def export(session: Session, /, topic: str, **given: Any) -> None:
     """Send the records of TOPIC to a topic of Kafka that exists: keys, values, headers, partitions

@@ -7,7 +7,7 @@ one, and say nothing about the others.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -16,6 +16,8 @@ from pylogtable.cli.session import STORE_VARIABLE, current_session
 
 if TYPE_CHECKING:
     from pylogtable import Store
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class WholeNumber(click.types.IntParamType):
@@ -60,6 +62,13 @@ def _complete_with(
 complete_topics = _complete_with(lambda store: store.topics())
 complete_groups = _complete_with(lambda store: store.groups())
 
+
+def many(*names: str, metavar: str, help: str, **more: Any) -> Callable[[Function], Function]:
+    """An option that may be repeated."""
+    told = f"{help} May be repeated."
+    return click.option(*names, multiple=True, metavar=metavar, help=told, **more)
+
+
 topic_argument = click.argument("topic", shell_complete=complete_topics)
 topics_argument = click.argument(
     "topics", metavar="[TOPIC]...", nargs=-1, shell_complete=complete_topics
@@ -72,23 +81,17 @@ yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask for conf
 dry_run_option = click.option(
     "--dry-run", is_flag=True, help="Only show what would be done, and change nothing."
 )
-only_topics_option = click.option(
-    "--topic",
-    "topics",
-    multiple=True,
-    metavar="TOPIC",
-    help="Only this topic. May be repeated.",
-    shell_complete=complete_topics,
+only_topics_option = many(
+    "--topic", "topics", metavar="TOPIC", help="Only this topic.", shell_complete=complete_topics
 )
 threads_option = click.option(
     "--threads", type=POSITIVE, default=2, show_default=True, help="Units of work at a time."
 )
-protect_group_option = click.option(
+protect_group_option = many(
     "--protect-group",
     "protect_groups",
-    multiple=True,
     metavar="GROUP",
-    help="Keep what this consumer group has not read. May be repeated.",
+    help="Keep what this consumer group has not read.",
 )
 
 

@@ -13,7 +13,7 @@ from pylogtable import CommitUnknownError, InvalidRequestError, LogTableError
 from pylogtable.cli.command import Command
 from pylogtable.cli.line_parsers import Columns, JsonLines, LineParser, TextLines
 from pylogtable.cli.messages import note, progress
-from pylogtable.cli.options import POSITIVE, WholeNumber, topic_argument
+from pylogtable.cli.options import POSITIVE, WholeNumber, many, topic_argument
 from pylogtable.cli.output import answer
 from pylogtable.cli.parse import parse_pair
 from pylogtable.cli.session import Session
@@ -73,14 +73,7 @@ class ProduceOptions:
 )
 @click.option("--key-separator", "-K", metavar="TEXT", help="Text between key and value.")
 @click.option("--null-value", "-Z", metavar="TEXT", help="Value that stands for null: a tombstone.")
-@click.option(
-    "--header",
-    "-H",
-    "headers",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Header for every record. May be repeated.",
-)
+@many("--header", "-H", "headers", metavar="NAME=VALUE", help="Header for every record.")
 @click.option(
     "--partition", type=WholeNumber(0, 2**31 - 1), help="Append everything to this partition."
 )

@@ -14,6 +14,7 @@ from pylogtable.cli.messages import confirm, continue_on_error, note
 from pylogtable.cli.options import (
     complete_topics,
     dry_run_option,
+    many,
     store_argument,
     topic_argument,
     topics_argument,
@@ -56,24 +57,15 @@ def topics() -> None:
     show_default=True,
     help="Number of partitions.",
 )
-@click.option(
-    "--config",
-    "-c",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="A setting, with Kafka's name. May be repeated.",
-)
-@click.option(
+@many("--config", "-c", metavar="NAME=VALUE", help="A setting, with Kafka's name.")
+@many(
     "--column",
     "columns",
-    multiple=True,
     metavar="NAME:TYPE",
-    help="A column, such as amount:double or 'id:long not null'. May be repeated. Without columns "
-    "the topic has Kafka's shape: key, value, headers.",
+    help="A column, such as amount:double or 'id:long not null'. Without columns the topic has "
+    "Kafka's shape: key, value, headers.",
 )
-@click.option(
-    "--key", multiple=True, metavar="COLUMN", help="A column of the key. May be repeated."
-)
+@many("--key", metavar="COLUMN", help="A column of the key.")
 @click.option("--if-not-exists", is_flag=True, help="Succeed if the topic already exists.")
 def create(
     session: Session,
@@ -147,28 +139,12 @@ def describe(session: Session, topics: tuple[str, ...]) -> None:
 @click.option(
     "--partitions", "-p", type=int, metavar="N", help="New number of partitions; it can only grow."
 )
-@click.option("--config", "-c", multiple=True, metavar="NAME=VALUE", help="Change a setting.")
-@click.option("--unset", multiple=True, metavar="NAME", help="Reset a setting to its default.")
-@click.option(
-    "--add-column", "add_columns", multiple=True, metavar="NAME:TYPE", help="Add a nullable column."
-)
-@click.option(
-    "--widen-column",
-    "widen_columns",
-    multiple=True,
-    metavar="NAME:TYPE",
-    help="Give a column a wider type.",
-)
-@click.option(
-    "--rename-column",
-    "rename_columns",
-    multiple=True,
-    metavar="OLD=NEW",
-    help="Rename a value column.",
-)
-@click.option(
-    "--drop-column", "drop_columns", multiple=True, metavar="NAME", help="Drop a value column."
-)
+@many("--config", "-c", metavar="NAME=VALUE", help="Change a setting.")
+@many("--unset", metavar="NAME", help="Reset a setting to its default.")
+@many("--add-column", "add_columns", metavar="NAME:TYPE", help="Add a nullable column.")
+@many("--widen-column", "widen_columns", metavar="NAME:TYPE", help="Give a column a wider type.")
+@many("--rename-column", "rename_columns", metavar="OLD=NEW", help="Rename a value column.")
+@many("--drop-column", "drop_columns", metavar="NAME", help="Drop a value column.")
 @yes_option
 def alter(session: Session, /, topic: str, yes: bool, **given: Any) -> None:
     """Change the partitions, settings or columns of TOPIC.
