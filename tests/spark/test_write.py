@@ -602,7 +602,7 @@ def test_other_modes_and_partition_by_are_refused(
 
 def test_unknown_partition_fails_the_write(logs: Store, tmp_path: Path) -> None:
     topic = logs.create_topic("t", 2)
-    with pytest.raises(InvalidRequestError, match="partition 2 in row 1 is out of range"):
+    with pytest.raises(InvalidRequestError, match="row 1: partition 2 is out of range"):
         write(tmp_path / "logs" / "t", [kafka(["a", "b"], partition=ints(0, 2))])
     assert topic.version == 0
     assert data_files(tmp_path) == []
