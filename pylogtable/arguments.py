@@ -138,7 +138,9 @@ def _shown(value: object) -> str:
 
 def is_whole(number: object) -> bool:
     """True for a whole number of Python or numpy; a bool is none."""
-    return isinstance(number, Integral) and not isinstance(number, bool)
+    # Most are plain, and to ask an abstract class is slow.
+    is_plain = type(number) is int
+    return is_plain or (isinstance(number, Integral) and not isinstance(number, bool))
 
 
 def parse_storage_options(text: str | None, option: str) -> dict[str, Any] | None:

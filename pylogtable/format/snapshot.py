@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from numbers import Integral
 
+from pylogtable.arguments import is_whole
 from pylogtable.errors import InvalidRequestError
 from pylogtable.format.codec import check_readable
 from pylogtable.format.config import TopicConfig, parse_config
@@ -96,8 +96,7 @@ class Snapshot:
     def check_partition(self, number: object) -> None:
         """Raise if the partition does not exist."""
         count = len(self.partitions)
-        is_number = isinstance(number, Integral) and not isinstance(number, bool)
-        if not is_number or not 0 <= int(number) < count:  # type: ignore[call-overload]
+        if not is_whole(number) or not 0 <= int(number) < count:  # type: ignore[call-overload]
             raise InvalidRequestError(
                 f"there is no partition {number!r}; the topic has {count}, 0 to {count - 1}"
             )

@@ -43,13 +43,13 @@ class StartingPoint:
         """The committed position of each partition if it is in the log. Otherwise what the reset
         policy says."""
         resets: dict[int, Position] = {}
-        for partition, (log_start, end) in view.ranges(list(committed)).items():
-            at = committed[partition]
-            if at is not None and log_start <= at <= end:
+        for partition, at in committed.items():
+            log = view.snapshot.partitions[partition]
+            if at is not None and log.log_start <= at <= log.end:
                 continue
             if self.policy is None:
                 if at is not None:
-                    raise OffsetOutOfRangeError(partition, at, log_start, end)
+                    raise OffsetOutOfRangeError(partition, at, log.log_start, log.end)
                 raise InvalidRequestError(
                     f"group {self.group!r} has no position for partition {partition} of topic "
                     f"{self.topic_name!r}, and auto_offset_reset is 'none'. Commit a position, "

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Literal, NamedTuple, Protocol
 
@@ -21,8 +20,7 @@ OTHER_PARTITIONS = "*"
 _DURATION = re.compile(r"[0-9]+\s*[a-z]+|p[0-9t].*", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
+class Position(NamedTuple):
     """`value` is an offset, how many offsets before the end, or a time or duration in
     microseconds."""
 

@@ -25,7 +25,7 @@ from pylogtable.read.files import files_table
 from pylogtable.read.history import history_table
 from pylogtable.read.latest import latest_of_partition, newest_across_partitions, newest_of
 from pylogtable.read.plan import Ranges, Span, choose_partitions, plan_spans, plan_tasks, spans_of
-from pylogtable.read.position import Bound, parse_bound, resolve
+from pylogtable.read.position import Bound, locate, parse_bound
 from pylogtable.read.range_size import (
     RangeSize,
     offset_after_bytes,
@@ -158,6 +158,10 @@ class View:
     ) -> dict[int, tuple[int, int]]:
         """The offsets `[start, end)` that `read` would cover with these arguments, by partition.
         Use it to turn times, "earliest" and "latest" into offsets."""
+        if start is None and end is None:
+            logs = self.snapshot.partitions
+            chosen = choose_partitions(self.snapshot, partition)
+            return {number: (logs[number].log_start, logs[number].end) for number in chosen}
         spans = self._asked(partition, start, end)
         return {span.partition: (span.start, span.end) for span in spans}
 
@@ -346,8 +350,11 @@ class View:
         return plan_spans(self.snapshot, partitions, starts, ends)
 
     def _resolved(self, bound: Bound, partitions: Sequence[int]) -> dict[int, int]:
+        """The offset of the bound in each partition that has one, inside the log or not."""
         if bound is None:
             return {}
         given = parse_bound(bound, partitions)
-        choose_partitions(self.snapshot, list(given))
-        return resolve(self, {number: given[number] for number in partitions if number in given})
+        choose_partitions(self.snapshot, list(given.keys() - set(partitions)))
+        wanted = {number: given[number] for number in partitions if number in given}
+        found = locate(self, wanted).items()
+        return {number: at.end if at.asked is None else at.asked for number, at in found}
