@@ -117,14 +117,7 @@ class Leaf:
 
     def totals(self, rows: range, *, inline: bool = False) -> Totals:
         """The totals of the segments in these rows, or of those that are inline [INL-7]."""
-        part = self.entries(rows)
-        if inline:
-            part = part.filter(pa.array(are_inline(part)))
-        return Totals(
-            segments=part.num_rows,
-            records=pc.sum(part["records"]).as_py() or 0,
-            size_bytes=pc.sum(part["size_bytes"]).as_py() or 0,
-        )
+        return totals_of_entries(self.entries(rows), inline=inline)
 
     def _column(self, name: str) -> Int64s:
         values: Int64s = self.table[name].to_numpy()
@@ -155,6 +148,17 @@ def check_leaf(leaf: Leaf) -> None:
 def segments_of(entries: pa.Table) -> list[Segment]:
     """Segment entries in columns, as objects."""
     return msgspec.convert(entries.to_pylist(), list[Segment])
+
+
+def totals_of_entries(entries: pa.Table, *, inline: bool = False) -> Totals:
+    """The totals of all entries of a table, or of those that are inline."""
+    if inline:
+        entries = entries.filter(pa.array(are_inline(entries)))
+    return Totals(
+        segments=entries.num_rows,
+        records=pc.sum(entries["records"]).as_py() or 0,
+        size_bytes=pc.sum(entries["size_bytes"]).as_py() or 0,
+    )
 
 
 def entries_of(segments: Iterable[Segment]) -> pa.Table:

@@ -11,12 +11,13 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from heapq import heapify, heappop, heappush
 
 import numpy as np
 import pyarrow as pa
 
 from pylogtable.errors import CorruptTopicError
-from pylogtable.format.leaf import Leaf, entries_of, sort_entries
+from pylogtable.format.leaf import Leaf, entries_of, sort_entries, totals_of_entries
 from pylogtable.format.model import LogStart, Segment, Totals
 from pylogtable.format.partition_state import (
     LeafRun,
@@ -106,6 +107,26 @@ class LogState:
                 at = rows.start + int(row)
                 yield from leaf.segments(range(at, at + 1))
 
+    def segments_by_latest(self, partition: int) -> Iterator[Segment]:
+        """The live segments in descending order of their latest timestamp, lazily: runs tell that
+        of theirs [ROOT-3]."""
+        waiting: list[tuple[int, int, Tile | tuple[Leaf, int]]] = [
+            (-tile.max_timestamp_us, tile_start(tile), tile) for tile in self._live_tiles(partition)
+        ]
+        heapify(waiting)
+        while waiting:
+            _, _, first = heappop(waiting)
+            if isinstance(first, Segment):
+                yield first
+            elif isinstance(first, LeafRun):
+                leaf, rows = self.live_rows(partition, first)
+                for row in rows:
+                    latest, base = int(leaf.max_timestamps[row]), int(leaf.base_offsets[row])
+                    heappush(waiting, (-latest, base, (leaf, row)))
+            else:
+                leaf, row = first
+                yield from leaf.segments(range(row, row + 1))
+
     def log_start_at(
         self, partition: int, offset: int, appended: Sequence[Segment] = ()
     ) -> LogStart:
@@ -176,17 +197,23 @@ class LogState:
         }
         for number in range(len(self.snapshot.partitions)):
             self.check_partition_totals(number, found.get(number, Totals()))
+        inline, told = totals_of_entries(entries, inline=True), self.snapshot.inline
+        if told not in (None, inline):  # [INL-7]
+            raise self._contradicted(f"{told} is inline, but such segments add up to {inline}")
 
     def check_partition_totals(self, partition: int, added: Totals) -> None:
         """Raise if `added`, the totals of all live segments of a partition, are not those that the
         root says [ROOT-5]."""
         live = self.snapshot.partitions[partition].live
         if added != live:
-            path = commit_path(self.snapshot.version)
-            if self.snapshot.root_version is not None:
-                path = root_path(self.snapshot.root_version)
-            detail = f"partition {partition} has {live}, but its segments add up to {added}"
-            raise CorruptTopicError(path, "ROOT-5", detail)
+            raise self._contradicted(
+                f"partition {partition} has {live}, but its segments add up to {added}"
+            )
+
+    def _contradicted(self, detail: str) -> CorruptTopicError:
+        root = self.snapshot.root_version
+        path = commit_path(self.snapshot.version) if root is None else root_path(root)
+        return CorruptTopicError(path, "ROOT-5", detail)
 
     def _live_tiles(self, partition: int) -> Iterator[Tile]:
         log = self.snapshot.partitions[partition]

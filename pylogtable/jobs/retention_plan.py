@@ -19,7 +19,8 @@ def plan_retention(
 ) -> Change | None:
     """The change that moves log starts as the topic's settings say, or None if none moves. In each
     partition of `keep_from` everything from that offset on is kept [RET-1]."""
-    if not state.snapshot.config.deletes:
+    config = state.snapshot.config
+    if not config.deletes or (config.retention_ms is None and config.retention_bytes is None):
         return None
     moves = []
     for number, log in enumerate(state.snapshot.partitions):

@@ -71,6 +71,7 @@ class Manifest:
         self.commits = Commits(store)
         self.roots = RootObjects(store)
         self._leaves: OrderedDict[str, Leaf] = OrderedDict()
+        self._loading: dict[str, Lock] = {}
         self._lock = Lock()
 
     @property
@@ -261,14 +262,17 @@ class Manifest:
 
     def _leaf(self, leaf_id: str) -> Leaf:
         with self._lock:
-            if leaf_id in self._leaves:
-                self._leaves.move_to_end(leaf_id)
-                return self._leaves[leaf_id]
-        leaf = self._read_leaf(leaf_id)
-        with self._lock:
-            self._leaves[leaf_id] = leaf
-            while len(self._leaves) > self._store.limits.leaves_cached:
-                self._leaves.popitem(last=False)
+            loading = self._loading.setdefault(leaf_id, Lock())
+        with loading:  # partitions share leaves, and are looked at side by side
+            with self._lock:
+                if leaf_id in self._leaves:
+                    self._leaves.move_to_end(leaf_id)
+                    return self._leaves[leaf_id]
+            leaf = self._read_leaf(leaf_id)
+            with self._lock:
+                self._leaves[leaf_id] = leaf
+                while len(self._leaves) > self._store.limits.leaves_cached:
+                    del self._loading[self._leaves.popitem(last=False)[0]]
         return leaf
 
     def write_hint(self, root_version: int | None) -> None:

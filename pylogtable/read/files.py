@@ -7,7 +7,6 @@ import pyarrow as pa
 
 from pylogtable.errors import InvalidRequestError
 from pylogtable.format.leaf import LEAF_SCHEMA
-from pylogtable.format.segment_checks import are_inline
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.lazy_arrow import pc
 from pylogtable.presentation import count_text
@@ -31,18 +30,22 @@ FILES_SCHEMA = pa.schema(
 _UNCHANGED = ("partition", "shift", "end_offset", "records", "size_bytes")
 
 
-def files_table(url: str, snapshot: Snapshot, entries: pa.Table) -> pa.Table:
-    """A row for each file with records. `entries` are the live segments of the snapshot, `url` is
-    the topic's. Raises if some records are in no file [INL-1]."""
-    in_commits = entries.filter(pa.array(are_inline(entries)))
-    if in_commits.num_rows:
+def check_in_files(url: str, snapshot: Snapshot) -> None:
+    """Raise if some records are in no file [INL-1]. The snapshot knows how many [INL-7]."""
+    inline = snapshot.inline
+    if inline is not None and inline.segments:
         raise InvalidRequestError(
-            f"{pc.sum(in_commits['records']).as_py():,} records of {url} at version "
-            f"{snapshot.version} are in {count_text(in_commits.num_rows, 'segment')} without a "
+            f"{inline.records:,} records of {url} at version "
+            f"{snapshot.version} are in {count_text(inline.segments, 'segment')} without a "
             "file: small appends are in their commits. topic.merge() writes files for them; then "
             "ask for the files of the newest version. topic.read(version=...) has all records of "
             "any version. With the setting inline.max.bytes=0 every append writes files"
         )
+
+
+def files_table(url: str, snapshot: Snapshot, entries: pa.Table) -> pa.Table:
+    """A row for each file with records. `entries` are the live segments of the snapshot, all of
+    them in files; `url` is the topic's."""
     entries = entries.filter(pc.greater(entries["records"], 0))
     log_starts = np.array([state.log_start for state in snapshot.partitions], np.int64)
     below = log_starts[entries["partition"].to_numpy()]

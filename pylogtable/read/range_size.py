@@ -124,10 +124,15 @@ def _tiles(log: PartitionState, span: Span) -> Iterator[tuple[Tile, int, int]]:
 
 def _is_dense(state: LogState, partition: int) -> bool:
     """True if no segment has holes. The totals include all of the first segment, even its records
-    below the log start."""
+    below the log start. Only if that cuts a run, a leaf has to tell where the first one begins."""
     log = state.snapshot.partitions[partition]
-    first = state.segment_at(partition, log.log_start)
-    return first is not None and log.live.records == log.end - first.base_offset
+    if not log.tiles:
+        return False
+    begin = tile_start(log.tiles[0])
+    if isinstance(log.tiles[0], LeafRun) and begin < log.log_start:
+        first = state.segment_at(partition, log.log_start)
+        begin = begin if first is None else first.base_offset
+    return log.live.records == log.end - begin
 
 
 def _count(store: ObjectStore, segment: Segment, start: int, end: int) -> int:

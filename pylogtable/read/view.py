@@ -21,7 +21,7 @@ from pylogtable.format.snapshot import Snapshot
 from pylogtable.lazy_arrow import pc
 from pylogtable.log.manifest import Manifest
 from pylogtable.read.description import TopicDescription, describe
-from pylogtable.read.files import files_table
+from pylogtable.read.files import check_in_files, files_table
 from pylogtable.read.history import history_table
 from pylogtable.read.latest import latest_of_partition, newest_across_partitions, newest_of
 from pylogtable.read.plan import Ranges, Span, choose_partitions, plan_spans, plan_tasks, spans_of
@@ -285,6 +285,7 @@ class View:
 
     def files(self) -> pa.Table:
         """The files of this version, for other Parquet readers; see `Topic.files`."""
+        check_in_files(self.url, self.state.with_inline_totals())
         return files_table(self.url, self.snapshot, self.segments())
 
     def partitions(self) -> pa.Table:
@@ -322,17 +323,12 @@ class View:
         can have a greater one. The first segment may not be enough: its greatest timestamp may
         belong to a record below the log start."""
         start, end = self.ranges(partition)[partition]
-        segments = self.segments()
-        segments = segments.filter(pc.equal(segments["partition"], partition))
-        newest_first = [("max_timestamp_us", "descending"), ("base_offset", "ascending")]
-        segments = segments.sort_by(newest_first)
         best: tuple[int, int] | None = None
-        for row in range(segments.num_rows):
-            claimed = segments["max_timestamp_us"][row].as_py()
+        for segment in self.state.segments_by_latest(partition):
+            claimed = segment.max_timestamp_us
             if best is not None and claimed < best[0]:
                 break
-            first = max(start, segments["base_offset"][row].as_py())
-            last = min(end, segments["end_offset"][row].as_py())
+            first, last = max(start, segment.base_offset), min(end, segment.end_offset)
             table = self.read(partition, first, last, [OFFSET, TIMESTAMP]).read_all()
             if not table.num_rows:
                 continue

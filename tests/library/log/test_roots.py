@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
+from threading import Thread
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +27,7 @@ from pylogtable.format.partition_state import LeafRun
 from pylogtable.format.paths import HINT_PATH, commit_path, leaf_path, root_path
 from pylogtable.format.roots import from_root
 from pylogtable.limits import Limits
+from pylogtable.log.manifest import Manifest
 from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.memory import MemoryStore
 from tests.builders import contents, ints, kafka, make_store
@@ -387,3 +389,30 @@ def test_run_that_the_log_start_has_passed_means_nothing() -> None:
         leaves=(LeafRef("leaf", 2),),
     )
     assert from_root(root).partitions[0].tiles == (LeafRun("leaf", 5, 9, 1),)
+
+
+def test_who_asks_for_a_leaf_that_is_being_loaded_waits_for_it(
+    store: Store, below: ObjectStore
+) -> None:
+    class Asking(CountingStore):
+        """While a leaf is read, another thread asks for it."""
+
+        def read(self, key: str) -> bytes | None:
+            if "leaf-" in key and not others:
+                others.append(Thread(target=look))
+                others[0].start()
+            return super().read(key)
+
+    def look() -> None:
+        assert state.segment_at(0, 0) is not None
+
+    others: list[Thread] = []
+    counting = Asking(below)
+    manifest = Manifest(counting)
+    newest = manifest.load()
+    assert newest is not None
+    state = manifest.state(newest)
+    look()
+    others[0].join()
+    leaves = [count for (_, key), count in counting.by_key.items() if "leaf-" in key]
+    assert leaves == [1]
