@@ -42,6 +42,7 @@ from pylogtable.jobs.merge import Merge
 from pylogtable.jobs.retention import Retention
 from pylogtable.jobs.vacuum import Vacuum
 from pylogtable.jobs.work import Rewritten, RunUnits, Worker, in_threads
+from pylogtable.limits import Limits
 from pylogtable.maintain import MaintainReport
 from pylogtable.mirror.copying import Copied, CopyTask, RunTasks
 from pylogtable.mirror.options import MirrorOptions
@@ -101,6 +102,7 @@ __all__ = [
     "groups_by_topic",
     "in_threads",
     "joined",
+    "limits_of",
     "locate",
     "maintain",
     "mirror",
@@ -196,7 +198,7 @@ class TopicWriter:
         snapshot = self._snapshot()
         files = self._appender.gathered(staged).files
         joiner = Joiner(self._topic._store, self._log.runtime.new_id)
-        return joiner, plan_joins(snapshot, files)
+        return joiner, plan_joins(snapshot, files, self._topic._store.limits)
 
     def joined(
         self, staged: Sequence[Staged], results: Iterable[tuple[StagedSegment, ...]]
@@ -339,6 +341,11 @@ def mirror(
     """Like `Topic.mirror`, with its options. `run_tasks(copier, tasks, done)` calls `copier(task)`
     for each task, in any process, and `done` with each result, in the order of the tasks."""
     return run_mirror(topic, to_store, MirrorOptions(**options), run_tasks)
+
+
+def limits_of(topic: Topic) -> Limits:
+    """By which work on a topic is split."""
+    return topic._store.limits
 
 
 def protected_groups(

@@ -77,6 +77,81 @@ class Limits:
     waiting_bytes: int = 128 << 20
     encoding_bytes: int = 64 << 20
     open_files: int = 128
+    #: Files of one partition with more bytes than this are joined in several units.
+    join_bytes: int = 2 << 30
+
+    # Reads in parallel.
+    part_bytes: int = 64 << 20
+    #: The cost of opening a file, as the number of bytes that could be read in that time.
+    open_bytes: int = 4 << 20
+    #: Reading so much takes Spark about as long as starting a Python task, 0.1 to 0.2 s. Parts that
+    #: are together not larger share a task. Others keep their own, because there may be many cores.
+    shared_bytes: int = 4 << 20
+    shared_records: int = 100_000
+
+    # Consumers.
+    #: Each open partition holds a batch of records in memory. If more partitions have records, they
+    #: take turns.
+    open_partitions: int = 8
+    turn_records: int = 10_000
+    #: How long a request waits for its reply, unless the user has changed that.
+    reply_seconds: float = 15.0
+
+    # Checks.
+    #: Footers and commits that are read to count records without a key.
+    counted_footers: int = 64
+    #: So many offsets share a digest: a difference is first narrowed down to such a block.
+    compared_offsets: int = 1 << 20
+
+    # Maintenance.
+    #: Records in commits are worth a file from this many bytes of a partition on,
+    worth_bytes: int = 1 << 20
+    #: or from this many such segments of the topic on: each keeps a commit from being removed.
+    worth_segments: int = 256
+    #: How often other jobs may replace what an erase is about to replace before it gives up.
+    erase_rounds: int = 50
+    #: The most entries of an Iceberg manifest. A manifest with less than half as many is small.
+    manifest_entries: int = 2000
+    #: With more small manifests than this, they are merged: opening the table stays cheap.
+    small_manifests: int = 100
+
+    # Mirrors.
+    #: So much is brought by one commit of the first mirror. What was copied is then not lost if the
+    #: mirror is killed.
+    mirror_first_units: int = 5_000
+    mirror_first_bytes: int = 4 << 30
+    #: The same for later ones. More takes several commits, which are not one step for readers, and
+    #: txns come with the last of them [MIR-3]. So that is a lot.
+    mirror_units: int = 20_000
+    mirror_bytes: int = 256 << 30
+    #: So much is replaced by one commit of what the source has removed.
+    mirror_removal_units: int = 500
+    mirror_removal_bytes: int = 4 << 30
+    #: Records in commits of the source are written to files of about this size.
+    mirror_file_bytes: int = 8 << 20
+    #: Up to this many names are asked for one by one.
+    mirror_few_files: int = 64
+
+    # Imports from Kafka.
+    #: How long a stop may have to wait for a request to a cluster that does not answer.
+    kafka_stop_seconds: float = 3.0
+    #: A bounded import gives up if Kafka sends nothing for this long.
+    kafka_silence_seconds: float = 60.0
+
+    # Spark.
+    #: So much is rewritten in the driver. It takes about a second there, as a Spark job of Python
+    #: tasks does without any work.
+    driver_bytes: int = 32 << 20
+    driver_segments: int = 128
+    #: So much is copied to another store by the driver. Files are copied as they are, which is
+    #: faster.
+    driver_copy_bytes: int = 256 << 20
+    #: The driver reads at most so many commits, and sends at most so many bytes with the plan.
+    driver_commits: int = 256
+    driver_inline_bytes: int = 8 << 20
+    #: A scan costs at least one Spark task and about 45 ms of planning. So segments that are read
+    #: in part share the scan of whole ones, unless Spark may then read more than this for nothing.
+    needless_bytes: int = 32 << 20
 
 
 DEFAULT_LIMITS = Limits()

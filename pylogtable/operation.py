@@ -17,9 +17,6 @@ from functools import wraps
 from types import FunctionType
 from typing import Any, ParamSpec, TypeVar
 
-#: How long one request waits for its reply, unless somebody has changed it.
-REPLY_SECONDS = 15.0
-
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 Class = TypeVar("Class", bound=type)

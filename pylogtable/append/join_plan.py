@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from pylogtable.append.plan import check_place, in_given_order
 from pylogtable.format.model import Segment, StagedSegment, TopicInfo
 from pylogtable.format.snapshot import Snapshot
-
-#: Files of one partition with more bytes than this are joined in several units.
-JOIN_BYTES = 2 << 30
+from pylogtable.limits import Limits
 
 
 @dataclass(frozen=True)
@@ -46,7 +44,7 @@ class Join:
         return placed
 
 
-def plan_joins(snapshot: Snapshot, staged: Sequence[StagedSegment]) -> list[Join]:
+def plan_joins(snapshot: Snapshot, staged: Sequence[StagedSegment], limits: Limits) -> list[Join]:
     """Units of work that join `staged` at the ends of their partitions, in the order given, or in
     that of given offsets. Their results, one after the other, are the files to commit."""
     by_partition: dict[int, list[StagedSegment]] = {}
@@ -57,7 +55,7 @@ def plan_joins(snapshot: Snapshot, staged: Sequence[StagedSegment]) -> list[Join
     for number, files in sorted(by_partition.items()):
         end = snapshot.partitions[number].end
         _check_given(files, end)
-        for unit in _units(files):
+        for unit in _units(files, limits.join_bytes):
             joins.append(Join(snapshot.info, unit, end))
             end = joins[-1].segments[-1].end_offset
     return joins
@@ -71,13 +69,13 @@ def _check_given(files: Sequence[StagedSegment], end: int) -> None:
             end = file.given_end
 
 
-def _units(files: Sequence[StagedSegment]) -> list[tuple[StagedSegment, ...]]:
+def _units(files: Sequence[StagedSegment], max_bytes: int) -> list[tuple[StagedSegment, ...]]:
     """The files in runs that may share an output: of one timestamp type, and not too large."""
     units: list[list[StagedSegment]] = []
     size = 0
     for file in files:
         size += file.size_bytes
-        if not units or size > JOIN_BYTES or file.append_time != units[-1][-1].append_time:
+        if not units or size > max_bytes or file.append_time != units[-1][-1].append_time:
             units.append([])
             size = file.size_bytes
         units[-1].append(file)

@@ -33,7 +33,7 @@ from pylogtable.append.shaping import RowShaper
 from pylogtable.arguments import check_number
 from pylogtable.errors import InvalidRequestError, SchemaMismatchError
 from pylogtable.log.topic_log import TopicLog
-from pylogtable.operation import REPLY_SECONDS, Closing, new_operation
+from pylogtable.operation import Closing, new_operation
 from pylogtable.times import Moment, from_us, to_us
 
 MAX_BATCH_BYTES = 1 << 30
@@ -313,7 +313,8 @@ class Producer(Closing):
     def _deliver(self, batch: ProducerBatch) -> Delivered:
         """Append a batch. After one that ended because the store was silent, the next gets the time
         of one request only: whoever waits in `flush` waits for both."""
-        with new_operation(REPLY_SECONDS if self._was_silent else math.inf) as operation:
+        reply_seconds = self._log.store.limits.reply_seconds
+        with new_operation(reply_seconds if self._was_silent else math.inf) as operation:
             try:
                 return self._delivery.deliver(batch)
             finally:

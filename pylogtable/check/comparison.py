@@ -13,7 +13,6 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from pylogtable.check.content_hash import (
-    BLOCK_OFFSETS,
     ContentHash,
     RangeContent,
     RangeHash,
@@ -276,6 +275,7 @@ class _Pair:
 
     def __init__(self, view: View, other: View) -> None:
         self._views = (view, other)
+        self._block_offsets = view._store.limits.compared_offsets
         self._columns = sorted(name for name in view.schema.names if name != PARTITION)
         self.records_hashed = 0
         self.bytes_hashed = 0
@@ -292,13 +292,14 @@ class _Pair:
         block = first_different_block(one, other)
         if block is None:
             return row
-        start, end = max(start, block * BLOCK_OFFSETS), min(end, (block + 1) * BLOCK_OFFSETS)
+        first = block * self._block_offsets
+        start, end = max(start, first), min(end, first + self._block_offsets)
         at = self._first_difference(row.partition, start, end)
         return replace(row, first_difference=at, columns=self._columns_at(row.partition, at))
 
     def _read(self, partition: int, start: int, end: int) -> tuple[RangeContent, RangeContent]:
         def hashed(view: View) -> RangeContent:
-            content = RangeHash()
+            content = RangeHash(self._block_offsets)
             for batch in view.read(partition, start, end, self._columns):
                 content.add(batch)
             return content.finish()

@@ -19,9 +19,6 @@ import pyarrow as pa
 
 from pylogtable.format.schema import OFFSET
 
-#: So many offsets share a digest: a difference is first narrowed down to such a block.
-BLOCK_OFFSETS = 1 << 20
-
 #: Types of texts and bytes, with the type of their offsets in memory.
 _TEXTS: dict[pa.DataType, np.dtype[Any]] = {
     **dict.fromkeys((pa.string(), pa.binary()), np.dtype("<i4")),
@@ -102,7 +99,7 @@ class ContentHash:
 @dataclass
 class RangeContent:
     """What a range of offsets of one partition holds. `blocks` has a digest for each block of
-    `BLOCK_OFFSETS` offsets that has records, by its number."""
+    offsets that has records, by its number."""
 
     records: int = 0
     size_bytes: int = 0
@@ -120,7 +117,8 @@ class RangeContent:
 class RangeHash:
     """Hashes the records of one partition block by block. They come in offset order."""
 
-    def __init__(self) -> None:
+    def __init__(self, block_offsets: int) -> None:
+        self._block_offsets = block_offsets
         self._content = RangeContent()
         self._block = -1
         self._hash = ContentHash()
@@ -129,7 +127,7 @@ class RangeHash:
         """Continue with these records. `offset` is one of their columns."""
         if not batch.num_rows:
             return
-        blocks = batch.column(OFFSET).to_numpy() // BLOCK_OFFSETS
+        blocks = batch.column(OFFSET).to_numpy() // self._block_offsets
         cuts = [0, *(np.flatnonzero(np.diff(blocks)) + 1).tolist(), batch.num_rows]
         for start, end in pairwise(cuts):
             if blocks[start] != self._block:

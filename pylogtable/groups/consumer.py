@@ -27,7 +27,7 @@ from pylogtable.groups.member import DynamicMember, Member, StaticMember
 from pylogtable.groups.positions_plan import check_metadata, check_offsets
 from pylogtable.groups.starting_point import StartingPoint, parse_policy
 from pylogtable.log.topic_log import TopicLog
-from pylogtable.operation import REPLY_SECONDS, Closing, new_operation, operations
+from pylogtable.operation import Closing, new_operation, operations
 from pylogtable.read.position import Given, parse_position, resolve
 from pylogtable.read.view import View
 from pylogtable.runtime import Runtime
@@ -264,7 +264,8 @@ class Consumer(Closing):
     def _longest_silence(self, began: float, timeout: float | None) -> float:
         if timeout is None:
             return math.inf
-        return max(0.0, timeout - (self._runtime.monotonic() - began)) + REPLY_SECONDS
+        left = max(0.0, timeout - (self._runtime.monotonic() - began))
+        return left + self._view._store.limits.reply_seconds
 
     def _pause_before(self, attempt: int, began: float, timeout: float | None) -> float | None:
         """How many seconds to wait before the next look at the log. None if the timeout has

@@ -10,11 +10,6 @@ from pylogtable.format.schema import OFFSET, column_schema
 from pylogtable.read.view import View
 from pylogtable.storage.threads import map_parallel
 
-# Each open partition holds a batch of records in memory. If more partitions have records, they take
-# turns.
-MAX_OPEN = 8
-TURN_RECORDS = 10_000
-
 
 class _Stream:
     """The rest of `[position, end)` of one partition."""
@@ -115,13 +110,14 @@ class Fetcher:
 
     def _take(self, view: View, order: list[int], left: int) -> list[pa.RecordBatch]:
         waiting = [n for n in order if not self.is_at_end(n, view)]
-        if len(waiting) > MAX_OPEN:
+        most_open = view._store.limits.open_partitions
+        if len(waiting) > most_open:
             waiting.sort(key=lambda number: number not in self._streams)
-        self._open(waiting[: min(MAX_OPEN, left)], view)
+        self._open(waiting[: min(most_open, left)], view)
         taken: list[pa.RecordBatch] = []
         served: set[int] = set()
         while left and waiting:
-            turn = waiting[:MAX_OPEN]
+            turn = waiting[:most_open]
             share = max(1, left // len(turn))
             for number in turn:
                 batch = self._from(number, view, min(share, left))
@@ -135,7 +131,8 @@ class Fetcher:
                 left -= batch.num_rows
                 if not left:
                     break
-        self._rotate(served, has_more=len(waiting) > MAX_OPEN)
+        turn_records = view._store.limits.turn_records
+        self._rotate(served, turn_records, has_more=len(waiting) > most_open)
         return taken
 
     def _open(self, numbers: Sequence[int], view: View) -> None:
@@ -161,12 +158,12 @@ class Fetcher:
             self._turns[number] += batch.num_rows
         return batch
 
-    def _rotate(self, served: set[int], *, has_more: bool) -> None:
+    def _rotate(self, served: set[int], turn_records: int, *, has_more: bool) -> None:
         """Move partitions that were served to the back of the queue. Close those that have had a
         whole turn, if more partitions wait than may be open."""
         for number in [number for number in self._turns if number in served]:
             records = self._turns.pop(number)
-            is_over = records >= TURN_RECORDS
+            is_over = records >= turn_records
             self._turns[number] = 0 if is_over else records
             if is_over and has_more:
                 self._streams.pop(number, None)

@@ -112,10 +112,6 @@ class EraseReport:
         return f"a vacuum removes {files} from {time_text(self.vacuumed_from_ms)} on"
 
 
-#: How often other jobs may replace what an erase is about to replace before it gives up.
-ROUNDS = 50
-
-
 class Matcher(Protocol):
     """Tells which records are to be erased. It can be pickled."""
 
@@ -197,14 +193,15 @@ class Erasure(SwapCommits):
         ends = {number: state.end for number, state in enumerate(snapshot.partitions)}
         eraser = Eraser(matcher, self.dry_run)
         done = _Done()
-        for _ in range(ROUNDS):
+        rounds = topic.log.store.limits.erase_rounds
+        for _ in range(rounds):
             if self._round(topic, snapshot, ends, eraser, run_units, done):
                 seconds = topic.runtime.monotonic() - began
                 return self._report(topic, snapshot, matcher, done, seconds)
             snapshot = topic.log.latest()
             matcher.check_same_columns(snapshot.info)
         raise CommitConflictError(
-            f"erase of topic {topic.name!r}: other jobs have replaced its segments {ROUNDS} times "
+            f"erase of topic {topic.name!r}: other jobs have replaced its segments {rounds} times "
             f"before it could. {done.records:,} records are erased, others are left. Erase again "
             "while no merge and no compaction runs"
         )

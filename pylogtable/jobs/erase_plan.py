@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Segment
 from pylogtable.jobs.replace_plan import RewriteUnit
-from pylogtable.read.parts_plan import OPEN_BYTES, PART_BYTES
 
 #: Those of some segments that may have records to be erased.
 MayMatch = Callable[[Sequence[Segment]], Sequence[Segment]]
@@ -39,8 +38,8 @@ def plan_erase(
     gathered: list[Segment] = []
     cost = 0
     for segment in wanted:
-        size = segment.size_bytes + OPEN_BYTES
-        if gathered and cost + size > PART_BYTES:
+        size = segment.size_bytes + state.limits.open_bytes
+        if gathered and cost + size > state.limits.part_bytes:
             yield EraseUnit(info, log_start, tuple(gathered))
             gathered, cost = [], 0
         gathered.append(segment)

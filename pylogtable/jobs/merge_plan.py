@@ -11,11 +11,6 @@ from pylogtable.format.model import Segment
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.jobs.replace_plan import RewriteUnit
 
-#: Records in commits are worth a file from this many bytes of a partition on,
-WORTH_BYTES = 1 << 20
-#: or from this many such segments of the topic on: each keeps a commit from being removed.
-WORTH_SEGMENTS = 256
-
 
 @dataclass(frozen=True)
 class MergeUnit(RewriteUnit):
@@ -59,9 +54,9 @@ def plan_regular_merge(state: LogState) -> list[MergeUnit]:
     numbers = range(len(state.snapshot.partitions))
     plans = [list(plan_merge(state, number)) for number in numbers]
     waiting = [[s for unit in plan for s in unit.inputs if s.is_inline] for plan in plans]
-    if sum(map(len, waiting)) < WORTH_SEGMENTS:
+    if sum(map(len, waiting)) < state.limits.worth_segments:
         for number, few in enumerate(waiting):
-            if few and sum(segment.size_bytes for segment in few) < WORTH_BYTES:
+            if few and sum(segment.size_bytes for segment in few) < state.limits.worth_bytes:
                 plans[number] = list(plan_merge(state, number, takes_inline=False))
     return [unit for plan in plans for unit in plan]
 

@@ -13,9 +13,6 @@ from pylogtable.errors import InvalidRequestError, LogTableError, StorageError, 
 #: How long a request may take. librdkafka repeats it in the meantime.
 REQUEST_SECONDS = 30.0
 
-#: How long a stop may have to wait for a request to a cluster that does not answer.
-STOP_SECONDS = 3.0
-
 _NOT_ALLOWED = ("AUTHORIZATION_FAILED", "AUTHENTICATION")
 _UNREACHABLE = ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT", "REQUEST_TIMED_OUT")
 
@@ -38,7 +35,8 @@ class StoppedError(Exception):
 
 class KafkaClient:
     """One topic of a cluster. `settings` are those of librdkafka, for instance for security.
-    `stop` says whether to go on waiting for a cluster that does not answer."""
+    `stop` says whether to go on waiting for a cluster that does not answer; it is asked every
+    `stop_seconds`."""
 
     def __init__(
         self,
@@ -47,11 +45,13 @@ class KafkaClient:
         settings: Mapping[str, Any],
         request_seconds: float,
         stop: Callable[[], bool],
+        stop_seconds: float,
     ) -> None:
         self.kafka = _library()
         self.topic = topic
         self.seconds = request_seconds
         self._stop = stop
+        self._stop_seconds = stop_seconds
         self._servers = servers
         self._last_error: str | None = None
         _check_settings(settings)
@@ -69,11 +69,11 @@ class KafkaClient:
 
     def _list_topics(self, client: Any) -> Any:
         """librdkafka does not notice signals, so it is asked several times for a short while."""
-        tries_left = math.ceil(self.seconds / STOP_SECONDS)
+        tries_left = math.ceil(self.seconds / self._stop_seconds)
         while True:
             tries_left -= 1
             try:
-                return client.list_topics(self.topic, timeout=min(STOP_SECONDS, self.seconds))
+                return client.list_topics(self.topic, timeout=min(self._stop_seconds, self.seconds))
             except self.kafka.KafkaException as error:
                 client.poll(0.1)  # tells `_note_error` why
                 if not tries_left or error.args[0].name() not in _UNREACHABLE:

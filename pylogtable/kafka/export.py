@@ -22,6 +22,7 @@ from pylogtable.arguments import (
 from pylogtable.errors import InvalidRequestError, LogTableError
 from pylogtable.format.schema import is_kafka_shaped
 from pylogtable.kafka.client import REQUEST_SECONDS, KafkaClient, StoppedError
+from pylogtable.limits import DEFAULT_LIMITS
 from pylogtable.runtime import Runtime
 from pylogtable.topic import Topic
 
@@ -41,8 +42,9 @@ class KafkaSink(KafkaClient):
         *,
         request_seconds: float = REQUEST_SECONDS,
         stop: Callable[[], bool] = lambda: False,
+        stop_seconds: float = DEFAULT_LIMITS.kafka_stop_seconds,
     ) -> None:
-        super().__init__(servers, topic, settings, request_seconds, stop)
+        super().__init__(servers, topic, settings, request_seconds, stop, stop_seconds)
         self._failure: LogTableError | None = None
         with self.explained("be opened"):
             self._producer = self.kafka.Producer(
@@ -177,7 +179,8 @@ def export_topic(
     runtime = Runtime()
     began, records = runtime.monotonic(), 0
     is_stopped = stop or (lambda: False)
-    sink = KafkaSink(bootstrap_servers, into, settings, stop=is_stopped)
+    seconds = topic._store.limits.kafka_stop_seconds
+    sink = KafkaSink(bootstrap_servers, into, settings, stop=is_stopped, stop_seconds=seconds)
     try:
         here, there = len(topic.end_offsets()), sink.partition_count()
     except StoppedError:

@@ -91,8 +91,6 @@ class ImportOptions:
 READ_MESSAGES = 20_000
 #: The longest wait for messages, so that a stop is noticed soon.
 READ_SECONDS = 0.2
-#: A bounded import gives up if Kafka sends nothing for this long.
-SILENCE_SECONDS = 60.0
 
 
 class Import:
@@ -108,6 +106,7 @@ class Import:
         runtime: Runtime,
     ) -> None:
         self._store = store
+        self._silence_seconds = store._store.limits.kafka_silence_seconds
         self._source = source
         self._name = name
         self._options = options
@@ -137,7 +136,7 @@ class Import:
                 now = self._now()
                 if self._records > before:
                     heard = now
-                elif now - heard > SILENCE_SECONDS and not self._options.follow:
+                elif now - heard > self._silence_seconds and not self._options.follow:
                     raise self._source.silence(now - heard, f"has sent nothing ({self._behind()})")
                 self._tell(began)
                 if self._options.follow and now - refreshed > self._options.refresh_seconds:

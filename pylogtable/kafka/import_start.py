@@ -97,7 +97,10 @@ def import_topic(
     runtime = Runtime()
     began = runtime.monotonic()
     try:
-        with KafkaSource(bootstrap_servers, topic, settings, stop=options.stop) as source:
+        seconds = store._store.limits.kafka_stop_seconds
+        with KafkaSource(
+            bootstrap_servers, topic, settings, stop=options.stop, stop_seconds=seconds
+        ) as source:
             return Import(store, source, topic, name or topic, options, runtime).run()
     except StoppedError:
         return ImportReport(name or topic, 0, 0, runtime.monotonic() - began, {})

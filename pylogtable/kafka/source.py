@@ -13,6 +13,7 @@ from typing import Any
 from pylogtable.errors import StorageError
 from pylogtable.kafka.client import REQUEST_SECONDS, KafkaClient
 from pylogtable.kafka.rows import Message
+from pylogtable.limits import DEFAULT_LIMITS
 
 #: librdkafka wants a group of every consumer. Nobody joins it.
 GROUP = "pylogtable-import"
@@ -39,8 +40,9 @@ class KafkaSource(KafkaClient):
         *,
         request_seconds: float = REQUEST_SECONDS,
         stop: Callable[[], bool] = lambda: False,
+        stop_seconds: float = DEFAULT_LIMITS.kafka_stop_seconds,
     ) -> None:
-        super().__init__(servers, topic, settings, request_seconds, stop)
+        super().__init__(servers, topic, settings, request_seconds, stop, stop_seconds)
         self._early: tuple[dict[int, int], Received] | None = None
         with self.explained("be opened"):
             self._consumer = self.kafka.Consumer(

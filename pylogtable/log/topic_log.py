@@ -123,7 +123,7 @@ class TopicLog:
 
     def _committed(self, snapshot: Snapshot, commit: Commit) -> Snapshot:
         """The state after our own commit. Writes a new root if one is due."""
-        if snapshot.topic is not None and root_is_due(snapshot, commit, self.manifest.store.limits):
+        if snapshot.topic is not None and root_is_due(snapshot, commit, self.store.limits):
             snapshot = self._with_root(snapshot)
         return self._remember(snapshot, self.runtime.clock(), may_be_gone=True)
 

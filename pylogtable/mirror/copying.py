@@ -27,8 +27,6 @@ TASK_BYTES = 64 << 20
 LOCAL_THREADS = 4
 #: The same where they are. More would need more memory.
 FAR_THREADS = 8
-#: Up to this many names are asked for one by one.
-FEW_FILES = 64
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -132,7 +130,7 @@ def files_there(store: ObjectStore, units: Iterable[CopyUnit]) -> dict[str, Obje
     """The files of the copy's store that have names of these units, and perhaps others. Usually
     there are none. To find that out for a few names, folders with many files are not listed."""
     paths = [unit.whole.path for unit in units if unit.whole is not None]
-    if len(paths) <= FEW_FILES and all(
+    if len(paths) <= store.limits.mirror_few_files and all(
         size is None for size in map_parallel(store, store.size_of, paths)
     ):
         return {}

@@ -34,17 +34,6 @@ from pylogtable.format.model import (
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.jobs.rebase_compaction_plan import Piece
 
-#: So much is brought by one commit of the first mirror. What was copied is then not lost if the
-#: mirror is killed.
-FIRST_UNITS = 5_000
-FIRST_BYTES = 4 << 30
-#: The same for later ones. More takes several commits, which are not one step for readers, and txns
-#: come with the last of them [MIR-3]. So that is a lot.
-MAX_UNITS = 20_000
-MAX_BYTES = 256 << 30
-#: Records in commits of the source are written to files of about this size.
-FILE_BYTES = 8 << 20
-
 
 class OvertakenError(CommitConflictError):
     """Another mirror, or another job on the copy, was faster. Planning again helps."""
@@ -237,8 +226,6 @@ def plan_arrivals(
     source: LogState,
     *,
     allow_gaps: bool,
-    max_units: int | None = None,
-    max_bytes: int | None = None,
 ) -> Arrivals:
     """The records of the source above the ends of the copy, as much as one commit brings. Unless
     `allow_gaps`, records that the source has removed before they were copied are an error."""
@@ -252,8 +239,9 @@ def plan_arrivals(
             "more often than retention"
         )
     is_first = copy.mirror is None or copy.mirror.version is None
-    max_bytes = max_bytes or (FIRST_BYTES if is_first else MAX_BYTES)
-    max_units = max_units or (FIRST_UNITS if is_first else MAX_UNITS)
+    limits = source.limits
+    max_bytes = limits.mirror_first_bytes if is_first else limits.mirror_bytes
+    max_units = limits.mirror_first_units if is_first else limits.mirror_units
     units: list[CopyUnit] = []
     size = 0
     for number, theirs in enumerate(source.snapshot.partitions):
@@ -266,7 +254,7 @@ def plan_arrivals(
             unit = CopyUnit(number, at, segment.end_offset, (piece,))
             size += segment.size_bytes
             at = segment.end_offset
-            if units and _may_share_a_file(units[-1], unit):
+            if units and _may_share_a_file(units[-1], unit, limits.mirror_file_bytes):
                 units[-1] = _joined(units[-1], unit)
             else:
                 units.append(unit)
@@ -285,7 +273,7 @@ def gaps(copy: Snapshot, source: Snapshot) -> dict[int, tuple[int, int]]:
     }
 
 
-def _may_share_a_file(one: CopyUnit, other: CopyUnit) -> bool:
+def _may_share_a_file(one: CopyUnit, other: CopyUnit, max_bytes: int) -> bool:
     """True for records in commits of the source that one file can have [MERGE-1]."""
     if not one.pieces or one.partition != other.partition:
         return False
@@ -293,7 +281,7 @@ def _may_share_a_file(one: CopyUnit, other: CopyUnit) -> bool:
     return (
         left.is_inline
         and right.is_inline
-        and one.size_bytes + right.size_bytes <= FILE_BYTES
+        and one.size_bytes + right.size_bytes <= max_bytes
         and left.append_time == right.append_time
         and left.delete_horizon_ms == right.delete_horizon_ms
     )

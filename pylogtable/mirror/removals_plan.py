@@ -21,11 +21,8 @@ from pylogtable.format.model import Change, Commit, Mirror, Replaced, Segment
 from pylogtable.format.partition_state import totals_of
 from pylogtable.jobs.rebase_compaction_plan import Piece
 from pylogtable.jobs.replace_plan import Swap, plan_swap_commit, still_fits
+from pylogtable.limits import Limits
 from pylogtable.mirror.plan import CopyUnit, OvertakenError
-
-#: So much is replaced by one commit.
-MAX_UNITS = 500
-MAX_BYTES = 4 << 30
 
 #: How many records of a segment have an offset of at least this one. It may read a file.
 CountFrom = Callable[[Segment, int], int]
@@ -130,9 +127,7 @@ def plan_removals(copy: Side, source: Side, partition: int) -> Iterator[Stretch]
             yield Stretch(tuple(here), tuple(_units(partition, here, there, start, end)))
 
 
-def in_commits(
-    stretches: Iterable[Stretch], max_units: int = MAX_UNITS, max_bytes: int = MAX_BYTES
-) -> Iterator[list[Stretch]]:
+def in_commits(stretches: Iterable[Stretch], limits: Limits) -> Iterator[list[Stretch]]:
     """Stretches that one commit replaces. A mirror that is killed has lost no more than that."""
     gathered: list[Stretch] = []
     units = size = 0
@@ -140,7 +135,7 @@ def in_commits(
         gathered.append(stretch)
         units += len(stretch.units)
         size += sum(unit.size_bytes for unit in stretch.units)
-        if units >= max_units or size >= max_bytes:
+        if units >= limits.mirror_removal_units or size >= limits.mirror_removal_bytes:
             yield gathered
             gathered, units, size = [], 0, 0
     if gathered:

@@ -40,7 +40,7 @@ def remove_records(
     new = new_files(commits, source.topic_id, check(copy).seen_version or 0)
     sides = _side(transfer.copy, copy), _side(transfer.source, source)
     found = chain.from_iterable(plan_removals(*sides, number) for number in partitions)
-    for stretches in in_commits(found):
+    for stretches in in_commits(found, transfer.copy.store.limits):
         _replace(transfer, copy, source, stretches, new, check)
 
 

@@ -14,9 +14,6 @@ from pylogtable.segments.column_bounds import facts_of
 from pylogtable.segments.segment_reader import open_segment
 from pylogtable.storage.base import ObjectStore
 
-#: At most this many footers and commits are read.
-MOST_FOOTERS = 64
-
 
 def null_keys_text(store: ObjectStore, state: LogState) -> str | None:
     """About how many records have no key, such as "at least 12". None if there seem to be none.
@@ -29,7 +26,7 @@ def null_keys_text(store: ObjectStore, state: LogState) -> str | None:
     if any(not field.nullable for field in keys):
         return None
     live = chain.from_iterable(map(state.segments, range(len(state.snapshot.partitions))))
-    segments = list(islice(live, MOST_FOOTERS))
+    segments = list(islice(live, store.limits.counted_footers))
     files = [segment for segment in segments if not segment.is_inline]
     count = sum(_keyless(store, segment, info) for segment in segments if segment.is_inline)
     is_known = len(segments) == state.snapshot.live.segments

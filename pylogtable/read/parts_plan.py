@@ -16,18 +16,12 @@ import msgspec
 
 from pylogtable.format.model import Segment, Totals
 from pylogtable.format.paths import object_of
+from pylogtable.limits import DEFAULT_LIMITS, Limits
 from pylogtable.read.plan import Span
 from pylogtable.segments.read_task import ReadTask, task_for
 
-PART_BYTES = 64 << 20
-# The cost of opening a file, as the number of bytes that could be read in that time.
-OPEN_BYTES = 4 << 20
 # So many commits with records count as one file: they are small, and need no second request.
 COMMITS_PER_FILE = 16
-# Reading so much takes Spark about as long as starting a Python task, 0.1 to 0.2 s. Parts that are
-# together not larger share a task. Others keep their own, because there may be many cores.
-SHARED_BYTES = 4 << 20
-SHARED_RECORDS = 100_000
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[tuple[Segment, int, int]]).decode
@@ -97,14 +91,14 @@ def split_spans(
     ]
 
 
-def pack_tasks(tasks: Iterable[ReadTask]) -> Iterator[ReadPart]:
-    """Group tasks of one partition, in offset order, into parts of about `PART_BYTES`."""
+def pack_tasks(tasks: Iterable[ReadTask], limits: Limits = DEFAULT_LIMITS) -> Iterator[ReadPart]:
+    """Group tasks of one partition, in offset order, into parts of about `part_bytes`."""
     gathered: list[ReadTask] = []
     cost = 0.0
     for task in tasks:
-        for small in _cut_at_row_groups(task):
-            size = _bytes(small) + _open_bytes(small.segment)
-            if gathered and cost + size > PART_BYTES:
+        for small in _cut_at_row_groups(task, limits.part_bytes):
+            size = _bytes(small) + _open_bytes(small.segment, limits)
+            if gathered and cost + size > limits.part_bytes:
                 yield ReadPart(tuple(gathered))
                 gathered, cost = [], 0.0
             gathered.append(small)
@@ -127,14 +121,16 @@ def joined(parts: Iterable[ReadPart]) -> ReadPart:
     return ReadPart(tuple(task for part in parts for task in part.tasks))
 
 
-def share_tasks(items: Iterable[tuple[Item, Totals]]) -> Iterator[list[Item]]:
+def share_tasks(
+    items: Iterable[tuple[Item, Totals]], limits: Limits = DEFAULT_LIMITS
+) -> Iterator[list[Item]]:
     """Group neighbours that together are small, in their order. Each item comes with how much it
     reads."""
     gathered: list[Item] = []
     work = Totals()
     for item, size in items:
         together = work.plus(size)
-        if gathered and not _is_small(together):
+        if gathered and not _is_small(together, limits):
             yield gathered
             gathered, together = [], size
         gathered.append(item)
@@ -143,19 +139,19 @@ def share_tasks(items: Iterable[tuple[Item, Totals]]) -> Iterator[list[Item]]:
         yield gathered
 
 
-def _is_small(work: Totals) -> bool:
+def _is_small(work: Totals, limits: Limits) -> bool:
     return (
-        work.records <= SHARED_RECORDS
-        and work.size_bytes <= SHARED_BYTES
-        and work.size_bytes + work.segments * OPEN_BYTES <= PART_BYTES
+        work.records <= limits.shared_records
+        and work.size_bytes <= limits.shared_bytes
+        and work.size_bytes + work.segments * limits.open_bytes <= limits.part_bytes
     )
 
 
-def _cut_at_row_groups(task: ReadTask) -> Sequence[ReadTask]:
+def _cut_at_row_groups(task: ReadTask, part_bytes: int) -> Sequence[ReadTask]:
     segment, groups = task.segment, task.row_groups
-    if segment.size_bytes <= PART_BYTES or len(groups) < 2:
+    if segment.size_bytes <= part_bytes or len(groups) < 2:
         return (task,)
-    count = min(len(groups), -(-int(_bytes(task)) // PART_BYTES))
+    count = min(len(groups), -(-int(_bytes(task)) // part_bytes))
     firsts = [groups[len(groups) * n // count] for n in range(1, count)]
     bounds = [segment.base_offset + segment.row_groups[group] for group in firsts]
     ranges = zip([task.start, *bounds], [*bounds, task.end], strict=True)
@@ -168,8 +164,8 @@ def _bytes(task: ReadTask) -> float:
     return segment.size_bytes * (task.end - task.start) / (segment.end_offset - segment.base_offset)
 
 
-def _open_bytes(segment: Segment) -> int:
-    return OPEN_BYTES // COMMITS_PER_FILE if segment.is_inline else OPEN_BYTES
+def _open_bytes(segment: Segment, limits: Limits) -> int:
+    return limits.open_bytes // (COMMITS_PER_FILE if segment.is_inline else 1)
 
 
 def _size(span: Span) -> int:

@@ -11,6 +11,7 @@ from pylogtable.arguments import check_number
 from pylogtable.errors import SchemaMismatchError
 from pylogtable.format.schema import ON_REQUEST, column_schema
 from pylogtable.lazy_arrow import pc
+from pylogtable.limits import Limits
 from pylogtable.log.manifest import Manifest
 from pylogtable.read.parts_plan import ReadPart, pack_tasks, share_tasks, split_spans
 from pylogtable.read.plan import Ranges, plan_tasks, spans_of
@@ -69,6 +70,11 @@ class Scan:
     def __init__(self, view: View) -> None:
         self._view = view
 
+    @property
+    def limits(self) -> Limits:
+        """By which work is split."""
+        return self._view._store.limits
+
     def tasks(self, ranges: Ranges | None = None) -> Iterator[ReadTask]:
         """The part of each segment that a read of these offsets needs, in partition and offset
         order. Without `ranges`, all segments. Leaves are loaded as the iterator reaches them."""
@@ -92,7 +98,7 @@ class Scan:
         return [
             part
             for span in split_spans(spans_of(snapshot, ranges), max_records, min_parts)
-            for part in pack_tasks(plan_tasks(self._view.state, [span]))
+            for part in pack_tasks(plan_tasks(self._view.state, [span]), self.limits)
         ]
 
     def reader(self, columns: Sequence[str] | pa.Schema | None = None) -> PartReader:
@@ -119,4 +125,5 @@ class Scan:
         settled = pc.all(pc.equal(pc.fill_null(hashed_over, 0), len(partitions)))
         if settled.as_py() is False:
             return [list(range(len(partitions)))]
-        return [*share_tasks((number, state.live) for number, state in enumerate(partitions))]
+        live = ((number, state.live) for number, state in enumerate(partitions))
+        return [*share_tasks(live, self.limits)]

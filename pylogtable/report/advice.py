@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from pylogtable.format.config import DAY_MS
-from pylogtable.jobs.merge_plan import WORTH_BYTES, WORTH_SEGMENTS
+from pylogtable.limits import DEFAULT_LIMITS
 from pylogtable.presentation import bytes_text, count_text, duration_text, percent_text
 from pylogtable.report.health import GroupHealth, TopicHealth, UnreadableTopic
 
@@ -142,8 +142,8 @@ def _compaction(topic: TopicHealth, url: str) -> Iterator[Advice]:
 def _merge(topic: TopicHealth, url: str) -> Iterator[Advice]:
     inline = topic.total("inline_segments")
     mergeable = topic.total("mergeable_segments") - inline
-    is_worth_files = inline >= WORTH_SEGMENTS or any(
-        part.inline_bytes >= WORTH_BYTES for part in topic.partitions
+    is_worth_files = inline >= DEFAULT_LIMITS.worth_segments or any(
+        part.inline_bytes >= DEFAULT_LIMITS.worth_bytes for part in topic.partitions
     )
     if is_worth_files:
         yield Advice(

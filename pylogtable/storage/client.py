@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from pylogtable.errors import InvalidRequestError, LogTableError, UnsupportedFormatError
-from pylogtable.operation import REPLY_SECONDS
+from pylogtable.limits import DEFAULT_LIMITS
 from pylogtable.runtime import TIMEOUT_OPTION, patience_in
 
 CONCURRENCY = 32
@@ -241,7 +241,7 @@ def _native_options(protocol: str, given: Mapping[str, object]) -> dict[str, Any
     options["config_kwargs"] = {
         "max_pool_connections": CONCURRENCY,
         "connect_timeout": _CONNECT_SECONDS,
-        "read_timeout": REPLY_SECONDS,
+        "read_timeout": DEFAULT_LIMITS.reply_seconds,
         **(options.get("config_kwargs") or {}),
         "retries": {"total_max_attempts": 1},
     }
@@ -258,7 +258,7 @@ def _request_seconds(options: Mapping[str, Any]) -> float:
     earlier if there is no connection, or no reply after all was sent."""
     given = options.get("config_kwargs") or {}
     connect = given.get("connect_timeout") or _CONNECT_SECONDS
-    return float(connect) + float(given.get("read_timeout") or REPLY_SECONDS)
+    return float(connect) + float(given.get("read_timeout") or DEFAULT_LIMITS.reply_seconds)
 
 
 def _secret_texts(options: Mapping[str, Any]) -> Iterator[str]:

@@ -72,11 +72,6 @@ class WiredStore(FarStore):
             action()
             return Cost(Counter(self._line.verbs), _time.now - began)
 
-    def below(self, prefix: str) -> WiredStore:
-        deeper = WiredStore(self._time, self._name, self._full(prefix.rstrip("/")) + "/")
-        deeper._replies, deeper._line = self._replies, self._line
-        return deeper
-
     def read(self, key: str) -> bytes | None:
         self._send("read")
         return super().read(key)

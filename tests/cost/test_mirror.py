@@ -11,7 +11,7 @@ import pytest
 
 from pylogtable.runtime import Runtime
 from pylogtable.store import Store
-from tests.builders import Clock
+from tests.builders import Clock, limited
 from tests.cost.round_trips import Cost, WiredStore
 from tests.cost.test_round_trips import opened, records
 
@@ -92,10 +92,8 @@ def test_nothing_new(sides: Sides) -> None:
         assert near == {"read": 2}
 
 
-def test_folders_are_listed_only_if_many_files_come(
-    sides: Sides, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pylogtable.mirror.copying.FEW_FILES", FILES - 1)
+def test_folders_are_listed_only_if_many_files_come(sides: Sides) -> None:
+    sides.target = limited(sides.target, mirror_few_files=FILES - 1)
     sides.append()
     cost, _ = sides.mirror()
     assert cost.requests == {**OPENING, "list": FILES, "write": FILES, "create": 1}

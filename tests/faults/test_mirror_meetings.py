@@ -5,16 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import pyarrow as pa
 import pytest
 
 from pylogtable.errors import CommitConflictError
-from pylogtable.mirror import copying, removing, sync
-from pylogtable.mirror.plan import plan_arrivals
-from pylogtable.mirror.removals_plan import in_commits
+from pylogtable.limits import Limits
+from pylogtable.mirror import copying
 from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
@@ -30,8 +29,8 @@ def in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copying, "Threads", SerialPool)
 
 
-def small_store(clock: Clock) -> MemoryStore:
-    return MemoryStore(clock=clock).with_limits(SMALL)
+def small_store(clock: Clock, limits: Limits = SMALL) -> MemoryStore:
+    return MemoryStore(clock=clock).with_limits(limits)
 
 
 def put(topic: Topic, keys: str, values: str, partition: int) -> None:
@@ -67,7 +66,8 @@ class Sides:
     def again(self) -> Sides:
         """The same, to be spoilt."""
         clock = Clock(self.clock.now_ms)
-        near, far = small_store(clock), small_store(clock)
+        limits = self.near.limits
+        near, far = small_store(clock, limits), small_store(clock, limits)
         near._space.objects.update(self.near._space.objects)
         far._space.objects.update(self.far._space.objects)
         return Sides(near, far, clock)
@@ -93,11 +93,11 @@ class Sides:
             self.work()
 
 
-def begun() -> Sides:
+def begun(limits: Limits = SMALL) -> Sides:
     """A changelog with files, records in commits, leaves and a straddling log start, and a copy
     that is behind: much was compacted, merged, erased and altered since."""
     clock = Clock()
-    sides = Sides(small_store(clock), small_store(clock), clock)
+    sides = Sides(small_store(clock, limits), small_store(clock, limits), clock)
     config = {"cleanup.policy": "compact,delete", "retention.ms": -1, "inline.max.bytes": 0}
     source = Store(sides.near, runtime(clock)).create_topic("t", 2, config=config)
     for value in "1234":
@@ -204,13 +204,10 @@ def name_of(work: Callable[..., object]) -> str:
 
 @pytest.mark.parametrize("work", WORKS, ids=name_of)
 @pytest.mark.parametrize("max_units", [2, 5_000])
-def test_a_mirror_is_not_disturbed(
-    work: Callable[[Sides], object], max_units: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    limited = partial(plan_arrivals, max_units=max_units)
-    monkeypatch.setattr(sync, "plan_arrivals", limited)
-    monkeypatch.setattr(removing, "in_commits", partial(in_commits, max_units=max_units))
-    start, met = begun(), 0
+def test_a_mirror_is_not_disturbed(work: Callable[[Sides], object], max_units: int) -> None:
+    few = {"mirror_first_units": max_units, "mirror_units": max_units}
+    limits = replace(SMALL, **few, mirror_removal_units=max_units)
+    start, met = begun(limits), 0
     for at in sample(range(200), 47, first=5 * WORKS.index(work)):
         sides = start.again()
         if not sides.interrupted(work, at):

@@ -391,7 +391,8 @@ class TestPlantedBugs:
         found(explore(behind(), *writers, stops=True), "goes on with a copy that was taken over")
 
     def test_old_files_are_used(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(copying, "STALE_AFTER_MS", 2 * NOW_MS)
+        whole = copying.usable_files
+        monkeypatch.setattr(sync, "usable_files", lambda units, there, _: whole(units, there, 0))
         writers = ONE, doing("vacuum", far, vacuum)
         outcome = explore(with_old_file(), *writers, settled=is_near_and_settled, stops=True)
         found(outcome, "the copy is damaged")

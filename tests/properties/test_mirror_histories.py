@@ -7,14 +7,10 @@ import random
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from dataclasses import replace
-from functools import partial
 
 import pytest
 
 from pylogtable.errors import InvalidRequestError, LogTableError
-from pylogtable.mirror import removing, sync
-from pylogtable.mirror.plan import plan_arrivals
-from pylogtable.mirror.removals_plan import in_commits
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
 from pylogtable.topic import Topic
@@ -42,6 +38,16 @@ class History:
         self.clock = Clock()
         self.retention = retention
         self.removes = retention == "own" and chance.random() < 0.5
+        units, size = chance.choice([2, 5_000]), chance.choice([2_000, 1 << 30])
+        self.limits = replace(
+            SMALL,
+            row_group_rows=3,
+            mirror_first_units=units,
+            mirror_units=units,
+            mirror_removal_units=units,
+            mirror_first_bytes=size,
+            mirror_bytes=size,
+        )
         self.near, self.far = self._objects(), self._objects()
         policy = chance.choice(["delete", "compact", "compact,delete"])
         config = {
@@ -62,7 +68,7 @@ class History:
         """Near, or far away: then requests are sent side by side, and states are trusted longer."""
         store = FarStore(self.clock) if self.chance.random() < 0.5 else MemoryStore()
         store._space.clock = self.clock
-        return store.with_limits(replace(SMALL, row_group_rows=3))
+        return store.with_limits(self.limits)
 
     @property
     def source(self) -> Topic:
@@ -148,13 +154,9 @@ class History:
         self.seen[copy.version] = everything(copy)
 
 
-def run(seed: int, retention: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def run(seed: int, retention: str) -> None:
     history = History(seed, retention)
     chance = history.chance
-    units, size = chance.choice([2, 5_000]), chance.choice([2_000, 1 << 30])
-    limited = partial(plan_arrivals, max_units=units, max_bytes=size)
-    monkeypatch.setattr(sync, "plan_arrivals", limited)
-    monkeypatch.setattr(removing, "in_commits", partial(in_commits, max_units=units))
     for _ in range(STEPS):
         for _ in range(chance.choice([1, 1, 3, 6])):
             history.work.step()
@@ -174,10 +176,8 @@ def run(seed: int, retention: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("retention", ["source", "own"])
-def test_a_mirror_makes_a_copy_equal_after_any_history(
-    retention: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_mirror_makes_a_copy_equal_after_any_history(retention: str) -> None:
     seed = new_seed()
     for number in range(HISTORIES):
         print(f"history {number}: seed {seed + number}, {retention}")
-        run(seed + number, retention, monkeypatch)
+        run(seed + number, retention)

@@ -14,13 +14,12 @@ import pytest
 import pylogtable
 from pylogtable import Topic
 from pylogtable.errors import InvalidRequestError
-from pylogtable.publish.iceberg import snapshots
 from pylogtable.publish.iceberg.table import IcebergTable
 from pylogtable.runtime import Runtime
 from pylogtable.storage.local import LocalStore
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
-from tests.builders import Clock, topic_of_older_writer
+from tests.builders import Clock, limited, topic_of_older_writer
 from tests.builders import runtime as fake_runtime
 from tests.publish.plain_iceberg import (
     expected_rows,
@@ -168,10 +167,8 @@ def test_publication_without_a_change_reads_three_objects(tmp_path: Path) -> Non
     assert sum(mine.values()) == 3
 
 
-def test_manifests_are_bounded_and_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snapshots, "MAX_ENTRIES", 8)
-    monkeypatch.setattr(snapshots, "MAX_SMALL_MANIFESTS", 5)
-    topic = make_topic(open_at(tmp_path))
+def test_manifests_are_bounded_and_merged(tmp_path: Path) -> None:
+    topic = make_topic(limited(open_at(tmp_path), manifest_entries=8, small_manifests=5))
     for number in range(10):
         topic.append(batch(number * 10))
     topic.publish(["iceberg"])

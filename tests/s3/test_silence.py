@@ -14,11 +14,10 @@ import pytest
 
 import pylogtable
 from pylogtable.errors import CommitUnknownError, InvalidRequestError, StorageError
-from pylogtable.groups import consumer as consumer_module
 from pylogtable.groups.consumer import Consumer
 from pylogtable.store import Store
 from pylogtable.topic import Topic
-from tests.builders import kafka
+from tests.builders import kafka, limited
 from tests.conftest import S3_BUCKET, S3_KEY, S3_SECRET
 from tests.depth import DEEP
 from tests.proxy import Proxy, Refusal, WireFault, proxy_before
@@ -197,14 +196,13 @@ def test_next_call_asks_again(proxy: Proxy, far: Store, asked: Counter[tuple[str
 
 
 def test_poll_waits_for_its_own_time_only(
-    proxy: Proxy, far: Store, asked: Counter[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+    proxy: Proxy, far: Store, asked: Counter[tuple[str, str]]
 ) -> None:
     """The store may be silent for a minute here. After the first try of a poll without a timeout
     the time of one request is over, so there is no second one."""
-    monkeypatch.setattr(consumer_module, "REPLY_SECONDS", 1.5)
     short = {"timeout_seconds": 60.0, "config_kwargs": {"read_timeout": 1.5}}
     store = pylogtable.open(far.url, storage_options=options(proxy.url, **short))
-    consumer = _joined(store)
+    consumer = _joined(limited(store, reply_seconds=1.5))
     silence(proxy, asked)
     with pytest.raises(StorageError, match="1 try in"):
         consumer.poll(timeout=0)

@@ -17,8 +17,7 @@ import pylogtable
 from pylogtable import Store, Topic
 from pyspark_pylogtable import LogTable
 from pyspark_pylogtable.columns import spark_schema
-from pyspark_pylogtable.table import inline
-from tests.builders import T0, Clock, at, kafka, rows
+from tests.builders import T0, Clock, at, kafka, limited, rows
 from tests.spark.streams import EARLIEST, forget_last_commit, read_stream, run
 from tests.spark.support import load, without_spark
 from tests.spark.writes import data_files, files, plan, save, stage, travelled, write
@@ -102,10 +101,10 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 @pytest.mark.parametrize("by", ["driver", pytest.param("tasks", marks=pytest.mark.deep)])
 @pytest.mark.parametrize("case", CASES)
 def test_to_df_has_the_records_in_files_and_in_commits(
-    spark: SparkSession, mixed: Topic, case: str, by: str, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, mixed: Topic, case: str, by: str
 ) -> None:
     if by == "tasks":
-        monkeypatch.setattr(inline, "DRIVER_COMMITS", 0)
+        mixed = limited(mixed, driver_commits=0)
     arguments, options = CASES[case]
     path = mixed.url.removesuffix("/mixed") if "assign" in options else mixed.url
     if "assign" in options:
@@ -131,7 +130,7 @@ def check_same(df: DataFrame, expected: pa.Table) -> None:
 
 
 def natively(spark: SparkSession, topic: Topic, **arguments: Any) -> DataFrame:
-    return LogTable.for_path(spark, topic.url).to_df(**arguments)
+    return LogTable(spark, topic.url, topic).to_df(**arguments)
 
 
 def test_filters_and_views_work_on_both(spark: SparkSession, mixed: Topic) -> None:
@@ -186,12 +185,9 @@ def test_no_records_and_nested_columns(spark: SparkSession, logs: Store) -> None
     assert table.to_df().columns[-4:] == ["id", *nested]
 
 
-def test_too_many_bytes_for_the_driver_are_read_by_tasks(
-    spark: SparkSession, mixed: Topic, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(inline, "DRIVER_BYTES", 100)
+def test_too_many_bytes_for_the_driver_are_read_by_tasks(spark: SparkSession, mixed: Topic) -> None:
     expected = without_spark(mixed.url)
-    check_same(natively(spark, mixed), expected)
+    check_same(natively(spark, limited(mixed, driver_inline_bytes=100)), expected)
 
 
 def test_a_dataframe_keeps_its_version(spark: SparkSession, logs: Store) -> None:
@@ -426,22 +422,19 @@ def test_append_of_few_rows_by_log_table(spark: SparkSession, logs: Store, tmp_p
 # jobs
 
 
-def test_jobs_on_records_in_commits(
-    spark: SparkSession, logs: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from pyspark_pylogtable.table import jobs
-
-    monkeypatch.setattr(jobs, "DRIVER_SEGMENTS", -1)
-    topic = logs.create_topic("t", 2, key="key", config={**ON, "cleanup.policy": "compact"})
+def test_jobs_on_records_in_commits(spark: SparkSession, logs: Store) -> None:
+    topic = limited(logs, driver_segments=-1).create_topic(
+        "t", 2, key="key", config={**ON, "cleanup.policy": "compact"}
+    )
     for number in range(5):
         topic.append(kafka(["a", "b", "c"], [f"{number}"] * 3))
-    table = LogTable.for_path(spark, topic.url)
+    table = LogTable(spark, topic.url, topic)
     found = table.erase(keys=[b"c"])
     assert found.records_erased == 5
     newest = {bytes(row.key): bytes(row.value) for row in table.to_df(view="latest").collect()}
     assert newest == {b"a": b"4", b"b": b"4"}
     topic.append(kafka(["d"]))
-    report = LogTable.for_path(spark, topic.url).compact(force=True)
+    report = LogTable(spark, topic.url, topic).compact(force=True)
     assert report.records_removed == 8
     table = LogTable.for_path(spark, topic.url)
     table.topic.append(kafka(["e"]))

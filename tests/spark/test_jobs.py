@@ -17,11 +17,11 @@ from pyspark.sql import SparkSession
 
 from pylogtable import EraseReport, InvalidRequestError, LogTableError, Store, Topic
 from pylogtable.engine import Compaction, TopicWriter
+from pylogtable.limits import DEFAULT_LIMITS
 from pyspark_pylogtable import LogTable
-from pyspark_pylogtable.table import jobs
 from pyspark_pylogtable.table.jobs import run_each
 from pyspark_pylogtable.table.maintain_job import main
-from tests.builders import IN_FILES, ints, kafka, rows, times, until_all_is_past
+from tests.builders import IN_FILES, ints, kafka, limited, rows, times, until_all_is_past
 from tests.spark.conftest import CONNECT
 from tests.spark.support import failure
 
@@ -100,25 +100,23 @@ def test_little_work_starts_no_spark_job(spark: SparkSession, logs: Store) -> No
 
 
 @pytest.mark.skipif(CONNECT, reason="the jobs of a Spark Connect server cannot be counted")
-def test_many_segments_or_many_bytes_start_a_spark_job(
-    spark: SparkSession, logs: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_segments_or_many_bytes_start_a_spark_job(spark: SparkSession, logs: Store) -> None:
     many = logs.create_topic("many", config=IN_FILES)
     writer = TopicWriter(many)
-    writer.commit([writer.stage(kafka(["a"])) for _ in range(jobs.DRIVER_SEGMENTS + 1)])
+    writer.commit([writer.stage(kafka(["a"])) for _ in range(DEFAULT_LIMITS.driver_segments + 1)])
     assert jobs_started(spark, LogTable.for_path(spark, many.url).merge) > 0
     assert many.segments().num_rows == 1
     large = filled(logs, "large")
     size = sum(large.segments()["size_bytes"].to_pylist())
-    monkeypatch.setattr(jobs, "DRIVER_BYTES", size - 1)
-    assert jobs_started(spark, LogTable.for_path(spark, large.url).merge) > 0
+    table = LogTable(spark, large.url, limited(large, driver_bytes=size - 1))
+    assert jobs_started(spark, table.merge) > 0
     assert large.segments().num_rows == 3
 
 
 @pytest.mark.skipif(CONNECT, reason="the jobs of a Spark Connect server cannot be counted")
 def test_many_records_in_commits_are_little_work(spark: SparkSession, logs: Store) -> None:
     topic = logs.create_topic("t", config={"inline.max.bytes": 16384})
-    for number in range(jobs.DRIVER_SEGMENTS + 1):
+    for number in range(DEFAULT_LIMITS.driver_segments + 1):
         topic.append(kafka([f"{number}"]))
     assert jobs_started(spark, LogTable.for_path(spark, topic.url).merge) == 0
     assert topic.segments().num_rows == 1
@@ -130,7 +128,14 @@ def test_many_records_in_commits_are_little_work(spark: SparkSession, logs: Stor
 @pytest.fixture
 def on_executors(monkeypatch: pytest.MonkeyPatch) -> None:
     """All work is done by Spark jobs, however little it is."""
-    monkeypatch.setattr(jobs, "DRIVER_SEGMENTS", -1)
+    opened = LogTable.for_path
+
+    def for_path(spark: SparkSession, path: str, options: Any = None) -> LogTable:
+        return LogTable(
+            spark, path, limited(opened(spark, path, options).topic, driver_segments=-1)
+        )
+
+    monkeypatch.setattr(LogTable, "for_path", for_path)
 
 
 @pytest.mark.usefixtures("on_executors")

@@ -11,9 +11,8 @@ from pyspark.sql import SparkSession
 import pylogtable
 from pylogtable import InvalidRequestError, LogTableError, Store, Topic
 from pyspark_pylogtable import LogTable
-from pyspark_pylogtable.table import jobs
 from pyspark_pylogtable.table.mirror_job import main
-from tests.builders import IN_FILES, kafka
+from tests.builders import IN_FILES, kafka, limited
 from tests.spark.conftest import CONNECT
 from tests.spark.test_jobs import jobs_started
 
@@ -36,13 +35,13 @@ def backup(tmp_path: Path) -> str:
 
 @pytest.mark.skipif(CONNECT, reason="the jobs of a Spark Connect server cannot be counted")
 def test_few_files_are_copied_by_the_driver_and_many_by_a_spark_job(
-    spark: SparkSession, logs: Store, backup: str, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, logs: Store, backup: str
 ) -> None:
     topic = filled(logs, "t")
     topic.group("billing").commit({0: 3})
     table = LogTable.for_path(spark, topic.url)
     assert jobs_started(spark, lambda: table.mirror(backup)) == 0
-    monkeypatch.setattr(jobs, "DRIVER_COPY_BYTES", 0)
+    table = LogTable(spark, topic.url, limited(topic, driver_copy_bytes=0))
     assert jobs_started(spark, lambda: table.mirror(backup)) == 0  # nothing is new
     reports = []
 

@@ -98,7 +98,7 @@ def check_same(df: DataFrame, expected: pa.Table) -> None:
 
 
 def natively(spark: SparkSession, topic: Topic, **arguments: Any) -> DataFrame:
-    return LogTable.for_path(spark, topic.url).to_df(**arguments)
+    return LogTable(spark, topic.url, topic).to_df(**arguments)
 
 
 def is_same(spark: SparkSession, topic: Topic) -> int:
@@ -179,7 +179,6 @@ def test_to_df_equals_the_format_and_the_library(spark: SparkSession, mixed: Top
 def test_cut_segments_have_scans_of_their_own_if_they_are_large(
     spark: SparkSession,
     mixed: Topic,
-    monkeypatch: pytest.MonkeyPatch,
     case: str,
     columns: list[str] | None,
 ) -> None:
@@ -187,8 +186,8 @@ def test_cut_segments_have_scans_of_their_own_if_they_are_large(
     asked = {"columns": json.dumps(columns)} if columns else {}
     expected = without_spark(mixed.url, **options, **asked)
     check_same(natively(spark, mixed, **arguments, columns=columns), expected)
-    monkeypatch.setattr(native, "NEEDLESS_BYTES", 0)
-    check_same(natively(spark, mixed, **arguments, columns=columns), expected)
+    eager = limited(mixed, needless_bytes=0)
+    check_same(natively(spark, eager, **arguments, columns=columns), expected)
 
 
 def test_more_cuts_than_a_filter_may_have_ranges(spark: SparkSession, shared: Store) -> None:

@@ -27,8 +27,7 @@ from pylogtable import (
 )
 from pylogtable.engine import TopicWriter
 from pyspark_pylogtable import LogTable
-from pyspark_pylogtable.table import append
-from tests.builders import IN_FILES, kafka, rows, until_all_is_past
+from tests.builders import IN_FILES, kafka, limited, rows, until_all_is_past
 from tests.spark.faults import is_commit, store_with, unknown_commit, unsent_commit
 from tests.spark.support import failure
 from tests.spark.writes import data_files
@@ -134,7 +133,7 @@ def test_large_append_is_joined_in_order(
 ) -> None:
     """Tasks 0 to 3 stage files, the fourth has few rows and sends them."""
     if joined_by == "executors":
-        monkeypatch.setattr(append, "DRIVER_BYTES", 0)
+        table = LogTable(spark, table.topic.url, limited(table.topic, driver_bytes=0))
     df = spark.range(0, 40_000, 1, 4).union(spark.range(40_000, 40_100, 1, 1))
     df = df.selectExpr("concat('u', id % 97) AS k", "id AS v")
     for home in type(df).__mro__:

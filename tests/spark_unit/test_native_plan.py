@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -11,9 +12,14 @@ from hypothesis import strategies as st
 
 from pylogtable.engine import ReadTask
 from pylogtable.format.model import Segment
-from pyspark_pylogtable.table.native import MAX_RANGES, NEEDLESS_BYTES, plan_scans, roots
+from pylogtable.limits import DEFAULT_LIMITS
+from pyspark_pylogtable.table.native import MAX_RANGES, FileScan, plan_scans, roots
 
 NO_END = 2**63 - 1
+
+
+def scans(tasks: Iterable[ReadTask], *, by_time_type: bool) -> tuple[FileScan, ...]:
+    return plan_scans(tasks, DEFAULT_LIMITS.needless_bytes, by_time_type=by_time_type)
 
 
 def segment(
@@ -57,16 +63,16 @@ def seen(tasks: list[ReadTask], *, by_time_type: bool = False) -> list[Seen]:
             scan.window,
             scan.append_time,
         )
-        for scan in plan_scans(tasks, by_time_type=by_time_type)
+        for scan in scans(tasks, by_time_type=by_time_type)
     ]
 
 
 def test_an_empty_read_needs_no_scan() -> None:
-    assert plan_scans([], by_time_type=True) == ()
+    assert scans([], by_time_type=True) == ()
 
 
 def test_whole_sealed_segments_share_one_scan_without_a_filter() -> None:
-    (scan,) = plan_scans([task(segment(n, n + 10)) for n in (0, 10, 20)], by_time_type=False)
+    (scan,) = scans([task(segment(n, n + 10)) for n in (0, 10, 20)], by_time_type=False)
     assert [part.name for part in scan.parts] == [f"{n:020d}-x.parquet" for n in (0, 10, 20)]
     assert (scan.shift, scan.is_cut) == (0, False)
 
@@ -105,7 +111,7 @@ def test_segments_that_are_cut_at_the_same_offsets_share_one_filter() -> None:
 @pytest.mark.parametrize("shift", [0, 3])
 def test_segments_that_are_cut_at_other_offsets_share_a_coarse_filter(shift: int) -> None:
     tasks = [task(segment(n, n + 10, shift=shift), n + 5) for n in (10, 30, 40)]
-    (scan,) = plan_scans([*tasks, task(segment(50, 60, shift=shift))], by_time_type=False)
+    (scan,) = scans([*tasks, task(segment(50, 60, shift=shift))], by_time_type=False)
     assert (scan.shift, scan.window) == (shift, None)
     found = [(low + shift, high + shift) for low, high in scan.ranges]
     assert found == [(15, 20), (35, 40), (45, 60)]
@@ -113,14 +119,17 @@ def test_segments_that_are_cut_at_other_offsets_share_a_coarse_filter(shift: int
 
 def test_whole_segments_do_not_make_the_filter_of_large_cut_ones_coarse() -> None:
     whole, other = task(segment(0, 100)), task(segment(100, 200))
-    cut = [task(segment(0, 100, size=NEEDLESS_BYTES * 2), 90), task(segment(100, 200), 190)]
-    apart = plan_scans([whole, other, *cut], by_time_type=False)
+    cut = [
+        task(segment(0, 100, size=DEFAULT_LIMITS.needless_bytes * 2), 90),
+        task(segment(100, 200), 190),
+    ]
+    apart = scans([whole, other, *cut], by_time_type=False)
     assert [scan.is_cut for scan in apart] == [False, True]
     assert apart[1].ranges == [(90, 100), (190, 200)]
     small = [task(segment(0, 100), 90), task(segment(100, 200), 190)]
-    assert len(plan_scans([whole, other, *small], by_time_type=False)) == 1
+    assert len(scans([whole, other, *small], by_time_type=False)) == 1
     # One filter fits all of them.
-    fitting = [task(segment(0, 100, size=NEEDLESS_BYTES * 9), 90), other]
+    fitting = [task(segment(0, 100, size=DEFAULT_LIMITS.needless_bytes * 9), 90), other]
     assert seen(fitting) == [Seen([0, 100], window=(90, NO_END))]
 
 
@@ -142,7 +151,7 @@ def cut_tasks(draw: st.DrawFn) -> ReadTask:
     shift = draw(st.sampled_from([0, 0, 0, 5, 9]))
     base = draw(st.integers(0, 200)) + shift
     end = base + draw(st.integers(1, 30))
-    size = draw(st.sampled_from([10, NEEDLESS_BYTES]))
+    size = draw(st.sampled_from([10, DEFAULT_LIMITS.needless_bytes]))
     start = draw(st.one_of(st.just(base), st.integers(base, end - 1)))
     stop = draw(st.one_of(st.just(end), st.integers(start + 1, end)))
     return task(segment(base, end, shift=shift, size=size), start, stop)
@@ -151,7 +160,7 @@ def cut_tasks(draw: st.DrawFn) -> ReadTask:
 @given(st.lists(cut_tasks(), min_size=1, max_size=40))
 def test_the_filters_of_the_scans_select_exactly_what_is_read(tasks: list[ReadTask]) -> None:
     parts = []
-    for scan in plan_scans(tasks, by_time_type=False):
+    for scan in scans(tasks, by_time_type=False):
         parts += scan.parts
         ranges = scan.ranges
         assert len(ranges) <= MAX_RANGES

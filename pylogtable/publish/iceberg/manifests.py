@@ -43,6 +43,7 @@ class ManifestFiles:
     that the table has for it."""
 
     def __init__(self, store: ObjectStore, location: str) -> None:
+        self.limits = store.limits
         self._store = store
         self._location = location
 

@@ -15,6 +15,7 @@ from typing import Protocol, TypeVar
 from pylogtable.errors import CorruptTopicError
 from pylogtable.format.model import Segment
 from pylogtable.format.paths import floor_of
+from pylogtable.limits import Limits
 from pylogtable.publish.iceberg.log import floors_in, manifest_list_name, manifest_name
 from pylogtable.publish.iceberg.manifests import (
     Entry,
@@ -67,7 +68,7 @@ class SnapshotMaker:
         live = [manifest for manifest in before if live_files(manifest)]
         rewritten, deleted = self._without(lineage, live, step)
         untouched = [m for m in live if m.manifest_path not in rewritten]
-        small = to_merge(untouched)
+        small = to_merge(untouched, self._manifests.limits)
         merged_paths = {manifest.manifest_path for manifest in small}
         kept = [m for m in untouched if m.manifest_path not in merged_paths]
         merged = self._merged(lineage, small)
@@ -132,7 +133,7 @@ class SnapshotMaker:
     def _write(self, lineage: SnapshotLineage, entries: Sequence[Entry]) -> list[Manifest]:
         """Write entries to as many manifests as they need."""
         made = []
-        for chunk in chunks(entries):
+        for chunk in chunks(entries, self._manifests.limits.manifest_entries):
             floors = [floor_of(self._manifests.key(e.data_file.file_path)) for e in chunk]
             serial = next(self._serial)
             name = manifest_name(self._publish_id, serial, min(floors), max(floors))
@@ -189,11 +190,6 @@ def _counted(
     return {name: str(count) for name, count in counts.items()}
 
 
-#: The most entries of a manifest. A manifest with less than half as many is small.
-MAX_ENTRIES = 2000
-#: With more small manifests than this, they are merged: opening the table stays cheap.
-MAX_SMALL_MANIFESTS = 100
-
 APPEND, REPLACE, OVERWRITE, DELETE = "append", "replace", "overwrite", "delete"
 
 _T = TypeVar("_T")
@@ -245,13 +241,14 @@ def live_files(manifest: Sized) -> int:
 _M = TypeVar("_M", bound=Sized)
 
 
-def to_merge(manifests: Sequence[_M]) -> list[_M]:
+def to_merge(manifests: Sequence[_M], limits: Limits) -> list[_M]:
     """The manifests to merge: all small ones, if there are too many."""
-    small = [manifest for manifest in manifests if live_files(manifest) < MAX_ENTRIES // 2]
-    return small if len(small) > MAX_SMALL_MANIFESTS else []
+    half = limits.manifest_entries // 2
+    small = [manifest for manifest in manifests if live_files(manifest) < half]
+    return small if len(small) > limits.small_manifests else []
 
 
-def chunks(entries: Sequence[_T]) -> Iterator[Sequence[_T]]:
+def chunks(entries: Sequence[_T], size: int) -> Iterator[Sequence[_T]]:
     """The entries of one manifest after the other."""
-    for start in range(0, len(entries), MAX_ENTRIES):
-        yield entries[start : start + MAX_ENTRIES]
+    for start in range(0, len(entries), size):
+        yield entries[start : start + size]

@@ -28,10 +28,10 @@ from pyspark.sql.types import (
 )
 
 from pylogtable import AppendResult, LogTableError, Topic, View
-from pylogtable.engine import NOT_GIVEN, ExpectedLast, Staged, TopicWriter
+from pylogtable.engine import NOT_GIVEN, ExpectedLast, Staged, TopicWriter, limits_of
 from pyspark_pylogtable.columns import spark_schema
 from pyspark_pylogtable.table.arrow_tasks import MapBatches, map_in_arrow
-from pyspark_pylogtable.table.jobs import DRIVER_BYTES, run_each
+from pyspark_pylogtable.table.jobs import run_each
 from pyspark_pylogtable.tasks.assignment import LOG_COLUMNS, assign
 from pyspark_pylogtable.tasks.commit import commit_topic, find_written
 from pyspark_pylogtable.tasks.staging import query_id
@@ -144,7 +144,7 @@ def _sealed(into: _Into, shares: list[_Share], spark: SparkSession) -> list[Stag
     staged = [share.staged or _stage(into, view, share.rows, share.task) for share in shares]
     try:
         joiner, joins = writer.plan_joins(staged)
-        if sum(join.size_bytes for join in joins) < DRIVER_BYTES:
+        if sum(join.size_bytes for join in joins) < limits_of(into.topic).driver_bytes:
             return [writer.joined(staged, map(joiner, joins))]
         return [writer.joined(staged, run_each(spark, joiner, joins))]
     except LogTableError:

@@ -19,10 +19,6 @@ from pyspark_pylogtable.columns import arrow_schema, spark_schema
 from pyspark_pylogtable.table.arrow_tasks import send_to_tasks
 from pyspark_pylogtable.table.local_rows import df_of_rows
 
-#: The driver reads at most so many commits, and sends at most so many bytes with the plan.
-DRIVER_COMMITS = 256
-DRIVER_BYTES = 8 << 20
-
 _TASKS = pa.schema({"task": pa.int32(), "part": pa.binary()})
 
 
@@ -30,14 +26,15 @@ def inline_df(
     spark: SparkSession, view: View, tasks: Sequence[ReadTask], columns: Sequence[str]
 ) -> DataFrame:
     """The records of tasks whose segments are in commits, with these columns, all nullable."""
-    schema = spark_schema(Scan(view).reader(columns).schema)
-    reader = Scan(view).reader(arrow_schema(schema))
+    scan = Scan(view)
+    schema = spark_schema(scan.reader(columns).schema)
+    reader = scan.reader(arrow_schema(schema))
     parts = by_commit(tasks)
-    if len(parts) <= DRIVER_COMMITS:
-        rows = reader.gather(joined(parts), DRIVER_BYTES)
+    if len(parts) <= scan.limits.driver_commits:
+        rows = reader.gather(joined(parts), scan.limits.driver_inline_bytes)
         if rows is not None:
             return df_of_rows(spark, rows, schema)
-    shared = share_tasks((part, part.totals) for part in parts)
+    shared = share_tasks(((part, part.totals) for part in parts), scan.limits)
     pickled = [pickle.dumps(joined(some)) for some in shared]
     sent = pa.table([pa.array(range(len(pickled)), pa.int32()), pickled], schema=_TASKS)
     spread = send_to_tasks(spark.createDataFrame(sent), "task", len(pickled))

@@ -17,18 +17,22 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from pylogtable.engine import Copied, CopyTask, Rewritten, RunTasks, RunUnits, Worker, in_threads
+from pylogtable import Topic
+from pylogtable.engine import (
+    Copied,
+    CopyTask,
+    Rewritten,
+    RunTasks,
+    RunUnits,
+    Worker,
+    in_threads,
+    limits_of,
+)
 from pyspark_pylogtable.table.arrow_tasks import send_to_tasks
 
 Unit = TypeVar("Unit")
 Result = TypeVar("Result")
 
-#: So much is rewritten in the driver. It takes about a second there, as a Spark job of Python tasks
-#: does without any work.
-DRIVER_BYTES = 32 << 20
-DRIVER_SEGMENTS = 128
-#: So much is copied to another store by the driver. Files are copied as they are, which is faster.
-DRIVER_COPY_BYTES = 256 << 20
 #: So many segments whose records are in commits count as one file.
 INLINE_PER_FILE = 16
 
@@ -41,22 +45,24 @@ def where_it_pays(spark: SparkSession) -> RunUnits:
     Spark job. A task is sent its own unit only."""
 
     def run_units(worker: Worker, units: Sequence[Any]) -> Iterable[Rewritten]:
-        if _is_little(units, DRIVER_BYTES):
+        limits = worker.store.limits
+        if _is_little(units, limits.driver_segments, limits.driver_bytes):
             return in_threads(_DRIVER_THREADS)(worker, units)
         return run_each(spark, worker, units)
 
     return run_units
 
 
-def copied_where_it_pays(spark: SparkSession) -> RunTasks[CopyTask, list[Copied]]:
+def copied_where_it_pays(spark: SparkSession, topic: Topic) -> RunTasks[CopyTask, list[Copied]]:
     """Copy files in this process if they are few, and else in the tasks of one Spark job."""
+    limits = limits_of(topic)
 
     def run_tasks(
         copier: Callable[[CopyTask], list[Copied]],
         tasks: Sequence[CopyTask],
         done: Callable[[list[Copied]], None],
     ) -> None:
-        if _is_little(tasks, DRIVER_COPY_BYTES):
+        if _is_little(tasks, limits.driver_segments, limits.driver_copy_bytes):
             single = [replace(task, units=(unit,)) for task in tasks for unit in task.units]
             with ThreadPoolExecutor(_DRIVER_THREADS) as pool:
                 results = list(pool.map(copier, single))
@@ -68,12 +74,12 @@ def copied_where_it_pays(spark: SparkSession) -> RunTasks[CopyTask, list[Copied]
     return run_tasks
 
 
-def _is_little(units: Sequence[Any], most_bytes: int) -> bool:
+def _is_little(units: Sequence[Any], most_files: int, most_bytes: int) -> bool:
     segments = [segment for unit in units for segment in unit.inputs]
     size: int = sum(segment.size_bytes for segment in segments)
     inline: int = sum(segment.is_inline for segment in segments)
     files = len(segments) - inline + inline // INLINE_PER_FILE
-    return files <= DRIVER_SEGMENTS and size <= most_bytes
+    return files <= most_files and size <= most_bytes
 
 
 def run_each(

@@ -277,7 +277,7 @@ class LogTable:
         return mirror(
             self.topic,
             pylogtable.open(to, storage_options=options),
-            copied_where_it_pays(self._spark),
+            copied_where_it_pays(self._spark, self.topic),
             name=name,
             retention=retention,
             config=config,

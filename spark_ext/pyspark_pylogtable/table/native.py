@@ -24,7 +24,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from pylogtable import View
-from pylogtable.engine import ReadTask
+from pylogtable.engine import ReadTask, Scan
 from pyspark_pylogtable.columns import spark_schema
 from pyspark_pylogtable.table.inline import inline_df
 
@@ -33,9 +33,6 @@ try:
 except ImportError:  # a Spark Connect client may not have it
     Py4JError = PySparkException
 
-#: A scan costs at least one Spark task and about 45 ms of planning. So segments that are read in
-#: part share the scan of whole ones, unless Spark may then read more than this for nothing.
-NEEDLESS_BYTES = 32 << 20
 #: A coarse filter has at most this many ranges of offsets.
 MAX_RANGES = 16
 
@@ -125,7 +122,9 @@ class FileScan:
         return [(joined[first][0], joined[last - 1][1]) for first, last in pairwise(kept)]
 
 
-def plan_scans(tasks: Iterable[ReadTask], *, by_time_type: bool) -> tuple[FileScan, ...]:
+def plan_scans(
+    tasks: Iterable[ReadTask], needless_bytes: int, *, by_time_type: bool
+) -> tuple[FileScan, ...]:
     """The scans that read these tasks. With `by_time_type` each has a single timestamp type."""
     alike: dict[tuple[bool, bool], list[FilePart]] = {}
     for task in tasks:
@@ -134,16 +133,16 @@ def plan_scans(tasks: Iterable[ReadTask], *, by_time_type: bool) -> tuple[FileSc
     return tuple(
         FileScan(tuple(parts), append_time)
         for (append_time, _), found in alike.items()
-        for parts in _split(found)
+        for parts in _split(found, needless_bytes)
     )
 
 
-def _split(parts: list[FilePart]) -> list[list[FilePart]]:
+def _split(parts: list[FilePart], needless_bytes: int) -> list[list[FilePart]]:
     """The parts in one list, or the whole files and the cut ones, if in a common scan the filter
     would be too coarse for large cut files."""
     if FileScan(tuple(parts), append_time=False).window is not None:
         return [parts]
-    if sum(part.needless_bytes for part in parts) <= NEEDLESS_BYTES:
+    if sum(part.needless_bytes for part in parts) <= needless_bytes:
         return [parts]
     whole = [part for part in parts if not part.is_cut]
     cut = [part for part in parts if part.is_cut]
@@ -168,7 +167,9 @@ def native_df(
     tasks = list(tasks)
     inline = [task for task in tasks if task.segment.is_inline]
     in_files = [task for task in tasks if not task.segment.is_inline]
-    scans = plan_scans(in_files, by_time_type="timestampType" in columns)
+    scans = plan_scans(
+        in_files, Scan(view).limits.needless_bytes, by_time_type="timestampType" in columns
+    )
     if not scans:
         return inline_df(spark, view, inline, columns)
     _check_names(view)

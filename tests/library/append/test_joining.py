@@ -10,10 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from pylogtable import AppendResult, InvalidRequestError, Topic
-from pylogtable.append import join_plan
 from pylogtable.engine import Join, Staged, TopicWriter
 from pylogtable.store import Store
-from tests.builders import data_files, rows
+from tests.builders import data_files, limited, rows
 
 SCHEMA = {"k": pa.string(), "v": pa.int64()}
 
@@ -87,11 +86,9 @@ def test_an_append_that_came_first_shifts_the_joined_files(topic: Topic) -> None
     assert topic.verify(data=True)
 
 
-def test_large_partitions_are_joined_in_several_units(
-    topic: Topic, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_partitions_are_joined_in_several_units(topic: Topic) -> None:
     staged = stage(topic, 3)
-    monkeypatch.setattr(join_plan, "JOIN_BYTES", staged[0].files[0].size_bytes)
+    topic = limited(topic, join_bytes=staged[0].files[0].size_bytes)
     _, joins = TopicWriter(topic).plan_joins(staged)
     assert [(unit.partition, len(unit.files)) for unit in joins] == [(0, 1)] * 3 + [(1, 1)] * 3
     result = join(topic, staged)

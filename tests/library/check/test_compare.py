@@ -9,11 +9,10 @@ import pyarrow as pa
 import pytest
 
 from pylogtable import ComparisonReport, InvalidRequestError, Topic
-from pylogtable.check import content_hash
 from pylogtable.engine import TopicWriter
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
-from tests.builders import ints, kafka, make_store, times
+from tests.builders import ints, kafka, limited, make_store, times
 from tests.stores import CountingStore
 
 HEADERS = pa.array(
@@ -136,11 +135,8 @@ def test_one_changed_value_is_found(topic: Topic, name: str, value: Any) -> None
     assert topic.compare(again, data=False)
 
 
-def test_the_first_difference_is_searched_in_its_block(
-    topic: Topic, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(content_hash, "BLOCK_OFFSETS", 4)
-    monkeypatch.setattr("pylogtable.check.comparison.BLOCK_OFFSETS", 4)
+def test_the_first_difference_is_searched_in_its_block(topic: Topic) -> None:
+    topic = limited(topic, compared_offsets=4)
     table = changed(changed(copied(topic, partition=0), "value", 9, b"!"), "value", 14, b"!")
     again = make(other_store(), partitions=1)
     again.append(table, keep_offsets=True)

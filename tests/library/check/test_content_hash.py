@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pylogtable.check import content_hash
 from pylogtable.check.content_hash import (
     ContentHash,
     RangeContent,
@@ -207,16 +206,13 @@ def test_values_do_not_move_between_rows_or_columns() -> None:
 def content(offsets: list[int], values: list[int], cuts: list[int] | None = None) -> RangeContent:
     batch = pa.record_batch({"offset": pa.array(offsets, pa.int64()), "v": pa.array(values)})
     edges = [0, *(cuts or []), len(offsets)]
-    hashed = RangeHash()
+    hashed = RangeHash(10)
     for start, end in pairwise(edges):
         hashed.add(batch.slice(start, end - start))
     return hashed.finish()
 
 
-def test_blocks_are_cut_by_offset_and_name_the_first_difference(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(content_hash, "BLOCK_OFFSETS", 10)
+def test_blocks_are_cut_by_offset_and_name_the_first_difference() -> None:
     offsets = [3, 9, 10, 19, 20, 45]
     one = content(offsets, [0] * 6)
     assert sorted(one.blocks) == [0, 1, 2, 4]
@@ -232,8 +228,8 @@ def test_blocks_are_cut_by_offset_and_name_the_first_difference(
 
 
 def test_no_records_have_a_digest_too() -> None:
-    assert RangeHash().finish() == content([], [])
-    assert RangeHash().finish().digest != content([1], [1]).digest
+    assert RangeHash(10).finish() == content([], [])
+    assert RangeHash(10).finish().digest != content([1], [1]).digest
 
 
 def test_the_digest_stays_as_it_is() -> None:
@@ -245,7 +241,7 @@ def test_the_digest_stays_as_it_is() -> None:
             "tags": pa.array([[], ["a"]], pa.list_(pa.string())),
         }
     )
-    hashed = RangeHash()
+    hashed = RangeHash(10)
     for batch in table.to_batches():
         hashed.add(batch)
     streams = {

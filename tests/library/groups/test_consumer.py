@@ -19,12 +19,11 @@ from pylogtable import (
     Topic,
     TopicNotFoundError,
 )
-from pylogtable.groups import fetcher
 from pylogtable.groups.starting_point import parse_policy
 from pylogtable.read.position import parse_position
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
-from tests.builders import Clock, at, ints, kafka, make_store, rows, runtime, times
+from tests.builders import Clock, at, ints, kafka, limited, make_store, rows, runtime, times
 from tests.stores import CountingStore, Fault, FaultyStore
 
 
@@ -107,11 +106,8 @@ def test_partitions_are_served_evenly(topic: Topic, max_records: int) -> None:
         assert max(counts) - min(counts) <= max_records
 
 
-def test_partitions_take_turns_if_there_are_more_than_can_be_open(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(fetcher, "MAX_OPEN", 2)
-    monkeypatch.setattr(fetcher, "TURN_RECORDS", 10)
+def test_partitions_take_turns_if_there_are_more_than_can_be_open(store: Store) -> None:
+    store = limited(store, open_partitions=2, turn_records=10)
     topic = store.create_topic("t", partitions=5)
     fill(topic, *[100] * 5)
     consumer = topic.consumer("g", max_records=4)

@@ -23,10 +23,9 @@ from pylogtable.engine import (
 )
 from pylogtable.format.leaf import segments_of
 from pylogtable.format.model import Segment
-from pylogtable.jobs import erase as erase_job
 from pylogtable.limits import Limits
 from pylogtable.storage.memory import MemoryStore
-from tests.builders import Clock, data_files, fill, ints, kafka, make_store, rows, times
+from tests.builders import Clock, data_files, fill, ints, kafka, limited, make_store, rows, times
 from tests.stores import CountingStore, Fault, FaultyStore
 
 DAY_MS = 86_400_000
@@ -498,10 +497,8 @@ class TestBesideOthers:
         with pytest.raises(InvalidRequestError, match="renamed or dropped"):
             run_job(topic, job, beside(swap_names))
 
-    def test_an_erase_that_is_always_too_late_gives_up_with_an_error(
-        self, topic: Topic, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(erase_job, "ROUNDS", 3)
+    def test_an_erase_that_is_always_too_late_gives_up_with_an_error(self, topic: Topic) -> None:
+        topic = limited(topic, erase_rounds=3)
         topic.alter(config={"segment.bytes": 10_000})
         added = 0
 

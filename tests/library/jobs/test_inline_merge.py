@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 
 from pylogtable import Store, Topic
-from pylogtable.jobs import merge_plan
+from pylogtable.limits import Limits
 from pylogtable.storage.memory import MemoryStore
-from tests.builders import data_files, ints, kafka, rows
+from tests.builders import data_files, ints, kafka, limited, rows
 
 ON = {"inline.max.bytes": 16384}
 
@@ -58,10 +58,8 @@ def test_a_merge_drops_what_is_below_the_log_start(topic: Topic) -> None:
     assert rows(topic.read(), "offset", "key") == [(2, b"c")]
 
 
-def test_maintain_waits_until_there_are_many(
-    topic: Topic, objects: MemoryStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(merge_plan, "WORTH_SEGMENTS", 12)
+def test_maintain_waits_until_there_are_many(topic: Topic, objects: MemoryStore) -> None:
+    topic = limited(topic, worth_segments=12)
     trickle(topic, 5)
     for dry_run in (True, False):
         planned = topic.maintain(dry_run=dry_run).merge
@@ -78,9 +76,7 @@ def test_maintain_waits_until_there_are_many(
     assert topic.verify(data=True)
 
 
-def test_maintain_waits_until_a_partition_has_many_bytes(
-    topic: Topic, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_maintain_waits_until_a_partition_has_many_bytes(topic: Topic) -> None:
     trickle(topic, 3)
     topic.append(
         kafka([f"large {number:0100d}" for number in range(50)], partition=ints(*[1] * 50))
@@ -89,7 +85,7 @@ def test_maintain_waits_until_a_partition_has_many_bytes(
     for number, size in rows(topic.segments(), "partition", "size_bytes"):
         sizes[number] += size
     assert sizes[0] < sizes[1]
-    monkeypatch.setattr(merge_plan, "WORTH_BYTES", sizes[1])
+    topic = limited(topic, worth_bytes=sizes[1])
     report = topic.maintain().merge
     assert report is not None
     assert report.partitions == (1,)
@@ -110,7 +106,7 @@ def test_files_beside_records_in_commits_are_merged_without_them(topic: Topic) -
 
 def test_the_bounds_are_those_of_the_advice() -> None:
     """format_spec/advice.md and the docstrings name them."""
-    assert (merge_plan.WORTH_BYTES, merge_plan.WORTH_SEGMENTS) == (1 << 20, 256)
+    assert (Limits().worth_bytes, Limits().worth_segments) == (1 << 20, 256)
 
 
 def test_describe_counts_what_is_in_commits(topic: Topic) -> None:

@@ -29,7 +29,7 @@ from pylogtable.kafka.import_run import ImportOptions, ImportReport
 from pylogtable.kafka.source import KafkaSource, Received
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
-from tests.builders import contents, ints, kafka, make_store, rows
+from tests.builders import contents, ints, kafka, limited, make_store, rows
 from tests.kafka.mock import PARTITIONS, MockCluster, mock_cluster
 
 HEADERS = [("trace", b"\x00\xff"), ("trace", None), ("", b"")]
@@ -131,11 +131,9 @@ class TestRefused:
         ):
             gone.describe()
 
-    def test_stop_while_no_broker_answers(
-        self, store: Store, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_stop_while_no_broker_answers(self, store: Store) -> None:
         """librdkafka itself would wait for its 30 seconds."""
-        monkeypatch.setattr(client, "STOP_SECONDS", 0.2)
+        store = limited(store, kafka_stop_seconds=0.2)
         nobody: dict[str, Any] = {"bootstrap_servers": "127.0.0.1:1", "stop": lambda: True}
         report = import_topic(store, "t", follow=True, **nobody)
         assert (report.topic, report.records, report.offsets) == ("t", 0, {})
@@ -520,14 +518,14 @@ def test_end_that_was_reached_stays_reached_while_other_partitions_come(
 
     monkeypatch.setattr(KafkaSource, "bounds", bounds)
     monkeypatch.setattr(KafkaSource, "receive", receive)
-    monkeypatch.setattr(import_run, "SILENCE_SECONDS", 0.0)
+    store = limited(store, kafka_silence_seconds=0.0)
     assert imported(store, cluster, source, linger_ms=1_000).records == 3
 
 
 def test_silent_broker_ends_a_bounded_import(
     store: Store, cluster: MockCluster, source: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(import_run, "SILENCE_SECONDS", 0.0)
+    store = limited(store, kafka_silence_seconds=0.0)
     right = KafkaSource.receive
     monkeypatch.setattr(KafkaSource, "receive", lambda *_: Received([]))
     with pytest.raises(StorageError, match="has sent nothing of topic"):

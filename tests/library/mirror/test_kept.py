@@ -15,8 +15,6 @@ import pylogtable
 from pylogtable.engine import TopicWriter
 from pylogtable.errors import InvalidRequestError, LogTableError
 from pylogtable.format.leaf import segments_of
-from pylogtable.mirror import sync
-from pylogtable.mirror.plan import plan_arrivals
 from pylogtable.store import Store
 from tests.builders import (
     IN_FILES,
@@ -252,14 +250,10 @@ def test_borders_that_do_not_fit() -> None:
     keep(pair, lambda: fill(source, 1), lambda: source.compact(force=True), pair.copy.merge)
 
 
-def test_many_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_steps() -> None:
     """A commit brings two units; readers see the beginning of the source meanwhile."""
-
-    def limited(*args: object, **options: object) -> object:
-        return plan_arrivals(*args, max_units=2, **options)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(sync, "plan_arrivals", limited)
-    pair = Pair(partitions=3, config=COMPACTED, limits=SMALL)
+    limits = replace(SMALL, mirror_units=2, mirror_first_units=2)
+    pair = Pair(partitions=3, config=COMPACTED, limits=limits)
     fill(pair.source, 7)
     seen = []
     report = pair.mirror(on_progress=after_steps(seen.append))

@@ -31,7 +31,7 @@ from pylogtable.mirror.plan import (
     plan_topic,
 )
 from pylogtable.topic import Topic
-from tests.builders import IN_FILES, fill, ints, kafka, make_holes
+from tests.builders import IN_FILES, fill, ints, kafka, limited, make_holes
 from tests.mirrors import Pair
 
 IN_COMMITS = {"inline.max.bytes": 16384}
@@ -42,9 +42,9 @@ def states(pair: Pair) -> tuple[Snapshot, Snapshot]:
     return pair.copy.at().snapshot, pair.source.at().snapshot
 
 
-def arrivals(pair: Pair, **options: object) -> tuple[list[CopyUnit], bool]:
-    copy, source = pair.copy.at().snapshot, pair.source.at().state
-    found = plan_arrivals(copy, source, **{"allow_gaps": True, **options})  # type: ignore[arg-type]
+def arrivals(pair: Pair, *, allow_gaps: bool = True, **limits: int) -> tuple[list[CopyUnit], bool]:
+    copy, source = pair.copy.at().snapshot, limited(pair.source, **limits).at().state
+    found = plan_arrivals(copy, source, allow_gaps=allow_gaps)
     return found.units, found.is_all
 
 
@@ -97,13 +97,13 @@ def test_a_commit_brings_a_part() -> None:
     for number in (0, 1, 0, 1):
         pair.source.append(kafka(["a"], partition=ints(number)))
     ends = pair.copy.end_offsets()
-    units, is_all = arrivals(pair, max_units=2)
+    units, is_all = arrivals(pair, mirror_units=2)
     assert not is_all
     assert spans(units) == [(0, ends[0], ends[0] + 1), (0, ends[0] + 1, ends[0] + 2)]
-    units, is_all = arrivals(pair, max_bytes=1)
+    units, is_all = arrivals(pair, mirror_bytes=1)
     assert not is_all
     assert len(units) == 1
-    assert arrivals(pair, max_units=4)[1]
+    assert arrivals(pair, mirror_units=4)[1]
 
 
 def test_offsets_below_the_log_start() -> None:

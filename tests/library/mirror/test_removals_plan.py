@@ -7,6 +7,7 @@ import pytest
 from pylogtable.errors import InvalidRequestError
 from pylogtable.format.model import Commit, Replaced, Segment, Totals
 from pylogtable.jobs.replace_plan import Swap, plan_swap_commit
+from pylogtable.limits import Limits
 from pylogtable.mirror.plan import OvertakenError
 from pylogtable.mirror.removals_plan import (
     Side,
@@ -174,10 +175,10 @@ def test_many_stretches_take_several_commits() -> None:
     pair = both()
     pair.source.erase(keys=["a"])
     found = stretches(pair)
-    assert [len(some) for some in in_commits(found)] == [4]
-    assert [len(some) for some in in_commits(found, max_units=3)] == [3, 1]
-    assert [len(some) for some in in_commits(found, max_bytes=1)] == [1, 1, 1, 1]
-    assert [*in_commits([])] == []
+    assert [len(some) for some in in_commits(found, Limits())] == [4]
+    assert [len(some) for some in in_commits(found, Limits(mirror_removal_units=3))] == [3, 1]
+    assert [len(some) for some in in_commits(found, Limits(mirror_removal_bytes=1))] == [1, 1, 1, 1]
+    assert [*in_commits([], Limits())] == []
 
 
 def test_segments_that_have_changed_meanwhile() -> None:

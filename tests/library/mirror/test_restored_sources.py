@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from pylogtable.errors import InvalidRequestError
+from pylogtable.limits import Limits
 from pylogtable.mirror import sync
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
@@ -28,11 +29,8 @@ def _killed_before_it_brings(pair: Pair) -> None:
             pair.mirror()
 
 
-def test_a_source_that_was_restored_while_its_first_mirror_was_unfinished(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("pylogtable.mirror.plan.FIRST_UNITS", 1)
-    pair = Pair(partitions=3)
+def test_a_source_that_was_restored_while_its_first_mirror_was_unfinished() -> None:
+    pair = Pair(partitions=3, limits=Limits(mirror_first_units=1))
     empty = contents(pair.near)
     rows = kafka(["a", "b", "c"], ["old"] * 3, partition=ints(0, 1, 2))
     pair.source.append(rows)
@@ -69,12 +67,9 @@ def test_a_source_that_was_restored_after_a_mirror_has_altered_the_copy() -> Non
     refused(pair, "has seen version 2 of its source", "version 1", "restored")
 
 
-def test_a_source_that_is_a_copy_in_the_middle_of_a_mirror(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_source_that_is_a_copy_in_the_middle_of_a_mirror() -> None:
     """Its records have no txns yet. A copy of it would take a repeated append for a new one."""
-    monkeypatch.setattr("pylogtable.mirror.plan.FIRST_UNITS", 1)
-    pair = Pair(partitions=3)
+    pair = Pair(partitions=3, limits=Limits(mirror_first_units=1))
     rows = kafka(["a", "b", "c"], partition=ints(0, 1, 2))
     pair.source.append(rows, txn=("etl", 1))
     pair.mirror(stop=lambda: "t" in pair.target.topics() and pair.copy.count() > 0)
@@ -87,14 +82,11 @@ def test_a_source_that_is_a_copy_in_the_middle_of_a_mirror(
     assert third.topic("t").append(rows, txn=("etl", 1)).repeated
 
 
-def test_a_mirror_that_follows_waits_for_a_source_in_the_middle_of_a_mirror(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    pair = Pair(partitions=3)
+def test_a_mirror_that_follows_waits_for_a_source_in_the_middle_of_a_mirror() -> None:
+    pair = Pair(partitions=3, limits=Limits(mirror_units=1))
     pair.mirror()
     third = Store(MemoryStore(clock=pair.clock), runtime(pair.clock))
     pair.copy.mirror(third)
-    monkeypatch.setattr("pylogtable.mirror.plan.MAX_UNITS", 1)
     pair.source.append(kafka(["a", "b", "c"], partition=ints(0, 1, 2)))
     pair.mirror(stop=lambda: pair.copy.count() > 0)
     looks: list[int] = []

@@ -9,6 +9,7 @@ import pytest
 
 from pylogtable import MirrorProgress, MirrorReport
 from pylogtable.errors import CommitConflictError, StorageError, TopicNotFoundError
+from pylogtable.limits import Limits
 from pylogtable.mirror import sync
 from pylogtable.mirror.plan import OvertakenError
 from pylogtable.store import Store
@@ -51,14 +52,8 @@ def test_it_stops_before_it_has_begun() -> None:
     pair.check()
 
 
-def test_it_stops_between_two_commits(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = sync.plan_arrivals
-
-    def limited(*args: object, **options: object) -> object:
-        return plan(*args, max_units=1, **options)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(sync, "plan_arrivals", limited)
-    pair = Pair()
+def test_it_stops_between_two_commits() -> None:
+    pair = Pair(limits=Limits(mirror_units=1, mirror_first_units=1))
     fill(pair.source, 3)
     seen: list[MirrorProgress] = []
     report = pair.mirror(on_progress=after_steps(seen.append), stop=lambda: len(seen) == 2)

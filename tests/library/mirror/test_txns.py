@@ -8,13 +8,14 @@ import pytest
 from pylogtable.append.report import AppendResult
 from pylogtable.engine import TopicWriter
 from pylogtable.errors import CommitConflictError, InvalidRequestError
+from pylogtable.limits import DEFAULT_LIMITS, Limits
 from pylogtable.topic import Topic
 from tests.builders import fill, kafka
 from tests.mirrors import Pair, last_txns
 
 
-def pair_with_txns() -> Pair:
-    pair = Pair(partitions=2)
+def pair_with_txns(limits: Limits = DEFAULT_LIMITS) -> Pair:
+    pair = Pair(partitions=2, limits=limits)
     pair.source.append(kafka(["a", "b", "c"]), txn=("x", 1))
     pair.source.append(kafka(["d"]), txn=("y", 7))
     pair.source.append(kafka(["e", "f", "g"]), txn=("x", 4))
@@ -130,13 +131,9 @@ def test_an_append_without_records_but_with_a_txn_ends_the_mirroring() -> None:
         pair.mirror()
 
 
-def test_a_copy_in_the_middle_of_a_mirror_is_not_taken_over_by_mistake(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_copy_in_the_middle_of_a_mirror_is_not_taken_over_by_mistake() -> None:
     """It has records, and not yet their txns: a repeat would append them twice."""
-    monkeypatch.setattr("pylogtable.mirror.plan.MAX_UNITS", 1)
-    monkeypatch.setattr("pylogtable.mirror.plan.FIRST_UNITS", 1)
-    pair = pair_with_txns()
+    pair = pair_with_txns(Limits(mirror_units=1, mirror_first_units=1))
     for n in range(2):  # the first mirror, and a later one
         almost_all = pair.source.count() - 3
         pair.mirror(stop=lambda enough=almost_all: _count(pair) >= enough)

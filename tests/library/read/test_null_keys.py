@@ -6,9 +6,8 @@ import pyarrow as pa
 import pytest
 
 from pylogtable import Topic
-from pylogtable.read import null_keys
 from pylogtable.store import Store
-from tests.builders import kafka, rows
+from tests.builders import kafka, limited, rows
 
 COMPACT = {"cleanup.policy": "compact"}
 
@@ -29,10 +28,8 @@ def test_altering_to_compact_tells_how_many_records_have_no_key(topic: Topic) ->
     assert rows(topic.read(), "key") == [b"a", b"b"]  # what the warning says
 
 
-def test_the_count_is_a_bound_if_there_are_many_files(
-    topic: Topic, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(null_keys, "MOST_FOOTERS", 1)
+def test_the_count_is_a_bound_if_there_are_many_files(topic: Topic) -> None:
+    topic = limited(topic, counted_footers=1)
     with pytest.warns(UserWarning, match=r"has at least 2 record\(s\)"):
         topic.alter(config=COMPACT)
 

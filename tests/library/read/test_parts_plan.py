@@ -13,12 +13,8 @@ from hypothesis import strategies as st
 from pylogtable import Store
 from pylogtable.engine import ReadPart, ReadTask, Scan
 from pylogtable.format.model import Segment, Totals
-from pylogtable.read import parts_plan
+from pylogtable.limits import DEFAULT_LIMITS
 from pylogtable.read.parts_plan import (
-    OPEN_BYTES,
-    PART_BYTES,
-    SHARED_BYTES,
-    SHARED_RECORDS,
     by_commit,
     joined,
     pack_tasks,
@@ -30,6 +26,9 @@ from pylogtable.segments.read_task import task_for
 from tests.builders import ints, kafka, limited, rows
 
 MB = 1 << 20
+
+OPEN_BYTES, PART_BYTES = DEFAULT_LIMITS.open_bytes, DEFAULT_LIMITS.part_bytes
+SHARED_BYTES, SHARED_RECORDS = DEFAULT_LIMITS.shared_bytes, DEFAULT_LIMITS.shared_records
 
 
 def cut(
@@ -275,24 +274,18 @@ def test_a_part_knows_about_how_much_it_reads() -> None:
     assert part.totals == Totals(segments=2, records=60, size_bytes=570)
 
 
-def test_small_partitions_share_a_group_of_keys(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_small_partitions_share_a_group_of_keys(store: Store) -> None:
     topic = store.create_topic("t", partitions=4, key="key")
     topic.append(kafka([str(number) for number in range(40)]))
     assert Scan(topic.at()).key_groups() == [[0, 1, 2, 3]]
-    monkeypatch.setattr(parts_plan, "SHARED_RECORDS", 1)
+    topic = limited(topic, shared_records=1)
     assert Scan(topic.at()).key_groups() == [[0], [1], [2], [3]]
     topic.alter(partitions=5)
     assert Scan(topic.at()).key_groups() == [[0, 1, 2, 3, 4]]
 
 
-def test_the_parts_of_a_topic_read_what_the_topic_reads(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = limited(store, row_group_rows=10)
-    monkeypatch.setattr(parts_plan, "PART_BYTES", 2000)
-    monkeypatch.setattr(parts_plan, "OPEN_BYTES", 100)
+def test_the_parts_of_a_topic_read_what_the_topic_reads(store: Store) -> None:
+    store = limited(store, row_group_rows=10, part_bytes=2000, open_bytes=100)
     topic = store.create_topic("t", partitions=2)
     topic.append(kafka([None] * 100, partition=ints(*[0] * 90, *[1] * 10)))
     view = topic.at()

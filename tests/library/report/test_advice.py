@@ -11,7 +11,7 @@ import pytest
 import pylogtable
 from pylogtable.format.config import DAY_MS, describe_config, parse_config
 from pylogtable.groups.report import GroupLag, Lag
-from pylogtable.jobs.merge_plan import WORTH_BYTES, WORTH_SEGMENTS
+from pylogtable.limits import DEFAULT_LIMITS
 from pylogtable.read.description import PublishedStatus
 from pylogtable.report.advice import (
     LATE_TABLE_MS,
@@ -246,19 +246,20 @@ def test_every_advised_command_runs(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 def test_records_in_commits_are_no_small_files() -> None:
-    few = {"segments": WORTH_SEGMENTS - 1, "inline_segments": WORTH_SEGMENTS - 1}
-    few |= {"mergeable_segments": WORTH_SEGMENTS - 1, "inline_records": 500}
+    most = DEFAULT_LIMITS.worth_segments - 1
+    few = {"segments": most, "inline_segments": most}
+    few |= {"mergeable_segments": most, "inline_records": 500}
     assert given(part(**few)) == []
-    beside = part(**{**few, "mergeable_segments": WORTH_SEGMENTS - 1 + MANY_MERGEABLE})
+    beside = part(**{**few, "mergeable_segments": most + MANY_MERGEABLE})
     [advice] = given(beside)
     assert advice.why.startswith(f"{MANY_MERGEABLE} small or shifted segments would become")
 
 
 def test_records_in_commits_that_are_worth_files_give_advice_to_merge() -> None:
-    many = part(inline_segments=WORTH_SEGMENTS, inline_records=700)
+    many = part(inline_segments=DEFAULT_LIMITS.worth_segments, inline_records=700)
     [advice] = given(many)
     assert shlex.split(advice.command) == ["pylogtable", "merge", "orders", "--store", URL]
     assert advice.why == "700 records in 256 segments are in commits, and are worth files by now"
-    assert given(part(inline_segments=9, inline_bytes=WORTH_BYTES - 1)) == []
-    [advice] = given(part(inline_segments=9, inline_bytes=WORTH_BYTES))
+    assert given(part(inline_segments=9, inline_bytes=DEFAULT_LIMITS.worth_bytes - 1)) == []
+    [advice] = given(part(inline_segments=9, inline_bytes=DEFAULT_LIMITS.worth_bytes))
     assert "worth files" in advice.why
