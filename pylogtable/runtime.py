@@ -14,9 +14,7 @@ from dataclasses import dataclass
 from pylogtable.errors import InvalidRequestError
 from pylogtable.operation import current_operation
 
-# After a lost race somebody else made progress, so the next try may follow soon. After an unclear
-# reply the store is in trouble, so it gets more time.
-LONGEST_PAUSE_AFTER_LOST_RACE = 0.02
+# After an unclear reply the store is in trouble, so it gets time.
 LONGEST_PAUSE_IN_DOUBT = 2.0
 
 #: How long an operation waits for a store that does not answer, or not clearly. The storage option

@@ -15,8 +15,11 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from pylogtable.errors import CommitUnknownError, CorruptTopicError, StorageError
-from pylogtable.runtime import LONGEST_PAUSE_AFTER_LOST_RACE, Runtime
+from pylogtable.runtime import Runtime
 from pylogtable.storage.base import Created
+
+# After a lost race somebody else made progress, so the next try may follow soon.
+LONGEST_PAUSE_AFTER_LOST_RACE = 0.02
 
 State = TypeVar("State")
 Outcome = TypeVar("Outcome")

@@ -12,32 +12,25 @@ or removed and created again: the state is loaded from scratch [COMMIT-9].
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
-from threading import Lock
-
-import pyarrow as pa
 
 from pylogtable.errors import CorruptTopicError, StorageError
 from pylogtable.format.codec import decode_commit, decode_hint, encode
-from pylogtable.format.json_bytes import checksum
-from pylogtable.format.leaf import Leaf, check_leaf, leaf_table
+from pylogtable.format.leaf import Leaf
 from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Commit, Hint
 from pylogtable.format.paths import (
     HINT_PATH,
     MANIFEST_DIR,
     commit_path,
-    leaf_path,
     parse_commit_path,
     parse_root_path,
     root_path,
 )
 from pylogtable.format.roots import to_root
 from pylogtable.format.snapshot import Snapshot, apply, is_void
-from pylogtable.lazy_arrow import pq
 from pylogtable.log.commits import NOT_READ, Commits, CommitWave
 from pylogtable.log.root_plan import (
     cut_leaves,
@@ -46,6 +39,7 @@ from pylogtable.log.root_plan import (
     root_is_overdue,
     with_leaves,
 )
+from pylogtable.log.stored_leaves import LeafObjects
 from pylogtable.log.stored_roots import RootObjects
 from pylogtable.storage.base import Created, ObjectStore
 
@@ -70,9 +64,7 @@ class Manifest:
         self._store = store
         self.commits = Commits(store)
         self.roots = RootObjects(store)
-        self._leaves: OrderedDict[str, Leaf] = OrderedDict()
-        self._loading: dict[str, Lock] = {}
-        self._lock = Lock()
+        self.leaves = LeafObjects(store)
 
     @property
     def store(self) -> ObjectStore:
@@ -257,23 +249,8 @@ class Manifest:
         return None if hint is None else hint.root_version
 
     def state(self, snapshot: Snapshot) -> LogState:
-        """The snapshot with its leaves. The last ones used are kept in memory."""
-        return LogState(snapshot, self._leaf, self._store.limits)
-
-    def _leaf(self, leaf_id: str) -> Leaf:
-        with self._lock:
-            loading = self._loading.setdefault(leaf_id, Lock())
-        with loading:  # partitions share leaves, and are looked at side by side
-            with self._lock:
-                if leaf_id in self._leaves:
-                    self._leaves.move_to_end(leaf_id)
-                    return self._leaves[leaf_id]
-            leaf = self._read_leaf(leaf_id)
-            with self._lock:
-                self._leaves[leaf_id] = leaf
-                while len(self._leaves) > self._store.limits.leaves_cached:
-                    del self._loading[self._leaves.popitem(last=False)[0]]
-        return leaf
+        """The snapshot with its leaves."""
+        return LogState(snapshot, self.leaves.load, self._store.limits)
 
     def write_hint(self, root_version: int | None) -> None:
         """Write the hint. A failure is only logged, because readers can do without it [HINT-1]."""
@@ -298,9 +275,7 @@ class Manifest:
             folded, leaves = self._fold(counted, new_id, also_merge)
             checksums = dict(folded.leaf_checksums)
             for leaf in leaves:
-                data = _encode_leaf(leaf)
-                checksums[leaf.id] = checksum(data)
-                self._store.write(leaf_path(leaf.id), data)
+                checksums[leaf.id] = self.leaves.write(leaf)
             folded = replace(folded, leaf_checksums=checksums)
             created = self._store.create(root_path(snapshot.version), encode(to_root(folded)))
         except Exception as error:  # any error: the commit has already landed
@@ -385,23 +360,3 @@ class Manifest:
     def _read_hint(self) -> Hint | None:
         data = self._store.read(HINT_PATH)
         return None if data is None else decode_hint(data)
-
-    def _read_leaf(self, leaf_id: str) -> Leaf:
-        path = leaf_path(leaf_id)
-        data = self._store.read(path)
-        if data is None:
-            raise CorruptTopicError(path, "LEAF-1", "a root names it, but it is missing")
-        try:
-            table = pq.read_table(pa.BufferReader(data), use_threads=False)
-            leaf = Leaf(leaf_id, leaf_table(table), checksum(data))
-        except (pa.ArrowException, KeyError, ValueError, OSError) as error:
-            raise CorruptTopicError(path, "LEAF-1", str(error)) from error
-        check_leaf(leaf)
-        return leaf
-
-
-def _encode_leaf(leaf: Leaf) -> bytes:
-    sink = pa.BufferOutputStream()
-    pq.write_table(leaf.table, sink, compression="zstd")
-    data: bytes = sink.getvalue().to_pybytes()
-    return data

@@ -15,8 +15,7 @@ from pylogtable.format import codec, config, model
 from pylogtable.format.leaf import LEAF_SCHEMA
 from pylogtable.format.schema import to_arrow
 from pylogtable.limits import Limits
-from pylogtable.log import clock_skew
-from pylogtable.runtime import LONGEST_PAUSE_AFTER_LOST_RACE
+from pylogtable.log import clock_skew, commit_loop
 from pylogtable.storage import remote
 from tests.conformance.corpus import (
     REPOSITORY,
@@ -220,7 +219,10 @@ def test_the_numbers_in_the_advice_are_those_of_the_library() -> None:
         assert f" {number:,} " in advice["Leaves"]
     assert f"{LIMITS.row_group_rows:,} rows" in advice["Files"]
     assert f"batches of about {LIMITS.batch_bytes >> 20} MiB" in advice["Files"]
-    assert f"{LONGEST_PAUSE_AFTER_LOST_RACE * 1000:.0f} milliseconds" in advice["Lost races"]
+    assert (
+        f"{commit_loop.LONGEST_PAUSE_AFTER_LOST_RACE * 1000:.0f} milliseconds"
+        in advice["Lost races"]
+    )
     ahead_of = advice["Round trips"]
     ahead, ahead_bytes = LIMITS.prefetch_objects, LIMITS.prefetch_bytes
     assert f"the next {ahead} of them, up to {ahead_bytes >> 20} MiB" in ahead_of

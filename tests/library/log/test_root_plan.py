@@ -311,4 +311,4 @@ def test_a_manifest_keeps_few_leaves_in_memory() -> None:
     assert snapshot is not None
     assert len(snapshot.leaves) > 2
     assert len(segments_of(manifest.state(snapshot).entries())) == 200
-    assert len(manifest._leaves) == 2
+    assert len(manifest.leaves._cached) == 2
