@@ -343,9 +343,9 @@ def mirror(
     return run_mirror(topic, to_store, MirrorOptions(**options), run_tasks)
 
 
-def limits_of(topic: Topic) -> Limits:
-    """By which work on a topic is split."""
-    return topic._store.limits
+def limits_of(opened: Topic | Store) -> Limits:
+    """By which work on a topic, or on the topics of a store, is split."""
+    return opened._store.limits
 
 
 def protected_groups(

@@ -1,8 +1,8 @@
 """How the library cuts its work: sizes, intervals and depths, as one value.
 
-None of them changes what is read or written, only in which pieces. Every object store carries one
-(`store.limits`), so all that works with a store has it, in other processes too. Tests give stores
-with smaller ones.
+Every object store carries one (`store.limits`), so all that works with a store has it, in other
+processes too; a `LogState` has it for plans. These are no settings of users. Tests open stores with
+smaller ones. Where the specification has the number, its rule is cited.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ class Limits:
     #: How many commits are requested at once when a topic is opened.
     cold_wave: int = 12
 
-    # The chain of a group: states that stay, for at least a time, and how often it is cleaned.
+    # The chain of a group: states that stay, for at least a time in a remote store [GRP-7], and the
+    # number of commits between cleanups.
     group_states_kept: int = 32
     group_kept_ms: int = 120_000
     group_clean_every: int = 32
@@ -149,6 +150,8 @@ class Limits:
     #: The driver reads at most so many commits, and sends at most so many bytes with the plan.
     driver_commits: int = 256
     driver_inline_bytes: int = 8 << 20
+    #: Rows that wait in memory, over all topics of a task.
+    task_waiting_bytes: int = 192 << 20
     #: A scan costs at least one Spark task and about 45 ms of planning. So segments that are read
     #: in part share the scan of whole ones, unless Spark may then read more than this for nothing.
     needless_bytes: int = 32 << 20

@@ -95,10 +95,10 @@ def completion(_: Session, shell: str) -> None:
     print(script(app, {}, PROGRAM, COMPLETE_VARIABLE).source())
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, session: Session | None = None) -> int:
     """Run the program and return its exit status."""
     fill_closed_streams()
-    session = Session()
+    session = session or Session()
     if sys.stdout is None:
         # Refuse before doing anything: a user would repeat a command that failed at its end.
         report_error(

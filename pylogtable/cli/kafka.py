@@ -104,8 +104,7 @@ def import_(session: Session, /, **given: Any) -> None:
     linger = given.pop("linger")
     topic = given.pop("topic")
     speed = Speed()
-    has_lines = given["follow"] and not session.is_json
-    shown = progress(f"importing {topic}", has_lines=has_lines)
+    shown = progress(f"importing {topic}", line_seconds=session.seconds_between_lines(given))
     with noting_signals() as signals, shown as show_detail:
         report = import_topic(
             store,

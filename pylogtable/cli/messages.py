@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import sys
 import traceback
 import warnings
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from pylogtable.cli.session import Session
 
 
-#: How often a program that follows says how far it is, if nobody watches it on a terminal.
-LINE_SECONDS = 60.0
 #: The speed that is shown is that of so many seconds.
 SPEED_SECONDS = 10.0
 
@@ -138,23 +137,25 @@ class ShowDetail(Protocol):
 
 
 class _Lines:
-    def __init__(self, action: str) -> None:
-        self._action = action
+    def __init__(self, action: str, seconds: float) -> None:
+        self._action, self._seconds = action, seconds
         self._said, self._said_at = "", 0.0
 
     def __call__(self, detail: str, seconds: float = 0.0) -> None:
-        if detail != self._said and seconds - self._said_at >= LINE_SECONDS:
+        if detail != self._said and seconds - self._said_at >= self._seconds:
             self._said, self._said_at = detail, seconds
             write_error(f"{self._action} {detail}")
 
 
 @contextmanager
-def progress(action: str, *, show: bool = True, has_lines: bool = False) -> Iterator[ShowDetail]:
+def progress(
+    action: str, *, show: bool = True, line_seconds: float = math.inf
+) -> Iterator[ShowDetail]:
     """Show a spinner on a terminal while something takes long. It yields a function that sets the
-    detail shown after `action`. With `has_lines`, a program without a terminal, which may run for
-    weeks, prints a line at most every `LINE_SECONDS` if there is news."""
+    detail shown after `action`. Without a terminal it prints a line, at most every `line_seconds`,
+    if there is news."""
     if not (show and is_terminal(sys.stderr)):
-        yield _Lines(action) if has_lines else lambda detail, seconds=0.0: None
+        yield _Lines(action, line_seconds)
         return
     from rich.console import Console
     from rich.text import Text

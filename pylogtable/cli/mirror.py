@@ -23,9 +23,6 @@ from pylogtable.cli.signals import Signals, noting_signals
 if TYPE_CHECKING:
     from pylogtable import ComparisonReport, MirrorProgress, MirrorReport, Store
 
-#: How often a mirror that follows several topics tries those again that have failed, and looks for
-#: new ones.
-LOOK_SECONDS = 30.0
 #: How many topics are followed at a time. Each has a thread, which sleeps most of the time.
 MOST_TOPICS = 10_000
 
@@ -218,7 +215,7 @@ class _Run:
 
             start(self._added(topics))
             while running:
-                done, _ = wait(running, LOOK_SECONDS, return_when=FIRST_COMPLETED)
+                done, _ = wait(running, self.session.look_seconds, return_when=FIRST_COMPLETED)
                 for future in done:
                     future.result()
                     yield running.pop(future)
@@ -233,8 +230,8 @@ class _Run:
         return new
 
     def _progress(self, what: str) -> AbstractContextManager[ShowDetail]:
-        has_lines = self.options["follow"] and not self.session.is_json
-        return progress(f"mirroring {what}", has_lines=has_lines)
+        seconds = self.session.seconds_between_lines(self.options)
+        return progress(f"mirroring {what}", line_seconds=seconds)
 
     def _new_topics(self) -> list[str]:
         if not self.has_new:

@@ -19,8 +19,9 @@ The exit status of the program:
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -50,6 +51,11 @@ class Session:
     verbose: bool = False
     has_failed: bool = False
     status_if_store_fails: int = FAILED
+    #: How often a program that follows says how far it is, if nobody watches it on a terminal.
+    line_seconds: float = 60.0
+    #: How often a mirror that follows several topics tries those again that have failed, and looks
+    #: for new ones.
+    look_seconds: float = 30.0
     #: The shared options that were given so far.
     given: dict[str, Any] = field(default_factory=dict)
 
@@ -57,6 +63,10 @@ class Session:
     def is_json(self) -> bool:
         """True with `--output json`."""
         return self.output == "json"
+
+    def seconds_between_lines(self, options: Mapping[str, Any]) -> float:
+        """How often a command with these options tells people how far it is."""
+        return self.line_seconds if options["follow"] and not self.is_json else math.inf
 
     def store_url(self, argument: str | None = None) -> str:
         """The store's path or URL: the argument, `--store`, or the environment variable."""

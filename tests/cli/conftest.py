@@ -18,6 +18,7 @@ import pytest
 
 import pylogtable
 from pylogtable.cli.app import main
+from pylogtable.cli.session import Session
 from tests.builders import kafka
 
 ROOT = Path(__file__).parents[2]
@@ -55,14 +56,16 @@ Run = Callable[..., Result]
 def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs the program in this process."""
 
-    def call(*arguments: object, stdin: bytes | str = b"") -> Result:
+    def call(
+        *arguments: object, stdin: bytes | str = b"", session: Session | None = None
+    ) -> Result:
         given = stdin.encode() if isinstance(stdin, str) else stdin
         out, err = io.BytesIO(), io.BytesIO()
         with monkeypatch.context() as patch:
             patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
             patch.setattr(sys, "stdout", io.TextIOWrapper(out, "utf-8", write_through=True))
             patch.setattr(sys, "stderr", io.TextIOWrapper(err, "utf-8", write_through=True))
-            status = main([str(argument) for argument in arguments])
+            status = main([str(argument) for argument in arguments], session)
             return Result(status, out.getvalue().decode(), err.getvalue().decode())
 
     return call

@@ -14,9 +14,9 @@ import pytest
 
 import pylogtable
 from pylogtable import MirrorProgress, Topic
-from pylogtable.cli import messages, mirror
 from pylogtable.cli.messages import Speed
 from pylogtable.cli.mirror import progress_text
+from pylogtable.cli.session import Session
 from tests.builders import kafka, rows
 from tests.cli.conftest import Result, Run
 
@@ -235,7 +235,9 @@ def wait_for(backup: Path, name: str, records: int) -> None:
         time.sleep(0.01)
 
 
-def follow_until_stopped(run: Run, others: Callable[[], None], *given: object) -> Result:
+def follow_until_stopped(
+    run: Run, others: Callable[[], None], *given: object, **intervals: float
+) -> Result:
     """Run a mirror that follows, do something beside it, and end it by SIGTERM."""
 
     def work_and_stop() -> None:
@@ -246,7 +248,7 @@ def follow_until_stopped(run: Run, others: Callable[[], None], *given: object) -
 
     with ThreadPoolExecutor(1) as pool:
         other = pool.submit(work_and_stop)
-        done = run("mirror", *given, "--follow")
+        done = run("mirror", *given, "--follow", session=Session(**intervals))
         other.result()
     assert done.status == 143
     return done
@@ -271,12 +273,14 @@ def test_sigterm_ends_a_mirror_that_follows_with_a_report(
 
 @pytest.mark.parametrize(("number", "what"), [(1, "clicks"), (2, "2 topics")])
 def test_mirror_that_follows_without_a_terminal_says_how_far_it_is(
-    run: Run, clicks: Topic, orders: Topic, backup: Path, number: int, what: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    monkeypatch.setattr(messages, "LINE_SECONDS", 0.0)
+    run: Run, clicks: Topic, orders: Topic, backup: Path, number: int, what: str
+) -> None:
     names = ["clicks", "orders"][:number]
-    done = follow_until_stopped(run, lambda: wait_for(backup, "clicks", 4), *names, backup)
+
+    def others() -> None:
+        wait_for(backup, "clicks", 4)
+
+    done = follow_until_stopped(run, others, *names, backup, line_seconds=0.0)
     said = [
         line for line in done.err.splitlines() if line.startswith(f"mirroring {what} 4 records")
     ]
@@ -285,24 +289,22 @@ def test_mirror_that_follows_without_a_terminal_says_how_far_it_is(
 
 
 def test_all_topics_are_followed_and_new_ones_too(
-    run: Run, clicks: Topic, store_dir: Path, backup: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, clicks: Topic, store_dir: Path, backup: Path
 ) -> None:
-    monkeypatch.setattr(mirror, "LOOK_SECONDS", 0.05)
-
     def create() -> None:
         wait_for(backup, "clicks", 4)
         pylogtable.open(store_dir).create_topic("late").append(kafka(["a"]))
         wait_for(backup, "late", 1)
 
-    done = follow_until_stopped(run, create, "--all-topics", backup, "--output", "json")
+    given = ["--all-topics", backup, "--output", "json"]
+    done = follow_until_stopped(run, create, *given, look_seconds=0.05)
     assert done.err == ""
     assert [(row["topic"], row["records"]) for row in done.json] == [("clicks", 4), ("late", 1)]
 
 
 def test_a_followed_topic_that_fails_is_tried_again(
-    run: Run, clicks: Topic, orders: Topic, backup: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, clicks: Topic, orders: Topic, backup: Path
 ) -> None:
-    monkeypatch.setattr(mirror, "LOOK_SECONDS", 0.05)
     backups = pylogtable.open(backup)
     backups.create_topic("clicks")
 
@@ -311,7 +313,8 @@ def test_a_followed_topic_that_fails_is_tried_again(
         backups.delete_topic("clicks")
         wait_for(backup, "clicks", 4)
 
-    done = follow_until_stopped(run, make_room, "clicks", "orders", backup, "--output", "json")
+    given = ["clicks", "orders", backup, "--output", "json"]
+    done = follow_until_stopped(run, make_room, *given, look_seconds=0.05)
     assert [(row["topic"], row["records"], row["error"]) for row in done.json] == [
         ("clicks", 4, None),
         ("orders", 0, None),

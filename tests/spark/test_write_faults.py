@@ -34,7 +34,7 @@ from pylogtable.storage.open import open_store
 from pyspark_pylogtable.batch.writer import BatchWriter
 from pyspark_pylogtable.tasks import staging
 from pyspark_pylogtable.tasks.staging import Written
-from tests.builders import kafka, rows
+from tests.builders import kafka, limited, rows
 from tests.spark.faults import (
     Decide,
     DriverFaults,
@@ -163,13 +163,10 @@ def test_the_encoders_accept_a_bounded_number_of_row_groups() -> None:
     assert len(accepted) == staging.MAX_ENCODING + 1
 
 
-def test_all_topics_of_a_task_share_its_encoders(
-    logs: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_topics_of_a_task_share_its_encoders(logs: Store, tmp_path: Path) -> None:
     names = [f"t{number}" for number in range(20)]
     for name in names:
         logs.create_topic(name)
-    monkeypatch.setattr(staging, "WAITING_BYTES", 1)
     threads: list[int] = []
 
     def count_threads(verb: str, key: str) -> None:
@@ -178,7 +175,8 @@ def test_all_topics_of_a_task_share_its_encoders(
 
     tables = [kafka([str(n)], topic=pa.array([names[n % 20]])) for n in range(100)]
     writer = plan(tmp_path / "logs", tables[0].schema)
-    counting = on_store(writer, store_with(tmp_path / "logs", count_threads))
+    counted = limited(store_with(tmp_path / "logs", count_threads), task_waiting_bytes=1)
+    counting = on_store(writer, counted)
     before = threading.active_count()
     message = counting.write(batch for table in tables for batch in table.to_batches())
     assert len(threads) >= len(names)

@@ -271,10 +271,16 @@ class StoreContract:
         assert replied_ms is not None
         assert abs(store.now_ms() - replied_ms) < 60_000
 
+    def test_limits_hold_below(self, store: ObjectStore) -> None:
+        limited = store.with_limits(Limits(batch_rows=7))
+        assert limited.below("topic").limits == limited.limits == Limits(batch_rows=7)
+        assert store.below("topic").limits == store.limits == Limits()
+
     def test_survives_pickling(self, store: ObjectStore) -> None:
         store.write("topic/" + COMMIT, b"x")
-        again = pickle.loads(pickle.dumps(store.below("topic")))
-        assert again.url == store.below("topic").url
+        limited = store.with_limits(Limits(batch_rows=7))
+        again = pickle.loads(pickle.dumps(limited.below("topic")))
+        assert (again.url, again.limits) == (store.below("topic").url, limited.limits)
         assert again.read(COMMIT) == b"x"
         assert again.create(COMMIT, b"y") is Created.EXISTS
 

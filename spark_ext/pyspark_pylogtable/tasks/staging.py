@@ -15,13 +15,11 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
 from pylogtable import InvalidRequestError
-from pylogtable.engine import Staged, Stager, TopicWriter
+from pylogtable.engine import Staged, Stager, TopicWriter, limits_of
 from pyspark_pylogtable.request.destination import Destination
 from pyspark_pylogtable.tasks.assignment import assign
 from pyspark_pylogtable.tasks.write_columns import TOPIC, check_columns, without_log_columns
 
-# Limit for the rows that wait in memory, over all topics of a task.
-WAITING_BYTES = 192 << 20
 # Threads of one task; Spark runs as many tasks as there are cores.
 ENCODERS = 2
 # Limit for the row groups that are being encoded or wait for it. The library has a limit for each
@@ -82,7 +80,8 @@ class _TopicStagings:
             return
         for name, rows in _split_by_topic(batch):
             self._add_rows(name, rows)
-        if sum(staging.waiting_bytes for staging in self._open.values()) > WAITING_BYTES:
+        waiting = sum(staging.waiting_bytes for staging in self._open.values())
+        if waiting > limits_of(self._where.store).task_waiting_bytes:
             max(self._open.values(), key=lambda staging: staging.waiting_bytes).flush()
 
     def finish(self) -> dict[str, Staged]:
