@@ -34,7 +34,7 @@ from pylogtable.mirror.copying import (
     files_there,
     usable_files,
 )
-from pylogtable.mirror.group_positions import copy_groups
+from pylogtable.mirror.groups_and_txns import copy_groups, new_txns
 from pylogtable.mirror.options import MirrorOptions
 from pylogtable.mirror.plan import (
     Arrivals,
@@ -53,7 +53,6 @@ from pylogtable.mirror.progress import Account
 from pylogtable.mirror.removals_plan import shrunken_partitions
 from pylogtable.mirror.removing import Check, remove_records
 from pylogtable.mirror.report import MirrorReport
-from pylogtable.mirror.source_txns import new_txns
 from pylogtable.operation import new_operation
 from pylogtable.storage.base import ObjectInfo, ObjectMissingError
 

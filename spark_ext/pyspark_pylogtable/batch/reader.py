@@ -1,28 +1,184 @@
-"""`spark.read.format("pylogtable")`: what Spark calls, first on the driver, then in tasks."""
+"""What Spark calls for batch reads: one reader for each view."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Literal
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from pylogtable import InvalidRequestError, LogTableError
-from pyspark_pylogtable.batch.view_readers import (
-    TABLES,
-    GroupsReader,
-    LatestReader,
-    RecordsReader,
-    TableReader,
-    ViewReader,
+from pylogtable import (
+    GROUPS_SCHEMA,
+    HISTORY_SCHEMA,
+    PARTITIONS_SCHEMA,
+    SEGMENTS_SCHEMA,
+    InvalidRequestError,
+    LogTableError,
+    SchemaMismatchError,
+    SegmentGoneError,
+    StorageError,
+    View,
 )
-from pyspark_pylogtable.columns import arrow_schema
+from pylogtable.engine import Scan
+from pyspark_pylogtable.columns import arrow_schema, check_requested, default_columns, spark_schema
 from pyspark_pylogtable.request.options import Options
 from pyspark_pylogtable.request.pinned import Pinned
-from pyspark_pylogtable.request.ranges import check_batch, check_bounds
-from pyspark_pylogtable.tasks.parts import check_nulls
+from pyspark_pylogtable.request.ranges import check_batch, check_bounds, resolve_batch
+from pyspark_pylogtable.tasks.parts import check_nulls, plan_tasks, read_records
+
+_TOPIC = pa.field("topic", pa.string())
+
+
+@dataclass(frozen=True)
+class ViewPart:
+    """What a task reads of one topic. `share` is a `ReadPart` of records, the partitions whose
+    latest records to read, or None for a whole table."""
+
+    topic: str
+    share: Any = None
+
+
+@dataclass(frozen=True)
+class ViewReader(ABC):
+    """Reads one view of the pinned topics."""
+
+    options: Options
+    pinned: Pinned
+
+    @abstractmethod
+    def schema(self) -> StructType:
+        """The columns of a DataFrame if the user gives no schema."""
+
+    @abstractmethod
+    def check(self, requested: StructType) -> None:
+        """Raise if the view does not have these columns."""
+
+    @abstractmethod
+    def tasks(self) -> list[list[ViewPart]]:
+        """What each task reads, part by part."""
+
+    @abstractmethod
+    def read(self, part: ViewPart, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """The rows of a part, with exactly these columns."""
+
+
+class RecordsReader(ViewReader):
+    """`view=records`: the records of a range of offsets."""
+
+    def schema(self) -> StructType:
+        schemas = {name: self._columns(view) for name, view in self.pinned.views.items()}
+        (first, schema), *others = schemas.items()
+        for name, other in others:
+            if other != schema:
+                raise SchemaMismatchError(
+                    f"topics {first!r} and {name!r} have different columns: "
+                    f"{schema.simpleString()} and {other.simpleString()}. Read them one by one, "
+                    'or only what they share: .option("columns", "…")'
+                )
+        return schema
+
+    def check(self, requested: StructType) -> None:
+        check_requested(requested, self.pinned.views)
+
+    def tasks(self) -> list[list[ViewPart]]:
+        ranges = resolve_batch(self.options, self.pinned.views, self.pinned.assigned)
+        planned = plan_tasks(self.options, self.pinned.views, ranges)
+        return [[ViewPart(topic, part) for topic, part in parts] for parts in planned]
+
+    def read(self, part: ViewPart, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+        reader = Scan(self.pinned.views[part.topic]).reader(columns)
+        return read_records(reader, part.share, fail_on_data_loss=self.options.fail_on_data_loss)
+
+    def _columns(self, view: View) -> StructType:
+        names = self.options.columns or default_columns(
+            view,
+            include_headers=self.options.include_headers,
+            with_topic=self.pinned.is_subscribed,
+        )
+        return spark_schema(Scan(view).reader(list(names)).schema)
+
+
+class LatestReader(RecordsReader):
+    """`view=latest`: the newest record of each key, or of given keys, tombstones included."""
+
+    def tasks(self) -> list[list[ViewPart]]:
+        if self.options.keys is not None:
+            for view in self.pinned.views.values():
+                view.latest(self.options.keys, partitions=[])  # raises if a key has another type
+            return [[ViewPart(topic)] for topic in self.pinned.views]
+        return [
+            [ViewPart(topic, partitions)]
+            for topic, view in self.pinned.views.items()
+            for partitions in Scan(view).key_groups()
+        ]
+
+    def read(self, part: ViewPart, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+        view = self.pinned.views[part.topic]
+        try:
+            newest = view.latest(self.options.keys, columns.names, part.share)
+        except SegmentGoneError as error:
+            raise StorageError(
+                f"[DATA_LOSS] {part.topic}: a segment is gone, and without it older records would "
+                f"look like the newest: {error}"
+            ) from error
+        yield from newest.cast(columns).to_batches()
+
+
+class TableReader(ViewReader):
+    """`view=segments`, `partitions` or `history`: a table about each topic."""
+
+    def schema(self) -> StructType:
+        every = self._all_columns(with_topic=self.pinned.is_subscribed)
+        if self.options.columns is None:
+            return spark_schema(every)
+        self._check_names(self.options.columns, every.names)
+        return spark_schema(pa.schema([every.field(name) for name in self.options.columns]))
+
+    def check(self, requested: StructType) -> None:
+        self._check_names(requested.names, self._all_columns(with_topic=True).names)
+
+    def _all_columns(self, *, with_topic: bool) -> pa.Schema:
+        table, _ = TABLES[self.options.view]
+        return pa.schema([_TOPIC, *table]) if with_topic else table
+
+    def _check_names(self, requested: Sequence[str], existing: Sequence[str]) -> None:
+        for name in requested:
+            if name not in existing:
+                raise InvalidRequestError(
+                    f"view={self.options.view} has no column {name!r}; it has {', '.join(existing)}"
+                )
+
+    def tasks(self) -> list[list[ViewPart]]:
+        return [[ViewPart(topic)] for topic in self.pinned.views]
+
+    def read(self, part: ViewPart, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+        _, make = TABLES[self.options.view]
+        table = make(self.pinned.views[part.topic])
+        table = table.append_column(_TOPIC, pa.repeat(part.topic, table.num_rows))
+        yield from table.select(columns.names).cast(columns).to_batches()
+
+
+class GroupsReader(TableReader):
+    """`view=groups`: the consumer groups. They have no versions, so they were read when the topics
+    were pinned."""
+
+    def _all_columns(self, *, with_topic: bool) -> pa.Schema:
+        return GROUPS_SCHEMA
+
+    def read(self, part: ViewPart, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+        table = self.pinned.groups[part.topic]
+        yield from table.select(columns.names).cast(columns).to_batches()
+
+
+TABLES: dict[str, tuple[pa.Schema, Callable[[View], pa.Table]]] = {
+    "segments": (SEGMENTS_SCHEMA, View.segments),
+    "partitions": (PARTITIONS_SCHEMA, View.partitions),
+    "history": (HISTORY_SCHEMA, View.history),
+}
 
 
 def plan_read(

@@ -23,13 +23,16 @@ from pyspark_pylogtable.columns import arrow_schema, check_requested, ids_of
 from pyspark_pylogtable.request.options import Options
 from pyspark_pylogtable.request.pinned import Pinned
 from pyspark_pylogtable.request.ranges import report_losses, resolve_start
-from pyspark_pylogtable.stream.admission import (
+from pyspark_pylogtable.stream.limits import (
+    BatchDelay,
+    Limits,
     SupportsTriggerAvailableNow,
+    byte_shares,
     default_read_limit,
     limits_in_force,
     limits_of,
+    share,
 )
-from pyspark_pylogtable.stream.limits import BatchDelay, Limits, byte_shares, share
 from pyspark_pylogtable.stream.offsets import (
     INITIAL,
     Available,
