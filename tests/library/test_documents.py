@@ -106,6 +106,13 @@ def test_every_change_names_rooms_that_exist() -> None:
             assert not cell or first.split(" ")[0] in rooms, change
 
 
+def test_every_decision_names_modules_that_exist() -> None:
+    for question, modules in table(section(GUIDE, "### Where is it decided?")):
+        for module in quoted(modules):
+            folder = SPARK.parent if module.startswith(SPARK.name) else LIBRARY
+            assert (folder / module).is_file(), question
+
+
 def test_contributing_explains_each_change_of_the_map() -> None:
     for change, *_ in table(section(GUIDE, "### What a change touches")):
         assert f"\n### A new {change}\n" in CONTRIBUTING
