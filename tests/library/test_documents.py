@@ -109,7 +109,7 @@ def test_every_change_names_rooms_that_exist() -> None:
 def test_every_decision_names_modules_that_exist() -> None:
     for question, modules in table(section(GUIDE, "### Where is it decided?")):
         for module in quoted(modules):
-            folder = SPARK.parent if module.startswith(SPARK.name) else LIBRARY
+            folder = ROOT if module.startswith("spark_ext/") else LIBRARY
             assert (folder / module).is_file(), question
 
 
