@@ -42,7 +42,8 @@ class Bound:
 
     def at(self, topic: str, partition: int) -> Position | None:
         """The position of a partition, from its most specific entry; None if no entry covers it."""
-        for entries in (self.values.get(topic, {}), self.values.get(ANY_TOPIC, {})):
+        for name in (topic, ANY_TOPIC):
+            entries = self.values.get(name, {})
             for key in (partition, None):
                 if key in entries:
                     return entries[key]
