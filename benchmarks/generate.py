@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pylogtable.append.appender import Staged
-from pylogtable.engine import TopicWriter
+from pylogtable.append.stager import Staged
+from pylogtable.engine import plan_append
 from pylogtable.format.model import StagedSegment
 from pylogtable.format.paths import segment_path
 from pylogtable.topic import Topic
@@ -37,4 +37,4 @@ def grow(topic: Topic, commits: int, segments_per_commit: int) -> None:
             ends[partition] += RECORDS
             serial += 1
         now_ms = topic._log.runtime.clock()
-        TopicWriter(topic).commit([Staged(tuple(files), now_ms, topic.topic_id)])
+        plan_append(topic).commit([Staged(tuple(files), now_ms, topic.topic_id)])

@@ -27,8 +27,7 @@ from pylogtable.groups.group import Group, describe_groups, expire_groups
 from pylogtable.groups.report import GroupDescription
 from pylogtable.jobs.delete_records_plan import plan_delete_records
 from pylogtable.log.group_objects import load_groups
-from pylogtable.log.manifest import Manifest
-from pylogtable.log.topic_log import TopicLog
+from pylogtable.log.topic_log import open_log
 from pylogtable.operation import operations
 from pylogtable.publish.checks import check_published_tables
 from pylogtable.publish.publication import published_status
@@ -62,15 +61,8 @@ class Topic(TopicWrites, TopicJobs):
     def __init__(self, name: str, store: ObjectStore, runtime: Runtime) -> None:
         self.name = name
         self._store = store
-        manifest = Manifest(store)
-        snapshot = manifest.load()
-        if snapshot is None or snapshot.topic is None:
-            raise TopicNotFoundError(
-                f"there is no topic at {store.url}; create it with "
-                f"pylogtable.open(<store>).create_topic({name!r}, partitions=...)"
-            )
-        self._log = TopicLog(manifest, runtime, snapshot)
-        self._appender = Appender(self._log)
+        self._log = open_log(name, store, runtime)
+        self._appender = Appender(name, self._log)
 
     def __reduce__(self) -> tuple[Any, tuple[str, ObjectStore, Runtime, str]]:
         return _reopen, (self.name, self._store, self._log.runtime, self._log.known.topic_id)

@@ -80,4 +80,4 @@ class TopicWrites:
         """A producer, for records that come one by one, from any number of threads. Records that
         are sent within `linger_ms`, up to `batch_bytes`, become one append. With an `app_id` the
         producer knows after a restart how many of its records are in the log."""
-        return Producer(self.name, self._appender, self._log, linger_ms, batch_bytes, app_id)
+        return Producer(self._appender, linger_ms, batch_bytes, app_id)

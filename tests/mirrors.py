@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pylogtable.engine import TopicWriter
+from pylogtable.engine import plan_append
 from pylogtable.errors import InvalidRequestError
 from pylogtable.limits import DEFAULT_LIMITS, Limits
 from pylogtable.mirror.report import MirrorProgress, MirrorReport
@@ -215,10 +215,9 @@ class Work:
 
     def append_in_parts(self) -> None:
         """Files that were written before others were committed get a shift."""
-        writer = TopicWriter(self.topic)
-        parts = [writer.stage(self.rows()) for _ in range(2)]
+        parts = [plan_append(self.topic).stage(self.rows()) for _ in range(2)]
         self.append()
-        writer.commit(parts)
+        plan_append(self.topic).commit(parts)
 
     def append_with_given_offsets(self) -> None:
         table = self.with_partitions(self.rows())

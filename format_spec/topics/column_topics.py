@@ -21,7 +21,7 @@ from golden_place import (
     table_of,
 )
 
-from pylogtable.engine import TopicWriter
+from pylogtable.engine import plan_append
 
 
 def kafka_shaped(place: Place) -> None:
@@ -137,11 +137,11 @@ def renamed_and_dropped(place: Place) -> None:
     late = [row(4, 4, a="four", tags=[], b="quattro", note="written before the drop")]
     place.tick()
     topic.append(table_of(first, {**times, **before}, None))
-    staged = TopicWriter(topic).stage(table_of(late, {**times, **before}, None))
+    staged = plan_append(topic).stage(table_of(late, {**times, **before}, None))
     place.tick()
     topic.alter(rename_columns={"a": "b", "b": "a", "tags": "labels"}, drop_columns=["note"])
     place.tick()
-    TopicWriter(topic).commit([staged])
+    plan_append(topic).commit([staged])
     place.tick()
     topic.alter(add_columns={"note": pa.int64(), "A": pa.string()}, rename_columns={"a": "word"})
     after = {"id": pa.int32(), "b": pa.string(), "labels": tags, "word": pa.string(),

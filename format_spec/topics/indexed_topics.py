@@ -20,7 +20,7 @@ from golden_place import (
     table_of,
 )
 
-from pylogtable.engine import TopicWriter
+from pylogtable.engine import plan_append
 from pylogtable.limits import Limits
 from pylogtable.log.manifest import Manifest
 from pylogtable.topic import Topic
@@ -56,8 +56,8 @@ def make_indexed(place: Place, *, appends: int, rows_each: int) -> tuple[list[Ro
     for number in range(appends):
         place.tick()
         part = rows[number * rows_each : (number + 1) * rows_each]
-        staged = [TopicWriter(topic).stage(table_of([row], types, None)) for row in part]
-        TopicWriter(topic).commit(staged, txn=("indexed", number))
+        staged = [plan_append(topic).stage(table_of([row], types, None)) for row in part]
+        plan_append(topic).commit(staged, txn=("indexed", number))
     place.tick()
     topic.append(table_of(rows[appends * rows_each :], types, None))
     place.tick()
@@ -74,8 +74,9 @@ def write_root(place: Place, leaf: str) -> None:
 
 def append_one_by_one(topic: Topic, rows: Iterable[Row]) -> None:
     """One commit with a segment for each row."""
-    writer = TopicWriter(topic)
-    writer.commit([writer.stage(kafka([row], partition=row["partition"])) for row in rows])
+    plan_append(topic).commit(
+        [plan_append(topic).stage(kafka([row], partition=row["partition"])) for row in rows]
+    )
 
 
 def two_leaves(place: Place) -> None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from golden_place import T0_US, Place, Row, at, kafka, neutral, placed, record
 
-from pylogtable.engine import TopicWriter
+from pylogtable.engine import plan_append
 from pylogtable.format.group_model import GroupChange, GroupMember
 from pylogtable.format.model import Segment
 from pylogtable.format.paths import segment_path
@@ -50,12 +50,12 @@ def given_offsets(place: Place) -> None:
     topic.append(table(first), keep_offsets=True)
     place.tick()
     topic.append(table(second), keep_offsets=True)
-    staged = TopicWriter(topic).stage(table(late), keep_offsets=True)
+    staged = plan_append(topic, keep_offsets=True).stage(table(late))
     place.tick()
     plain = [record(35, b"21", b"its offset is given by the log")]
     topic.append(kafka(plain, partition=1))
     place.tick()
-    TopicWriter(topic).commit([staged])
+    plan_append(topic).commit([staged])
     place.tick()
     topic.merge()
     zero = [row for row in (*first, *second) if row["partition"] == 0]
@@ -96,10 +96,10 @@ def shifted(place: Place) -> None:
     late = [record(1, b"k", b"slow 0"), record(2, b"k", b"slow 1")]
     early = [record(3, b"k", b"fast 0"), record(4, b"k", b"fast 1"), record(5, b"k", b"fast 2")]
     place.tick()
-    staged = TopicWriter(slow).stage(kafka(late))
+    staged = plan_append(slow).stage(kafka(late))
     fast.append(kafka(early))
     place.tick()
-    TopicWriter(slow).commit([staged])
+    plan_append(slow).commit([staged])
     both = [*placed(0, 0, early), *placed(0, 3, late)]
     place.expect(
         versions={"1": at({0: 0}, {0: 3}, both[:3]), "2": at({0: 0}, {0: 5}, both)},

@@ -9,7 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pylogtable.append.appender import Appender, CheckState
+from pylogtable.append.appender import Appender
+from pylogtable.append.committer import CheckState
+from pylogtable.append.distributed import AppendPlan
 from pylogtable.append.producer_batch import Delivered, ProducerBatch, SentRecords, SentTable
 from pylogtable.append.records import separate_bad
 from pylogtable.append.report import offsets_of
@@ -18,8 +20,6 @@ from pylogtable.append.txn import parse_txn
 from pylogtable.errors import InvalidRequestError
 from pylogtable.format.model import Txn
 from pylogtable.format.schema import TIMESTAMP
-from pylogtable.format.snapshot import Snapshot
-from pylogtable.log.topic_log import TopicLog
 
 Sent = SentRecords | SentTable
 #: A range of items, `[start, end)`, of something that was sent.
@@ -35,11 +35,11 @@ class Delivery:
     last txn is still the one that this writer knows: of two writers only one can continue [TXN-6].
     """
 
-    def __init__(self, appender: Appender, log: TopicLog, app_id: str | None) -> None:
+    def __init__(self, appender: Appender, app_id: str | None) -> None:
         if app_id is not None:
             parse_txn((app_id, 0))
         self._appender = appender
-        self._log = log
+        self._log = log = appender.log
         self._app_id = app_id
         mark = None if app_id is None else log.latest().txns.get(app_id)
         self._last = None if mark is None else mark.txn_version
@@ -73,22 +73,22 @@ class Delivery:
     def _append(
         self, items: list[ItemRange], accepted: Int64s | None, errors: dict[int, Exception]
     ) -> Delivered:
-        def attempt(snapshot: Snapshot, check: CheckState) -> Delivered:
-            return self._append_by(snapshot, check, items, accepted, errors)
+        def attempt(plan: AppendPlan, check: CheckState) -> Delivered:
+            return self._append_by(plan, check, items, accepted, errors)
 
-        return self._appender.shaping(attempt)
+        return self._appender.repeated_if_altered(attempt)
 
     def _append_by(
         self,
-        snapshot: Snapshot,
+        plan: AppendPlan,
         check: CheckState,
         items: list[ItemRange],
         accepted: Int64s | None,
         errors: dict[int, Exception],
     ) -> Delivered:
         times: list[pa.Array | int] = []
-        begun = self._appender.begin(None, snapshot=snapshot, remember_partitions=True)
-        with begun as stager:
+        with plan.begin() as stager:
+            stager.remember_partitions()
             for sent, start, end in items:
                 for rows in sent.to_arrow(start, end):
                     times.append(_given_times(sent, rows))
@@ -102,7 +102,7 @@ class Delivery:
         txn = None
         if self._app_id is not None:
             txn = Txn(app_id=self._app_id, version=self.sequence + len(partitions))
-        commit = self._appender.deliver(staged, txn, self._last, check)
+        commit = self._appender.committer.deliver(staged, txn, self._last, check)
         if txn is not None:
             self._last = txn.version
         first_offsets = {number: start for number, (start, _) in offsets_of(commit).items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Sequence
 
@@ -11,7 +12,7 @@ from pylogtable.jobs.retention_plan import expired_on_arrival
 
 
 def warn_of_expired(
-    url: str, config: TopicConfig, files: Sequence[StagedSegment], now_ms: int, stacklevel: int
+    url: str, config: TopicConfig, files: Sequence[StagedSegment], now_ms: int
 ) -> bool:
     """Warn if these files have expired records; true if that was done."""
     old = expired_on_arrival(config, files, now_ms)
@@ -29,6 +30,14 @@ def warn_of_expired(
         f"retention.ms={config.retention_ms}: {then}. To keep them, call "
         "topic.alter(config={'retention.ms': -1}), or give a longer time; "
         "topic.maintain(dry_run=True) says what would be removed",
-        stacklevel=stacklevel,
+        stacklevel=_callers_level(),
     )
     return True
+
+
+def _callers_level() -> int:
+    """How far the first line outside of this library is from the caller of this function."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals["__name__"].startswith("pylogtable."):
+        frame, level = frame.f_back, level + 1
+    return level

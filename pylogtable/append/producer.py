@@ -32,7 +32,6 @@ from pylogtable.append.records import OVERHEAD_BYTES, RecordShape, RecordTuple
 from pylogtable.append.shaping import RowShaper
 from pylogtable.arguments import check_number
 from pylogtable.errors import InvalidRequestError, SchemaMismatchError
-from pylogtable.log.topic_log import TopicLog
 from pylogtable.operation import Closing, new_operation
 from pylogtable.times import Moment, from_us, to_us
 
@@ -60,9 +59,7 @@ class Producer(Closing):
 
     def __init__(
         self,
-        topic_name: str,
         appender: Appender,
-        log: TopicLog,
         linger_ms: float,
         batch_bytes: int,
         app_id: str | None,
@@ -77,12 +74,12 @@ class Producer(Closing):
             raise InvalidRequestError(
                 f"batch_bytes must be from 1 to {MAX_BATCH_BYTES}, not {batch_bytes!r}"
             )
-        self.topic_name = topic_name
+        self.topic_name = appender.name
         self.app_id = app_id
-        self._log = log
+        self._log = log = appender.log
         self._linger = linger_ms / 1000
         self._batch_bytes = batch_bytes
-        self._delivery = Delivery(appender, log, app_id)
+        self._delivery = Delivery(appender, app_id)
         self._shape = RecordShape(log.latest().info)
         self._lock = Lock()
         self._work = Condition(self._lock)
@@ -97,7 +94,7 @@ class Producer(Closing):
         self._owner = os.getpid()
         self._was_silent = False
         self._is_ended = False  # closing, broken, or a record was refused
-        self._thread = Thread(target=self._run, name=f"producer of {topic_name}", daemon=True)
+        self._thread = Thread(target=self._run, name=f"producer of {self.topic_name}", daemon=True)
         self._thread.start()
 
     def __repr__(self) -> str:

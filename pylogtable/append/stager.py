@@ -12,7 +12,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, wait
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,8 +21,9 @@ import pyarrow as pa
 from pylogtable.append.explicit_offsets import RisingOffsets
 from pylogtable.append.inline_rows import MAX_RATIO, pack_parts, part_of
 from pylogtable.append.shaping import Int32s, RowShaper, Share, check_values
+from pylogtable.arguments import check_number
 from pylogtable.errors import InvalidRequestError, StorageError
-from pylogtable.format.model import StagedSegment
+from pylogtable.format.model import StagedSegment, TopicInfo
 from pylogtable.format.schema import OFFSET
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.limits import Limits
@@ -46,11 +48,39 @@ class Staged:
     rows: bytes | None = None
 
 
+@dataclass(frozen=True)
+class Target:
+    """The topic that rows are staged for, as one version has it. Plain data that pickles: whoever
+    has it opens nothing. `ends` are the end offsets, by which offsets are predicted. With
+    `keep_offsets`, rows bring their partition and their offset."""
+
+    name: str
+    store: ObjectStore
+    runtime: Runtime
+    version: int
+    topic_id: str
+    info: TopicInfo
+    ends: dict[int, int] = field(repr=False)
+    inline_limit: int
+    keep_offsets: bool
+
+    @staticmethod
+    def fields_of(snapshot: Snapshot) -> dict[str, Any]:
+        """The fields that come from a version of the topic."""
+        return {
+            "version": snapshot.version,
+            "topic_id": snapshot.topic_id,
+            "info": snapshot.info,
+            "ends": snapshot.end_offsets,
+            "inline_limit": snapshot.inline_limit,
+        }
+
+
 class Stager:
     """Writes the data files of one append, whose commit comes later. A context manager: leaving it
     with an exception removes the files.
 
-    >>> with TopicWriter(topic).begin_staging() as stager:
+    >>> with plan.begin(task) as stager:
     ...     for batch in batches:
     ...         stager.add(batch)
     ...     staged = stager.finish()
@@ -58,38 +88,34 @@ class Stager:
 
     def __init__(
         self,
-        store: ObjectStore,
-        snapshot: Snapshot,
-        runtime: Runtime,
-        *,
-        first_sticky: int,
+        target: Target,
+        task: int | None = None,
         encoders: Executor | None = None,
-        remember_partitions: bool = False,
+        *,
         temporary: bool = False,
-        keep_offsets: bool = False,
     ) -> None:
-        """`first_sticky` is the partition at which rows without a key begin. `encoders` is a thread
-        pool to use instead of a new one. `temporary` files are to be joined before the commit. With
-        `keep_offsets`, rows bring their partition and their offset."""
-        self._store = store
-        self._limits = store.limits
-        self._layout = FileLayout(snapshot.info, temporary=temporary)
-        self._topic_id = snapshot.topic_id
-        self._ends = snapshot.end_offsets
-        self._inline_limit = snapshot.inline_limit
-        self._new_id = runtime.new_id
-        self._began_ms = runtime.clock()
+        """`encoders` is a thread pool to use instead of a new one. `temporary` files are to be
+        joined before the commit."""
+        if task is not None:
+            check_number("task", task)
+        self._target = target
+        self._limits = limits = target.store.limits
+        self._layout = FileLayout(target.info, temporary=temporary)
+        self._began_ms = target.runtime.clock()
         self._shaper = RowShaper(
-            snapshot.info, self._began_ms * 1000, first_sticky, keep_offsets=keep_offsets
+            target.info,
+            self._began_ms * 1000,
+            target.version if task is None else task,
+            keep_offsets=target.keep_offsets,
         )
-        self._given = RisingOffsets() if keep_offsets else None
-        self._shaper.placed = [] if remember_partitions else None
-        self._chunks = _Chunks(self._shaper.check_columns, store.limits)
-        self._row_group_bytes = min(store.limits.row_group_bytes, self._shaper.config.segment_bytes)
+        self._given = RisingOffsets() if target.keep_offsets else None
+        self._chunks = _Chunks(self._shaper.check_columns, limits)
+        self._row_group_bytes = min(limits.row_group_bytes, self._shaper.config.segment_bytes)
         self._lanes: dict[int, RollingWriter] = {}
         self._with_open_file: set[int] = set()
-        self._pool = encoders or Threads(_encoders())
-        self._owns_pool = encoders is None
+        self._encoders = encoders
+        #: Made when there is something to encode: rows for a commit need no threads.
+        self._own_encoders: Threads | None = None
         self._encoding: deque[tuple[Future[None], int]] = deque()
         self._encoding_bytes = 0
 
@@ -105,9 +131,12 @@ class Stager:
         """Bytes held in memory because they do not make a row group yet; `flush` writes them."""
         return self._chunks.size + sum(lane.waiting_bytes for lane in self._lanes.values())
 
+    def remember_partitions(self) -> None:
+        """Keep the partition of each row that is added, for `row_partitions`."""
+        self._shaper.placed = []
+
     def row_partitions(self) -> Int32s:
-        """The partition of each row that was added, in order. Needs `remember_partitions` and
-        `finish`."""
+        """The partition of each row that was added, in order, after `finish`."""
         placed = self._shaper.placed
         return np.concatenate(placed) if placed else np.empty(0, np.int32)
 
@@ -130,22 +159,19 @@ class Stager:
             self._add_chunk(chunk)
         inline = self._inline()
         if inline is not None:
-            if self._owns_pool:
-                self._pool.shutdown()
             entries, rows = inline
-            return Staged(entries, self._began_ms, self._topic_id, rows)
+            return Staged(entries, self._began_ms, self._target.topic_id, rows)
         self.flush()
         self._close_files()
-        if self._owns_pool:
-            self._pool.shutdown()
+        self._end_encoders()
         lanes = [lane for _, lane in sorted(self._lanes.items())]
         files = tuple(file for lane in lanes for file in lane.files)
-        return Staged(files, self._began_ms, self._topic_id)
+        return Staged(files, self._began_ms, self._target.topic_id)
 
     def _inline(self) -> tuple[tuple[StagedSegment, ...], bytes] | None:
         """All rows as rows of the commit; None if they are too many [INL-1]."""
         is_file = self._layout.is_temporary or self._given is not None  # [INL-1] counts offsets
-        limit = 0 if is_file else self._inline_limit
+        limit = 0 if is_file else self._target.inline_limit
         lanes = [(number, lane) for number, lane in sorted(self._lanes.items())]
         waiting = sum(lane.waiting_bytes for _, lane in lanes)
         if waiting > limit * MAX_RATIO or any(lane.has_written for _, lane in lanes):
@@ -158,10 +184,21 @@ class Stager:
 
     def _abandon(self, error: BaseException) -> None:
         wait([encoding for encoding, _ in self._encoding if not encoding.cancel()])
-        if self._owns_pool:
-            self._pool.shutdown()
+        self._end_encoders()
         for lane in self._lanes.values():
             lane.abandon(error)
+
+    @property
+    def _pool(self) -> Executor:
+        if self._encoders is not None:
+            return self._encoders
+        if self._own_encoders is None:
+            self._own_encoders = Threads(_encoders())
+        return self._own_encoders
+
+    def _end_encoders(self) -> None:
+        if self._own_encoders is not None:
+            self._own_encoders.shutdown()
 
     def _add_chunk(self, chunk: pa.RecordBatch) -> None:
         for share in self._shaper.shares(chunk):
@@ -173,13 +210,14 @@ class Stager:
 
     def _lane(self, share: Share) -> RollingWriter:
         partition = share.partition
-        first_offset = self._ends.get(partition, 0)
+        first_offset = self._target.ends.get(partition, 0)
         if self._given is not None:
             offsets = share.rows.column(OFFSET).to_numpy()
             self._given.check(partition, offsets)
             first_offset = int(offsets[0])
         if partition not in self._lanes:
-            output = Output(self._store, self._layout, partition, self._new_id)
+            new_id = self._target.runtime.new_id
+            output = Output(self._target.store, self._layout, partition, new_id)
             self._lanes[partition] = RollingWriter(output, first_offset, self._row_group_bytes)
         return self._lanes[partition]
 

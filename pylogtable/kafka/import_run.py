@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from pylogtable.engine import Staged, TopicWriter
+from pylogtable.engine import AppendPlan, Staged, plan_append
 from pylogtable.errors import (
     CommitConflictError,
     StorageError,
@@ -228,7 +228,7 @@ class Import:
         mark = view.snapshot.txns.get(self._app_id)
         last = None
         if mark is not None:
-            last = TopicWriter(self._topic, view).find_txn(self._app_id, mark.txn_version)
+            last = plan_append(self._topic, refresh=False).find_txn(self._app_id, mark.txn_version)
         copy = Copy(
             name=self._name,
             starts=view.start_offsets,
@@ -272,9 +272,9 @@ class Import:
         options = self._options
         size = 0
         lasts: dict[int, int] = {}
-        writer = TopicWriter(self._topic)
+        plan = plan_append(self._topic, keep_offsets=True)
         with (
-            writer.begin_staging(encoders=encoders, keep_offsets=True) as stager,
+            plan.begin(encoders=encoders) as stager,
             Aside(shaper) as aside,
         ):
             deadline = self._now() + options.linger_seconds
@@ -293,14 +293,12 @@ class Import:
             aside.wait()
             staged = stager.finish()
         if lasts:
-            self._commit(writer, staged, {**self._ends, **lasts})
+            self._commit(plan, staged, {**self._ends, **lasts})
 
-    def _commit(self, writer: TopicWriter, staged: Staged, ends: dict[int, int]) -> None:
+    def _commit(self, plan: AppendPlan, staged: Staged, ends: dict[int, int]) -> None:
         txn = self._app_id, sum(ends.values())
         try:
-            result = writer.commit_or_discard(
-                [staged], txn=txn, origin=self._kafka_id, expected_ends=self._ends
-            )
+            result = plan.commit([staged], txn=txn, origin=self._kafka_id, expected_ends=self._ends)
         except CommitConflictError as error:
             raise CommitConflictError(
                 f"topic {self._name!r}: {error}. Perhaps that is another import: run one at a "

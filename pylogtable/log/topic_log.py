@@ -34,7 +34,7 @@ from pylogtable.log.commits import gap_at
 from pylogtable.log.manifest import Manifest
 from pylogtable.log.root_plan import root_is_due
 from pylogtable.runtime import Runtime
-from pylogtable.storage.base import NotSentError
+from pylogtable.storage.base import NotSentError, ObjectStore
 
 Other = TypeVar("Other")
 
@@ -154,6 +154,18 @@ class TopicLog:
                 self._snapshot = newest
                 self._seen_ms = now_ms
         return newest
+
+
+def open_log(name: str, store: ObjectStore, runtime: Runtime) -> TopicLog:
+    """The log of the topic in `store`. Raises if there is none."""
+    manifest = Manifest(store)
+    snapshot = manifest.load()
+    if snapshot is None or snapshot.topic is None:
+        raise TopicNotFoundError(
+            f"there is no topic at {store.url}; create it with "
+            f"pylogtable.open(<store>).create_topic({name!r}, partitions=...)"
+        )
+    return TopicLog(manifest, runtime, snapshot)
 
 
 def same_topic(

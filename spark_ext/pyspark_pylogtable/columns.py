@@ -17,15 +17,15 @@ _KAFKA_ORDER = ("key", "value", "topic", "partition", "offset", "timestamp", "ti
 _HEADERS = "headers"
 
 
-def default_columns(view: View, *, include_headers: bool, with_topic: bool) -> list[str]:
+def default_columns(schema: pa.Schema, *, include_headers: bool, with_topic: bool) -> list[str]:
     """The columns of a read that does not choose any.
 
     A Kafka-shaped topic has the columns of Spark's Kafka source in the same order, headers only on
     request. Any other topic has the log's columns and then its own; `with_topic` adds `topic`, for
     reads of several topics.
     """
-    own = view.schema.names
-    if is_kafka_shaped(view.schema, more_columns=True):
+    own = schema.names
+    if is_kafka_shaped(schema, more_columns=True):
         added = [name for name in own if name not in (*_KAFKA_ORDER, _HEADERS)]
         headers = [_HEADERS] if include_headers and _HEADERS in own else []
         return [*_KAFKA_ORDER, *added, *headers]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from pylogtable.engine import TopicWriter
+from pylogtable.engine import plan_append
 from pylogtable.errors import CommitConflictError
 from pylogtable.format.config import MANIFEST_RETENTION_MS
 from pylogtable.format.paths import HINT_PATH
@@ -19,20 +19,20 @@ ROWS = pa.table({"key": [b"k"], "value": [b"v"]})
 
 def test_data_files_may_wait_half_the_retention_for_their_commit(clock: Clock) -> None:
     topic = make_store(MemoryStore(), clock).create_topic("t")
-    staged = TopicWriter(topic).stage(ROWS)
+    staged = plan_append(topic).stage(ROWS)
     clock.tick(HALF)
-    assert TopicWriter(topic).commit([staged]).records == 1
+    assert plan_append(topic, refresh=False).commit([staged]).records == 1
 
 
 def test_data_files_that_waited_longer_are_refused(clock: Clock) -> None:
     objects = MemoryStore()
     topic = make_store(objects, clock).create_topic("t")
-    staged = TopicWriter(topic).stage(ROWS)
+    staged = plan_append(topic).stage(ROWS)
     clock.tick(HALF + 1)
     with pytest.raises(CommitConflictError):
-        TopicWriter(topic).commit([staged])
+        plan_append(topic, refresh=False).commit([staged])
     assert topic.version == 0
-    TopicWriter(topic).discard([staged])
+    plan_append(topic, refresh=False).discard([staged])
     assert not list(objects.list("t/partition=0/"))
 
 

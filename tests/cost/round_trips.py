@@ -64,6 +64,10 @@ class WiredStore(FarStore):
         super().__init__(time, name, prefix)
         self._line = _Line()
 
+    def __reduce__(self) -> Any:
+        _sent[self._name] = self
+        return elsewhere, (self._name, self._prefix)
+
     def cost_of(self, action: Callable[[], object]) -> Cost:
         """What an action costs that runs now, in this thread."""
         self._line.verbs.clear()
@@ -114,6 +118,17 @@ class WiredStore(FarStore):
             began = max(_time.now, heapq.heappop(line.free_at))
             heapq.heappush(line.free_at, began + 1)
         _time.now = began + 1
+
+
+#: The stores that were sent to another process, by name.
+_sent: dict[str, WiredStore] = {}
+
+
+def elsewhere(name: str, prefix: str = "") -> WiredStore:
+    """A store that was pickled, as another process sees it, which has had no reply yet."""
+    anew = WiredStore(_sent[name]._time, name, prefix)
+    anew._line = _sent[name]._line
+    return anew
 
 
 @contextmanager

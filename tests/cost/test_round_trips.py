@@ -3,26 +3,28 @@ to wait for each other. The numbers are in `benchmarks/README.md`."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 
-from pylogtable.engine import TopicWriter
+import pylogtable
 from pylogtable.runtime import Runtime
 from pylogtable.store import Store
 from pylogtable.topic import Topic
-from pyspark_pylogtable.batch.writer import plan_write
+from pyspark_pylogtable import DefaultSource
 from pyspark_pylogtable.columns import spark_schema
-from pyspark_pylogtable.request.destination import Creation, Destination
-from pyspark_pylogtable.request.parsing import parse_options
-from pyspark_pylogtable.tasks.commit import commit_topic
 from pyspark_pylogtable.tasks.staging import stage_rows
 from tests.builders import Clock
-from tests.cost.round_trips import WiredStore
+from tests.cost.round_trips import Cost, WiredStore
+from tests.spark.writes import travelled
 
 PARTITIONS = 6
 COMMITS = 40
+#: The first commit of a process proves that the one that it was planned on stands [COMMIT-9].
+PROOF = {"read": 2}
 
 
 def records(count: int) -> pa.Table:
@@ -295,37 +297,64 @@ class TestPolls:
 
 
 class TestSpark:
-    @pytest.fixture
-    def writer(self, store: WiredStore, clock: Clock) -> Topic:
+    """Each step of a write runs in a process of its own, which unpickles what it gets."""
+
+    @pytest.fixture(autouse=True)
+    def path(
+        self, store: WiredStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    ) -> dict[str, str]:
         grown(store, clock, 9)
-        topic = opened(store, clock).topic("t")
-        topic.end_offsets()
-        return topic
+        monkeypatch.setattr(pylogtable, "open", lambda *_, **__: opened(store, clock))
+        at = lambda *_, **__: opened(store, clock).topic("t")  # noqa: E731
+        monkeypatch.setattr(pylogtable, "open_topic", at)
+        return {"path": "memory://elsewhere/t"}
+
+    @pytest.fixture
+    def opening(self, store: WiredStore, clock: Clock) -> Cost:
+        return store.cost_of(lambda: opened(store, clock).topic("t"))
 
     @pytest.mark.parametrize("txn", [{}, {"txnAppId": "a", "txnVersion": "1"}])
-    def test_planning_an_append_looks_once_at_an_open_topic(
-        self, store: WiredStore, writer: Topic, txn: dict[str, str]
+    def test_planning_opens_the_topic_once(
+        self, store: WiredStore, path: dict[str, str], opening: Cost, txn: dict[str, str]
     ) -> None:
-        options = parse_options({"path": "memory://elsewhere/t", **txn})
         schema = spark_schema(records(1).schema)
-        cost = store.cost_of(lambda: plan_write(options, schema, writer, overwrite=False))
-        assert cost.requests == {"read": 1}
 
-    def test_a_task_opens_its_topic_and_asks_no_more(
-        self, store: WiredStore, clock: Clock, writer: Topic
-    ) -> None:
-        where = Destination(opened(store, clock), "t", Creation(None, None, {}, pa.schema([])))
-        opening = store.cost_of(lambda: opened(store, clock).topic("t"))
-        cost = store.cost_of(lambda: stage_rows(where, iter(records(100).to_batches())))
-        assert cost.requests == {**opening.requests, "write": PARTITIONS}
-        assert cost.round_trips == opening.round_trips + 1
+        def plan() -> None:
+            DefaultSource({**path, **txn}).writer(schema, overwrite=False)
 
-    def test_the_driver_commits_with_one_put(
-        self, store: WiredStore, clock: Clock, writer: Topic
+        assert store.cost_of(plan).requests == opening.requests
+
+    def test_a_task_sends_its_own_puts_and_no_other_request(
+        self, store: WiredStore, path: dict[str, str]
     ) -> None:
-        staged = TopicWriter(opened(store, clock).topic("t")).stage(records(100))
-        cost = store.cost_of(lambda: commit_topic(writer, [staged], ("a", 1), None))
-        assert cost.requests == {"create": 1}
+        writer = DefaultSource(path).writer(spark_schema(records(1).schema), overwrite=False)
+        task = travelled(writer)
+        cost = store.cost_of(lambda: task.write(iter(records(100).to_batches())))
+        assert cost.requests == {"write": PARTITIONS}
+        assert cost.round_trips == 1
+
+    def test_the_commit_opens_the_topic_once_and_is_one_put(
+        self, store: WiredStore, path: dict[str, str], opening: Cost
+    ) -> None:
+        writer = DefaultSource(path).writer(spark_schema(records(1).schema), overwrite=False)
+        messages = [travelled(writer).write(iter(records(100).to_batches())) for _ in range(3)]
+        driver = travelled(writer)
+        cost = store.cost_of(lambda: driver.commit(messages))
+        assert cost.requests == opening.requests + Counter(create=1, **PROOF)
+
+    def test_a_batch_of_a_stream_is_planned_and_committed_with_one_opening(
+        self, store: WiredStore, path: dict[str, str], opening: Cost
+    ) -> None:
+        schema = spark_schema(records(1).schema)
+        writer = DefaultSource(path).streamWriter(schema, overwrite=False)
+        staged = travelled(stage_rows(writer._write, iter(records(100).to_batches())))
+        message = replace(staged, query_id="q")
+
+        def commit() -> None:
+            DefaultSource(path).streamWriter(schema, overwrite=False).commit([message], 0)
+
+        cost = store.cost_of(commit)
+        assert cost.requests == opening.requests + Counter(create=1, **PROOF)
 
 
 class TestInline:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pylogtable.engine import TopicWriter
+from pylogtable.engine import plan_append
 from pylogtable.format.paths import object_of
 from pylogtable.limits import DEFAULT_LIMITS, Limits
 from pylogtable.runtime import Runtime
@@ -136,10 +136,10 @@ def _titled(numbers: Iterable[int]) -> pa.Table:
 def _shifted(place: Place) -> None:
     topic = place.store.create_topic(NAME, partitions=1)
     slow = place.store.topic(NAME)
-    staged = TopicWriter(slow).stage(records(range(3)))
+    staged = plan_append(slow).stage(records(range(3)))
     place.append(topic, records(range(3, 7)))
     place.clock.tick(1000)
-    TopicWriter(slow).commit([staged])
+    plan_append(slow, refresh=False).commit([staged], keep_files=True)
     place.append(topic, records(range(7, 9)))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import pylogtable
-from pylogtable.engine import TopicWriter
+from pylogtable.engine import plan_append
 from pylogtable.errors import (
     CommitUnknownError,
     CorruptTopicError,
@@ -84,7 +84,7 @@ class TestRecreatedTopic:
         old = make_store(near).create_topic("t")
         for _ in range(3):
             append(old, "old")
-        staged = TopicWriter(old).stage(kafka(["old"]))
+        staged = plan_append(old).stage(kafka(["old"]))
         group = old.group("g")
         remove(near)
         new = make_store(near).create_topic("t")
@@ -93,7 +93,7 @@ class TestRecreatedTopic:
         with pytest.raises(TopicNotFoundError, match=r"another one was created.*open the topic"):
             {
                 "append": lambda: append(old, "old"),
-                "commit": lambda: TopicWriter(old).commit([staged]),
+                "commit": lambda: plan_append(old, refresh=False).commit([staged], keep_files=True),
                 "read": lambda: old.read(),
                 "group": lambda: group.commit({0: 1}),
             }[asks]()
@@ -166,13 +166,13 @@ class TestRecreatedTopic:
         time = Clock()
         far = FarStore(time)
         old = make_store(far).create_topic("t")
-        staged = TopicWriter(old).stage(kafka(["old"]))
+        staged = plan_append(old).stage(kafka(["old"]))
         time.tick(MINUTE_MS)
         remove(far)
         new = make_store(far).create_topic("t")
         append(new, "new")
         with pytest.raises(TopicNotFoundError, match="another one was created"):
-            TopicWriter(old).commit([staged])
+            plan_append(old, refresh=False).commit([staged], keep_files=True)
         with pytest.raises(TopicNotFoundError, match="another one was created"):
             old.read()
         append(new, "new")
@@ -490,8 +490,8 @@ class TestRequests:
     def test_writer_that_took_a_minute_proves_its_put(self) -> None:
         time = Clock()
         counting = CountingStore(FarStore(time))
-        writer = TopicWriter(make_store(counting).create_topic("t"))
-        staged = writer.stage(kafka(["k"]))
+        writer = make_store(counting).create_topic("t")
+        staged = plan_append(writer).stage(kafka(["k"]))
 
         def decide(verb: str, key: str) -> None:
             if verb == "create":
@@ -499,7 +499,7 @@ class TestRequests:
 
         slow = make_store(FaultyStore(counting, decide)).topic("t")
         counting.reset()
-        TopicWriter(slow).commit([staged])
+        plan_append(slow, refresh=False).commit([staged], keep_files=True)
         assert counting.by_key["read", f"t/{commit_path(0)}"] == 1
         assert counting.counts == {"read": 2, "create": 1}
 

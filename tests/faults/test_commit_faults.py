@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from pylogtable.engine import TopicWriter
+from pylogtable.engine import plan_append
 from pylogtable.errors import (
     CommitConflictError,
     CommitUnknownError,
@@ -147,14 +147,14 @@ class TestOneWriter:
         time = FakeTime()
         topic = Store(inner, time.runtime()).topic(NAME)
         before = data_files(inner)
-        fresh, old = TopicWriter(topic).stage(rows([8])), TopicWriter(topic).stage(rows(MINE))
+        fresh, old = plan_append(topic).stage(rows([8])), plan_append(topic).stage(rows(MINE))
         time.pause(3 * 86_400)
-        assert TopicWriter(topic).commit([fresh]).version == 2
+        assert plan_append(topic, refresh=False).commit([fresh], keep_files=True).version == 2
         time.pause(86_400)
         with pytest.raises(CommitConflictError, match="vacuum may have removed them"):
-            TopicWriter(topic).commit([old])
+            plan_append(topic, refresh=False).commit([old], keep_files=True)
         check(inner, [*OLD, 8])
-        TopicWriter(topic).discard([old])
+        plan_append(topic, refresh=False).discard([old])
         assert len(data_files(inner)) == len(before) + 1
 
     @pytest.mark.parametrize("verb", ["open_output", "read"])

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from pylogtable.append.report import AppendResult
-from pylogtable.engine import TopicWriter
+from pylogtable.engine import plan_append
 from pylogtable.errors import CommitConflictError, CommitUnknownError
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.topic import Topic
@@ -39,9 +39,8 @@ def append(topic: Topic, numbers: range, end: int, last: int | None) -> AppendRe
 
 def stage_and_commit(topic: Topic, numbers: range, end: int, last: int | None) -> AppendResult:
     """What an engine does."""
-    writer = TopicWriter(topic)
-    staged = [writer.stage(rows(part)) for part in (numbers[:3], numbers[3:])]
-    return writer.commit_or_discard(staged, txn=(APP, end), expected_last=last)
+    staged = [plan_append(topic).stage(rows(part)) for part in (numbers[:3], numbers[3:])]
+    return plan_append(topic, refresh=False).commit(staged, txn=(APP, end), expected_last=last)
 
 
 def load(topic: Topic, end: int, how: Append = append) -> list[int]:

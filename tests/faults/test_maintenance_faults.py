@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pylogtable.engine import Compaction, Merge, Rewritten, RunUnits, TopicWriter, Worker, run_job
+from pylogtable.engine import Compaction, Merge, Rewritten, RunUnits, Worker, plan_append, run_job
 from pylogtable.errors import CommitUnknownError, LogTableError, TopicNotFoundError
 from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.memory import MemoryStore
@@ -96,10 +96,10 @@ def _changelog(inline_bytes: int = 0) -> MemoryStore:
     put(topic, "cd", "56", 0)
     put(topic, "yy", "4 ", 1)
     parts = [
-        TopicWriter(topic).stage(kafka(list("ae"), list("78"), partition=ints(0, 0)))
+        plan_append(topic).stage(kafka(list("ae"), list("78"), partition=ints(0, 0)))
         for _ in range(2)
     ]
-    TopicWriter(topic).commit(parts)
+    plan_append(topic, refresh=False).commit(parts, keep_files=True)
     put(topic, "x", " ", 1)
     topic.delete_records({1: 1})
     return inner
@@ -493,10 +493,10 @@ def test_jobs_in_threads_beside_a_writer_lose_nothing(base: MemoryStore) -> None
 def test_file_staged_before_a_vacuum_can_be_committed_after_it(base: MemoryStore) -> None:
     inner = copy_of(prepared(base, vacuum))
     topic = open_at(inner, WEEKS)
-    staged = TopicWriter(topic).stage(kafka(["z"], ["1"], partition=ints(0)))
+    staged = plan_append(topic).stage(kafka(["z"], ["1"], partition=ints(0)))
     vacuum(topic)
     vacuum_at_once(topic)
-    TopicWriter(topic).commit([staged])
+    plan_append(topic, refresh=False).commit([staged], keep_files=True)
     assert records(topic)[0][-1][1:] == (b"z", b"1")
     assert topic.verify(data=True)
 

@@ -28,7 +28,7 @@ import pytest
 
 import pylogtable
 from pylogtable import CommitConflictError, SegmentGoneError, Topic
-from pylogtable.engine import TopicWriter
+from pylogtable.engine import plan_append
 from tests.builders import kafka
 from tests.depth import DEEP, new_seed, rounds
 from tests.faults.worker import PARTITIONS as WORKER_PARTITIONS
@@ -127,7 +127,9 @@ def forget(topic: Topic) -> None:
 
 def is_written_to(topic: Topic) -> bool:
     last = APPENDS - 1
-    return not all(TopicWriter(topic).find_txn(f"writer {number}", last) for number in (0, 1))
+    return not all(
+        plan_append(topic, refresh=False).find_txn(f"writer {number}", last) for number in (0, 1)
+    )
 
 
 def again(topic: Topic, job: Callable[[], object]) -> None:

@@ -21,7 +21,7 @@ from pylogtable import (
     TopicExistsError,
     TopicNotFoundError,
 )
-from pylogtable.engine import Scan, TopicWriter
+from pylogtable.engine import Scan, plan_append
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
 from tests.builders import contents, ints, kafka, limited
@@ -262,8 +262,8 @@ def test_malformed_expected_last_is_refused(
     message = "`expected_last` must be a whole number, 0 or more, not " + re.escape(repr(last))
     calls: list[Callable[[], object]] = [
         lambda: kafka_topic.append(kafka(["a"]), txn=("app", 1), expected_last=last),
-        lambda: TopicWriter(kafka_topic).commit([], txn=("app", 1), expected_last=last),
-        lambda: TopicWriter(kafka_topic).find_txn("app", 1, expected_last=last),
+        lambda: plan_append(kafka_topic).commit([], txn=("app", 1), expected_last=last),
+        lambda: plan_append(kafka_topic).find_txn("app", 1, expected_last=last),
     ]
     for call in calls:
         refused(objects, InvalidRequestError, message, call)
@@ -276,7 +276,7 @@ def test_expected_last_without_a_txn_is_refused(
     message = f"expected_last={last} is given without a txn"
     for call in (
         lambda: kafka_topic.append(kafka(["a"]), expected_last=last),
-        lambda: TopicWriter(kafka_topic).commit([], expected_last=last),
+        lambda: plan_append(kafka_topic).commit([], expected_last=last),
     ):
         refused(objects, InvalidRequestError, message, call)
 
@@ -523,13 +523,13 @@ def test_adding_value_columns_cannot_turn_records_into_tombstones(
 
 def test_empty_topic_can_get_its_first_value_column(store: Store, objects: MemoryStore) -> None:
     topic = store.create_topic("t", schema={"id": pa.int32()}, key="id")
-    written_before = TopicWriter(topic).stage(pa.table({"id": ints(1)}))
+    written_before = plan_append(topic).stage(pa.table({"id": ints(1)}))
     topic.alter(add_columns={"note": pa.string()})
     refused(
         objects,
         InvalidRequestError,
         "written before the topic had value columns",
-        lambda: TopicWriter(topic).commit([written_before]),
+        lambda: plan_append(topic).commit([written_before], keep_files=True),
     )
     topic.append(pa.table({"id": ints(1, 2), "note": ["x", None]}))
     assert topic.segments()["tombstones"].to_pylist() == [1]
@@ -585,13 +585,11 @@ ASKED: dict[str, Callable[[Store, Topic, Any], object]] = {
     "find_commit": lambda _, topic, odd: topic.find_commit((odd,)),
     "find_commit version": lambda _, topic, odd: topic.find_commit("id", (odd,)),
     "history": lambda _, topic, odd: topic.history((odd,)),
-    "check_columns": lambda _, topic, odd: TopicWriter(topic).check_columns(odd),
-    "merge_columns": lambda _, topic, odd: TopicWriter(topic).merge_columns(odd),
-    "commit_staged": lambda _, topic, odd: TopicWriter(topic).commit([odd]),
-    "discard_staged": lambda _, topic, odd: TopicWriter(topic).discard([odd]),
-    "first_sticky": lambda _, topic, odd: TopicWriter(topic).stage(
-        kafka(["a"]), first_sticky=(odd,)
-    ),
+    "check_columns": lambda _, topic, odd: plan_append(topic).check_columns(odd),
+    "merge_columns": lambda _, topic, odd: plan_append(topic).merge_columns(odd),
+    "commit_staged": lambda _, topic, odd: plan_append(topic).commit([odd]),
+    "discard_staged": lambda _, topic, odd: plan_append(topic).discard([odd]),
+    "first_sticky": lambda _, topic, odd: plan_append(topic).stage(kafka(["a"]), task=(odd,)),
     "threads": lambda _, topic, odd: topic.merge(threads=(odd,)),
     "ranges": lambda _, topic, odd: Scan(topic.at()).parts(odd),
     "max_records": lambda _, topic, odd: Scan(topic.at()).parts(max_records=(odd,)),

@@ -25,7 +25,7 @@ from pylogtable import (
     View,
     engine,
 )
-from pylogtable.engine import Scan, TopicWriter
+from pylogtable.engine import AppendPlan, Scan, plan_append
 from pylogtable.jobs.job import RegularJob
 from pylogtable.store import Store as StoreClass
 from tests.builders import kafka
@@ -177,24 +177,23 @@ SIGNATURES = {
     View.history: ["limit"],
 }
 ENGINE_SIGNATURES = {
-    engine.TopicWriter: ["topic", "view"],
-    engine.TopicWriter.known: ["topic"],
-    engine.TopicWriter.check_columns: ["schema", "*keep_offsets"],
-    engine.TopicWriter.merge_columns: ["schema", "*keep_offsets"],
-    engine.TopicWriter.plan_joins: ["staged"],
-    engine.TopicWriter.joined: ["staged", "results"],
-    engine.TopicWriter.stage: ["data", "*first_sticky", "*temporary", "*keep_offsets"],
-    engine.TopicWriter.begin_staging: ["*first_sticky", "*encoders", "*keep_offsets"],
-    engine.TopicWriter.commit: ["staged", "*txn", "*origin", "*expected_last", "*expected_ends"],
-    engine.TopicWriter.commit_or_discard: [
+    engine.plan_append: ["topic", "*keep_offsets", "*refresh"],
+    engine.AppendPlan.check_columns: ["schema"],
+    engine.AppendPlan.merge_columns: ["schema"],
+    engine.AppendPlan.plan_joins: ["staged"],
+    engine.AppendPlan.joined: ["staged", "results"],
+    engine.AppendPlan.stage: ["data", "task", "*temporary"],
+    engine.AppendPlan.begin: ["task", "encoders"],
+    engine.AppendPlan.commit: [
         "staged",
         "*txn",
         "*origin",
         "*expected_last",
         "*expected_ends",
+        "*keep_files",
     ],
-    engine.TopicWriter.discard: ["staged"],
-    engine.TopicWriter.find_txn: ["app_id", "version", "*origin", "*expected_last"],
+    engine.AppendPlan.discard: ["staged"],
+    engine.AppendPlan.find_txn: ["app_id", "version", "*origin", "*expected_last"],
     engine.Stager.add: ["batch"],
     engine.Stager.flush: [],
     engine.Stager.finish: [],
@@ -258,7 +257,7 @@ ENGINE_SIGNATURES = {
 }
 SIGNATURES |= ENGINE_SIGNATURES
 # A method of these is pinned above, or it is not public.
-PINNED = (Consumer, Group, Producer, Scan, Store, StoreGroup, Topic, TopicWriter, View)
+PINNED = (AppendPlan, Consumer, Group, Producer, Scan, Store, StoreGroup, Topic, View)
 
 
 def public_classes() -> Iterator[type]:
@@ -355,7 +354,7 @@ def test_public_functions_have_docstrings() -> None:
 def test_results_and_staged_files_can_be_pickled(store: StoreClass) -> None:
     topic = store.create_topic("t")
     result = topic.append(kafka(["a"]))
-    staged = TopicWriter(topic).stage(kafka(["b"]))
+    staged = plan_append(topic).stage(kafka(["b"]))
     for thing in (result, staged, topic.describe(), topic.verify(), topic.compare(topic)):
         assert pickle.loads(pickle.dumps(thing)) == thing
 

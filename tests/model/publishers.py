@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from pylogtable.append.appender import Staged
-from pylogtable.engine import TopicWriter
+from pylogtable.append.stager import Staged
+from pylogtable.engine import plan_append
 from pylogtable.errors import LogTableError
 from pylogtable.format.codec import encode
 from pylogtable.format.model import Hint
@@ -80,7 +80,7 @@ def delete_records(topic: Topic) -> tuple[str]:
 
 def committing(staged: Staged) -> Work:
     def commit(topic: Topic) -> tuple[str]:
-        TopicWriter(topic).commit([staged])
+        plan_append(topic, refresh=False).commit([staged], keep_files=True)
         return ("appended",)
 
     return commit
@@ -113,13 +113,13 @@ class Beginning:
         """The files of an append of records with these keys."""
         numbers = range(self._written, self._written + len(keys))
         self._written += len(keys)
-        staged = TopicWriter(self.topic).stage(pa.table({"k": list(keys), "n": [*numbers]}))
+        staged = plan_append(self.topic).stage(pa.table({"k": list(keys), "n": [*numbers]}))
         return replace(staged, staged_at_ms=NOW_MS)
 
     def append(self, keys: str) -> None:
-        TopicWriter(self.topic).commit([self.stage(keys)])
+        plan_append(self.topic, refresh=False).commit([self.stage(keys)], keep_files=True)
 
     def race(self, keys: str) -> None:
         """Two appends that were staged at the same end: the files of the second are shifted."""
         for staged in [self.stage(keys), self.stage(keys)]:
-            TopicWriter(self.topic).commit([staged])
+            plan_append(self.topic, refresh=False).commit([staged], keep_files=True)

@@ -13,7 +13,7 @@ import pylogtable.format.partition_state
 import pylogtable.format.snapshot
 import pylogtable.log.topic_log
 import tests.model.writers
-from pylogtable.append.appender import Appender
+from pylogtable.append.committer import Committer
 from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Change
 from pylogtable.format.paths import root_path
@@ -190,9 +190,9 @@ class TestTheCheckerFinds:
     def test_paths_that_stay_as_they_were_after_a_lost_race(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        right = Appender._plan
+        right = Committer._plan
 
-        def stubborn(self: Appender, *args: Any) -> Any:
+        def stubborn(self: Committer, *args: Any) -> Any:
             plan = right(self, *args)
             first: list[Change] = []
 
@@ -206,7 +206,7 @@ class TestTheCheckerFinds:
 
             return attempt
 
-        monkeypatch.setattr(Appender, "_plan", stubborn)
+        monkeypatch.setattr(Committer, "_plan", stubborn)
         # Replay refuses such a commit before it is put...
         holds(two([A1], [B1], NO_FAULTS), 5)
         # ...and without that it would land.

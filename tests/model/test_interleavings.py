@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
-import pylogtable.append.appender
+import pylogtable.append.committer
 import pylogtable.log.topic_log
-from pylogtable.append.appender import Appender, Staged
-from pylogtable.append.stager import discard
-from pylogtable.engine import TopicWriter
+from pylogtable.append.committer import Committer
+from pylogtable.append.stager import Staged, discard
+from pylogtable.engine import plan_append
 from pylogtable.errors import CommitConflictError, CommitUnknownError, LogTableError
 from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Change
@@ -63,7 +63,9 @@ def _repeating(store: ObjectStore, told: list[Told]) -> None:
     topic = Topic("t", store, LocalTime().runtime("a", -1))
     for attempt in ("a", "b"):
         try:
-            TopicWriter(topic).commit([Staged(A1.files("a" + attempt), 0, "topic")])
+            plan_append(topic, refresh=False).commit(
+                [Staged(A1.files("a" + attempt), 0, "topic")], keep_files=True
+            )
         except CommitUnknownError as error:
             try:
                 if topic.find_commit(error.commit_id, error.version) is None:
@@ -153,9 +155,9 @@ class TestCommitProtocolHolds:
     def test_txn_that_is_checked_only_in_the_first_attempt_is_refused_by_replay(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        right = Appender._plan
+        right = Committer._plan
 
-        def once(self: Appender, *args: Any) -> Any:
+        def once(self: Committer, *args: Any) -> Any:
             plan = right(self, *args)
             attempts = 0
 
@@ -167,7 +169,7 @@ class TestCommitProtocolHolds:
 
             return attempt
 
-        monkeypatch.setattr(Appender, "_plan", once)
+        monkeypatch.setattr(Committer, "_plan", once)
         writers = tuple(Writer(name, appending(name, [TA1])) for name in ("a", "z"))
         holds(explore(writers, (TA1,), Faults(0)), 1_000)
 
@@ -180,9 +182,9 @@ class TestCommitProtocolHolds:
     def test_commit_that_cannot_be_replayed_does_not_land(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        right = Appender._plan
+        right = Committer._plan
 
-        def stubborn(self: Appender, *args: Any) -> Any:
+        def stubborn(self: Committer, *args: Any) -> Any:
             plan = right(self, *args)
             first: list[Change] = []
 
@@ -192,7 +194,7 @@ class TestCommitProtocolHolds:
 
             return attempt
 
-        monkeypatch.setattr(Appender, "_plan", stubborn)
+        monkeypatch.setattr(Committer, "_plan", stubborn)
         writers = writer("a", [A1]), writer("b", [B1])
         holds(explore(writers, (A1, B1), Faults(0)), 50)
 
@@ -293,16 +295,16 @@ class TestTheCheckerFinds:
         found(outcome, "was told")
 
     def test_an_abort_that_deletes_on_any_exception(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        careful = Appender._commit
+        careful = Committer._commit
 
-        def careless(self: Appender, staged: Staged, *rest: Any, **more: Any) -> Any:
+        def careless(self: Committer, staged: Staged, *rest: Any, **more: Any) -> Any:
             try:
                 return careful(self, staged, *rest, **more)
             except LogTableError:
-                discard(self._store, staged.files)
+                discard(self.store, staged.files)
                 raise
 
-        monkeypatch.setattr(Appender, "_commit", careless)
+        monkeypatch.setattr(Committer, "_commit", careless)
         writers = (writer("a", [A1], patience_seconds=-1), writer("b", [B1]))
         faults = Faults(1, frozenset({"late"}))
         outcome = explore(writers, (A1, B1), faults, first_violation_only=True)
@@ -311,7 +313,7 @@ class TestTheCheckerFinds:
     def test_given_offsets_that_move_after_a_lost_race(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        right = pylogtable.append.appender.plan_append
+        right = pylogtable.append.committer.plan_append
 
         def moving(snapshot: Snapshot, staged: Any, *more: Any) -> Any:
             try:
@@ -320,7 +322,7 @@ class TestTheCheckerFinds:
                 usual = [msgspec.structs.replace(file, given_end=None) for file in staged]
                 return right(snapshot, usual, *more)
 
-        monkeypatch.setattr(pylogtable.append.appender, "plan_append", moving)
+        monkeypatch.setattr(pylogtable.append.committer, "plan_append", moving)
         early = replace(G1, given_from=1)
         writers = writer("a", [early]), writer("b", [B1])
         outcome = explore(writers, (early, B1), Faults(0), first_violation_only=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pytest
 
-from pylogtable.engine import NOT_GIVEN, TopicWriter
+from pylogtable.engine import NOT_GIVEN, plan_append
 from pylogtable.errors import CommitConflictError, CommitUnknownError, StorageError
 from pylogtable.storage.base import ObjectStore
 from pylogtable.topic import Topic
@@ -45,7 +45,9 @@ def loading(name: str, end: int, *, guarded: bool = True) -> Program:
                 staged = [part.staged(name + attempt, 0, "topic") for part in missing]
                 last = done if guarded else NOT_GIVEN
                 try:
-                    TopicWriter(topic).commit(staged, txn=(APP, end), expected_last=last)
+                    plan_append(topic, refresh=False).commit(
+                        staged, txn=(APP, end), expected_last=last, keep_files=True
+                    )
                 except CommitUnknownError:
                     asks = False
                 except CommitConflictError as error:

@@ -1,4 +1,4 @@
-"""Writers for the checker, around the real `TopicWriter.commit`, and what must hold in the end."""
+"""Writers for the checker, around the real `AppendPlan.commit`, and what must hold in the end."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from pylogtable.append.appender import Staged
-from pylogtable.engine import TopicWriter
+from pylogtable.append.stager import Staged
+from pylogtable.engine import plan_append
 from pylogtable.errors import (
     CommitUnknownError,
     CorruptTopicError,
@@ -149,7 +149,9 @@ def appending(
             for attempt in ("a", "b", "c") if repeats_doubtful else ("a",):
                 staged = append.staged(name + attempt, time.now_ms, topic.topic_id)
                 try:
-                    result = TopicWriter(topic).commit([staged], txn=append.txn)
+                    result = plan_append(topic, refresh=False).commit(
+                        [staged], txn=append.txn, keep_files=True
+                    )
                 except CommitUnknownError:
                     told.append((append.name, "unknown"))
                     continue

@@ -28,8 +28,8 @@ from hypothesis.stateful import (
     rule,
 )
 
-from pylogtable.append.appender import Staged
-from pylogtable.engine import Compaction, TopicWriter
+from pylogtable.append.stager import Staged
+from pylogtable.engine import Compaction, plan_append
 from pylogtable.errors import (
     CommitConflictError,
     InvalidRequestError,
@@ -387,7 +387,7 @@ class TopicMachine(RuleBasedStateMachine):
         has_null = any(row["key"] is None for row in rows)
         if self.compacted and has_null:
             return
-        staged = TopicWriter(self.handles[which]).stage(table)
+        staged = plan_append(self.handles[which]).stage(table)
         self.pending.append(Pending(rows, staged, self.clock.now_ms, has_null))
 
     @precondition(lambda self: self.pending)
@@ -398,15 +398,15 @@ class TopicMachine(RuleBasedStateMachine):
         staged = [part.staged for part in parts]
         rows = [row for part in parts for row in part.rows]
         if not rows:
-            assert TopicWriter(handle).commit(staged).records == 0
+            assert plan_append(handle, refresh=False).commit(staged).records == 0
         elif self.clock.now_ms - min(part.at_ms for part in parts) > 7 * DAY_MS // 2:
             with pytest.raises(CommitConflictError, match="vacuum may have removed"):
-                TopicWriter(handle).commit(staged)
+                plan_append(handle, refresh=False).commit(staged)
         elif self.compacted and any(part.null_keys for part in parts):
             with pytest.raises(InvalidRequestError, match="became compacted"):
-                TopicWriter(handle).commit(staged)
+                plan_append(handle, refresh=False).commit(staged)
         else:
-            self.place(rows, TopicWriter(handle).commit(staged).offsets)
+            self.place(rows, plan_append(handle, refresh=False).commit(staged).offsets)
 
     def with_offsets(self, spec: dict[str, Any], gaps: list[int]) -> tuple[pa.Table, list[Row]]:
         """Rows that bring their partitions and offsets, and keep their timestamps."""
@@ -450,7 +450,7 @@ class TopicMachine(RuleBasedStateMachine):
         table, rows = self.with_offsets(spec, gaps)
         has_null = any(row["key"] is None for row in rows)
         if rows and not (self.compacted and has_null):
-            staged = TopicWriter(self.handles[which]).stage(table, keep_offsets=True)
+            staged = plan_append(self.handles[which], keep_offsets=True).stage(table)
             self.given = Pending(rows, staged, self.clock.now_ms, has_null)
 
     @precondition(lambda self: self.given)
@@ -459,19 +459,21 @@ class TopicMachine(RuleBasedStateMachine):
         """The ends may have moved since, up to the first of them or beyond."""
         assert self.given is not None
         part, self.given = self.given, None
-        writer = TopicWriter(self.handles[which])
         firsts = {row["partition"]: row["offset"] for row in reversed(part.rows)}
         if self.clock.now_ms - part.at_ms > 7 * DAY_MS // 2:
             with pytest.raises(CommitConflictError, match="vacuum may have removed"):
-                writer.commit_or_discard([part.staged])
+                plan_append(self.handles[which], refresh=False).commit([part.staged])
         elif any(offset < self.now.logs[number].end for number, offset in firsts.items()):
             with pytest.raises((CommitConflictError, InvalidRequestError)):
-                writer.commit_or_discard([part.staged])
+                plan_append(self.handles[which], refresh=False).commit([part.staged])
         elif self.compacted and part.null_keys:
             with pytest.raises(InvalidRequestError, match="became compacted"):
-                writer.commit_or_discard([part.staged])
+                plan_append(self.handles[which], refresh=False).commit([part.staged])
         else:
-            self.place(part.rows, writer.commit_or_discard([part.staged]).offsets)
+            self.place(
+                part.rows,
+                plan_append(self.handles[which], refresh=False).commit([part.staged]).offsets,
+            )
             return
         left = {entry.key for entry in self.below.list()}
         assert not {file.path for file in part.staged.files} & left

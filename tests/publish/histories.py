@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pylogtable import Store, Topic
-from pylogtable.engine import TopicWriter
+from pylogtable.engine import plan_append
 
 OPERATIONS = (
     *("append",) * 4,
@@ -72,10 +72,9 @@ class History:
 
     def _race(self) -> None:
         """Two writers stage at the same end: the second one's segments are shifted."""
-        writer = TopicWriter(self.topic)
-        staged = [writer.stage(self.rows()) for _ in range(2)]
+        staged = [plan_append(self.topic).stage(self.rows()) for _ in range(2)]
         for one in staged:
-            writer.commit([one])
+            plan_append(self.topic).commit([one])
 
     def _merge(self) -> None:
         self.topic.merge()

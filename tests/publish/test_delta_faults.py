@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from pylogtable import LogTableError, Topic
-from pylogtable.engine import TopicWriter
+from pylogtable.engine import plan_append
 from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.memory import MemoryStore
 from tests.builders import ints, kafka
@@ -51,10 +51,11 @@ def append(topic: Topic) -> None:
 
 def race(topic: Topic) -> None:
     """The segments of the second writer are shifted."""
-    writer = TopicWriter(topic)
-    staged = [writer.stage(kafka(list("ab"), list("78"), partition=ints(0, 1))) for _ in "12"]
+    staged = [
+        plan_append(topic).stage(kafka(list("ab"), list("78"), partition=ints(0, 1))) for _ in "12"
+    ]
     for one in staged:
-        writer.commit([one])
+        plan_append(topic).commit([one])
 
 
 def steps_of_a_publication(base: MemoryStore) -> int:

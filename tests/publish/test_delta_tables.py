@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from pylogtable import CorruptTopicError, InvalidRequestError, Store, Topic
-from pylogtable.engine import TopicWriter
+from pylogtable.engine import plan_append
 from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.memory import MemoryStore
 from tests.builders import Clock, make_store, topic_of_older_writer
@@ -89,10 +89,9 @@ def test_publication_costs_what_has_changed(clock: Clock, inline_bytes: int, mos
 
 
 def test_shifted_segments_are_sealed_in_the_topic_too(topic: Topic, folder: ObjectStore) -> None:
-    writer = TopicWriter(topic)
     rows = pa.table({"id": [7, 8], "name": ["x", "y"]})
-    for staged in [writer.stage(rows), writer.stage(rows)]:
-        writer.commit([staged])
+    for staged in [plan_append(topic).stage(rows), plan_append(topic).stage(rows)]:
+        plan_append(topic).commit([staged])
     (table,) = topic.publish().tables
     assert table.segments_sealed >= 1
     assert not any(topic.segments()["shift"].to_pylist())

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from pylogtable import Topic
-from pylogtable.engine import TopicWriter
+from pylogtable.engine import plan_append
 from pylogtable.errors import LogTableError
 from pylogtable.storage.local import LocalStore
 from pylogtable.store import Store
@@ -67,10 +67,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Folder:
     topic.append(_batch(20, 20))
     topic.publish(["iceberg"])
     topic.merge()
-    writer = TopicWriter(topic)
-    staged = [writer.stage(_batch(40 + 10 * n, 10)) for n in range(2)]
+    staged = [plan_append(topic).stage(_batch(40 + 10 * n, 10)) for n in range(2)]
     for one in staged:
-        writer.commit([one])
+        plan_append(topic).commit([one])
     topic.alter(add_columns={"more": pa.string()})
     topic.delete_records({0: 7})
     topic.append(_batch(60, 5).append_column("more", pa.array(["x"] * 5)))

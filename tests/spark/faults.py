@@ -15,6 +15,7 @@ from pylogtable import StorageError, Store
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import NotSentError, ObjectStore
 from pylogtable.storage.open import open_store
+from pyspark_pylogtable.tasks.planned_write import PlannedWrite
 from tests.spark.writes import travelled
 from tests.stores import Fault, FaultyStore
 
@@ -42,7 +43,11 @@ def store_with(url: str | os.PathLike[str], decide: Decide) -> Store:
 def on_store(writer: Any, store: Store) -> Any:
     """A copy of a Spark writer, as in another process, that uses this store."""
     copy = travelled(writer)
-    copy._where = dataclasses.replace(copy._where, store=store)
+    where, plan = dataclasses.replace(copy._write.where, store=store), copy._write.plan
+    if plan is not None:
+        below = store._store.below(plan.name)
+        plan = dataclasses.replace(plan, store=below, runtime=store._runtime)
+    copy._write = PlannedWrite(where, plan)
     return copy
 
 

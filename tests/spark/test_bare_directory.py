@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 import pylogtable
 from pylogtable import Topic
-from pylogtable.engine import TopicWriter
+from pylogtable.engine import plan_append
 from tests.builders import kafka, rows, times, until_all_is_past
 
 COLUMNS = ("partition", "offset", "key", "value", "timestamp")
@@ -26,12 +26,12 @@ def shifted(topic: Topic) -> None:
     keys = [f"k{n}" for n in range(20)]
     topic.append(kafka(keys, timestamp=times(*range(20))))
     staged = [
-        TopicWriter(topic).stage(
+        plan_append(topic).stage(
             kafka(keys, [f"{n}-{k}" for k in keys], timestamp=times(*range(20)))
         )
         for n in "xyz"
     ]
-    TopicWriter(topic).commit(staged)
+    plan_append(topic).commit(staged)
     assert any(topic.segments()["shift"].to_pylist())
 
 

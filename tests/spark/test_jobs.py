@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from pylogtable import EraseReport, InvalidRequestError, LogTableError, Store, Topic
-from pylogtable.engine import Compaction, TopicWriter
+from pylogtable.engine import Compaction, plan_append
 from pylogtable.limits import DEFAULT_LIMITS
 from pyspark_pylogtable import LogTable
 from pyspark_pylogtable.table.jobs import run_each
@@ -37,10 +37,10 @@ def filled(logs: Store, name: str, config: dict[str, Any] | None = None) -> Topi
     stamps = times(*range(30))
     topic.append(kafka(keys, timestamp=stamps))
     staged = [
-        TopicWriter(topic).stage(kafka(keys, [f"{n}-{k}" for k in keys], timestamp=stamps))
+        plan_append(topic).stage(kafka(keys, [f"{n}-{k}" for k in keys], timestamp=stamps))
         for n in "xy"
     ]
-    TopicWriter(topic).commit(staged)
+    plan_append(topic).commit(staged)
     topic.append(kafka(keys[:4], [None, "z", None, "z"], timestamp=times(1, 2, 3, 4)))
     assert any(topic.segments()["shift"].to_pylist())
     return topic
@@ -102,8 +102,9 @@ def test_little_work_starts_no_spark_job(spark: SparkSession, logs: Store) -> No
 @pytest.mark.skipif(CONNECT, reason="the jobs of a Spark Connect server cannot be counted")
 def test_many_segments_or_many_bytes_start_a_spark_job(spark: SparkSession, logs: Store) -> None:
     many = logs.create_topic("many", config=IN_FILES)
-    writer = TopicWriter(many)
-    writer.commit([writer.stage(kafka(["a"])) for _ in range(DEFAULT_LIMITS.driver_segments + 1)])
+    plan_append(many).commit(
+        [plan_append(many).stage(kafka(["a"])) for _ in range(DEFAULT_LIMITS.driver_segments + 1)]
+    )
     assert jobs_started(spark, LogTable.for_path(spark, many.url).merge) > 0
     assert many.segments().num_rows == 1
     large = filled(logs, "large")

@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import pylogtable
 from pylogtable import OffsetOutOfRangeError, SegmentGoneError, Store, Topic
-from pylogtable.engine import TopicWriter
+from pylogtable.engine import plan_append
 from pylogtable.segments import writer
 from pyspark_pylogtable import LogTable
 from pyspark_pylogtable.columns import spark_schema
@@ -58,8 +58,8 @@ def people(count: int, seed: int = 0, at_ms: int = 0) -> pa.Table:
 
 def stage_thrice(topic: Topic, table: pa.Table) -> None:
     """One commit of three stagings: all but the first segment of each partition are shifted."""
-    TopicWriter(topic).commit(
-        [TopicWriter(topic).stage(table.slice(part, table.num_rows - 2)) for part in range(3)]
+    plan_append(topic).commit(
+        [plan_append(topic).stage(table.slice(part, table.num_rows - 2)) for part in range(3)]
     )
 
 
@@ -196,7 +196,7 @@ def test_more_cuts_than_a_filter_may_have_ranges(spark: SparkSession, shared: St
     count = 3 * partitions
     table = pa.table({"v": pa.array(range(10 * count), INT)})
     spread = table.append_column("partition", pa.array([*range(partitions)] * 30, INT))
-    TopicWriter(topic).commit([TopicWriter(topic).stage(spread) for _ in range(2)])
+    plan_append(topic).commit([plan_append(topic).stage(spread) for _ in range(2)])
     starts = {number: 1 + 3 * number for number in range(partitions)}
     ends = {number: start + 1 for number, start in starts.items()}
     named = {"startingOffsets": json.dumps(starts), "endingOffsets": json.dumps(ends)}
@@ -270,7 +270,7 @@ def test_planning_asks_the_jvm_seldom(
 def test_a_range_of_shifted_files_leaves_the_others_out(spark: SparkSession, shared: Store) -> None:
     topic = shared.create_topic("ranged-shifted", 1, {"v": INT}, config=IN_FILES)
     stage_values = [pa.table({"v": pa.array(range(10), INT)})] * 4
-    TopicWriter(topic).commit([TopicWriter(topic).stage(values) for values in stage_values])
+    plan_append(topic).commit([plan_append(topic).stage(values) for values in stage_values])
     assert topic.segments()["shift"].to_pylist() == [0, 10, 20, 30]
     df = natively(spark, topic, start=25, end=38)
     assert len(df.inputFiles()) == 2
@@ -409,7 +409,7 @@ def typed(shared: Store, request: pytest.FixtureRequest) -> Topic:
     table = pa.Table.from_pylist(
         [FULL, {"id": 2}, {**FULL, "id": 3, "list": [], "map": []}], schema=TYPES
     )
-    TopicWriter(topic).commit([TopicWriter(topic).stage(table) for _ in range(2)])
+    plan_append(topic).commit([plan_append(topic).stage(table) for _ in range(2)])
     return topic
 
 

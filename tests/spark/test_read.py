@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 import pylogtable
 from pylogtable import Store, Topic
-from pylogtable.engine import TopicWriter
+from pylogtable.engine import plan_append
 from tests.builders import IN_FILES, T0, at, ints, kafka, make_holes, rows, times
 from tests.spark.conftest import CONNECT
 from tests.spark.support import failure, in_order, load, values
@@ -181,13 +181,13 @@ def test_case_12_what_delete_records_removed_is_not_read(spark: SparkSession, lo
 def test_case_13_only_committed_records_are_seen(spark: SparkSession, logs: Store) -> None:
     topic = logs.create_topic("t", config=IN_FILES)
     topic.append(numbers(0, 0, 1))
-    given_up = TopicWriter(topic).stage(numbers(0, 100, 101))
-    staged = TopicWriter(topic).stage(numbers(0, 2, 3))
-    TopicWriter(topic).discard([given_up])
+    given_up = plan_append(topic).stage(numbers(0, 100, 101))
+    staged = plan_append(topic).stage(numbers(0, 2, 3))
+    plan_append(topic).discard([given_up])
     assert values(load(spark, topic.url)) == [0, 1]
     # Another append takes the staged file's offsets, so the file is shifted.
     topic.append(numbers(0, 4))
-    TopicWriter(topic).commit([staged])
+    plan_append(topic).commit([staged])
     assert topic.segments()["shift"].to_pylist() == [0, 0, 1]
     found = [(row.offset, int(row.value)) for row in in_order(load(spark, topic.url))]
     assert found == [(0, 0), (1, 1), (2, 4), (3, 2), (4, 3)]

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from pylogtable import Store, Topic
-from pylogtable.engine import TopicWriter
+from pylogtable.engine import plan_append
 from pyspark_pylogtable import LogTable
 from tests.builders import kafka, rows
 from tests.spark.conftest import CONNECT
@@ -120,7 +120,7 @@ def test_new_checkpoint_with_an_old_txn_app_id_is_refused(
     run(df, tmp_path / "a", copy.url, txnAppId="etl")
     ((app_id, version),) = txns(copy)
     assert (app_id, version) == ("etl", 0)
-    first = TopicWriter(copy).find_txn("etl", 0)
+    first = plan_append(copy).find_txn("etl", 0)
     assert first is not None
     source.append(kafka(["more"]))
     files = data_files(tmp_path / "logs" / "copy")

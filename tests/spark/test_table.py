@@ -25,7 +25,7 @@ from pylogtable import (
     Topic,
     TopicNotFoundError,
 )
-from pylogtable.engine import TopicWriter
+from pylogtable.engine import AppendPlan, plan_append
 from pyspark_pylogtable import LogTable
 from tests.builders import IN_FILES, kafka, limited, rows, until_all_is_past
 from tests.spark.faults import is_commit, store_with, unknown_commit, unsent_commit
@@ -159,7 +159,7 @@ def test_append_that_cannot_be_joined_leaves_no_file(
         assert data_files(tmp_path)
         raise StorageError("the disk is full")
 
-    monkeypatch.setattr(TopicWriter, "joined", refuse)
+    monkeypatch.setattr(AppendPlan, "joined", refuse)
     with pytest.raises(StorageError, match="the disk is full"):
         table.append(keyed(spark, 100_000))
     assert (table.topic.version, data_files(tmp_path)) == (0, [])
@@ -278,7 +278,7 @@ def test_failed_task_leaves_no_visible_record(spark: SparkSession, table: LogTab
     assert "boom" in failure(lambda: table.append(df))
     assert (table.topic.version, table.topic.count()) == (0, 0)
     wrong = keyed(spark).withColumn("partition", F.lit(7))
-    with pytest.raises(InvalidRequestError, match="partition 7 in row"):
+    with pytest.raises(InvalidRequestError, match="partition 7 is out of range"):
         table.append(wrong)
     assert table.append(keyed(spark)).records == 3000
 
@@ -334,8 +334,8 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Topic:
     store = pylogtable.open(tmp_path_factory.mktemp("known"))
     topic = store.create_topic("known", 3)
     topic.append(kafka([f"u{n}" for n in range(30)]))
-    TopicWriter(topic).commit(
-        [TopicWriter(topic).stage(kafka(["a", "b", "c"])) for _ in range(2)], txn=("job", 7)
+    plan_append(topic).commit(
+        [plan_append(topic).stage(kafka(["a", "b", "c"])) for _ in range(2)], txn=("job", 7)
     )
     topic.delete_records({0: 2})
     topic.alter(config={"retention.ms": 1000})

@@ -24,7 +24,7 @@ from pylogtable import (
     Store,
     TopicNotFoundError,
 )
-from pylogtable.engine import TopicWriter
+from pylogtable.engine import plan_append
 from tests.builders import IN_FILES, T0, at, ints, kafka, rows, times
 from tests.conftest import S3_BUCKET, S3_KEY, S3_SECRET
 from tests.opened_files import opened_by
@@ -308,7 +308,7 @@ def test_tasks_of_a_repeated_txn_use_no_store(logs: Store, tmp_path: Path) -> No
 def test_a_txn_without_rows_is_remembered(logs: Store, tmp_path: Path) -> None:
     topic = logs.create_topic("t")
     write(tmp_path / "logs" / "t", [kafka([])], txnAppId="job", txnVersion=7)
-    found = TopicWriter(topic).find_txn("job", 7)
+    found = plan_append(topic).find_txn("job", 7)
     assert found is not None
     assert found.records == 0
     write(tmp_path / "logs" / "t", [kafka(["a"])], txnAppId="job", txnVersion=7)

@@ -22,7 +22,7 @@ from pylogtable import (
     Store,
     Topic,
 )
-from pylogtable.engine import TopicWriter
+from pylogtable.engine import plan_append
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import Created
 from pylogtable.storage.open import open_store
@@ -79,7 +79,7 @@ class Sink:
             with task_of(self.query, number):
                 # What the writer does if Spark passes Arrow batches.
                 batches = table.to_batches() or [pa.RecordBatch.from_pylist([], table.schema)]
-                messages.append(travelled(stage_rows(writer._where, iter(batches))))
+                messages.append(travelled(stage_rows(writer._write, iter(batches))))
         return messages
 
     def batch(self, number: int, *tasks: pa.Table) -> None:
@@ -95,7 +95,7 @@ def test_a_batch_is_one_commit_with_the_query_and_its_number(topic: Topic) -> No
     Sink(topic.url).batch(7, kafka(["a", "b"]), kafka(["c"]))
     assert values(topic) == [b"a", b"b", b"c"]
     assert topic.version == 1
-    found = TopicWriter(topic).find_txn("q1", 7)
+    found = plan_append(topic).find_txn("q1", 7)
     assert found is not None
     assert found.origin == "q1"
 

@@ -17,7 +17,6 @@ from pylogtable import (
     PARTITIONS_SCHEMA,
     SEGMENTS_SCHEMA,
     InvalidRequestError,
-    LogTableError,
     SchemaMismatchError,
     SegmentGoneError,
     StorageError,
@@ -95,7 +94,7 @@ class RecordsReader(ViewReader):
 
     def _columns(self, view: View) -> StructType:
         names = self.options.columns or default_columns(
-            view,
+            view.schema,
             include_headers=self.options.include_headers,
             with_topic=self.pinned.is_subscribed,
         )
@@ -181,14 +180,8 @@ TABLES: dict[str, tuple[pa.Schema, Callable[[View], pa.Table]]] = {
 }
 
 
-def plan_read(
-    options: Options, pinned: Pinned | LogTableError, use: Literal["read", "batch read"]
-) -> ViewReader:
-    """The reader for the view that the options ask for. If opening the topics failed, `pinned` is
-    the error and is raised here."""
-    options.refuse_for(use)
-    if isinstance(pinned, LogTableError):
-        raise pinned
+def plan_read(options: Options, pinned: Pinned, use: Literal["read", "batch read"]) -> ViewReader:
+    """The reader for the view that the options ask for."""
     if options.view == "groups":
         return GroupsReader(options, pinned)
     if options.view in TABLES:

@@ -97,44 +97,21 @@ class Creation:
 
 @dataclass(frozen=True)
 class Destination:
-    """Where a write goes: to the topic called `name`. If `name` is None, each row names its topic
-    in its `topic` column. `by_option` says that the option `topic` chose it, which wins over such a
-    column."""
+    """Where a write goes: to a topic of this store, or to several. `by_option` says that the option
+    `topic` chose it, which wins over a `topic` column."""
 
     store: Store
-    name: str | None
     creation: Creation
     by_option: bool = False
     # Columns that a topic does not have are added to it.
     merges_schema: bool = False
     # Rows bring their partition and their offset.
     keeps_offsets: bool = False
-    # The topic, if planning opened it; reused in the same process, as a stream plans every batch.
-    found: Topic | None = None
-
-    def __getstate__(self) -> dict[str, object]:
-        return {**vars(self), "found": None}
-
-    def open(self, name: str) -> Topic:
-        """The topic with this name, created if it is missing and the options say how."""
-        if self.found is not None and self.found.name == name:
-            self.creation.check_same(self.found)
-            return self.found
-        return self.creation.open(self.store, name)
-
-    def existing(self, name: str) -> Topic:
-        """The topic that files were staged for. If it was deleted since then, it is not created
-        again."""
-        if self.found is not None and self.found.name == name:
-            return self.found
-        return self.store.topic(name)
 
 
-def destination(
-    options: Options, columns: pa.Schema, opened_topic: Topic | None = None
-) -> Destination:
-    """Where the rows go, from `path`, the option `topic` and a `topic` column. `opened_topic` is
-    the topic at the path, if it was opened just now.
+def find_destination(options: Options, columns: pa.Schema) -> tuple[Destination, Topic | None]:
+    """Where the rows go, from `path`, the option `topic` and a `topic` column, and the topic, which
+    is created if it is missing and the options say how. None if each row names its topic.
 
     As in the Kafka sink the option wins over the column. The path may be that of a store or that of
     a single topic.
@@ -150,29 +127,31 @@ def destination(
     opened = partial(pylogtable.open, storage_options=options.storage_options)
     found = None
     if options.topic is None:
-        found = _find_topic(path, options) if opened_topic is None else opened_topic
+        found = _find_topic(path, options)
     if options.topic is None and found is None and "topic" in columns.names:
         store = opened(path)
         _check_many_topics(store, path, options)
-        return to(store, None, replace(creation, allowed=options.create_topics))
+        return to(store, replace(creation, allowed=options.create_topics)), None
     if options.create_topics:
         raise InvalidRequestError(
             "createTopics lets the rows create the topics that their 'topic' column names, and "
             "this write goes to one topic: remove it"
         )
     if options.topic is not None:
-        return to(opened(path), options.topic, creation, by_option=True)
-    if found is not None:
-        parent, name = split_topic_url(path)
-        return to(opened(parent), name, creation, found=found)
-    if topics := opened(path).topics():
+        where = to(opened(path), creation, by_option=True)
+        return where, creation.open(where.store, options.topic)
+    if found is None and (topics := opened(path).topics()):
         raise InvalidRequestError(
             "topic option required when no 'topic' attribute is present: "
             f"{path} is a store with the topic(s) {named(topics)}. Use the option "
             "'topic', add a 'topic' column, or give the path of a topic."
         )
     parent, name = split_topic_url(path)
-    return to(opened(parent), name, creation)
+    where = to(opened(parent), creation)
+    if found is None:
+        return where, creation.open(where.store, name)
+    creation.check_same(found)
+    return where, found
 
 
 def _check_many_topics(store: Store, path: str, options: Options) -> None:

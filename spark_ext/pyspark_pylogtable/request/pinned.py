@@ -20,24 +20,17 @@ class Pinned:
     """The topics of a read at fixed versions, and the partitions to read of each.
 
     `is_subscribed` is true if the topics were chosen from a store, so there may be several.
-    `groups` has the consumer groups of each topic; it is filled for `view=groups` only. `opened` is
-    the topic at the path, for a write in the same process.
+    `groups` has the consumer groups of each topic; it is filled for `view=groups` only.
     """
 
     views: Mapping[str, View]
     assigned: Mapping[str, tuple[int, ...]]
     is_subscribed: bool
     groups: Mapping[str, pa.Table] = field(default_factory=dict)
-    opened: Topic | None = None
-
-    def __getstate__(self) -> dict[str, object]:
-        return {**vars(self), "opened": None}
 
 
 def pin(options: Options) -> Pinned:
     """Open the topics that the options name, at the version that they name."""
-    # An option for writes is refused before any store is opened.
-    options.refuse_for("read")
     path = options.require_path()
     version: int | datetime | None = options.version_as_of
     if version is None:
@@ -47,7 +40,7 @@ def pin(options: Options) -> Pinned:
         view = topic.at(version)
         assigned = {topic.name: _all_partitions(view)}
         groups = _groups([topic], options)
-        return Pinned({topic.name: view}, assigned, False, groups, opened=topic)
+        return Pinned({topic.name: view}, assigned, False, groups)
     store = pylogtable.open(path, storage_options=options.storage_options)
     names = _subscribed(store, options.subscription)
     if options.version_as_of is not None and len(names) > 1:

@@ -22,8 +22,7 @@ from pyspark.sql import Row
 from pyspark.sql.datasource import DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from pylogtable import InvalidRequestError, Topic
-from pyspark_pylogtable.request.destination import Destination
+from pylogtable import InvalidRequestError
 from pyspark_pylogtable.request.options import Options
 from pyspark_pylogtable.tasks.commit import (
     commit_staged,
@@ -31,8 +30,8 @@ from pyspark_pylogtable.tasks.commit import (
     query_of,
     staged_by_topic,
 )
+from pyspark_pylogtable.tasks.planned_write import plan_write
 from pyspark_pylogtable.tasks.staging import Written, stage_rows
-from pyspark_pylogtable.tasks.write_columns import plan_destination
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamArrowWriter
@@ -49,33 +48,25 @@ else:
 BLOCK_ROWS = 10_000
 
 
-def plan_stream_write(
-    options: Options, schema: StructType, opened: Topic | None, *, overwrite: bool
-) -> StreamWriter:
-    """Find or create the topic and check the columns, before any data is written. `opened` is the
-    topic at the path, if it was opened just now."""
-    options.refuse_for("stream write")
-    if overwrite:
-        raise InvalidRequestError(
-            "output mode complete writes the whole result again with each batch, but a topic is a "
-            "log: records are appended, never overwritten. Use outputMode('append'); or write the "
-            "changed rows in foreachBatch to a topic with a key, and read its view=latest"
-        )
-    where, _ = plan_destination(options, schema, opened)
-    return StreamWriter(where, schema, options.txn_app_id)
-
-
 class StreamWriter(DataSourceStreamArrowWriter):
     """Writes each batch of a query to one topic, or to the topics that its rows name."""
 
-    def __init__(self, where: Destination, schema: StructType, app_id: str | None) -> None:
-        self._where = where
+    def __init__(self, options: Options, schema: StructType, *, overwrite: bool) -> None:
+        options.refuse_for("stream write")
+        if overwrite:
+            raise InvalidRequestError(
+                "output mode complete writes the whole result again with each batch, but a topic "
+                "is a log: records are appended, never overwritten. Use outputMode('append'); or "
+                "write the changed rows in foreachBatch to a topic with a key, and read its "
+                "view=latest"
+            )
+        self._write = plan_write(options, schema)
         self._schema = schema
-        self._app_id = app_id
+        self._app_id = options.txn_app_id
 
     def write(self, iterator: Iterator[Any]) -> Written:
         batches = batches_of_rows(iterator, self._schema) if SPARK_PASSES_ROWS else iterator
-        return stage_rows(self._where, batches)
+        return stage_rows(self._write, batches)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         staged = {
@@ -92,10 +83,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 "Spark did not pass the id of this query. Without it a repeated batch looks like a "
                 "new one, so nothing was written. Name the query with txnAppId"
             )
-        commit_staged(self._where, staged, (app_id, batchId), query)
+        commit_staged(self._write, staged, (app_id, batchId), query)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        discard_aborted(self._where, messages)
+        discard_aborted(self._write, messages)
 
 
 def batches_of_rows(rows: Iterable[Row], schema: StructType) -> Iterator[pa.RecordBatch]:

@@ -65,14 +65,8 @@ class StreamPart:
     part: ReadPart
 
 
-def plan_stream(
-    options: Options, pinned: Pinned | LogTableError, schema: StructType
-) -> StreamReader:
-    """The reader for a stream. If opening the topics failed, `pinned` is the error and is raised
-    here."""
-    options.refuse_for("stream read")
-    if isinstance(pinned, LogTableError):
-        raise pinned
+def plan_stream(options: Options, pinned: Pinned, schema: StructType) -> StreamReader:
+    """The reader for a stream."""
     check_requested(schema, pinned.views)
     ids = {view.topic_id: ids_of(schema, view) for view in pinned.views.values()}
     return StreamReader(options, schema, ids)

@@ -27,15 +27,15 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pylogtable import AppendResult, LogTableError, Topic, View
-from pylogtable.engine import NOT_GIVEN, ExpectedLast, Staged, TopicWriter, limits_of
+from pylogtable import AppendResult, LogTableError, Topic
+from pylogtable.engine import NOT_GIVEN, AppendPlan, ExpectedLast, Staged, plan_append
 from pyspark_pylogtable.columns import spark_schema
 from pyspark_pylogtable.table.arrow_tasks import MapBatches, map_in_arrow
 from pyspark_pylogtable.table.jobs import run_each
 from pyspark_pylogtable.tasks.assignment import LOG_COLUMNS, assign
 from pyspark_pylogtable.tasks.commit import commit_topic, find_written
 from pyspark_pylogtable.tasks.staging import query_id
-from pyspark_pylogtable.tasks.write_columns import check_columns, spark_columns, without_log_columns
+from pyspark_pylogtable.tasks.write_columns import checked_plan, spark_columns, without_log_columns
 
 #: A task with fewer bytes sends its rows to the driver, which has to hold those of all tasks.
 SENT_BYTES = 64 << 10
@@ -59,33 +59,33 @@ def append_sealed(
 ) -> AppendResult:
     """Append `df`; see `LogTable.append`. A `topic` column must name the topic."""
     began = time.monotonic()
-    view = topic.at()
-    df = _cast_by_session(df, view)
-    columns = spark_columns(df.schema)
-    view = check_columns(topic, view, columns, merge=merge_schema, keep_offsets=keep_offsets)
+    plan = plan_append(topic, keep_offsets=keep_offsets)
+    df = _cast_by_session(df, plan.schema)
+    plan = checked_plan(plan, spark_columns(df.schema), merge=merge_schema)
     first = None
     if txn is not None:
-        first = TopicWriter(topic, view).find_txn(*txn, expected_last=expected_last)
+        first = plan.find_txn(*txn, expected_last=expected_last)
         if first is not None and first.origin is not None:
-            find_written(topic, txn, _query_of(df.sparkSession))
+            find_written(plan, txn, _query_of(df.sparkSession))
     if first is not None:
         return first
     shape = "task int, query string, rows binary, staged binary"
-    into = _Into(topic, keep_offsets)
-    found = map_in_arrow(df, _stage_with(into), shape).collect()
+    found = map_in_arrow(df, _stage_with(plan), shape).collect()
     shares = [_Share.of(row) for row in sorted(found, key=lambda row: row.task)]
     query = shares[0].query if shares else None
     if not shares and txn is not None:
         query = _query_of(df.sparkSession)
-    staged = _sealed(into, shares, df.sparkSession)
-    result = commit_topic(topic, staged, txn, query, expected_last)
+    # Others may have appended meanwhile: files at the newest ends are sealed.
+    newest = plan_append(topic, keep_offsets=keep_offsets)
+    staged = _sealed(newest, shares, df.sparkSession)
+    result = commit_topic(newest, staged, txn, query, expected_last)
     return replace(result, seconds=time.monotonic() - began)
 
 
-def _cast_by_session(df: DataFrame, view: View) -> DataFrame:
+def _cast_by_session(df: DataFrame, topic: pa.Schema) -> DataFrame:
     """`df` with those casts of Spark's store assignment that need its session: dates and times to
     each other, in the session's zone, and values to text. None of them can fail."""
-    columns = spark_schema(view.schema)
+    columns = spark_schema(topic)
     wanted = {field.name: field.dataType for field in columns if field.name not in LOG_COLUMNS}
     casts = {
         field.name: F.col(f"`{field.name.replace('`', '``')}`").cast(wanted[field.name])
@@ -102,20 +102,11 @@ def _is_cast_by_session(given: DataType, wanted: DataType | None) -> bool:
     return is_other and (is_time or to_text)
 
 
-@dataclass(frozen=True)
-class _Into:
-    """Where rows go, and whether they bring their offsets."""
-
-    topic: Topic
-    keeps_offsets: bool
-
-    def checked(self, view: View, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows as the library takes them, by the columns of `view`."""
-        name, columns, keep = view.name, view.schema, self.keeps_offsets
-        return (
-            assign(without_log_columns(batch, name, keep_offsets=keep), columns)
-            for batch in batches
-        )
+def _checked(plan: AppendPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows as the library takes them."""
+    columns = plan.schema
+    for batch in batches:
+        yield assign(without_log_columns(batch, plan.name, keep_offsets=plan.keep_offsets), columns)
 
 
 @dataclass(frozen=True)
@@ -134,25 +125,23 @@ class _Share:
         return cls(message.task, message.query, list(rows), staged)
 
 
-def _sealed(into: _Into, shares: list[_Share], spark: SparkSession) -> list[Staged]:
+def _sealed(plan: AppendPlan, shares: list[_Share], spark: SparkSession) -> list[Staged]:
     """The files to commit, with the rows of all tasks in order."""
-    view = into.topic.at()
-    writer = TopicWriter(into.topic, view)
-    if all(share.staged is None for share in shares) and not into.keeps_offsets:
-        rows = list(into.checked(view, chain.from_iterable(share.rows for share in shares)))
-        return [writer.stage(rows)] if rows else []
-    staged = [share.staged or _stage(into, view, share.rows, share.task) for share in shares]
+    if all(share.staged is None for share in shares) and not plan.keep_offsets:
+        rows = list(_checked(plan, chain.from_iterable(share.rows for share in shares)))
+        return [plan.stage(rows)] if rows else []
+    staged = [share.staged or _stage(plan, share.rows, share.task) for share in shares]
     try:
-        joiner, joins = writer.plan_joins(staged)
-        if sum(join.size_bytes for join in joins) < limits_of(into.topic).driver_bytes:
-            return [writer.joined(staged, map(joiner, joins))]
-        return [writer.joined(staged, run_each(spark, joiner, joins))]
+        joiner, joins = plan.plan_joins(staged)
+        if sum(join.size_bytes for join in joins) < plan.store.limits.driver_bytes:
+            return [plan.joined(staged, map(joiner, joins))]
+        return [plan.joined(staged, run_each(spark, joiner, joins))]
     except LogTableError:
-        writer.discard(staged)
+        plan.discard(staged)
         raise
 
 
-def _stage_with(into: _Into) -> MapBatches:
+def _stage_with(plan: AppendPlan) -> MapBatches:
     def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         task = context.partitionId() if context else 0
@@ -161,23 +150,16 @@ def _stage_with(into: _Into) -> MapBatches:
         if rest is None:
             message["rows"] = _ipc_of(few)
         else:
-            # The topic was opened in this task.
-            view = TopicWriter.known(into.topic)
-            message["staged"] = pickle.dumps(_stage(into, view, chain(few, rest), task))
+            message["staged"] = pickle.dumps(_stage(plan, chain(few, rest), task))
         if few:
             yield pa.RecordBatch.from_pylist([message], _MESSAGE)
 
     return stage
 
 
-def _stage(into: _Into, view: View, batches: Iterable[pa.RecordBatch], task: int) -> Staged:
+def _stage(plan: AppendPlan, batches: Iterable[pa.RecordBatch], task: int) -> Staged:
     """Files of a task's rows that are to be joined."""
-    return TopicWriter(into.topic, view).stage(
-        into.checked(view, batches),
-        first_sticky=task,
-        temporary=True,
-        keep_offsets=into.keeps_offsets,
-    )
+    return plan.stage(_checked(plan, batches), task, temporary=True)
 
 
 def _few_of(

@@ -364,7 +364,7 @@ def _arrow_keys(keys: Any) -> Any:
 
 
 def _shown(view: View) -> list[str]:
-    return default_columns(view, include_headers=False, with_topic=False)
+    return default_columns(view.schema, include_headers=False, with_topic=False)
 
 
 def _refuse_if_gone(

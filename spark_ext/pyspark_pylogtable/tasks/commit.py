@@ -13,9 +13,9 @@ from contextlib import contextmanager, suppress
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from pylogtable import AppendResult, CommitUnknownError, InvalidRequestError, LogTableError, Topic
-from pylogtable.engine import NOT_GIVEN, ExpectedLast, Staged, TopicWriter
-from pyspark_pylogtable.request.destination import Destination
+from pylogtable import AppendResult, CommitUnknownError, InvalidRequestError, LogTableError
+from pylogtable.engine import NOT_GIVEN, AppendPlan, ExpectedLast, Staged
+from pyspark_pylogtable.tasks.planned_write import PlannedWrite
 from pyspark_pylogtable.tasks.staging import Written
 
 
@@ -36,7 +36,7 @@ def staged_by_topic(messages: Iterable[WriterCommitMessage | None]) -> dict[str,
 
 
 def commit_staged(
-    where: Destination,
+    write: PlannedWrite,
     staged: dict[str, list[Staged]],
     txn: tuple[str, int] | None,
     query: str | None,
@@ -46,12 +46,12 @@ def commit_staged(
     done: list[str] = []
     for name in sorted(staged):
         try:
-            commit_topic(where.existing(name), staged[name], txn, query, expected_last)
+            commit_topic(write.for_staged(name), staged[name], txn, query, expected_last)
         except LogTableError as error:
             for later in staged:
                 if later > name:
                     with suppress(LogTableError):
-                        TopicWriter(where.existing(later)).discard(staged[later])
+                        write.for_staged(later).discard(staged[later])
             if not done:
                 raise
             outcome = "may be" if isinstance(error, CommitUnknownError) else "was not"
@@ -64,7 +64,7 @@ def commit_staged(
 
 
 def commit_topic(
-    topic: Topic,
+    plan: AppendPlan,
     staged: list[Staged],
     txn: tuple[str, int] | None,
     query: str | None,
@@ -72,43 +72,39 @@ def commit_topic(
 ) -> AppendResult:
     """Commit to one topic. It is an error if another query has written under this txn."""
     origin = query if txn is not None else None
-    with _explaining_other_query(topic, txn, origin):
-        return TopicWriter(topic).commit_or_discard(
-            staged, txn=txn, origin=origin, expected_last=expected_last
-        )
+    with _explaining_other_query(plan, txn, origin):
+        return plan.commit(staged, txn=txn, origin=origin, expected_last=expected_last)
 
 
-def find_written(topic: Topic, txn: tuple[str, int], query: str | None) -> AppendResult | None:
+def find_written(plan: AppendPlan, txn: tuple[str, int], query: str | None) -> AppendResult | None:
     """What was written under this txn. It is an error if another query has written it."""
-    with _explaining_other_query(topic, txn, query):
-        return TopicWriter(topic).find_txn(*txn, origin=query)
+    with _explaining_other_query(plan, txn, query):
+        return plan.find_txn(*txn, origin=query)
 
 
-def discard_aborted(where: Destination, messages: list[WriterCommitMessage | None]) -> None:
+def discard_aborted(write: PlannedWrite, messages: list[WriterCommitMessage | None]) -> None:
     """Remove the files of a write that failed before its commit."""
     # If every task sent a message, a commit was tried. It took care of its files itself.
     if all(message is not None for message in messages):
         return
     for name, staged in staged_by_topic(messages).items():
         with suppress(LogTableError):
-            TopicWriter(where.existing(name)).discard(staged)
+            write.for_staged(name).discard(staged)
 
 
 @contextmanager
 def _explaining_other_query(
-    topic: Topic, txn: tuple[str, int] | None, origin: str | None
+    plan: AppendPlan, txn: tuple[str, int] | None, origin: str | None
 ) -> Iterator[None]:
     try:
         yield
     except InvalidRequestError as error:
-        first = (
-            TopicWriter(topic).find_txn(*txn) if txn is not None and origin is not None else None
-        )
+        first = plan.find_txn(*txn) if txn is not None and origin is not None else None
         if first is None or first.origin in (None, origin) or txn is None:
             raise
         raise InvalidRequestError(
             f"[TXN_OF_ANOTHER_QUERY] batch {txn[1]} under txnAppId {txn[0]!r} was written to topic "
-            f"{topic.name!r} by the streaming query {first.origin}. This is the query {origin}, "
+            f"{plan.name!r} by the streaming query {first.origin}. This is the query {origin}, "
             "which has another checkpoint and numbers its batches from 0 again. Nothing was "
             "written. Give this query a txnAppId of its own, or the checkpoint of the old query"
         ) from error

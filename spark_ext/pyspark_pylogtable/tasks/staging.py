@@ -15,10 +15,10 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
 from pylogtable import InvalidRequestError
-from pylogtable.engine import Staged, Stager, TopicWriter, limits_of
-from pyspark_pylogtable.request.destination import Destination
+from pylogtable.engine import Staged, Stager, limits_of
 from pyspark_pylogtable.tasks.assignment import assign
-from pyspark_pylogtable.tasks.write_columns import TOPIC, check_columns, without_log_columns
+from pyspark_pylogtable.tasks.planned_write import PlannedWrite
+from pyspark_pylogtable.tasks.write_columns import TOPIC, without_log_columns
 
 # Threads of one task; Spark runs as many tasks as there are cores.
 ENCODERS = 2
@@ -35,10 +35,10 @@ class Written(WriterCommitMessage):
     query_id: str | None = None
 
 
-def stage_rows(where: Destination, batches: Iterator[pa.RecordBatch]) -> Written:
+def stage_rows(write: PlannedWrite, batches: Iterator[pa.RecordBatch]) -> Written:
     """Stage all rows of a task; if it fails, its files are removed."""
     task = TaskContext.get()
-    with _TopicStagings(where, task.partitionId() if task else 0) as stagings:
+    with _TopicStagings(write, task.partitionId() if task else 0) as stagings:
         for batch in batches:
             stagings.add(batch)
         return Written(stagings.finish(), query_id())
@@ -53,8 +53,8 @@ def query_id() -> str | None:
 class _TopicStagings:
     """The stagings of one task, one for each topic that its rows go to."""
 
-    def __init__(self, where: Destination, task: int) -> None:
-        self._where = where
+    def __init__(self, write: PlannedWrite, task: int) -> None:
+        self._write = write
         self._task = task
         self._open: dict[str, Stager] = {}
         self._columns: dict[str, pa.Schema] = {}
@@ -69,19 +69,15 @@ class _TopicStagings:
         self._stack.__exit__(*failure)  # type: ignore[arg-type]
 
     def add(self, batch: pa.RecordBatch) -> None:
-        if self._where.name is not None:
-            name = self._where.name
-            rows = without_log_columns(
-                batch,
-                None if self._where.by_option else name,
-                keep_offsets=self._where.keeps_offsets,
-            )
-            self._add_rows(name, rows)
+        if (plan := self._write.plan) is not None:
+            named = None if self._write.where.by_option else plan.name
+            rows = without_log_columns(batch, named, keep_offsets=plan.keep_offsets)
+            self._add_rows(plan.name, rows)
             return
         for name, rows in _split_by_topic(batch):
             self._add_rows(name, rows)
         waiting = sum(staging.waiting_bytes for staging in self._open.values())
-        if waiting > limits_of(self._where.store).task_waiting_bytes:
+        if waiting > limits_of(self._write.where.store).task_waiting_bytes:
             max(self._open.values(), key=lambda staging: staging.waiting_bytes).flush()
 
     def finish(self) -> dict[str, Staged]:
@@ -93,17 +89,9 @@ class _TopicStagings:
 
     def _staging(self, name: str, rows: pa.RecordBatch) -> Stager:
         if name not in self._open:
-            # The driver has opened the only topic, and has warned about options without effect.
-            is_known = name == self._where.name
-            topic = self._where.existing(name) if is_known else self._where.open(name)
-            keep = self._where.keeps_offsets
-            merge = self._where.merges_schema
-            opened = TopicWriter.known(topic)
-            view = check_columns(topic, opened, rows.schema, merge=merge, keep_offsets=keep)
-            staging = TopicWriter(topic, view).begin_staging(
-                first_sticky=self._task, encoders=self._encoders, keep_offsets=keep
-            )
-            self._columns[name] = view.schema
+            plan = self._write.for_rows(name, rows.schema)
+            self._columns[name] = plan.schema
+            staging = plan.begin(self._task, self._encoders)
             self._open[name] = self._stack.enter_context(staging)
         return self._open[name]
 

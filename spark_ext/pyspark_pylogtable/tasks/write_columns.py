@@ -6,18 +6,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
-from pylogtable import (
-    InvalidRequestError,
-    LogTableError,
-    SchemaMismatchError,
-    Topic,
-    View,
-    is_kafka_shaped,
-)
-from pylogtable.engine import TopicWriter
+from pylogtable import InvalidRequestError, LogTableError, SchemaMismatchError, is_kafka_shaped
+from pylogtable.engine import AppendPlan
 from pyspark_pylogtable.columns import arrow_schema, default_columns
-from pyspark_pylogtable.request.destination import Destination, check_text, destination
-from pyspark_pylogtable.request.options import Options
+from pyspark_pylogtable.request.destination import check_text
 from pyspark_pylogtable.tasks.assignment import assigned_columns
 
 TOPIC = "topic"
@@ -32,30 +24,9 @@ _INSTEAD = {
 }
 
 
-def plan_destination(
-    options: Options, schema: StructType, opened: Topic | None
-) -> tuple[Destination, Topic | None]:
-    """Where the rows go, with the columns checked. The topic is None if each row names its topic.
-    `opened` is the topic at the path, if it was opened just now."""
-    columns = spark_columns(schema)
-    where = destination(options, columns, opened)
-    if where.name is None:
-        return where, None
-    topic = where.open(where.name)
-    view = topic.at()
-    given = columns
-    if _has_every_column(view, columns):
-        dropped = _set_by_log(where.keeps_offsets)
-        given = pa.schema([column for column in columns if column.name not in dropped])
-    check_columns(topic, view, given, merge=where.merges_schema, keep_offsets=where.keeps_offsets)
-    return where, topic
-
-
-def check_columns(
-    topic: Topic, view: View, columns: pa.Schema, *, merge: bool, keep_offsets: bool = False
-) -> View:
-    """Raise if rows with these columns cannot be written to the topic as it is in `view`. With
-    `merge`, columns that it does not have are added to it before. Returns the topic after that.
+def checked_plan(plan: AppendPlan, columns: pa.Schema, *, merge: bool) -> AppendPlan:
+    """Raise if rows with these columns cannot be written by the plan. With `merge`, the topic gets
+    the columns that it does not have. Returns the plan after that.
 
     For a Kafka-shaped topic the messages are those of the Kafka sink, and `value` is required:
     without it every record would be a tombstone.
@@ -63,20 +34,18 @@ def check_columns(
     given = columns
     if TOPIC in columns.names:
         given = columns.remove(columns.get_field_index(TOPIC))
-    schema = view.schema
-    if is_kafka_shaped(schema, more_columns=True):
+    if is_kafka_shaped(plan.schema, more_columns=True):
         if "value" not in given.names:
             raise SchemaMismatchError("Required attribute 'value' not found")
         check_text(given, ("key", "value"))
-    given = assigned_columns(given, schema)
+    given = assigned_columns(given, plan.schema)
     if merge:
-        TopicWriter(topic).merge_columns(given, keep_offsets=keep_offsets)
-        view = TopicWriter.known(topic)
+        plan = plan.merge_columns(given)
     try:
-        TopicWriter(topic, view).check_columns(given, keep_offsets=keep_offsets)
+        plan.check_columns(given)
     except SchemaMismatchError as error:
         # A name that differs only in case is not added either [TYPE-5].
-        known = {name.lower() for name in (*view.schema.names, *SET_BY_LOG)}
+        known = {name.lower() for name in (*plan.schema.names, *SET_BY_LOG)}
         unknown = ", ".join(name for name in given.names if name.lower() not in known)
         if merge or not unknown:
             raise
@@ -84,7 +53,7 @@ def check_columns(
             f'{error}. A write adds {unknown} with .option("mergeSchema", True), or with '
             "LogTable.append(..., merge_schema=True)"
         ) from None
-    return view
+    return plan
 
 
 def spark_columns(schema: StructType) -> pa.Schema:
@@ -128,7 +97,7 @@ def without_log_columns(
     """The batch without the columns that only the log sets. They must be null, except `topic`: it
     must name `topic`, unless an option chose the topic, and `topic` is None here."""
     names = batch.schema.names
-    present = [name for name in _set_by_log(keep_offsets) if name in names]
+    present = [name for name in set_by_log(keep_offsets) if name in names]
     for name in present:
         column = batch.column(name)
         if name != TOPIC and column.null_count < len(column):
@@ -142,7 +111,8 @@ def without_log_columns(
     return batch.drop_columns(present) if present else batch
 
 
-def _set_by_log(keep_offsets: bool) -> tuple[str, ...]:
+def set_by_log(keep_offsets: bool) -> tuple[str, ...]:
+    """The columns that rows of a write must not fill."""
     return SET_BY_LOG[1:] if keep_offsets else SET_BY_LOG
 
 
@@ -159,8 +129,8 @@ def _check_topic(column: pa.Array, topic: str, *, may_be_null: bool) -> None:
         )
 
 
-def _has_every_column(view: View, columns: pa.Schema) -> bool:
+def has_every_column(topic: pa.Schema, columns: pa.Schema) -> bool:
     """True for an `INSERT INTO` a view: SQL sends null for each column that it does not name,
     including those that only the log sets."""
-    shown = default_columns(view, include_headers=False, with_topic=False)
+    shown = default_columns(topic, include_headers=False, with_topic=False)
     return set(shown) <= set(columns.names)

@@ -14,7 +14,7 @@ import pytest
 from pylogtable import InvalidRequestError, SchemaMismatchError
 from pylogtable.append import shaping
 from pylogtable.append.shaping import STICKY_ROWS
-from pylogtable.engine import TopicWriter
+from pylogtable.engine import plan_append
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
 from tests.builders import (
@@ -111,10 +111,12 @@ def test_nothing_is_told_where_nothing_expires(store: Store, config: dict[str, A
 
 def test_staged_and_produced_records_that_are_expired_are_told(store: Store) -> None:
     topic = store.create_topic("t")
-    writer = TopicWriter(topic)
-    staged = [writer.stage(kafka("ab", timestamp=times(-WEEK - 1, -WEEK - 1))), writer.stage(SIX)]
+    staged = [
+        plan_append(topic).stage(kafka("ab", timestamp=times(-WEEK - 1, -WEEK - 1))),
+        plan_append(topic).stage(SIX),
+    ]
     with pytest.warns(UserWarning, match="2 of 8 records"):
-        writer.commit_or_discard(staged)
+        plan_append(topic).commit(staged)
     with (
         pytest.warns(UserWarning, match="1 of 1 records"),
         store.topic("t").producer() as producer,
@@ -415,10 +417,10 @@ def test_writer_that_loses_a_race_keeps_its_files_and_shifts_their_offsets(
     store: Store, objects: MemoryStore
 ) -> None:
     topic, other = store.create_topic("t"), store.topic("t")
-    staged = TopicWriter(topic).stage(kafka(["a", "b"], ["0", "1"]))
+    staged = plan_append(topic).stage(kafka(["a", "b"], ["0", "1"]))
     other.append(kafka(["c"] * 3, ["x", "y", "z"]))
     before = {key: objects.read(key) for key in data_files(objects)}
-    result = TopicWriter(topic).commit([staged], txn=("app", 0))
+    result = plan_append(topic).commit([staged], txn=("app", 0))
     assert result.offsets == {0: (3, 5)}
     assert {key: objects.read(key) for key in data_files(objects)} == before
     assert rows(topic.segments(), "base_offset", "shift") == [(0, 0), (3, 3)]
@@ -429,18 +431,18 @@ def test_writer_that_loses_a_race_keeps_its_files_and_shifts_their_offsets(
 def test_staged_parts_are_committed_in_the_order_given(store: Store) -> None:
     topic = store.create_topic("t")
     one, two = (
-        TopicWriter(topic).stage(kafka(["a"], ["1"])),
-        TopicWriter(topic).stage(kafka(["a"], ["2"])),
+        plan_append(topic).stage(kafka(["a"], ["1"])),
+        plan_append(topic).stage(kafka(["a"], ["2"])),
     )
-    TopicWriter(topic).commit([two, one])
+    plan_append(topic).commit([two, one])
     assert rows(topic.read(), "value") == [b"2", b"1"]
 
 
 def test_discarded_files_are_gone(store: Store, objects: MemoryStore) -> None:
     topic = store.create_topic("t")
-    staged = TopicWriter(topic).stage(kafka(["a"]))
+    staged = plan_append(topic).stage(kafka(["a"]))
     assert len(data_files(objects)) == 1
-    TopicWriter(topic).discard([staged])
+    plan_append(topic).discard([staged])
     assert data_files(objects) == []
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from pylogtable.engine import TopicWriter
+from pylogtable.engine import plan_append
 from pylogtable.errors import InvalidRequestError, SchemaMismatchError, TopicNotFoundError
 from pylogtable.store import Store
 from pylogtable.topic import Topic
@@ -200,5 +200,5 @@ def test_staged_files_name_a_partition_that_the_committer_does_not_know(
 ) -> None:
     theirs.alter(partitions=3)
     rows = pa.table({"key": [b"k"], "value": [b"v"], "partition": pa.array([2], pa.int32())})
-    staged = TopicWriter(theirs).stage(rows)
-    assert TopicWriter(mine).commit([staged]).offsets == {2: (0, 1)}
+    staged = plan_append(theirs).stage(rows)
+    assert plan_append(mine, refresh=False).commit([staged]).offsets == {2: (0, 1)}

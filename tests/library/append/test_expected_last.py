@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pylogtable import CommitConflictError, InvalidRequestError
-from pylogtable.engine import TopicWriter
+from pylogtable.engine import plan_append
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
 from pylogtable.topic import Topic
@@ -98,22 +98,24 @@ def test_a_handle_that_knows_less_than_its_caller_looks_before_it_refuses(is_far
     stale = make_store(objects).create_topic("t")
     make_store(objects).topic("t").append(kafka(["a"]), txn=(APP, 3))
     assert stale.append(kafka(["b"]), txn=(APP, 5), expected_last=3).records == 1
-    staged = TopicWriter(stale).stage(kafka(["c"]))
+    staged = plan_append(stale).stage(kafka(["c"]))
     make_store(objects).topic("t").append(kafka(["a"]), txn=(APP, 7))
-    assert TopicWriter(stale).commit([staged], txn=(APP, 8), expected_last=7).records == 1
+    assert (
+        plan_append(stale, refresh=False).commit([staged], txn=(APP, 8), expected_last=7).records
+        == 1
+    )
 
 
 def test_staged_files_are_refused_and_removed(topic: Topic, objects: MemoryStore) -> None:
     topic.append(kafka(["a"]), txn=(APP, 3))
     before = data_files(objects)
-    writer = TopicWriter(topic)
-    staged = writer.stage(kafka(["b"]))
+    staged = plan_append(topic).stage(kafka(["b"]))
     with pytest.raises(CommitConflictError, match="expected_last is None"):
-        writer.commit_or_discard([staged], txn=(APP, 4), expected_last=None)
+        plan_append(topic, refresh=False).commit([staged], txn=(APP, 4), expected_last=None)
     assert data_files(objects) == before
     with pytest.raises(CommitConflictError, match="expected_last is None"):
-        writer.find_txn(APP, 4, expected_last=None)
-    assert writer.find_txn(APP, 4, expected_last=3) is None
-    found = writer.find_txn(APP, 3, expected_last=None)
+        plan_append(topic, refresh=False).find_txn(APP, 4, expected_last=None)
+    assert plan_append(topic, refresh=False).find_txn(APP, 4, expected_last=3) is None
+    found = plan_append(topic, refresh=False).find_txn(APP, 3, expected_last=None)
     assert found is not None
     assert found.repeated

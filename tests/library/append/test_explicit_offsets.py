@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from pylogtable import CommitConflictError, InvalidRequestError, SchemaMismatchError
-from pylogtable.engine import TopicWriter
+from pylogtable.engine import plan_append
 from pylogtable.format.model import GIVEN_OFFSETS
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
@@ -224,17 +224,16 @@ def test_repeat_of_a_txn_is_recognised_before_its_offsets_are_refused(store: Sto
 def test_lost_race_keeps_the_offsets_if_the_end_is_still_below_them() -> None:
     objects = MemoryStore()
     topic = make_store(objects).create_topic("t")
-    writer = TopicWriter(topic)
-    staged = writer.stage(given((0, 5), (0, 6)), keep_offsets=True)
+    staged = plan_append(topic, keep_offsets=True).stage(given((0, 5), (0, 6)))
     topic.append(kafka("abcde"))
-    writer.commit_or_discard([staged])
+    plan_append(topic).commit([staged])
     assert rows(topic.read(), "offset") == [0, 1, 2, 3, 4, 5, 6]
     assert features(topic) == ()
-    late = writer.stage(given((0, 7)), keep_offsets=True)
+    late = plan_append(topic, keep_offsets=True).stage(given((0, 7)))
     topic.append(kafka("f"))
     files = data_files(objects)
     with pytest.raises(CommitConflictError, match="offset 7, and the end of the partition is 8"):
-        writer.commit_or_discard([late])
+        plan_append(topic).commit([late])
     assert set(data_files(objects)) == set(files) - {f"t/{file.path}" for file in late.files}
 
 
@@ -269,10 +268,9 @@ def test_of_two_copies_at_once_one_wins_and_nothing_comes_twice() -> None:
 
 def test_tasks_in_any_order_are_placed_by_their_offsets(store: Store) -> None:
     topic = store.create_topic("t", partitions=2)
-    writer = TopicWriter(topic)
     parts = [given((0, 20), (1, 3)), given((0, 4), (0, 9)), given((0, 10), (1, 8))]
-    staged = [writer.stage(part, keep_offsets=True) for part in parts]
-    assert writer.commit_or_discard(staged).offsets == {0: (4, 21), 1: (3, 9)}
+    staged = [plan_append(topic, keep_offsets=True).stage(part) for part in parts]
+    assert plan_append(topic).commit(staged).offsets == {0: (4, 21), 1: (3, 9)}
     assert rows(topic.read(), "key") == [b"0:4", b"0:9", b"0:10", b"0:20", b"1:3", b"1:8"]
     assert topic.verify(data=True)
 
@@ -280,23 +278,21 @@ def test_tasks_in_any_order_are_placed_by_their_offsets(store: Store) -> None:
 def test_tasks_that_overlap_are_refused() -> None:
     objects = MemoryStore()
     topic = make_store(objects).create_topic("t")
-    writer = TopicWriter(topic)
     parts = [given((0, 4), (0, 9)), given((0, 7))]
-    staged = [writer.stage(part, keep_offsets=True) for part in parts]
+    staged = [plan_append(topic, keep_offsets=True).stage(part) for part in parts]
     with pytest.raises(InvalidRequestError, match="up to offset 9 and rows from offset 7"):
-        writer.plan_joins(staged)
+        plan_append(topic).plan_joins(staged)
     with pytest.raises(InvalidRequestError, match="up to offset 9 and rows from offset 7"):
-        writer.commit_or_discard(staged)
+        plan_append(topic).commit(staged)
     assert data_files(objects) == []
 
 
 def test_joined_files_keep_their_offsets(store: Store) -> None:
     topic = store.create_topic("t", partitions=2)
-    writer = TopicWriter(topic)
     parts = [given((0, 20), (1, 3)), given((0, 4), (0, 9)), given((0, 10), (1, 8))]
-    staged = [writer.stage(part, temporary=True, keep_offsets=True) for part in parts]
-    joiner, joins = writer.plan_joins(staged)
-    writer.commit_or_discard([writer.joined(staged, map(joiner, joins))])
+    staged = [plan_append(topic, keep_offsets=True).stage(part, temporary=True) for part in parts]
+    joiner, joins = plan_append(topic).plan_joins(staged)
+    plan_append(topic).commit([plan_append(topic).joined(staged, map(joiner, joins))])
     columns = ("partition", "base_offset", "end_offset", "records", "shift")
     assert rows(topic.segments(), *columns) == [(0, 0, 21, 4, 0), (1, 0, 9, 2, 0)]
     assert rows(topic.read(), "key") == [b"0:4", b"0:9", b"0:10", b"0:20", b"1:3", b"1:8"]

@@ -15,7 +15,7 @@ from pylogtable import (
     Topic,
     UnsupportedFormatError,
 )
-from pylogtable.engine import TopicWriter
+from pylogtable.engine import plan_append
 from pylogtable.format import codec, config, inline
 from pylogtable.format.json_bytes import checksum
 from pylogtable.format.paths import commit_path
@@ -111,10 +111,10 @@ def test_a_limit_that_a_commit_cannot_have_is_refused(topic: Topic, value: objec
 
 
 def test_a_lost_race_changes_numbers_and_not_rows(objects: MemoryStore, topic: Topic) -> None:
-    slow = TopicWriter(make_store(objects).topic("orders"))
-    staged = slow.stage(table(10, 5))
+    slow = make_store(objects).topic("orders")
+    staged = plan_append(slow).stage(table(10, 5))
     topic.append(table(0, 5))
-    result = slow.commit([staged])
+    result = plan_append(slow).commit([staged])
     one, other = (
         json.loads(objects.read(f"orders/{commit_path(version)}") or b"") for version in (1, 2)
     )
@@ -125,9 +125,10 @@ def test_a_lost_race_changes_numbers_and_not_rows(objects: MemoryStore, topic: T
 
 
 def test_staged_rows_go_to_another_process_as_bytes(topic: Topic, objects: MemoryStore) -> None:
-    writer = TopicWriter(topic)
-    parts = [pickle.loads(pickle.dumps(writer.stage(table(n * 10, 10)))) for n in range(4)]
-    result = writer.commit(parts)
+    parts = [
+        pickle.loads(pickle.dumps(plan_append(topic).stage(table(n * 10, 10)))) for n in range(4)
+    ]
+    result = plan_append(topic).commit(parts)
     assert not data_files(objects)
     assert result.segments <= 3  # the rows of four processes are one part for each partition
     for number in range(3):
@@ -138,10 +139,9 @@ def test_staged_rows_go_to_another_process_as_bytes(topic: Topic, objects: Memor
 def test_rows_of_many_processes_become_files_if_they_are_too_many(
     topic: Topic, objects: MemoryStore
 ) -> None:
-    writer = TopicWriter(topic)
-    parts = [writer.stage(noise(10, n)) for n in range(5)]
+    parts = [plan_append(topic).stage(noise(10, n)) for n in range(5)]
     assert all(part.rows for part in parts)
-    result = writer.commit(parts)
+    result = plan_append(topic).commit(parts)
     assert len(data_files(objects)) == result.segments == 3
     assert values(topic) == sorted(v for n in range(5) for v in noise(10, n)["value"].to_pylist())
     assert topic.verify(data=True)
@@ -150,10 +150,13 @@ def test_rows_of_many_processes_become_files_if_they_are_too_many(
 def test_rows_and_files_of_several_processes_keep_their_order(
     topic: Topic, objects: MemoryStore
 ) -> None:
-    writer = TopicWriter(topic)
-    parts = [writer.stage(table(0, 3)), writer.stage(noise(64)), writer.stage(table(3, 3))]
+    parts = [
+        plan_append(topic).stage(table(0, 3)),
+        plan_append(topic).stage(noise(64)),
+        plan_append(topic).stage(table(3, 3)),
+    ]
     assert [part.rows is None for part in parts] == [False, True, False]
-    writer.commit(parts)
+    plan_append(topic).commit(parts)
     for number in range(3):
         keys = topic.read(partition=number).read_all()["key"].to_pylist()
         kinds = [key[:1] for key in keys]
@@ -168,15 +171,14 @@ def test_rows_and_files_of_several_processes_keep_their_order(
 def test_files_that_rows_became_are_removed_if_the_commit_fails(
     topic: Topic, objects: MemoryStore
 ) -> None:
-    writer = TopicWriter(topic)
-    parts = [writer.stage(noise(10, n)) for n in range(5)]
+    parts = [plan_append(topic).stage(noise(10, n)) for n in range(5)]
     topic.alter(config={"cleanup.policy": "compact"})
     keyless = pa.table({"key": pa.array([None], pa.binary()), "value": [b"x"]})
     topic.alter(config={"cleanup.policy": "delete"})
-    parts.append(writer.stage(keyless))
+    parts.append(plan_append(topic).stage(keyless))
     topic.alter(config={"cleanup.policy": "compact"})
     with pytest.raises(InvalidRequestError, match="no key"):
-        writer.commit_or_discard(parts)
+        plan_append(topic).commit(parts)
     assert not data_files(objects)
 
 

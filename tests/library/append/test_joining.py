@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pylogtable import AppendResult, InvalidRequestError, Topic
-from pylogtable.engine import Join, Staged, TopicWriter
+from pylogtable.engine import Join, Staged, plan_append
 from pylogtable.store import Store
 from tests.builders import data_files, limited, rows
 
@@ -28,16 +28,14 @@ def batch(first: int, count: int = 50) -> pa.Table:
 
 
 def stage(topic: Topic, tasks: int) -> list[Staged]:
-    writer = TopicWriter(topic)
-    return [writer.stage(batch(100 * task), temporary=True) for task in range(tasks)]
+    return [plan_append(topic).stage(batch(100 * task), temporary=True) for task in range(tasks)]
 
 
 def join(topic: Topic, staged: list[Staged]) -> AppendResult:
     """As an engine does it: units and results are sent between processes."""
-    writer = TopicWriter(topic)
-    joiner, joins = writer.plan_joins(staged)
+    joiner, joins = plan_append(topic).plan_joins(staged)
     results = [pickle.loads(pickle.dumps(joiner(_sent(unit)))) for unit in joins]
-    return writer.commit_or_discard([writer.joined(staged, results)])
+    return plan_append(topic).commit([plan_append(topic).joined(staged, results)])
 
 
 def _sent(unit: Join) -> Join:
@@ -68,18 +66,18 @@ def test_temporary_files_are_plain_and_joined_ones_are_not(topic: Topic) -> None
     temporary = chunk(staged[0].files[0].path, 2)
     assert "RLE_DICTIONARY" not in temporary.encodings
     assert temporary.compression == "UNCOMPRESSED"
-    joiner, joins = TopicWriter(topic).plan_joins(staged)
+    joiner, joins = plan_append(topic).plan_joins(staged)
     final = chunk(joiner(joins[0])[0].path, 2)
     assert "RLE_DICTIONARY" in final.encodings
     assert final.compression == "ZSTD"
 
 
 def test_an_append_that_came_first_shifts_the_joined_files(topic: Topic) -> None:
-    writer, staged = TopicWriter(topic), stage(topic, 3)
-    joiner, joins = writer.plan_joins(staged)
-    joined = writer.joined(staged, map(joiner, joins))
+    plan, staged = plan_append(topic), stage(topic, 3)
+    joiner, joins = plan.plan_joins(staged)
+    joined = plan.joined(staged, map(joiner, joins))
     topic.append(batch(1000))
-    writer.commit([joined])
+    plan.commit([joined])
     assert sorted(rows(topic.read(), "v")) == sorted(
         [*range(50), *range(100, 150), *range(200, 250), *range(1000, 1050)]
     )
@@ -89,7 +87,7 @@ def test_an_append_that_came_first_shifts_the_joined_files(topic: Topic) -> None
 def test_large_partitions_are_joined_in_several_units(topic: Topic) -> None:
     staged = stage(topic, 3)
     topic = limited(topic, join_bytes=staged[0].files[0].size_bytes)
-    _, joins = TopicWriter(topic).plan_joins(staged)
+    _, joins = plan_append(topic).plan_joins(staged)
     assert [(unit.partition, len(unit.files)) for unit in joins] == [(0, 1)] * 3 + [(1, 1)] * 3
     result = join(topic, staged)
     assert (result.records, result.segments) == (150, 6)
@@ -103,7 +101,7 @@ def test_columns_and_times_that_changed_between_tasks_are_kept(topic: Topic) -> 
         add_columns={"note": pa.string()}, config={"message.timestamp.type": "LogAppendTime"}
     )
     more = batch(100).append_column("note", pa.array(["new"] * 50))
-    staged.append(TopicWriter(topic).stage(more, temporary=True))
+    staged.append(plan_append(topic).stage(more, temporary=True))
     result = join(topic, staged)
     assert result.segments == 4  # files of two timestamp types are not joined
     found = topic.read(columns=["v", "note", "timestampType"]).read_all().sort_by("v")
@@ -113,20 +111,20 @@ def test_columns_and_times_that_changed_between_tasks_are_kept(topic: Topic) -> 
 
 
 def test_results_that_are_missing_or_given_twice_are_refused(topic: Topic) -> None:
-    writer, staged = TopicWriter(topic), stage(topic, 2)
-    joiner, joins = writer.plan_joins(staged)
+    plan, staged = plan_append(topic), stage(topic, 2)
+    joiner, joins = plan.plan_joins(staged)
     results = [joiner(unit) for unit in joins]
     for wrong in (results[:1], [*results, results[0]]):
         with pytest.raises(InvalidRequestError, match="and the staged ones 100"):
-            writer.joined(staged, wrong)
-    assert writer.commit([writer.joined(staged, results)]).records == 100
+            plan.joined(staged, wrong)
+    assert plan.commit([plan.joined(staged, results)]).records == 100
     assert topic.verify(data=True)
 
 
 def test_files_staged_for_another_topic_are_not_joined(store: Store, topic: Topic) -> None:
     other = store.create_topic("other", 2, SCHEMA, key="k")
     with pytest.raises(InvalidRequestError, match="staged for topic id"):
-        TopicWriter(other).plan_joins(stage(topic, 1))
+        plan_append(other).plan_joins(stage(topic, 1))
 
 
 @pytest.mark.parametrize("results", [None, 7, [None], [("file",)]], ids=repr)
@@ -134,5 +132,5 @@ def test_what_no_joiner_returned_is_refused_and_removes_nothing(topic: Topic, re
     staged = stage(topic, 2)
     before = data_files(topic._store)
     with pytest.raises(InvalidRequestError, match=r"what the joiner returned .*map\(joiner"):
-        TopicWriter(topic).joined(staged, results)
+        plan_append(topic).joined(staged, results)
     assert data_files(topic._store) == before

@@ -1,4 +1,4 @@
-"""Columns that rows have and the topic lacks are added by `TopicWriter.merge_columns`."""
+"""Columns that rows have and the topic lacks are added by `AppendPlan.merge_columns`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from pylogtable import InvalidRequestError, SchemaMismatchError
-from pylogtable.engine import TopicWriter
+from pylogtable.engine import plan_append
 from pylogtable.storage.base import Created
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
@@ -27,9 +27,9 @@ def test_missing_columns_are_added_as_nullable_ones_in_one_commit(store: Store) 
     new = pa.schema(
         [*given(partition=pa.int32()), pa.field("n", pa.int32(), nullable=False)]
     ).append(pa.field("tags", pa.list_(pa.string())))
-    TopicWriter(topic).merge_columns(new)
+    plan_append(topic).merge_columns(new)
     assert topic.version == 2
-    TopicWriter(topic).merge_columns(new)
+    plan_append(topic).merge_columns(new)
     assert topic.version == 2
     topic.append(pa.table({"id": [2], "item": ["jam"], "n": ints(7), "tags": [["a"]]}))
     found = sorted(rows(topic.read(), "id", "item", "n", "tags"))
@@ -56,7 +56,7 @@ def test_rows_that_could_not_be_appended_change_nothing(
 ) -> None:
     topic = store.create_topic("t", schema=SCHEMA, key="id")
     with pytest.raises(InvalidRequestError, match=message):
-        TopicWriter(topic).merge_columns(columns)
+        plan_append(topic).merge_columns(columns)
     assert topic.version == 0
 
 
@@ -79,15 +79,14 @@ class _Beaten(MemoryStore):
 def test_another_writer_adds_the_same_column_first(other: pa.DataType) -> None:
     store = make_store(_Beaten())
     topic = store.create_topic("t", schema=SCHEMA)
-    writer = TopicWriter(topic)
     rival = store.topic("t")
     _Beaten.before = lambda: rival.alter(add_columns={"n": other, "m": "double"})
     if other == pa.int64():
-        writer.merge_columns(given(n=pa.int64(), note=pa.string()))
+        plan_append(topic).merge_columns(given(n=pa.int64(), note=pa.string()))
         assert topic.schema.names[-3:] == ["n", "m", "note"]
         assert topic.version == 2
     else:
         with pytest.raises(SchemaMismatchError, match=r"column 'n' is bigint .* has string"):
-            writer.merge_columns(given(n=pa.int64(), note=pa.string()))
+            plan_append(topic).merge_columns(given(n=pa.int64(), note=pa.string()))
         assert topic.version == 1
     assert _Beaten.before is None

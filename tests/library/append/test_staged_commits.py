@@ -11,7 +11,7 @@ import pytest
 
 import pylogtable
 from pylogtable import InvalidRequestError
-from pylogtable.engine import TopicWriter
+from pylogtable.engine import plan_append
 from pylogtable.format.model import Change
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
@@ -22,9 +22,9 @@ from tests.stores import Fault, FaultyStore
 
 def test_repeated_commit_keeps_the_files_of_the_first(store: Store) -> None:
     topic = store.create_topic("t")
-    staged = TopicWriter(topic).stage(kafka(["a"]))
-    first = TopicWriter(topic).commit([staged], txn=("job", 1))
-    again = TopicWriter(topic).commit([staged], txn=("job", 1))
+    staged = plan_append(topic).stage(kafka(["a"]))
+    first = plan_append(topic).commit([staged], txn=("job", 1))
+    again = plan_append(topic).commit([staged], txn=("job", 1))
     assert again.repeated
     assert again.offsets == first.offsets
     assert rows(topic.read(), "key") == [b"a"]
@@ -36,39 +36,40 @@ def test_stale_driver_commits_files_staged_by_newer_handles(store: Store) -> Non
     worker = store.topic("t")
     worker.append(kafka(["a"]))
     worker.alter(partitions=4)
-    staged = TopicWriter(worker).stage(kafka(["b", "c"], partition=ints(0, 3)))
-    assert TopicWriter(driver).commit([staged]).offsets == {0: (1, 2), 3: (0, 1)}
+    staged = plan_append(worker).stage(kafka(["b", "c"], partition=ints(0, 3)))
+    assert plan_append(driver).commit([staged]).offsets == {0: (1, 2), 3: (0, 1)}
     assert driver.verify(data=True)
 
 
 def test_files_staged_for_another_topic_are_refused(store: Store) -> None:
     one, other = store.create_topic("one"), store.create_topic("other")
-    staged = TopicWriter(one).stage(kafka(["a"]))
+    staged = plan_append(one).stage(kafka(["a"]))
     with pytest.raises(InvalidRequestError, match=f"staged for topic id {one.topic_id}"):
-        TopicWriter(other).commit([staged])
+        plan_append(other).commit([staged])
     store.delete_topic("one")
     with pytest.raises(InvalidRequestError, match="created again"):
-        TopicWriter(store.create_topic("one")).commit([staged])
+        plan_append(store.create_topic("one")).commit([staged])
 
 
 def test_committing_the_same_file_twice_is_refused(store: Store) -> None:
     topic = store.create_topic("t")
-    staged = TopicWriter(topic).stage(kafka(["a"]))
+    staged = plan_append(topic).stage(kafka(["a"]))
     with pytest.raises(InvalidRequestError, match="given twice"):
-        TopicWriter(topic).commit([staged, staged])
+        plan_append(topic).commit([staged, staged], keep_files=True)
     assert topic.version == 0
-    assert TopicWriter(topic).commit([staged]).records == 1
+    assert plan_append(topic).commit([staged]).records == 1
 
 
-@pytest.mark.parametrize("how", ["commit", "commit_or_discard"])
-def test_files_that_are_live_are_not_committed_again_and_stay(store: Store, how: str) -> None:
+@pytest.mark.parametrize("keep_files", [True, False])
+def test_files_that_are_live_are_not_committed_again_and_stay(
+    store: Store, keep_files: bool
+) -> None:
     topic = store.create_topic("t", partitions=2)
-    writer = TopicWriter(topic)
-    staged = writer.stage(kafka(["a", "b", "c"]))
-    writer.commit([staged])
-    other = TopicWriter(store.topic("t")).stage(kafka(["d"]))
+    staged = plan_append(topic).stage(kafka(["a", "b", "c"]))
+    plan_append(topic).commit([staged])
+    other = plan_append(store.topic("t")).stage(kafka(["d"]))
     with pytest.raises(InvalidRequestError, match="committed already, as offsets"):
-        getattr(TopicWriter(store.topic("t")), how)([other, staged])
+        plan_append(store.topic("t")).commit([other, staged], keep_files=keep_files)
     assert topic.count() == 3
     assert sorted(rows(topic.read(), "key")) == [b"a", b"b", b"c"]
     assert topic.verify(data=True)
@@ -76,14 +77,14 @@ def test_files_that_are_live_are_not_committed_again_and_stay(store: Store, how:
 
 def test_staged_files_can_be_discarded(store: Store, objects: MemoryStore) -> None:
     topic = store.create_topic("t")
-    TopicWriter(topic).discard([TopicWriter(topic).stage(kafka(["a", "b"]))])
+    plan_append(topic).discard([plan_append(topic).stage(kafka(["a", "b"]))])
     assert data_files(objects) == []
 
 
 def test_verify_names_a_file_that_two_segments_claim(store: Store) -> None:
     topic = store.create_topic("t")
-    staged = TopicWriter(topic).stage(kafka(["a"]))
-    TopicWriter(topic).commit([staged])
+    staged = plan_append(topic).stage(kafka(["a"]))
+    plan_append(topic).commit([staged])
     (file,) = staged.files
     topic._log.change(lambda _: Change(operation="append", ends={0: 2}, add=(file.placed_at(1),)))
     (problem,) = topic.verify().problems
@@ -93,8 +94,8 @@ def test_verify_names_a_file_that_two_segments_claim(store: Store) -> None:
 def test_topics_and_staged_files_can_be_sent_between_processes(tmp_path: Path) -> None:
     topic = pylogtable.open(tmp_path).create_topic("t")
     there = pickle.loads(pickle.dumps(topic))
-    staged = pickle.loads(pickle.dumps(TopicWriter(there).stage(kafka(["a"]))))
-    assert TopicWriter(topic).commit([staged]).records == 1
+    staged = pickle.loads(pickle.dumps(plan_append(there).stage(kafka(["a"]))))
+    assert plan_append(topic).commit([staged]).records == 1
     assert there.count() == 1
 
 
@@ -187,11 +188,11 @@ def test_a_time_that_does_not_fit_is_refused(store: Store) -> None:
 
 def test_repeat_by_the_same_origin_is_recognised(store: Store) -> None:
     topic = store.create_topic("t")
-    first = TopicWriter(topic).commit(
-        [TopicWriter(topic).stage(kafka(["a"]))], txn=("job", 0), origin="run 1"
+    first = plan_append(topic).commit(
+        [plan_append(topic).stage(kafka(["a"]))], txn=("job", 0), origin="run 1"
     )
-    again = TopicWriter(topic).commit_or_discard(
-        [TopicWriter(topic).stage(kafka(["a"]))], txn=("job", 0), origin="run 1"
+    again = plan_append(topic).commit(
+        [plan_append(topic).stage(kafka(["a"]))], txn=("job", 0), origin="run 1"
     )
     assert (first.origin, first.repeated) == ("run 1", False)
     assert (again.origin, again.repeated, again.offsets) == ("run 1", True, first.offsets)
@@ -203,21 +204,21 @@ def test_txn_of_another_origin_is_refused(store: Store, objects: MemoryStore, ve
     """[TXN-4], for the last txn of the app id and for an earlier one."""
     topic = store.create_topic("t")
     for number in (3, 5):
-        TopicWriter(topic).commit(
-            [TopicWriter(topic).stage(kafka(["a"]))], txn=("job", number), origin="run 1"
+        plan_append(topic).commit(
+            [plan_append(topic).stage(kafka(["a"]))], txn=("job", number), origin="run 1"
         )
     before = data_files(objects)
     mine = ("job", version)
     with pytest.raises(InvalidRequestError, match=f"txn {version} of app id 'job' was applied by"):
-        TopicWriter(topic).commit_or_discard(
-            [TopicWriter(topic).stage(kafka(["b"]))], txn=mine, origin="run 2"
+        plan_append(topic).commit(
+            [plan_append(topic).stage(kafka(["b"]))], txn=mine, origin="run 2"
         )
     with pytest.raises(InvalidRequestError, match="'run 1'"):
-        TopicWriter(topic).find_txn(*mine, origin="run 2")
+        plan_append(topic).find_txn(*mine, origin="run 2")
     assert data_files(objects) == before
     assert topic.count() == 2
     # Greater numbers of the same app id are new, whoever counts them.
-    assert not TopicWriter(topic).commit([], txn=("job", 6), origin="run 2").repeated
+    assert not plan_append(topic).commit([], txn=("job", 6), origin="run 2").repeated
 
 
 @pytest.mark.parametrize(("first", "then"), [(None, "run 2"), ("run 1", None)])
@@ -225,11 +226,11 @@ def test_without_an_origin_a_repeated_txn_is_a_repeat(
     store: Store, first: str | None, then: str | None
 ) -> None:
     topic = store.create_topic("t")
-    TopicWriter(topic).commit(
-        [TopicWriter(topic).stage(kafka(["a"]))], txn=("job", 1), origin=first
+    plan_append(topic).commit(
+        [plan_append(topic).stage(kafka(["a"]))], txn=("job", 1), origin=first
     )
-    again = TopicWriter(topic).commit_or_discard(
-        [TopicWriter(topic).stage(kafka(["a"]))], txn=("job", 1), origin=then
+    again = plan_append(topic).commit(
+        [plan_append(topic).stage(kafka(["a"]))], txn=("job", 1), origin=then
     )
     assert again.repeated
     assert again.origin == first
@@ -238,12 +239,12 @@ def test_without_an_origin_a_repeated_txn_is_a_repeat(
 
 def test_txn_version_that_was_skipped_is_refused(store: Store) -> None:
     topic = store.create_topic("t")
-    TopicWriter(topic).commit(
-        [TopicWriter(topic).stage(kafka(["a"]))], txn=("job", 7), origin="run 1"
+    plan_append(topic).commit(
+        [plan_append(topic).stage(kafka(["a"]))], txn=("job", 7), origin="run 1"
     )
     with pytest.raises(InvalidRequestError, match="txn 4 of app id 'job' was never applied"):
-        TopicWriter(topic).commit_or_discard(
-            [TopicWriter(topic).stage(kafka(["b"]))], txn=("job", 4), origin="run 1"
+        plan_append(topic).commit(
+            [plan_append(topic).stage(kafka(["b"]))], txn=("job", 4), origin="run 1"
         )
     assert topic.count() == 1
 
@@ -251,9 +252,9 @@ def test_txn_version_that_was_skipped_is_refused(store: Store) -> None:
 def test_origin_without_a_txn_is_refused(store: Store) -> None:
     topic = store.create_topic("t")
     with pytest.raises(InvalidRequestError, match="is given without a txn"):
-        TopicWriter(topic).commit([], origin="run 1")
+        plan_append(topic).commit([], origin="run 1")
     with pytest.raises(InvalidRequestError, match="the origin of a txn is empty"):
-        TopicWriter(topic).commit([], txn=("job", 1), origin="")
+        plan_append(topic).commit([], txn=("job", 1), origin="")
 
 
 def test_files_of_a_commit_with_an_unknown_outcome_are_left_alone() -> None:
@@ -262,17 +263,16 @@ def test_files_of_a_commit_with_an_unknown_outcome_are_left_alone() -> None:
 
     objects = MemoryStore()
     store = Store(FaultyStore(objects, refuse_commits), FakeTime().runtime(patience_seconds=1))
-    writer = TopicWriter(store.create_topic("t"))
+    writer = store.create_topic("t")
     with pytest.raises(pylogtable.CommitUnknownError):
-        writer.commit_or_discard([writer.stage(kafka(["a"]))])
+        plan_append(writer).commit([plan_append(writer).stage(kafka(["a"]))])
     assert len(data_files(objects)) == 1
 
 
 def test_repeating_a_commit_with_the_same_files_keeps_them(store: Store) -> None:
     topic = store.create_topic("t")
-    writer = TopicWriter(topic)
-    staged = writer.stage(kafka(["a"]))
-    first = writer.commit_or_discard([staged], txn=("job", 1))
-    again = writer.commit_or_discard([staged], txn=("job", 1))
+    staged = plan_append(topic).stage(kafka(["a"]))
+    first = plan_append(topic).commit([staged], txn=("job", 1))
+    again = plan_append(topic).commit([staged], txn=("job", 1))
     assert (again.repeated, again.offsets) == (True, first.offsets)
     assert rows(topic.read(), "key") == [b"a"]

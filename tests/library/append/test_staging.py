@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pylogtable.engine import TopicWriter
+from pylogtable.engine import plan_append
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
 from tests.builders import data_files, ints, kafka, limited, rows
@@ -43,8 +43,8 @@ def test_segment_size_includes_bloom_filters(store: Store) -> None:
     store = limited(store, row_group_rows=2000)
     limit = 150_000
     topic = store.create_topic("t", config={"segment.bytes": limit})
-    TopicWriter(topic).commit(
-        [TopicWriter(topic).stage(kafka(noise(20_000, 8), [b""] * 20_000)) for _ in range(2)]
+    plan_append(topic).commit(
+        [plan_append(topic).stage(kafka(noise(20_000, 8), [b""] * 20_000)) for _ in range(2)]
     )
     for _ in range(2):
         sizes = rows(topic.segments(), "size_bytes")

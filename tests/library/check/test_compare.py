@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from pylogtable import ComparisonReport, InvalidRequestError, Topic
-from pylogtable.engine import TopicWriter
+from pylogtable.engine import plan_append
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
 from tests.builders import ints, kafka, limited, make_store, times
@@ -71,9 +71,8 @@ def shifted(store: Store) -> Topic:
     """The files of two appends are staged before either is committed, so those of the second one
     are shifted."""
     topic = make(store)
-    writer = TopicWriter(topic)
-    for staged in [writer.stage(RECORDS.slice(start, 15)) for start in (0, 15)]:
-        writer.commit([staged])
+    for staged in [plan_append(topic).stage(RECORDS.slice(start, 15)) for start in (0, 15)]:
+        plan_append(topic).commit([staged])
     assert set(topic.segments()["shift"].to_pylist()) != {0}
     return topic
 

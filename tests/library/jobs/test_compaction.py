@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from pylogtable import InvalidRequestError, Store, Topic
-from pylogtable.engine import Compaction, Rewritten, TopicWriter, Worker, run_job
+from pylogtable.engine import Compaction, Rewritten, Worker, plan_append, run_job
 from pylogtable.format.model import Change
 from pylogtable.storage.memory import MemoryStore
 from tests.builders import Clock, data_files, kafka, make_store, rows, times
@@ -349,10 +349,10 @@ def test_segment_across_the_clean_end_replaces_older_records(topic: Topic, clean
 def test_the_newest_record_wins_over_shifted_segments(store: Store) -> None:
     topic = store.create_topic("t", config=COMPACT)
     one, two = (
-        TopicWriter(topic).stage(kafka(["a"], ["1"])),
-        TopicWriter(topic).stage(kafka(["a"], ["2"])),
+        plan_append(topic).stage(kafka(["a"], ["1"])),
+        plan_append(topic).stage(kafka(["a"], ["2"])),
     )
-    TopicWriter(topic).commit([one, two])
+    plan_append(topic).commit([one, two])
     topic.compact()
     assert records(topic) == [("a", "2", 1)]
     assert topic.verify(data=True)

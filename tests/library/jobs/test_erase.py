@@ -17,8 +17,8 @@ from pylogtable.engine import (
     Merge,
     Rewritten,
     RunUnits,
-    TopicWriter,
     Worker,
+    plan_append,
     run_job,
 )
 from pylogtable.format.leaf import segments_of
@@ -223,9 +223,9 @@ class TestSegmentsKeepTheirMarks:
 
     def test_shifted_segments_become_sealed_at_their_offsets(self, topic: Topic) -> None:
         parts = [
-            TopicWriter(topic).stage(kafka(["a", key], partition=ints(0, 0))) for key in ("z", "y")
+            plan_append(topic).stage(kafka(["a", key], partition=ints(0, 0))) for key in ("z", "y")
         ]
-        TopicWriter(topic).commit(parts)
+        plan_append(topic).commit(parts)
         assert any(segment.shift for segment in live(topic))
         topic.erase(keys=["a"])
         assert not any(s.shift for s in live(topic) if s.partition == 0)

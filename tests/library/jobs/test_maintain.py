@@ -12,7 +12,7 @@ import pytest
 
 import pylogtable
 from pylogtable import InvalidRequestError, SegmentGoneError, Store, Topic
-from pylogtable.engine import TopicWriter
+from pylogtable.engine import plan_append
 from pylogtable.storage.local import LocalStore
 from pylogtable.storage.memory import MemoryStore
 from tests.builders import Clock, contents, fill, kafka, make_store, rows, times
@@ -122,8 +122,7 @@ def test_dry_run_of_a_store_says_which_tables_would_be_published(store: Store) -
 
 def test_report_tells_how_many_segments_were_shifted(store: Store) -> None:
     topic = store.create_topic("t")
-    writer = TopicWriter(topic)
-    writer.commit([writer.stage(kafka("ab")) for _ in range(3)])
+    plan_append(topic).commit([plan_append(topic).stage(kafka("ab")) for _ in range(3)])
     assert "would merge 3 segments (2 shifted) in 1 partition" in str(topic.maintain(dry_run=True))
     assert "merged 3 (2 shifted) into 1" in str(topic.maintain())
     assert topic.maintain().merge.shifted_in == 0

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pylogtable import Store, Topic
-from pylogtable.engine import Merge, Rewritten, TopicWriter, Worker, run_job
+from pylogtable.engine import Merge, Rewritten, Worker, plan_append, run_job
 from pylogtable.storage.memory import MemoryStore
 from tests.builders import data_files, ints, kafka, limited
 
@@ -35,8 +35,8 @@ def test_small_segments_become_one(store: Store) -> None:
 
 def test_a_shifted_segment_is_sealed(store: Store) -> None:
     topic = store.create_topic("t")
-    parts = [TopicWriter(topic).stage(kafka(["a"] * 3)) for _ in range(2)]
-    TopicWriter(topic).commit(parts)
+    parts = [plan_append(topic).stage(kafka(["a"] * 3)) for _ in range(2)]
+    plan_append(topic).commit(parts)
     assert topic.segments()["shift"].to_pylist() == [0, 3]
     before = all_rows(topic)
     topic.merge()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from pylogtable import Store, Topic
-from pylogtable.engine import TopicWriter
+from pylogtable.engine import plan_append
 from tests.builders import Clock, kafka, times
 
 DAY = 86_400_000
@@ -20,9 +20,8 @@ def shown(report: object) -> str:
 
 def filled(store: Store, config: dict[str, object]) -> Topic:
     topic = store.create_topic("t", config=config)
-    writer = TopicWriter(topic)
-    staged = [writer.stage(kafka("aab", timestamp=times(0, 0, 0))) for _ in range(3)]
-    writer.commit(staged)
+    staged = [plan_append(topic).stage(kafka("aab", timestamp=times(0, 0, 0))) for _ in range(3)]
+    plan_append(topic).commit(staged)
     return topic
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pylogtable import CorruptTopicError, InvalidRequestError, Store, Topic
-from pylogtable.engine import TopicWriter
+from pylogtable.engine import plan_append
 from pylogtable.storage.memory import MemoryStore
 from tests.builders import IN_FILES, SMALL, Clock, kafka, make_store, rows
 from tests.stores import AgingDisk
@@ -63,14 +63,14 @@ def test_old_files_of_failed_writes_are_removed_and_young_ones_kept(
 ) -> None:
     topic = disk.create_topic("t")
     topic.append(kafka(["a"]))
-    orphan = TopicWriter(topic).stage(kafka(["b"])).files[0].path
+    orphan = plan_append(topic).stage(kafka(["b"])).files[0].path
     age_all(tmp_path, clock)
     clock.tick(7 * DAY)
-    young = TopicWriter(topic).stage(kafka(["c"]))
+    young = plan_append(topic).stage(kafka(["c"]))
     age_all(tmp_path, clock)
     clock.tick(1)
     assert topic.vacuum(dry_run=False).files == (orphan,)
-    TopicWriter(topic).commit([young])
+    plan_append(topic).commit([young])
     assert rows(topic.read(), "offset") == [0, 1]
 
 
@@ -155,10 +155,10 @@ def test_old_commits_roots_and_leaves_are_removed(
     fresh = disk.topic("t")
     assert fresh.read().read_all() == before
     assert fresh.append(kafka(["x"]), txn=("etl", 0)).repeated
-    assert TopicWriter(fresh).find_txn("old", 2) is not None
+    assert plan_append(fresh).find_txn("old", 2) is not None
     for repeat in (
         lambda: fresh.append(kafka(["x"]), txn=("old", 0)),
-        lambda: TopicWriter(fresh).find_txn("old", 0),
+        lambda: plan_append(fresh).find_txn("old", 0),
     ):
         with pytest.raises(
             InvalidRequestError, match=r"txn 0 of app id 'old'.*commit 4 .*removed by vacuum"
@@ -214,7 +214,7 @@ def test_a_shorter_window_frees_replaced_files_at_once(
     topic: Topic = disk.create_topic("t", config=COMPACT)
     topic.append(kafka(["a", "a"]))
     old = topic.segments()["path"].to_pylist()
-    orphan = TopicWriter(topic).stage(kafka(["b"])).files[0].path
+    orphan = plan_append(topic).stage(kafka(["b"])).files[0].path
     topic.compact()
     age_all(tmp_path, clock)
     clock.tick(10)

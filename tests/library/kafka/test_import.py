@@ -16,7 +16,7 @@ from pylogtable import (
     StorageError,
     TopicNotFoundError,
 )
-from pylogtable.engine import TopicWriter
+from pylogtable.engine import AppendPlan
 from pylogtable.kafka import (
     ImportProgress,
     client,
@@ -292,14 +292,14 @@ class TestGroups:
 
 def beside(monkeypatch: pytest.MonkeyPatch, other: Callable[[], object]) -> None:
     """Let another writer come just before the first commit of an import."""
-    right = TopicWriter.commit_or_discard
+    right = AppendPlan.commit
 
-    def commit(self: TopicWriter, *args: Any, **options: Any) -> Any:
-        monkeypatch.setattr(TopicWriter, "commit_or_discard", right)
+    def commit(self: AppendPlan, *args: Any, **options: Any) -> Any:
+        monkeypatch.setattr(AppendPlan, "commit", right)
         other()
         return right(self, *args, **options)
 
-    monkeypatch.setattr(TopicWriter, "commit_or_discard", commit)
+    monkeypatch.setattr(AppendPlan, "commit", commit)
 
 
 def test_two_imports_at_once(
@@ -355,15 +355,15 @@ def test_a_store_that_is_slower_than_the_linger(
     store: Store, cluster: MockCluster, source: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The time counts from when Kafka is asked."""
-    right = TopicWriter.begin_staging
+    right = AppendPlan.begin
     now = 0.0
 
-    def slow(self: TopicWriter, *args: Any, **options: Any) -> Any:
+    def slow(self: AppendPlan, *args: Any, **options: Any) -> Any:
         nonlocal now
         now += 10.0
         return right(self, *args, **options)
 
-    monkeypatch.setattr(TopicWriter, "begin_staging", slow)
+    monkeypatch.setattr(AppendPlan, "begin", slow)
     runtime = replace(store._runtime, monotonic=lambda: now)
     options = ImportOptions(copy_settings=False, linger_seconds=5.0)
     with KafkaSource(cluster.servers, source, {}) as kafka_topic:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pylogtable import InvalidRequestError, StorageError, Store
-from pylogtable.engine import TopicWriter
+from pylogtable.engine import plan_append
 from pylogtable.format.codec import decode_commit
 from pylogtable.format.paths import commit_path
 from pylogtable.storage.local import LocalStore
@@ -37,7 +37,7 @@ class TestVacuum:
         self, objects: MemoryStore, time: Clock, skew_ms: int, dry_run: bool
     ) -> None:
         topic = make_store(objects, time).create_topic("t")
-        staged = TopicWriter(topic).stage(kafka(["a"]))
+        staged = plan_append(topic).stage(kafka(["a"]))
         before = contents(objects)
         wrong = make_store(objects, Clock(time() + skew_ms)).topic("t")
         with pytest.raises(
@@ -45,14 +45,14 @@ class TestVacuum:
         ):
             wrong.vacuum(dry_run=dry_run)
         assert contents(objects) == before
-        assert TopicWriter(topic).commit([staged]).records == 1
+        assert plan_append(topic, refresh=False).commit([staged]).records == 1
 
     @pytest.mark.parametrize("skew_ms", [DAY - 1, 1 - DAY])
     def test_ages_are_those_of_the_store(
         self, objects: MemoryStore, time: Clock, skew_ms: int
     ) -> None:
         topic = make_store(objects, time).create_topic("t")
-        TopicWriter(topic).stage(kafka(["a"]))
+        plan_append(topic).stage(kafka(["a"]))
         time.tick(7 * DAY)
         vacuum = make_store(objects, Clock(time() + skew_ms)).topic("t").vacuum
         assert vacuum(dry_run=False).files == ()
@@ -170,10 +170,9 @@ class TestCommit:
         """Nothing was asked meanwhile."""
         far = FarStore(time)
         topic = make_store(far, time).create_topic("t")
-        writer = TopicWriter(topic)
-        staged = writer.stage(kafka(["a"]))
+        staged = plan_append(topic).stage(kafka(["a"]))
         time.tick(3 * DAY)
-        assert writer.commit([staged]).records == 1
+        assert plan_append(topic, refresh=False).commit([staged]).records == 1
 
     def test_store_that_tells_no_time_is_not_asked(self) -> None:
         asked: list[str] = []

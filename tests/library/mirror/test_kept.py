@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import pylogtable
-from pylogtable.engine import TopicWriter
+from pylogtable.engine import plan_append
 from pylogtable.errors import InvalidRequestError, LogTableError
 from pylogtable.format.leaf import segments_of
 from pylogtable.store import Store
@@ -167,9 +167,8 @@ def test_a_log_start_between_segments_beyond_what_was_copied() -> None:
     pair = Pair()
     fill(pair.source, 1)
     pair.mirror()
-    writer = TopicWriter(pair.source)
-    parts = [writer.stage(kafka(["s", "t"])) for _ in range(3)]
-    writer.commit(parts)
+    parts = [plan_append(pair.source).stage(kafka(["s", "t"])) for _ in range(3)]
+    plan_append(pair.source).commit(parts)
     third = segments_of(pair.source.segments())[2]
     assert third.shift
     pair.source.delete_records({0: third.base_offset})
@@ -192,12 +191,11 @@ def test_a_partition_whose_records_have_all_expired() -> None:
 
 def test_shifted_segments_and_given_offsets() -> None:
     pair = Pair(start_offsets={0: 5})
-    writer = TopicWriter(pair.source)
 
     def race() -> None:
-        parts = [writer.stage(kafka(["a", "b"])) for _ in range(2)]
+        parts = [plan_append(pair.source).stage(kafka(["a", "b"])) for _ in range(2)]
         pair.source.append(kafka(["first"]))
-        writer.commit(parts)
+        plan_append(pair.source).commit(parts)
 
     def given() -> None:
         end = pair.source.end_offsets()[0]

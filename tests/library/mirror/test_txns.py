@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from pylogtable.append.report import AppendResult
-from pylogtable.engine import TopicWriter
+from pylogtable.engine import plan_append
 from pylogtable.errors import CommitConflictError, InvalidRequestError
 from pylogtable.limits import DEFAULT_LIMITS, Limits
 from pylogtable.topic import Topic
@@ -66,8 +66,9 @@ def test_the_origin_of_a_txn_is_kept() -> None:
     pair = Pair()
 
     def commit(topic: Topic, origin: str) -> AppendResult:
-        writer = TopicWriter(topic)
-        return writer.commit([writer.stage(kafka(["a"]))], txn=("x", 1), origin=origin)
+        return plan_append(topic).commit(
+            [plan_append(topic).stage(kafka(["a"]))], txn=("x", 1), origin=origin
+        )
 
     commit(pair.source, "run-1")
     pair.mirror()

@@ -17,7 +17,7 @@ import pytest
 
 import pylogtable
 from pylogtable import InvalidRequestError, Topic
-from pylogtable.engine import TopicWriter
+from pylogtable.engine import plan_append
 from pylogtable.store import Store
 from tests.builders import at, kafka, make_holes, rows, times
 
@@ -35,10 +35,9 @@ def topic(tmp_path: Path) -> Topic:
     signs that mean something in URLs and patterns."""
     store = pylogtable.open(tmp_path / "a b%20[c]")
     topic = store.create_topic("t", 2, SCHEMA, key="id")
-    writer = TopicWriter(topic)
-    writer.commit([writer.stage(some(*range(10))) for _ in range(2)])
+    plan_append(topic).commit([plan_append(topic).stage(some(*range(10))) for _ in range(2)])
     topic.merge()
-    writer.commit([writer.stage(some(*range(10, 30))) for _ in range(3)])
+    plan_append(topic).commit([plan_append(topic).stage(some(*range(10, 30))) for _ in range(3)])
     topic.delete_records({number: end - 12 for number, end in topic.end_offsets().items()})
     assert any(topic.segments()["shift"].to_pylist())
     return topic
@@ -91,8 +90,7 @@ def test_other_engines_read_a_version_by_its_files(
 def test_duckdb_reads_a_version_by_its_files(tmp_path: Path) -> None:
     """DuckDB takes a path for a pattern, so the folder has no sign that means something there."""
     topic = pylogtable.open(tmp_path).create_topic("t", 2, SCHEMA, key="id")
-    writer = TopicWriter(topic)
-    writer.commit([writer.stage(some(*range(10))) for _ in range(3)])
+    plan_append(topic).commit([plan_append(topic).stage(some(*range(10))) for _ in range(3)])
     topic.delete_records({0: 2, 1: 3})
     assert with_duckdb(topic.files()) == rows(topic.read(columns=COLUMNS), *COLUMNS)
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pylogtable import CorruptTopicError, Store, Topic
-from pylogtable.engine import TopicWriter
+from pylogtable.engine import plan_append
 from pylogtable.format.leaf import LEAF_SCHEMA, Leaf, check_leaf, leaf_table
 from pylogtable.limits import DEFAULT_LIMITS
 from pylogtable.segments import footer
@@ -66,9 +66,10 @@ def test_staged_file_keeps_its_checksum_on_its_way_to_another_process(
     store: Store, objects: MemoryStore
 ) -> None:
     topic = store.create_topic("t")
-    writer = TopicWriter(topic)
-    staged = [pickle.loads(pickle.dumps(writer.stage(kafka(["a"] * 3)))) for _ in range(2)]
-    writer.commit(staged)
+    staged = [
+        pickle.loads(pickle.dumps(plan_append(topic).stage(kafka(["a"] * 3)))) for _ in range(2)
+    ]
+    plan_append(topic).commit(staged)
     assert [entry["shift"] for entry in entries(topic)] == [0, 3]
     check_entries(topic, objects)
 

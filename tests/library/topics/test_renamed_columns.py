@@ -16,7 +16,7 @@ from pylogtable import (
     SchemaMismatchError,
     UnsupportedFormatError,
 )
-from pylogtable.engine import Scan, TopicWriter
+from pylogtable.engine import Scan, plan_append
 from pylogtable.format import codec
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
@@ -133,11 +133,11 @@ def test_a_compaction_reads_renamed_columns(store: Store, objects: MemoryStore) 
 
 def test_files_that_were_staged_before_an_alteration_are_committed_after_it(store: Store) -> None:
     topic = make(store)
-    staged = TopicWriter(topic).stage(table(id=[7], a=["staged"], b=[70], c=[7.0]))
+    staged = plan_append(topic).stage(table(id=[7], a=["staged"], b=[70], c=[7.0]))
     other = store.topic("t")
     other.alter(rename_columns={"a": "name"}, drop_columns=["b"])
     other.alter(add_columns={"b": pa.int32(), "a": pa.string()})
-    TopicWriter(topic).commit([staged])
+    plan_append(topic).commit([staged])
     assert rows(topic.read(start=2), "id", "name", "c", "b", "a") == [
         (7, "staged", 7.0, None, None)
     ]

@@ -1,0 +1,300 @@
+"""The commit of an append: staged files become visible, or are removed.
+
+A repeated txn appends nothing. A failed append removes its files. If the outcome of a commit is
+unknown, the files stay, since the commit may have landed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from pylogtable.append.expiry_warning import warn_of_expired
+from pylogtable.append.find_txn import first_commit
+from pylogtable.append.inline_rows import Spill, gathered
+from pylogtable.append.plan import (
+    ExpectedLast,
+    Repeated,
+    find_live,
+    find_txn,
+    is_behind,
+    plan_append,
+    plan_fenced_append,
+)
+from pylogtable.append.report import AppendResult, offsets_of
+from pylogtable.append.stager import Staged, discard
+from pylogtable.append.txn import check_expected_last, parse_txn
+from pylogtable.arguments import NOT_GIVEN
+from pylogtable.errors import (
+    CommitConflictError,
+    CommitUnknownError,
+    InvalidRequestError,
+    LogTableError,
+    StorageError,
+)
+from pylogtable.format.config import STALE_AFTER_MS
+from pylogtable.format.log_state import LogState
+from pylogtable.format.model import Change, Commit, MirroredTxn, StagedSegment, Txn
+from pylogtable.format.snapshot import Snapshot
+from pylogtable.log.topic_log import TopicLog
+
+#: Called with the state that a commit is planned on. Raises if the data does not fit it.
+CheckState = Callable[[Snapshot], None]
+
+_logger = logging.getLogger(__name__)
+ENDED = (
+    "the topic at %s was a copy of %s until this append, and is now a topic of its own: the next "
+    "mirror is refused"
+)
+
+
+def accept(snapshot: Snapshot) -> None:
+    """Every state will do."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Under which terms an append may be committed. `began` is when it began."""
+
+    txn: Txn | None
+    expected_last: ExpectedLast
+    check: CheckState
+    began: float
+
+
+class Committer:
+    """Commits what was staged for the topic of `log`."""
+
+    def __init__(self, log: TopicLog) -> None:
+        self.log = log
+        self.store = log.store
+        self._runtime = log.runtime
+        self._warned_of_expired = False
+
+    def terms(
+        self,
+        txn: tuple[str, int] | None,
+        origin: str | None = None,
+        expected_last: ExpectedLast = NOT_GIVEN,
+        check: CheckState = accept,
+    ) -> Terms:
+        """The terms, checked. If the caller has seen a later txn of its app id than this process
+        has, the newest state is asked for, since the known one cannot tell who was here last."""
+        began = self._runtime.monotonic()
+        numbered = parse_txn(txn, origin)
+        check_expected_last(numbered, expected_last)
+        if is_behind(self.log.known, numbered, expected_last):
+            self.log.latest()
+        return Terms(numbered, expected_last, check, began)
+
+    def find(self, terms: Terms) -> AppendResult | None:
+        """The result of the append that this one repeats, if the known state has it."""
+        known = find_txn(self.log.known, terms.txn, terms.expected_last)
+        return None if known is None else self._repeat(known, terms)
+
+    def commit(self, staged: Staged, terms: Terms) -> AppendResult:
+        """Commit what this process has staged. What cannot be named by a commit is removed."""
+        with self._discarding(list(staged.files)):
+            self._warn_of_expired(staged.files)
+            result = self._commit(staged, terms)
+        if result.repeated:
+            self._discard_files(staged.files, repeats=result.version)
+        return result
+
+    def commit_all(
+        self,
+        staged: Sequence[Staged],
+        txn: tuple[str, int] | None,
+        origin: str | None,
+        expected_last: ExpectedLast,
+        check: CheckState,
+        *,
+        keep_files: bool,
+    ) -> AppendResult:
+        """Commit what other processes may have staged. With `keep_files`, only files that are
+        written here for their rows are removed if that fails."""
+        parts = _checked_staged(staged)
+        given = [file for part in parts for file in part.files]
+        unused = [] if keep_files else list(given)
+        with self._discarding(unused):
+            terms = self.terms(txn, origin, expected_last, check)
+            whole = self.gathered(parts)
+            paths = {file.path for file in given}
+            unused += [file for file in whole.files if file.path not in paths]
+            self._warn_of_expired(whole.files)
+            result = self._commit_foreign(whole, terms)
+        if result.repeated:
+            self._discard_files(unused, repeats=result.version)
+        return result
+
+    def _commit_foreign(self, staged: Staged, terms: Terms) -> AppendResult:
+        if self.log.recent is None:
+            self.log.latest()
+        known = self.log.known
+        try:
+            return self._commit(staged, terms)
+        except InvalidRequestError:
+            # The process that staged may have seen a newer version than this one has.
+            if self.log.latest().version == known.version:
+                raise
+        return self._commit(staged, terms)
+
+    def gathered(self, staged: Sequence[Staged]) -> Staged:
+        """The files of several stagings, in the order given. Their rows are put together; if they
+        have become too many for a commit, files are written for them."""
+        known = self.log.known
+        for part in _checked_staged(staged):
+            if part.topic_id != known.topic_id:
+                raise InvalidRequestError(
+                    f"the files were staged for topic id {part.topic_id}, and this topic has the "
+                    f"id {known.topic_id}: it is another topic, or was created again"
+                )
+        oldest = min((part.staged_at_ms for part in staged), default=self._runtime.clock())
+        spill = Spill(self.store, known, self._runtime.new_id)
+        files, rows = gathered([(part.files, part.rows) for part in staged], spill)
+        return Staged(files, oldest, known.topic_id, rows)
+
+    def deliver(
+        self, staged: Staged, txn: Txn | None, last: int | None, check: CheckState
+    ) -> Commit:
+        """Commit as the only writer of an app id. If the outcome of the commit is unknown, find it
+        out first. A failure removes the files, unless the outcome stays unknown."""
+
+        def plan(state: LogState) -> Change:
+            self._check_age(staged)
+            check(state.snapshot)
+            return plan_fenced_append(state.snapshot, staged.files, txn, last, staged.rows)
+
+        with self._discarding(list(staged.files)):
+            self._warn_of_expired(staged.files)
+            while True:
+                try:
+                    return self.log.change(plan, refresh=False)[1]
+                except CommitUnknownError as unknown:
+                    landed = self._resolve(unknown)
+                if landed is not None:
+                    return landed
+
+    def _resolve(self, unknown: CommitUnknownError) -> Commit | None:
+        """The commit if it landed, None if it never will [COMMIT-5]. Raises the error again if that
+        stays unknown for too long."""
+        for _ in self._runtime.patient_attempts():
+            try:
+                commits, latest = self.log.manifest.commits, self.log.latest
+                if commits.find_at(unknown.commit_id, unknown.version, latest) is None:
+                    return None
+                return commits.read(unknown.version)
+            except (StorageError, CommitUnknownError):  # noqa: PERF203 (a retry needs it)
+                continue
+        raise unknown
+
+    def discard(self, staged: Iterable[Staged]) -> None:
+        """Remove staged files, except those that are live."""
+        self._discard_files([file for part in _checked_staged(staged) for file in part.files])
+
+    def _discard_files(self, files: Iterable[StagedSegment], *, repeats: int | None = None) -> None:
+        """Files that are live, or that commit `repeats` names, are kept: a caller may repeat a
+        commit with the same files."""
+        kept: set[str] = set()
+        if repeats is not None:
+            commit = self.log.manifest.commits.read(repeats)
+            if commit is None:
+                return
+            kept = {segment.path for segment in commit.add}
+        known = self.log.known
+        unused = [file for file in files if file.path not in kept]
+        discard(self.store, [file for file in unused if find_live(known, file) is None])
+
+    @contextmanager
+    def _discarding(self, files: list[StagedSegment]) -> Iterator[None]:
+        """Remove these files if the body fails and it is certain that no commit names them: it was
+        never sent, or it lost its race."""
+        try:
+            yield
+        except (LogTableError, Warning) as error:
+            if not (isinstance(error, LogTableError) and error.may_have_landed):
+                self._discard_files(files)
+            raise
+
+    def _commit(self, staged: Staged, terms: Terms) -> AppendResult:
+        if not staged.files and terms.txn is None:
+            newest = self.log.latest()
+            terms.check(newest)
+            seconds = self._runtime.monotonic() - terms.began
+            return AppendResult(newest.version, {}, 0, 0, 0, seconds)
+
+        after, decided = self.log.change(self._plan(staged, terms), refresh=False)
+        if isinstance(decided, Repeated):
+            return self._repeat(decided, terms)
+        if after.mirror is not None and after.mirror.ended == decided.version:
+            _logger.warning(ENDED, self.store.url, after.mirror.source)
+        return self._result(decided, terms)
+
+    def _plan(self, staged: Staged, terms: Terms) -> Callable[[LogState], Change | Repeated]:
+        def plan(state: LogState) -> Change | Repeated:
+            self._check_age(staged)
+            terms.check(state.snapshot)
+            return plan_append(
+                state.snapshot, staged.files, terms.txn, staged.rows, terms.expected_last
+            )
+
+        return plan
+
+    def _warn_of_expired(self, files: Sequence[StagedSegment]) -> None:
+        """Warn, once, of records that retention would remove at once. This comes before the commit:
+        a program that makes errors of warnings gets one, and nothing is appended."""
+        if not self._warned_of_expired:
+            config, now_ms = self.log.known.config, self._runtime.clock()
+            self._warned_of_expired = warn_of_expired(self.store.url, config, files, now_ms)
+
+    def _check_age(self, staged: Staged) -> None:
+        age_ms = self._runtime.clock() - staged.staged_at_ms
+        if age_ms > STALE_AFTER_MS:  # [COMMIT-8]
+            raise CommitConflictError(
+                f"the data files were written {age_ms // 1000} s ago, so vacuum may have removed "
+                "them. Append again."
+            )
+
+    def _repeat(self, repeated: Repeated, terms: Terms) -> AppendResult:
+        txn = terms.txn
+        assert txn is not None
+        commits = self.log.manifest.commits
+        commit, first = first_commit(commits, repeated, txn, terms.expected_last)
+        origin = first.origin
+        if txn.origin is not None and origin is not None and origin != txn.origin:  # [TXN-4]
+            raise InvalidRequestError(
+                f"txn {txn.version} of app id {txn.app_id!r} was applied by {origin!r}, in commit "
+                f"{commit.version} of the topic at {self.store.url}. {txn.origin!r} uses the same "
+                "number for other data, so nothing was appended. Give it its own app id, or "
+                "continue the run that already uses this one."
+            )
+        result = self._result(commit, terms, repeated=True)
+        if isinstance(first, MirroredTxn):  # the commit has records of other txns as well [MIR-3]
+            offsets, records = dict(first.offsets), first.records
+            return replace(
+                result, offsets=offsets, records=records, size_bytes=0, segments=0, origin=origin
+            )
+        return result
+
+    def _result(self, commit: Commit, terms: Terms, *, repeated: bool = False) -> AppendResult:
+        return AppendResult(
+            version=commit.version,
+            offsets=offsets_of(commit),
+            records=sum(segment.records for segment in commit.add),
+            size_bytes=sum(segment.size_bytes for segment in commit.add),
+            segments=len(commit.add),
+            seconds=self._runtime.monotonic() - terms.began,
+            repeated=repeated,
+            origin=commit.txn.origin if commit.txn else None,
+        )
+
+
+def _checked_staged(staged: Iterable[Staged]) -> list[Staged]:
+    parts = list(staged) if isinstance(staged, Iterable) else None
+    if parts is None or not all(isinstance(part, Staged) for part in parts):
+        raise InvalidRequestError(
+            f"`staged` must be a list of what stage() returned, not {type(staged).__name__}"
+        )
+    return parts
