@@ -43,6 +43,7 @@ from pylogtable.mirror.report import MirrorReport
 from pylogtable.mirror.start import mirror as run_mirror
 from pylogtable.operation import operation
 from pylogtable.publish.publication import Publication
+from pylogtable.read.parallel_scan import PartReader, Scan
 from pylogtable.read.parts_plan import ReadPart, by_commit, joined, share_tasks
 from pylogtable.read.position import (
     EARLIEST,
@@ -53,7 +54,6 @@ from pylogtable.read.position import (
     parse_position,
     parse_when,
 )
-from pylogtable.read.scan import PartReader, Scan
 from pylogtable.segments.read_task import ReadTask
 from pylogtable.store import Store
 from pylogtable.times import as_datetime, parse_time

@@ -21,7 +21,7 @@ from pylogtable.errors import (
     TopicNotFoundError,
     UnsupportedFormatError,
 )
-from pylogtable.format.codec import encode
+from pylogtable.format.json_codec import encode
 from pylogtable.format.model import Change, Commit, Field
 from pylogtable.format.paths import (
     HINT_PATH,

@@ -5,19 +5,11 @@ from __future__ import annotations
 import pyarrow as pa
 
 from pylogtable.append.shaping import RowShaper, check_log_columns
-from pylogtable.format.model import (
-    Change,
-)
-from pylogtable.format.schema import (
-    OFFSET,
-    PARTITION,
-    TIMESTAMP,
-)
+from pylogtable.format.model import Change
+from pylogtable.format.schema import OFFSET, PARTITION, TIMESTAMP
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.topics.column_types import make_fields
-from pylogtable.topics.columns_plan import (
-    ColumnChanges,
-)
+from pylogtable.topics.columns_plan import ColumnChanges
 from pylogtable.topics.plan import plan_alter
 
 

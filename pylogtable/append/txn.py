@@ -5,7 +5,7 @@ from __future__ import annotations
 from pylogtable.append.plan import ExpectedLast
 from pylogtable.arguments import NOT_GIVEN, check_number
 from pylogtable.errors import InvalidRequestError
-from pylogtable.format.codec import check_app_id, check_origin
+from pylogtable.format.json_codec import check_app_id, check_origin
 from pylogtable.format.model import Txn
 
 

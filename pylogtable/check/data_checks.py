@@ -20,8 +20,8 @@ from pylogtable.format.partitioner import key_bytes
 from pylogtable.format.schema import OFFSET, TIMESTAMP
 from pylogtable.format.tombstones import count_tombstones
 from pylogtable.lazy_arrow import pc
-from pylogtable.segments.prefetch import segments_ahead
 from pylogtable.segments.projection import check_column_names, stored_values, type_fits
+from pylogtable.segments.segment_prefetch import segments_ahead
 from pylogtable.segments.segment_reader import Records, open_segment
 from pylogtable.storage.base import ObjectStore
 

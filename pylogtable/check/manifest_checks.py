@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pylogtable.check.loaded_topic import Subject, problem_of
 from pylogtable.check.report import Problem
 from pylogtable.errors import CorruptTopicError, LogTableError, StorageError
-from pylogtable.format.codec import decode_group
+from pylogtable.format.json_codec import decode_group
 from pylogtable.format.model import Segment
 from pylogtable.format.partition_state import PartitionState, inline_of, tiling_fault, totals_of
 from pylogtable.format.paths import (

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from pylogtable.errors import CorruptTopicError
-from pylogtable.format.codec import check_readable
+from pylogtable.format.json_codec import check_readable
 from pylogtable.format.model import (
     INLINE_BATCHES,
     MIRROR,

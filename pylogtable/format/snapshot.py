@@ -16,9 +16,9 @@ from functools import cached_property
 
 from pylogtable.arguments import is_whole
 from pylogtable.errors import InvalidRequestError
-from pylogtable.format.codec import check_readable
 from pylogtable.format.config import TopicConfig, parse_config
 from pylogtable.format.inline import rows_fault
+from pylogtable.format.json_codec import check_readable
 from pylogtable.format.mirror_rules import mirror_after, mirror_fault
 from pylogtable.format.model import (
     GIVEN_OFFSETS,

@@ -9,8 +9,8 @@ from datetime import timedelta
 
 from pylogtable.arguments import check_text, is_whole
 from pylogtable.errors import CommitUnknownError, InvalidRequestError, StorageError
-from pylogtable.format.codec import check_writable
 from pylogtable.format.group_model import GroupChange, GroupState
+from pylogtable.format.json_codec import check_writable
 from pylogtable.format.paths import check_group_name
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.groups.lag import measure_lag

@@ -9,8 +9,8 @@ from pylogtable.format.schema import TIMESTAMP
 from pylogtable.format.tombstones import tombstone_mask
 from pylogtable.jobs.compaction_plan import CompactionUnit
 from pylogtable.segments.newest_per_key import Mask, find_newest
-from pylogtable.segments.prefetch import pairs_ahead
 from pylogtable.segments.projection import stored_values
+from pylogtable.segments.segment_prefetch import pairs_ahead
 from pylogtable.segments.segment_reader import open_segment
 from pylogtable.storage.base import ObjectStore
 

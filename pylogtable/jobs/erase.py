@@ -36,8 +36,8 @@ from pylogtable.jobs.work import Rewritten, RunUnits, Worker
 from pylogtable.presentation import bytes_text, count_text, time_text
 from pylogtable.segments.key_filter import WantedKeys
 from pylogtable.segments.predicate import EXAMPLE, Condition
-from pylogtable.segments.prefetch import segments_ahead
-from pylogtable.segments.scan import count_from
+from pylogtable.segments.read_segment import count_from
+from pylogtable.segments.segment_prefetch import segments_ahead
 from pylogtable.storage.base import ObjectStore
 
 

@@ -15,7 +15,7 @@ from pylogtable.jobs.job import MaintainedTopic, MaintainOptions
 from pylogtable.jobs.retention_plan import plan_retention
 from pylogtable.jobs.work import RunUnits
 from pylogtable.presentation import count_text, offsets_text
-from pylogtable.segments.scan import count_from
+from pylogtable.segments.read_segment import count_from
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from pylogtable.errors import CommitUnknownError, CorruptTopicError
-from pylogtable.format.codec import decode_commit
+from pylogtable.format.json_codec import decode_commit
 from pylogtable.format.model import Commit
 from pylogtable.format.paths import commit_path, root_path
 from pylogtable.format.snapshot import Snapshot

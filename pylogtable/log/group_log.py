@@ -14,8 +14,8 @@ from functools import partial
 import msgspec
 
 from pylogtable.errors import CommitUnknownError, CorruptTopicError, LogTableError, StorageError
-from pylogtable.format.codec import decode_group, decode_own, encode
 from pylogtable.format.group_model import GroupChange, GroupState
+from pylogtable.format.json_codec import decode_group, decode_own, encode
 from pylogtable.log.commit_loop import change_until_landed, put_numbered
 from pylogtable.log.group_objects import GroupObjects, GroupTip
 from pylogtable.runtime import Runtime

@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pylogtable.errors import CorruptTopicError, StorageError
-from pylogtable.format.codec import decode_group
 from pylogtable.format.group_model import GroupState
+from pylogtable.format.json_codec import decode_group
 from pylogtable.format.paths import GROUPS_DIR, group_path, group_prefix, parse_group_path
 from pylogtable.log.clock_skew import is_fresh
 from pylogtable.storage.base import Created, ObjectStore

@@ -17,7 +17,7 @@ from dataclasses import replace
 from itertools import chain
 
 from pylogtable.errors import CorruptTopicError, StorageError
-from pylogtable.format.codec import decode_commit, decode_hint, encode
+from pylogtable.format.json_codec import decode_commit, decode_hint, encode
 from pylogtable.format.leaf import Leaf
 from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Commit, Hint

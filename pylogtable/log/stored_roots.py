@@ -6,7 +6,7 @@ import logging
 from collections.abc import Collection, Iterable, Iterator
 
 from pylogtable.errors import CorruptTopicError
-from pylogtable.format.codec import decode_root
+from pylogtable.format.json_codec import decode_root
 from pylogtable.format.paths import MANIFEST_DIR, parse_root_path, root_path
 from pylogtable.format.roots import from_root
 from pylogtable.format.snapshot import Snapshot

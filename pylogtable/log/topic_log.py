@@ -23,8 +23,8 @@ from pylogtable.errors import (
     StorageError,
     TopicNotFoundError,
 )
-from pylogtable.format.codec import check_writable, decode_commit, decode_own, encode
 from pylogtable.format.config import STALE_AFTER_MS
+from pylogtable.format.json_codec import check_writable, decode_commit, decode_own, encode
 from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Change, Commit
 from pylogtable.format.snapshot import Snapshot, apply

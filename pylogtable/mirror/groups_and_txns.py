@@ -1,4 +1,8 @@
-"""What a mirror brings besides records: positions of groups, and the txns of the source."""
+"""What a mirror brings besides records: positions of groups, and the txns of the source.
+
+A group of the copy belongs to the mirror until somebody else changes it: then a consumer goes on
+there, and the positions at the source no longer count [MIR-8].
+"""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from pylogtable.mirror.removals_plan import (
     plan_removal_commit,
     plan_removals,
 )
-from pylogtable.segments.scan import count_from
+from pylogtable.segments.read_segment import count_from
 
 #: What the copy knows about its source in a state. Raises if it is no copy any more.
 Check = Callable[[Snapshot], Mirror]

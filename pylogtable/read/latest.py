@@ -16,10 +16,10 @@ from pylogtable.format.tombstones import one_chunk
 from pylogtable.lazy_arrow import pc
 from pylogtable.segments.key_filter import Mask, WantedKeys
 from pylogtable.segments.newest_per_key import find_newest
-from pylogtable.segments.prefetch import pairs_ahead, segments_ahead
 from pylogtable.segments.projection import Projection, check_column_names
+from pylogtable.segments.read_segment import read_masked, read_open
 from pylogtable.segments.read_task import task_for
-from pylogtable.segments.scan import read_masked, read_open
+from pylogtable.segments.segment_prefetch import pairs_ahead, segments_ahead
 from pylogtable.segments.segment_reader import Records, open_segment
 from pylogtable.storage.base import ObjectStore
 

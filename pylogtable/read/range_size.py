@@ -15,8 +15,8 @@ from pylogtable.format.log_state import LogState, tiles_from
 from pylogtable.format.model import Segment
 from pylogtable.format.partition_state import LeafRun, PartitionState, Tile, tile_end, tile_start
 from pylogtable.read.plan import Span
+from pylogtable.segments.read_segment import count_from, end_of_records
 from pylogtable.segments.read_task import task_for
-from pylogtable.segments.scan import count_from, end_of_records
 from pylogtable.segments.segment_reader import Records, open_segment
 from pylogtable.storage.base import ObjectStore
 

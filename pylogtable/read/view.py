@@ -35,9 +35,9 @@ from pylogtable.read.range_size import (
 from pylogtable.read.versions import explain_gone_files
 from pylogtable.runtime import Runtime
 from pylogtable.segments.key_filter import WantedKeys
-from pylogtable.segments.prefetch import tasks_ahead
 from pylogtable.segments.projection import Projection
-from pylogtable.segments.scan import count_from, first_offset_at_time, read_task
+from pylogtable.segments.read_segment import count_from, first_offset_at_time, read_task
+from pylogtable.segments.segment_prefetch import tasks_ahead
 from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.threads import map_parallel
 from pylogtable.times import Moment, to_us

@@ -12,9 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pylogtable.errors import CorruptTopicError, SegmentGoneError
-from pylogtable.format.codec import decode_commit
 from pylogtable.format.footer_checks import GroupFacts, check_footer, check_footer_columns
 from pylogtable.format.inline import from_text, own_entries, unpack
+from pylogtable.format.json_codec import decode_commit
 from pylogtable.format.model import Segment
 from pylogtable.format.paths import object_of, parse_inline_path
 from pylogtable.format.schema import LOG_FIELDS, OFFSET, TIMESTAMP

@@ -17,8 +17,8 @@ import pyarrow as pa
 from pylogtable.format.model import Segment, TopicInfo
 from pylogtable.format.partitioner import key_bytes, murmur2
 from pylogtable.lazy_arrow import pc
-from pylogtable.segments.prefetch import pairs_ahead
 from pylogtable.segments.projection import check_column_names
+from pylogtable.segments.segment_prefetch import pairs_ahead
 from pylogtable.segments.segment_reader import open_segment
 from pylogtable.storage.base import ObjectStore
 

@@ -23,11 +23,7 @@ from pylogtable.format.model import (
     Protocol,
     TopicInfo,
 )
-from pylogtable.format.schema import (
-    check_fields,
-    is_keys_only,
-    value_columns,
-)
+from pylogtable.format.schema import check_fields, is_keys_only, value_columns
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.topics.columns_plan import (
     ColumnChanges,

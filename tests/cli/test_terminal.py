@@ -17,8 +17,8 @@ import pytest
 import pylogtable
 from pylogtable import Topic
 from pylogtable.cli.app import main
-from pylogtable.format.codec import encode
 from pylogtable.format.group_model import GroupMember, GroupState
+from pylogtable.format.json_codec import encode
 from pylogtable.format.paths import group_path
 from tests.cli.conftest import Run, environment, start
 

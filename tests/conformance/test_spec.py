@@ -11,7 +11,7 @@ from typing import get_args
 import msgspec
 import pytest
 
-from pylogtable.format import codec, config, model
+from pylogtable.format import config, json_codec, model
 from pylogtable.format.leaf import LEAF_SCHEMA
 from pylogtable.format.schema import to_arrow
 from pylogtable.limits import Limits
@@ -144,13 +144,13 @@ def test_every_field_of_an_example_in_the_specification_is_decoded(kind: str, te
         return
     stored: model.StoredObject | None
     if kind == "commit":
-        stored = codec.decode_commit(data, body["version"])
+        stored = json_codec.decode_commit(data, body["version"])
     elif kind == "root":
-        stored = codec.decode_root(data, body["version"])
+        stored = json_codec.decode_root(data, body["version"])
     elif kind == "group":
-        stored = codec.decode_group(data, "g", body["number"])
+        stored = json_codec.decode_group(data, "g", body["number"])
     elif kind == "hint":
-        stored = codec.decode_hint(data)
+        stored = json_codec.decode_hint(data)
     else:
         stored = msgspec.json.decode(data, type=model.TopicInfo)
     body.pop("checksum", None)

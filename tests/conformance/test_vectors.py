@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, NoReturn
 
 import msgspec
@@ -12,7 +13,7 @@ import pytest
 from pylogtable import errors
 from pylogtable.append.plan import Repeated, plan_append
 from pylogtable.arguments import NOT_GIVEN
-from pylogtable.format import codec, paths
+from pylogtable.format import json_codec, paths
 from pylogtable.format.config import describe_config, normalize
 from pylogtable.format.group_model import GroupChange, GroupState
 from pylogtable.format.log_state import LogState
@@ -48,6 +49,7 @@ from pylogtable.jobs.erase_plan import MayMatch, plan_erase
 from pylogtable.jobs.merge_plan import plan_merge
 from pylogtable.jobs.retention_plan import plan_retention
 from pylogtable.jobs.vacuum_plan import Listed, Needed, plan_vacuum
+from pylogtable.limits import Limits
 from pylogtable.mirror.plan import (
     CopyUnit,
     check_copy,
@@ -95,19 +97,19 @@ def run_codec(given: Vector) -> object:
     else:
         data = (given["text"] if "text" in given else json.dumps(given["json"])).encode()
     if given["object"] == "group":
-        return _wire(codec.decode_group(data, "g", given["number"]))
+        return _wire(json_codec.decode_group(data, "g", given["number"]))
     if given["object"] == "hint":
-        hint = codec.decode_hint(data)
+        hint = json_codec.decode_hint(data)
         return None if hint is None else _wire(hint)
     if given["object"] == "root":
-        root = codec.decode_root(data, given["version"])
+        root = json_codec.decode_root(data, given["version"])
         from_root(root)
         return _wire(root)
-    commit = codec.decode_commit(data, given["version"])
+    commit = json_codec.decode_commit(data, given["version"])
     if commit.protocol is not None:
-        codec.check_readable(commit.protocol)
+        json_codec.check_readable(commit.protocol)
         if given.get("use") == "write":
-            codec.check_writable(commit.protocol)
+            json_codec.check_writable(commit.protocol)
     return _wire(commit)
 
 
@@ -312,12 +314,10 @@ def run_plan_mirror(given: Vector) -> object:
             {"inputs": [s.path for s in stretch.inputs], "units": _units(stretch.units)}
             for stretch in found
         ]
-    arrivals = plan_arrivals(
-        copy,
-        _with_leaves(source),
-        allow_gaps=given["allow_gaps"],
-        **({"max_units": given["max_units"]} if "max_units" in given else {}),
-    )
+    state = _with_leaves(source)
+    if (most := given.get("max_units")) is not None:
+        state = replace(state, limits=Limits(mirror_units=most, mirror_first_units=most))
+    arrivals = plan_arrivals(copy, state, allow_gaps=given["allow_gaps"])
     if given["do"] == "arrivals":
         return {"units": _units(arrivals.units), "is_all": arrivals.is_all}
     segments = [placed(unit.whole, unit.start) for unit in arrivals.units if unit.whole]
@@ -412,11 +412,11 @@ def test_every_vector_is_complete(name: str) -> None:
 def _commits(given: Vector) -> list[Commit]:
     """Through the codec, as from a store; a sequence may be wrong and still be of decodable
     commits, so each is decoded under the version it says."""
-    return [codec.decode_commit(as_stored(c), c["version"]) for c in given["commits"]]
+    return [json_codec.decode_commit(as_stored(c), c["version"]) for c in given["commits"]]
 
 
 def _group_state(body: Vector | None) -> GroupState | None:
-    return body and codec.decode_group(json.dumps(body).encode(), "g", body["number"])
+    return body and json_codec.decode_group(json.dumps(body).encode(), "g", body["number"])
 
 
 def _replayed(given: Vector) -> Snapshot | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pylogtable.format.codec import decode_commit
+from pylogtable.format.json_codec import decode_commit
 from pylogtable.format.model import Commit
 from pylogtable.format.paths import parse_commit_path
 from pylogtable.runtime import Runtime

@@ -20,7 +20,7 @@ from pylogtable.errors import (
     InvalidRequestError,
     TopicNotFoundError,
 )
-from pylogtable.format.codec import decode_commit
+from pylogtable.format.json_codec import decode_commit
 from pylogtable.format.paths import HINT_PATH, commit_path, parse_root_path
 from pylogtable.limits import Limits
 from pylogtable.log.manifest import Manifest

@@ -20,7 +20,7 @@ from pylogtable.errors import (
     TopicNotFoundError,
     UnsupportedFormatError,
 )
-from pylogtable.format.codec import decode_hint
+from pylogtable.format.json_codec import decode_hint
 from pylogtable.format.paths import HINT_PATH, commit_path, parse_commit_path, root_path
 from pylogtable.limits import Limits
 from pylogtable.storage.memory import MemoryStore

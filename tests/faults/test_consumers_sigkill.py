@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import pylogtable
-from pylogtable.format.codec import decode_group
+from pylogtable.format.json_codec import decode_group
 from pylogtable.storage.local import LocalStore
 from tests.faults.worker import SCHEMA, crew
 

@@ -34,7 +34,7 @@ from pylogtable.errors import (
     TopicExistsError,
     UnsupportedFormatError,
 )
-from pylogtable.format import codec
+from pylogtable.format import json_codec
 from pylogtable.format.model import INLINE_BATCHES
 from pylogtable.runtime import Runtime
 from pylogtable.storage.local import LocalStore
@@ -171,8 +171,8 @@ def append_many(url: str, first: int, count: int) -> None:
 
 def append_as_an_older_release(url: str, first: int) -> None:
     """Append until that is refused, as a process that does not know records in commits."""
-    codec.READER_FEATURES -= {INLINE_BATCHES}
-    codec.WRITER_FEATURES -= {INLINE_BATCHES}
+    json_codec.READER_FEATURES -= {INLINE_BATCHES}
+    json_codec.WRITER_FEATURES -= {INLINE_BATCHES}
     topic = pylogtable.open(url).topic("t")
     parent = os.getppid()
     try:

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from pylogtable import Store
-from pylogtable.format.codec import encode
 from pylogtable.format.group_model import GroupMember, GroupState
+from pylogtable.format.json_codec import encode
 from pylogtable.format.paths import group_path
 from pylogtable.report.report_html import report_html
 from pylogtable.storage.memory import MemoryStore

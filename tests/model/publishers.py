@@ -11,7 +11,7 @@ import pyarrow as pa
 from pylogtable.append.stager import Staged
 from pylogtable.engine import plan_append
 from pylogtable.errors import LogTableError
-from pylogtable.format.codec import encode
+from pylogtable.format.json_codec import encode
 from pylogtable.format.model import Hint
 from pylogtable.format.paths import HINT_PATH, commit_path
 from pylogtable.log.topic_log import seal

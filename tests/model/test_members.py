@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from pylogtable.errors import CommitConflictError, CommitUnknownError
-from pylogtable.format.codec import decode_group
 from pylogtable.format.group_model import GroupState
+from pylogtable.format.json_codec import decode_group
 from pylogtable.groups.consumer import Consumer
 from pylogtable.groups.member import DynamicMember
 from pylogtable.groups.membership_plan import owned

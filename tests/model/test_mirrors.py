@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from pylogtable.errors import CommitConflictError, LogTableError
-from pylogtable.format.codec import encode
+from pylogtable.format.json_codec import encode
 from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Hint, Mirror
 from pylogtable.format.paths import HINT_PATH, commit_path, parse_commit_path

@@ -11,8 +11,8 @@ import pytest
 
 import pylogtable.groups.group
 from pylogtable.append.plan import plan_append
-from pylogtable.format.codec import encode
 from pylogtable.format.group_model import GroupChange, GroupPosition
+from pylogtable.format.json_codec import encode
 from pylogtable.format.model import Change, Hint, StagedSegment
 from pylogtable.format.paths import HINT_PATH, segment_path
 from pylogtable.format.snapshot import Snapshot

@@ -22,8 +22,8 @@ from pylogtable.errors import (
     StorageError,
     TopicNotFoundError,
 )
-from pylogtable.format.codec import decode_commit, decode_hint, encode
 from pylogtable.format.inline import from_text, own_entries, sizes
+from pylogtable.format.json_codec import decode_commit, decode_hint, encode
 from pylogtable.format.model import Change, Commit, Hint, Segment, StagedSegment
 from pylogtable.format.paths import (
     HINT_PATH,

@@ -19,8 +19,8 @@ from hypothesis.stateful import (
 )
 
 from pylogtable.errors import CommitConflictError
-from pylogtable.format.codec import decode_group, encode
 from pylogtable.format.group_model import GroupChange, GroupState
+from pylogtable.format.json_codec import decode_group, encode
 from pylogtable.groups.membership_plan import (
     assign,
     check_tenures,

@@ -16,7 +16,7 @@ from pylogtable import (
     UnsupportedFormatError,
 )
 from pylogtable.engine import plan_append
-from pylogtable.format import codec, config, inline
+from pylogtable.format import config, inline, json_codec
 from pylogtable.format.json_bytes import checksum
 from pylogtable.format.paths import commit_path
 from pylogtable.storage.memory import MemoryStore
@@ -83,7 +83,7 @@ def test_a_small_append_is_one_object(topic: Topic, objects: MemoryStore) -> Non
 def test_a_large_append_has_files(topic: Topic, objects: MemoryStore) -> None:
     topic.append(noise(64))
     assert data_files(objects)
-    commit = codec.decode_commit(objects.read(f"orders/{commit_path(1)}") or b"", 1)
+    commit = json_codec.decode_commit(objects.read(f"orders/{commit_path(1)}") or b"", 1)
     assert commit.rows is None
     assert commit.protocol is None  # the feature is announced by the commit that needs it
 
@@ -92,7 +92,9 @@ def test_packed_rows_never_have_more_than_the_setting(topic: Topic, objects: Mem
     topic.alter(config={"inline.max.bytes": 2000})
     for count in range(1, 6):
         version = topic.append(noise(count)).version
-        commit = codec.decode_commit(objects.read(f"orders/{commit_path(version)}") or b"", version)
+        commit = json_codec.decode_commit(
+            objects.read(f"orders/{commit_path(version)}") or b"", version
+        )
         size = sum(segment.size_bytes for segment in commit.add)
         assert (commit.rows is not None) == (size <= 2000)
     assert data_files(objects)
@@ -365,8 +367,8 @@ def test_who_does_not_know_the_feature_refuses_and_writes_nothing(
     topic.append(table(0, 3))
     before = [entry.key for entry in objects.list()]
     known = frozenset({"column-mapping"})
-    monkeypatch.setattr(codec, "READER_FEATURES", known)
-    monkeypatch.setattr(codec, "WRITER_FEATURES", known)
+    monkeypatch.setattr(json_codec, "READER_FEATURES", known)
+    monkeypatch.setattr(json_codec, "WRITER_FEATURES", known)
     with pytest.raises(UnsupportedFormatError, match="inline-batches"):
         make_store(objects).topic("orders")
     with pytest.raises(UnsupportedFormatError, match="inline-batches"):
@@ -393,7 +395,7 @@ class TestByDefault:
         self, objects: MemoryStore
     ) -> None:
         topic = make_store(objects).create_topic("orders", 6)
-        first = codec.decode_commit(objects.read(f"orders/{commit_path(0)}") or b"", 0)
+        first = json_codec.decode_commit(objects.read(f"orders/{commit_path(0)}") or b"", 0)
         assert first.protocol is not None
         assert first.protocol.reader_features == ("inline-batches",)
         topic.append(table(0, 100, size=100))

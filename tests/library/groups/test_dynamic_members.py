@@ -15,8 +15,8 @@ from pylogtable import (
     Topic,
     TopicNotFoundError,
 )
-from pylogtable.format.codec import decode_group
 from pylogtable.format.group_model import GroupState
+from pylogtable.format.json_codec import decode_group
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
 from tests.builders import Clock, contents, make_store, runtime

@@ -17,8 +17,8 @@ from pylogtable import (
     Topic,
     TopicNotFoundError,
 )
-from pylogtable.format.codec import decode_group, encode
 from pylogtable.format.group_model import GroupChange, GroupMember, GroupState
+from pylogtable.format.json_codec import decode_group, encode
 from pylogtable.format.paths import group_path, parse_group_path
 from pylogtable.limits import DEFAULT_LIMITS
 from pylogtable.log.group_log import GroupLog

@@ -9,7 +9,7 @@ import pytest
 
 from pylogtable import InvalidRequestError, StorageError, Store
 from pylogtable.engine import plan_append
-from pylogtable.format.codec import decode_commit
+from pylogtable.format.json_codec import decode_commit
 from pylogtable.format.paths import commit_path
 from pylogtable.storage.local import LocalStore
 from pylogtable.storage.memory import MemoryStore

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from pylogtable.errors import TopicExistsError
-from pylogtable.format.codec import encode
+from pylogtable.format.json_codec import encode
 from pylogtable.format.leaf import Leaf, segments_of
 from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Commit, Protocol, Segment, TopicInfo

@@ -17,7 +17,7 @@ from pylogtable.mirror.removals_plan import (
     plan_removals,
     shrunken_partitions,
 )
-from pylogtable.segments.scan import count_from
+from pylogtable.segments.read_segment import count_from
 from pylogtable.topic import Topic
 from tests.builders import fill, make_holes, rows, write_sparse_segment
 from tests.mirrors import Pair

@@ -14,13 +14,7 @@ from pylogtable import Store
 from pylogtable.engine import ReadPart, ReadTask, Scan
 from pylogtable.format.model import Segment, Totals
 from pylogtable.limits import DEFAULT_LIMITS
-from pylogtable.read.parts_plan import (
-    by_commit,
-    joined,
-    pack_tasks,
-    share_tasks,
-    split_spans,
-)
+from pylogtable.read.parts_plan import by_commit, joined, pack_tasks, share_tasks, split_spans
 from pylogtable.read.plan import Span
 from pylogtable.segments.read_task import task_for
 from tests.builders import ints, kafka, limited, rows

@@ -17,7 +17,7 @@ from pylogtable import (
     UnsupportedFormatError,
 )
 from pylogtable.engine import Scan, plan_append
-from pylogtable.format import codec
+from pylogtable.format import json_codec
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
 from pylogtable.topic import Topic
@@ -278,7 +278,7 @@ def test_a_version_that_does_not_know_the_feature_refuses_the_topic(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make(store).alter(drop_columns=["a"])
-    monkeypatch.setattr(codec, "READER_FEATURES", frozenset())
+    monkeypatch.setattr(json_codec, "READER_FEATURES", frozenset())
     with pytest.raises(UnsupportedFormatError, match=r"column-mapping. Upgrade pylogtable"):
         store.topic("t")
 
@@ -287,8 +287,8 @@ def test_a_topic_from_before_ids_can_be_renamed(objects: MemoryStore, store: Sto
     topic = make(store)
     first = objects.read("t/_manifest/00000000000000000000.json")
     assert first is not None
-    commit = codec.decode_commit(first, 0)
-    old = codec.encode(_without_ids(commit))
+    commit = json_codec.decode_commit(first, 0)
+    old = json_codec.encode(_without_ids(commit))
     assert b'"id":16' not in old
     objects.delete("t/_manifest/00000000000000000000.json")
     objects.write("t/_manifest/00000000000000000000.json", old)

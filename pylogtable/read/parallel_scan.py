@@ -17,10 +17,10 @@ from pylogtable.read.parts_plan import ReadPart, pack_tasks, share_tasks, split_
 from pylogtable.read.plan import Ranges, plan_tasks, spans_of
 from pylogtable.read.versions import explain_gone_files
 from pylogtable.read.view import View
-from pylogtable.segments.prefetch import tasks_ahead
 from pylogtable.segments.projection import Projection
+from pylogtable.segments.read_segment import read_task
 from pylogtable.segments.read_task import ReadTask
-from pylogtable.segments.scan import read_task
+from pylogtable.segments.segment_prefetch import tasks_ahead
 from pylogtable.storage.base import ObjectStore
 
 
