@@ -143,7 +143,7 @@ def plan_append(
     # One commit for all partitions: they become visible together [APPEND-3].
     return Change(
         operation="append",
-        protocol=_needed_protocol(snapshot.protocol, placed),
+        protocol=_needed_protocol(snapshot.protocol, placed, has_rows=rows is not None),
         ends=ends,
         add=tuple(placed),
         txn=txn,
@@ -184,11 +184,13 @@ def check_place(file: StagedSegment, base: int, *, is_first: bool) -> None:
         )
 
 
-def _needed_protocol(protocol: Protocol, placed: Sequence[Segment]) -> Protocol | None:
+def _needed_protocol(
+    protocol: Protocol, placed: Sequence[Segment], *, has_rows: bool
+) -> Protocol | None:
     """The protocol with the features that these segments need; None if it stays as it is. Segments
     without holes, named after their first offset, are like any others [LOG-11]."""
     needed = protocol
-    if any(segment.is_inline for segment in placed):
+    if has_rows:
         needed = needed.with_feature(INLINE_BATCHES) or needed
     if not all(s.is_dense and floor_fault(s, is_appended=True) is None for s in placed):
         needed = needed.with_feature(GIVEN_OFFSETS) or needed

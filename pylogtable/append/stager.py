@@ -113,9 +113,8 @@ class Stager:
         self._row_group_bytes = min(limits.row_group_bytes, self._shaper.config.segment_bytes)
         self._lanes: dict[int, RollingWriter] = {}
         self._with_open_file: set[int] = set()
-        self._encoders = encoders
-        #: Made when there is something to encode: rows for a commit need no threads.
-        self._own_encoders: Threads | None = None
+        self._pool = encoders
+        self._own_pool: Threads | None = None
         self._encoding: deque[tuple[Future[None], int]] = deque()
         self._encoding_bytes = 0
 
@@ -188,17 +187,9 @@ class Stager:
         for lane in self._lanes.values():
             lane.abandon(error)
 
-    @property
-    def _pool(self) -> Executor:
-        if self._encoders is not None:
-            return self._encoders
-        if self._own_encoders is None:
-            self._own_encoders = Threads(_encoders())
-        return self._own_encoders
-
     def _end_encoders(self) -> None:
-        if self._own_encoders is not None:
-            self._own_encoders.shutdown()
+        if self._own_pool is not None:
+            self._own_pool.shutdown()
 
     def _add_chunk(self, chunk: pa.RecordBatch) -> None:
         for share in self._shaper.shares(chunk):
@@ -237,6 +228,8 @@ class Stager:
             encoding, size = self._encoding.popleft()
             self._encoding_bytes -= size
             encoding.result()
+        if self._pool is None:  # rows for a commit need no threads
+            self._pool = self._own_pool = Threads(_encoders())
         if (started := writer.start_encoding(self._pool, keep_rest=keep_rest)) is not None:
             self._encoding.append(started)
             self._encoding_bytes += started[1]

@@ -205,13 +205,13 @@ class StagedSegment(SegmentFacts, frozen=True, kw_only=True, omit_defaults=True)
         the commit, for rows that go into it. Given offsets stay as they are, so there may be a hole
         before the first of them."""
         moved, facts = base_offset - self.predicted_base, self.facts
-        if self.is_inline:
+        if is_inline := self.is_inline:
             facts["path"] = f"{path}{self.path}"
         if self.given_end is not None:
             facts["row_groups"] = tuple(at - moved for at in self.row_groups)
             return Segment(**facts, base_offset=base_offset, end_offset=self.given_end)
         end_offset = base_offset + self.records
-        shift = 0 if self.is_inline else moved
+        shift = 0 if is_inline else moved
         return Segment(**facts, base_offset=base_offset, end_offset=end_offset, shift=shift)
 
 
