@@ -165,9 +165,9 @@ class Store:
             return self.topic(name), False
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic and its data. Its commits stay, so that no version number is used twice. A
-        topic that is later created under this name has a different id and starts at offset 0
-        [META-5]."""
+        """Delete a topic and its data files. Its commits stay, so that no version number is used
+        twice, and with them the records of small appends. A topic that is later created under this
+        name has a different id and starts at offset 0 [META-5]."""
         check_topic_name(name)
         below = self._store.below(name)
         manifest = Manifest(below)

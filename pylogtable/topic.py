@@ -188,8 +188,8 @@ class Topic(TopicWrites, TopicJobs):
         return self.at(version).files()
 
     def history(self, limit: int | None = None) -> pa.Table:
-        """The commits, newest first, at most `limit`. Use it to see who changed what, and which
-        versions can be read."""
+        """The commits, newest first, at most `limit`. Use it to see who changed what. A vacuum
+        keeps commits that have live records, so the versions of the oldest may not be readable."""
         return self.at().history(limit)
 
     def find_commit(self, commit_id: str, version: int | None = None) -> int | None:

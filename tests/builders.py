@@ -36,7 +36,7 @@ UTC_US = pa.timestamp("us", tz="UTC")
 MOST_WAITED_SECONDS = 600
 
 #: Settings of a topic whose small appends are files, for tests of files.
-IN_FILES = {"inline.max.bytes": 0}
+IN_FILES: dict[str, object] = {"inline.max.bytes": 0}
 
 #: A few commits then write roots, leaves and runs.
 SMALL = Limits(root_interval=4, root_grace=1, tail_max=3, leaf_max=8, merge_width=2, runs_max=3)
@@ -86,23 +86,42 @@ def runtime(clock: Callable[[], int] | None = None) -> Runtime:
     )
 
 
+class StoreInFiles(Store):
+    """A store whose topics have no records in commits, unless a topic is given the setting."""
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        schema: Any = None,
+        key: Any = None,
+        config: Mapping[str, object] | None = None,
+        **options: Any,
+    ) -> Topic:
+        settings = {**IN_FILES, **(config or {})}
+        return super().create_topic(name, partitions, schema, key, settings, **options)
+
+
 def make_store(
     objects: ObjectStore | None = None,
     clock: Callable[[], int] | None = None,
     limits: Limits | None = None,
+    *,
+    in_files: bool = False,
 ) -> Store:
     """A store whose objects age by the same clock, if they are in memory and have none yet."""
     clock = clock or Clock()
     objects = objects or MemoryStore()
     keep_time(objects, clock)
-    return Store(objects if limits is None else objects.with_limits(limits), runtime(clock))
+    objects = objects if limits is None else objects.with_limits(limits)
+    return (StoreInFiles if in_files else Store)(objects, runtime(clock))
 
 
 def limited(opened: Opened, **limits: int) -> Opened:
     """The same store or topic, opened with other limits."""
     objects = opened._store.with_limits(replace(opened._store.limits, **limits))
     if isinstance(opened, Store):
-        return Store(objects, opened._runtime)
+        return type(opened)(objects, opened._runtime)
     return Topic(opened.name, objects, opened._log.runtime)
 
 

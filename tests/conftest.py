@@ -14,10 +14,9 @@ from typing import Any
 import pytest
 
 import pylogtable
-from pylogtable.format import config
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
-from tests.builders import Clock, damage, fill, make_store
+from tests.builders import IN_FILES, Clock, damage, fill, make_store
 from tests.depth import DEEP, load_hypothesis_profile
 from tests.side_by_side import rank_of, unit_of
 from tests.spark_home import spark_home
@@ -45,12 +44,6 @@ S3_KEY, S3_SECRET, S3_BUCKET = "AKIAKEYKEYKEY", "sEcReTsEcReT", "bucket"
 
 load_hypothesis_profile()
 
-#: Most tests append few records and look at their files. Those of records in commits set
-#: `inline.max.bytes`, or use `inline_by_default`. Other processes, Spark's workers among them, have
-#: the true default.
-TRUE_DEFAULT = config.INLINE_MAX_BYTES
-config.INLINE_MAX_BYTES = 0
-
 #: Why a test may be skipped. A skip for any other reason fails the run: nobody would see that a
 #: promise is not tested any more.
 KNOWN_SKIPS = (
@@ -75,14 +68,20 @@ KNOWN_SKIPS = (
 _skips: Counter[tuple[str, str]] = Counter()
 
 
-@pytest.fixture
-def inline_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Topics are as users have them: small appends go into their commits."""
-    monkeypatch.setattr(config, "INLINE_MAX_BYTES", TRUE_DEFAULT)
-
-
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "deep: runs in `make test-deep` only")
+    config.addinivalue_line(
+        "markers",
+        "records_in(*places): where topics of the fixture `store` have their records, unless they "
+        "set `inline.max.bytes`: files, or commits, the default, or once each",
+    )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    mark = metafunc.definition.get_closest_marker("records_in")
+    if mark is not None and "in_files" in metafunc.fixturenames:
+        assert set(mark.args) <= {"commits", "files"}
+        metafunc.parametrize("in_files", [at == "files" for at in mark.args], ids=mark.args)
 
 
 def pytest_report_header() -> str:
@@ -160,8 +159,14 @@ def objects() -> MemoryStore:
 
 
 @pytest.fixture
-def store(objects: MemoryStore, clock: Clock) -> Store:
-    return make_store(objects, clock)
+def in_files() -> bool:
+    """False: small appends are in commits, as users have it. `records_in` says otherwise."""
+    return False
+
+
+@pytest.fixture
+def store(objects: MemoryStore, clock: Clock, in_files: bool) -> Store:
+    return make_store(objects, clock, in_files=in_files)
 
 
 @pytest.fixture(scope="session")
@@ -187,12 +192,10 @@ def s3_endpoint() -> Iterator[str]:
 
 @pytest.fixture
 def broken_store(tmp_path: Path) -> Path:
-    """A store with three topics, of which the first is damaged."""
+    """A store with three topics, of which the first is damaged. Their records are in files."""
     store = pylogtable.open(tmp_path / "logs")
     for name in ("broken", "orders", "users"):
-        topic = store.create_topic(
-            name, config={"cleanup.policy": "compact"} if name == "users" else None
-        )
-        fill(topic)
+        policy = {"cleanup.policy": "compact" if name == "users" else "delete"}
+        fill(store.create_topic(name, config={**IN_FILES, **policy}))
     damage(tmp_path / "logs" / "broken")
     return tmp_path / "logs"

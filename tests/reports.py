@@ -16,7 +16,7 @@ def example_store(objects: ObjectStore | None = None) -> tuple[Store, Clock]:
     name and skewed partitions, `empty`, and `payments`, which is damaged."""
     objects = MemoryStore() if objects is None else objects
     clock = Clock()
-    store = make_store(objects, clock)
+    store = make_store(objects, clock, in_files=True)
     orders = store.create_topic(
         "orders", partitions=3, config={"retention.ms": 30 * HOUR_MS, "segment.bytes": 20_000}
     )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from golden_place import T0_US, Place, at, kafka, neutral, placed, record
+from golden_place import T0_US, EarlierStore, Place, at, kafka, neutral, placed, record
 
 from pylogtable.storage.memory import MemoryStore
-from pylogtable.store import Store
 
 
 def mirrored(place: Place) -> None:
-    source = Store(MemoryStore("source"), place.runtime).create_topic("orders", partitions=2)
+    source = EarlierStore(MemoryStore("source"), place.runtime).create_topic("orders", partitions=2)
     zero = [record(n, b"k%d" % n, b"v%d" % n) for n in range(4)]
     one = [record(9, b"o", b"o", [{"key": "trace", "value": b"\x01"}])]
     place.tick()

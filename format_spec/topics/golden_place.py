@@ -13,8 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from msgspec.structs import replace
 
+from pylogtable.format.model import INLINE_BATCHES, Change
 from pylogtable.format.paths import group_path
+from pylogtable.format.snapshot import Snapshot
 from pylogtable.runtime import Runtime
 from pylogtable.storage.local import LocalStore
 from pylogtable.store import Store
@@ -25,6 +28,24 @@ T0_US = T0_MS * 1000
 UTC_US = pa.timestamp("us", tz="UTC")
 
 Row = dict[str, Any]
+
+
+class EarlierStore(Store):
+    """Creates topics as the releases did that knew no records in commits, unless the setting is
+    given [INL-5]."""
+
+    def _create(self, name: str, plan: Callable[[Snapshot | None, str], Change]) -> Topic:
+        def plan_earlier(snapshot: Snapshot | None, url: str) -> Change:
+            change = plan(snapshot, url)
+            assert change.topic is not None
+            assert change.protocol is not None
+            if "inline.max.bytes" in change.topic.config:
+                return change
+            known = tuple(f for f in change.protocol.reader_features if f != INLINE_BATCHES)
+            protocol = replace(change.protocol, reader_features=known, writer_features=known)
+            return replace(change, protocol=protocol)
+
+        return super()._create(name, plan_earlier)
 
 
 @dataclass
@@ -40,7 +61,7 @@ class Place:
         self.folder.mkdir(parents=True)
         runtime = Runtime(clock=lambda: self.now_ms, new_id=lambda: f"{next(self.ids):08x}")
         self.runtime = runtime
-        self.store = Store(LocalStore(self.folder), runtime)
+        self.store = EarlierStore(LocalStore(self.folder), runtime)
 
     @property
     def topic_folder(self) -> Path:

@@ -19,8 +19,6 @@ from golden_place import Place
 from indexed_topics import INDEXED_TOPICS
 from log_topics import LOG_TOPICS
 
-from pylogtable.format import config
-
 TOPICS = (
     *(*COLUMN_TOPICS, *LOG_TOPICS, *CLEANED_TOPICS, *INDEXED_TOPICS, *COPIED_TOPICS),
     *DAMAGED_TOPICS,
@@ -28,13 +26,8 @@ TOPICS = (
 
 
 def make_all(folder: Path) -> None:
-    # Only the topics that say so have records in commits.
-    kept, config.INLINE_MAX_BYTES = config.INLINE_MAX_BYTES, 0
-    try:
-        for make in TOPICS:
-            make(Place(folder / make.__name__.replace("_", "-")))
-    finally:
-        config.INLINE_MAX_BYTES = kept
+    for make in TOPICS:
+        make(Place(folder / make.__name__.replace("_", "-")))
 
 
 if __name__ == "__main__":

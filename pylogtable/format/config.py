@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 from pylogtable.arguments import check_mapping
@@ -23,9 +23,6 @@ DAY_MS = 86_400_000
 MANIFEST_RETENTION_MS = 7 * DAY_MS
 # A writer does not commit files, or plan on a state, older than this [COMMIT-8].
 STALE_AFTER_MS = MANIFEST_RETENTION_MS // 2
-
-#: Appends up to this size go into their commit [INL-1].
-INLINE_MAX_BYTES = 16 << 10
 
 #: The table formats that a topic can be published in [PUB-1].
 PUBLISH_FORMATS = ("delta", "iceberg")
@@ -51,7 +48,7 @@ class TopicConfig:
     message_timestamp_type: str = "CreateTime"
     compression_type: str = "producer"
     publish_formats: frozenset[str] = frozenset()
-    inline_max_bytes: int = field(default_factory=lambda: INLINE_MAX_BYTES)
+    inline_max_bytes: int = 16 << 10
 
     @property
     def is_compacted(self) -> bool:

@@ -19,7 +19,7 @@ import pytest
 import pylogtable
 from pylogtable.cli.app import main
 from pylogtable.cli.session import Session
-from tests.builders import kafka
+from tests.builders import IN_FILES, kafka
 
 ROOT = Path(__file__).parents[2]
 
@@ -80,9 +80,10 @@ def store_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def clicks(store_dir: Path) -> pylogtable.Topic:
+def clicks(store_dir: Path, in_files: bool) -> pylogtable.Topic:
     """A topic of Kafka's shape with two partitions: a, b, c in the first, d in the second."""
-    topic = pylogtable.open(store_dir).create_topic("clicks", partitions=2)
+    config = IN_FILES if in_files else None
+    topic = pylogtable.open(store_dir).create_topic("clicks", partitions=2, config=config)
     keys, values = ["k1", "k2", None, "k4"], ["a", "b", "c", "d"]
     topic.append(kafka(keys, values, partition=_ints(0, 0, 0, 1)))
     return topic

@@ -22,6 +22,7 @@ from tests.cli.conftest import Run, parse
 from tests.stores import FailingStore
 
 
+@pytest.mark.records_in("files")
 def test_segments(run: Run, clicks: pylogtable.Topic) -> None:
     clicks.append(kafka(["k1"], [None], partition=pa.array([0], pa.int32())))
     head, *lines = (line.split() for line in run("segments", "clicks").lines)
@@ -71,6 +72,7 @@ def test_history(run: Run, clicks: pylogtable.Topic) -> None:
     assert rows[1]["end_offsets"] == {"0": 3, "1": 1}
 
 
+@pytest.mark.records_in("files")
 def test_verify(run: Run, clicks: pylogtable.Topic, store_dir: Path) -> None:
     pylogtable.open(store_dir).create_topic("other")
     sound = run("verify", "--data")
@@ -112,6 +114,7 @@ def fail(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     return begin
 
 
+@pytest.mark.records_in("files")
 def test_verify_of_a_store_that_fails_has_its_own_status(
     run: Run, clicks: pylogtable.Topic, store_dir: Path, fail: Callable[[str], None]
 ) -> None:
@@ -137,6 +140,7 @@ def test_verify_of_a_store_that_fails_has_its_own_status(
     assert run("verify", "--data").status == 1, "damage that was seen is told first"
 
 
+@pytest.mark.records_in("files")
 @pytest.mark.parametrize(
     ("words", "arguments"),
     [

@@ -15,7 +15,7 @@ import pytest
 
 import pylogtable
 from pylogtable.storage.local import LocalStore
-from tests.builders import kafka, replace_file, rows
+from tests.builders import IN_FILES, kafka, replace_file, rows
 from tests.cli.conftest import Run
 
 NAN, INF = float("nan"), float("inf")
@@ -119,7 +119,7 @@ def test_times_outside_of_the_calendar_are_shown(run: Run, store_dir: Path) -> N
 @pytest.mark.parametrize("kind", [pa.string(), pa.list_(pa.string())], ids=str)
 def test_text_that_is_not_utf8_is_called_so(run: Run, store_dir: Path, kind: pa.DataType) -> None:
     """Another program may have written it."""
-    topic = pylogtable.open(store_dir).create_topic("t", 1, {"c": kind})
+    topic = pylogtable.open(store_dir).create_topic("t", 1, {"c": kind}, config=IN_FILES)
     topic.append(pa.table({"c": pa.array(["a" if kind == pa.string() else ["a"]], kind)}))
     (path,) = rows(topic.segments(), "path")
     data = (store_dir / "t" / path).read_bytes()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import pylogtable
-from tests.builders import T0, Clock, kafka, times
+from tests.builders import IN_FILES, T0, Clock, kafka, times
 from tests.cli.conftest import Run
 
 
@@ -52,7 +52,7 @@ def test_maintain_protects_groups(run: Run, store_dir: Path) -> None:
 
 def test_vacuum_deletes_nothing_without_yes(run: Run, store_dir: Path) -> None:
     clock = Clock()
-    topic = pylogtable.open(store_dir, clock=clock).create_topic("t")
+    topic = pylogtable.open(store_dir, clock=clock).create_topic("t", config=IN_FILES)
     for _ in range(3):
         topic.append(kafka(["a"]))
         clock.tick()

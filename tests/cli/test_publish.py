@@ -9,14 +9,14 @@ import pytest
 
 import pylogtable
 from pylogtable import Topic
-from tests.builders import kafka
+from tests.builders import IN_FILES, kafka
 from tests.cli.conftest import Run
 from tests.publish.plain_iceberg import hide_pyiceberg, open_table
 
 
 @pytest.fixture
 def clicks(tmp_path: Path) -> Topic:
-    topic = pylogtable.open(str(tmp_path)).create_topic("clicks")
+    topic = pylogtable.open(str(tmp_path)).create_topic("clicks", config=IN_FILES)
     topic.append(kafka(list("abc")))
     return topic
 

@@ -35,8 +35,6 @@ from tests.conformance.corpus import (
     vectors,
 )
 
-pytestmark = pytest.mark.usefixtures("inline_by_default")
-
 TEXT = spec_text()
 CONFORMANCE = (SPEC_FOLDER / "conformance.md").read_text(encoding="utf-8")
 DEFINED = defined_rules()

@@ -31,6 +31,7 @@ from pyspark_pylogtable.columns import spark_schema
 from pyspark_pylogtable.request.parsing import parse_options
 from pyspark_pylogtable.stream.source import StreamReader
 from pyspark_pylogtable.stream.topics import StreamTopics
+from tests.builders import IN_FILES
 from tests.cost.calls import calls_of
 from tests.depth import rounds
 from tests.stores import CountingStore, FarStore
@@ -59,7 +60,7 @@ class Grown:
 
 def _grown(commits: int) -> Grown:
     inner = FarStore(lambda: 0)
-    topic = Store(inner, Runtime()).create_topic("t", partitions=PARTITIONS)
+    topic = Store(inner, Runtime()).create_topic("t", partitions=PARTITIONS, config=IN_FILES)
     topic.append(_records(600))
     grow(topic, commits - 1, SEGMENTS_PER_COMMIT)
     return Grown(inner, CountingStore(inner), commits)

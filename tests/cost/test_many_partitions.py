@@ -49,7 +49,7 @@ def calls_in_all_threads(action: Callable[[], object]) -> int:
 def grown(request: pytest.FixtureRequest) -> tuple[int, CountingStore, Topic]:
     """A topic with about two records for each partition, and how many of them have some."""
     store = CountingStore(MemoryStore())
-    topic = make_store(store).create_topic("t", partitions=request.param)
+    topic = make_store(store, in_files=True).create_topic("t", partitions=request.param)
     topic.append(rows(2 * request.param))
     return len(topic.segments()), store, topic
 

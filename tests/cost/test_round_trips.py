@@ -17,7 +17,7 @@ from pylogtable.topic import Topic
 from pyspark_pylogtable import DefaultSource
 from pyspark_pylogtable.columns import spark_schema
 from pyspark_pylogtable.tasks.staging import stage_rows
-from tests.builders import Clock
+from tests.builders import IN_FILES, Clock
 from tests.cost.round_trips import Cost, WiredStore
 from tests.spark.writes import travelled
 
@@ -25,6 +25,8 @@ PARTITIONS = 6
 COMMITS = 40
 #: The first commit of a process proves that the one that it was planned on stands [COMMIT-9].
 PROOF = {"read": 2}
+
+Config = dict[str, object] | None
 
 
 def records(count: int) -> pa.Table:
@@ -52,7 +54,7 @@ class TestAppend:
     def test_a_warm_topic_is_not_asked_before_an_append(
         self, store: WiredStore, clock: Clock
     ) -> None:
-        topic = opened(store, clock).create_topic("t", PARTITIONS)
+        topic = opened(store, clock).create_topic("t", PARTITIONS, config=IN_FILES)
         for _ in range(3):
             clock.tick(59_999)
             cost = store.cost_of(lambda: topic.append(records(100)))
@@ -60,7 +62,7 @@ class TestAppend:
             assert cost.round_trips == 2
 
     def test_an_append_after_a_minute_asks_first(self, store: WiredStore, clock: Clock) -> None:
-        topic = opened(store, clock).create_topic("t", PARTITIONS)
+        topic = opened(store, clock).create_topic("t", PARTITIONS, config=IN_FILES)
         clock.tick(60_000)
         cost = store.cost_of(lambda: topic.append(records(100)))
         assert cost.requests == {"read": 3, "write": PARTITIONS, "create": 1}
@@ -68,15 +70,15 @@ class TestAppend:
 
     def test_a_lost_race_costs_three_round_trips(self, store: WiredStore, clock: Clock) -> None:
         """What took the version, whether there is more, and the put of the next version."""
-        mine = opened(store, clock).create_topic("t", PARTITIONS)
+        mine = opened(store, clock).create_topic("t", PARTITIONS, config=IN_FILES)
         opened(store, clock).topic("t").append(records(1))
         cost = store.cost_of(lambda: mine.append(records(100)))
         assert cost.requests == {"read": 3, "write": PARTITIONS, "create": 2}
         assert cost.round_trips == 5
 
 
-def grown(store: WiredStore, clock: Clock, commits: int) -> None:
-    topic = opened(store, clock).create_topic("t", PARTITIONS)
+def grown(store: WiredStore, clock: Clock, commits: int, config: Config = None) -> None:
+    topic = opened(store, clock).create_topic("t", PARTITIONS, config=config)
     for _ in range(commits):
         topic.append(records(3))
 
@@ -155,7 +157,7 @@ class TestSegments:
     @pytest.fixture
     def cold(self, store: WiredStore, clock: Clock) -> Topic:
         """A topic of 40 appends, opened by a process that has read nothing."""
-        grown(store, clock, COMMITS)
+        grown(store, clock, COMMITS, IN_FILES)
         return opened(store, clock).topic("t")
 
     def segments(self, topic: Topic) -> int:
@@ -228,7 +230,7 @@ def cold_partition(topic: Topic) -> int:
 class TestPolls:
     @pytest.fixture
     def writer(self, store: WiredStore, clock: Clock) -> Topic:
-        grown(store, clock, 9)
+        grown(store, clock, 9, IN_FILES)
         return opened(store, clock).topic("t")
 
     def test_an_idle_poll_of_a_consumer_is_one_request(
@@ -303,7 +305,7 @@ class TestSpark:
     def path(
         self, store: WiredStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
     ) -> dict[str, str]:
-        grown(store, clock, 9)
+        grown(store, clock, 9, IN_FILES)
         monkeypatch.setattr(pylogtable, "open", lambda *_, **__: opened(store, clock))
         at = lambda *_, **__: opened(store, clock).topic("t")  # noqa: E731
         monkeypatch.setattr(pylogtable, "open_topic", at)
@@ -360,14 +362,8 @@ class TestSpark:
 class TestInline:
     """Appends that are small enough go into their commit."""
 
-    def grown(self, store: WiredStore, clock: Clock, commits: int) -> None:
-        config = {"inline.max.bytes": 16_384}
-        topic = opened(store, clock).create_topic("t", PARTITIONS, config=config)
-        for _ in range(commits):
-            topic.append(records(3))
-
     def test_an_append_is_one_put(self, store: WiredStore, clock: Clock) -> None:
-        self.grown(store, clock, 1)
+        grown(store, clock, 1)
         topic = opened(store, clock).topic("t")
         topic.append(records(1))
         for _ in range(3):
@@ -379,7 +375,7 @@ class TestInline:
     def test_opening_and_appending_takes_three_round_trips(
         self, store: WiredStore, clock: Clock
     ) -> None:
-        self.grown(store, clock, COMMITS)
+        grown(store, clock, COMMITS)
         cost = store.cost_of(lambda: opened(store, clock).topic("t").append(records(1)))
         assert cost.requests["create"] == 1
         assert cost.round_trips == 3
@@ -387,7 +383,7 @@ class TestInline:
     def test_records_of_commits_that_were_just_read_cost_nothing(
         self, store: WiredStore, clock: Clock
     ) -> None:
-        self.grown(store, clock, COMMITS)
+        grown(store, clock, COMMITS)
         opening = store.cost_of(lambda: opened(store, clock).topic("t"))
         topic = opened(store, clock).topic("t")
         cost = store.cost_of(lambda: topic.read().read_all())
@@ -398,7 +394,7 @@ class TestInline:
         self, store: WiredStore, clock: Clock
     ) -> None:
         commits = 120
-        self.grown(store, clock, commits)
+        grown(store, clock, commits)
         topic = opened(store, clock).topic("t")
         cost = store.cost_of(lambda: topic.read().read_all())
         assert topic.count() == 3 * commits
@@ -406,7 +402,7 @@ class TestInline:
         assert cost.round_trips <= 1 + 64 / 8
 
     def test_a_merge_takes_few_round_trips(self, store: WiredStore, clock: Clock) -> None:
-        self.grown(store, clock, 120)
+        grown(store, clock, 120)
         topic = opened(store, clock).topic("t")
         cost = store.cost_of(topic.merge)
         assert cost.round_trips <= 3 + 120 / 8

@@ -10,13 +10,14 @@ from pyspark.sql import SparkSession
 
 import pylogtable
 from pylogtable import Topic
+from tests.builders import IN_FILES
 
 
 def make_topic(place: Path, name: str = "orders", policy: str = "delete") -> Topic:
     """A topic with the first 100 records."""
     schema = {"id": pa.int64(), "amount": pa.float64()}
     store = pylogtable.open(str(place))
-    topic = store.create_topic(name, 2, schema, "id", config={"cleanup.policy": policy})
+    topic = store.create_topic(name, 2, schema, "id", config={"cleanup.policy": policy, **IN_FILES})
     append(topic, 0)
     return topic
 

@@ -16,9 +16,8 @@ from pylogtable.limits import DEFAULT_LIMITS, Limits
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.memory import MemoryStore
-from pylogtable.store import Store
 from pylogtable.topic import Topic
-from tests.builders import SMALL, T0, Clock, contents, kafka, make_holes, times
+from tests.builders import SMALL, T0, Clock, StoreInFiles, contents, kafka, make_holes, times
 from tests.conformance.corpus import TOPICS
 
 NAME = "t"
@@ -35,14 +34,14 @@ OLD = ("kafka-shaped", "table-shaped", "compacted", "holes", "shifted", "log-sta
 
 @dataclass
 class Place:
-    """A store in memory with a clock and ids of its own."""
+    """A store in memory with a clock and ids of its own. Its topics are in files, or say so."""
 
     objects: ObjectStore = field(default_factory=MemoryStore)
     clock: Clock = field(default_factory=Clock)
     ids: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
     def __post_init__(self) -> None:
-        self.store = Store(
+        self.store = StoreInFiles(
             self.objects,
             Runtime(
                 clock=self.clock,

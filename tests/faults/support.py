@@ -77,8 +77,8 @@ def rows(numbers: Iterable[int]) -> pa.Table:
 
 
 def new_topic(inner: ObjectStore, inline_bytes: int = 0) -> Topic:
-    """Records up to `inline_bytes` go into their commit."""
-    config = {"inline.max.bytes": inline_bytes} if inline_bytes else {}
+    """Records up to `inline_bytes` go into their commit; with 0, all are in files."""
+    config = {"inline.max.bytes": inline_bytes}
     return store_over(inner).create_topic(NAME, PARTITIONS, SCHEMA, config=config)
 
 

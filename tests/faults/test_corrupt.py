@@ -27,7 +27,7 @@ from pylogtable.limits import Limits
 from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.topic import Topic
-from tests.builders import replace_file
+from tests.builders import IN_FILES, replace_file
 from tests.faults.support import (
     NAME,
     check,
@@ -468,7 +468,7 @@ class TestSecrets:
     def test_secrets_are_not_in_the_manifest(self, tmp_path: Path) -> None:
         options = {"secret": SECRET, "key": KEY}
         store = pylogtable.open(tmp_path, storage_options=options)
-        topic = store.create_topic("t")
+        topic = store.create_topic("t", config=IN_FILES)
         topic.append(pa.table({"value": pa.array([b"x"])}))
         files = [path for path in tmp_path.rglob("*") if path.is_file()]
         assert len(files) == 4

@@ -21,7 +21,7 @@ from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
 from pylogtable.topic import Topic
-from tests.builders import SMALL, Clock, ints, kafka
+from tests.builders import IN_FILES, SMALL, Clock, ints, kafka
 from tests.depth import sample
 from tests.faults import support
 from tests.faults.support import NAME, FakeTime, Plan, commits_of, data_files
@@ -85,6 +85,7 @@ def _changelog(inline_bytes: int = 0) -> MemoryStore:
         "cleanup.policy": "compact,delete",
         "retention.ms": -1,
         "delete.retention.ms": 1000,
+        **IN_FILES,
     }
     topic = Store(inner, FakeTime().runtime()).create_topic(NAME, 2, config=config)
     put(topic, "aab", "123", 0)

@@ -36,9 +36,9 @@ def objects() -> MemoryStore:
 
 
 @pytest.fixture
-def store(objects: MemoryStore) -> Store:
+def store(objects: MemoryStore, in_files: bool) -> Store:
     """Three topics, each with a group."""
-    made = make_store(objects)
+    made = make_store(objects, in_files=in_files)
     for name in ("alpha", "bad", "omega"):
         topic = made.create_topic(name)
         topic.append(kafka(["a"]))
@@ -152,6 +152,7 @@ def test_app_id_that_cannot_be_stored_is_refused(store: Store, app_id: str) -> N
     assert topic.append(kafka(["a"]), txn=("ä" * 512, 1)).version == 3
 
 
+@pytest.mark.records_in("files")
 def test_txn_that_leads_back_to_itself_ends_in_an_error(store: Store, objects: MemoryStore) -> None:
     """A repeat follows `previous` from commit to commit [TXN-1]."""
     topic = store.topic("bad")
@@ -202,6 +203,7 @@ def test_clock_that_gives_no_time_is_refused(now: object, tmp_path: object) -> N
     assert pylogtable.open(str(tmp_path)).topics() == []
 
 
+@pytest.mark.records_in("files")
 def test_commit_from_the_far_future_can_still_be_read(store: Store, objects: MemoryStore) -> None:
     """Another writer's clock may give any time."""
     spoil(

@@ -33,8 +33,6 @@ from tests.library.test_architecture import (
 )
 from tests.library.test_public_api import ENGINE_SIGNATURES, SIGNATURES
 
-pytestmark = pytest.mark.usefixtures("inline_by_default")
-
 GUIDE = read("pylogtable/README.md")
 CONTRIBUTING = read("CONTRIBUTING.md")
 SOURCES = ("tests/", "pylogtable/", "spark_ext/", "format_spec/", "benchmarks/", "notebooks/")

@@ -19,6 +19,7 @@ from pylogtable.storage.base import ObjectStore
 from pylogtable.topic import Topic
 from pylogtable.topics.column_types import make_fields
 from pylogtable.topics.plan import new_topic_info, plan_create
+from tests.builders import IN_FILES
 from tests.model.checker import DAY_MS, Program, Told, Writer
 from tests.model.replay import Objects, ObjectsStore
 from tests.model.writers import LocalTime
@@ -95,9 +96,10 @@ def publisher(name: str = "publisher") -> Writer:
 class Beginning:
     """A topic on a store of objects, and a time that moves on by hand."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, in_files: bool = True) -> None:
         fields = make_fields({"k": pa.string(), "n": pa.int64()})
         config = {"cleanup.policy": "compact,delete", "retention.ms": -1}
+        config |= IN_FILES if in_files else {}
         info = new_topic_info(fields, ["k"], 1, config, 0)
         created = seal(plan_create(None, info, "here", {}), None, "created", "topic", 0)
         hint = encode(Hint(root_version=None))

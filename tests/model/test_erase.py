@@ -33,9 +33,9 @@ def erase(topic: Topic) -> tuple[str]:
     return ("erased",)
 
 
-def begun() -> Beginning:
-    """Three small segments, of which the last is shifted, with records of two keys."""
-    topic = Beginning()
+def begun(*, in_files: bool = True) -> Beginning:
+    """Three small segments with records of two keys. Of files, the last is shifted."""
+    topic = Beginning(in_files=in_files)
     topic.append("ab")
     topic.race("ba")
     return topic
@@ -84,13 +84,14 @@ def doing(work: Work) -> Writer:
     return Writer(work.__name__, job(work.__name__, work))
 
 
+@pytest.mark.records_in("commits", "files")
 @pytest.mark.parametrize(
     ("other", "others_stay"),
     [(merge, True), (erase, True), (compact, False), (delete_records, False)],
 )
-def test_beside_another_job(other: Work, others_stay: bool) -> None:
+def test_beside_another_job(other: Work, others_stay: bool, in_files: bool) -> None:
     second = Writer("other", job("other", other))
-    holds(explore(begun(), doing(erase), second, others_stay=others_stay), 10_000)
+    holds(explore(begun(in_files=in_files), doing(erase), second, others_stay=others_stay), 10_000)
 
 
 def test_beside_an_append_and_a_merge_with_a_lost_or_late_put() -> None:

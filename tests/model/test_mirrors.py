@@ -150,10 +150,10 @@ def serial(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copying, "Threads", SerialPool)
 
 
-def behind(*, erased: bool = False) -> dict[str, bytes]:
+def behind(*, erased: bool = False, in_files: bool = True) -> dict[str, bytes]:
     """A topic, and a copy that lacks its last records. Of the others the source may have erased
     some."""
-    begun = Beginning()
+    begun = Beginning(in_files=in_files)
     begun.append("ab")
     store = ObjectsStore({NEAR + key: data for key, data in begun.objects.items()})
     source = near(store, "more")
@@ -298,18 +298,20 @@ def explore(
 ONE, TWO = mirroring("one"), mirroring("two")
 
 
+@pytest.mark.records_in("commits", "files")
 @pytest.mark.parametrize("erased", [False, *[True] * DEEP])
-def test_two_mirrors(erased: bool) -> None:
-    holds(explore(behind(erased=erased), ONE, TWO), 100)
+def test_two_mirrors(erased: bool, in_files: bool) -> None:
+    holds(explore(behind(erased=erased, in_files=in_files), ONE, TWO), 100)
 
 
 def test_two_mirrors_beside_a_writer_at_the_source() -> None:
     holds(explore(behind(), ONE, TWO, doing("writer", near, append)), 1000)
 
 
-def test_mirrors_beside_an_erase_at_the_source() -> None:
+@pytest.mark.records_in("commits", "files")
+def test_mirrors_beside_an_erase_at_the_source(in_files: bool) -> None:
     others = (TWO,) if DEEP else ()
-    holds(explore(behind(), ONE, *others, doing("eraser", near, erase)), 1000)
+    holds(explore(behind(in_files=in_files), ONE, *others, doing("eraser", near, erase)), 1000)
 
 
 @pytest.mark.parametrize("erased", [False, True])

@@ -93,9 +93,9 @@ def doing(*works: Work) -> Writer:
     return Writer(name, job(name, *works))
 
 
-def behind() -> Beginning:
+def behind(*, in_files: bool = True) -> Beginning:
     """The table is behind by two appends. The files of the second are shifted."""
-    begun = Beginning()
+    begun = Beginning(in_files=in_files)
     begun.append("ab")
     publish(begun.topic)
     begun.race("b")
@@ -130,8 +130,9 @@ def beside_unpublish() -> Outcome:
 
 
 class TestPublicationHolds:
-    def test_beside_an_append(self) -> None:
-        begun = behind()
+    @pytest.mark.records_in("commits", "files")
+    def test_beside_an_append(self, in_files: bool) -> None:
+        begun = behind(in_files=in_files)
         append = Writer("append", job("append", committing(begun.stage("c"))))
         holds(explore(begun.objects, (publisher(), append)), 10_000)
 
@@ -143,10 +144,13 @@ class TestPublicationHolds:
     def test_beside_another_publisher(self) -> None:
         holds(explore(behind().objects, (publisher("p"), publisher("q"))), 1_000_000)
 
+    @pytest.mark.records_in("commits", "files")
     @pytest.mark.parametrize("works", JOBS)
-    def test_beside_jobs_that_replace_or_remove_what_it_shows(self, works: list[Work]) -> None:
+    def test_beside_jobs_that_replace_or_remove_what_it_shows(
+        self, works: list[Work], in_files: bool
+    ) -> None:
         writers = publisher(), *(doing(work) for work in works)
-        holds(explore(behind().objects, writers), 10_000)
+        holds(explore(behind(in_files=in_files).objects, writers), 10_000)
 
     def test_beside_a_vacuum_that_removes_what_the_table_has_not_shown_yet(self) -> None:
         holds(beside_vacuum(), 1_000_000)

@@ -18,8 +18,8 @@ def disk(tmp_path: Path, clock: Clock) -> AgingDisk:
 
 
 @pytest.fixture
-def store(disk: AgingDisk, clock: Clock) -> Store:
-    return make_store(disk, clock)
+def store(disk: AgingDisk, clock: Clock, in_files: bool) -> Store:
+    return make_store(disk, clock, in_files=in_files)
 
 
 @pytest.fixture

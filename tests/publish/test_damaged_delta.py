@@ -207,6 +207,7 @@ def test_lost_hint_is_written_again_and_the_checkpoint_is_found_without_it(
     check_newest(topic, log)
 
 
+@pytest.mark.records_in("files")
 @pytest.mark.parametrize("size", [None, 0, 100])
 def test_damaged_checkpoint_is_written_again_if_the_entries_are_there(
     topic: Topic, log: Path, clock: Clock, size: int | None
@@ -281,6 +282,7 @@ def test_version_beyond_the_newest_is_not_believed(topic: Topic, log: Path) -> N
     check_newest(topic, log)
 
 
+@pytest.mark.records_in("files")
 def test_state_without_a_commit_id_is_believed(topic: Topic, log: Path) -> None:
     publish(topic, FORMATS, 2)
     edit(entry(log, 1), lambda a: a.get("commitInfo", {}).get("pylogtable", {}).pop("commit_id", 0))

@@ -56,6 +56,7 @@ def check_newest(topic: Topic, folder: Path) -> None:
     assert rows(open_table(folder, number).scan().to_arrow(), schema) == expected
 
 
+@pytest.mark.records_in("files")
 @pytest.mark.parametrize("lost", [1, 2, 3])
 def test_without_a_hint_the_newest_is_found_beyond_a_gap(
     topic: Topic, folder: Path, lost: int

@@ -25,8 +25,8 @@ def objects() -> MemoryStore:
 
 
 @pytest.fixture
-def store(objects: MemoryStore, clock: Clock) -> Store:
-    return make_store(objects, clock)
+def store(objects: MemoryStore, clock: Clock, in_files: bool) -> Store:
+    return make_store(objects, clock, in_files=in_files)
 
 
 @pytest.fixture
@@ -46,6 +46,7 @@ def append(topic: Topic, rows: int = 4) -> None:
     topic.append(pa.table({"id": list(range(rows)), "name": names}))
 
 
+@pytest.mark.records_in("files")
 def test_report_says_what_was_done(topic: Topic) -> None:
     report = topic.publish(["delta"])
     (table,) = report.tables
@@ -56,6 +57,7 @@ def test_report_says_what_was_done(topic: Topic) -> None:
     )
 
 
+@pytest.mark.records_in("files")
 def test_second_publication_has_nothing_to_do(topic: Topic, folder: ObjectStore) -> None:
     topic.publish()
     before = [info.key for info in folder.list()]
@@ -100,6 +102,7 @@ def test_shifted_segments_are_sealed_in_the_topic_too(topic: Topic, folder: Obje
     check_table(topic, folder)
 
 
+@pytest.mark.records_in("files")
 def test_merge_changes_no_data_and_compaction_does(store: Store, objects: MemoryStore) -> None:
     topic = store.create_topic("c", 1, {"id": pa.int64(), "n": pa.int64()}, "id",
                                config={"cleanup.policy": "compact"})  # fmt: skip
@@ -115,6 +118,7 @@ def test_merge_changes_no_data_and_compaction_does(store: Store, objects: Memory
     assert {a["dataChange"] for n in ("add", "remove") for a in actions(compacted, n)} == {True}
 
 
+@pytest.mark.records_in("files")
 def test_new_and_vanished_records_are_never_in_one_step(topic: Topic, folder: ObjectStore) -> None:
     topic.publish()
     append(topic)
@@ -156,6 +160,7 @@ def test_columns_that_are_added_are_in_the_schema(topic: Topic, folder: ObjectSt
     }
 
 
+@pytest.mark.records_in("files")
 def test_widened_column_says_what_it_was(store: Store, objects: MemoryStore) -> None:
     topic = store.create_topic("w", schema={"n": pa.int16()})
     topic.append(pa.table({"n": pa.array([1], pa.int16())}))
@@ -209,6 +214,7 @@ def test_setting_makes_maintain_publish(topic: Topic, folder: ObjectStore) -> No
     assert "published delta version 0 shows version" in str(report)
 
 
+@pytest.mark.records_in("files")
 def test_describe_says_how_far_the_table_is_behind(topic: Topic, clock: Clock) -> None:
     topic.alter(config={"publish.formats": "delta"})
     assert topic.describe().published == ()
@@ -246,6 +252,7 @@ def test_damaged_entry_is_named(topic: Topic, objects: MemoryStore) -> None:
     assert topic.publish().tables[0].version == topic.version
 
 
+@pytest.mark.records_in("files")
 @pytest.mark.parametrize("hint", [b"", b"{", b'{"version":-1}', b'{"version":7}', b"[]"])
 def test_hint_may_be_wrong(topic: Topic, objects: MemoryStore, hint: bytes) -> None:
     for _ in range(3):

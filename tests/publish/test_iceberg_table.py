@@ -19,7 +19,7 @@ from pylogtable.runtime import Runtime
 from pylogtable.storage.local import LocalStore
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
-from tests.builders import Clock, limited, topic_of_older_writer
+from tests.builders import IN_FILES, Clock, limited, topic_of_older_writer
 from tests.builders import runtime as fake_runtime
 from tests.publish.plain_iceberg import (
     expected_rows,
@@ -34,8 +34,10 @@ from tests.stores import AgingDisk, CountingStore, Fault, FaultyStore
 DAY = 86_400_000
 
 
-def make_topic(store: Store, **columns: pa.DataType) -> Topic:
-    return store.create_topic("orders", 2, {"id": pa.int64(), **columns}, "id")
+def make_topic(
+    store: Store, config: dict[str, object] | None = None, **columns: pa.DataType
+) -> Topic:
+    return store.create_topic("orders", 2, {"id": pa.int64(), **columns}, "id", config)
 
 
 def batch(start: int, count: int = 10) -> pa.Table:
@@ -64,7 +66,7 @@ def entries_of(folder: Path) -> list[Any]:
 
 
 def test_filters_skip_files_by_partition_offset_timestamp_and_key(tmp_path: Path) -> None:
-    topic = make_topic(open_at(tmp_path))
+    topic = make_topic(open_at(tmp_path), IN_FILES)
     for start in range(0, 400, 100):
         topic.append(batch(start, 100))
     topic.publish(["iceberg"])
@@ -158,7 +160,7 @@ def test_incremental_publication_costs_the_same_however_many_files_there_are(
 
 def test_publication_without_a_change_reads_three_objects(tmp_path: Path) -> None:
     store = CountingStore(LocalStore(tmp_path))
-    topic = make_topic(Store(store, Runtime()))
+    topic = make_topic(Store(store, Runtime()), IN_FILES)
     topic.append(batch(0))
     topic.publish(["iceberg"])
     store.reset()
@@ -168,7 +170,7 @@ def test_publication_without_a_change_reads_three_objects(tmp_path: Path) -> Non
 
 
 def test_manifests_are_bounded_and_merged(tmp_path: Path) -> None:
-    topic = make_topic(limited(open_at(tmp_path), manifest_entries=8, small_manifests=5))
+    topic = make_topic(limited(open_at(tmp_path), manifest_entries=8, small_manifests=5), IN_FILES)
     for number in range(10):
         topic.append(batch(number * 10))
     topic.publish(["iceberg"])
@@ -367,7 +369,7 @@ def test_topic_that_was_created_anew_is_another_table(tmp_path: Path) -> None:
 
 def test_merged_files_and_new_records_are_two_snapshots(tmp_path: Path) -> None:
     """A stream reads what snapshots append, and skips those that replace."""
-    topic = make_topic(open_at(tmp_path))
+    topic = make_topic(open_at(tmp_path), IN_FILES)
     for start in (0, 10):
         topic.append(batch(start))
     topic.publish(["iceberg"])
@@ -406,7 +408,7 @@ def test_put_whose_client_was_told_that_the_file_exists_is_known_as_ours(tmp_pat
 
 
 def test_unpublish_removes_the_table_and_nothing_else(tmp_path: Path) -> None:
-    topic = make_topic(open_at(tmp_path))
+    topic = make_topic(open_at(tmp_path), IN_FILES)
     topic.append(batch(0))
     folder = tmp_path / "orders"
     before = sorted(folder.rglob("*"))

@@ -19,7 +19,7 @@ DAY = 86_400_000
 
 @pytest.fixture
 def disk(tmp_path: Path, clock: Clock) -> Store:
-    return make_store(AgingDisk(tmp_path, clock), clock)
+    return make_store(AgingDisk(tmp_path, clock), clock, in_files=True)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import pytest
 
 import pylogtable
 from pylogtable.errors import CommitUnknownError, StorageError
+from tests.builders import IN_FILES
 from tests.depth import new_seed, rounds
 from tests.faults.worker import PARTITIONS, SCHEMA, batch_rows, crew
 from tests.proxy import Proxy, WireFault, proxy_before
@@ -40,7 +41,7 @@ def test_append_lands_once_whichever_request_fails(
     """Each request of an append is hit in turn. The client may hide it; if it does not, the append
     is repeated with its txn."""
     pylogtable.open(f"s3://{place}", storage_options=options(server.url)).create_topic(
-        "t", PARTITIONS, SCHEMA
+        "t", PARTITIONS, SCHEMA, config=IN_FILES
     )
     topic = pylogtable.open(f"s3://{place}", storage_options=options(proxy.url)).topic("t")
     hit = 0
@@ -73,7 +74,7 @@ def test_read_gives_every_record_or_an_error(
 ) -> None:
     """A reply that was cut is never taken for the end of an object."""
     direct = pylogtable.open(f"s3://{place}", storage_options=options(server.url))
-    topic = direct.create_topic("t", PARTITIONS, SCHEMA)
+    topic = direct.create_topic("t", PARTITIONS, SCHEMA, config=IN_FILES)
     for batch in range(4):
         topic.append(batch_rows(3 * batch))
     expected = sorted(topic.read(columns=["n"]).read_all()["n"].to_pylist())

@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import pylogtable
+from tests.builders import StoreInFiles
 
 # Spark's workers and planners are started by the JVM and must use this Python.
 os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -47,6 +48,7 @@ def _connect() -> SparkSession:
 
 
 @pytest.fixture
-def logs(tmp_path: Path) -> pylogtable.Store:
+def logs(tmp_path: Path, in_files: bool) -> pylogtable.Store:
     """A store on the local disk, where Spark's processes can see it."""
-    return pylogtable.open(tmp_path / "logs")
+    store = pylogtable.open(tmp_path / "logs")
+    return StoreInFiles(store._store, store._runtime) if in_files else store

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 import pylogtable
 from pylogtable import Topic
 from pylogtable.engine import plan_append
-from tests.builders import kafka, rows, times, until_all_is_past
+from tests.builders import IN_FILES, kafka, rows, times, until_all_is_past
 
 COLUMNS = ("partition", "offset", "key", "value", "timestamp")
 COMPACT = {"cleanup.policy": "compact"}
@@ -61,7 +61,7 @@ def test_other_parquet_readers_read_the_bare_directory(
     spark: SparkSession, tmp_path: Path, kind: str
 ) -> None:
     store = pylogtable.open(tmp_path)
-    topic = store.create_topic("t", 3, config=COMPACT if kind == "compacted" else KEEP)
+    topic = store.create_topic("t", 3, config=IN_FILES | (COMPACT if kind == "compacted" else KEEP))
     shifted(topic)
     place = tmp_path / "t"
     expected = rows(topic.read(), *COLUMNS)

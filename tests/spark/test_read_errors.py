@@ -243,6 +243,7 @@ def test_no_path(spark: SparkSession) -> None:
     assert "several paths at once" in message
 
 
+@pytest.mark.records_in("files")
 def test_lost_segment_loses_only_its_own_records(logs: Store) -> None:
     topic = logs.create_topic("t")
     for value in "abc":
@@ -257,6 +258,7 @@ def test_lost_segment_loses_only_its_own_records(logs: Store) -> None:
     assert rows(found, "value") == [b"a", b"c"]
 
 
+@pytest.mark.records_in("files")
 def test_fail_on_data_loss_false_hides_no_other_error(logs: Store) -> None:
     topic = logs.create_topic("t")
     topic.append(kafka([None]))

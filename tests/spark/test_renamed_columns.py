@@ -16,6 +16,8 @@ from tests.spark.streams import EARLIEST, read_stream, run, start, until
 from tests.spark.support import failure, in_order, load, without_spark
 from tests.spark.test_native import check_same, entry, natively, plan_of, stage_thrice
 
+pytestmark = pytest.mark.records_in("files")
+
 SCHEMA = {"id": pa.int64(), "a": pa.string(), "b": pa.string(), "note": pa.string()}
 
 

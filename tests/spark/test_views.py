@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 import pylogtable
 from pylogtable import Store, Topic
 from pyspark_pylogtable import DefaultSource, LogTable
-from tests.builders import kafka, rows
+from tests.builders import IN_FILES, kafka, rows
 from tests.spark.support import failure, load, without_spark
 
 METADATA = ["segments", "partitions", "history"]
@@ -83,7 +83,7 @@ def test_latest_needs_a_key_and_whole_topics(store: Store, users: Topic) -> None
 
 
 def test_latest_with_a_lost_segment_is_an_error(store: Store) -> None:
-    topic = store.create_topic("loses")
+    topic = store.create_topic("loses", config=IN_FILES)
     for value in ("old", "new"):
         topic.append(kafka(["a"], [value]))
     lost = topic.segments()["path"][1].as_py()

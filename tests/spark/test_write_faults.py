@@ -49,6 +49,8 @@ from tests.spark.support import failure
 from tests.spark.writes import data_files, files, plan, save, stage, travelled, write
 from tests.stores import Fault, SimulatedCrash
 
+pytestmark = pytest.mark.records_in("files")
+
 
 @pytest.fixture
 def topic(logs: Store) -> Topic:

@@ -31,6 +31,8 @@ from tests.builders import (
     times,
 )
 
+pytestmark = pytest.mark.records_in("commits", "files")
+
 SIX = kafka(["21", "foobar", "abc", None, "21", "abc"], ["1", "2", "3", "4", "5", None])
 
 
@@ -109,6 +111,7 @@ def test_nothing_is_told_where_nothing_expires(store: Store, config: dict[str, A
     store.create_topic("fresh").append(kafka("ab", timestamp=times(-WEEK, 0)))
 
 
+@pytest.mark.records_in("files")
 def test_staged_and_produced_records_that_are_expired_are_told(store: Store) -> None:
     topic = store.create_topic("t")
     staged = [
@@ -413,6 +416,7 @@ def test_txns_are_known_after_a_root_and_to_a_stale_handle(store: Store) -> None
 # --- two halves, two writers ---
 
 
+@pytest.mark.records_in("files")
 def test_writer_that_loses_a_race_keeps_its_files_and_shifts_their_offsets(
     store: Store, objects: MemoryStore
 ) -> None:
@@ -438,6 +442,7 @@ def test_staged_parts_are_committed_in_the_order_given(store: Store) -> None:
     assert rows(topic.read(), "value") == [b"2", b"1"]
 
 
+@pytest.mark.records_in("files")
 def test_discarded_files_are_gone(store: Store, objects: MemoryStore) -> None:
     topic = store.create_topic("t")
     staged = plan_append(topic).stage(kafka(["a"]))

@@ -16,6 +16,7 @@ from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
 from pylogtable.topic import Topic
 from tests.builders import (
+    IN_FILES,
     Clock,
     at,
     contents,
@@ -71,6 +72,7 @@ def test_records_keep_partition_offset_timestamp_headers_nulls_and_tombstones(
     assert topic.verify(data=True)
 
 
+@pytest.mark.records_in("files")
 def test_holes_need_the_feature_and_rows_that_follow_the_end_do_not(store: Store) -> None:
     topic = store.create_topic("t")
     topic.append(kafka("ab"))
@@ -223,7 +225,7 @@ def test_repeat_of_a_txn_is_recognised_before_its_offsets_are_refused(store: Sto
 
 def test_lost_race_keeps_the_offsets_if_the_end_is_still_below_them() -> None:
     objects = MemoryStore()
-    topic = make_store(objects).create_topic("t")
+    topic = make_store(objects).create_topic("t", config=IN_FILES)
     staged = plan_append(topic, keep_offsets=True).stage(given((0, 5), (0, 6)))
     topic.append(kafka("abcde"))
     plan_append(topic).commit([staged])
@@ -337,6 +339,7 @@ class TestStartOffsets:
         assert opened.end_offsets() == {0: 5000, 1: 70}
         assert opened.verify(data=True)
 
+    @pytest.mark.records_in("files")
     def test_zeros_need_no_feature(self, store: Store) -> None:
         assert features(store.create_topic("t", start_offsets={0: 0})) == ()
         assert features(store.create_topic("u", start_offsets={0: 1})) == (GIVEN_OFFSETS,)

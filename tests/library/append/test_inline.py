@@ -16,12 +16,13 @@ from pylogtable import (
     UnsupportedFormatError,
 )
 from pylogtable.engine import plan_append
-from pylogtable.format import config, inline, json_codec
+from pylogtable.format import inline, json_codec
 from pylogtable.format.json_bytes import checksum
 from pylogtable.format.paths import commit_path
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.storage.object_cache import recent_objects
-from tests.builders import Clock, limited, make_store
+from tests.builders import IN_FILES, Clock, data_files, limited, make_store
+from tests.tamper import edited
 
 LIMIT = 16 << 10
 DAY_MS = 86_400_000
@@ -56,10 +57,6 @@ def clock() -> Clock:
 def topic(objects: MemoryStore, clock: Clock) -> Topic:
     store = make_store(objects, clock=clock)
     return store.create_topic("orders", 3, config={"inline.max.bytes": LIMIT, "retention.ms": -1})
-
-
-def data_files(objects: MemoryStore) -> list[str]:
-    return [entry.key for entry in objects.list() if "/partition=" in entry.key]
 
 
 def manifest(objects: MemoryStore) -> list[str]:
@@ -389,7 +386,6 @@ def test_a_root_is_written_when_the_tail_has_many_bytes(topic: Topic, objects: M
     assert topic.verify(data=True)
 
 
-@pytest.mark.usefixtures("inline_by_default")
 class TestByDefault:
     def test_a_new_topic_announces_the_feature_and_a_small_append_is_one_object(
         self, objects: MemoryStore
@@ -402,11 +398,11 @@ class TestByDefault:
         assert not data_files(objects)
 
     def test_a_topic_of_an_earlier_release_stays_readable_for_it_until_somebody_asks(
-        self, objects: MemoryStore, monkeypatch: pytest.MonkeyPatch
+        self, objects: MemoryStore
     ) -> None:
-        with monkeypatch.context() as earlier:
-            earlier.setattr(config, "INLINE_MAX_BYTES", 0)
-            make_store(objects).create_topic("orders")
+        make_store(objects).create_topic("orders", config=IN_FILES)
+        first = f"orders/{commit_path(0)}"
+        objects.write(first, edited(objects.read(first), lambda c: c["topic"].pop("config")))
         topic = make_store(objects).topic("orders")
         topic.append(table(0, 3))
         assert len(data_files(objects)) == 1

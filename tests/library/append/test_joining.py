@@ -14,6 +14,8 @@ from pylogtable.engine import Join, Staged, plan_append
 from pylogtable.store import Store
 from tests.builders import data_files, limited, rows
 
+pytestmark = pytest.mark.records_in("files")
+
 SCHEMA = {"k": pa.string(), "v": pa.int64()}
 
 

@@ -563,6 +563,7 @@ class TestAppId:
         assert rows(topic.read(), "value") == [b"0", b"1", b"2"]
         assert topic.last_txn("etl") == 3
 
+    @pytest.mark.records_in("files")
     def test_fenced_producer_leaves_no_files(
         self, store: Store, topic: Topic, objects: MemoryStore
     ) -> None:

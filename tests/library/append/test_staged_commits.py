@@ -15,9 +15,11 @@ from pylogtable.engine import plan_append
 from pylogtable.format.model import Change
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
-from tests.builders import data_files, ints, kafka, make_store, rows
+from tests.builders import IN_FILES, data_files, ints, kafka, make_store, rows
 from tests.faults.support import FakeTime
 from tests.stores import Fault, FaultyStore
+
+pytestmark = pytest.mark.records_in("files")
 
 
 def test_repeated_commit_keeps_the_files_of_the_first(store: Store) -> None:
@@ -263,7 +265,7 @@ def test_files_of_a_commit_with_an_unknown_outcome_are_left_alone() -> None:
 
     objects = MemoryStore()
     store = Store(FaultyStore(objects, refuse_commits), FakeTime().runtime(patience_seconds=1))
-    writer = store.create_topic("t")
+    writer = store.create_topic("t", config=IN_FILES)
     with pytest.raises(pylogtable.CommitUnknownError):
         plan_append(writer).commit([plan_append(writer).stage(kafka(["a"]))])
     assert len(data_files(objects)) == 1

@@ -14,7 +14,9 @@ import pytest
 from pylogtable.engine import plan_append
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
-from tests.builders import data_files, ints, kafka, limited, rows
+from tests.builders import IN_FILES, data_files, ints, kafka, limited, rows
+
+pytestmark = pytest.mark.records_in("files")
 
 
 def noise(count: int, size: int = 100) -> list[bytes]:
@@ -129,7 +131,7 @@ def test_sealed_segment_is_plain_parquet_with_true_offsets(
 ) -> None:
     import pylogtable
 
-    topic = pylogtable.open(tmp_path).create_topic("t", partitions=2)
+    topic = pylogtable.open(tmp_path).create_topic("t", partitions=2, config=IN_FILES)
     for part in range(2):
         topic.append(kafka(["a"] * 5, [str(part)] * 5, partition=ints(*[1] * 5)))
     entries = rows(topic.segments(), "path", "shift", "base_offset")

@@ -16,6 +16,8 @@ from pylogtable.store import Store
 from tests.builders import ints, kafka, limited, make_store, replace_file, rows, times
 from tests.tamper import edited
 
+pytestmark = pytest.mark.records_in("files")
+
 LAST = f"_manifest/{3:020d}.json"
 
 

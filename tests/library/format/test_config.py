@@ -17,8 +17,6 @@ from pylogtable.format.config import TopicConfig, describe_config, normalize, pa
 from pylogtable.format.paths import commit_path
 from pylogtable.storage.memory import MemoryStore
 
-pytestmark = pytest.mark.usefixtures("inline_by_default")
-
 KAFKAS_DEFAULTS = {
     "cleanup.policy": "delete",
     "retention.ms": "604800000",

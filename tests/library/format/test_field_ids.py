@@ -14,7 +14,7 @@ from pylogtable.format.model import Field, TopicInfo
 from pylogtable.format.schema import from_arrow
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.topic import Topic
-from tests.builders import make_store
+from tests.builders import IN_FILES, make_store
 
 NESTED = pa.struct(
     [
@@ -71,7 +71,7 @@ def test_an_added_column_takes_the_next_id() -> None:
 
 def test_files_have_the_ids_as_parquet_field_ids_also_after_a_merge() -> None:
     objects = MemoryStore()
-    topic = make_store(objects).create_topic("t", partitions=1, schema=SCHEMA)
+    topic = make_store(objects).create_topic("t", partitions=1, schema=SCHEMA, config=IN_FILES)
     for _ in range(2):
         topic.append(ROWS)
     expected = {

@@ -442,8 +442,9 @@ class TestFollowing:
         own = replace(runtime(), pause=pause, monotonic=lambda: self.seconds)
         return Store(objects, own).topic("t").consumer("g", **how)
 
+    @pytest.mark.records_in("commits", "files")
     def test_follow_waits_for_new_records_with_growing_pauses(
-        self, topic: Topic, objects: MemoryStore
+        self, topic: Topic, objects: MemoryStore, in_files: bool
     ) -> None:
         waits: list[float] = []
         counting = CountingStore(objects)
@@ -459,9 +460,11 @@ class TestFollowing:
         assert rows(consumer.poll(), "value") == [b"0:10"]
         assert waits[:4] == [0.01, 0.02, 0.04, 0.08]
         assert max(waits) == 1.0
-        # Each look reads the next commit and the known one. The last look finds a record, and
-        # looks once more.
-        assert counting.counts["read"] == 2 * len(waits) + 3
+        # Each look reads the next commit and the known one. If that has records, a vacuum may have
+        # kept it: then also where the state began. The last look finds a record, and looks once
+        # more.
+        reads = 2 if in_files else 3
+        assert counting.counts["read"] == reads * (len(waits) + 1) + 1
         assert not counting.counts["list"]
         waits.clear()
         assert consumer.poll(timeout=0).num_rows == 0
@@ -498,6 +501,7 @@ class TestFollowing:
         assert rounds == 3
 
 
+@pytest.mark.records_in("files")
 def test_failed_poll_moves_no_position(topic: Topic, objects: MemoryStore) -> None:
     fails = True
 

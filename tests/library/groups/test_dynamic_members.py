@@ -298,6 +298,7 @@ def test_iteration_waits_for_its_share(objects: MemoryStore, topic: Topic, clock
     assert sorted(found) == sorted(f"{p}:{n}".encode() for p in (2, 3) for n in range(1, 5))
 
 
+@pytest.mark.records_in("files")
 def test_poll_starts_again_if_the_lease_runs_out_while_reading(
     topic: Topic, clock: Clock, objects: MemoryStore
 ) -> None:
@@ -319,6 +320,7 @@ def test_poll_starts_again_if_the_lease_runs_out_while_reading(
     assert len(drain(rival)) == 20
 
 
+@pytest.mark.records_in("files")
 def test_reads_that_always_outlast_the_lease_are_an_error(
     topic: Topic, clock: Clock, objects: MemoryStore
 ) -> None:

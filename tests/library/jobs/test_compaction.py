@@ -16,6 +16,8 @@ from pylogtable.storage.memory import MemoryStore
 from tests.builders import Clock, data_files, kafka, make_store, rows, times
 from tests.stores import CountingStore
 
+pytestmark = pytest.mark.records_in("commits", "files")
+
 COMPACT = {"cleanup.policy": "compact"}
 HOUR = 3_600_000
 
@@ -85,7 +87,7 @@ def test_budget_smaller_than_a_key_needs_a_pass_for_each_record_at_most() -> Non
 
 def test_segment_without_records_does_not_hide_how_large_keys_are() -> None:
     measured = CountingStore(MemoryStore())
-    topic = make_store(measured).create_topic("t", config=COMPACT)
+    topic = make_store(measured, in_files=True).create_topic("t", config=COMPACT)
     topic.append(kafka(["a"]))
     topic.append(kafka([f"{n:01000d}" for n in range(20)]))
     topic.erase(keys=["a"])
@@ -127,6 +129,7 @@ def test_without_a_lag_records_of_the_future_are_compacted(topic: Topic) -> None
     assert topic.compact().records_removed == 1
 
 
+@pytest.mark.records_in("files")
 def test_tombstone_is_kept_from_its_first_compaction_on(topic: Topic, clock: Clock) -> None:
     put(topic, ("0", "0"), timestamp=times(10**9))  # case 8: record time must not matter
     topic.compact()
@@ -179,6 +182,7 @@ def test_an_expired_tombstone_is_not_dropped_before_what_it_deletes(
     assert records(topic) == [("a", None, 2)]
 
 
+@pytest.mark.records_in("files")
 def test_clean_part_grows_past_holes(topic: Topic) -> None:  # case 12
     topic.append(kafka(["a"] * 10))
     topic.compact()

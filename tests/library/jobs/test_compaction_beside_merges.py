@@ -14,6 +14,8 @@ from pylogtable.storage.memory import MemoryStore
 from tests.builders import Clock, data_files, ints, kafka, make_store, rows
 from tests.stores import CountingStore, FaultyStore
 
+pytestmark = pytest.mark.records_in("commits", "files")
+
 SEGMENT_BYTES = 5_000
 
 

@@ -8,6 +8,8 @@ from pylogtable import OffsetOutOfRangeError
 from pylogtable.store import Store
 from tests.builders import ints, kafka, limited, rows
 
+pytestmark = pytest.mark.records_in("commits", "files")
+
 
 @pytest.mark.parametrize("count", [0, 1, 15, 25])
 def test_offsets_never_reset_when_everything_is_deleted(store: Store, count: int) -> None:

@@ -25,8 +25,21 @@ from pylogtable.format.leaf import segments_of
 from pylogtable.format.model import Segment
 from pylogtable.limits import Limits
 from pylogtable.storage.memory import MemoryStore
-from tests.builders import Clock, data_files, fill, ints, kafka, limited, make_store, rows, times
+from tests.builders import (
+    IN_FILES,
+    Clock,
+    data_files,
+    fill,
+    ints,
+    kafka,
+    limited,
+    make_store,
+    rows,
+    times,
+)
 from tests.stores import CountingStore, Fault, FaultyStore
+
+pytestmark = pytest.mark.records_in("commits", "files")
 
 DAY_MS = 86_400_000
 
@@ -37,9 +50,9 @@ def inner() -> MemoryStore:
 
 
 @pytest.fixture
-def topic(inner: MemoryStore, clock: Clock) -> Topic:
+def topic(inner: MemoryStore, clock: Clock, in_files: bool) -> Topic:
     """Four segments in each of two partitions: a, b and a key of its own."""
-    topic = make_store(inner, clock).create_topic("t", partitions=2)
+    topic = make_store(inner, clock, in_files=in_files).create_topic("t", partitions=2)
     for number in range(4):
         for partition in (0, 1):
             add(topic, ["a", "b", f"own-{number}"], partition, number)
@@ -131,6 +144,7 @@ class TestWhatIsErased:
         assert rows(topic.read(0), "offset") == [12]
         assert topic.verify(data=True)
 
+    @pytest.mark.records_in("files")
     def test_records_below_the_log_start_go_from_live_files_too(
         self, topic: Topic, inner: MemoryStore
     ) -> None:
@@ -221,6 +235,7 @@ class TestSegmentsKeepTheirMarks:
         assert all(segment.append_time for segment in live(topic))
         assert topic.verify(data=True)
 
+    @pytest.mark.records_in("files")
     def test_shifted_segments_become_sealed_at_their_offsets(self, topic: Topic) -> None:
         parts = [
             plan_append(topic).stage(kafka(["a", key], partition=ints(0, 0))) for key in ("z", "y")
@@ -273,7 +288,7 @@ class TestOnlyWhatIsNeededIsRead:
     def test_only_files_that_may_have_the_key_are_opened(self, clock: Clock) -> None:
         """Partitions by the promise of their segments, row groups by Bloom filters."""
         counting = CountingStore(MemoryStore())
-        topic = make_store(counting, clock).create_topic("t", partitions=4)
+        topic = make_store(counting, clock).create_topic("t", partitions=4, config=IN_FILES)
         for number in range(6):
             topic.append(kafka([f"k{number}-{n}" for n in range(200)]))
         counting.reset()
@@ -288,7 +303,7 @@ class TestOnlyWhatIsNeededIsRead:
 
     def test_conditions_on_the_logs_columns_are_decided_by_the_manifest(self, clock: Clock) -> None:
         counting = CountingStore(MemoryStore())
-        topic = make_store(counting, clock).create_topic("t", partitions=4)
+        topic = make_store(counting, clock).create_topic("t", partitions=4, config=IN_FILES)
         for number in range(5):
             add(topic, ["a", "b"], number % 4, number)
         counting.reset()
@@ -350,6 +365,7 @@ class TestWrongRequests:
             topic.erase(where=pc.field("price") == 2)
         assert topic.erase(where=pc.field("price") == Decimal("2")).records_erased == 1
 
+    @pytest.mark.records_in("files")
     def test_a_condition_that_fails_on_some_record_names_its_file(
         self, topic: Topic, inner: MemoryStore
     ) -> None:
@@ -466,6 +482,7 @@ class TestBesideOthers:
         assert rows(topic.read(), "offset") == list(range(11, 20))
         assert topic.verify(data=True)
 
+    @pytest.mark.records_in("files")
     def test_a_vacuum_that_removes_replaced_files_is_survived(
         self, topic: Topic, inner: MemoryStore, clock: Clock
     ) -> None:

@@ -9,7 +9,7 @@ from pylogtable import InvalidRequestError, SegmentGoneError, Topic
 from pylogtable.format.paths import commit_path, root_path
 from pylogtable.limits import Limits
 from pylogtable.storage.memory import MemoryStore
-from tests.builders import Clock, kafka, make_store, rows
+from tests.builders import IN_FILES, Clock, kafka, make_store, rows
 from tests.stores import CountingStore
 
 DAY_MS = 86_400_000
@@ -23,7 +23,7 @@ def inner(clock: Clock) -> MemoryStore:
 
 @pytest.fixture
 def topic(inner: MemoryStore, clock: Clock) -> Topic:
-    topic = make_store(inner, clock).create_topic("t", config={"retention.ms": -1})
+    topic = make_store(inner, clock).create_topic("t", config={"retention.ms": -1, **IN_FILES})
     for _ in range(3):
         topic.append(kafka(["a", "b"]))
         clock.tick(DAY_MS)

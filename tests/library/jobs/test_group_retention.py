@@ -111,6 +111,7 @@ def test_maintain_keeps_unread_records_of_protected_groups(old: Topic) -> None:
     assert old.count() == 2 + 6
 
 
+@pytest.mark.records_in("files")
 def test_compaction_keeps_old_records_that_a_group_has_not_read(store: Store, clock: Clock) -> None:
     """Of `compact,delete` a compaction drops single records that expired, in segments that stay."""
     config = {"cleanup.policy": "compact,delete", "retention.ms": DAY}

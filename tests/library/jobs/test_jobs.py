@@ -25,6 +25,8 @@ from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.memory import MemoryStore
 from tests.builders import data_files, ints, kafka, rows
 
+pytestmark = pytest.mark.records_in("files")
+
 
 @dataclass(frozen=True)
 class Touch:

@@ -18,6 +18,8 @@ from pylogtable.storage.memory import MemoryStore
 from tests.builders import Clock, contents, fill, kafka, make_store, rows, times
 from tests.stores import AgingDisk
 
+pytestmark = pytest.mark.records_in("commits", "files")
+
 DAY = 86_400_000
 COMPACT = {"cleanup.policy": "compact"}
 BOTH = {"cleanup.policy": "compact,delete", "retention.ms": DAY}
@@ -36,6 +38,7 @@ def operations(topic: Topic) -> list[str]:
 # --- one topic -------------------------------------------------------------------------------
 
 
+@pytest.mark.records_in("files")
 @pytest.mark.parametrize(
     ("config", "ran", "kept"),
     [
@@ -71,7 +74,7 @@ def test_dry_run_changes_nothing_and_foresees_what_a_run_does(
     clock: Clock, config: dict[str, Any]
 ) -> None:
     objects = MemoryStore()
-    topic = make_store(objects, clock).create_topic("t", config=config)
+    topic = make_store(objects, clock, in_files=True).create_topic("t", config=config)
     fill(topic, 3)
     topic.merge()
     clock.tick(8 * DAY)
@@ -120,6 +123,7 @@ def test_dry_run_of_a_store_says_which_tables_would_be_published(store: Store) -
     assert second.publication.tables == ()
 
 
+@pytest.mark.records_in("files")
 def test_report_tells_how_many_segments_were_shifted(store: Store) -> None:
     topic = store.create_topic("t")
     plan_append(topic).commit([plan_append(topic).stage(kafka("ab")) for _ in range(3)])
@@ -143,7 +147,7 @@ def test_dry_run_names_what_a_group_protects(store: Store, clock: Clock) -> None
 
 @pytest.mark.parametrize("config", [{"retention.ms": DAY}, COMPACT, BOTH])
 def test_second_maintain_changes_nothing(
-    store: Store, clock: Clock, config: dict[str, Any]
+    store: Store, clock: Clock, config: dict[str, Any], in_files: bool
 ) -> None:
     topic = store.create_topic("t", partitions=2, config=config)
     fill(topic)
@@ -151,6 +155,8 @@ def test_second_maintain_changes_nothing(
     clock.tick(DAY // 2)
     fill(topic, 2)
     topic.maintain()
+    if not in_files:  # retention removes the empty segment that compaction left in front
+        topic.maintain()
     version, before = topic.version, state(topic)
     again = topic.maintain()
     assert (topic.version, state(topic)) == (version, before)
@@ -170,7 +176,9 @@ def test_maintain_can_skip_the_vacuum(store: Store) -> None:
 
 def test_vacuum_comes_last_and_removes_replaced_files(tmp_path: Path) -> None:
     clock = Clock()
-    topic = make_store(AgingDisk(tmp_path, clock), clock).create_topic("t", config=COMPACT)
+    topic = make_store(AgingDisk(tmp_path, clock), clock, in_files=True).create_topic(
+        "t", config=COMPACT
+    )
     fill(topic)
     topic.maintain(vacuum=False)
     before = state(topic)
@@ -290,7 +298,7 @@ def test_only_named_topics_are_maintained(store: Store) -> None:
 def test_a_missing_segment_fails_its_topic_and_changes_nothing(
     tmp_path: Path, clock: Clock
 ) -> None:
-    store = make_store(LocalStore(tmp_path), clock)
+    store = make_store(LocalStore(tmp_path), clock, in_files=True)
     topic = store.create_topic("t", config=COMPACT)
     fill(topic, timestamp=times(0, 0, 0))
     min((tmp_path / "t").rglob("*.parquet")).unlink()
@@ -303,7 +311,7 @@ def test_a_missing_segment_fails_its_topic_and_changes_nothing(
 
 
 def test_jobs_done_before_a_failure_are_reported(tmp_path: Path, clock: Clock) -> None:
-    store = make_store(LocalStore(tmp_path), clock)
+    store = make_store(LocalStore(tmp_path), clock, in_files=True)
     topic = store.create_topic("t", config={"retention.ms": 1000})
     topic.append(kafka(["a", "b"], timestamp=times(0, 0)))
     clock.tick(60_000)

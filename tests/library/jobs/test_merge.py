@@ -14,6 +14,8 @@ from pylogtable.engine import Merge, Rewritten, Worker, plan_append, run_job
 from pylogtable.storage.memory import MemoryStore
 from tests.builders import data_files, ints, kafka, limited
 
+pytestmark = pytest.mark.records_in("commits", "files")
+
 
 def all_rows(topic: Topic) -> list[dict[str, Any]]:
     return topic.read(columns=[*topic.schema.names, "timestampType"]).read_all().to_pylist()
@@ -33,6 +35,7 @@ def test_small_segments_become_one(store: Store) -> None:
     assert topic.merge().units == 0
 
 
+@pytest.mark.records_in("files")
 def test_a_shifted_segment_is_sealed(store: Store) -> None:
     topic = store.create_topic("t")
     parts = [plan_append(topic).stage(kafka(["a"] * 3)) for _ in range(2)]
@@ -53,6 +56,7 @@ def test_large_sealed_segments_are_not_rewritten(store: Store, objects: MemorySt
     assert data_files(objects) == before
 
 
+@pytest.mark.records_in("files")
 def test_units_keep_to_the_size_of_a_segment(store: Store) -> None:  # case 17
     topic = store.create_topic("t")
     for _ in range(10):
@@ -65,6 +69,7 @@ def test_units_keep_to_the_size_of_a_segment(store: Store) -> None:  # case 17
     assert topic.verify(data=True)
 
 
+@pytest.mark.records_in("files")
 def test_tombstones_with_different_horizons_are_kept_apart(store: Store, clock: object) -> None:
     topic = store.create_topic("t", config={"cleanup.policy": "compact"})
     topic.append(kafka(["a"], [None]))
@@ -104,6 +109,7 @@ def stored(objects: MemoryStore, topic: Topic) -> list[int]:
     return [offset for file in files for offset in file["offset"].to_pylist()]
 
 
+@pytest.mark.records_in("files")
 @pytest.mark.parametrize("group_rows", [7, 1000])
 def test_records_below_the_log_start_are_dropped_from_large_files_too(
     store: Store, objects: MemoryStore, group_rows: int
@@ -149,6 +155,7 @@ def test_compaction_drops_records_below_the_log_start_too(
     assert topic.verify(data=True)
 
 
+@pytest.mark.records_in("files")
 @pytest.mark.parametrize(("further", "lands"), [(3, True), (4, False)])
 def test_log_start_may_move_while_a_merge_runs(
     store: Store, objects: MemoryStore, further: int, lands: bool

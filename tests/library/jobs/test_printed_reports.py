@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from pylogtable import Store, Topic
 from pylogtable.engine import plan_append
 from tests.builders import Clock, kafka, times
+
+pytestmark = pytest.mark.records_in("files")
 
 DAY = 86_400_000
 

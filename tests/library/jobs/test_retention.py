@@ -8,6 +8,8 @@ from pylogtable import Store, Topic
 from pylogtable.storage.memory import MemoryStore
 from tests.builders import Clock, kafka, rows, times
 
+pytestmark = pytest.mark.records_in("commits", "files")
+
 WEEK = 7 * 86_400_000
 
 

@@ -19,6 +19,8 @@ from pylogtable.jobs.replace_plan import Swap
 from pylogtable.storage.memory import MemoryStore
 from tests.builders import contents, kafka, make_holes, replace_file, rows, times
 
+pytestmark = pytest.mark.records_in("files")
+
 JOBS = {"merge": Merge(), "compaction": Compaction(force=True)}
 
 

@@ -22,7 +22,7 @@ COMPACT = {"cleanup.policy": "compact"}
 
 @pytest.fixture
 def disk(tmp_path: Path, clock: Clock) -> Store:
-    return make_store(AgingDisk(tmp_path, clock), clock)
+    return make_store(AgingDisk(tmp_path, clock), clock, in_files=True)
 
 
 def age_all(folder: Path, clock: Clock) -> None:

@@ -13,7 +13,7 @@ from pylogtable.format.json_codec import decode_commit
 from pylogtable.format.paths import commit_path
 from pylogtable.storage.local import LocalStore
 from pylogtable.storage.memory import MemoryStore
-from tests.builders import T0, Clock, contents, kafka, make_store, rows
+from tests.builders import IN_FILES, T0, Clock, contents, kafka, make_store, rows
 from tests.stores import AgingDisk, FarStore, Fault, FaultyStore
 
 DAY = 86_400_000
@@ -51,7 +51,7 @@ class TestVacuum:
     def test_ages_are_those_of_the_store(
         self, objects: MemoryStore, time: Clock, skew_ms: int
     ) -> None:
-        topic = make_store(objects, time).create_topic("t")
+        topic = make_store(objects, time).create_topic("t", config=IN_FILES)
         plan_append(topic).stage(kafka(["a"]))
         time.tick(7 * DAY)
         vacuum = make_store(objects, Clock(time() + skew_ms)).topic("t").vacuum
@@ -62,7 +62,7 @@ class TestVacuum:
     def test_handle_with_a_frozen_clock_loses_nothing(
         self, objects: MemoryStore, time: Clock
     ) -> None:
-        frozen = make_store(objects, Clock()).create_topic("t")
+        frozen = make_store(objects, Clock()).create_topic("t", config=IN_FILES)
         busy = make_store(objects, time).topic("t")
         for _ in range(70):
             busy.append(kafka(["a"]))
@@ -150,7 +150,7 @@ class TestCommit:
     def test_topic_with_a_commit_from_the_future_can_still_be_written(
         self, objects: MemoryStore, time: Clock
     ) -> None:
-        topic = make_store(objects, time).create_topic("t")
+        topic = make_store(objects, time).create_topic("t", config=IN_FILES)
         topic.append(kafka(["a"]))
         key = f"t/{commit_path(1)}"
         body = objects.read(key) or b""
@@ -194,7 +194,7 @@ class TestVerify:
     def vacuumed(self, time: Clock) -> tuple[MemoryStore, Store]:
         objects = MemoryStore(clock=time)
         store = make_store(objects, time)
-        topic = store.create_topic("t")
+        topic = store.create_topic("t", config=IN_FILES)
         topic.append(kafka(["a"]), txn=("kept", 1))
         topic.append(kafka(["a"]), txn=("old", 1))
         for _ in range(70):
@@ -215,7 +215,7 @@ class TestVerify:
         self, vacuumed: tuple[MemoryStore, Store], txn: tuple[str, int] | None
     ) -> None:
         objects, store = vacuumed
-        frozen = make_store(MemoryStore(), Clock()).create_topic("t")
+        frozen = make_store(MemoryStore(), Clock()).create_topic("t", config=IN_FILES)
         frozen.append(kafka(["a"]), txn=txn)
         body = frozen._store.read(commit_path(1)) or b""
         body = body.split(b',"checksum"')[0].rstrip(b"}") + b"}"

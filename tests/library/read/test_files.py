@@ -19,7 +19,9 @@ import pylogtable
 from pylogtable import InvalidRequestError, Topic
 from pylogtable.engine import plan_append
 from pylogtable.store import Store
-from tests.builders import at, kafka, make_holes, rows, times
+from tests.builders import IN_FILES, at, kafka, make_holes, rows, times
+
+pytestmark = pytest.mark.records_in("files")
 
 SCHEMA = {"id": pa.int64(), "amount": pa.float64()}
 COLUMNS = ("partition", "offset", "id", "amount")
@@ -34,7 +36,7 @@ def topic(tmp_path: Path) -> Topic:
     """Shifted files, replaced files, and log starts inside files. In the name of its folder are
     signs that mean something in URLs and patterns."""
     store = pylogtable.open(tmp_path / "a b%20[c]")
-    topic = store.create_topic("t", 2, SCHEMA, key="id")
+    topic = store.create_topic("t", 2, SCHEMA, key="id", config=IN_FILES)
     plan_append(topic).commit([plan_append(topic).stage(some(*range(10))) for _ in range(2)])
     topic.merge()
     plan_append(topic).commit([plan_append(topic).stage(some(*range(10, 30))) for _ in range(3)])
@@ -89,7 +91,7 @@ def test_other_engines_read_a_version_by_its_files(
 
 def test_duckdb_reads_a_version_by_its_files(tmp_path: Path) -> None:
     """DuckDB takes a path for a pattern, so the folder has no sign that means something there."""
-    topic = pylogtable.open(tmp_path).create_topic("t", 2, SCHEMA, key="id")
+    topic = pylogtable.open(tmp_path).create_topic("t", 2, SCHEMA, key="id", config=IN_FILES)
     plan_append(topic).commit([plan_append(topic).stage(some(*range(10))) for _ in range(3)])
     topic.delete_records({0: 2, 1: 3})
     assert with_duckdb(topic.files()) == rows(topic.read(columns=COLUMNS), *COLUMNS)

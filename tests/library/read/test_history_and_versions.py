@@ -10,7 +10,7 @@ from pylogtable import CommitUnknownError, InvalidRequestError, SegmentGoneError
 from pylogtable.engine import Scan
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
-from tests.builders import T0, Clock, at, contents, kafka, make_store, rows
+from tests.builders import IN_FILES, T0, Clock, at, contents, kafka, make_store, rows
 from tests.stores import CountingStore
 
 COMMITS = 150
@@ -100,15 +100,17 @@ def test_history_shows_what_each_commit_did(store: Store, clock: Clock) -> None:
     assert deleted["txn_app_id"] is None
 
 
+@pytest.mark.records_in("commits", "files")
 @pytest.mark.parametrize("limit", [0, 1, 3])
-def test_limited_history_reads_only_the_commits_it_needs(limit: int) -> None:
+def test_limited_history_reads_only_the_commits_it_needs(limit: int, in_files: bool) -> None:
     measured = CountingStore(MemoryStore())
-    topic = make_store(measured).create_topic("t")
+    topic = make_store(measured, in_files=in_files).create_topic("t")
     for _ in range(20):
         topic.append(kafka(["a"]))
     measured.reset()
     assert rows(topic.history(limit), "version") == [20, 19, 18][:limit]
-    assert measured.counts["read"] <= limit + 2
+    # A vacuum keeps a commit that has records: that the last one stands is not enough [VAC-3].
+    assert measured.counts["read"] <= limit + (2 if in_files else 3)
 
 
 def test_commit_is_found_by_its_id(long: Topic) -> None:
@@ -159,7 +161,7 @@ def test_version_is_read_from_an_early_root_if_the_first_commits_are_gone(
 @pytest.fixture
 def vacuumed(store: Store, clock: Clock) -> Topic:
     """Versions 0 to 5 need files that are gone; version 6, a merge, and later ones do not."""
-    topic = store.create_topic("t", config={"retention.ms": -1})
+    topic = store.create_topic("t", config={"retention.ms": -1, **IN_FILES})
     for number in range(5):
         clock.tick()
         topic.append(kafka(["a", "b"], [str(number)] * 2))
@@ -194,6 +196,7 @@ def test_records_in_commits_do_not_hide_the_oldest_version(vacuumed: Topic) -> N
         vacuumed.read(version=3).read_all()
 
 
+@pytest.mark.records_in("files")
 def test_read_of_a_deleted_topic_says_that_it_was_deleted(store: Store) -> None:
     topic = store.create_topic("t")
     topic.append(kafka(["a"]))
@@ -218,7 +221,7 @@ def test_version_that_is_not_kept_names_the_oldest_that_is(long: Topic, clock: C
     clock.tick(8 * 86_400_000)
     long.append(kafka(["a"]))
     long.vacuum(dry_run=False)
-    oldest = f"oldest version that can be read is {long.history()['version'][-1]}, the newest 152"
+    oldest = "oldest version that can be read is 128, the newest 152"
     for version in (40, at(400)):
         with pytest.raises(InvalidRequestError, match=f"a vacuum has removed .*{oldest}"):
             long.read(version=version)

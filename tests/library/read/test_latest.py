@@ -23,6 +23,8 @@ from pylogtable.store import Store
 from tests.builders import ints, kafka, limited, make_store, rows, times
 from tests.stores import CountingStore
 
+pytestmark = pytest.mark.records_in("commits", "files")
+
 
 def test_the_greatest_offset_of_a_key_is_its_newest_record(store: Store) -> None:
     """Case 1: keys 0,1,0,1,0 leave 1@3 and 0@4."""
@@ -71,7 +73,9 @@ def test_bounded_memory_for_keys_gives_the_same_result(store: Store, budget: int
 
 def test_compacted_segments_are_not_searched_again() -> None:
     measured = CountingStore(MemoryStore())
-    topic = make_store(measured).create_topic("t", config={"cleanup.policy": "compact"})
+    topic = make_store(measured, in_files=True).create_topic(
+        "t", config={"cleanup.policy": "compact"}
+    )
     for _ in range(3):
         topic.append(kafka([f"k{n}" for n in range(100)]))
     topic.compact()
@@ -211,7 +215,7 @@ def test_latest_of_an_older_version(store: Store) -> None:
 
 def test_partitions_that_cannot_have_a_key_are_not_opened() -> None:
     measured = CountingStore(MemoryStore())
-    topic = make_store(measured).create_topic("t", partitions=8)
+    topic = make_store(measured, in_files=True).create_topic("t", partitions=8)
     topic.append(kafka([f"k{n}" for n in range(500)]))
     measured.reset()
     assert rows(topic.latest(["k42"]), "key") == [b"k42"]
@@ -221,7 +225,7 @@ def test_partitions_that_cannot_have_a_key_are_not_opened() -> None:
 
 def test_search_stops_at_the_newest_segment_with_the_key() -> None:
     measured = CountingStore(MemoryStore())
-    topic = make_store(measured).create_topic("t")
+    topic = make_store(measured, in_files=True).create_topic("t")
     for number in range(10):
         topic.append(kafka(["a", f"b{number}"], [str(number)] * 2))
     measured.reset()
@@ -235,7 +239,9 @@ def test_search_stops_at_the_newest_segment_with_the_key() -> None:
 )
 def test_statistics_and_bloom_filters_skip_row_groups() -> None:
     measured = CountingStore(MemoryStore())
-    topic = make_store(measured, limits=Limits(row_group_rows=2000)).create_topic("t")
+    topic = make_store(measured, limits=Limits(row_group_rows=2000), in_files=True).create_topic(
+        "t"
+    )
     chance = random.Random(5)
     keys = [chance.randbytes(16) for _ in range(16_000)]
     topic.append(kafka(keys, [chance.randbytes(60) for _ in keys]))

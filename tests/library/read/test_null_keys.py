@@ -9,6 +9,8 @@ from pylogtable import Topic
 from pylogtable.store import Store
 from tests.builders import kafka, limited, rows
 
+pytestmark = pytest.mark.records_in("commits", "files")
+
 COMPACT = {"cleanup.policy": "compact"}
 
 
@@ -34,6 +36,7 @@ def test_the_count_is_a_bound_if_there_are_many_files(topic: Topic) -> None:
         topic.alter(config=COMPACT)
 
 
+@pytest.mark.records_in("files")
 def test_a_key_of_several_columns_is_null_if_all_are(store: Store) -> None:
     schema = {"a": "bigint", "b": "string", "v": "string"}
     topic = store.create_topic("t", schema=schema, key=["a", "b"])
@@ -70,6 +73,7 @@ def test_nothing_is_told_without_null_keys_or_without_the_change(
     required.alter(config=COMPACT)
 
 
+@pytest.mark.records_in("files")
 def test_file_that_is_gone_does_not_forbid_the_change(topic: Topic) -> None:
     topic._store.delete(topic.segments()["path"][0].as_py())
     assert topic.alter(config=COMPACT).config["cleanup.policy"] == "compact"

@@ -12,6 +12,8 @@ from pylogtable.store import Store
 from tests.builders import T0, at, ints, kafka, limited, make_holes, make_store, rows, times
 from tests.stores import CountingStore
 
+pytestmark = pytest.mark.records_in("commits", "files")
+
 
 def test_first_offset_at_or_after_a_time_if_timestamps_go_back(store: Store) -> None:
     """Case 27: timestamps t, t+1, t. An empty log has no match."""

@@ -13,7 +13,7 @@ from pylogtable.limits import Limits
 from pylogtable.log.manifest import Manifest
 from pylogtable.runtime import Runtime
 from pylogtable.storage.memory import MemoryStore
-from tests.builders import Clock, kafka, make_store, rows
+from tests.builders import IN_FILES, Clock, kafka, make_store, rows
 
 Fold = Callable[[MemoryStore], View]
 
@@ -62,7 +62,7 @@ def test_range_sizes_and_offset_after_records_agree_with_a_read(in_leaves: bool)
 
 def test_range_sizes_of_a_partition_without_holes() -> None:
     objects = MemoryStore()
-    topic = make_store(objects).create_topic("t")
+    topic = make_store(objects).create_topic("t", config=IN_FILES)
     for _ in range(20):
         topic.append(kafka([b"k"] * 10, [b"v"] * 10))
     topic.delete_records({0: 15})
@@ -86,7 +86,7 @@ def test_bytes_are_split_evenly_over_records() -> None:
 @pytest.mark.parametrize("in_leaves", [False, True], ids=["in the tail", "in leaves"])
 def test_offset_after_bytes_takes_whole_row_groups_up_to_the_limit(in_leaves: bool) -> None:
     objects = MemoryStore()
-    topic = make_store(objects).create_topic("t")
+    topic = make_store(objects).create_topic("t", config=IN_FILES)
     for count in (1, 50, 3, 20):
         topic.append(kafka([b"k"] * count, [b"v" * count] * count))
     view = fold(objects) if in_leaves else topic.at()

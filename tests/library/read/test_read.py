@@ -15,6 +15,8 @@ from pylogtable.store import Store
 from tests.builders import at, ints, kafka, limited, make_holes, make_store, rows, times
 from tests.stores import CountingStore
 
+pytestmark = pytest.mark.records_in("commits", "files")
+
 LOG = ["partition", "offset", "timestamp"]
 
 
@@ -242,6 +244,7 @@ def test_closed_reader_opens_no_more_files(measured: CountingStore) -> None:
     assert len(measured.opened) <= 2
 
 
+@pytest.mark.records_in("files")
 def test_batches_are_bounded(store: Store) -> None:
     store = limited(store, batch_rows=7)
     topic = store.create_topic("t")

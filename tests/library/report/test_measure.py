@@ -25,7 +25,7 @@ from pylogtable.report.bins import MAX_BINS, MIN_BINS
 from pylogtable.report.health import Bin, TopicHealth
 from pylogtable.report.measure import MAX_OFFSET_BINS, measure_growth, measure_topic
 from pylogtable.store import Store
-from tests.builders import T0, Clock, kafka, make_store
+from tests.builders import IN_FILES, T0, Clock, kafka, make_store
 from tests.stores import AgingDisk
 
 NOW = T0
@@ -261,7 +261,7 @@ def test_growth_counts_appended_records_and_replaced_files(store: Store, clock: 
 
 
 def test_vacuumed_files_are_no_longer_removable(tmp_path: Path, clock: Clock) -> None:
-    topic = make_store(AgingDisk(tmp_path, clock), clock).create_topic("t")
+    topic = make_store(AgingDisk(tmp_path, clock), clock).create_topic("t", config=IN_FILES)
     for _ in range(4):
         topic.append(kafka(["a"]))
     topic.merge()

@@ -18,6 +18,8 @@ from hypothesis import strategies as st
 from pylogtable.segments import bloom
 from pylogtable.segments.bloom import may_contain, plain_bytes, xxh64
 
+pytestmark = pytest.mark.records_in("files")
+
 _MASK = 2**64 - 1
 _P = (
     11400714785074694791,

@@ -17,7 +17,9 @@ import pylogtable
 from pylogtable import CorruptTopicError, InvalidRequestError, Store
 from pylogtable.limits import Limits
 from pylogtable.storage.memory import MemoryStore
-from tests.builders import kafka, limited, replace_file, rows
+from tests.builders import IN_FILES, kafka, limited, replace_file, rows
+
+pytestmark = pytest.mark.records_in("files")
 
 # What may be used on top of the memory before: a few batches of 32 MiB, the row groups of a writer
 # that are being encoded, and the libraries that are loaded on the way.
@@ -27,7 +29,7 @@ BOUND_BYTES = 400 << 20
 def bomb(folder: Path, *, rows: int, width: int, key: bool) -> pylogtable.Topic:
     """A topic of one segment that has one row group: `rows` equal values of `width` bytes."""
     topic = pylogtable.open(folder).create_topic(
-        "t", config={"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
+        "t", config={"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0", **IN_FILES}
     )
     topic.append(kafka(["k"] * 4))
     topic.append(kafka(["k"] * 3))
@@ -194,7 +196,7 @@ def test_large_value_is_held_a_few_times_at_most(tmp_path: Path, column: str, co
 
 def test_batches_are_bounded_in_bytes_and_complete(store: Store, objects: MemoryStore) -> None:
     """Values of many sizes and nulls, in a dictionary."""
-    topic = store.create_topic("t")
+    topic = store.create_topic("t", config=IN_FILES)
     values = [None if n % 7 == 0 else b"v" * (n % 50) for n in range(1000)]
     topic.append(kafka(["k"] * 1000, values))
     expected = topic.read().read_all()

@@ -21,6 +21,8 @@ from pylogtable.storage.memory import MemoryStore
 from tests.builders import Clock, at, kafka, limited, make_store, rows, times
 from tests.stores import CountingStore
 
+pytestmark = pytest.mark.records_in("files")
+
 COMPACT = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
 
 PAGE_ROWS = DEFAULT_LIMITS.page_rows
@@ -92,7 +94,7 @@ def test_checksum_is_in_leaves_and_older_leaves_have_none(
 
 
 def make_topic(objects: MemoryStore) -> tuple[Topic, str]:
-    topic = make_store(objects).create_topic("t", config=COMPACT)
+    topic = make_store(objects, in_files=True).create_topic("t", config=COMPACT)
     keys = [f"key-{n % 9}" for n in range(24)]
     values = [None if n % 5 == 0 else f"value {n}" for n in range(24)]
     topic.append(kafka(keys, values, timestamp=times(*range(24))))
@@ -178,7 +180,7 @@ def test_page_of_another_content_is_noticed(objects: MemoryStore) -> None:
 
 def test_checking_a_footer_costs_no_request(objects: MemoryStore) -> None:
     counting = CountingStore(objects)
-    topic = make_store(counting).create_topic("t")
+    topic = make_store(counting, in_files=True).create_topic("t")
     topic.append(kafka(["k"] * 10))
     counting.reset()
     topic.read().read_all()

@@ -10,6 +10,8 @@ import pytest
 from pylogtable import Topic
 from pylogtable.store import Store
 
+pytestmark = pytest.mark.records_in("files")
+
 ROWS = 10_000
 SCHEMA = {"key": pa.string(), "measured": pa.float64(), "rounded": pa.float64(), "raw": pa.binary()}
 

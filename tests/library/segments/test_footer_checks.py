@@ -29,6 +29,8 @@ from tests.builders import (
     times,
 )
 
+pytestmark = pytest.mark.records_in("files")
+
 COMPACT = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
 
 Act = Callable[[Topic], object]
@@ -301,7 +303,7 @@ class _BrokenDisk(MemoryStore):
 
 
 def test_failing_disk_is_an_error_of_the_store() -> None:
-    topic, one, _ = make_topic(make_store(_BrokenDisk()))
+    topic, one, _ = make_topic(make_store(_BrokenDisk(), in_files=True))
     with pytest.raises(StorageError, match="Input/output error") as caught:
         topic.read().read_all()
     assert one in str(caught.value)

@@ -22,6 +22,8 @@ from pylogtable.topic import Topic
 from tests.builders import UTC_US, Clock, ints, make_store, times
 from tests.stores import CountingStore
 
+pytestmark = pytest.mark.records_in("files")
+
 COMPARE: list[Callable[[Any, Any], Any]] = [
     operator.eq,
     operator.ne,
@@ -35,7 +37,7 @@ COMPARE: list[Callable[[Any, Any], Any]] = [
 @pytest.fixture(scope="module")
 def topic() -> Topic:
     """Three partitions, segments of a few records, with times that go back and forth."""
-    topic = make_store(MemoryStore(), Clock()).create_topic(
+    topic = make_store(MemoryStore(), Clock(), in_files=True).create_topic(
         "t", partitions=3, schema={"n": pa.int64()}
     )
     for number in range(12):
@@ -95,7 +97,7 @@ def test_what_is_skipped_has_nothing_that_is_selected(topic: Topic, where: Any) 
 
 def test_row_groups_are_skipped_by_their_offsets() -> None:
     counting = CountingStore(MemoryStore())
-    store = make_store(counting, limits=Limits(row_group_rows=10_000))
+    store = make_store(counting, limits=Limits(row_group_rows=10_000), in_files=True)
     topic = store.create_topic("t", schema={"n": pa.int64()})
     numbers = np.random.default_rng(7).integers(0, 2**60, 100_000)
     numbers[70_000] = 7

@@ -9,7 +9,9 @@ import pytest
 import pylogtable
 from pylogtable import SegmentGoneError, Store
 from pylogtable.storage.memory import MemoryStore
-from tests.builders import kafka, rows
+from tests.builders import IN_FILES, kafka, rows
+
+pytestmark = pytest.mark.records_in("files")
 
 
 def test_missing_segment_file_is_named_in_memory(store: Store, objects: MemoryStore) -> None:
@@ -23,7 +25,9 @@ def test_missing_segment_file_is_named_in_memory(store: Store, objects: MemorySt
 
 
 def test_missing_segment_file_is_named_on_disk(tmp_path: Path) -> None:
-    topic = pylogtable.open(tmp_path).create_topic("t", config={"cleanup.policy": "compact"})
+    topic = pylogtable.open(tmp_path).create_topic(
+        "t", config={"cleanup.policy": "compact", **IN_FILES}
+    )
     topic.append(kafka(["a", "a"]))
     (path,) = rows(topic.segments(), "path")
     (tmp_path / "t" / path).unlink()

@@ -23,6 +23,8 @@ from pylogtable.store import Store
 from pylogtable.topic import Topic
 from tests.builders import make_store, replace_file, rows
 
+pytestmark = pytest.mark.records_in("commits", "files")
+
 SCHEMA = {"id": pa.int64(), "a": pa.string(), "b": pa.int32(), "c": pa.float64()}
 
 
@@ -84,6 +86,7 @@ def test_names_can_be_swapped_in_one_call(store: Store) -> None:
     assert topic.verify(data=True)
 
 
+@pytest.mark.records_in("files")
 def test_a_column_that_is_added_under_a_dropped_name_shows_no_old_values(
     store: Store, objects: MemoryStore
 ) -> None:
@@ -263,6 +266,7 @@ def test_tombstones_of_a_file_are_counted_by_its_own_columns(store: Store) -> No
     assert topic.verify(data=True)
 
 
+@pytest.mark.records_in("files")
 def test_the_first_rename_turns_on_the_feature_and_an_addition_does_not(store: Store) -> None:
     topic = make(store)
     topic.alter(add_columns={"d": pa.string()})
@@ -274,6 +278,7 @@ def test_the_first_rename_turns_on_the_feature_and_an_addition_does_not(store: S
         topic.alter(drop_columns=["d" if "d" in topic.schema.names else "b"])
 
 
+@pytest.mark.records_in("files")
 def test_a_version_that_does_not_know_the_feature_refuses_the_topic(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -321,6 +326,7 @@ def test_ids_of_columns_tell_whether_a_name_means_the_same(store: Store) -> None
     assert (topic.at().column_ids["a"], topic.at().column_ids["b"]) == (18, 17)
 
 
+@pytest.mark.records_in("files")
 @pytest.mark.parametrize("wrong", [{"a": 18}, {"b": 99}])
 def test_a_file_with_another_id_is_corrupt(
     store: Store, objects: MemoryStore, wrong: dict[str, int]

@@ -125,6 +125,7 @@ def test_other_handle_sees_an_alteration_at_once(store: Store) -> None:
     assert rows(topic.read(1), "n") == [4]
 
 
+@pytest.mark.records_in("files")
 def test_deleted_topic_and_its_data_are_gone(store: Store, objects: MemoryStore) -> None:
     topic = store.create_topic("t", partitions=2)
     topic.append(kafka(["a", "b"]))
