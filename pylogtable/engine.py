@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from pylogtable import maintain as jobs
-from pylogtable.append.distributed import AppendPlan
+from pylogtable.append.distributed_append import AppendPlan
 from pylogtable.append.join_plan import Join
 from pylogtable.append.join_staged import Joiner
 from pylogtable.append.plan import ExpectedLast

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from pylogtable.append.committer import CheckState, Committer, accept
-from pylogtable.append.distributed import AppendPlan
+from pylogtable.append.distributed_append import AppendPlan
 from pylogtable.append.given_rows import can_be_read_twice
 from pylogtable.append.plan import ExpectedLast
 from pylogtable.append.report import AppendResult

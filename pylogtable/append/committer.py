@@ -7,12 +7,12 @@ unknown, the files stay, since the commit may have landed.
 from __future__ import annotations
 
 import logging
+import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from pylogtable.append.expiry_warning import warn_of_expired
-from pylogtable.append.find_txn import first_commit
 from pylogtable.append.inline_rows import Spill, gathered
 from pylogtable.append.plan import (
     ExpectedLast,
@@ -25,7 +25,7 @@ from pylogtable.append.plan import (
 )
 from pylogtable.append.report import AppendResult, offsets_of
 from pylogtable.append.stager import Staged, discard
-from pylogtable.append.txn import check_expected_last, parse_txn
+from pylogtable.append.txn import check_expected_last, first_commit, parse_txn
 from pylogtable.arguments import NOT_GIVEN
 from pylogtable.errors import (
     CommitConflictError,
@@ -34,10 +34,11 @@ from pylogtable.errors import (
     LogTableError,
     StorageError,
 )
-from pylogtable.format.config import STALE_AFTER_MS
+from pylogtable.format.config import STALE_AFTER_MS, TopicConfig
 from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Change, Commit, MirroredTxn, StagedSegment, Txn
 from pylogtable.format.snapshot import Snapshot
+from pylogtable.jobs.retention_plan import expired_on_arrival
 from pylogtable.log.topic_log import TopicLog
 
 #: Called with the state that a commit is planned on. Raises if the data does not fit it.
@@ -298,3 +299,35 @@ def _checked_staged(staged: Iterable[Staged]) -> list[Staged]:
             f"`staged` must be a list of what stage() returned, not {type(staged).__name__}"
         )
     return parts
+
+
+def warn_of_expired(
+    url: str, config: TopicConfig, files: Sequence[StagedSegment], now_ms: int
+) -> bool:
+    """Warn if these files have expired records; true if that was done."""
+    old = expired_on_arrival(config, files, now_ms)
+    if old is None:
+        return False
+    records = sum(file.records for file in files)
+    many = f"{old.records:,}" if old.records else "some"
+    then = (
+        "the next retention removes them"
+        if old.records
+        else "retention removes them when all records of their files are that old"
+    )
+    warnings.warn(
+        f"{many} of {records:,} records appended to {url} are already older than "
+        f"retention.ms={config.retention_ms}: {then}. To keep them, call "
+        "topic.alter(config={'retention.ms': -1}), or give a longer time; "
+        "topic.maintain(dry_run=True) says what would be removed",
+        stacklevel=_callers_level(),
+    )
+    return True
+
+
+def _callers_level() -> int:
+    """How far the first line outside of this library is from the caller of this function."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals["__name__"].startswith("pylogtable."):
+        frame, level = frame.f_back, level + 1
+    return level

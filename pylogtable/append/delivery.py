@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from pylogtable.append.appender import Appender
 from pylogtable.append.committer import CheckState
-from pylogtable.append.distributed import AppendPlan
+from pylogtable.append.distributed_append import AppendPlan
 from pylogtable.append.producer_batch import Delivered, ProducerBatch, SentRecords, SentTable
 from pylogtable.append.records import separate_bad
 from pylogtable.append.report import offsets_of
