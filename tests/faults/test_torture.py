@@ -1,4 +1,4 @@
-"""Kafka's own torture of its cleaner (kafka.md §11, case 33), with every job in its own process:
+"""Kafka's own torture of its cleaner, with every job in its own process:
 random keyed writes with deletes, compaction, merge, retention and vacuum beside them, and readers
 at random offsets and versions. The writers' number of appends bounds it, no time does: the others
 go on for as long as they write.

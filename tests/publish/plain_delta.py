@@ -6,8 +6,11 @@ It reads files as they are, as an engine does: it knows nothing of shifts and lo
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import deltalake
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -100,3 +103,30 @@ def check_table(topic: Topic, folder: ObjectStore) -> list[Entry]:
         expected = topic.read(version=shown_version(entry)).read_all().sort_by(order)
         assert rows(folder, log[: number + 1], expected.schema) == expected.to_pylist()
     return log
+
+
+def check_newest(topic: Topic, folder: Path) -> None:
+    """delta-rs reads what the newest version of the topic has."""
+    columns = ["partition", "offset", "k", "v"]
+    found = deltalake.DeltaTable(folder).to_pyarrow_table(columns=columns).sort_by("offset")
+    assert found.to_pylist() == topic.read(columns=columns).read_all().to_pylist()
+
+
+def entry(log: Path, number: int) -> Path:
+    return log / f"{number:020d}.json"
+
+
+def edit(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Change the actions of an entry."""
+    changed = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in changed:
+        change(line)
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in changed))
+
+
+def with_state(path: Path, **fields: object) -> None:
+    def change(line: dict[str, Any]) -> None:
+        if "commitInfo" in line:
+            line["commitInfo"]["pylogtable"] |= fields
+
+    edit(path, change)

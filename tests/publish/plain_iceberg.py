@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,29 @@ def rows(found: pa.Table, schema: pa.Schema) -> list[dict[str, Any]]:
 def expected_rows(topic: Topic, version: int) -> tuple[pa.Schema, list[dict[str, Any]]]:
     table = topic.read(version=version).read_all().sort_by(ORDER)
     return table.schema, table.to_pylist()
+
+
+def check_newest(topic: Topic, folder: Path) -> None:
+    """pyiceberg reads what the newest version of the topic has, by the number in the hint."""
+    assert int((folder / "metadata" / "version-hint.text").read_text()) == numbers_of(folder)[-1]
+    check_rows(topic, folder)
+
+
+def check_rows(topic: Topic, folder: Path) -> None:
+    schema, expected = expected_rows(topic, topic.version)
+    assert rows(open_table(folder).scan().to_arrow(), schema) == expected
+
+
+def metadata(folder: Path, number: int) -> Path:
+    return folder / "metadata" / f"v{number}.metadata.json"
+
+
+def with_state(path: Path, **fields: object) -> None:
+    body = json.loads(path.read_text())
+    summary = body["snapshots"][-1]["summary"]
+    state = json.loads(summary["pylogtable.state"]) | fields
+    summary["pylogtable.state"] = json.dumps(state)
+    path.write_text(json.dumps(body))
 
 
 def places_added(table: StaticTable, snapshot: Any) -> list[tuple[int, int]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import zlib
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import pytest
 from pyiceberg.avro.decoder import StreamingBinaryDecoder
 from pyiceberg.avro.encoder import BinaryEncoder
 
-from pylogtable import CorruptTopicError, Store, Topic, TopicNotFoundError, UnsupportedFormatError
+from pylogtable import CorruptTopicError, Topic
 from pylogtable.publish.iceberg.manifests import ManifestFiles
 from pylogtable.publish.iceberg.table import IcebergTable
 from pylogtable.runtime import Runtime
@@ -22,10 +21,9 @@ from tests.publish.damage import (
     delete_number,
     disturbed,
     each_time_restored,
-    make_topic,
     publish,
 )
-from tests.publish.plain_iceberg import expected_rows, numbers_of, open_table, rows
+from tests.publish.plain_iceberg import check_newest, metadata
 from tests.stores import AgingDisk, Fault, SimulatedCrash
 
 FORMATS = ["iceberg"]
@@ -34,26 +32,6 @@ FORMATS = ["iceberg"]
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return tmp_path / "t"
-
-
-def metadata(folder: Path, number: int) -> Path:
-    return folder / "metadata" / f"v{number}.metadata.json"
-
-
-def with_state(path: Path, **fields: object) -> None:
-    body = json.loads(path.read_text())
-    summary = body["snapshots"][-1]["summary"]
-    state = json.loads(summary["pylogtable.state"]) | fields
-    summary["pylogtable.state"] = json.dumps(state)
-    path.write_text(json.dumps(body))
-
-
-def check_newest(topic: Topic, folder: Path) -> None:
-    """pyiceberg reads what the newest version of the topic has, by the number in the hint."""
-    number = int((folder / "metadata" / "version-hint.text").read_text())
-    assert number == numbers_of(folder)[-1]
-    schema, expected = expected_rows(topic, topic.version)
-    assert rows(open_table(folder, number).scan().to_arrow(), schema) == expected
 
 
 @pytest.mark.records_in("files")
@@ -66,42 +44,6 @@ def test_without_a_hint_the_newest_is_found_beyond_a_gap(
     (folder / "metadata" / "version-hint.text").unlink()
     assert topic.publish(FORMATS).tables[0].steps == 0
     check_newest(topic, folder)  # the hint is there again
-    publish(topic, FORMATS)
-    check_newest(topic, folder)
-
-
-def test_handle_of_a_deleted_topic_leaves_the_new_table_alone(
-    topic: Topic, store: Store, folder: Path
-) -> None:
-    publish(topic, FORMATS)
-    store.delete_topic("t")
-    again = make_topic(store)
-    publish(again, FORMATS)
-    for use in (topic.unpublish, lambda: topic.register_iceberg(None, "shop.t")):
-        with pytest.raises(TopicNotFoundError):
-            use()
-    check_newest(again, folder)
-
-
-@pytest.mark.parametrize("entries", [1, 3])
-@pytest.mark.parametrize("then_publish", [False, True])
-def test_table_that_is_unpublished_beside_a_publication_begins_anew(
-    topic: Topic, disk: AgingDisk, clock: Clock, folder: Path, entries: int, then_publish: bool
-) -> None:
-    publish(topic, FORMATS, entries)
-    topic.append(pa.table({"k": ["c"], "v": [1]}))
-
-    removed: list[int] = []
-
-    def happen() -> None:
-        removed.append(topic.unpublish(FORMATS))
-        if then_publish:
-            topic.publish(FORMATS)
-
-    publisher = disturbed(disk, clock, lambda verb, key: verb == "create" and "/v" in key, happen)
-    publisher.publish(FORMATS)
-    assert removed
-    check_newest(topic, folder)
     publish(topic, FORMATS)
     check_newest(topic, folder)
 
@@ -135,48 +77,6 @@ def test_publication_beside_an_unpublish_at_any_step_leaves_no_table_or_a_right_
         topic.publish(FORMATS)
         check_newest(topic, folder)
         topic.unpublish(FORMATS)
-
-
-@pytest.mark.parametrize("step", range(0, 9, 2))
-def test_topic_that_was_deleted_in_part_and_created_again_can_be_published(
-    topic: Topic, store: Store, folder: Path, step: int
-) -> None:
-    publish(topic, FORMATS, 3)
-    kept = {path: path.read_bytes() for path in sorted((folder / "metadata").iterdir())}
-    store.delete_topic("t")
-    (folder / "metadata").mkdir(exist_ok=True)
-    for path in [*kept][step:]:
-        path.write_bytes(kept[path])
-    again = make_topic(store)
-    again.append(pa.table({"k": ["c"], "v": [1]}))
-    again.vacuum(dry_run=False)
-    again.publish(FORMATS)
-    again.vacuum(dry_run=False)
-    check_newest(again, folder)
-    assert again.verify()
-
-
-def test_version_that_the_topic_has_lost_is_taken_back(
-    topic: Topic, store: Store, folder: Path
-) -> None:
-    publish(topic, FORMATS, 3)
-    (folder / "_manifest" / f"{topic.version:020d}.json").unlink()
-    restored = store.topic("t")
-    restored.publish(FORMATS)
-    check_newest(restored, folder)
-    metadata(folder, 4).unlink()
-    (folder / "metadata" / "version-hint.text").write_text("3")
-    restored.append(pa.table({"k": ["other"], "v": [7]}))  # has the number of the lost one
-    restored.publish(FORMATS)
-    check_newest(restored, folder)
-
-
-def test_state_of_a_newer_format_is_unsupported(topic: Topic, folder: Path) -> None:
-    publish(topic, FORMATS)
-    with_state(metadata(folder, 1), format=2, version="new")
-    with pytest.raises(UnsupportedFormatError, match="format 2"):
-        topic.publish(FORMATS)
-    assert [p.rule for p in topic.verify().problems] == ["PUB-5"]
 
 
 def test_damaged_table_can_be_removed_if_its_files_are_ours(topic: Topic, folder: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from pylogtable import Topic
 from tests.publish.damage import publish
-from tests.publish.plain_iceberg import expected_rows, open_table, rows
+from tests.publish.plain_iceberg import check_rows, open_table
 
 FORMATS = ["iceberg"]
 Body = dict[str, Any]
@@ -34,11 +34,6 @@ def write_after(folder: Path, number: int, change: Callable[[Body], None]) -> No
     body = body_of(folder, number)
     change(body)
     (folder / "metadata" / f"v{number + 1}.metadata.json").write_text(json.dumps(body))
-
-
-def check(topic: Topic, folder: Path) -> None:
-    schema, expected = expected_rows(topic, topic.version)
-    assert rows(open_table(folder).scan().to_arrow(), schema) == expected
 
 
 def add_column(body: Body) -> None:
@@ -65,7 +60,7 @@ def test_columns_are_those_of_the_topic_again(
     topic.alter(add_columns={"ours": pa.string()})
     topic.append(pa.table({"k": ["c"], "v": [1], "ours": ["x"]}))
     topic.publish(FORMATS)
-    check(topic, folder)
+    check_rows(topic, folder)
     old = open_table(folder).snapshots()[0]
     assert open_table(folder).scan(snapshot_id=old.snapshot_id).to_arrow().num_rows == 2
 
@@ -103,7 +98,7 @@ def test_layout_is_as_we_write_it_again(topic: Topic, folder: Path) -> None:
     for name in ("format-version", "partition-specs", "default-spec-id", "last-partition-id"):
         assert theirs[name] == ours[name], name
     assert theirs.keys() == ours.keys()
-    check(topic, folder)
+    check_rows(topic, folder)
 
 
 def test_verify_tells_a_snapshot_of_another_writer(topic: Topic, folder: Path) -> None:

@@ -22,6 +22,7 @@ from pylogtable.store import Store
 from tests.builders import IN_FILES, Clock, limited, topic_of_older_writer
 from tests.builders import runtime as fake_runtime
 from tests.publish.plain_iceberg import (
+    check_rows,
     expected_rows,
     hide_pyiceberg,
     numbers_of,
@@ -46,11 +47,6 @@ def batch(start: int, count: int = 10) -> pa.Table:
 
 def open_at(folder: Path) -> Store:
     return pylogtable.open(str(folder))
-
-
-def check(topic: Topic, folder: Path) -> None:
-    schema, expected = expected_rows(topic, topic.version)
-    assert rows(open_table(folder).scan().to_arrow(), schema) == expected
 
 
 def table_of(folder: Path) -> IcebergTable:
@@ -125,7 +121,7 @@ def test_bounds_of_a_key_are_the_least_and_the_greatest_value(
         assert found == values
     else:
         assert found == keys.to_pylist()
-    check(topic, tmp_path / "orders")
+    check_rows(topic, tmp_path / "orders")
 
 
 def test_long_texts_are_no_bounds(tmp_path: Path) -> None:
@@ -186,7 +182,7 @@ def test_manifests_are_bounded_and_merged(tmp_path: Path) -> None:
         assert max(sizes) <= 8
         assert sum(size < 4 for size in sizes) <= 5 + 2
         assert sum(sizes) == 2 * (number + 1)
-    check(topic, folder)
+    check_rows(topic, folder)
     entries = entries_of(folder)
     added = {s.snapshot_id: s.sequence_number for s in open_table(folder).snapshots()}
     assert all(added[e.snapshot_id] == e.sequence_number == e.file_sequence_number for e in entries)
@@ -212,7 +208,7 @@ def test_only_manifests_with_removed_files_are_read_and_written_anew(tmp_path: P
     (replaced,) = before - after
     read = [key for verb, key in store.by_key if verb == "read" and "/pylogtable-" in key]
     assert [replaced.endswith(key) for key in read] == [True]
-    check(topic, tmp_path / "orders")
+    check_rows(topic, tmp_path / "orders")
 
 
 def _manifest_paths(folder: Path) -> set[str]:
@@ -322,7 +318,7 @@ def test_columns_follow_and_old_snapshots_keep_theirs(tmp_path: Path) -> None:
     assert table.metadata.last_column_id == 18
     first = table.scan(snapshot_id=table.snapshots()[0].snapshot_id).to_arrow()
     assert "small" in first.column_names
-    check(topic, tmp_path / "orders")
+    check_rows(topic, tmp_path / "orders")
     topic.alter(widen_columns={"price": pa.decimal128(21, 3)})
     with pytest.raises(InvalidRequestError, match=r"'price'.*no promotion from"):
         topic.publish(["iceberg"])
@@ -332,18 +328,18 @@ def test_columns_follow_and_old_snapshots_keep_theirs(tmp_path: Path) -> None:
 def test_empty_topic_is_an_empty_table(tmp_path: Path) -> None:
     topic = make_topic(open_at(tmp_path))
     topic.publish(["iceberg"])
-    check(topic, tmp_path / "orders")
+    check_rows(topic, tmp_path / "orders")
     topic.append(batch(0))
     topic.publish(["iceberg"])
     topic.delete_records(topic.end_offsets())
     topic.publish(["iceberg"])
-    check(topic, tmp_path / "orders")
+    check_rows(topic, tmp_path / "orders")
     operations = [s.summary.operation.value for s in open_table(tmp_path / "orders").snapshots()]
     assert operations == ["append", "append", "delete"]
     topic.append(batch(20))
     topic.publish(["iceberg"])
     assert len(_manifest_paths(tmp_path / "orders")) == 1  # the one with deleted files is gone
-    check(topic, tmp_path / "orders")
+    check_rows(topic, tmp_path / "orders")
 
 
 def test_topic_that_was_created_anew_is_another_table(tmp_path: Path) -> None:
@@ -360,7 +356,7 @@ def test_topic_that_was_created_anew_is_another_table(tmp_path: Path) -> None:
     shutil.rmtree(folder / "metadata", ignore_errors=True)
     shutil.move(tmp_path / "kept", folder / "metadata")
     topic.publish(["iceberg"])
-    check(topic, folder)
+    check_rows(topic, folder)
     new = open_table(folder)
     assert numbers_of(folder) == [1, 2]
     assert len(new.snapshots()) == len(new.schemas()) == 1
@@ -390,7 +386,7 @@ def test_merged_files_and_new_records_are_two_snapshots(tmp_path: Path) -> None:
         for place in places_added(table, snapshot)
     ]
     assert len(streamed) == len(set(streamed)) == 25
-    check(topic, tmp_path / "orders")
+    check_rows(topic, tmp_path / "orders")
 
 
 def test_put_whose_client_was_told_that_the_file_exists_is_known_as_ours(tmp_path: Path) -> None:
@@ -404,7 +400,7 @@ def test_put_whose_client_was_told_that_the_file_exists_is_known_as_ours(tmp_pat
     report = store.topic("orders").publish(["iceberg"])
     assert report.tables[0].steps == 1
     assert report.tables[0].files_added == 2
-    check(topic, tmp_path / "orders")
+    check_rows(topic, tmp_path / "orders")
 
 
 def test_unpublish_removes_the_table_and_nothing_else(tmp_path: Path) -> None:
@@ -420,7 +416,7 @@ def test_unpublish_removes_the_table_and_nothing_else(tmp_path: Path) -> None:
     assert sorted(folder.rglob("*")) == before
     assert topic.unpublish(["iceberg"]) == 0
     topic.publish(["iceberg"])
-    check(topic, folder)
+    check_rows(topic, folder)
 
 
 @pytest.mark.parametrize("name", ["v1.metadata.json", "00000-1a2b.metadata.json"])
@@ -460,7 +456,7 @@ def test_foreign_snapshot_in_our_table_is_refused_until_it_is_unpublished(tmp_pa
     topic.unpublish(["iceberg"])
     assert not metadata.exists()
     topic.publish(["iceberg"])
-    check(topic, tmp_path / "orders")
+    check_rows(topic, tmp_path / "orders")
 
 
 def test_table_of_a_topic_that_was_moved_is_refused_until_it_is_unpublished(tmp_path: Path) -> None:
@@ -475,8 +471,8 @@ def test_table_of_a_topic_that_was_moved_is_refused_until_it_is_unpublished(tmp_
     assert len(table_of(tmp_path / "b" / "orders").needed_files(0)) == 2
     moved.unpublish(["iceberg"])
     moved.publish(["iceberg"])
-    check(moved, tmp_path / "b" / "orders")
-    check(topic, tmp_path / "a" / "orders")
+    check_rows(moved, tmp_path / "b" / "orders")
+    check_rows(topic, tmp_path / "a" / "orders")
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"location": 1}', b'{"properties": []}'])

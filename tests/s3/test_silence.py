@@ -6,9 +6,8 @@ import itertools
 import pickle
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -20,7 +19,7 @@ from pylogtable.topic import Topic
 from tests.builders import kafka, limited
 from tests.conftest import S3_BUCKET, S3_KEY, S3_SECRET
 from tests.depth import DEEP
-from tests.proxy import Proxy, Refusal, WireFault, proxy_before
+from tests.proxy import Proxy, Refusal, WireFault
 
 #: In the time of these tests a request is tried that often, at most.
 MOST_TRIES = 8
@@ -34,14 +33,6 @@ def options(endpoint: str, **more: object) -> dict[str, object]:
         "endpoint_url": endpoint,
         **more,
     }
-
-
-@pytest.fixture
-def proxy(s3_endpoint: str) -> Iterator[Proxy]:
-    port = urlsplit(s3_endpoint).port
-    assert port is not None
-    with proxy_before(port) as one:
-        yield one
 
 
 @pytest.fixture

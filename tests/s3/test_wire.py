@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -12,7 +10,7 @@ from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.s3 import S3Store
 from tests.conftest import S3_BUCKET, S3_KEY, S3_SECRET
 from tests.depth import DEEP
-from tests.proxy import Proxy, Refusal, WireFault, proxy_before
+from tests.proxy import Proxy, Refusal, WireFault
 from tests.storage.wire import FORBIDDEN, WireContract
 from tests.storage.wire_jobs import ANSWERS, CASES, FIRST, check_pair
 
@@ -21,14 +19,6 @@ _folders = itertools.count()
 
 def options(endpoint: str) -> dict[str, object]:
     return {"key": S3_KEY, "secret": S3_SECRET, "endpoint_url": endpoint}
-
-
-@pytest.fixture
-def proxy(s3_endpoint: str) -> Iterator[Proxy]:
-    port = urlsplit(s3_endpoint).port
-    assert port is not None
-    with proxy_before(port) as one:
-        yield one
 
 
 class TestS3(WireContract):

@@ -58,7 +58,7 @@ AT_LOAD: dict[str, tuple[str, dict[str, Any], list[str]]] = {
     "bad JSON": ("t", {"startingOffsets": '{"t":'}, ["Expected e.g. {", 'got {"t":']),
     "bad JSON of assign": ("", {"assign": "t:0"}, ["Expected e.g. {", "got t:0"]),
     "no time": ("t", {"startingTimestamp": "soon"}, ["Expected a single long value, got 'soon'"]),
-    "case 15, other partitions": (
+    "other partitions": (
         "t",
         {"startingOffsets": of_t(0, 0), "endingOffsets": '{"t":{"0":1}}'},
         [
@@ -67,7 +67,7 @@ AT_LOAD: dict[str, tuple[str, dict[str, Any], list[str]]] = {
             "[t-0]",
         ],
     ),
-    "case 16, start after end": (
+    "start after end": (
         "t",
         {"startingOffsets": of_t(1, 0), "endingOffsets": of_t(0, 0)},
         ["[UNRESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET] t-0: start 1", "end 0"],
@@ -121,7 +121,7 @@ AT_ACTION: dict[str, tuple[str, dict[str, Any], list[str]]] = {
         {"startingOffsets": '{"t":{"0":0}}'},
         ["[START_OFFSET_DOES_NOT_MATCH_ASSIGNED]", "Specified: [t-0]", "Assigned: [t-0, t-1]"],
     ),
-    "case 17, start after the end as resolved": (
+    "start after the end as resolved": (
         "t",
         {"startingOffsets": of_t(3, 0), "endingTimestamp": T0 + 1},
         ["[RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET] t-0: resolved start 3", "resolved end 1"],
@@ -182,7 +182,7 @@ def test_refused_at_the_first_action(store: Store, case: str) -> None:
 
 
 def test_messages_reach_the_user_through_spark(spark: SparkSession, store: Store) -> None:
-    for case in ("unknown option", "case 16, start after end"):
+    for case in ("unknown option", "start after end"):
         name, options, gist = AT_LOAD[case]
         message = failure(lambda o=options, n=name: load(spark, f"{store.url}/{n}", **o))
         assert all(words in message for words in gist)

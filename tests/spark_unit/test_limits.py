@@ -14,12 +14,12 @@ LONG_MAX = 2**63 - 1
 @pytest.mark.parametrize(
     ("limit", "sizes", "expected"),
     [
-        (20, [21, 11, 1], [12, 6, 1]),  # case 26
+        (20, [21, 11, 1], [12, 6, 1]),
         (15, [15], [15]),
         (5, [15], [5]),
         (3, [1, 1, 1, 1], [1, 1, 1, 1]),  # no partition starves, even if the sum exceeds the limit
         (10, [0, 20], [0, 10]),
-        (LONG_MAX, [21, 11, 1], [21, 11, 1]),  # case 33
+        (LONG_MAX, [21, 11, 1], [21, 11, 1]),
         (LONG_MAX - 1, [LONG_MAX, LONG_MAX], [LONG_MAX // 2, LONG_MAX // 2]),
         (10, [], []),
     ],
@@ -55,7 +55,7 @@ def test_all_bytes_are_shared_out_since_sizes_are_estimates() -> None:
 
 
 def test_a_batch_waits_for_enough_records_or_the_maximum_delay() -> None:
-    """Case 26: at least 15 records, or 5 seconds. The first batch does not wait."""
+    """At least 15 records, or 5 seconds. The first batch does not wait."""
     delay = BatchDelay(5000)
     assert delay.is_due(1, 15, now_ms=100_000)
     assert not delay.is_due(14, 15, now_ms=100_001)

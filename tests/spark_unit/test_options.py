@@ -390,7 +390,7 @@ def test_the_longest_long_is_a_time_after_all_records() -> None:
 
 @pytest.mark.parametrize("side", ["starting", "ending"])
 def test_single_time_wins_over_times_and_times_over_offsets(side: str) -> None:
-    """Case 10; overruled options are still checked."""
+    """Overruled options are still checked."""
     forms = {
         f"{side}Timestamp": "1000",
         f"{side}OffsetsByTimestamp": '{"t":{"0":2000}}',

@@ -370,7 +370,7 @@ def test_offsets_that_are_gone_are_an_error_or_a_warning(
 
 
 def test_earliest_is_no_loss_after_retention() -> None:
-    """Case 12; the start and the end of the log are valid offsets."""
+    """The start and the end of the log are valid offsets."""
     assert resolve(REMOVED) == {0: (10, 20)}
     assert resolve(REMOVED, startingOffsets={"0": 10}, endingOffsets={"0": 20}) == {0: (10, 20)}
 

@@ -144,7 +144,7 @@ def test_program_that_makes_errors_of_warnings_appends_nothing(
 def test_keys_go_to_the_partition_that_kafka_chooses(
     store: Store, key: str, partition: int
 ) -> None:
-    """The vectors of kafka.md §1, over six partitions; the empty key is a key."""
+    """As Kafka's own partitioner does, over six partitions; the empty key is a key."""
     topic = store.create_topic("t", partitions=6)
     assert list(topic.append(kafka([key])).offsets) == [partition]
 
@@ -377,7 +377,7 @@ def test_tombstones_are_counted_where_all_values_of_a_key_are_null(store: Store)
 def test_a_repeated_txn_appends_nothing_and_returns_the_first_offsets(
     store: Store, objects: MemoryStore
 ) -> None:
-    """Case 28: the duplicate is a success with the original offsets."""
+    """The duplicate is a success with the original offsets."""
     topic = store.create_topic("t")
     firsts = [topic.append(kafka(["a"] * (n + 1)), txn=("app", n)) for n in range(8)]
     files = data_files(objects)
@@ -392,7 +392,7 @@ def test_a_repeated_txn_appends_nothing_and_returns_the_first_offsets(
 
 
 def test_an_older_txn_that_was_never_applied_is_refused(store: Store) -> None:
-    """Case 28: out of order."""
+    """Out of order."""
     topic = store.create_topic("t")
     topic.append(kafka(["a"]), txn=("app", 3))
     topic.append(kafka(["a"]), txn=("app", 7))

@@ -26,7 +26,7 @@ def noise(count: int, size: int = 100) -> list[bytes]:
 
 @pytest.mark.parametrize("compression", ["uncompressed", "zstd", "gzip", "snappy", "lz4"])
 def test_segments_roll_before_they_exceed_segment_bytes(store: Store, compression: str) -> None:
-    """Case 30: a segment stays within segment.bytes, and what is larger makes several."""
+    """A segment stays within segment.bytes, and what is larger makes several."""
     limit = 100_000
     topic = store.create_topic(
         "t", config={"segment.bytes": limit, "compression.type": compression}
@@ -69,7 +69,7 @@ def test_files_with_repeated_keys_are_filled(store: Store) -> None:
 
 
 def test_a_record_larger_than_segment_bytes_gets_its_own_segment(store: Store) -> None:
-    """Case 30: Kafka refuses it; a table has no batch limit, and its segment is the one record."""
+    """Kafka refuses it; a table has no batch limit, and its segment is the one record."""
     topic = store.create_topic("t", config={"segment.bytes": 1000})
     topic.append(kafka(["a", "b", "c"], noise(3, 20_000)))
     assert rows(topic.segments(), "records") == [1, 1, 1]

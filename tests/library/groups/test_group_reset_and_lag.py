@@ -1,4 +1,4 @@
-"""Resetting a group's positions, and its lag (kafka.md §6)."""
+"""Resetting a group's positions, and its lag."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Consumer groups: positions, fencing, removal of old states, several topics (kafka.md §6)."""
+"""Consumer groups: positions, fencing, removal of old states, several topics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Log compaction, case by case as Kafka's own tests have them (kafka.md §11), and our additions."""
+"""Log compaction, case by case as Kafka's own tests have them, and our additions."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def topic(store: Store) -> Topic:
     return store.create_topic("t", config=COMPACT)
 
 
-def test_newest_record_of_each_key_is_kept_at_its_offset(topic: Topic) -> None:  # case 1
+def test_newest_record_of_each_key_is_kept_at_its_offset(topic: Topic) -> None:
     topic.append(kafka(["0", "1", "0", "1", "0"]))
     report = topic.compact()
     assert records(topic) == [("1", "3", 3), ("0", "4", 4)]
@@ -53,9 +53,7 @@ def test_newest_record_of_each_key_is_kept_at_its_offset(topic: Topic) -> None: 
 
 
 @pytest.mark.parametrize("budget", [200, 2000, 1 << 30])
-def test_a_small_budget_gives_the_same_result_in_more_passes(  # case 2
-    store: Store, budget: int
-) -> None:
+def test_a_small_budget_gives_the_same_result_in_more_passes(store: Store, budget: int) -> None:
     chance = random.Random(budget)
     topic = store.create_topic("t", partitions=2, config=COMPACT)
     last: dict[str, str] = {}
@@ -131,7 +129,7 @@ def test_without_a_lag_records_of_the_future_are_compacted(topic: Topic) -> None
 
 @pytest.mark.records_in("files")
 def test_tombstone_is_kept_from_its_first_compaction_on(topic: Topic, clock: Clock) -> None:
-    put(topic, ("0", "0"), timestamp=times(10**9))  # case 8: record time must not matter
+    put(topic, ("0", "0"), timestamp=times(10**9))  # record time must not matter
     topic.compact()
     put(topic, ("0", None), timestamp=times(-(10**9)))
     topic.compact()
@@ -161,7 +159,7 @@ def test_delete_horizon_is_set_once(topic: Topic, clock: Clock) -> None:
     assert horizons == [*first, first[0] + HOUR]
 
 
-def test_no_deleted_key_keeps_a_value(topic: Topic) -> None:  # case 10
+def test_no_deleted_key_keeps_a_value(topic: Topic) -> None:
     topic.append(kafka([str(n) for n in range(20)]))
     put(topic, *[(str(n), None) for n in range(0, 20, 2)])
     topic.append(kafka(["pad"]))
@@ -183,7 +181,7 @@ def test_an_expired_tombstone_is_not_dropped_before_what_it_deletes(
 
 
 @pytest.mark.records_in("files")
-def test_clean_part_grows_past_holes(topic: Topic) -> None:  # case 12
+def test_clean_part_grows_past_holes(topic: Topic) -> None:
     topic.append(kafka(["a"] * 10))
     topic.compact()
     topic.append(kafka(["b"] * 10))
@@ -195,7 +193,7 @@ def test_clean_part_grows_past_holes(topic: Topic) -> None:  # case 12
 @pytest.mark.parametrize(("ratio", "cleans"), [("0.5", False), ("0.49", True)])
 def test_the_dirty_ratio_must_be_exceeded(store: Store, ratio: str, cleans: bool) -> None:
     topic = store.create_topic("t", config={**COMPACT, "min.cleanable.dirty.ratio": "0"})
-    put(topic, ("a", "1"))  # case 13
+    put(topic, ("a", "1"))
     topic.compact()
     put(topic, ("b", "1"))
     sizes = topic.segments()["size_bytes"].to_pylist()
@@ -213,7 +211,7 @@ def test_partition_that_is_dirty_for_too_long_is_compacted(store: Store, clock: 
     assert topic.compact().records_removed == 1
 
 
-def test_compaction_begins_at_the_log_start(store: Store) -> None:  # case 14
+def test_compaction_begins_at_the_log_start(store: Store) -> None:
     topic = store.create_topic("t", config={"cleanup.policy": "compact,delete"})
     topic.append(kafka(["a", "b", "a", "c"]))
     topic.delete_records({0: 1})
@@ -223,7 +221,7 @@ def test_compaction_begins_at_the_log_start(store: Store) -> None:  # case 14
 
 
 def test_records_without_a_key_are_removed_when_the_topic_becomes_compacted(store: Store) -> None:
-    topic = store.create_topic("t")  # case 15
+    topic = store.create_topic("t")
     put(topic, (None, "x"), ("a", "1"), (None, "y"), ("b", "1"))
     with pytest.warns(UserWarning, match="the next compaction removes them"):
         topic.alter(config=COMPACT)

@@ -13,7 +13,6 @@ pytestmark = pytest.mark.records_in("commits", "files")
 
 @pytest.mark.parametrize("count", [0, 1, 15, 25])
 def test_offsets_never_reset_when_everything_is_deleted(store: Store, count: int) -> None:
-    """Case 21, the part about offsets."""
     topic = store.create_topic("t")
     for _ in range(count):
         topic.append(kafka(["a"]))

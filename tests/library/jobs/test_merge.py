@@ -57,7 +57,7 @@ def test_large_sealed_segments_are_not_rewritten(store: Store, objects: MemorySt
 
 
 @pytest.mark.records_in("files")
-def test_units_keep_to_the_size_of_a_segment(store: Store) -> None:  # case 17
+def test_units_keep_to_the_size_of_a_segment(store: Store) -> None:
     topic = store.create_topic("t")
     for _ in range(10):
         topic.append(kafka(["k"] * 5))

@@ -1,4 +1,4 @@
-"""Retention: Kafka's tests, exactly (kafka.md §4 and §11, cases 21 and 22)."""
+"""Retention: Kafka's tests, exactly."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ def put(topic: Topic, count: int, at_ms: int) -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 15, 25])
-def test_all_records_expire_and_offsets_go_on(  # case 21
-    store: Store, clock: Clock, count: int
-) -> None:
+def test_all_records_expire_and_offsets_go_on(store: Store, clock: Clock, count: int) -> None:
     topic = store.create_topic("t", config={"retention.ms": 1000})
     if count:
         put(topic, count, 0)
@@ -33,7 +31,7 @@ def test_all_records_expire_and_offsets_go_on(  # case 21
 
 
 @pytest.mark.parametrize(("policy", "removed"), [("compact", 0), ("compact,delete", 5)])
-def test_only_a_policy_with_delete_removes_records(  # case 22
+def test_only_a_policy_with_delete_removes_records(
     store: Store, clock: Clock, policy: str, removed: int
 ) -> None:
     config = {"cleanup.policy": policy, "retention.ms": 1000}

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.records_in("commits", "files")
 
 
 def test_the_greatest_offset_of_a_key_is_its_newest_record(store: Store) -> None:
-    """Case 1: keys 0,1,0,1,0 leave 1@3 and 0@4."""
+    """Keys 0,1,0,1,0 leave 1@3 and 0@4."""
     topic = store.create_topic("t")
     topic.append(kafka(["0", "1", "0", "1", "0"], timestamp=times(9, 8, 7, 6, 5)))
     assert rows(topic.latest(), "offset", "key") == [(3, b"1"), (4, b"0")]

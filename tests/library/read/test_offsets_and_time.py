@@ -16,7 +16,7 @@ pytestmark = pytest.mark.records_in("commits", "files")
 
 
 def test_first_offset_at_or_after_a_time_if_timestamps_go_back(store: Store) -> None:
-    """Case 27: timestamps t, t+1, t. An empty log has no match."""
+    """Timestamps t, t+1, t. An empty log has no match."""
     topic = store.create_topic("t", partitions=2)
     assert topic.offsets_for_time(at(0)) == {0: None, 1: None}
     topic.append(kafka(["a"] * 3, timestamp=times(0, 1, 0), partition=ints(0, 0, 0)))
@@ -37,7 +37,7 @@ def test_time_can_be_milliseconds_or_datetime_with_microseconds(store: Store) ->
 
 
 def test_match_below_the_log_start_is_skipped(store: Store) -> None:
-    """Kafka returns null here (kafka.md §3); we search the next segment."""
+    """Kafka returns null here; we search the next segment."""
     topic = store.create_topic("t")
     topic.append(kafka(["a"] * 3, timestamp=times(50, 1, 1)))
     topic.append(kafka(["a"] * 2, timestamp=times(2, 60)))

@@ -102,7 +102,7 @@ def test_time_bounds_select_the_first_record_at_or_after(store: Store) -> None:
 
 
 def test_log_with_a_single_record_at_a_high_offset(store: Store) -> None:
-    """Case 24: the only record is @1024. 1025 is the end, 0 and 1026 are out of range."""
+    """The only record is @1024. 1025 is the end, 0 and 1026 are out of range."""
     topic = store.create_topic("t")
     topic.append(kafka(["a"] * 1025, [str(n) for n in range(1025)]))
     topic.delete_records({0: 1024})
@@ -120,7 +120,7 @@ def test_log_with_a_single_record_at_a_high_offset(store: Store) -> None:
 
 @pytest.mark.parametrize("group", [3, 1000])
 def test_offset_in_a_hole_starts_at_the_next_record(store: Store, group: int) -> None:
-    """Case 25: offsets 0 to 49, then every 7th up to 200, also across segments."""
+    """Offsets 0 to 49, then every 7th up to 200, also across segments."""
     topic = store.create_topic("t")
     kept = [*range(50), *range(50, 200, 7)]
     for first, end in ((0, 120), (120, 200)):
