@@ -48,10 +48,10 @@ def snapshot_at(name: str, log: TopicLog, version: int | datetime | None) -> Sna
     return snapshot
 
 
-def oldest_readable(manifest: Manifest, newest: Snapshot) -> int | None:
-    """The oldest version whose data files, and commits with records, are all there. None if some of
-    the newest one are missing: then no vacuum has removed them. It lists the topic, so it is for
-    errors only."""
+def oldest_readable(manifest: Manifest, newest: Snapshot, gone: int = -1) -> int | None:
+    """The oldest version after `gone` whose data files, and commits with records, are all there.
+    None if some of the newest one are missing: then no vacuum has removed them. It lists the topic,
+    so it is for errors only."""
     there = {entry.key for entry in manifest.store.list()}
 
     def is_readable(version: int) -> bool:
@@ -63,8 +63,9 @@ def oldest_readable(manifest: Manifest, newest: Snapshot) -> int | None:
 
     if not is_readable(newest.version):
         return None
-    # A vacuum keeps all that a version and the later ones need. So one can be bisected.
-    low, high = manifest.oldest_version(newest), newest.version
+    # A vacuum keeps all that a version and the later ones need. So one can be bisected. Versions
+    # before may be there as well: commits with live records stay.
+    low, high = max(gone + 1, manifest.oldest_version(newest)), newest.version
     while low < high:
         middle = (low + high) // 2
         if is_readable(middle):
@@ -75,9 +76,9 @@ def oldest_readable(manifest: Manifest, newest: Snapshot) -> int | None:
 
 
 @contextmanager
-def explain_gone_files(manifest: Manifest) -> Iterator[None]:
-    """Let an error about a file that is gone say which version is the oldest that can be read, or
-    that the topic was deleted."""
+def explain_gone_files(manifest: Manifest, version: int = -1) -> Iterator[None]:
+    """Let an error about a file that is gone say which version is the oldest that can be read after
+    this one, or that the topic was deleted."""
     try:
         yield
     except SegmentGoneError as error:
@@ -86,7 +87,7 @@ def explain_gone_files(manifest: Manifest) -> Iterator[None]:
             newest = manifest.load()
             is_deleted = newest is not None and newest.topic is None
             if newest is not None and not is_deleted:
-                oldest = oldest_readable(manifest, newest)
+                oldest = oldest_readable(manifest, newest, version)
         raise SegmentGoneError(error.path, error.detail, oldest, is_deleted) from error
 
 

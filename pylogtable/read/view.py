@@ -179,7 +179,7 @@ class View:
         asked = Projection(column_schema(info.fields, columns), self.name, info)
 
         def batches() -> Iterator[pa.RecordBatch]:
-            with explain_gone_files(self._manifest):
+            with explain_gone_files(self._manifest, self.version):
                 for task, store in tasks_ahead(self._store, tasks, asked):
                     yield from read_task(store, task, asked)
 
@@ -201,7 +201,7 @@ class View:
         found_columns = Projection(column_schema(info.fields, list(needed)), self.name, info)
         wanted = None if keys is None else WantedKeys(info, keys)
         numbers = list(dict.fromkeys(choose_partitions(self.snapshot, partitions)))
-        with explain_gone_files(self._manifest):
+        with explain_gone_files(self._manifest, self.version):
             parts, may_repeat = self._latest_parts(numbers, wanted, found_columns)
         found = pa.Table.from_batches(parts, found_columns.schema)
         if may_repeat and len(numbers) > 1:

@@ -196,6 +196,23 @@ def test_records_in_commits_do_not_hide_the_oldest_version(vacuumed: Topic) -> N
         vacuumed.read(version=3).read_all()
 
 
+def test_gone_version_names_a_later_one_although_commits_with_records_stay(
+    store: Store, clock: Clock
+) -> None:
+    topic = store.create_topic("small", config={"cleanup.policy": "compact"})
+    for value in ("a", "b", "c"):
+        topic.append(kafka(["k"], [value]))
+    topic.merge()
+    merged = topic.at().version
+    clock.tick()
+    topic.compact(force=True)
+    clock.tick(10)
+    topic.vacuum(retention_ms=1, dry_run=False, force=True)
+    assert topic.read(version=1).read_all().num_rows == 1  # in its commit
+    with pytest.raises(SegmentGoneError, match=rf"version {merged + 1} and later ones"):
+        topic.read(version=merged).read_all()
+
+
 @pytest.mark.records_in("files")
 def test_read_of_a_deleted_topic_says_that_it_was_deleted(store: Store) -> None:
     topic = store.create_topic("t")
