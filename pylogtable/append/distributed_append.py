@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 
-from pylogtable.append.committer import CheckState, Committer, accept
+from pylogtable.append.committer import Committer
 from pylogtable.append.given_rows import batches_of
 from pylogtable.append.join_plan import Join, plan_joins
 from pylogtable.append.join_staged import Joiner
 from pylogtable.append.missing_columns_plan import plan_missing_columns
-from pylogtable.append.plan import ExpectedLast, check_ends
+from pylogtable.append.plan import ExpectedLast, check_columns_stay, check_ends
 from pylogtable.append.report import AppendResult
 from pylogtable.append.shaping import RowShaper
 from pylogtable.append.stager import Staged, Stager, Target
@@ -23,6 +23,7 @@ from pylogtable.arguments import NOT_GIVEN
 from pylogtable.errors import InvalidRequestError
 from pylogtable.format.model import StagedSegment
 from pylogtable.format.schema import table_schema
+from pylogtable.format.snapshot import Snapshot
 from pylogtable.log.topic_log import open_log
 from pylogtable.operation import operations
 
@@ -150,9 +151,12 @@ class AppendPlan(Target):
         `expected_ends` are the end offsets of all partitions, as a writer that is the only one
         knows them. If another one has appended, the commit raises `CommitConflictError`.
         """
-        check: CheckState = accept
-        if expected_ends is not None:
-            check = partial(check_ends, expected=expected_ends)
+
+        def check(snapshot: Snapshot) -> None:
+            check_columns_stay(snapshot, self.info.fields)
+            if expected_ends is not None:
+                check_ends(snapshot, expected_ends)
+
         return self._committer.commit_all(
             staged, txn, origin, expected_last, check, keep_files=keep_files
         )

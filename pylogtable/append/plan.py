@@ -9,13 +9,14 @@ import msgspec
 
 from pylogtable.append.explicit_offsets import check_not_below_end
 from pylogtable.arguments import NOT_GIVEN, NotGiven
-from pylogtable.errors import CommitConflictError, InvalidRequestError
+from pylogtable.errors import CommitConflictError, InvalidRequestError, SchemaMismatchError
 from pylogtable.format.inline import to_text
 from pylogtable.format.mirror_rules import check_may_append
 from pylogtable.format.model import (
     GIVEN_OFFSETS,
     INLINE_BATCHES,
     Change,
+    Field,
     Protocol,
     Segment,
     StagedSegment,
@@ -149,6 +150,18 @@ def plan_append(
         txn=txn,
         rows=None if rows is None else to_text(rows),
     )
+
+
+def check_columns_stay(snapshot: Snapshot, planned: Sequence[Field]) -> None:
+    """Raise if the topic no longer has a column that rows were shaped for: their values would be
+    lost without a word. A renamed column is the same one [META-6]."""
+    ids = {column.id for column in snapshot.info.fields}
+    gone = [column.name for column in planned if column.id not in ids]
+    if gone:
+        raise SchemaMismatchError(
+            f"column(s) {', '.join(map(repr, gone))} of the topic were dropped while this append "
+            "was under way. Nothing was appended; append again, with the columns that it has now"
+        )
 
 
 def check_ends(snapshot: Snapshot, expected: Mapping[int, int]) -> None:

@@ -90,7 +90,7 @@ def parse_position(given: object, zone: timezone | None = None) -> Position:
             text = given.strip()
             if text.lower() in ("earliest", "latest"):
                 return EARLIEST if text.lower() == "earliest" else LATEST
-            if re.fullmatch(r"-?[0-9]+", text):
+            if re.fullmatch(r"-?[0-9]{1,30}", text):
                 offset = int(text)
                 is_from_end = text.startswith("-")
                 return Position("from_end", -offset) if is_from_end else Position("offset", offset)
@@ -120,7 +120,9 @@ def parse_bound(bound: Bound, partitions: Sequence[int]) -> dict[int, Position]:
         return dict.fromkeys(partitions, parse_position(bound))
     named: dict[int, Position] = {}
     for key, given in bound.items():
-        named[key] = parse_position(given)  # type: ignore[index]
+        if not isinstance(key, str) and not is_whole(key):
+            raise InvalidRequestError(f"there is no partition {key!r}: partitions are numbers")
+        named[key if isinstance(key, str) else int(key)] = parse_position(given)  # type: ignore[index]
     if OTHER_PARTITIONS not in bound:
         return named
     others = named.pop(OTHER_PARTITIONS)  # type: ignore[call-overload]
@@ -172,4 +174,9 @@ def _ago(duration: timedelta) -> Position:
 
 def _moment(us: int) -> Moment:
     """Only milliseconds can be outside of Python's calendar."""
-    return us // 1000 if us % 1000 == 0 else from_us(us)
+    if us % 1000 == 0:
+        return us // 1000
+    try:
+        return from_us(us)
+    except OverflowError:
+        return us // 1000

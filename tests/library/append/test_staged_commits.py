@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import pylogtable
-from pylogtable import InvalidRequestError
+from pylogtable import InvalidRequestError, SchemaMismatchError
 from pylogtable.engine import plan_append
 from pylogtable.format.model import Change
 from pylogtable.storage.memory import MemoryStore
@@ -278,3 +278,27 @@ def test_repeating_a_commit_with_the_same_files_keeps_them(store: Store) -> None
     again = plan_append(topic).commit([staged], txn=("job", 1))
     assert (again.repeated, again.offsets) == (True, first.offsets)
     assert rows(topic.read(), "key") == [b"a"]
+
+
+def test_column_that_was_dropped_meanwhile_is_told_and_its_values_are_not_lost(
+    store: Store,
+) -> None:
+    topic = store.create_topic(
+        "columns", schema={"k": "string", "n": "int", "z": "string"}, key="k"
+    )
+    plan = plan_append(topic)
+    staged = plan.stage(pa.table({"k": ["a"], "z": ["value"]}))
+    topic.alter(drop_columns=["z"])
+    topic.alter(add_columns={"z": "string"})
+    with pytest.raises(SchemaMismatchError, match="'z' of the topic were dropped while"):
+        plan.commit([staged])
+    assert topic.count() == 0
+
+
+def test_column_that_was_renamed_meanwhile_gets_its_values(store: Store) -> None:
+    topic = store.create_topic("columns", schema={"k": "string", "z": "string"}, key="k")
+    plan = plan_append(topic)
+    staged = plan.stage(pa.table({"k": ["a"], "z": ["value"]}))
+    topic.alter(rename_columns={"z": "new"})
+    plan.commit([staged])
+    assert topic.read(columns=["new"]).read_all().to_pylist() == [{"new": "value"}]

@@ -168,3 +168,23 @@ def test_each_partition_has_its_own_position(topic: Topic) -> None:
     wanted = {0: HOUR, 1: HOUR}
     assert locate(topic.at(), wanted) == {0: Found(2, 2, 10), 1: Found(None, 0, 0)}
     assert topic.at().ranges(start={0: "-2", "*": timedelta(0)}) == {0: (8, 10), 1: (0, 0)}
+
+
+@pytest.mark.parametrize("key", [True, 1.0, None])
+def test_only_whole_numbers_are_partitions(store: Store, key: object) -> None:
+    topic = store.create_topic("keys", partitions=2)
+    with pytest.raises(InvalidRequestError, match="there is no partition"):
+        topic.read(start={key: 0})  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize("far", [timedelta.max, timedelta(days=800_000, microseconds=1)])
+def test_durations_before_the_calendar_are_the_beginning(store: Store, far: timedelta) -> None:
+    topic = store.create_topic("far")
+    topic.append(kafka(["a"]))
+    assert topic.read(start=far).read_all().num_rows == 1
+
+
+def test_a_number_of_too_many_digits_is_refused(store: Store) -> None:
+    topic = store.create_topic("digits")
+    with pytest.raises(InvalidRequestError):
+        topic.read(start="9" * 5000)
