@@ -236,7 +236,9 @@ class Committer:
     def _plan(self, staged: Staged, terms: Terms) -> Callable[[LogState], Change | Repeated]:
         def plan(state: LogState) -> Change | Repeated:
             self._check_age(staged)
-            terms.check(state.snapshot)
+            # A repeat is recognised first, whatever has happened to the topic since [TXN-3].
+            if find_txn(state.snapshot, terms.txn, terms.expected_last) is None:
+                terms.check(state.snapshot)
             return plan_append(
                 state.snapshot, staged.files, terms.txn, staged.rows, terms.expected_last
             )

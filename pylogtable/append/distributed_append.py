@@ -148,6 +148,9 @@ class AppendPlan(Target):
         `expected_last` is the last txn of the app id as the writer knows it, as in `Topic.append`.
         If the log has another one, the commit raises `CommitConflictError`, unless it is a repeat.
 
+        Raises `SchemaMismatchError`, and appends nothing, if the topic has lost a column since the
+        append was planned. A renamed column is the same column. A repeat is recognised first.
+
         `expected_ends` are the end offsets of all partitions, as a writer that is the only one
         knows them. If another one has appended, the commit raises `CommitConflictError`.
         """

@@ -302,3 +302,21 @@ def test_column_that_was_renamed_meanwhile_gets_its_values(store: Store) -> None
     topic.alter(rename_columns={"z": "new"})
     plan.commit([staged])
     assert topic.read(columns=["new"]).read_all().to_pylist() == [{"new": "value"}]
+
+
+@pytest.mark.parametrize("keep_files", [True, False])
+def test_repeat_is_recognised_although_a_column_was_dropped_since(
+    store: Store, keep_files: bool
+) -> None:
+    topic = store.create_topic(
+        "columns", schema={"k": "string", "n": "int", "z": "string"}, key="k"
+    )
+    plan = plan_append(topic)
+    staged = plan.stage(pa.table({"k": ["a"], "z": ["value"]}))
+    first = plan.commit([staged], txn=("job", 1))
+    topic.alter(drop_columns=["z"])
+    again = plan.commit([staged], txn=("job", 1), keep_files=keep_files)
+    assert again.repeated
+    assert again.offsets == first.offsets
+    assert topic.count() == 1
+    assert topic.verify(data=True)
