@@ -85,13 +85,14 @@ TABLES = {
         commit_id:string?=null own_retention:boolean=false partial:boolean=false
         new_names:boolean=false ended:integer?=null""",
     "mirrored_txn": """app_id:string version:integer previous:integer?=null origin:string?=null
-        offsets:{(integer,integer)}={} records:integer=0""",
+        note:any=null offsets:{(integer,integer)}={} records:integer=0""",
     "log_start": """partition:integer offset:integer dropped:totals={}
         dropped_inline:totals?=null""",
     "replaced": """partition:integer start:integer end:integer dropped:totals
         dropped_inline:totals?=null""",
     "totals": "segments:integer=0 records:integer=0 size_bytes:integer=0",
-    "txn": "app_id:string version:integer previous:integer?=null origin:string?=null",
+    "txn": """app_id:string version:integer previous:integer?=null origin:string?=null
+        note:any=null""",
     "segment": """partition:integer base_offset:integer end_offset:integer shift:signed=0
         records:integer size_bytes:integer min_timestamp_us:signed max_timestamp_us:signed
         path:string row_groups:[integer]=[0] tombstones:integer=0 delete_horizon_ms:integer?=null

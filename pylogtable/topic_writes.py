@@ -7,7 +7,8 @@ from typing import Any
 from pylogtable.append.appender import Appender
 from pylogtable.append.plan import ExpectedLast
 from pylogtable.append.producer import Producer
-from pylogtable.append.report import AppendResult
+from pylogtable.append.report import AppendResult, LastTxn
+from pylogtable.append.txn import last_txn
 from pylogtable.arguments import NOT_GIVEN, check_flags, check_text
 from pylogtable.log.topic_log import TopicLog
 from pylogtable.operation import operations
@@ -30,6 +31,7 @@ class TopicWrites:
         *,
         txn: tuple[str, int] | None = None,
         expected_last: ExpectedLast = NOT_GIVEN,
+        note: Any = None,
         keep_offsets: bool = False,
     ) -> AppendResult:
         """Append records: an Arrow table, batch or reader, an iterable of batches, or anything that
@@ -46,6 +48,12 @@ class TopicWrites:
         another txn of the app id is the last one by now, nothing is appended, and
         `CommitConflictError` names both. A repeat is still recognised first. See `last_txn`.
 
+        With a `note` as well, the txn carries a JSON value of at most 4 KiB, such as the positions
+        of the input up to which these records go. It is there in the same moment as the records,
+        and `txn(app_id)` tells it. The note of a repeat is ignored: the first one stays.
+
+        >>> topic.append(table, txn=("etl", 8), expected_last=7, note={"read_to": 1200})
+
         With `keep_offsets`, each row brings its `partition` and its `offset`, for a copy of another
         log. Offsets rise inside each partition, from its end on, and may leave holes. If the end
         has passed the first of them, nothing is appended, and `CommitConflictError` names both. So
@@ -54,7 +62,7 @@ class TopicWrites:
         >>> topic.append(table_with_partition_and_offset, keep_offsets=True)
         """
         check_flags(keep_offsets=keep_offsets)
-        return self._appender.append(data, txn, expected_last, keep_offsets=keep_offsets)
+        return self._appender.append(data, txn, expected_last, note=note, keep_offsets=keep_offsets)
 
     def last_txn(self, app_id: str) -> int | None:
         """The version of the last txn of this app id, or None. Use it after a restart to find out
@@ -73,6 +81,17 @@ class TopicWrites:
         check_text("app_id", app_id)
         mark = self._log.latest().txns.get(app_id)
         return None if mark is None else mark.txn_version
+
+    def txn(self, app_id: str) -> LastTxn | None:
+        """The last txn of this app id: its number, its note, its offsets, the version of its
+        commit, and how many records it appended. None if there is none. What `last_txn` says about
+        the answer holds here too. It is one request more, for the commit.
+
+        >>> topic.txn("etl")
+        LastTxn(number=8, note={'read_to': 1200}, version=12, offsets={0: (100, 150)}, records=50)
+        """
+        check_text("app_id", app_id)
+        return last_txn(self._log.latest(), self._log.manifest.commits, app_id)
 
     def producer(
         self, *, linger_ms: float = 50, batch_bytes: int = 16 << 20, app_id: str | None = None

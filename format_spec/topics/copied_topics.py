@@ -54,4 +54,36 @@ def mirrored(place: Place) -> None:
     )  # fmt: skip
 
 
-COPIED_TOPICS = (mirrored,)
+def noted(place: Place) -> None:
+    source = EarlierStore(MemoryStore("noted"), place.runtime).create_topic("orders", partitions=1)
+    rows = [record(n, b"k%d" % n, b"v%d" % n) for n in range(3)]
+    place.tick()
+    source.append(kafka(rows[:1]), txn=("etl", 1), note={"read_to": {"0": 7}, "by": "é"})
+    source.append(kafka([]), txn=("load", 5), note="file 5")
+    place.tick()
+    source.mirror(place.store, name="topic")  # versions 0 and 1
+    place.tick()
+    place.open().append(kafka(rows[1:2]), txn=("load", 6))  # version 2
+    place.tick()
+    place.open().append(kafka(rows[2:]), txn=("job", 0), note=[1, -2.5, None, True])  # version 3
+    all_rows = placed(0, 0, rows)
+    place.expect(
+        versions={
+            str(version): at({0: 0}, {0: end}, all_rows[:end])
+            for version, end in ((0, 0), (1, 1), (2, 2), (3, 3))
+        },
+        latest=[neutral(row) for row in all_rows],
+        txns={
+            "etl": {"version": 1, "commit": 1, "note": {"read_to": {"0": 7}, "by": "é"}},
+            "load": {"version": 6, "commit": 2, "note": None},
+            "job": {"version": 0, "commit": 3, "note": [1, -2.5, None, True]},
+        },
+    )
+    place.case(
+        "A copy whose txns have notes: one came from its source, one went with a later txn, and "
+        "one is its own",
+        ["MIR-3", "TXN-1", "TXN-2", "TXN-7"],
+    )
+
+
+COPIED_TOPICS = (mirrored, noted)

@@ -49,9 +49,10 @@ class Appender:
         txn: tuple[str, int] | None,
         expected_last: ExpectedLast = NOT_GIVEN,
         *,
+        note: Any = None,
         keep_offsets: bool = False,
     ) -> AppendResult:
-        terms = self.committer.terms(txn, None, expected_last)
+        terms = self.committer.terms(txn, None, expected_last, note=note)
 
         def attempt(plan: AppendPlan, check: CheckState) -> AppendResult:
             first = self.committer.find(terms)

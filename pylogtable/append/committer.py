@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 from pylogtable.append.inline_rows import Spill, gathered
 from pylogtable.append.plan import (
@@ -23,7 +24,7 @@ from pylogtable.append.plan import (
     plan_append,
     plan_fenced_append,
 )
-from pylogtable.append.report import AppendResult, offsets_of
+from pylogtable.append.report import AppendResult, offsets_of, placed_by
 from pylogtable.append.stager import Staged, discard
 from pylogtable.append.txn import check_expected_last, first_commit, parse_txn
 from pylogtable.arguments import NOT_GIVEN
@@ -80,11 +81,12 @@ class Committer:
         origin: str | None = None,
         expected_last: ExpectedLast = NOT_GIVEN,
         check: CheckState = accept,
+        note: Any = None,
     ) -> Terms:
         """The terms, checked. If the caller has seen a later txn of its app id than this process
         has, the newest state is asked for, since the known one cannot tell who was here last."""
         began = self._runtime.monotonic()
-        numbered = parse_txn(txn, origin)
+        numbered = parse_txn(txn, origin, note)
         check_expected_last(numbered, expected_last)
         if is_behind(self.log.known, numbered, expected_last):
             self.log.latest()
@@ -112,6 +114,7 @@ class Committer:
         expected_last: ExpectedLast,
         check: CheckState,
         *,
+        note: Any,
         keep_files: bool,
     ) -> AppendResult:
         """Commit what other processes may have staged. With `keep_files`, only files that are
@@ -120,7 +123,7 @@ class Committer:
         given = [file for part in parts for file in part.files]
         unused = [] if keep_files else list(given)
         with self._discarding(unused):
-            terms = self.terms(txn, origin, expected_last, check)
+            terms = self.terms(txn, origin, expected_last, check, note)
             whole = self.gathered(parts)
             paths = {file.path for file in given}
             unused += [file for file in whole.files if file.path not in paths]
@@ -275,7 +278,7 @@ class Committer:
             )
         result = self._result(commit, terms, repeated=True)
         if isinstance(first, MirroredTxn):  # the commit has records of other txns as well [MIR-3]
-            offsets, records = dict(first.offsets), first.records
+            offsets, records = placed_by(commit, first)
             return replace(
                 result, offsets=offsets, records=records, size_bytes=0, segments=0, origin=origin
             )

@@ -133,6 +133,7 @@ class AppendPlan(Target):
         origin: str | None = None,
         expected_last: ExpectedLast = NOT_GIVEN,
         expected_ends: Mapping[int, int] | None = None,
+        note: Any = None,
         keep_files: bool = False,
     ) -> AppendResult:
         """Make staged files visible in one commit, in the order given.
@@ -151,6 +152,8 @@ class AppendPlan(Target):
         Raises `SchemaMismatchError`, and appends nothing, if the topic has lost a column since the
         append was planned. A renamed column is the same column. A repeat is recognised first.
 
+        `note` is a JSON value that is kept with the txn, as in `Topic.append`.
+
         `expected_ends` are the end offsets of all partitions, as a writer that is the only one
         knows them. If another one has appended, the commit raises `CommitConflictError`.
         """
@@ -161,7 +164,7 @@ class AppendPlan(Target):
                 check_ends(snapshot, expected_ends)
 
         return self._committer.commit_all(
-            staged, txn, origin, expected_last, check, keep_files=keep_files
+            staged, txn, origin, expected_last, check, note=note, keep_files=keep_files
         )
 
     def discard(self, staged: Iterable[Staged]) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from pylogtable.format.model import Commit
+from pylogtable.format.model import Commit, MirroredTxn, Txn
 from pylogtable.presentation import bytes_text, count_text, spans_text
 
 
@@ -32,6 +33,26 @@ class AppendResult:
             f"appended {count_text(self.records, 'record')} ({bytes_text(self.size_bytes)}) in "
             f"version {self.version:,}{places}; {self.seconds:.1f} s"
         )
+
+
+@dataclass(frozen=True)
+class LastTxn:
+    """The last txn of an app id, from `Topic.txn`: its number, the note that came with it, and
+    where its records are. `version` is that of the topic that has it first."""
+
+    number: int
+    note: Any
+    version: int
+    offsets: dict[int, tuple[int, int]]
+    records: int
+
+
+def placed_by(commit: Commit, txn: Txn) -> tuple[dict[int, tuple[int, int]], int]:
+    """The offsets that the append of a txn got, by partition, and how many records it had. The
+    commit of a mirror has records of other appends as well [MIR-3]."""
+    if isinstance(txn, MirroredTxn):
+        return dict(txn.offsets), txn.records
+    return offsets_of(commit), sum(segment.records for segment in commit.add)
 
 
 def offsets_of(commit: Commit) -> dict[int, tuple[int, int]]:

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+from typing import Any
+
 from pylogtable.append.plan import ExpectedLast, Repeated, check_last
+from pylogtable.append.report import LastTxn, placed_by
 from pylogtable.arguments import NOT_GIVEN, check_number
 from pylogtable.errors import CorruptTopicError, InvalidRequestError
-from pylogtable.format.json_codec import check_app_id, check_origin
+from pylogtable.format.json_codec import check_app_id, check_origin, stored_note
 from pylogtable.format.model import Commit, MirroredTxn, Txn, TxnMark
 from pylogtable.format.paths import commit_path
+from pylogtable.format.snapshot import Snapshot
 from pylogtable.log.commits import Commits
 
 
-def parse_txn(txn: tuple[str, int] | None, origin: str | None = None) -> Txn | None:
+def parse_txn(
+    txn: tuple[str, int] | None, origin: str | None = None, note: Any = None
+) -> Txn | None:
     if txn is None:
         if origin is not None:
             raise InvalidRequestError(
                 f"origin {origin!r} is given without a txn; give both or neither"
+            )
+        if note is not None:
+            raise InvalidRequestError(
+                f"the note {note!r:.80} is given without a txn: it is kept with the last txn of an "
+                "app id; give txn=(app_id, version) too"
             )
         return None
     if origin is not None:
@@ -25,7 +37,7 @@ def parse_txn(txn: tuple[str, int] | None, origin: str | None = None) -> Txn | N
             app_id and not isinstance(version, bool) and 0 <= version < 2**63
         ):
             check_app_id(app_id)
-            return Txn(app_id=app_id, version=version, origin=origin)
+            return Txn(app_id=app_id, version=version, origin=origin, note=stored_note(note))
     raise InvalidRequestError(f"txn must be (app_id, version from 0 to 2**63 - 1), not {txn!r}")
 
 
@@ -40,6 +52,24 @@ def check_expected_last(txn: Txn | None, expected_last: ExpectedLast) -> None:
         )
     if expected_last is not None:
         check_number("expected_last", expected_last)
+
+
+def last_txn(snapshot: Snapshot, commits: Commits, app_id: str) -> LastTxn | None:
+    """The last txn of an app id, from the commit that carried it: a vacuum keeps it [VAC-1]."""
+    mark = snapshot.txns.get(app_id)
+    if mark is None:
+        return None
+    commit = commits.read(mark.commit_version)
+    found = None if commit is None else _txn_of(commit, app_id)
+    if commit is None or found is None:
+        detail = f"it carried the last txn of app id {app_id!r}, and is missing or another one"
+        raise CorruptTopicError(commit_path(mark.commit_version), "TXN-2", detail)
+    offsets, records = placed_by(commit, found)
+    return LastTxn(found.version, deepcopy(found.note), commit.version, offsets, records)
+
+
+def _txn_of(commit: Commit, app_id: str) -> Txn | None:
+    return next((txn for txn in commit.txns if txn.app_id == app_id), None)
 
 
 def first_commit(
@@ -58,7 +88,7 @@ def first_commit(
                 f"so nothing was appended. Its result is no longer known: commit {at} and "
                 "those before it were removed by vacuum"
             )
-        found = next((one for one in commit.txns if one.app_id == txn.app_id), None)
+        found = _txn_of(commit, txn.app_id)
         if found is not None and last is None:
             last = TxnMark(found.version, at)
         if found is None or found.version < txn.version:

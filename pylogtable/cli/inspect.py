@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,9 @@ from pylogtable.cli.parse import parse_partitions, time_from_microseconds
 from pylogtable.cli.session import Session, topic_names
 from pylogtable.cli.streams import write_bytes
 from pylogtable.presentation import bytes_text
+
+#: So many characters of a note are shown in a table. JSON output has all of it.
+NOTE_SHOWN = 40
 
 
 @click.command(
@@ -102,21 +106,28 @@ def _segment(row: dict[str, Any]) -> dict[str, Any]:
 def history(session: Session, topic: str, limit: int) -> None:
     """List the commits of TOPIC, newest first."""
     rows = [
-        {**row, "end_offsets": dict(row["end_offsets"]), "summary": dict(row["summary"])}
+        {
+            **row,
+            "end_offsets": dict(row["end_offsets"]),
+            "summary": dict(row["summary"]),
+            "notes": {app_id: json.loads(note) for app_id, note in row["notes"]},
+        }
         for row in session.open_topic(topic).history(limit).to_pylist()
     ]
     if session.is_json:
         print_json(rows)
         return
     names = ("version", "committed_at", "operation", "records_added", "records_removed",
-             "segments_added", "segments_removed", "txn")  # fmt: skip
+             "segments_added", "segments_removed", "txn", "note")  # fmt: skip
     for row in rows:
         app_id = row["txn_app_id"]
         row["txn"] = None if app_id is None else f"{app_id}:{row['txn_version']}"
+        notes = " ".join(json.dumps(note, ensure_ascii=False) for note in row["notes"].values())
+        row["note"] = (notes[:NOTE_SHOWN] + "…" * (len(notes) > NOTE_SHOWN)) or None
     print_table(
         [name.upper().replace("_", "-") for name in names],
         ([row[name] for name in names] for row in rows),
-        left=("OPERATION", "TXN"),
+        left=("OPERATION", "TXN", "NOTE"),
     )
 
 

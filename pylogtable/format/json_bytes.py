@@ -94,7 +94,7 @@ def decode(decoder: msgspec.json.Decoder[Decoded], data: bytes) -> Decoded:
         except UnicodeDecodeError as error:
             detail = f"byte {error.start} is not UTF-8: {error.reason}"
             raise UndecodableError(detail) from None
-    if _is_too_deep(data):
+    if is_nested_deeper(MAX_NESTING, data):
         raise UndecodableError(f"it is nested more than {MAX_NESTING} levels deep")
     try:
         return decoder.decode(data)
@@ -102,10 +102,10 @@ def decode(decoder: msgspec.json.Decoder[Decoded], data: bytes) -> Decoded:
         raise UndecodableError(str(error)) from None
 
 
-def _is_too_deep(data: bytes) -> bool:
+def is_nested_deeper(levels: int, data: bytes) -> bool:
     """True if brackets are nested too deep. Decoders recurse, and how deep they can go depends on
     their caller, so the limit is checked before."""
-    if data.count(b"[") + data.count(b"{") <= MAX_NESTING:
+    if data.count(b"[") + data.count(b"{") <= levels:
         return False
     unescaped = _ESCAPED.sub(b"", data) if b"\\" in data else data
     # Most texts have no brackets: their two quotes are neighbours now.
@@ -113,4 +113,4 @@ def _is_too_deep(data: bytes) -> bool:
     if b'"' in brackets:
         brackets = _QUOTED.sub(b"", brackets)
     depths = np.cumsum(_STEPS[np.frombuffer(brackets, dtype=np.uint8)], dtype=np.int64)
-    return bool(np.any(depths > MAX_NESTING))
+    return bool(np.any(depths > levels))

@@ -6,7 +6,7 @@ If an object cannot be decoded, the error names its path and the rule it breaks.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -19,6 +19,8 @@ from pylogtable.format.json_bytes import UndecodableError
 from pylogtable.format.model import (
     FORMAT_VERSION,
     MAX_APP_ID_BYTES,
+    MAX_NOTE_BYTES,
+    MAX_NOTE_NESTING,
     READER_FEATURES,
     WRITER_FEATURES,
     Commit,
@@ -124,6 +126,33 @@ def check_app_id(app_id: str) -> None:
 def check_origin(origin: object) -> None:
     """Raise if a txn cannot have this origin [TXN-5]."""
     _check_short_text("the origin of a txn", origin)
+
+
+def stored_note(note: object) -> Any:
+    """The note of a txn as it is stored, a copy. Raises if it is not a JSON value: it would come
+    back as another one, or not at all [TXN-7]."""
+    refused = "the note of a txn must be a JSON value: dicts with texts as names, lists, texts, "
+    refused += "numbers, True, False and None"
+    try:
+        data = msgspec.json.encode(note)
+        is_deep = json_bytes.is_nested_deeper(MAX_NOTE_NESTING, data)
+        copy = None if is_deep else msgspec.json.decode(data)
+    except (msgspec.MsgspecError, OverflowError, RecursionError, TypeError, ValueError) as error:
+        raise InvalidRequestError(f"{refused}, not {note!r:.80}: {error}") from None
+    if len(data) > MAX_NOTE_BYTES:
+        raise InvalidRequestError(
+            f"the note of a txn may have {MAX_NOTE_BYTES:,} bytes as JSON, and {note!r:.40}... has "
+            f"{len(data):,}. Keep in it only what the next run has to know"
+        )
+    if is_deep:
+        raise InvalidRequestError(
+            f"the note of a txn may be nested {MAX_NOTE_NESTING} levels deep: {note!r:.80}"
+        )
+    if copy != note:
+        raise InvalidRequestError(
+            f"{refused}, not {note!r:.80}: it would come back as {copy!r:.80}"
+        )
+    return copy
 
 
 def check_readable(protocol: Protocol) -> None:

@@ -21,6 +21,9 @@ MAX_FILE_BYTES = 1 << 46
 MAX_ROWS_BYTES = 1 << 20
 MAX_UNPACKED_BYTES = 64 << 20
 MAX_APP_ID_BYTES = 1024
+#: The note of a txn, encoded, and how deep it may be: it is inside of an object [TXN-7].
+MAX_NOTE_BYTES = 4096
+MAX_NOTE_NESTING = 64
 #: Columns may have other names in files than in the topic, and files may have columns that the
 #: topic dropped [META-7], [META-8].
 COLUMN_MAPPING = "column-mapping"
@@ -268,13 +271,14 @@ class Replaced(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
 class Txn(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     """The number that an application gave to an append. `previous` is the version of the commit
     with the application's previous txn [TXN-1]. `origin` names the run that gave the number
-    [TXN-4].
+    [TXN-4]. `note` is any JSON value of the application [TXN-7].
     """
 
     app_id: str
     version: Natural
     previous: Natural | None = None
     origin: str | None = None
+    note: Any = None
 
 
 class MirroredTxn(Txn, frozen=True, kw_only=True, omit_defaults=True):

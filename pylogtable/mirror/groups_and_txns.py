@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from pylogtable.append.report import offsets_of
+from pylogtable.append.report import placed_by
 from pylogtable.errors import LogTableError
 from pylogtable.format.group_model import GroupChange, GroupPosition, GroupState
 from pylogtable.format.model import Commit, MirroredTxn, TxnMark
@@ -87,10 +87,12 @@ def _carried(app_id: str, mark: TxnMark, commit: Commit | None) -> MirroredTxn:
         return MirroredTxn(app_id=app_id, version=mark.txn_version)
     if isinstance(found, MirroredTxn):
         return found
+    offsets, records = placed_by(commit, found)
     return MirroredTxn(
         app_id=app_id,
         version=found.version,
         origin=found.origin,
-        offsets=offsets_of(commit),
-        records=sum(segment.records for segment in commit.add),
+        note=found.note,
+        offsets=offsets,
+        records=records,
     )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
 from pylogtable.format.model import Commit, Totals
@@ -31,6 +32,11 @@ _COLUMNS: dict[pa.Field, Callable[[Commit], Any]] = {
     pa.field("summary", pa.map_(pa.string(), pa.int64()), False): lambda c: sorted(
         c.summary.items()
     ),
+    pa.field("notes", pa.map_(pa.string(), pa.string()), False): lambda c: [
+        (txn.app_id, msgspec.json.encode(txn.note).decode())
+        for txn in c.txns
+        if txn.note is not None
+    ],
 }
 HISTORY_SCHEMA = pa.schema(list(_COLUMNS))
 

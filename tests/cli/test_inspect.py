@@ -65,11 +65,20 @@ def test_records_in_commits_are_shown_as_such(run: Run, store_dir: Path) -> None
 def test_history(run: Run, clicks: pylogtable.Topic) -> None:
     clicks.append(kafka(["x"]), txn=("etl", 7))
     head, first, *_ = (line.split() for line in run("history", "clicks").lines)
-    assert head[0] == "VERSION"
-    assert (first[0], first[2], first[-1]) == ("2", "append", "etl:7")
+    assert (head[0], head[-1]) == ("VERSION", "NOTE")
+    assert (first[0], first[2], first[-2]) == ("2", "append", "etl:7")
     rows = run("history", "clicks", "--limit", 2, "--output", "json").json
     assert [row["version"] for row in rows] == [2, 1]
     assert rows[1]["end_offsets"] == {"0": 3, "1": 1}
+
+
+def test_history_shows_notes(run: Run, clicks: pylogtable.Topic) -> None:
+    note = {"read_to": {"0": 12}, "why": "é" * 50}
+    clicks.append(kafka(["x"]), txn=("etl", 7), note=note)
+    _, first, *_ = run("history", "clicks").lines
+    assert first.endswith('etl:7  {"read_to": {"0": 12}, "why": "ééééééééé…')
+    newest, before, *_ = run("history", "clicks", "--output", "json").json
+    assert (newest["notes"], before["notes"]) == ({"etl": note}, {})
 
 
 @pytest.mark.records_in("files")

@@ -159,6 +159,11 @@ def test_a_golden_topic_answers_lookups_as_expected(case: str, tmp_path: Path) -
         assert topic.verify().leaves == expected["leaves"]
     if "groups" in expected:
         _check_groups(topic, expected["groups"], expected["group_states"], tmp_path)
+    for app_id, wanted in expected.get("txns", {}).items():
+        last = topic.txn(app_id)
+        assert last is not None
+        told_of = {"version": last.number, "commit": last.version, "note": last.note}
+        assert told_of == wanted
     for version in expected.get("unreadable_versions", []):
         with pytest.raises(errors.InvalidRequestError):
             topic.read(version=version)

@@ -88,7 +88,7 @@ def _shape(schema: Schema, home: str, resolve: Resolve) -> Any:
         return schema["title"]
     if "anyOf" in schema:
         return sorted(str(_shape(part, home, resolve)) for part in schema["anyOf"])
-    kind = schema["type"]
+    kind = schema.get("type", "any")
     if kind == "integer":
         return kind, schema["minimum"], schema["maximum"]
     if "prefixItems" in schema:

@@ -89,7 +89,7 @@ NOT_OF_STREAMS: dict[str, tuple[str, ...]] = {
         "timestampAsOf",
         "keys",
     ),
-    "stream write": ("txnVersion", "txnExpectedLast"),
+    "stream write": ("txnVersion", "txnExpectedLast", "txnNote"),
 }
 
 
@@ -113,6 +113,7 @@ def options_with(name: str) -> dict[str, str]:
         "txnAppId": {"txnVersion": "1"},
         "txnVersion": {"txnAppId": "etl"},
         "txnExpectedLast": {"txnAppId": "etl", "txnVersion": "2"},
+        "txnNote": {"txnAppId": "etl", "txnVersion": "2"},
         "maxTriggerDelay": {"minOffsetsPerTrigger": "1"},
         "keys": {"view": "latest"},
     }

@@ -187,8 +187,9 @@ def test_an_append_is_refused_if_the_log_has_moved_on(
         table.append(keyed(spark, 60), txn=("job", 2), expected_last=None)
     assert data_files(tmp_path) == before
     assert table.append(keyed(spark, 50), txn=("job", 1), expected_last=None).repeated
-    table.append(keyed(spark, 60), txn=("job", 2), expected_last=1)
+    table.append(keyed(spark, 60), txn=("job", 2), expected_last=1, note=[7])
     assert table.topic.count() == 110
+    assert table.history(1).select("notes").collect() == [({"job": "[7]"},)]
 
 
 def test_an_append_is_refused_if_another_one_lands_just_before_its_commit(

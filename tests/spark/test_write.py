@@ -351,6 +351,21 @@ def test_a_write_that_expects_another_last_txn_is_refused_before_anything_is_wri
     assert topic.count() == 2
 
 
+def test_a_write_has_a_note(logs: Store, tmp_path: Path) -> None:
+    topic = logs.create_topic("t")
+    path = tmp_path / "logs" / "t"
+    note = {"read_to": {"0": 12}}
+    write(path, [kafka(["a"])], txnAppId="job", txnVersion=5, txnNote=json.dumps(note))
+    write(path, [kafka(["a"])], txnAppId="job", txnVersion=5, txnNote="1")  # a repeat
+    last = topic.txn("job")
+    assert last is not None
+    assert (last.number, last.note, last.records) == (5, note, 1)
+    before = files(tmp_path)
+    with pytest.raises(InvalidRequestError, match="may have 4,096 bytes"):
+        write(path, [kafka(["b"])], txnAppId="job", txnVersion=6, txnNote=json.dumps("x" * 4096))
+    assert files(tmp_path) == before
+
+
 def test_rows_that_name_their_topics_have_no_expected_last_txn(logs: Store, tmp_path: Path) -> None:
     logs.create_topic("a")
     table = kafka(["x"], topic=pa.array(["a"]))

@@ -43,6 +43,7 @@ EVERY_OPTION = {
     "txnAppId": "etl",
     "txnVersion": "7",
     "txnExpectedLast": "5",
+    "txnNote": '{"read_to": 12}',
     "maxOffsetsPerTrigger": "100",
     "maxBytesPerTrigger": "1000000",
     "minOffsetsPerTrigger": "10",
@@ -87,6 +88,7 @@ def test_every_option_is_parsed_in_any_case(spell: type[str]) -> None:
         txn_app_id="etl",
         txn_version=7,
         txn_expected_last=5,
+        txn_note={"read_to": 12},
         max_records_per_trigger=100,
         max_bytes_per_trigger=1_000_000,
         min_records_per_trigger=10,
@@ -624,6 +626,19 @@ def test_the_expected_last_txn_needs_a_txn_and_is_refused_for_streams() -> None:
     both = {"txnExpectedLast": "none", "txnAppId": "etl"}
     with pytest.raises(InvalidRequestError, match=r"^txnExpectedLast is of no use in a stream"):
         parse_options(both).refuse_for("stream write")
+
+
+@pytest.mark.parametrize("text", ["", "{", "NaN", "[-Infinity]", "read_to=12", "[" * 100_000])
+def test_a_note_that_is_not_json_is_refused(text: str) -> None:
+    assert "must be JSON, such as" in refusal({"txnNote": text})
+
+
+def test_a_note_needs_a_txn_and_is_refused_for_streams() -> None:
+    for given in ({}, {"txnAppId": "etl"}, {"txnVersion": "1"}):
+        with pytest.raises(InvalidRequestError, match="is given without txn"):
+            parse_options({"txnNote": "null", **given}).refuse_for("write")
+    with pytest.raises(InvalidRequestError, match=r"^txnNote is of no use in a stream"):
+        parse_options({"txnNote": "1", "txnAppId": "etl"}).refuse_for("stream write")
 
 
 def test_txn_version_is_refused_for_streams() -> None:

@@ -35,6 +35,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._write = plan_write(options, schema)
         self._txn = options.txn
         self._expected_last = options.txn_expected_last
+        self._note = options.txn_note
         plan = self._write.plan
         if plan is None and self._expected_last is not NOT_GIVEN:
             raise InvalidRequestError(
@@ -64,7 +65,7 @@ class BatchWriter(DataSourceArrowWriter):
             # refused.
             staged.setdefault(self._write.plan.name, [])
         query = query_of(messages)
-        commit_staged(self._write, staged, self._txn, query, self._expected_last)
+        commit_staged(self._write, staged, self._txn, query, self._expected_last, self._note)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         discard_aborted(self._write, messages)

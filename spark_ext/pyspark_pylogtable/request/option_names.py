@@ -30,7 +30,7 @@ STREAM_READ = (
 STREAM_WRITE = ("checkpointLocation", "queryName")
 WRITE = (
     *("topic", "key", "partitions", "createTopics", "mergeSchema", "keepOffsets"),
-    *("txnAppId", "txnVersion", "txnExpectedLast"),
+    *("txnAppId", "txnVersion", "txnExpectedLast", "txnNote"),
     *TOPIC_CONFIG_KEYS,
 )
 

@@ -77,6 +77,7 @@ class Options:
     txn_app_id: str | None = None
     txn_version: int | None = None
     txn_expected_last: ExpectedLast = NOT_GIVEN
+    txn_note: Any = None
     max_records_per_trigger: int | None = None
     max_bytes_per_trigger: int | None = None
     min_records_per_trigger: int | None = None
@@ -115,6 +116,8 @@ class Options:
                 self._refuse(("txnVersion",), f"{why}; in foreachBatch give it to the write")
                 why = "of no use in a stream: a batch that runs again has its number again"
                 self._refuse(("txnExpectedLast",), why)
+                why = "of no use in a stream, which keeps its positions in its checkpoint"
+                self._refuse(("txnNote",), why)
             case "stream read":
                 self._refuse_for_stream()
             case _:
@@ -136,6 +139,11 @@ class Options:
             raise InvalidRequestError(
                 "txnExpectedLast is given without txnAppId and txnVersion: it is the last "
                 "txnVersion of a txnAppId before this write"
+            )
+        if "txnNote" in self.given and self.txn is None:
+            raise InvalidRequestError(
+                "txnNote is given without txnAppId and txnVersion: it is kept with the last "
+                "txnVersion of a txnAppId"
             )
 
     def _refuse_for_stream(self) -> None:

@@ -66,6 +66,7 @@ def parse_options(options: Mapping[str, str]) -> Options:
         txn_app_id=_text(given, "txnAppId"),
         txn_version=_whole(given, "txnVersion", at_least=0),
         txn_expected_last=_expected_last(given),
+        txn_note=_note(given),
         max_records_per_trigger=most,
         max_bytes_per_trigger=_whole(given, "maxBytesPerTrigger", at_least=1),
         min_records_per_trigger=least,
@@ -119,6 +120,17 @@ def _expected_last(given: Mapping[str, str]) -> ExpectedLast:
         return _whole(given, name, at_least=0)
     except InvalidRequestError:
         raise _bad(name, given[name], "must be a whole number, 0 or more, or none") from None
+
+
+def _note(given: Mapping[str, str]) -> Any:
+    """A JSON value, as text."""
+    name = "txnNote"
+    if name not in given:
+        return None
+    try:
+        return json.loads(given[name], parse_constant=int)  # NaN is no JSON, and no int
+    except (ValueError, RecursionError):
+        raise _bad(name, given[name], 'must be JSON, such as {"read_to": 1200}') from None
 
 
 def _names(given: Mapping[str, str], name: str) -> tuple[str, ...] | None:

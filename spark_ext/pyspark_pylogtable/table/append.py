@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -54,6 +55,7 @@ def append_sealed(
     txn: tuple[str, int] | None,
     expected_last: ExpectedLast = NOT_GIVEN,
     *,
+    note: Any = None,
     merge_schema: bool = False,
     keep_offsets: bool = False,
 ) -> AppendResult:
@@ -78,7 +80,7 @@ def append_sealed(
     # Others may have appended meanwhile: files at the newest ends are sealed.
     newest = plan_append(topic, keep_offsets=keep_offsets)
     staged = _sealed(newest, shares, df.sparkSession)
-    result = commit_topic(newest, staged, txn, query, expected_last)
+    result = commit_topic(newest, staged, txn, query, expected_last, note)
     return replace(result, seconds=time.monotonic() - began)
 
 

@@ -178,6 +178,7 @@ class LogTable:
         *,
         txn: tuple[str, int] | None = None,
         expected_last: ExpectedLast = NOT_GIVEN,
+        note: Any = None,
         merge_schema: bool = False,
         keep_offsets: bool = False,
     ) -> AppendResult:
@@ -186,8 +187,8 @@ class LogTable:
         Use it for large appends. Unlike `df.write.format("pylogtable")` it joins what the tasks
         wrote before it commits: few, large, sealed segments, where filters on `offset` reach
         Parquet. Nothing is shuffled, and the order of rows is kept. With a `txn` a repeat appends
-        nothing; `expected_last` is that of `Topic.append`. With `merge_schema`, columns that the
-        topic does not have are added to it first.
+        nothing; `expected_last` and `note` are those of `Topic.append`. With `merge_schema`,
+        columns that the topic does not have are added to it first.
 
         With `keep_offsets`, rows bring their `partition` and `offset`, as in `Topic.append`. Inside
         each task they rise in each partition, as those of Spark's Kafka source do, and no two tasks
@@ -195,7 +196,13 @@ class LogTable:
         `df.repartition("partition").sortWithinPartitions("partition", "offset")` first.
         """
         return append_sealed(
-            self.topic, df, txn, expected_last, merge_schema=merge_schema, keep_offsets=keep_offsets
+            self.topic,
+            df,
+            txn,
+            expected_last,
+            note=note,
+            merge_schema=merge_schema,
+            keep_offsets=keep_offsets,
         )
 
     def compact(self, *, force: bool = False) -> RewriteReport:

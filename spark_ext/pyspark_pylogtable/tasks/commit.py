@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 from pyspark.sql.datasource import WriterCommitMessage
 
@@ -41,12 +42,14 @@ def commit_staged(
     txn: tuple[str, int] | None,
     query: str | None,
     expected_last: ExpectedLast = NOT_GIVEN,
+    note: Any = None,
 ) -> None:
     """One commit for each topic. If one fails, the files of the topics after it are removed."""
     done: list[str] = []
     for name in sorted(staged):
         try:
-            commit_topic(write.for_staged(name), staged[name], txn, query, expected_last)
+            plan = write.for_staged(name)
+            commit_topic(plan, staged[name], txn, query, expected_last, note)
         except LogTableError as error:
             for later in staged:
                 if later > name:
@@ -69,11 +72,12 @@ def commit_topic(
     txn: tuple[str, int] | None,
     query: str | None,
     expected_last: ExpectedLast = NOT_GIVEN,
+    note: Any = None,
 ) -> AppendResult:
     """Commit to one topic. It is an error if another query has written under this txn."""
     origin = query if txn is not None else None
     with _explaining_other_query(plan, txn, origin):
-        return plan.commit(staged, txn=txn, origin=origin, expected_last=expected_last)
+        return plan.commit(staged, txn=txn, origin=origin, expected_last=expected_last, note=note)
 
 
 def find_written(plan: AppendPlan, txn: tuple[str, int], query: str | None) -> AppendResult | None:
