@@ -594,7 +594,9 @@ def read_segment(folder: Path, entry: Record, topic: Record) -> pa.Table:
     path, data = entry["path"], read_object(folder, entry["path"])
     if data is None:
         raise FileGone(f"{path} is missing [SEG-1]")
-    footer = data[-8 - int.from_bytes(data[-8:-4], "little") :]
+    footer_bytes = int.from_bytes(data[-8:-4], "little") + 8
+    require(path, "SEG-2", data[-4:] == b"PAR1" and footer_bytes <= len(data))
+    footer = data[-footer_bytes:]
     require(path, "SUM-3", entry["footer_checksum"] in (None, checksum(footer)))
     try:
         file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
@@ -733,6 +735,8 @@ def load_leaf(folder: Path, leaf: str, count: int, expected: str | None) -> list
     """The entries of a leaf [LEAF-1], as many as the root says [LEAF-3]."""
     path = f"_manifest/leaf-{leaf}.parquet"
     data = read_object(folder, path) or b""
+    require(path, "LEAF-1", data)
+    require(path, "SUM-2", expected in (None, checksum(data)))
     try:
         table = pq.read_table(pa.BufferReader(data))
         entries: list[Record] = [checked("segment", row) for row in table.to_pylist()]
@@ -743,7 +747,6 @@ def load_leaf(folder: Path, leaf: str, count: int, expected: str | None) -> list
     require(path, "LEAF-1", bounds == sorted(bounds))
     for entry in entries:
         check_entry(entry, path)
-    require(path, "SUM-2", expected in (None, checksum(data)))
     require(path, "LEAF-3", len(entries) == count)
     return entries
 

@@ -37,21 +37,19 @@ from pylogtable.limits import DEFAULT_LIMITS, Limits
 
 @dataclass(frozen=True)
 class LogState:
-    """A snapshot and its leaves, which `load_leaf` loads by their ids, with the limits for plans.
-    `Manifest.state` makes one."""
+    """A snapshot and its leaves, with the limits for plans. `load_leaf` loads a leaf by its id, and
+    compares the checksum that the root has for it, if any. `Manifest.state` makes one."""
 
     snapshot: Snapshot
-    load_leaf: Callable[[str], Leaf]
+    load_leaf: Callable[[str, str | None], Leaf]
     limits: Limits = DEFAULT_LIMITS
 
     def leaf(self, partition: int, run: LeafRun) -> Leaf:
         """The leaf of a run, as the root knows it: not changed since it was written [SUM-2], with
         all of its entries, and with those of the run [LEAF-3]."""
-        leaf, snapshot = self.load_leaf(run.leaf), self.snapshot
-        expected, entries = snapshot.leaf_checksums.get(run.leaf), snapshot.leaves.get(run.leaf)
-        if expected is not None and leaf.checksum not in {None, expected}:
-            detail = f"its checksum is {leaf.checksum}, but the root says {expected}"
-            raise CorruptTopicError(leaf_path(run.leaf), "SUM-2", detail)
+        snapshot = self.snapshot
+        leaf = self.load_leaf(run.leaf, snapshot.leaf_checksums.get(run.leaf))
+        entries = snapshot.leaves.get(run.leaf)
         if entries != leaf.table.num_rows:
             detail = f"it has {leaf.table.num_rows} entries, but the root says {entries}"
             raise CorruptTopicError(leaf_path(run.leaf), "LEAF-3", detail)

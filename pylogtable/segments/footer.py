@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from pylogtable.errors import CorruptTopicError
+from pylogtable.format.footer_shape import shape_fault
 from pylogtable.format.json_bytes import checksum
 from pylogtable.format.model import Segment
 from pylogtable.lazy_arrow import pq
@@ -26,7 +27,8 @@ _DIGITS = 8
 
 def read_footer(source: pa.NativeFile, segment: Segment, tail_bytes: int) -> Any:
     """The metadata of a segment's file. `tail_bytes` of it are fetched at once. Its checksum is
-    compared before anything is parsed: a damaged footer may crash the Parquet library."""
+    compared before anything is parsed: a damaged footer may end the process. Without a checksum,
+    the damage that is known to do so is looked for."""
     size = int(source.size())
     start = max(0, size - tail_bytes)
     tail = _read(source, start, size)
@@ -36,7 +38,11 @@ def read_footer(source: pa.NativeFile, segment: Segment, tail_bytes: int) -> Any
             raise CorruptTopicError(segment.path, "SEG-2", "its footer is longer than the file")
         tail = _read(source, size - length, start) + tail
     footer = tail[-length:]
-    if segment.footer_checksum is not None and checksum(footer) != segment.footer_checksum:
+    if segment.footer_checksum is None:
+        fault = shape_fault(footer)
+        if fault is not None:
+            raise CorruptTopicError(segment.path, "SEG-2", fault)
+    elif checksum(footer) != segment.footer_checksum:
         raise CorruptTopicError(
             segment.path,
             "SUM-3",

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import pylogtable
 from tests.conformance.corpus import TOPICS, as_stored, golden, golden_cases, int_keys, vectors
 from tests.reference import REFERENCE_READER, reference_reader
 
@@ -190,3 +191,27 @@ def test_the_command_line_prints_rows_and_says_what_is_wrong() -> None:
     refused = run("corrupt-overlap")
     assert (refused.returncode, refused.stdout) == (1, "")
     assert "breaks [LOG-2]" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("case", "damaged", "rule"),
+    [
+        ("two-leaves", "_manifest/leaf-*.parquet", "SUM-2"),  # before anything parses it
+        ("map-column", "partition=*/*.parquet", "SEG-2"),  # there is no footer to compare
+    ],
+)
+def test_a_file_with_a_checksum_is_cut_short(
+    case: str, damaged: str, rule: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "topic"
+    shutil.copytree(TOPICS / case / "topic", folder)
+    for path in folder.glob(damaged):
+        path.write_bytes(path.read_bytes()[:-20])
+    if rule == "SUM-2":  # both readers must need the leaves
+        (folder / reader.commit_name(0)).unlink()
+    with pytest.raises(pylogtable.CorruptTopicError) as caught:
+        pylogtable.open_topic(str(folder)).read().read_all()
+    assert caught.value.rule == rule
+    with pytest.raises(reader.Corrupt) as refused:
+        list(reader.rows(folder, reader.open_topic(folder)))
+    assert refused.value.rule == rule

@@ -470,5 +470,5 @@ def _with_leaves(snapshot: Snapshot) -> LogState:
     return LogState(snapshot, _no_leaf)
 
 
-def _no_leaf(leaf_id: str) -> NoReturn:
+def _no_leaf(leaf_id: str, checksum: str | None) -> NoReturn:
     raise AssertionError(f"no vector has a leaf, and {leaf_id} was asked for")

@@ -268,4 +268,4 @@ def test_leaf_stays_as_long_as_a_root_that_stays_names_it(
     roots = topic._log.manifest.roots
     leaves = {leaf for version in roots.versions() for leaf in roots.read(version).leaves}
     for leaf in leaves:
-        assert topic._log.manifest.leaves.load(leaf)
+        assert topic._log.manifest.leaves.load(leaf, None)

@@ -53,7 +53,7 @@ class Grower:
         self.ids: Iterator[str] = (f"leaf{number:x}" for number in itertools.count())
         self.read = 0
 
-    def leaf(self, leaf_id: str) -> Leaf:
+    def leaf(self, leaf_id: str, checksum: str | None) -> Leaf:
         self.read += 1
         return self.leaves[leaf_id]
 

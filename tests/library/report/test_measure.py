@@ -31,7 +31,7 @@ from tests.stores import AgingDisk
 NOW = T0
 
 
-def no_leaf(leaf_id: str) -> Leaf:
+def no_leaf(leaf_id: str, checksum: str | None) -> Leaf:
     raise AssertionError(f"leaf {leaf_id} was asked for")
 
 
