@@ -75,7 +75,7 @@ TABLES = {
     "protocol": "format:integer reader_features:[string]=[] writer_features:[string]=[]",
     "topic": """fields:[field] key:[string]=[] partitions:partitions config:<string>={}
         created_at_ms:integer last_field_id:count?=null retired:[string]=[]""",
-    "field": "name:string type:any nullable:boolean=true id:count?=null stored_as:string?=null",
+    "field": "name:string type:type nullable:boolean=true id:count?=null stored_as:string?=null",
     "commit": """operation:string protocol:protocol?=null topic:topic?=null ends:{integer}={}
         add:[segment]=[] log_starts:[log_start]=[] replaced:[replaced]=[] cleaned:{integer}={}
         txn:txn?=null summary:<signed>={} rows:string?=null parent:string?=null version:integer
@@ -99,7 +99,7 @@ TABLES = {
         hashed_over:count?=null append_time:boolean=false footer_checksum:checksum?=null""",
     "root": """version:integer commit_id:string topic_id:string committed_at_ms:integer
         protocol:protocol topic:topic? partitions:[partition]=[] leaves:[(string,integer)]=[]
-        leaf_checksums:[string?]=[] txns:<(integer,integer)>={} mirror:mirror?=null""",
+        leaf_checksums:[checksum?]=[] txns:<(integer,integer)>={} mirror:mirror?=null""",
     "partition": """log_start:integer=0 end:integer=0 clean_end:integer=0 live:totals={}
         inline:totals?=null runs:[(integer,integer,integer,signed)]=[] tail:[segment]=[]""",
     "group": """operation:string positions:{position}={} generation:integer=0 members:<member>={}
@@ -136,6 +136,8 @@ def checked(kind: str, value: Any) -> Any:
             return value
         case _, str() if kind in TEXTS and re.fullmatch(TEXTS[kind], value):
             return value
+        case _ if kind == "type" and isinstance(value, str | dict):
+            return value
         case _ if kind == "any" or (kind == "boolean" and type(value) is bool):
             return value
         case "[", list():
@@ -158,6 +160,7 @@ def decode(data: bytes, kind: str, path: str, rule: str) -> Record:
         value = json.loads(data.decode(), parse_constant=int)  # NaN is no JSON, and no int
         if type(value) is not dict or depth(value) > 100:
             raise ValueError("it is no object, or nested too deeply [JSON-1]")
+        json.dumps(value, ensure_ascii=False).encode()  # half of a surrogate pair is no text
         check_protocol(value.get("protocol"))  # first of all, even if nothing else decodes
         found: Record = checked(kind, value)
     except (ValueError, RecursionError) as error:
@@ -388,7 +391,8 @@ def check_topic(topic: Record, path: str) -> None:
     stored names [META-7]. `values` are the columns that are all null in a tombstone [REC-3]."""
     fields, key, retired = topic["fields"], topic["key"], topic["retired"]
     types = {field["name"]: arrow_type(field["type"]) for field in fields}
-    compacts = "compact" in topic["config"].get("cleanup.policy", "")
+    policy = topic["config"].get("cleanup.policy", "").split(",")
+    compacts = "compact" in map(str.strip, policy)  # the one setting that is looked at [CONF-3]
     require(path, "META-1", 0 < len(types) == len(fields) and not {*types} & {*LOG_NAMES})
     require(path, "META-1", types.get("headers", HEADERS) == HEADERS)  # [TYPE-3]
     require(path, "META-1", len({*key}) == len(key) and {*key} <= {*types})
@@ -478,7 +482,7 @@ def check_rows(commit: Record, protocol: Record, path: str) -> None:
     """Rows, and the entries that name them, agree as far as that can be told [INL-3]."""
     own = [entry for entry in commit["add"] if entry["path"].startswith(f"{path}@")]
     if commit["rows"] is not None:
-        require(path, "INL-1", "inline-batches" in protocol["reader_features"])
+        require(path, "INL-1", "inline-batches" in announced(protocol))
     require(path, "INL-3", bool(own) == (commit["rows"] is not None))
     starts = itertools.accumulate([0, *(entry["records"] for entry in own)])
     for entry, start in zip(own, starts, strict=False):
@@ -691,8 +695,8 @@ def load_root(folder: Path, version: int) -> Record:
     require(path, "PATH-4", all(LEAF_ID.fullmatch(leaf) for leaf, _ in leaves))
     for number, part in enumerate(parts):
         for entry in part["tail"]:
+            require(path, "SEG-10", entry["partition"] == number)
             check_entry(entry, path)
-            require(path, "SEG-10", entry["partition"] == number and entry["slack"] >= 0)
         require(path, "ROOT-3", all(run[0] < len(leaves) for run in part["runs"]))
     sums = root["leaf_checksums"] or [None] * len(leaves)
     runs = Counter(run[0] for part in parts for run in part["runs"])
@@ -704,6 +708,8 @@ def load_root(folder: Path, version: int) -> Record:
     require(path, "ROOT-6", len({leaf for leaf, _ in leaves}) == len(leaves) == len(sums))
     require(path, "ROOT-6", all(1 <= runs[leaf] <= n for leaf, (_, n) in enumerate(leaves)))
     require(path, "ROOT-6", len({*tails}) == len(tails))
+    slacks = (entry["slack"] for part in parts for entry in part["tail"])
+    require(path, "ROOT-6", all(slack >= 0 for slack in slacks))
     for part in parts:
         part["runs"] = [run for run in part["runs"] if run[2] > part["log_start"]]  # [ROOT-3]
         tiles = [{"base_offset": low, "end_offset": high} for _, low, high, _ in part["runs"]]

@@ -17,7 +17,7 @@ from pylogtable.check.comparison import ComparisonReport, compare
 from pylogtable.check.report import VerifyReport
 from pylogtable.check.verify import verify
 from pylogtable.errors import InvalidRequestError, LogTableError, TopicNotFoundError
-from pylogtable.format.config import parse_config
+from pylogtable.format.config import compacts
 from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Change
 from pylogtable.format.schema import from_arrow, table_schema
@@ -290,7 +290,7 @@ class Topic(TopicWrites, TopicJobs):
         """Warn if the topic becomes compacted and has records that a compaction removes for that
         [CLEAN-3]. This comes before the commit, so that an error made of it changes nothing."""
         assert change.topic is not None
-        if snapshot.config.is_compacted or not parse_config(change.topic.config).is_compacted:
+        if compacts(snapshot.info.config) or not compacts(change.topic.config):
             return
         many = None
         with suppress(LogTableError):  # a file that cannot be read does not forbid the change

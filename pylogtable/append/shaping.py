@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from pylogtable.append.explicit_offsets import check_place_columns, offsets_in
 from pylogtable.errors import InvalidRequestError, SchemaMismatchError
-from pylogtable.format.config import TopicConfig, parse_config
+from pylogtable.format.config import TopicConfig, stored_config
 from pylogtable.format.model import TopicInfo
 from pylogtable.format.null_structs import cast_without_hidden_nulls
 from pylogtable.format.partitioner import NO_PARTITION, key_bytes, partition_for
@@ -65,7 +65,7 @@ class RowShaper:
         kept whatever the settings say [APPEND-5]."""
         self.topic = topic
         self._keeps_offsets = keep_offsets
-        self.config: TopicConfig = parse_config(topic.config)
+        self.config: TopicConfig = stored_config(topic.config)
         self.schema = pa.schema(list(file_schema(topic.fields))[1:])
         self._now = pa.scalar(now_us, TIMESTAMP_TYPE)
         self._sticky = first_sticky

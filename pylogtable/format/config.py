@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from pylogtable.arguments import check_mapping
-from pylogtable.errors import InvalidRequestError
+from pylogtable.errors import InvalidRequestError, UnsupportedFormatError
 from pylogtable.format.model import MAX_ROWS_BYTES
 
 FOREVER = 2**63 - 1
@@ -95,8 +95,12 @@ def _ratio(key: str, text: str) -> float:
     return number
 
 
+def _parts(text: str) -> frozenset[str]:
+    return frozenset(part.strip() for part in text.split(",") if part.strip())
+
+
 def _policy(key: str, text: str) -> frozenset[str]:
-    policies = frozenset(part.strip() for part in text.split(",") if part.strip())
+    policies = _parts(text)
     if not policies or not policies <= {"delete", "compact"}:
         raise _bad(key, text, "must be delete, compact or compact,delete")
     return policies
@@ -249,9 +253,36 @@ def parse_config(settings: Mapping[str, str]) -> TopicConfig:
     return config
 
 
+def stored_config(settings: Mapping[str, str]) -> TopicConfig:
+    """The settings of a topic, for whoever obeys them. A value that is not allowed is one of a
+    newer writer: only readers ignore it [CONF-3]."""
+    try:
+        return parse_config(settings)
+    except InvalidRequestError as error:
+        raise UnsupportedFormatError(
+            f"the topic has a setting that this pylogtable does not know, and can only be read: "
+            f"{error}. Upgrade pylogtable, or alter the setting."
+        ) from None
+
+
+def compacts(settings: Mapping[str, str]) -> bool:
+    """True if the policy contains `compact`: the one setting that readers look at [CONF-3]."""
+    return "compact" in _parts(settings.get("cleanup.policy", ""))
+
+
+def known_formats(settings: Mapping[str, str]) -> list[str]:
+    """The table formats that a topic is published in and this version knows, sorted."""
+    return sorted(_parts(settings.get("publish.formats", "")) & {*PUBLISH_FORMATS})
+
+
 def describe_config(settings: Mapping[str, str]) -> dict[str, str]:
-    """Every key with the value in force, as text. -1 means no limit, as in Kafka."""
-    typed = parse_config(settings)
+    """Every key with the value in force, as text. -1 means no limit, as in Kafka. A value of a
+    newer writer is shown as it is stored."""
+    try:
+        typed = parse_config(settings)
+    except InvalidRequestError:
+        known = {key: text for key, text in settings.items() if key in _PARSERS}
+        return describe_config({}) | known
     shown = {key: settings.get(key, default) for key, default in _WITHOUT_EFFECT.items()}
     for setting in fields(TopicConfig):
         key = setting.name.replace("_", ".")

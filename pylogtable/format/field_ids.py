@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import msgspec
 import pyarrow as pa
 
-from pylogtable.format.config import parse_config
+from pylogtable.format.config import compacts
 from pylogtable.format.model import Field, TopicInfo
 from pylogtable.format.schema import (
     HEADERS,
@@ -164,7 +164,7 @@ def _tombstone_fault(topic: TopicInfo) -> Fault | None:
     values = [field for field in topic.fields if field.name in value_columns(topic)]
     if not values:
         return Fault("META-8", "no value column is left beside the key")
-    if not parse_config(topic.config).is_compacted or not all(field.nullable for field in values):
+    if not compacts(topic.config) or not all(field.nullable for field in values):
         return None
     return Fault(
         "META-8",

@@ -93,8 +93,9 @@ def rows_fault(commit: Commit, protocol: Protocol) -> Fault | None:
     own = own_entries(commit)
     if commit.rows is None:
         return Fault("INL-3", f"it has no rows, and an entry {own[0].path}") if own else None
-    if INLINE_BATCHES not in protocol.reader_features:
-        return Fault("INL-1", f"it has rows, and the protocol does not name {INLINE_BATCHES}")
+    if not protocol.announces(INLINE_BATCHES):
+        detail = f"it has rows, and the protocol does not name {INLINE_BATCHES} in both lists"
+        return Fault("INL-1", detail)
     if not own:
         return Fault("INL-3", "it has rows that no entry names")
     at = 0

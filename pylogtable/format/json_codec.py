@@ -12,7 +12,7 @@ import msgspec
 
 from pylogtable.errors import CorruptTopicError, InvalidRequestError, UnsupportedFormatError
 from pylogtable.format import json_bytes
-from pylogtable.format.config import parse_config
+from pylogtable.format.config import compacts
 from pylogtable.format.field_ids import field_fault
 from pylogtable.format.group_model import GroupState
 from pylogtable.format.json_bytes import UndecodableError
@@ -226,10 +226,9 @@ def _check_topic(topic: TopicInfo, path: str) -> None:
         raise UnsupportedFormatError(f"{path}: {error}. Upgrade pylogtable.") from None
     try:
         check_fields(topic.fields, topic.key)
-        config = parse_config(topic.config)
     except InvalidRequestError as error:
         raise CorruptTopicError(path, "META-1", str(error)) from None
-    if config.is_compacted and not topic.key:
+    if compacts(topic.config) and not topic.key:
         raise CorruptTopicError(path, "META-1", "it is compacted and has no key")
     fault = field_fault(topic)
     if fault is not None:

@@ -76,7 +76,8 @@ class Protocol(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     writer_features: tuple[str, ...] = ()
 
     def announces(self, name: str) -> bool:
-        """True if readers and writers have to know the feature."""
+        """True if a feature that readers have to know is in force: both lists name it
+        [PROTO-4]."""
         return name in self.reader_features and name in self.writer_features
 
     def with_feature(self, name: str) -> Protocol | None:
@@ -86,8 +87,8 @@ class Protocol(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
             return None
         return Protocol(
             format=self.format,
-            reader_features=(*self.reader_features, name),
-            writer_features=(*self.writer_features, name),
+            reader_features=tuple(dict.fromkeys((*self.reader_features, name))),
+            writer_features=tuple(dict.fromkeys((*self.writer_features, name))),
         )
 
 
@@ -398,7 +399,7 @@ class Root(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     topic: TopicInfo | None
     partitions: tuple[RootPartition, ...] = ()
     leaves: tuple[LeafRef, ...] = ()
-    leaf_checksums: tuple[str | None, ...] = ()
+    leaf_checksums: tuple[Checksum | None, ...] = ()
     txns: dict[str, TxnMark] = {}
     mirror: Mirror | None = None
 

@@ -68,7 +68,7 @@ def from_root(root: Root) -> Snapshot:
 
 def _states(root: Root) -> tuple[PartitionState, ...]:
     ids = [leaf.id for leaf in root.leaves]
-    may_be_inline = INLINE_BATCHES in root.protocol.reader_features
+    may_be_inline = root.protocol.announces(INLINE_BATCHES)
     states = []
     for number, saved in enumerate(root.partitions):
         # Roots of older writers may have runs that the log start has passed [ROOT-3].
@@ -188,7 +188,7 @@ def to_root(snapshot: Snapshot) -> Root:
     }
     ids = sorted(used)
     number = {leaf: index for index, leaf in enumerate(ids)}
-    may_be_inline = INLINE_BATCHES in snapshot.protocol.reader_features
+    may_be_inline = snapshot.protocol.announces(INLINE_BATCHES)
 
     def partition(state: PartitionState) -> RootPartition:
         runs = tuple(

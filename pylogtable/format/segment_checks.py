@@ -23,12 +23,13 @@ Faults = npt.NDArray[np.bool_]
 
 
 def check_entry(segment: Segment, partition: int, *, source: str) -> None:
-    """Raise if the object `source` has an entry that cannot be right [PATH-4], [SEG-10]."""
-    check_segment_path(segment.path, partition, source=source)
+    """Raise if the object `source` has an entry that cannot be right [PATH-4], [SEG-10]. It stands
+    among those of `partition`."""
     if segment.partition != partition:
         raise CorruptTopicError(
             source, "SEG-10", f"{segment.path}: its entry says partition {segment.partition}"
         )
+    check_segment_path(segment.path, partition, source=source)
     fault = _fault(segment)
     if fault is not None:
         raise CorruptTopicError(source, "SEG-10", f"{segment.path}: {fault}")

@@ -16,7 +16,7 @@ from functools import cached_property
 
 from pylogtable.arguments import is_whole
 from pylogtable.errors import InvalidRequestError
-from pylogtable.format.config import TopicConfig, parse_config
+from pylogtable.format.config import TopicConfig, stored_config
 from pylogtable.format.inline import rows_fault
 from pylogtable.format.json_codec import check_readable
 from pylogtable.format.mirror_rules import mirror_after, mirror_fault
@@ -83,14 +83,14 @@ class Snapshot:
 
     @cached_property
     def config(self) -> TopicConfig:
-        return parse_config(self.info.config)
+        return stored_config(self.info.config)
 
     @property
     def inline_limit(self) -> int:
         """How large the packed rows of a commit may be. 0 in a topic that was created without the
         feature, unless somebody has set it: who does not know it may use the topic [INL-5]."""
         is_wanted = "inline.max.bytes" in self.info.config
-        is_known = INLINE_BATCHES in self.protocol.reader_features
+        is_known = self.protocol.announces(INLINE_BATCHES)
         return self.config.inline_max_bytes if is_wanted or is_known else 0
 
     def check_partition(self, number: object) -> None:

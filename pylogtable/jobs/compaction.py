@@ -11,7 +11,7 @@ import numpy as np
 
 from pylogtable.arguments import check_flags
 from pylogtable.errors import CommitConflictError, InvalidRequestError
-from pylogtable.format.config import TopicConfig, parse_config
+from pylogtable.format.config import TopicConfig, stored_config
 from pylogtable.format.mirror_rules import check_may_remove
 from pylogtable.format.model import Segment
 from pylogtable.format.snapshot import Snapshot
@@ -121,7 +121,7 @@ class Compaction(RewriteJob[CompactionUnit]):
     def rewrite(
         self, store: ObjectStore, unit: CompactionUnit, new_id: Callable[[], str]
     ) -> Rewritten:
-        config = parse_config(unit.topic.config)
+        config = stored_config(unit.topic.config)
         masks = find_kept(store, unit, self.budget_bytes)
         kept = [int(np.count_nonzero(mask)) for mask in masks]
         mask_of = {s.path: mask for s, mask in zip(unit.inputs, masks, strict=True)}

@@ -21,7 +21,12 @@ from pylogtable.errors import (
     SegmentGoneError,
     StorageError,
 )
-from pylogtable.format.config import PUBLISH_FORMATS, STALE_AFTER_MS, TopicConfig
+from pylogtable.format.config import (
+    PUBLISH_FORMATS,
+    STALE_AFTER_MS,
+    TopicConfig,
+    known_formats,
+)
 from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Change, Commit, TopicInfo
 from pylogtable.format.snapshot import Snapshot
@@ -125,7 +130,7 @@ def unpublish(topic: MaintainedTopic, formats: Sequence[str] | None) -> int:
 def published_status(topic: MaintainedTopic, newest: Snapshot) -> tuple[PublishedStatus, ...]:
     """How far the tables that the topic's settings ask for are behind. What is not published yet,
     or is damaged, is left out. Raises if the store fails: then that is not known."""
-    formats = sorted(newest.config.publish_formats)
+    formats = known_formats(newest.info.config)
     found = (_status(topic, newest, name) for name in formats)
     return tuple(status for status in found if status is not None)
 

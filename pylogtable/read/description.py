@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import pyarrow as pa
 
-from pylogtable.format.config import describe_config, parse_config
+from pylogtable.format.config import compacts, describe_config
 from pylogtable.format.model import Mirror, Totals
 from pylogtable.format.schema import table_schema
 from pylogtable.format.snapshot import Snapshot
@@ -128,7 +128,7 @@ class TopicDescription:
     @property
     def is_compacted(self) -> bool:
         """True if a compaction keeps the newest record of each key."""
-        return parse_config(self.config).is_compacted
+        return compacts(self.config)
 
     @property
     def segments(self) -> int:

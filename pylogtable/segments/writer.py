@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pylogtable.errors import LogTableError, SchemaMismatchError, StorageError
-from pylogtable.format.config import parse_config
+from pylogtable.format.config import stored_config
 from pylogtable.format.field_ids import stored_schema
 from pylogtable.format.model import StagedSegment, TopicInfo
 from pylogtable.format.paths import segment_path
@@ -59,7 +59,7 @@ class FileLayout:
 
     def __init__(self, topic: TopicInfo, *, temporary: bool = False) -> None:
         """A temporary file is read once, and soon. So it is fast to write and not small."""
-        config = parse_config(topic.config)
+        config = stored_config(topic.config)
         self.is_temporary = temporary
         self.topic = topic
         self.values = value_columns(topic)

@@ -215,3 +215,33 @@ def test_a_file_with_a_checksum_is_cut_short(
     with pytest.raises(reader.Corrupt) as refused:
         list(reader.rows(folder, reader.open_topic(folder)))
     assert refused.value.rule == rule
+
+
+DECODED = [
+    v
+    for v in vectors("codec")
+    if v["input"]["object"] in ("commit", "group") and "use" not in v["input"]
+]
+
+
+@pytest.mark.parametrize("vector", [pytest.param(v, id=v["name"]) for v in DECODED])
+def test_it_agrees_with_the_vectors_of_the_codec(vector: dict[str, Any], tmp_path: Path) -> None:
+    given = vector["input"]
+    text = given["text"] if "text" in given else json.dumps(given.get("json"))
+    data = bytes.fromhex(given["hex"]) if "hex" in given else text.encode()
+
+    def decode() -> None:
+        if given["object"] == "commit":
+            reader.decode_commit(data, given["version"])
+            return
+        path = tmp_path / "_groups" / "g" / f"{given['number']:020d}.json"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(data)
+        reader.group_state(tmp_path, "g", "t1")
+
+    if "error" not in vector:
+        decode()
+        return
+    with pytest.raises(ERRORS[vector["error"]["class"]]) as caught:
+        decode()
+    assert getattr(caught.value, "rule", None) == vector["error"].get("rule")

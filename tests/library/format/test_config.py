@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import shutil
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
@@ -16,6 +17,8 @@ from pylogtable.format import config
 from pylogtable.format.config import TopicConfig, describe_config, normalize, parse_config
 from pylogtable.format.paths import commit_path
 from pylogtable.storage.memory import MemoryStore
+from tests.builders import kafka
+from tests.conformance.corpus import TOPICS
 
 KAFKAS_DEFAULTS = {
     "cleanup.policy": "delete",
@@ -149,3 +152,22 @@ def test_compression_types_have_their_codec(name: str, codec: str) -> None:
 
 def test_a_key_set_by_a_newer_writer_is_ignored() -> None:
     assert parse_config({"retention.ms": "5", "from.the.future": "x"}).retention_ms == 5
+
+
+def test_setting_of_a_newer_writer_stops_writers_and_no_reader(tmp_path: Path) -> None:
+    folder = tmp_path / "shifted"
+    shutil.copytree(TOPICS / "shifted" / "topic", folder)
+    first = folder / "_manifest" / "00000000000000000000.json"
+    commit = json.loads(first.read_bytes())
+    commit["topic"]["config"] = {"compression.type": "brotli"}
+    first.write_text(json.dumps(commit))
+    topic = pylogtable.open_topic(str(folder))
+    assert topic.read().read_all().num_rows == topic.count() == 5
+    assert topic.describe().config["compression.type"] == "brotli"
+    with pytest.raises(pylogtable.UnsupportedFormatError, match="brotli"):
+        topic.append(kafka(["k"]))
+    with pytest.raises(pylogtable.UnsupportedFormatError, match="brotli"):
+        topic.merge()
+    topic.alter(config={"compression.type": "zstd"})
+    topic.append(kafka(["k"]))
+    assert topic.count() == 6
