@@ -41,6 +41,11 @@ def _wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def seeded_chance(seed: str) -> Callable[[], float]:
+    """Random numbers from 0 to 1 that are the same for the same seed."""
+    return random.Random(seed).random
+
+
 def _fresh_id() -> str:
     return uuid.uuid4().hex
 

@@ -51,6 +51,7 @@ _COMMANDS = {
     "compare": "check:compare",
     "kafka": "kafka:kafka",
     "doctor": "check:doctor",
+    "prove": "prove:prove",
     "report": "inspect:report",
 }
 

@@ -134,7 +134,7 @@ def doctor(session: Session, store: str | None) -> int:
 
     The checks: create an object only if it is absent, also from several writers at once; read and
     list what was written; delete; compare clocks. The exit status is 1 if a check failed; its line
-    says what to do.
+    says what to do. It takes seconds. `pylogtable prove` searches for minutes, with faults.
     """
     url, options = session.store_url(store), session.parsed_storage_options()
     with progress(f"examining {url}"):

@@ -11,7 +11,7 @@ The exit status of the program:
 | 0      | all went well                                                           |
 | 1      | something failed; each failure is one line on standard error            |
 | 2      | wrong usage                                                             |
-| 3      | `verify` and `compare`: the store failed, so the answer is not known    |
+| 3      | `verify`, `compare`, `prove`: the store failed; the answer is not known |
 | 130    | Ctrl-C                                                                  |
 | 141    | the reader of standard output went away, as in `consume t | head -n 1`  |
 | 143    | SIGTERM                                                                 |

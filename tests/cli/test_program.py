@@ -294,7 +294,7 @@ def commands(group: click.Group, path: tuple[str, ...] = ()) -> list[tuple[str, 
 
 
 def test_help_of_every_command_has_examples_and_the_shared_options(run: Run) -> None:
-    assert len(commands(app)) == 37
+    assert len(commands(app)) == 38
     for path in commands(app):
         shown = run(*path, "--help")
         assert (shown.status, shown.err) == (0, ""), path
