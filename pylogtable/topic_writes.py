@@ -8,8 +8,10 @@ from pylogtable.append.appender import Appender
 from pylogtable.append.plan import ExpectedLast
 from pylogtable.append.producer import Producer
 from pylogtable.append.report import AppendResult, LastTxn
+from pylogtable.append.sink import Sink
 from pylogtable.append.txn import last_txn
 from pylogtable.arguments import NOT_GIVEN, check_flags, check_text
+from pylogtable.groups.consumer import Consumer
 from pylogtable.log.topic_log import TopicLog
 from pylogtable.operation import operations
 
@@ -100,3 +102,18 @@ class TopicWrites:
         are sent within `linger_ms`, up to `batch_bytes`, become one append. With an `app_id` the
         producer knows after a restart how many of its records are in the log."""
         return Producer(self._appender, linger_ms, batch_bytes, app_id)
+
+    def sink(self, consumer: Consumer, app_id: str | None = None) -> Sink:
+        """A sink for records that are made of those of a consumer of another topic: read, process,
+        write, exactly once. Each `append` of it is one commit with the records and the positions of
+        the consumer. The consumer is brought to where this topic is, whatever its group says.
+
+        >>> with clicks.consumer("sessions") as consumer:
+        ...     sink = sessions.sink(consumer)
+        ...     for batch in consumer:
+        ...         sink.append(sessions_of(batch))
+
+        `app_id` names the job in this topic; it is the name of the consumer's group by default. Of
+        two runs of a job only one goes on, and the other gets a `CommitConflictError`.
+        """
+        return Sink(self._appender, consumer, app_id)

@@ -241,9 +241,9 @@ def plan_fenced_append(
     if txn and not _is_expected(mark, last):
         known = "none" if last is None else last
         raise CommitConflictError(
-            f"another producer has written with app id {txn.app_id!r}: the last txn known here is "
-            f"{known}, the log has {_shown(mark)}. This one is fenced, and nothing was appended. "
-            "Run one producer per app id; open a new one to continue after the log's txn"
+            f"another producer or sink has written with app id {txn.app_id!r}: the last txn known "
+            f"here is {known}, the log has {_shown(mark)}. This one is fenced, and nothing was "
+            "appended. Run one of them per app id; open a new one to continue after the log's txn"
         )
     change = plan_append(snapshot, staged, txn, rows)
     assert isinstance(change, Change)  # it is after the last txn, so it cannot be a repeat

@@ -60,12 +60,20 @@ def last_txn(snapshot: Snapshot, commits: Commits, app_id: str) -> LastTxn | Non
     if mark is None:
         return None
     commit = commits.read(mark.commit_version)
-    found = None if commit is None else _txn_of(commit, app_id)
-    if commit is None or found is None:
+    found = None if commit is None else carried_by(commit, app_id)
+    if found is None:
         detail = f"it carried the last txn of app id {app_id!r}, and is missing or another one"
         raise CorruptTopicError(commit_path(mark.commit_version), "TXN-2", detail)
-    offsets, records = placed_by(commit, found)
-    return LastTxn(found.version, deepcopy(found.note), commit.version, offsets, records)
+    return found
+
+
+def carried_by(commit: Commit, app_id: str) -> LastTxn | None:
+    """The txn of an app id that a commit carries."""
+    txn = _txn_of(commit, app_id)
+    if txn is None:
+        return None
+    # The commit may be cached, and the note belongs to the caller.
+    return LastTxn(txn.version, deepcopy(txn.note), commit.version, *placed_by(commit, txn))
 
 
 def _txn_of(commit: Commit, app_id: str) -> Txn | None:

@@ -17,10 +17,11 @@ from numbers import Real
 import pyarrow as pa
 
 from pylogtable.arguments import check_number, is_whole
-from pylogtable.errors import InvalidRequestError
+from pylogtable.errors import InvalidRequestError, OffsetOutOfRangeError
 from pylogtable.format.group_model import MAX_LEASE_MS
 from pylogtable.format.paths import check_member_name
 from pylogtable.format.schema import column_schema
+from pylogtable.format.snapshot import Snapshot
 from pylogtable.groups.fetcher import Fetcher
 from pylogtable.groups.group import Group
 from pylogtable.groups.member import DynamicMember, Member, StaticMember
@@ -78,6 +79,8 @@ class Consumer(Closing):
     ) -> None:
         self.topic_name = topic_name
         self.group = options.group
+        #: True if it reads all partitions, and is no member among others.
+        self.is_alone = options.member is None
         policy = parse_policy(options.auto_offset_reset)
         self._max_records = _check_count(options.max_records)
         self._follow = options.follow
@@ -188,6 +191,23 @@ class Consumer(Closing):
         self._view = self._newest()
         self._begin(resolve(self._view, {partition: parse_position(to)}))
 
+    def begin_at(self, positions: Mapping[int, int] | None) -> None:
+        """Continue at these positions, as if they were the committed ones: where records are gone
+        by now, `auto_offset_reset` says where. A position beyond the end is refused. None stands
+        for the committed positions themselves. This commits nothing."""
+        self._update_assignment(find_positions=False)
+        self._view = self._newest()
+        if positions is None:
+            committed = self._member.committed()
+            asked = {number: committed.get(number) for number in self._tenures}
+        else:
+            asked = {number: positions[number] for number in self._check_assigned(positions)}
+            for number, at in positions.items():
+                log = self._view.snapshot.partitions[number]
+                if at > log.end:
+                    raise OffsetOutOfRangeError(number, at, log.log_start, log.end)
+        self._begin(self._start.positions(self._view, asked))
+
     def pause(self, partitions: int | Iterable[int]) -> None:
         """Stop polling these partitions until `resume`. They stay assigned to this consumer."""
         self._update_assignment(find_positions=False)
@@ -203,6 +223,11 @@ class Consumer(Closing):
         has not yet."""
         self._update_assignment(find_positions=False)
         return tuple(self._tenures)
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The version of the topic that it reads now."""
+        return self._view.snapshot
 
     @property
     def member(self) -> str | None:

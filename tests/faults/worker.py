@@ -160,6 +160,42 @@ def consume(url: str, name: str, lease_ms: int) -> None:
     consumer.close()
 
 
+def squared(batch: pa.Table) -> pa.Table:
+    """What `transform_until_killed` makes of a batch: fewer rows, in the partitions they are in."""
+    kept = batch.filter(pc.not_equal(pc.bit_wise_and(batch["n"], 3), 0))
+    return pa.table({"n": pc.multiply(kept["n"], kept["n"]), "partition": kept["partition"]})
+
+
+def transform_until_killed(url: str, stop_before: int | None, is_zombie: bool = False) -> None:
+    """Read topic `t`, and write to topic `out` what `squared` makes of it, exactly once. Stops
+    itself right before it puts commit number `stop_before`, until it is told to continue. A zombie
+    ends when it has told what became of that commit."""
+    commits, has_stopped = itertools.count(), False
+
+    def decide(verb: str, key: str) -> None:
+        nonlocal has_stopped
+        is_commit = verb == "create" and key.startswith("out/_manifest/")
+        if is_commit and next(commits) == stop_before:
+            tell(stopped=True)
+            os.kill(os.getpid(), signal.SIGSTOP)
+            has_stopped = True
+
+    store = Store(FaultyStore(LocalStore(url), decide), Runtime())
+    out, parent = store.topic("out"), os.getppid()
+    with store.topic("t").consumer("job", max_records=7) as consumer:
+        sink = out.sink(consumer)
+        while os.getppid() == parent and not (is_zombie and has_stopped):
+            batch = consumer.poll(timeout=0.05)
+            try:
+                last = sink.append(squared(batch))
+            except CommitConflictError:
+                tell(fenced=True)
+                sink = out.sink(consumer)
+                continue
+            if batch.num_rows and last is not None:
+                tell(number=last.number)
+
+
 def append_many(url: str, first: int, count: int) -> None:
     topic = pylogtable.open(url).topic("t")
     _wait_for_start()
@@ -280,6 +316,7 @@ _ORDERS = {
     "maintain_until_killed": maintain_until_killed,
     "mirror_until_killed": mirror_until_killed,
     "produce_until_killed": produce_until_killed,
+    "transform_until_killed": transform_until_killed,
     "consume": consume,
     "append_many": append_many,
     "append_as_an_older_release": append_as_an_older_release,

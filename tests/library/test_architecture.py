@@ -32,7 +32,7 @@ LIBRARY_ROOMS: dict[str, set[str]] = {
     "read": CORE,
     "groups": {*CORE, "read"},
     "jobs": {*CORE, "read", "groups"},
-    "append": {*CORE, "topics", "jobs"},
+    "append": {*CORE, "topics", "jobs", "groups"},
     "check": {*CORE, "read"},
     "publish": {*CORE, "read", "jobs", "check"},
     "mirror": {*CORE, "append", "jobs"},
