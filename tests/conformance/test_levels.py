@@ -20,7 +20,7 @@ from tests.conformance.corpus import (
 )
 
 TEXT = (SPEC_FOLDER / "conformance.md").read_text(encoding="utf-8")
-LEVELS = ["reader", "appender", "maintainer", "group member"]
+LEVELS = ["reader", "light reader", "appender", "maintainer", "group member"]
 #: What the library decides where the format leaves the choice.
 LIBRARY = "library"
 

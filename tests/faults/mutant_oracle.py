@@ -15,43 +15,45 @@ import pyarrow as pa
 from pylogtable.format.partitioner import key_bytes, partition_for
 from tests.faults.mutation_bases import base
 from tests.faults.mutations import kind_of
-from tests.reference import load_reference_reader
+from tests.reference import light_reader, reference_reader
 
-reader = load_reference_reader("remembering_reference_reader")
+light = light_reader()
 LARGE_BYTES = 2**20
 
+_kept: dict[Any, Any] = {}
 
-def _remember(name: str, key_of: Callable[..., Any]) -> None:
+
+def _remembered(key: Any, make: Callable[[], Any]) -> Any:
     """Most objects of a mutant are those of its base: what was made of them is kept."""
-    make, kept = getattr(reader, name), {}
-
-    def remembered(*arguments: Any) -> Any:
-        key = key_of(*arguments)
-        if key not in kept:
-            if len(kept) > 5000:
-                kept.clear()
-            made = make(*arguments)
-            if isinstance(made, pa.Table) and made.nbytes > LARGE_BYTES:
-                return made
-            kept[key] = made
-        return kept[key]
-
-    setattr(reader, name, remembered)
+    if key not in _kept:
+        if len(_kept) > 15_000:
+            _kept.clear()
+        made = make()
+        if isinstance(made, pa.Table) and made.nbytes > LARGE_BYTES:
+            return made
+        _kept[key] = made
+    return _kept[key]
 
 
-def _segment_key(folder: Any, entry: Any, topic: Any) -> Any:
-    # The records may be in a commit [INL-1].
-    data = reader.read_object(folder, entry["path"].partition("@")[0])
-    return data, json.dumps(entry), json.dumps(topic["fields"])
+class RememberingReader(reference_reader().Reader):  # type: ignore[name-defined, misc]
+    """The reference reader, for many topics with the same objects."""
 
+    def decode_commit(self, data: bytes, version: int) -> Any:
+        decode = super().decode_commit
+        return _remembered((data, version), lambda: decode(data, version))
 
-def _leaf_key(folder: Any, leaf: str, *rest: Any) -> Any:
-    return reader.read_object(folder, f"_manifest/leaf-{leaf}.parquet"), rest
+    def read_segment(self, entry: Any, topic: Any) -> Any:
+        # The records may be in a commit [INL-1].
+        data = self.read_object(entry["path"].partition("@")[0])
+        read = super().read_segment
+        fields = [{**field, "arrow": str(field["arrow"])} for field in topic["fields"]]
+        key = data, json.dumps(entry), json.dumps(fields), json.dumps(topic["key"])
+        return _remembered(key, lambda: read(entry, topic))
 
+    def load_leaf(self, leaf: str, *rest: Any) -> Any:
+        data, load = self.read_object(f"_manifest/leaf-{leaf}.parquet"), super().load_leaf
+        return _remembered((data, leaf, rest), lambda: load(leaf, *rest))
 
-_remember("decode_commit", lambda data, version: (data, version))
-_remember("read_segment", _segment_key)
-_remember("load_leaf", _leaf_key)
 
 Answers = dict[str, Any]  # by question: the answer, or the exception instead of it
 
@@ -94,22 +96,23 @@ class Questions:
 @cache
 def questions(name: str) -> Questions:
     objects = Objects(base(name).objects)
-    state = reader.open_topic(objects)
+    topic = RememberingReader(objects)
+    state = topic.open()
     entries = [entry for part in state["partitions"] for entry in part["segments"]]
     times = sorted(entry["max_timestamp_us"] for entry in entries)
     ranges = {
         number: (low + (high - low) // 3, high - (high - low) // 4)
-        for number, (low, high) in reader.bounds(state).items()
+        for number, (low, high) in topic.bounds(state).items()
     }
     groups = {key.split("/")[1] for key in objects.objects if kind_of(key) == "group"}
     asked = [times[0] - 10, times[len(times) // 2], times[-1], times[-1] + 1]
-    return Questions(ranges, asked, sorted(groups), _older(objects, state))
+    return Questions(ranges, asked, sorted(groups), _older(topic, state))
 
 
-def _older(objects: Objects, newest: Any) -> int:
+def _older(topic: RememberingReader, newest: Any) -> int:
     """A version of the same topic, three before the newest if there is one."""
     for version in range(max(0, newest["version"] - 3), newest["version"]):
-        before = _tried(lambda v=version: reader.open_topic(objects, v))
+        before = _tried(lambda v=version: topic.open(v))
         same = not isinstance(before, Exception) and before["topic_id"] == newest["topic_id"]
         if same and before["topic"] is not None:
             return version
@@ -118,7 +121,7 @@ def _older(objects: Objects, newest: Any) -> int:
 
 @cache
 def sound_id(name: str) -> str:
-    return str(reader.open_topic(Objects(base(name).objects))["topic_id"])
+    return str(RememberingReader(Objects(base(name).objects)).open()["topic_id"])
 
 
 @cache
@@ -128,44 +131,44 @@ def sound_answers(name: str) -> Answers:
 
 def answers(name: str, objects: Mapping[str, bytes], root: int | None = None) -> Answers:
     """All answers, from the commits, or from the root of this version and the commits after it."""
-    folder, asked = Objects(objects), questions(name)
+    topic, asked = RememberingReader(Objects(objects)), questions(name)
 
     def rows(of: Any, partition: int, *bounds: int) -> list[Any]:
-        tables = list(reader.read(folder, of, partition, *bounds))
+        tables = list(topic.read(of, partition, *bounds))
         return plain(pa.concat_tables(tables)) if tables else []
 
     def rows_before() -> list[Any]:
         if root is None:
-            before = reader.open_topic(folder, asked.version)
+            before = topic.open(asked.version)
         else:
-            before = _from_root(folder, root, asked.version)
+            before = _from_root(topic, root, asked.version)
         if before["topic"] is None or before["topic_id"] != newest_id:
-            raise reader.InvalidRequest("that version is of another topic")
+            raise light.InvalidRequest("that version is of another topic")
         numbers = range(len(before["partitions"]))
         return [row for number in numbers for row in rows(before, number)]
 
     newest_id = sound_id(name)
     try:
-        state = reader.open_topic(folder) if root is None else _from_root(folder, root)
+        state = topic.open() if root is None else _from_root(topic, root)
         if state["topic"] is None:
-            raise reader.NoTopic("the topic is deleted")
-    except reader.Refusal as error:
+            raise light.NoTopic("the topic is deleted")
+    except light.Refusal as error:
         return {"open": error, "rows of before": _tried(rows_before)}
     newest_id = state["topic_id"]
 
     def offsets_at(time_us: int) -> dict[int, int | None]:
-        numbers = reader.bounds(state)
-        return {n: reader.offset_for_time(folder, state, n, time_us) for n in numbers}
+        numbers = topic.bounds(state)
+        return {n: topic.offset_for_time(state, n, time_us) for n in numbers}
 
     every = range(len(state["partitions"]))
     found: Answers = {
         "open": None,
         "version": state["version"],
-        "bounds": reader.bounds(state),
+        "bounds": topic.bounds(state),
         "segments": [entry_of(e) for part in state["partitions"] for e in part["segments"]],
         "rows": _tried(lambda: [row for number in every for row in rows(state, number)]),
         "rows of before": _tried(rows_before),
-        "count": _tried(lambda: reader.count(folder, state)),
+        "count": _tried(lambda: topic.count(state)),
         "times": _tried(lambda: [offsets_at(time) for time in asked.times]),
     }
     for number, (low, high) in asked.ranges.items():
@@ -175,7 +178,7 @@ def answers(name: str, objects: Mapping[str, bytes], root: int | None = None) ->
                 lambda n=number, lo=low, hi=high: rows(state, n, lo, hi)
             )
     for group in asked.groups:
-        found[f"positions of {group}"] = _tried(lambda g=group: _positions(folder, g, state))
+        found[f"positions of {group}"] = _tried(lambda g=group: _positions(topic, g, state))
     found["latest"] = _tried(lambda: _latest(found["rows"], state["topic"]))
     return found
 
@@ -183,26 +186,29 @@ def answers(name: str, objects: Mapping[str, bytes], root: int | None = None) ->
 def root_decodes(objects: Mapping[str, bytes], version: int) -> bool:
     """False if every reader has to pass over this root, whatever it says."""
     try:
-        reader.load_root(Objects(objects), version)
-    except reader.Corrupt as error:
+        RememberingReader(Objects(objects)).load_root(version)
+    except light.Corrupt as error:
         return error.rule not in ("ROOT-1", "META-1")
-    except reader.Unsupported:
+    except light.Unsupported:
         return True
     return True
 
 
-def _from_root(folder: Objects, version: int, last: int | None = None) -> Any:
-    state = reader.load_root(folder, version)
-    commits = reader.numbers(folder, "_manifest", reader.COMMIT_NAME)
+def _from_root(topic: RememberingReader, version: int, last: int | None = None) -> Any:
+    state = topic.load_root(version)
+    commits = topic.numbers("_manifest", light.COMMIT_NAME)
     if last is None:
-        last = reader.end_of_run(commits, version + 1)
+        last = light.end_of_run({*commits}, version + 1)
     elif last < version:
-        raise reader.InvalidRequest("the root is of a later version")
-    return reader.replay(folder, state, version + 1, last)
+        raise light.InvalidRequest("the root is of a later version")
+    for number in range(version + 1, last + 1):
+        data = topic.read_object(light.commit_name(number))
+        state = topic.apply(state, topic.decode_commit(data, number))
+    return state
 
 
-def _positions(folder: Objects, group: str, state: Any) -> dict[int, int]:
-    found = reader.group_state(folder, group, state["topic_id"])
+def _positions(topic: RememberingReader, group: str, state: Any) -> dict[int, int]:
+    found = topic.group_state(group, state["topic_id"])
     return {} if found is None else {n: at["offset"] for n, at in found["positions"].items()}
 
 
@@ -212,7 +218,7 @@ def _latest(rows: Any, topic: Any) -> Any:
         raise rows
     if not topic["key"] or not rows:
         return [] if topic["key"] else None
-    types = {field["name"]: reader.arrow_type(field["type"]) for field in topic["fields"]}
+    types = {field["name"]: field["arrow"] for field in topic["fields"]}
     keys = key_bytes([pa.array([row[name] for row in rows], types[name]) for name in topic["key"]])
     home = partition_for(keys, topic["partitions"])
     newest: dict[bytes, tuple[Any, Any]] = {}
@@ -228,7 +234,7 @@ def _latest(rows: Any, topic: Any) -> Any:
 def _tried(step: Callable[[], Any]) -> Any:
     try:
         return step()
-    except reader.Refusal as error:
+    except light.Refusal as error:
         return without_frames(error)
 
 

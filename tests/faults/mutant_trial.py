@@ -32,10 +32,10 @@ from tests.faults.mutant_oracle import (
     Answers,
     answers,
     entry_of,
+    light,
     place_of_row,
     plain,
     questions,
-    reader,
     root_decodes,
     sound_answers,
     without_frames,
@@ -140,9 +140,9 @@ def _fault(oracle: Oracle, question: str, answer: Any, made: Mutant) -> str | No
 
 def _is_file(right: Any) -> bool:
     """Whether the oracle refuses a data file, whose entry may be wrong where the file is right."""
-    if isinstance(right, reader.Corrupt):
+    if isinstance(right, light.Corrupt):
         return "@" in right.path or not right.path.startswith("_manifest")
-    return isinstance(right, reader.FileGone)
+    return isinstance(right, light.FileGone)
 
 
 def _outcome(made: Mutant, found: Answers) -> str:

@@ -218,22 +218,21 @@ class TopicMachine(RuleBasedStateMachine):
 
     def compare_with_the_reference_reader(self) -> None:
         """It replays every commit from the first on, without roots, leaves and hint."""
-        reader = reference_reader()
         with TemporaryDirectory() as folder:
-            topic = dump(self.below, Path(folder))
+            reader = reference_reader().Reader(dump(self.below, Path(folder)))
             for version in {self.kept_from, len(self.states) - 1}:
-                expected, state = self.states[version], reader.open_topic(topic, version)
+                expected, state = self.states[version], reader.open(version)
                 logs = dict(enumerate(expected.logs))
                 assert reader.bounds(state) == {
                     n: (log.log_start, log.end) for n, log in logs.items()
                 }
                 names = ["partition", "offset", "timestamp", *expected.columns]
                 for number, log in logs.items():
-                    tables = reader.read(topic, state, number)
+                    tables = reader.read(state, number)
                     found = [row for table in tables for row in table.to_pylist()]
                     assert found == [expected.shown(row, names) for row in log.rows]
                 records = sum(len(log.rows) for log in logs.values())
-                assert reader.count(topic, state) == records
+                assert reader.count(state) == records
 
     # --- the model ---
 

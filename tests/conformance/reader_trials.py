@@ -1,0 +1,101 @@
+"""What the readers of `format_spec` must refuse, and how: golden topics and vectors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from tests.conformance.corpus import TOPICS, Vector, as_stored, golden, golden_cases, vectors
+
+LEVELS: dict[str, list[str]] = json.loads((TOPICS / "levels.json").read_text(encoding="utf-8"))
+KINDS = {"CorruptTopicError": "Corrupt", "UnsupportedFormatError": "Unsupported"}
+NOWHERE = Path("nowhere")
+
+# The reader already has [COMMIT-11]: such a commit is void.
+REPLAY = [v for v in vectors("replay") if v["name"] != "a commit of another topic id"]
+CODEC = [v for v in vectors("codec") if v["input"]["object"] != "hint" and "use" not in v["input"]]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A step that must fail with this kind of error, by this rule; None: by whichever."""
+
+    name: str
+    run: Callable[[Any], object]  # with the class of the reader
+    kind: str
+    rule: str | None
+
+    def passes(self, light: ModuleType, level: Any) -> bool:
+        try:
+            self.run(level)
+        except light.Refusal as error:
+            is_kind = type(error).__name__ == self.kind
+            return is_kind and self.rule in (None, getattr(error, "rule", None))
+        except Exception:
+            return False  # the reader was not ready for what it should have refused
+        return False
+
+
+def failing_topics(level: str) -> list[str]:
+    """The rest is for checkers and writers."""
+    return [
+        case
+        for case in golden_cases()
+        if golden(case, "case.json").get("when") in ("open", "read") and level in LEVELS[case]
+    ]
+
+
+def topic_trials(level: str) -> Iterator[Trial]:
+    for case in failing_topics(level):
+        error = golden(case, "case.json")["error"]
+        yield Trial(case, _reads(TOPICS / case / "topic"), KINDS[error["class"]], error.get("rule"))
+
+
+def vector_trials() -> Iterator[Trial]:
+    """For the full level. A light reader leaves many of them to it."""
+    for vector in REPLAY:
+        if "error" in vector:
+            yield _trial(vector, lambda level, v=vector: replayed(level, v))
+    for vector in CODEC:
+        if "error" in vector:
+            trial = _trial(vector, lambda level, v=vector: decoded(level, v))
+            # A root is passed over, whichever rule it breaks.
+            is_root = vector["input"]["object"] == "root"
+            yield Trial(trial.name, trial.run, trial.kind, None if is_root else trial.rule)
+
+
+def _trial(vector: Vector, run: Callable[[Any], object]) -> Trial:
+    error = vector["error"]
+    return Trial(vector["name"], run, KINDS[error["class"]], error.get("rule"))
+
+
+def _reads(folder: Path) -> Callable[[Any], object]:
+    def run(level: Any) -> object:
+        reader = level(folder)
+        return list(reader.rows(reader.open()))
+
+    return run
+
+
+def replayed(level: Any, vector: Vector) -> Any:
+    reader, state = level(NOWHERE), None
+    for commit in vector["input"]["commits"]:
+        state = reader.apply(state, reader.decode_commit(as_stored(commit), commit["version"]))
+    return state
+
+
+def decoded(level: Any, vector: Vector) -> Any:
+    reader, given = level(NOWHERE), vector["input"]
+    if "hex" in given:
+        data = bytes.fromhex(given["hex"])
+    else:
+        data = (given["text"] if "text" in given else json.dumps(given["json"])).encode()
+    if given["object"] == "group":
+        return reader.decode_group(data, given["number"], "_groups/g/0.json")
+    if given["object"] == "root":
+        return reader.decode_root(data, given["version"])
+    return reader.decode_commit(data, given["version"])
