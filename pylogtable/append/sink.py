@@ -53,7 +53,7 @@ class Sink:
         log = appender.log
         self._last = last_txn(log.latest(), log.manifest.commits, self.app_id)
         consumer.begin_at(None if self._last is None else self._noted(self._last))
-        self._done = self._positions()
+        self._done = consumer.positions()
         if len(self._done) > MAX_INPUT_PARTITIONS:
             raise InvalidRequestError(
                 f"topic {consumer.topic_name!r} has {len(self._done)} partitions, and a note has "
@@ -78,7 +78,7 @@ class Sink:
 
         Raises `CommitConflictError`, and appends nothing, if another run has appended since.
         """
-        positions = self._positions()
+        positions = self._consumer.positions()
         if positions == self._done:
             if any(batch.num_rows for batch in batches_of(data)):
                 raise InvalidRequestError(
@@ -108,10 +108,6 @@ class Sink:
             return self._appender.committer.deliver(plan.stage(data), txn, last, check)
 
         return self._appender.repeated_if_altered(attempt, can_repeat=can_be_read_twice(data))
-
-    def _positions(self) -> dict[int, int]:
-        consumer = self._consumer
-        return {partition: consumer.position(partition) for partition in consumer.assignment()}
 
     def _noted(self, last: LastTxn) -> dict[int, int]:
         """The positions in the note of the last txn. Partitions that were added since begin at

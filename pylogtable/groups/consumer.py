@@ -182,6 +182,12 @@ class Consumer(Closing):
         self._update_assignment()
         return self._fetcher.positions[partition]
 
+    def positions(self) -> dict[int, int]:
+        """The next offset that `poll` reads, for each partition of this consumer."""
+        self._update_assignment()
+        positions = self._fetcher.positions
+        return {number: positions[number] for number in self._tenures}
+
     def seek(self, partition: int, to: Given) -> None:
         """Continue reading a partition from another position, such as an offset, "earliest",
         "latest" or a time. A time means the first record at or after it, or the end if there is

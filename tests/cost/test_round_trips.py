@@ -109,6 +109,38 @@ class TestColdOpen:
         assert cost.round_trips <= 4
 
 
+class TestSink:
+    def test_a_batch_is_one_put_and_one_for_the_lag(self, store: WiredStore, clock: Clock) -> None:
+        """Its commit, and then the positions of the group."""
+        logs = opened(store, clock)
+        source, out = logs.create_topic("t", PARTITIONS), logs.create_topic("out")
+        source.append(records(40))
+        consumer = source.consumer("g", max_records=10)
+        sink = out.sink(consumer)
+        rows = [consumer.poll().select(["key", "value"])]
+        sink.append(rows[0])
+        for _ in range(2):
+            rows.append(consumer.poll().select(["key", "value"]))
+            cost = store.cost_of(lambda: sink.append(rows[-1]))
+            assert cost.requests == {"create": 2}
+            assert cost.round_trips == 2
+
+    def test_a_restart_reads_the_commit_of_the_last_txn(
+        self, store: WiredStore, clock: Clock
+    ) -> None:
+        """And looks whether there is more in either topic, with the proof of a new process."""
+        logs = opened(store, clock)
+        source, out = logs.create_topic("t", PARTITIONS), logs.create_topic("out")
+        source.append(records(4))
+        consumer = source.consumer("g")
+        out.sink(consumer).append(consumer.poll().select(["key", "value"]))
+        anew = opened(store, clock)
+        again, consumer = anew.topic("out"), anew.topic("t").consumer("g")
+        cost = store.cost_of(lambda: again.sink(consumer))
+        assert set(cost.requests) == {"read"}
+        assert cost.round_trips == 5
+
+
 class TestGroups:
     def test_a_warm_commit_is_one_put(self, store: WiredStore, clock: Clock) -> None:
         group = opened(store, clock).create_topic("t", PARTITIONS).group("g")

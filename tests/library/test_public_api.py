@@ -154,6 +154,7 @@ SIGNATURES = {
     Consumer.position: ["partition"],
     Consumer.seek: ["partition", "to"],
     Consumer.begin_at: ["positions"],
+    Consumer.positions: [],
     Consumer.pause: ["partitions"],
     Consumer.resume: ["partitions"],
     Consumer.assignment: [],
