@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -45,6 +46,9 @@ if TYPE_CHECKING:
     show_default=True,
     help="Which faults to make, separated by commas, or none.",
 )
+@click.option(
+    "--html", metavar="FILE", type=click.Path(dir_okay=False), help="Write a page about it as well."
+)
 @click.option("--keep", is_flag=True, help="Keep the topic and the recorded operations.")
 def prove(
     session: Session,
@@ -53,6 +57,7 @@ def prove(
     processes: int,
     seed: int | None,
     faults: str,
+    html: str | None,
     keep: bool,
 ) -> int:
     """Try on STORE whether topics keep their promises under faults.
@@ -63,11 +68,13 @@ def prove(
     positions of groups. It works in a folder of its own, which it removes, unless there was an
     anomaly. The exit status is 1 if there was one.
     """
-    from pylogtable.prove import ProveOptions
+    from pylogtable.prove import ProveOptions, page_of
     from pylogtable.prove import prove as run_proof
 
     session.status_if_store_fails = NOT_KNOWN
     url = session.store_url(store)
+    if html is not None and not Path(html).parent.is_dir():
+        raise click.BadParameter(f"there is no directory {Path(html).parent}", param_hint="--html")
     chosen = tuple(name.strip() for name in faults.split(",") if name.strip() not in ("", "none"))
     options = ProveOptions(minutes, processes, seed, chosen, keep)
     with noting_signals() as signals, progress(f"proving {url}:") as show_detail:
@@ -87,6 +94,8 @@ def prove(
             )
         except InvalidRequestError as error:
             raise click.UsageError(str(error)) from None
+    if html is not None:
+        Path(html).write_text(page_of(report), encoding="utf-8")
     print_report(session, report)
     if report:
         signals.raise_again()

@@ -5,7 +5,8 @@ of all that they asked and were told.
 >>> print(prove("s3://bucket/logs", ProveOptions(minutes=1)))
 """
 
+from pylogtable.prove.page import page_of
 from pylogtable.prove.report import OperationRow, ProveReport
 from pylogtable.prove.run import FAULTS, ProveOptions, prove
 
-__all__ = ["FAULTS", "OperationRow", "ProveOptions", "ProveReport", "prove"]
+__all__ = ["FAULTS", "OperationRow", "ProveOptions", "ProveReport", "page_of", "prove"]

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing.process import BaseProcess
@@ -23,6 +23,8 @@ LONGEST_PAUSE_SECONDS = 4.0
 SECONDS_BETWEEN = 1.0
 LARGEST_SKEW_MS = 2 * 3_600_000
 
+#: What clients import, or would import at their first request. What is not installed is left out.
+_SLOW_IMPORTS = ("pyarrow.parquet", "pyarrow.compute", "s3fs", "aiobotocore.session")
 _HAS_SIGNALS = sys.platform != "win32"
 
 
@@ -51,10 +53,12 @@ class Crew:
         # A warm process that forks is faster than a new interpreter for each client, and safer than
         # a fork of this one, which may have threads.
         self._context: Any = multiprocessing.get_context("forkserver" if _HAS_SIGNALS else "spawn")
-        self._context.set_forkserver_preload(["pylogtable.prove.clients", "pyarrow.parquet"])
+        self._context.set_forkserver_preload(["pylogtable.prove.clients", *_SLOW_IMPORTS])
         self._workers: list[_Worker] = []
         self._next_fault = 0.0
         self.met: Counter[str] = Counter()
+        #: When a process was killed or stopped.
+        self.struck: list[float] = []
         self.paused: dict[str, list[tuple[float, float]]] = {}
 
     def start(self, assignment: Assignment) -> None:
@@ -73,9 +77,9 @@ class Crew:
         process.start()
         return _Worker(assignment, process)
 
-    def tick(self) -> None:
+    def tick(self, ready: Collection[str]) -> None:
         """Wake processes whose pause is over, start those again that are gone, and sometimes kill
-        or stop one."""
+        or stop one of those that are ready: on a slow store, others would never be."""
         now = self._runtime.monotonic()
         for at, worker in enumerate(self._workers):
             if worker.wakes_at is not None and now >= worker.wakes_at:
@@ -87,7 +91,7 @@ class Crew:
             self._next_fault = now + self._chance() * 2 * SECONDS_BETWEEN
             worker = self._workers[int(self._chance() * len(self._workers))]
             kind = kinds[int(self._chance() * len(kinds))]
-            if worker.wakes_at is None:
+            if worker.wakes_at is None and worker.assignment.process in ready:
                 self._strike(worker, kind)
 
     def _again(self, worker: _Worker) -> _Worker:
@@ -99,6 +103,7 @@ class Crew:
 
     def _strike(self, worker: _Worker, kind: str) -> None:
         self.met[kind] += 1
+        self.struck.append(self._runtime.monotonic())
         if kind == KILLS:
             worker.process.kill()
             return

@@ -13,6 +13,9 @@ from pylogtable.presentation import Column, count_text, number_text
 from pylogtable.prove.findings import Anomaly
 from pylogtable.prove.history import FAILED, JOB, OK, UNKNOWN, Operation
 
+#: Into how many parts the time of a proof is divided.
+PARTS = 60
+
 
 def _ms_text(ms: float) -> str:
     return f"{ms:,.0f} ms" if ms < 10_000 else f"{ms / 1000:,.1f} s"
@@ -30,6 +33,16 @@ class OperationRow:
     p99_ms: Annotated[float | None, Column("p99", _ms_text)]
     longest_ms: Annotated[float | None, Column("longest", _ms_text)]
     requests: int
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A part of the time, from `second` on: what ended in it."""
+
+    second: float
+    ok: int
+    slowest_ms: float
+    kills_and_pauses: int
 
 
 @dataclass(frozen=True)
@@ -54,6 +67,7 @@ class ProveReport:
     faults_by: str
     requests: int
     anomalies: tuple[Anomaly, ...]
+    timeline: tuple[Moment, ...]
     ended_early: bool
     evidence: Evidence | None
 
@@ -116,3 +130,27 @@ def _row(name: str, operations: list[Operation]) -> OperationRow:
     requests = sum(one.told.get("requests", 0) for one in operations)
     ok, failed, unknown = (outcomes.count(outcome) for outcome in (OK, FAILED, UNKNOWN))
     return OperationRow(name, ok, failed, unknown, p50, p99, longest, requests)
+
+
+def timeline_of(
+    operations: Iterable[Operation], struck: Iterable[float], began: float, seconds: float
+) -> tuple[Moment, ...]:
+    """What happened in each of equal parts of the time. `struck` has the times of kills and
+    pauses."""
+    width = max(seconds, 1e-3) / PARTS
+    edges = began + width * np.arange(PARTS + 1)
+    ended = [one for one in operations if one.ended < math.inf]
+    at = np.clip(np.searchsorted(edges, [one.ended for one in ended]) - 1, 0, PARTS - 1)
+    is_ok = np.array([one.outcome == OK for one in ended], np.bool_)
+    ok = np.bincount(at[is_ok], minlength=PARTS)
+    slowest = np.zeros(PARTS)
+    np.maximum.at(slowest, at, [one.seconds * 1000 for one in ended])
+    strikes = np.bincount(
+        np.clip(np.searchsorted(edges, list(struck)) - 1, 0, PARTS - 1), minlength=PARTS
+    )
+    return tuple(
+        Moment(
+            round(part * width, 3), int(ok[part]), round(float(slowest[part]), 1), int(struck_in)
+        )
+        for part, struck_in in enumerate(strikes)
+    )

@@ -28,8 +28,9 @@ from pylogtable.prove.clients import (
 )
 from pylogtable.prove.crew import KILLS, PAUSES, SKEW, Crew
 from pylogtable.prove.history import SUFFIX, Contents, History, Run, read_operations
-from pylogtable.prove.report import Evidence, ProveReport, rows_of
-from pylogtable.runtime import TIMEOUT_OPTION, Runtime
+from pylogtable.prove.proxy import Proxy, endpoint_in, redirected
+from pylogtable.prove.report import Evidence, ProveReport, rows_of, timeline_of
+from pylogtable.runtime import TIMEOUT_OPTION, Runtime, seeded_chance
 from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.local import LocalStore
 from pylogtable.storage.memory import MemoryStore
@@ -167,33 +168,15 @@ class _Proof:
                 self._remove()
 
     def _run(self, recorded: Path, on_progress: Progress, stop: Callable[[], bool]) -> ProveReport:
-        options, runtime = self._options, self._runtime
-        kinds = frozenset(FAULTS[fault] for fault in options.faults)
-        crew = Crew(options.serve, kinds, f"{self._seed}", runtime)
-        duration = options.minutes * 60
-        # Clients end by themselves if this process is gone.
-        latest = runtime.monotonic() + duration + 2 * DEADLINE_SECONDS
-        assignments = list(self._assignments(recorded, latest, REPLIES in kinds))
-        watch = _Watch(recorded)
+        began = self._runtime.monotonic()
+        proxy = self._proxy()
         try:
-            for assignment in assignments:
-                crew.start(assignment)
-            began = self._wait_for(lambda: watch.look().processes >= len(assignments), stop)
-            told_at = began
-            while (now := runtime.monotonic()) < began + duration and not stop():
-                crew.tick()
-                if now - told_at >= _PROGRESS_SECONDS:
-                    told_at = now
-                    on_progress(now - began, watch.look().ended, crew.met.total())
-                runtime.pause(_TICK_SECONDS)
-            # On a slow machine or store, a short proof has to get something done as well.
-            self._wait_for(lambda: watch.look().acknowledged > 0, stop)
-            has_stopped = stop()
-            (recorded / "stop").touch()
-            stuck = crew.end(_HURRY_SECONDS if has_stopped else DEADLINE_SECONDS)
+            crew, stuck = self._work(recorded, proxy, on_progress, stop)
         finally:
-            crew.kill()
-        seconds = runtime.monotonic() - began
+            if proxy is not None:
+                proxy.close()
+        seconds = self._runtime.monotonic() - began
+        has_stopped = stop()
         paused = {process: tuple(spans) for process, spans in crew.paused.items()}
         history = History(read_operations(recorded), paused, frozenset() if has_stopped else stuck)
         contents = self._contents()
@@ -201,24 +184,67 @@ class _Proof:
         if has_stopped:
             # Whoever ends a proof at once knows that it proves nothing.
             anomalies = [anomaly for anomaly in anomalies if anomaly.name != "no-progress"]
-        faults = Counter({kind: crew.met[kind] for kind in kinds if crew.met[kind]})
-        faults.update(history.faults())
         operations = rows_of(history.operations)
-        is_kept = options.keep or bool(anomalies)
+        faults = crew.met + (history.faults() if proxy is None else proxy.met)
+        requests = sum(row.requests for row in operations) if proxy is None else proxy.requests
+        is_kept = self._options.keep or bool(anomalies)
         return ProveReport(
             url=self._store.url,
             seconds=round(seconds, 3),
             seed=self._seed,
-            processes=options.processes,
+            processes=self._options.processes,
             records=sum(run.records for run in contents.runs),
             operations=operations,
             faults=dict(sorted(faults.items())),
-            faults_by="below the library",
-            requests=sum(row.requests for row in operations),
+            faults_by="below the library" if proxy is None else "a proxy before the endpoint",
+            requests=requests,
             anomalies=tuple(anomalies),
+            timeline=timeline_of(history.operations, crew.struck, began, seconds),
             ended_early=has_stopped,
             evidence=Evidence(str(recorded), self._url) if is_kept else None,
         )
+
+    def _proxy(self) -> Proxy | None:
+        """A proxy that loses replies, if the store can be reached through one."""
+        endpoint = endpoint_in(self._storage_options)
+        is_s3 = self._store.url.startswith("s3://")
+        if not is_s3 or endpoint is None or REPLIES not in self._options.faults:
+            return None
+        return Proxy(endpoint, seeded_chance(f"{self._seed} proxy"), self._runtime)
+
+    def _work(
+        self,
+        recorded: Path,
+        proxy: Proxy | None,
+        on_progress: Progress,
+        stop: Callable[[], bool],
+    ) -> tuple[Crew, frozenset[str]]:
+        """Let the clients work until the time is over. Returns them, and those that hung."""
+        runtime = self._runtime
+        kinds = frozenset(FAULTS[fault] for fault in self._options.faults)
+        crew = Crew(self._options.serve, kinds, f"{self._seed}", runtime)
+        duration = self._options.minutes * 60
+        # Clients end by themselves if this process is gone.
+        latest = runtime.monotonic() + duration + 2 * DEADLINE_SECONDS
+        assignments = list(self._assignments(recorded, latest, proxy))
+        watch = _Watch(recorded)
+        try:
+            for assignment in assignments:
+                crew.start(assignment)
+            began = self._wait_for(lambda: len(watch.look().ready) >= len(assignments), stop)
+            told_at = began
+            while (now := runtime.monotonic()) < began + duration and not stop():
+                crew.tick(watch.ready)
+                if now - told_at >= _PROGRESS_SECONDS:
+                    told_at = now
+                    on_progress(now - began, watch.look().ended, crew.met.total())
+                runtime.pause(_TICK_SECONDS)
+            # On a slow machine or store, a short proof has to get something done as well.
+            self._wait_for(lambda: watch.look().acknowledged > 0, stop)
+            (recorded / "stop").touch()
+            return crew, crew.end(_HURRY_SECONDS if stop() else DEADLINE_SECONDS)
+        finally:
+            crew.kill()
 
     def _wait_for(self, is_there: Callable[[], bool], stop: Callable[[], bool]) -> float:
         """Wait until something is there, or the deadline has passed. Returns the time."""
@@ -227,11 +253,15 @@ class _Proof:
             self._runtime.pause(_TICK_SECONDS)
         return self._runtime.monotonic()
 
-    def _assignments(self, recorded: Path, until: float, has_faults: bool) -> Iterable[Assignment]:
+    def _assignments(
+        self, recorded: Path, until: float, proxy: Proxy | None
+    ) -> Iterable[Assignment]:
         appending = [APPENDING[at % len(APPENDING)] for at in range(self._options.processes)]
         others = ["reader", "member", "member", "consumer", "maintenance"]
         counts: Counter[str] = Counter()
         storage_options = {TIMEOUT_OPTION: PATIENCE_SECONDS, **self._storage_options}
+        if proxy is not None:
+            storage_options = redirected(storage_options, proxy.url)
         for role in [*appending, *others]:
             name = f"{role}-{counts[role]}"
             counts[role] += 1
@@ -244,7 +274,7 @@ class _Proof:
                 folder=recorded,
                 seed=f"{self._seed} {name}",
                 until=until,
-                has_faults=has_faults,
+                has_faults=REPLIES in self._options.faults and proxy is None,
                 pause_seconds=PAUSE_SECONDS.get(role, 0.0),
             )
 
@@ -278,13 +308,10 @@ class _Watch:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._read: dict[Path, int] = {}
+        #: The processes that have ended their first operation, which opens the topic.
+        self.ready: set[str] = set()
         self.ended = 0
         self.acknowledged = 0
-
-    @property
-    def processes(self) -> int:
-        """How many have begun to work."""
-        return sum(size > 0 for size in self._read.values())
 
     def look(self) -> _Watch:
         """Read what is new."""
@@ -295,6 +322,9 @@ class _Watch:
                 data = file.read()
             whole = data[: data.rfind(b"\n") + 1]
             self._read[path] = before + len(whole)
-            self.ended += whole.count(b'{"end":')
+            ended = whole.count(b'{"end":')
+            self.ended += ended
+            if ended:
+                self.ready.add(path.stem)
             self.acknowledged += whole.count(b'"offsets":')
         return self

@@ -39,7 +39,8 @@ def test_prove_reports_as_json_in_the_documented_shape(run: Run, place: Path) ->
 
 
 def test_prove_reports_as_text_and_keeps_what_it_is_told_to(run: Run, place: Path) -> None:
-    options = ("--processes", "1", "--faults", "none", "--seed", "7", "--keep")
+    page = place.parent / "proof.html"
+    options = ("--processes", "1", "--faults", "none", "--seed", "7", "--keep", "--html", page)
     told = run("prove", place, "--minutes", "0.01", *options)
     assert told.status == 0, told
     assert told.lines[0].split()[:4] == ["OPERATION", "OK", "FAILED", "UNKNOWN"]
@@ -48,6 +49,9 @@ def test_prove_reports_as_text_and_keeps_what_it_is_told_to(run: Run, place: Pat
     [kept] = place.iterdir()
     assert kept.name.startswith("_prove-")
     assert f"the topic: file://{kept}" in told.lines
+    html = page.read_text(encoding="utf-8")
+    assert html.startswith("<!DOCTYPE html>")
+    assert "no anomaly in" in html
 
 
 @pytest.mark.parametrize(
@@ -57,6 +61,7 @@ def test_prove_reports_as_text_and_keeps_what_it_is_told_to(run: Run, place: Pat
         (["--minutes", "nan"], "minutes must be above 0"),
         (["--processes", "0"], "at least 1"),
         (["--faults", "fire"], "kills, pauses, skew, replies"),
+        (["--html", "nowhere/proof.html"], "there is no directory nowhere"),
     ],
 )
 def test_bad_input_is_wrong_usage(run: Run, place: Path, options: list[str], words: str) -> None:

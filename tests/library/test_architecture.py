@@ -39,7 +39,7 @@ LIBRARY_ROOMS: dict[str, set[str]] = {
     "facade": {*WORK, "check", "publish", "mirror"},
     "report": {"words", "format", "runtime", "groups", "jobs", "read", "publish", "facade"},
     "kafka": {"words", "format", "runtime", "facade"},
-    "prove": {"words", "runtime", "storage", "facade"},
+    "prove": {"words", "runtime", "storage", "facade", "report"},
     "cli": {"public", "words", "facade", "kafka", "prove"},
     "__main__": {"cli"},
 }
