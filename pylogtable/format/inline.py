@@ -90,12 +90,18 @@ def own_entries(commit: Commit) -> list[Segment]:
 def rows_fault(commit: Commit, protocol: Protocol) -> Fault | None:
     """The rule that the rows of a commit break; None if they break none. `protocol` is the
     one in force. How many rows there really are is seen when they are read [INL-3]."""
+    if commit.rows is not None and not protocol.announces(INLINE_BATCHES):
+        detail = f"it has rows, and the protocol does not name {INLINE_BATCHES} in both lists"
+        return Fault("INL-1", detail)
+    return entries_fault(commit)
+
+
+def entries_fault(commit: Commit) -> Fault | None:
+    """Why the rows of a commit, and its entries for them, contradict each other [INL-3]. Who reads
+    the rows checks it again: a state that began at a root has not seen the commit."""
     own = own_entries(commit)
     if commit.rows is None:
         return Fault("INL-3", f"it has no rows, and an entry {own[0].path}") if own else None
-    if not protocol.announces(INLINE_BATCHES):
-        detail = f"it has rows, and the protocol does not name {INLINE_BATCHES} in both lists"
-        return Fault("INL-1", detail)
     if not own:
         return Fault("INL-3", "it has rows that no entry names")
     at = 0

@@ -64,8 +64,10 @@ from pylogtable.mirror.removals_plan import Side, plan_removals
 from pylogtable.read.plan import choose_partitions, plan_spans, plan_tasks
 from pylogtable.segments.key_filter import WantedKeys
 from pylogtable.storage.base import check_key
+from pylogtable.storage.memory import MemoryStore
 from pylogtable.topics.columns_plan import ColumnChanges
 from pylogtable.topics.plan import check_start_offsets, new_topic_info, plan_alter, plan_create
+from tests.builders import make_store
 from tests.conformance.corpus import Vector, as_stored, int_keys, segments_of, vector_files, vectors
 
 
@@ -137,6 +139,15 @@ def run_replay(given: Vector) -> object:
         **({"mirror": _wire(state.mirror)} if state.mirror is not None else {}),
     }
     return found if state.topic is not None else {**found, "deleted": True}
+
+
+def run_rows(given: Vector) -> object:
+    objects = MemoryStore()
+    for commit in given["commits"]:
+        objects.write(f"t/{paths.commit_path(commit['version'])}", as_stored(commit))
+    table = make_store(objects=objects).topic("t").read().read_all()
+    times = table["timestamp"].cast("int64")
+    return table.set_column(table.column_names.index("timestamp"), "timestamp", times).to_pylist()
 
 
 def run_plan_append(given: Vector) -> object:
@@ -363,6 +374,7 @@ RUNNERS: dict[str, Callable[[Vector], object]] = {
     "paths": run_paths,
     "codec": run_codec,
     "replay": run_replay,
+    "rows": run_rows,
     "plan_append": run_plan_append,
     "plan_read": run_plan_read,
     "administer": run_administer,
