@@ -116,9 +116,13 @@ class Commits:
     def _stands(self, snapshot: Snapshot, data: bytes | None) -> bool:
         """`stand`, with the encoded commit that was found. A vacuum keeps a commit that carries the
         last txn of an app id, or live records, even if it removes the commits around it. It removes
-        the root that the state began at, or commit 0, before any of these [VAC-3]."""
+        the root that the state began at, or commit 0, before any of these [VAC-3]. A damaged commit
+        proves nothing, as if it were missing [COMMIT-9]."""
         at = snapshot.effective_version
-        commit = None if data is None else self.decode(data, at)
+        try:
+            commit = None if data is None else self.decode(data, at)
+        except CorruptTopicError:
+            return False
         expected = (snapshot.commit_id, snapshot.topic_id)
         if commit is None or (commit.commit_id, commit.topic_id) != expected:
             return False

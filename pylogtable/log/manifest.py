@@ -87,7 +87,7 @@ class Manifest:
                 self._check_reaches(newest, failures, listed)
                 return newest
         if failures:  # so it is not true that there is no topic
-            raise failures[0]
+            raise _nothing_to_begin_at(failures)
         return None
 
     def _bases(
@@ -360,3 +360,13 @@ class Manifest:
     def _read_hint(self) -> Hint | None:
         data = self._store.read(HINT_PATH)
         return None if data is None else decode_hint(data)
+
+
+def _nothing_to_begin_at(failures: list[CorruptTopicError]) -> CorruptTopicError:
+    """The error if no root can be used, and there is no version 0: commits are missing [ROOT-6].
+    But if a root was given up because a commit after it could not be applied, it is that one's."""
+    for failure in failures:
+        if parse_root_path(failure.path) is None and failure.rule != "COMMIT-11":
+            return failure
+    detail = f"it is missing, and no root can be used: {failures[0]}"
+    return CorruptTopicError(commit_path(0), "COMMIT-3", detail)

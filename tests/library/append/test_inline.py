@@ -358,6 +358,22 @@ def test_rows_of_another_size_than_their_entries_say_are_corrupt_below_a_root(
         make_store(objects).topic("orders").read().read_all()
 
 
+def test_rows_that_entries_do_not_take_in_order_are_corrupt_below_a_root(
+    topic: Topic, objects: MemoryStore
+) -> None:
+    topic.append(table(0, 20))
+    key = f"orders/{commit_path(1)}"
+    topic._log.manifest.write_root(topic.at().snapshot, lambda: "leaf")
+    body = json.loads(objects.read(key) or b"")
+    body["add"][0]["path"] = body["add"][0]["path"].replace("@0", "@1")
+    other = body["add"][1]["partition"]
+    del body["checksum"]
+    text = json.dumps(body)[:-1]
+    objects.write(key, f'{text},"checksum":"{checksum(text.encode())}"}}'.encode())
+    with pytest.raises(CorruptTopicError, match="INL-3"):
+        make_store(objects).topic("orders").read(partition=other).read_all()
+
+
 def test_who_does_not_know_the_feature_refuses_and_writes_nothing(
     topic: Topic, objects: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -213,11 +213,23 @@ def leaf_of(below: ObjectStore) -> str:
     return next(info.key for info in below.list() if "leaf-" in info.key)
 
 
-@pytest.mark.parametrize("damage", ["missing", "garbage", "order"])
+@pytest.mark.parametrize(
+    ("damage", "has_sum", "rule"),
+    [
+        ("missing", True, "LEAF-1"),
+        ("garbage", True, "SUM-2"),
+        ("garbage", False, "LEAF-1"),
+        ("order", True, "SUM-2"),
+        ("order", False, "LEAF-1"),
+    ],
+)
 def test_damaged_leaf_is_reported(
-    indexed: Topic, objects: MemoryStore, below: ObjectStore, damage: str
+    indexed: Topic, objects: MemoryStore, below: ObjectStore, damage: str, has_sum: bool, rule: str
 ) -> None:
     path = leaf_of(below)
+    if not has_sum:  # as an older writer leaves it
+        root = next(info.key for info in below.list() if info.key.endswith(".root.json"))
+        edit_json(below, root, lambda body: body.pop("leaf_checksums"))
     if damage == "missing":
         below.delete(path)
     elif damage == "garbage":
@@ -227,7 +239,7 @@ def test_damaged_leaf_is_reported(
         sink = pa.BufferOutputStream()
         pq.write_table(table.take(list(range(table.num_rows))[::-1]), sink)
         below.write(path, sink.getvalue().to_pybytes())
-    assert ("LEAF-1", path) in problems(objects)
+    assert (rule, path) in problems(objects)
 
 
 @pytest.mark.parametrize(

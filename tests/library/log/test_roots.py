@@ -160,8 +160,40 @@ def test_unusable_root_without_its_commits_is_an_error_and_not_a_missing_topic(
     tamper(below, root_path(NEW), LIES["a run twice"])
     with pytest.raises(CorruptTopicError) as caught:
         store.topic("t")
-    assert (caught.value.rule, caught.value.path) == ("ROOT-6", root_path(NEW))
+    assert (caught.value.rule, caught.value.path) == ("COMMIT-3", commit_path(0))
+    assert f"{root_path(NEW)} breaks [ROOT-6]" in str(caught.value)
     assert store.topics() == ["t"]
+
+
+@pytest.mark.records_in("files")
+def test_root_without_its_commit_is_not_used_if_a_void_commit_follows(
+    store: Store, below: ObjectStore
+) -> None:
+    """It may be the root of another topic [COMMIT-11]. Then nothing is left to begin at."""
+    tamper(below, commit_path(NEW + 1), lambda commit: commit.update(topic_id="another"))
+    below.delete(root_path(OLD))
+    for version in range(NEW + 1):
+        below.delete(commit_path(version))
+    with pytest.raises(CorruptTopicError, match="COMMIT-11") as caught:
+        store.topic("t")
+    assert (caught.value.rule, caught.value.path) == ("COMMIT-3", commit_path(0))
+
+
+@pytest.mark.records_in("files")
+def test_damaged_commit_of_the_newest_root_stops_nobody_and_is_reported(
+    store: Store, below: ObjectStore
+) -> None:
+    topic = store.topic("t")
+    topic._log.manifest.write_root(topic.at().snapshot, lambda: "leaf")
+    damaged = commit_path(topic.at().version)
+    below.write(damaged, b'{"operation":"app')
+    before = topic.count()
+    for opened in (topic, store.topic("t")):
+        assert opened.read().read_all().num_rows == before
+    assert topic.append(kafka(["k"])).records == 1
+    for opened in (topic, store.topic("t")):
+        assert opened.read().read_all().num_rows == before + 1
+        assert ("COMMIT-1", damaged) in [(p.rule, p.path) for p in opened.verify().problems]
 
 
 def test_state_that_ends_before_an_unusable_root_is_not_the_newest(
