@@ -152,10 +152,15 @@ def check_alteration(old: Record, new: Record, has_records: bool, mirrors: bool,
 
 
 def check_rows(commit: Record, protocol: Record, path: str) -> None:
-    """Rows, and the entries that name them, agree as far as that can be told [INL-3]."""
-    own = [entry for entry in commit["add"] if entry["path"].startswith(f"{path}@")]
+    """Rows need the feature [INL-1], and agree with the entries that name them."""
     if commit["rows"] is not None:
         require(path, "INL-1", "inline-batches" in announced(protocol))
+    check_entries_of_rows(commit, path)
+
+
+def check_entries_of_rows(commit: Record, path: str) -> None:
+    """Rows, and the entries that name them, agree as far as that can be told [INL-3]."""
+    own = [entry for entry in commit["add"] if entry["path"].startswith(f"{path}@")]
     require(path, "INL-3", bool(own) == (commit["rows"] is not None))
     starts = itertools.accumulate([0, *(entry["records"] for entry in own)])
     for entry, start in zip(own, starts, strict=False):
@@ -441,7 +446,32 @@ class Reader(LightReader):
             live, inline = totals(part["segments"]), totals(part["segments"], inline=True)
             require(path, "ROOT-5", part.pop("live") == live)
             require(path, "ROOT-5", part.pop("inline") in (None, inline))
+        require(commit_name(version), "COMMIT-11", self.is_proven(root))
         return root
+
+    def is_proven(self, root: Record) -> bool:
+        """Whether no void commit follows the root, or its own commit is still there: otherwise the
+        root may be of another topic [COMMIT-11]."""
+        version = root["version"]
+        try:
+            following = self.read_object(commit_name(version + 1))
+            after = following and self.apply(root, self.decode_commit(following, version + 1))
+        except Corrupt:
+            return True  # it is no void commit, and replay will say what is wrong with it
+        if not after or after["commit_id"] != root["commit_id"]:
+            return True
+        try:
+            own = self.decode_commit(self.read_object(commit_name(version)), version)
+        except Corrupt:
+            return False
+        return bool(own["commit_id"] == root["commit_id"])
+
+    def read_inline(self, data: bytes, entry: Record, topic: Record) -> pa.Table:
+        path = entry["path"].partition("@")[0]
+        commit = self.decode_commit(data, int(path[-25:-5]))
+        require(path, "INL-3", commit["rows"] is not None)
+        check_entries_of_rows(commit, path)  # a root may have spared us the commit
+        return super().read_inline(data, entry, topic)
 
     def check_leaf(self, path: str, table: pa.Table, entries: list[Record]) -> None:
         columns = {*table.column_names, "footer_checksum"}  # older leaves lack it
