@@ -149,6 +149,11 @@ class ObjectStore(ABC):
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
         """All objects whose key starts with `prefix` (`""`, or ending in `/`), in key order."""
 
+    def list_after(self, prefix: str, after: str) -> Iterator[ObjectInfo]:
+        """Those objects of `list(prefix)` whose key is above `after`. Where the store can begin a
+        listing there, what is below costs nothing."""
+        return (found for found in self.list(prefix) if found.key > after)
+
     @abstractmethod
     def list_folders(self) -> builtins.list[str]:
         """The names of the folders directly below the root, sorted."""

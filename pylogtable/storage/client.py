@@ -7,6 +7,7 @@ repeats what may be repeated.
 
 from __future__ import annotations
 
+import datetime
 import importlib.metadata
 import inspect
 import os
@@ -181,12 +182,28 @@ def single_shot(protocol: str, fs: Any) -> Any:
 
 def _watch_replies(fs: Any, note: Callable[..., None]) -> None:
     """Call `note` with each reply of S3. The hook is on the session, since s3fs makes a new client
-    when a connection was closed."""
+    when a connection was closed. Times are parsed in a faster way, for the same reason here."""
     if fs.session is None:
         from aiobotocore.session import AioSession  # type: ignore[import-untyped]
 
         fs.session = AioSession(**fs.kwargs)
     fs.session.register("after-call.s3", note)
+    parsers = fs.session.get_component("response_parser_factory")
+    parsers.set_parser_defaults(timestamp_parser=_parsed_time)
+
+
+def _parsed_time(text: Any) -> datetime.datetime:
+    """A time in a reply of S3. botocore's own parser guesses the format, which takes two thirds of
+    the processor time for a listing."""
+    try:
+        if text[-1:] == "Z" and text[10:11] == "T":
+            return datetime.datetime.fromisoformat(text[:-1]).replace(tzinfo=datetime.timezone.utc)
+        return parsedate_to_datetime(text)
+    except (TypeError, ValueError):
+        from botocore.utils import parse_timestamp  # type: ignore[import-untyped]
+
+        parsed: datetime.datetime = parse_timestamp(text)
+        return parsed
 
 
 def missing_package(protocol: str) -> UnsupportedFormatError:

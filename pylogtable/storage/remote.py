@@ -193,6 +193,20 @@ class RemoteStore(ObjectStore):
             if not entry.key.rpartition("/")[2].startswith(_TEMPORARY):
                 yield entry
 
+    def list_after(self, prefix: str, after: str) -> Iterator[ObjectInfo]:
+        if self._protocol != "s3":
+            yield from super().list_after(prefix, after)
+            return
+        bucket, _, start = f"{self._root}/{check_prefix(prefix)}".partition("/")
+        above, cut = self._path(after).partition("/")[2], len(self._root) + 1
+        found = self._ask(
+            "list", f"{bucket}/{start}", lambda fs: _s3_after(fs, bucket, start, above), math.inf
+        )
+        for entry in found:
+            key = f"{bucket}/{entry['Key']}"[cut:]
+            if not key.endswith("/") and not key.rpartition("/")[2].startswith(_TEMPORARY):
+                yield ObjectInfo(key, int(entry["Size"]), modified_ms(entry))
+
     def leftovers(self) -> Iterator[ObjectInfo]:
         return self._find(_TEMPORARY)
 
@@ -342,6 +356,21 @@ def _cause(error: Exception) -> BaseException:
 def _get(path: str) -> Send:
     # With a start, s3fs does not request the size first.
     return lambda fs: fs._cat_file(path, start=0)
+
+
+async def _s3_after(fs: Any, bucket: str, prefix: str, above: str) -> list[Mapping[str, Any]]:
+    """The objects with this prefix whose keys are above `above`. s3fs cannot begin a listing in the
+    middle."""
+    found: list[Mapping[str, Any]] = []
+    where = {"StartAfter": above}
+    while True:
+        page = await fs._call_s3(
+            "list_objects_v2", Bucket=bucket, Prefix=prefix, **where, **fs.req_kw
+        )
+        found += page.get("Contents", [])
+        if not page.get("IsTruncated"):
+            return found
+        where = {"ContinuationToken": page["NextContinuationToken"]}
 
 
 def _unpacked(reply: Any) -> Any:

@@ -88,6 +88,15 @@ class StoreContract:
         with pytest.raises(InvalidRequestError):
             list(store.list("a"))
 
+    def test_list_after_a_key(self, store: ObjectStore) -> None:
+        for key in ("a/1", "a/2", "a/2x/3", "a/b/4", "ab/5"):
+            store.write(key, b"..")
+        assert [info.key for info in store.list_after("a/", "a/1")] == ["a/2", "a/2x/3", "a/b/4"]
+        assert [info.key for info in store.list_after("a/", "a/2y")] == ["a/b/4"]
+        assert [info.size_bytes for info in store.list_after("a/", "a/2y")] == [2]
+        assert list(store.list_after("a/", "a/c")) == []
+        assert list(store.list_after("nothing/", "nothing/1")) == []
+
     def test_list_folders(self, store: ObjectStore) -> None:
         assert store.list_folders() == []
         for key in ("b/1", "a/deep/er/2", "=x/3", "file"):
