@@ -183,6 +183,19 @@ def delta_options(options: dict[str, Any] | None) -> dict[str, str] | None:
     }
 
 
+def start_fork_server(library: str | None) -> None:
+    """Processes that are forked from it have pylogtable already: that of this checkout, or of
+    another one."""
+    from multiprocessing.forkserver import ensure_running, set_forkserver_preload
+
+    set_forkserver_preload(["pylogtable", "s3fs", "pyarrow.parquet"])
+    before = os.getcwd()
+    if library:
+        os.chdir(library)  # the fork server imports from where it starts
+    ensure_running()
+    os.chdir(before)
+
+
 @dataclass
 class Bench:
     """`threads` writers run in each process."""
@@ -198,14 +211,7 @@ class Bench:
 
     def __post_init__(self) -> None:
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(["pylogtable", "s3fs", "pyarrow.parquet"])
-        before = os.getcwd()
-        if self.library:
-            os.chdir(self.library)  # the fork server imports from where it starts
-        from multiprocessing.forkserver import ensure_running
-
-        ensure_running()
-        os.chdir(before)
+        start_fork_server(self.library)
         self._number = 0
 
     def topic(self, writers: int) -> Run:

@@ -55,3 +55,14 @@ class GroupState(GroupChange, frozen=True, kw_only=True, omit_defaults=True):
     def live_members(self, now_ms: int) -> list[str]:
         """The members whose lease has not run out, sorted [GRP-11]."""
         return sorted(name for name, held in self.members.items() if held.is_live(now_ms))
+
+
+class GroupOffer(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
+    """The positions that a member wants to commit, and its lease before and after [GRP-16]."""
+
+    member: str
+    lease_before_ms: Natural
+    lease_until_ms: Natural
+    committed_at_ms: Natural
+    offsets: dict[Natural, Natural]
+    metadata: Annotated[str, msgspec.Meta(max_length=MAX_METADATA)] = ""

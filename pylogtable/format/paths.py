@@ -28,6 +28,7 @@ _SEGMENT = re.compile(SEGMENT_PATTERN)
 INLINE_PATTERN = r"^_manifest/[0-9]{20}\.json@(0|[1-9][0-9]{0,8})$"
 _INLINE = re.compile(r"(_manifest/([0-9]{20})\.json)@(0|[1-9][0-9]{0,8})")
 _GROUP = re.compile(r"_groups/([a-zA-Z0-9._-]{1,249})/([0-9]{20})\.json")
+_OFFER = re.compile(r"_groups/([a-zA-Z0-9._-]{1,249})/offers/([0-9]{20}-[a-zA-Z0-9/_-]+)")
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -55,6 +56,10 @@ def group_path(group: str, number: int) -> str:
     return f"{GROUPS_DIR}{group}/{number:0{_DIGITS}d}.json"
 
 
+def offer_path(group: str, name: str) -> str:
+    return f"{GROUPS_DIR}{group}/offers/{name}"
+
+
 def parse_commit_path(path: str) -> int | None:
     """The version in the path of a commit; None for any other path."""
     match = _COMMIT.fullmatch(path)
@@ -79,6 +84,12 @@ def parse_group_path(path: str) -> tuple[str, int] | None:
     if not match or match[1] in {".", ".."}:
         return None
     return match[1], int(match[2])
+
+
+def parse_offer_path(path: str) -> tuple[str, str] | None:
+    """The group and the name of an offer; None for any other path."""
+    match = _OFFER.fullmatch(path)
+    return (match[1], match[2]) if match else None
 
 
 def is_segment_path(path: str) -> bool:

@@ -18,7 +18,7 @@ from pylogtable.errors import (
     InvalidRequestError,
     TopicNotFoundError,
 )
-from pylogtable.format.group_model import GroupChange, GroupState
+from pylogtable.format.group_model import GroupChange, GroupOffer, GroupState
 from pylogtable.groups.group import Group, committed_offsets
 from pylogtable.groups.membership_plan import (
     assign,
@@ -28,9 +28,10 @@ from pylogtable.groups.membership_plan import (
     leave,
     member_id,
     owned,
+    plan_offer,
     tenures,
 )
-from pylogtable.log.group_log import GroupPlan
+from pylogtable.log.group_log import GroupPlan, MakeOffer
 
 # The longest wait of a consumer that finds nothing to read, before it looks again.
 LONGEST_PAUSE_SECONDS = 1.0
@@ -152,6 +153,7 @@ class DynamicMember:
         self.longest_pause_seconds = min(LONGEST_PAUSE_SECONDS, lease_ms / 10_000)
         self.member_id: str | None = None
         self._tenures: dict[int, int] = {}
+        self._offered_on_ms = -1  # the lease of the last offer
 
     @property
     def tenures(self) -> Mapping[int, int]:
@@ -193,11 +195,14 @@ class DynamicMember:
         check_tenures(self._state, member, offsets, self._tenures, read)
 
         def plan(state: GroupState | None, now_ms: int) -> GroupChange:
-            return heartbeat(
-                state, member, now_ms, self._lease_ms, self._partition_count, offsets, metadata
-            )
+            return self._heartbeat(state, member, now_ms, offsets, metadata)
 
-        self._change(member, plan, offsets)
+        def offer(state: GroupState, now_ms: int) -> GroupOffer:
+            made = plan_offer(state, member, now_ms, self._lease_ms, offsets, metadata)
+            self._offered_on_ms = made.lease_before_ms
+            return made
+
+        self._change(member, plan, offsets, offer)
 
     def leave(self, offsets: Mapping[int, int]) -> None:
         member, self.member_id = self.member_id, None
@@ -209,9 +214,29 @@ class DynamicMember:
             return  # the group was deleted with its topic
         self._group._group_log.change(lambda state, now_ms: leave(state, member, now_ms, offsets))
 
+    def _heartbeat(
+        self,
+        state: GroupState | None,
+        member: str,
+        now_ms: int,
+        offsets: Mapping[int, int] = NO_OFFSETS,
+        metadata: str = "",
+    ) -> GroupChange:
+        return heartbeat(
+            state,
+            member,
+            now_ms,
+            self._lease_ms,
+            self._partition_count,
+            offsets,
+            metadata,
+            self._offered_on_ms,
+        )
+
     def _join(self) -> None:
         member = member_id(self._name, self._runtime.new_id())
         self._tenures = {}
+        self._offered_on_ms = -1
         self._change(
             member,
             lambda state, now_ms: join(
@@ -232,7 +257,7 @@ class DynamicMember:
             return
 
         def plan(state: GroupState | None, now_ms: int) -> GroupChange | None:
-            change = heartbeat(state, member, now_ms, self._lease_ms, self._partition_count)
+            change = self._heartbeat(state, member, now_ms)
             assert state is not None
             is_same = owned(change, member) == owned(state, member)
             return None if is_same and not is_due else change
@@ -243,7 +268,11 @@ class DynamicMember:
             return  # no longer a member: `assigned` joins again
 
     def _change(
-        self, member: str, plan: GroupPlan, offsets: Mapping[int, int] = NO_OFFSETS
+        self,
+        member: str,
+        plan: GroupPlan,
+        offsets: Mapping[int, int] = NO_OFFSETS,
+        offer: MakeOffer | None = None,
     ) -> None:
         """Write a state, unless the topic is gone. After a refused commit, or one whose outcome is
         unknown, the member considers itself no longer in the group.
@@ -262,7 +291,7 @@ class DynamicMember:
             return change
 
         try:
-            state = self._group._group_log.change(giving_up)
+            state = self._group._group_log.change(giving_up, offer)
         except (CommitConflictError, CommitUnknownError):
             self.member_id = self._state = None
             raise

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 
 from pylogtable.errors import CommitConflictError, InvalidRequestError
-from pylogtable.format.group_model import GroupChange, GroupMember, GroupState
+from pylogtable.format.group_model import GroupChange, GroupMember, GroupOffer, GroupState
 from pylogtable.groups.positions_plan import next_state
 
 Members = Mapping[str, GroupMember]
@@ -39,14 +39,38 @@ def heartbeat(
     partitions: int,
     offsets: Mapping[int, int] | None = None,
     metadata: str = "",
+    offered_on_ms: int = -1,
 ) -> GroupChange:
     """Renew the lease: remove members whose lease ran out, give up partitions beyond the member's
-    share, and take free partitions within it. `offsets` are committed in the same step [GRP-13]."""
+    share, and take free partitions within it. `offsets` are committed in the same step [GRP-13].
+    The lease ends after `offered_on_ms`, the lease on which the member made its last offer: if that
+    is still open, nobody can take it after this state [GRP-16]."""
     mine = _membership(state, member, now_ms)
     _check_owned(state, member, mine, offsets or {})
-    members = _renewed(_live(state, now_ms), member, mine, now_ms + lease_ms, partitions)
+    lease_until_ms = max(now_ms + lease_ms, offered_on_ms + 1)
+    members = _renewed(_live(state, now_ms), member, mine, lease_until_ms, partitions)
     operation = "commit" if offsets else "heartbeat"
     return next_state(operation, state, members, offsets or {}, metadata, now_ms)
+
+
+def plan_offer(
+    state: GroupState,
+    member: str,
+    now_ms: int,
+    lease_ms: int,
+    offsets: Mapping[int, int],
+    metadata: str,
+) -> GroupOffer:
+    """The same commit as an offer to others: the partitions stay as they are [GRP-16]."""
+    held = state.members[member]
+    return GroupOffer(
+        member=member,
+        lease_before_ms=held.lease_until_ms,
+        lease_until_ms=max(now_ms + lease_ms, held.lease_until_ms + 1),
+        committed_at_ms=now_ms,
+        offsets=dict(sorted(offsets.items())),
+        metadata=metadata,
+    )
 
 
 def leave(

@@ -13,19 +13,30 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from pylogtable.errors import CorruptTopicError, StorageError
-from pylogtable.format.group_model import GroupState
+from pylogtable.format.group_model import GroupOffer, GroupState
+from pylogtable.format.group_offer import decode_offer
 from pylogtable.format.json_codec import decode_group
-from pylogtable.format.paths import GROUPS_DIR, group_path, group_prefix, parse_group_path
+from pylogtable.format.paths import (
+    GROUPS_DIR,
+    group_path,
+    group_prefix,
+    offer_path,
+    parse_group_path,
+    parse_offer_path,
+)
 from pylogtable.log.clock_skew import is_fresh
-from pylogtable.storage.base import Created, ObjectStore
+from pylogtable.storage.base import Created, ObjectInfo, ObjectStore
 from pylogtable.storage.numbered import NumberedObjects
 from pylogtable.storage.threads import map_parallel
 
 _logger = logging.getLogger(__name__)
+
+#: What is in the object of an offer. Nobody reads it.
+_OFFERED = b"{}"
 
 
 class GroupTip(NamedTuple):
@@ -40,6 +51,13 @@ class GroupTip(NamedTuple):
     @property
     def next_number(self) -> int:
         return 0 if self.newest is None else self.newest.number + 1
+
+
+class Sight(NamedTuple):
+    """The newest state of a group, and the offers beside it, by name."""
+
+    tip: GroupTip
+    offers: dict[str, GroupOffer]
 
 
 class GroupObjects:
@@ -64,6 +82,59 @@ class GroupObjects:
         """The newest state. Reading starts at `known` if it is given."""
         found = None if known is None or known.newest is None else self._forward(known)
         return found or self._from_nothing()
+
+    def look(self, known: GroupTip, *, offering: str | None, reads_next: bool) -> Sight:
+        """The newest state and all offers, in one round trip or two. It lists what is above the
+        known state. In the same time it puts the offer with the name `offering`, if there is one,
+        and with `reads_next` reads the state that probably comes next."""
+        if known.newest is None:
+            return Sight(self.newest(), {})
+        seen_ms, following = self._store.last_reply_ms, known.next_number
+        listed: list[str] = []
+        ahead: list[GroupState | None] = []
+        requests = [lambda: listed.extend(self._keys_above(known.newest))]
+        if reads_next:
+            requests.append(lambda: ahead.append(self.read(following)))
+        if offering is not None:
+            requests.append(lambda: self._put_offer(offering))
+        map_parallel(self._store, lambda request: request(), requests)
+        parsed = map(parse_offer_path, listed)
+        offers = {
+            path[1]: offer
+            for path in parsed
+            if path is not None and (offer := decode_offer(path[1])) is not None
+        }
+        numbers = [path[1] for path in map(parse_group_path, listed) if path is not None]
+        newest = max(numbers, default=known.newest.number)
+        found = ahead[0] if ahead else None
+        if newest > (known.newest if found is None else found).number:
+            found = self.read(newest)
+        found = found or (known.newest if newest == known.newest.number else None)
+        is_sure = is_fresh(self._store, seen_ms) and (
+            found is not known.newest or is_fresh(self._store, known.confirmed_ms)
+        )
+        if found is None or found.topic_id != self._topic_id or not is_sure:
+            return Sight(self.newest(known), offers)
+        return Sight(GroupTip(found, found, seen_ms), offers)
+
+    def _keys_above(self, state: GroupState | None) -> list[str]:
+        assert state is not None
+        above = group_path(self._group, state.number)
+        return [found.key for found in self._store.list_after(group_prefix(self._group), above)]
+
+    def _put_offer(self, name: str) -> None:
+        """A failure does no harm: the offer is there or not, and its member goes on either way."""
+        try:
+            self._store.write(offer_path(self._group, name), _OFFERED)
+        except StorageError as error:
+            _logger.warning("cannot offer a commit of group %s: %s", self._group, error)
+
+    def remove_offer(self, name: str) -> None:
+        """A failure does no harm: the offer is void, and is removed with old states."""
+        try:
+            self._store.delete(offer_path(self._group, name))
+        except Exception as error:  # any error: the commit has already landed
+            _logger.warning("cannot remove an offer of group %s: %s", self._group, error)
 
     def _from_nothing(self) -> GroupTip:
         """The newest of the listed states. Unless all went fast, this lists again and checks the
@@ -97,9 +168,17 @@ class GroupObjects:
 
     def clean(self, newest: int) -> None:
         """Remove old states one by one, the oldest first, and stop at the first failure: an object
-        must not be removed before those below it [GRP-7]. A failure is only logged."""
+        must not be removed before those below it [GRP-7]. A failure is only logged. Offers that
+        dead members left behind go first, in any order [GRP-16]."""
         try:
-            states = self._states()
+            listed = list(self._store.list(group_prefix(self._group)))
+            states = _states(listed)
+            for entry in listed:
+                if (
+                    parse_offer_path(entry.key) is not None
+                    and states[-1][1] - entry.modified_ms >= self._limits.group_kept_ms
+                ):
+                    self._store.delete(entry.key)
             for (number, _), (_, next_put_ms) in itertools.pairwise(states):
                 is_young = states[-1][1] - next_put_ms < self._limits.group_kept_ms
                 if number >= newest - self._limits.group_states_kept or (
@@ -149,13 +228,13 @@ class GroupObjects:
         return found is not None and found.commit_id == state.commit_id
 
     def _numbers(self) -> list[int]:
-        return [number for number, _ in self._states()]
+        return [number for number, _ in _states(self._store.list(group_prefix(self._group)))]
 
-    def _states(self) -> list[tuple[int, int]]:
-        """The number of each object, ascending, and when it was put."""
-        listed = self._store.list(group_prefix(self._group))
-        parsed = ((parse_group_path(entry.key), entry.modified_ms) for entry in listed)
-        return sorted((path[1], put_ms) for path, put_ms in parsed if path is not None)
+
+def _states(listed: Iterable[ObjectInfo]) -> list[tuple[int, int]]:
+    """The number of each state, ascending, and when it was put."""
+    parsed = ((parse_group_path(entry.key), entry.modified_ms) for entry in listed)
+    return sorted((path[1], put_ms) for path, put_ms in parsed if path is not None)
 
 
 def _listed_numbers(store: ObjectStore) -> dict[str, list[int]]:

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from pylogtable.format import config, json_codec, model
+from pylogtable.format.group_model import GroupOffer
 from pylogtable.format.leaf import LEAF_SCHEMA
 from pylogtable.format.schema import to_arrow
 from pylogtable.limits import Limits
@@ -129,7 +130,7 @@ def test_the_pseudocode_has_every_rule_that_decoding_and_replay_enforce() -> Non
 def test_every_kind_of_object_has_an_example() -> None:
     kinds = [kind for kind, _ in BLOCKS]
     assert "" not in kinds
-    assert set(kinds) == {"commit", "root", "hint", "topic", "type", "group"}
+    assert set(kinds) == {"commit", "root", "hint", "topic", "type", "group", "offer"}
     operations = {json.loads(text)["operation"] for kind, text in BLOCKS if kind == "commit"}
     assert operations >= {"create", "append", "delete_records", "delete_topic"}
 
@@ -147,6 +148,8 @@ def test_every_field_of_an_example_in_the_specification_is_decoded(kind: str, te
         stored = json_codec.decode_root(data, body["version"])
     elif kind == "group":
         stored = json_codec.decode_group(data, "g", body["number"])
+    elif kind == "offer":
+        stored = msgspec.json.decode(data, type=GroupOffer)
     elif kind == "hint":
         stored = json_codec.decode_hint(data)
     else:

@@ -15,7 +15,8 @@ from pylogtable.append.plan import Repeated, plan_append
 from pylogtable.arguments import NOT_GIVEN
 from pylogtable.format import json_codec, paths
 from pylogtable.format.config import describe_config, normalize
-from pylogtable.format.group_model import GroupChange, GroupState
+from pylogtable.format.group_model import GroupChange, GroupOffer, GroupState
+from pylogtable.format.group_offer import decode_offer, name_of
 from pylogtable.format.log_state import LogState
 from pylogtable.format.model import (
     INLINE_BATCHES,
@@ -51,6 +52,7 @@ from pylogtable.jobs.merge_plan import plan_merge
 from pylogtable.jobs.retention_plan import plan_retention
 from pylogtable.jobs.vacuum_plan import Listed, Needed, plan_vacuum
 from pylogtable.limits import Limits
+from pylogtable.log.offers_plan import take
 from pylogtable.mirror.plan import (
     CopyUnit,
     check_copy,
@@ -80,6 +82,11 @@ def run_paths(given: Vector) -> object:
         case {"do": "parse_group_path", "path": path}:
             parsed = paths.parse_group_path(path)
             return None if parsed is None else list(parsed)
+        case {"do": "decode_offer", "path": path}:
+            named = paths.parse_offer_path(path)
+            offer = None if named is None else decode_offer(named[1])
+            assert offer is None or (named is not None and name_of(offer) == named[1])
+            return None if offer is None else _wire(offer)
         case {"do": "collide", "names": [one, other]}:
             return paths.collide(one, other)
         case {"do": "segment_path", "partition": partition, "floor": floor, "id": file_id}:
@@ -281,6 +288,11 @@ def run_plan_positions(given: Vector) -> object:
         change = plan_delete("g", state, now_ms)
     elif do == "remove":
         change = remove(state, "g", given["member"])
+    elif do == "take":
+        assert state is not None
+        fields = {name: getattr(state, name) for name in GroupChange.__struct_fields__}
+        offers = msgspec.convert(given["offers"], list[GroupOffer], strict=False)
+        change = take(GroupChange(**fields), offers, now_ms)
     else:
         assert do == "expire"
         change = plan_expiry(state, given["older_than_ms"], now_ms)
