@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from begun_topics import BEGUN_TOPICS
 from cleaned_topics import CLEANED_TOPICS
 from column_topics import COLUMN_TOPICS
 from copied_topics import COPIED_TOPICS
@@ -21,7 +22,7 @@ from log_topics import LOG_TOPICS
 
 TOPICS = (
     *(*COLUMN_TOPICS, *LOG_TOPICS, *CLEANED_TOPICS, *INDEXED_TOPICS, *COPIED_TOPICS),
-    *DAMAGED_TOPICS,
+    *(*DAMAGED_TOPICS, *BEGUN_TOPICS),
 )
 
 

@@ -35,8 +35,10 @@ def check_replay(subject: Subject) -> Iterator[Problem]:
     the topic's creation, and is skipped if some were removed."""
     manifest, snapshot = subject.manifest, subject.snapshot
     try:
-        commits = list(manifest.commits.backwards(snapshot))
-        subject.report.commits = len(commits)
+        commits = []
+        for commit in manifest.commits.backwards(snapshot):
+            commits.append(commit)
+            subject.report.commits = len(commits)  # also if the next one is damaged
         if not commits or commits[-1].operation != "create":
             return
         first = commits[-1].version
