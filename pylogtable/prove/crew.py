@@ -23,8 +23,9 @@ LONGEST_PAUSE_SECONDS = 4.0
 SECONDS_BETWEEN = 1.0
 LARGEST_SKEW_MS = 2 * 3_600_000
 
-#: What clients import, or would import at their first request. What is not installed is left out.
-_SLOW_IMPORTS = ("pyarrow.parquet", "pyarrow.compute", "s3fs", "aiobotocore.session")
+#: What clients would import at their first call: pyarrow looks for pandas. What is not installed is
+#: left out.
+_SLOW_IMPORTS = ("pyarrow.parquet", "pyarrow.compute", "pandas", "s3fs", "aiobotocore.session")
 _HAS_SIGNALS = sys.platform != "win32"
 
 

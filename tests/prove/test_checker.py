@@ -371,6 +371,13 @@ def test_random_damage_of_the_contents_is_found(good: Damaged) -> None:
         assert check(history, replace(contents, runs=tuple(damaged))), (number, at)
 
 
+def test_a_call_of_a_process_that_was_stopped_does_not_hang(good: Damaged) -> None:
+    history, contents = hung(*good)
+    [one] = [op for op in history.operations if op.seconds >= 1000]
+    stopped = {one.process: ((one.begun + 1, one.ended - 1),)}
+    assert names((replace(history, paused=stopped), contents)) == set()
+
+
 def test_examples_are_few_and_name_operations(good: Damaged) -> None:
     history, contents = good
     [found] = [a for a in check(history, with_runs(contents, [])) if a.name == "lost-write"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,8 +10,9 @@ from pathlib import Path
 import pytest
 
 import pylogtable
-from pylogtable.prove import ProveOptions, prove
+from pylogtable.prove import ProveOptions, page_of, prove
 from pylogtable.prove.history import read_operations
+from tests.depth import new_seed, rounds
 from tests.prove.broken import serve_on_overwriting_store
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs fork and SIGKILL")
@@ -32,8 +34,8 @@ class Amount:
 
 
 def test_a_sound_store_has_no_anomaly_and_nothing_is_left(tmp_path: Path) -> None:
-    options = ProveOptions(minutes=60, processes=3, seed=25)
-    work = Amount(operations=150, faults=3)
+    options = ProveOptions(minutes=60, processes=rounds(3, deep=8), seed=new_seed())
+    work = Amount(operations=rounds(150, deep=20_000), faults=3)
     report = prove(tmp_path, options, on_progress=work.tell, stop=work.is_done)
     assert report, report
     rows = {row.operation: row for row in report.operations}
@@ -63,6 +65,9 @@ def test_a_store_that_overwrites_is_found_and_the_evidence_kept(tmp_path: Path) 
     assert pylogtable.open(report.evidence.store).topics() == ["log"]
     assert pylogtable.open(tmp_path).topics() == []
     assert report.to_json()["sound"] is False
+    page = page_of(report)
+    assert all(name in page for name in names)
+    shutil.rmtree(report.evidence.history)
 
 
 def test_a_proof_that_is_stopped_at_once_has_a_report(tmp_path: Path) -> None:
