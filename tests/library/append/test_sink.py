@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import random
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -18,9 +19,11 @@ from pylogtable import (
     Store,
     Topic,
 )
+from pylogtable.append.sink import Sink
 from pylogtable.groups.consumer import Consumer
 from pylogtable.storage.memory import MemoryStore
 from tests.builders import Clock, ints, make_store
+from tests.depth import new_seed, rounds
 from tests.stores import Fault, FaultyStore, SimulatedCrash
 
 FAULTS = [
@@ -298,3 +301,37 @@ def test_a_fault_at_any_commit_of_the_output(fault: Fault, at: int) -> None:
         job.run()
         assert sorted(job.written()) == [2, 4, 6, 8, 10, 12], (fault, at, lands)
         assert job.out.verify(data=True)
+
+
+def test_runs_that_do_not_know_of_each_other_write_everything_once(job: Job) -> None:
+    """Several runs at once, in any order of steps: each makes a new sink when it is fenced, and
+    some begin anew or gather batches."""
+    chance = random.Random(new_seed())
+    runs: list[tuple[Consumer, Sink, list[pa.Table]]] = []
+    sent = fenced = 0
+    for _ in range(rounds(300, deep=2000)):
+        step = chance.choice(["send", "begin", "poll", "poll", "append", "append"])
+        if step == "send":
+            job.send(*range(sent, sent + 3), partition=chance.randrange(2))
+            sent += 3
+        elif step == "begin" and len(runs) < 4:
+            consumer = job.store.topic("source").consumer("job", max_records=2)
+            runs.append((consumer, job.store.topic("out").sink(consumer), []))
+        elif step == "begin":
+            runs.pop(chance.randrange(len(runs)))  # it is dead
+        elif runs:
+            at = chance.randrange(len(runs))
+            consumer, sink, gathered = runs[at]
+            if step == "poll":
+                gathered.append(doubled(consumer.poll()))
+                continue
+            try:
+                sink.append(pa.concat_tables([pa.schema(NUMBERS).empty_table(), *gathered]))
+            except CommitConflictError:
+                fenced += 1
+                sink = job.out.sink(consumer)
+            runs[at] = consumer, sink, []
+    job.run()
+    assert fenced
+    assert sorted(job.written()) == [2 * n for n in range(sent)]
+    assert job.out.verify(data=True)
