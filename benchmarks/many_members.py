@@ -7,7 +7,8 @@ partitions as members; the members are threads of 4 processes. First all of them
 partitions. Then each polls one record, commits and waits, for some seconds. The requests of the
 same time without commits, which are those of polls and heartbeats, are measured first and taken
 off. Beside them the parent puts an object ten times a second: a bare PUT. At the end every position
-has to be that of the last commit. `--static` is without leases.
+has to be that of the last commit. `--static` is without leases. On a busy machine, `--slower 5`
+makes round trips and the time between commits 5 times as long, so that the processor matters less.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from benchmarks.far_server import FarServer, far_server
+from benchmarks.far_server import LATENCY_S, FarServer, far_server
 from benchmarks.many_writers import bare_put, start_fork_server
 
 PROCESSES = 4
@@ -53,7 +54,9 @@ HEADER = (
 )
 
 
-def measure(server: FarServer, members: int, seconds: float, *, static: bool) -> tuple[str, ...]:
+def measure(
+    server: FarServer, members: int, seconds: float, every: float, *, static: bool
+) -> tuple[str, ...]:
     import pylogtable
 
     url = f"{server.bucket_url}/logs-{members}-{static}"
@@ -68,7 +71,7 @@ def measure(server: FarServer, members: int, seconds: float, *, static: bool) ->
     began = time.monotonic()
     for first in range(processes):
         mine = list(range(first, members, processes))
-        order = (mine, members, url, server.far, seconds, static, ready, results)
+        order = (mine, members, url, server.far, seconds, every, static, ready, results)
         context.Process(target=_work, args=order, daemon=True).start()
     ready.wait()
     joined = time.monotonic() - began
@@ -115,6 +118,7 @@ def _work(
     url: str,
     options: dict[str, Any],
     seconds: float,
+    every: float,
     static: bool,
     ready: Any,
     results: Any,
@@ -136,7 +140,7 @@ def _work(
 
     def loop(consumer: Any, work: Work, end: float, *, commits: bool) -> None:
         chance = random.Random(str(consumer))
-        time.sleep(chance.random())
+        time.sleep(every * chance.random())
         while True:
             began = time.monotonic()
             if began >= end:
@@ -149,7 +153,7 @@ def _work(
                     work.seconds.append(time.monotonic() - asked)
                 except pylogtable.CommitConflictError:
                     work.refused += 1
-            time.sleep(max(0.0, began + chance.uniform(0.9, 1.1) - time.monotonic()))
+            time.sleep(max(0.0, began + every * chance.uniform(0.9, 1.1) - time.monotonic()))
 
     _in_threads(join, [(consumer,) for consumer in consumers])
     ready.wait()
@@ -175,6 +179,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--static", action="store_true", help="members without a lease")
     parser.add_argument("--library", help="the checkout whose pylogtable is measured")
+    parser.add_argument("--slower", type=float, default=1.0, help="stretch the time")
     asked = parser.parse_args()
     if asked.library:
         sys.path.insert(0, asked.library)
@@ -183,9 +188,9 @@ def main() -> None:
         sys.path.remove(asked.library)
     start_fork_server(asked.library)
     print("| " + " | ".join(HEADER) + " |\n" + "|---" * len(HEADER) + "|", flush=True)
-    with far_server() as server:
+    with far_server(LATENCY_S * asked.slower) as server:
         for members in map(int, asked.members.split(",")):
-            row = measure(server, members, asked.seconds, static=asked.static)
+            row = measure(server, members, asked.seconds, asked.slower, static=asked.static)
             print("| " + " | ".join(row) + " |", flush=True)
 
 

@@ -35,8 +35,6 @@ GroupPlan = Callable[[GroupState | None, int], GroupChange | None]
 #: What a member would offer, planned on the last state that it knows [GRP-16].
 MakeOffer = Callable[[GroupState, int], GroupOffer]
 
-#: How long a writer that has met others expects to meet them again.
-COMPANY_SECONDS = 3.0
 #: How often a member looks whether its offer was taken, before it commits itself.
 PATIENCE_LOOKS = 3
 
@@ -51,7 +49,8 @@ class GroupLog:
         self._topic_id = topic_id
         self._objects = GroupObjects(store, group, topic_id)
         self._tip: GroupTip | None = None
-        self._company_until = float("-inf")
+        #: Whether others have written states since the one before the last change.
+        self._has_company = False
         #: Whether the last change met offers, or lost a race.
         self._is_crowded = False
 
@@ -85,13 +84,10 @@ class GroupLog:
         first = self._refresh() if remembered is None else remembered
         if not self._store.is_remote:
             return change_until_landed(first, attempt, self._refresh, self.runtime).state
-        landed = None if self._has_company(remembered) else attempt(first)
+        landed = None if self._has_company else attempt(first)
         if landed is None:
             landed = self._change_in_company(plan, offer, commit_id)
         return landed.state
-
-    def _has_company(self, remembered: GroupTip | None) -> bool:
-        return remembered is not None and self.runtime.monotonic() < self._company_until
 
     def _change_in_company(
         self, plan: GroupPlan, offer: MakeOffer | None, commit_id: str
@@ -112,7 +108,7 @@ class GroupLog:
 
     def _until_landed(self, plan: GroupPlan, offered: _Offered | None, commit_id: str) -> GroupTip:
         looks, is_crowded = 0, self._is_crowded
-        self._is_crowded = False
+        self._is_crowded = self._has_company = False
         while True:
             began = self.runtime.monotonic()
             tip, offers = self._look(offered if is_crowded else None)
@@ -155,7 +151,7 @@ class GroupLog:
         sight = self._objects.look(known, offering=name, reads_next=name is None)
         self._tip = sight.tip
         if sight.tip.next_number > known.next_number:
-            self._company_until = self.runtime.monotonic() + COMPANY_SECONDS
+            self._has_company = True
         return sight
 
     def _landed(self, offered: _Offered, tip: GroupTip) -> GroupTip | None:

@@ -12,6 +12,7 @@ from pylogtable.format.group_offer import MAX_NAME, decode_offer, name_of
 from pylogtable.format.paths import offer_path
 from pylogtable.groups.member import DynamicMember
 from pylogtable.groups.membership_plan import plan_offer
+from pylogtable.log.group_log import GroupLog
 from pylogtable.log.group_objects import GroupObjects
 from tests.builders import Clock, make_store
 from tests.library.groups.test_consumer import fill
@@ -43,8 +44,16 @@ def pair(topic: Topic, clock: Clock) -> tuple[Consumer, Consumer]:
     assert [len(consumer.assignment()) for consumer in both] == [1, 1]
     for consumer in both:
         consumer.poll(2)
+        # It has met the other one in its last change, so it looks first.
+        log_of(consumer)._has_company = True
     clock.tick(10)
     return both
+
+
+def log_of(consumer: Consumer) -> GroupLog:
+    member = consumer._member
+    assert isinstance(member, DynamicMember)
+    return member._group._group_log
 
 
 def member_of(consumer: Consumer) -> tuple[str, GroupState]:
