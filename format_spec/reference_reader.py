@@ -421,7 +421,6 @@ class Reader(LightReader):
         runs = [run for run in part["runs"] if run[2] > part["log_start"]]  # [ROOT-3]
         tiles = [{"base_offset": low, "end_offset": high} for _, low, high, _ in runs]
         tiles = sorted([*tiles, *part["tail"]], key=BY_OFFSET)
-        require(path, "ROOT-6", part["log_start"] <= part["end"])
         require(path, "ROOT-6", part["clean_end"] <= part["end"])
         require(path, "ROOT-6", tiles or part["log_start"] == part["end"])
         require(path, "ROOT-6", all(one["base_offset"] < one["end_offset"] for one in tiles))
@@ -438,7 +437,6 @@ class Reader(LightReader):
             left_inline = minus(part["inline"], known_inline)
             left_in_files = minus(left, left_inline)
             require(path, "ROOT-6", min(left_inline.values()) >= 0 <= min(left_in_files.values()))
-            require(path, "ROOT-6", runs or not any(left_inline.values()))
 
     def load_root(self, version: int) -> Record:
         root, path = super().load_root(version), commit_name(version, "root.json")

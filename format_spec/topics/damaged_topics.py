@@ -15,7 +15,7 @@ from golden_place import Place, Row, at, change_object, commit_name, kafka, plac
 from indexed_topics import append_one_by_one, make_indexed, rooted, write_root
 
 
-def _fails(
+def fails(
     place: Place, what: str, rules: list[str], when: str, error: str, rule: str | None = None
 ) -> None:
     body = {"class": error} if rule is None else {"class": error, "rule": rule}
@@ -26,21 +26,21 @@ def corrupt_truncated_commit(place: Place) -> None:
     small(place)
     path = place.manifest(commit_name(2))
     path.write_bytes(path.read_bytes()[:-40])
-    _fails(place, "The newest commit is cut short", ["COMMIT-1"], "open", "CorruptTopicError",
+    fails(place, "The newest commit is cut short", ["COMMIT-1"], "open", "CorruptTopicError",
            "COMMIT-1")  # fmt: skip
 
 
 def corrupt_gap_in_commits(place: Place) -> None:
     small(place)
     place.manifest(commit_name(1)).unlink()
-    _fails(place, "Commit 1 is gone and commit 2 is there", ["COMMIT-3", "COMMIT-7"], "verify",
+    fails(place, "Commit 1 is gone and commit 2 is there", ["COMMIT-3", "COMMIT-7"], "verify",
            "CorruptTopicError", "COMMIT-3")  # fmt: skip
 
 
 def corrupt_version_in_body(place: Place) -> None:
     small(place)
     change_object(place.manifest(commit_name(2)), lambda body: body.update(version=3))
-    _fails(place, "The commit named 2 says that it is 3", ["COMMIT-2"], "open",
+    fails(place, "The commit named 2 says that it is 3", ["COMMIT-2"], "open",
            "CorruptTopicError", "COMMIT-2")  # fmt: skip
 
 
@@ -48,7 +48,7 @@ def corrupt_reader_feature(place: Place) -> None:
     small(place)
     protocol = {"format": 1, "reader_features": ["deletion-vectors"]}
     change_object(place.manifest(commit_name(2)), lambda body: body.update(protocol=protocol))
-    _fails(place, "A commit asks of readers what none knows", ["PROTO-2"], "open",
+    fails(place, "A commit asks of readers what none knows", ["PROTO-2"], "open",
            "UnsupportedFormatError")  # fmt: skip
 
 
@@ -57,7 +57,7 @@ def corrupt_writer_feature(place: Place) -> None:
     protocol = {"format": 1, "writer_features": ["sorted-segments"]}
     change_object(place.manifest(commit_name(2)), lambda body: body.update(protocol=protocol))
     place.expect(versions={"2": at({0: 0}, {0: 4}, rows)})
-    _fails(place, "A commit asks of writers what none knows: it can be read, not appended to",
+    fails(place, "A commit asks of writers what none knows: it can be read, not appended to",
            ["PROTO-3"], "append", "UnsupportedFormatError")  # fmt: skip
 
 
@@ -68,7 +68,7 @@ def corrupt_escaping_path(place: Place) -> None:
         body["add"][0]["path"] = "partition=0/../../../secret-0.parquet"
 
     change_object(place.manifest(commit_name(2)), escape)
-    _fails(place, "A segment's path leads out of the topic", ["PATH-4"], "open",
+    fails(place, "A segment's path leads out of the topic", ["PATH-4"], "open",
            "CorruptTopicError", "PATH-4")  # fmt: skip
 
 
@@ -81,7 +81,7 @@ def corrupt_row_count(place: Place) -> None:
         body["add"][0]["records"] += 1
 
     change_object(place.manifest(commit_name(2)), claim_more)
-    _fails(place, "The manifest counts one record more than the file has", ["SEG-5"], "read",
+    fails(place, "The manifest counts one record more than the file has", ["SEG-5"], "read",
            "CorruptTopicError", "SEG-5")  # fmt: skip
 
 
@@ -89,7 +89,7 @@ def corrupt_segment_truncated(place: Place) -> None:
     small(place)
     for path in (place.topic_folder / "partition=0").glob("*2-*.parquet"):
         path.write_bytes(path.read_bytes()[:-8])
-    _fails(place, "A segment file lacks its last bytes", ["SEG-2"], "read", "CorruptTopicError",
+    fails(place, "A segment file lacks its last bytes", ["SEG-2"], "read", "CorruptTopicError",
            "SEG-2")  # fmt: skip
 
 
@@ -103,14 +103,14 @@ def corrupt_segment_copied(place: Place) -> None:
         body["add"][0].pop("footer_checksum", None)
 
     change_object(place.manifest(commit_name(2)), fit)
-    _fails(place, "A segment file has the bytes of another one with as many records",
+    fails(place, "A segment file has the bytes of another one with as many records",
            ["SEG-11"], "read", "CorruptTopicError", "SEG-11")  # fmt: skip
 
 
 def corrupt_field_id(place: Place) -> None:
     small(place)
     change_object(place.manifest(commit_name(0)), _swap_columns)
-    _fails(place, "The columns of a file have other ids than those of the topic", ["META-6"],
+    fails(place, "The columns of a file have other ids than those of the topic", ["META-6"],
            "read", "CorruptTopicError", "META-6")  # fmt: skip
 
 
@@ -126,7 +126,7 @@ def corrupt_footer(place: Place) -> None:
         data = path.read_bytes()
         at_name = data.rindex(b"parquet-cpp")
         path.write_bytes(data[:at_name] + b"Parquet-cpp" + data[at_name + 11 :])
-    _fails(place, "A footer was changed in a place that means nothing: it can be parsed, and its "
+    fails(place, "A footer was changed in a place that means nothing: it can be parsed, and its "
            "checksum is wrong", ["SUM-3"], "read", "CorruptTopicError", "SUM-3")  # fmt: skip
 
 
@@ -134,13 +134,13 @@ def corrupt_segment_missing(place: Place) -> None:
     small(place)
     for path in (place.topic_folder / "partition=0").glob("*2-*.parquet"):
         path.unlink()
-    _fails(place, "A live segment has no file", ["SEG-1"], "verify", "CorruptTopicError", "SEG-1")
+    fails(place, "A live segment has no file", ["SEG-1"], "verify", "CorruptTopicError", "SEG-1")
 
 
 def corrupt_overlap(place: Place) -> None:
     small(place)
     change_object(place.manifest(commit_name(2)), lambda body: body["add"][0].update(base_offset=1))
-    _fails(place, "An append begins below the end of its partition", ["LOG-2"], "open",
+    fails(place, "An append begins below the end of its partition", ["LOG-2"], "open",
            "CorruptTopicError", "LOG-2")  # fmt: skip
 
 
@@ -151,7 +151,7 @@ def corrupt_leaf_truncated(place: Place) -> None:
         place.manifest(commit_name(version)).unlink()
     for path in (place.topic_folder / "_manifest").glob("leaf-*"):
         path.write_bytes(path.read_bytes()[:2000])
-    _fails(place, "A leaf that the root names is cut short (manifest only: no data files)",
+    fails(place, "A leaf that the root names is cut short (manifest only: no data files)",
            ["LEAF-1"], "read", "CorruptTopicError", "LEAF-1")  # fmt: skip
 
 
@@ -197,14 +197,14 @@ def corrupt_root_end(place: Place) -> None:
 def corrupt_ends_alone(place: Place) -> None:
     small(place)
     change_object(place.manifest(commit_name(2)), lambda body: body.pop("add"))
-    _fails(place, "A commit moves an end without a segment", ["LOG-2"], "open",
+    fails(place, "A commit moves an end without a segment", ["LOG-2"], "open",
            "CorruptTopicError", "LOG-2")  # fmt: skip
 
 
 def corrupt_no_row_groups(place: Place) -> None:
     small(place)
     change_object(place.manifest(commit_name(2)), lambda body: body["add"][0].update(row_groups=[]))
-    _fails(place, "A segment has records and no row groups", ["SEG-10"], "open",
+    fails(place, "A segment has records and no row groups", ["SEG-10"], "open",
            "CorruptTopicError", "SEG-10")  # fmt: skip
 
 
@@ -212,11 +212,11 @@ def corrupt_checksum(place: Place) -> None:
     small(place)
     path = place.manifest(commit_name(2))
     path.write_bytes(path.read_bytes().replace(b'"records":2', b'"records":1'))
-    _fails(place, "A digit of a commit has changed since its checksum was taken", ["SUM-1"], "open",
+    fails(place, "A digit of a commit has changed since its checksum was taken", ["SUM-1"], "open",
            "CorruptTopicError", "SUM-1")  # fmt: skip
 
 
-def _with_leaf(place: Place, lose_entry: bool, edit: Callable[[dict[str, Any]], None]) -> None:
+def with_leaf(place: Place, lose_entry: bool, edit: Callable[[dict[str, Any]], None]) -> None:
     """A topic whose first segments are known from a leaf alone, since their commits are gone."""
     topic = place.store.create_topic("topic")
     place.tick()
@@ -232,8 +232,8 @@ def _with_leaf(place: Place, lose_entry: bool, edit: Callable[[dict[str, Any]], 
 
 
 def corrupt_leaf_checksum(place: Place) -> None:
-    _with_leaf(place, True, lambda root: None)
-    _fails(place, "A leaf has changed since the root was written", ["SUM-2"], "read",
+    with_leaf(place, True, lambda root: None)
+    fails(place, "A leaf has changed since the root was written", ["SUM-2"], "read",
            "CorruptTopicError", "SUM-2")  # fmt: skip
 
 
@@ -241,8 +241,8 @@ def corrupt_leaf_entries(place: Place) -> None:
     def edit(root: dict[str, Any]) -> None:
         del root["leaf_checksums"]
 
-    _with_leaf(place, True, edit)
-    _fails(place, "A leaf has fewer entries than its root says", ["LEAF-3"], "read",
+    with_leaf(place, True, edit)
+    fails(place, "A leaf has fewer entries than its root says", ["LEAF-3"], "read",
            "CorruptTopicError", "LEAF-3")  # fmt: skip
 
 
@@ -252,14 +252,14 @@ def corrupt_run_gap(place: Place) -> None:
         root["leaves"][0][1] = 5
         root["partitions"][0]["live"]["segments"] = 5
 
-    _with_leaf(place, True, edit)
-    _fails(place, "The entries of a run have a gap", ["LEAF-3"], "read",
+    with_leaf(place, True, edit)
+    fails(place, "The entries of a run have a gap", ["LEAF-3"], "read",
            "CorruptTopicError", "LEAF-3")  # fmt: skip
 
 
 def corrupt_run_time(place: Place) -> None:
-    _with_leaf(place, False, lambda root: root["partitions"][0]["runs"][0].__setitem__(3, 1))
-    _fails(place, "A run has records later than its greatest time", ["LEAF-3"], "read",
+    with_leaf(place, False, lambda root: root["partitions"][0]["runs"][0].__setitem__(3, 1))
+    fails(place, "A run has records later than its greatest time", ["LEAF-3"], "read",
            "CorruptTopicError", "LEAF-3")  # fmt: skip
 
 
@@ -281,7 +281,7 @@ def corrupt_group_number(place: Place) -> None:
     small(place)
     place.open().group("g").commit({0: 1})
     change_object(place.group("g", 0), lambda body: body.update(number=1))
-    _fails(place, "The state named 0 says that it is 1", ["GRP-2"], "verify", "CorruptTopicError",
+    fails(place, "The state named 0 says that it is 1", ["GRP-2"], "verify", "CorruptTopicError",
            "GRP-2")  # fmt: skip
 
 
@@ -289,11 +289,11 @@ def corrupt_group_topic(place: Place) -> None:
     small(place)
     place.open().group("g").commit({0: 1})
     change_object(place.group("g", 0), lambda body: body.update(topic_id="another"))
-    _fails(place, "A state is of another topic: it is no position of this one", ["GRP-3"], "verify",
+    fails(place, "A state is of another topic: it is no position of this one", ["GRP-3"], "verify",
            "CorruptTopicError", "GRP-3")  # fmt: skip
 
 
-def _inline_small(place: Place, change: Callable[[bytes], bytes]) -> None:
+def inline_small(place: Place, change: Callable[[bytes], bytes]) -> None:
     """Two records in commit 1, whose packed rows are changed."""
     topic = place.store.create_topic("topic", partitions=1, config={"inline.max.bytes": "4096"})
     place.tick()
@@ -309,14 +309,14 @@ def _inline_small(place: Place, change: Callable[[bytes], bytes]) -> None:
 
 
 def corrupt_inline_rows(place: Place) -> None:
-    _inline_small(place, lambda packed: packed[: len(packed) // 2])
-    _fails(place, "The rows of a commit are cut short, and its checksum fits them", ["INL-2"],
+    inline_small(place, lambda packed: packed[: len(packed) // 2])
+    fails(place, "The rows of a commit are cut short, and its checksum fits them", ["INL-2"],
            "read", "CorruptTopicError", "INL-2")  # fmt: skip
 
 
 def corrupt_inline_size(place: Place) -> None:
-    _inline_small(place, lambda _: pa.compress(bytes(65 << 20), codec="zstd", asbytes=True))
-    _fails(place, "The rows of a commit have 65 MiB when they are unpacked", ["INL-5"],
+    inline_small(place, lambda _: pa.compress(bytes(65 << 20), codec="zstd", asbytes=True))
+    fails(place, "The rows of a commit have 65 MiB when they are unpacked", ["INL-5"],
            "read", "CorruptTopicError", "INL-5")  # fmt: skip
 
 
@@ -329,8 +329,8 @@ def corrupt_inline_count(place: Place) -> None:
             stream.write_table(rows)
         return bytes(pa.compress(sink.getvalue(), codec="zstd", asbytes=True))
 
-    _inline_small(place, one_less)
-    _fails(place, "A commit has one row, and its entries say two", ["INL-3"],
+    inline_small(place, one_less)
+    fails(place, "A commit has one row, and its entries say two", ["INL-3"],
            "read", "CorruptTopicError", "INL-3")  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from begun_topics import BEGUN_TOPICS
 from cleaned_topics import CLEANED_TOPICS
 from column_topics import COLUMN_TOPICS
 from copied_topics import COPIED_TOPICS
+from damaged_files import DAMAGED_FILES
 from damaged_topics import DAMAGED_TOPICS
 from golden_place import Place
 from indexed_topics import INDEXED_TOPICS
@@ -22,7 +23,7 @@ from log_topics import LOG_TOPICS
 
 TOPICS = (
     *(*COLUMN_TOPICS, *LOG_TOPICS, *CLEANED_TOPICS, *INDEXED_TOPICS, *COPIED_TOPICS),
-    *(*DAMAGED_TOPICS, *BEGUN_TOPICS),
+    *(*DAMAGED_TOPICS, *DAMAGED_FILES, *BEGUN_TOPICS),
 )
 
 

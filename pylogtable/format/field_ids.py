@@ -91,6 +91,12 @@ def inline_schema(topic: TopicInfo) -> pa.Schema:
     return pa.schema([*LOG_FIELDS[2:], *stored])
 
 
+def ids_of(field: Field) -> list[int]:
+    """The id of a column of a numbered topic, and those of the fields inside of it [META-6]."""
+    assert field.id is not None
+    return list(range(field.id, field.id + 1 + _fields_inside(field.type)))
+
+
 def ids_in_file(column: pa.Field) -> list[int]:
     """The id of a column as a Parquet file has it, and the ids of the fields inside. Empty if there
     are none."""

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from pylogtable.errors import CorruptTopicError, SchemaMismatchError
-from pylogtable.format.field_ids import ids_in_file, numbered
+from pylogtable.format.field_ids import LOG_IDS, ids_in_file, ids_of, numbered
 from pylogtable.format.model import Segment, TopicInfo
 from pylogtable.format.schema import (
     HEADERS,
@@ -21,6 +21,7 @@ from pylogtable.format.schema import (
     from_arrow,
     nulls,
     to_arrow,
+    widens,
 )
 from pylogtable.segments.segment_reader import Records
 
@@ -115,25 +116,34 @@ class Projection:
 def check_column_names(reader: Records, topic: TopicInfo, names: Sequence[str]) -> None:
     """Raise if one of these columns does not fit the topic's, or is missing and must not be. A
     column that was added later may be missing, and is neither a key nor required [SEG-3]. A column
-    with another id is another column [META-6]."""
+    with another id is another column. A file has all ids, or none [META-6]."""
+    path, has_ids = reader.segment.path, any(map(ids_in_file, reader.schema))
+    for name in (OFFSET, TIMESTAMP) if has_ids else ():
+        _check_ids(path, reader.schema.field(name), [LOG_IDS[name]])
     for field in numbered(topic).fields:
         if field.name not in names:
             continue
+        is_key = field.name in topic.key
         found = reader.schema.get_all_field_indices(field.stored_name)
-        if not found and field.nullable and field.name not in topic.key:
+        if not found and field.nullable and not is_key:
             continue
         if len(found) != 1:
             detail = f"it has {len(found)} columns {field.stored_name!r} where one belongs"
-            raise CorruptTopicError(reader.segment.path, "SEG-3", detail)
+            raise CorruptTopicError(path, "SEG-3", detail)
         column = reader.schema.field(found[0])
-        stored = column.type
-        ids = ids_in_file(column)
-        if ids and ids[0] != field.id:
-            detail = f"its column {column.name!r} has the id {ids[0]}, not {field.id}"
-            raise CorruptTopicError(reader.segment.path, "META-6", detail)
-        if not type_fits(stored, to_arrow(field.type)):
-            detail = f"its column {field.name!r} ({stored}) does not fit the topic's ({field.type})"
-            raise CorruptTopicError(reader.segment.path, "SEG-3", detail)
+        if not type_fits(column.type, to_arrow(field.type), may_widen=not is_key):
+            given = f"its column {field.name!r} ({column.type})"
+            detail = f"{given} does not fit the topic's ({field.type})"
+            raise CorruptTopicError(path, "SEG-3", detail)
+        if has_ids:
+            _check_ids(path, column, ids_of(field))
+
+
+def _check_ids(path: str, column: pa.Field, wanted: list[int]) -> None:
+    found = ids_in_file(column)
+    if found != wanted:
+        detail = f"its column {column.name!r} has the ids {found}, not {wanted}"
+        raise CorruptTopicError(path, "META-6", detail)
 
 
 def stored_values(reader: Records, topic: TopicInfo) -> list[str]:
@@ -144,12 +154,17 @@ def stored_values(reader: Records, topic: TopicInfo) -> list[str]:
     return [name for name in reader.schema.names if name not in others]
 
 
-def type_fits(stored: pa.DataType, wanted: pa.DataType) -> bool:
-    """True if values of a file's column can be read as the topic's type [TYPE-4]."""
+def type_fits(stored: pa.DataType, wanted: pa.DataType, *, may_widen: bool = True) -> bool:
+    """True if a file's column of type `stored` may be one of the topic's type: the same, or
+    a narrower one, unless it is a key [SEG-3]. A text is not binary here: writers have cast it."""
     if stored == wanted:
         return True
     try:
-        name = from_arrow(stored)
-        return to_arrow(name) == stored and fits(name, from_arrow(wanted))
+        given, topics = from_arrow(stored), from_arrow(wanted)
     except SchemaMismatchError:
         return False
+    if to_arrow(given) != stored:
+        return False
+    if widens(given, topics):
+        return may_widen
+    return fits(given, topics) and given != "string"

@@ -32,7 +32,7 @@ class Trial:
     def passes(self, light: ModuleType, level: Any) -> bool:
         try:
             self.run(level)
-        except light.Refusal as error:
+        except (light.Refusal, Found) as error:
             is_kind = type(error).__name__ == self.kind
             return is_kind and self.rule in (None, getattr(error, "rule", None))
         except Exception:
@@ -63,9 +63,59 @@ def vector_trials() -> Iterator[Trial]:
     for vector in CODEC:
         if "error" in vector:
             trial = _trial(vector, lambda level, v=vector: decoded(level, v))
-            # A root is passed over, whichever rule it breaks.
-            is_root = vector["input"]["object"] == "root"
-            yield Trial(trial.name, trial.run, trial.kind, None if is_root else trial.rule)
+            # A root is passed over, whichever rule it breaks: the reader checks paths first.
+            is_tail = vector["input"]["object"] == "root" and trial.rule == "SEG-10"
+            yield Trial(trial.name, trial.run, trial.kind, None if is_tail else trial.rule)
+
+
+def large_rows_trial() -> Trial:
+    """Too large for a vector: the rows of a commit have more than 1 MiB."""
+
+    def run(level: Any) -> object:
+        (vector,) = (v for v in REPLAY if v["name"] == "an inline entry without rows")
+        *before, commit = vector["input"]["commits"]
+        return replayed(
+            level, {"input": {"commits": [*before, {**commit, "rows": "A" * 1_400_000}]}}
+        )
+
+    return Trial("rows of more than 1 MiB", run, "Corrupt", "INL-5")
+
+
+def kept_trials() -> Iterator[Trial]:
+    """What is absent, or asked for in vain, and topics that are read in spite of their damage."""
+    whole, gone = TOPICS / "shifted" / "topic", TOPICS / "corrupt-segment-missing" / "topic"
+    gap = TOPICS / "corrupt-gap-in-commits" / "topic"
+    yield Trial("a commit beyond a gap", _reads(gap), "Corrupt", "COMMIT-3")
+    yield Trial("no topic", lambda level: level(NOWHERE).open(), "NoTopic", None)
+    yield Trial("a later version", lambda level: level(whole).open(99), "InvalidRequest", None)
+    yield Trial("a file that is missing", _reads(gone), "FileGone", None)
+    yield Trial("an offset beyond the end", _reads_to(whole, 10**6), "OutOfRange", None)
+    for case in golden_cases():
+        if case.startswith("corrupt-") and golden(case, "expected.json") is not None:
+            yield Trial(case, _finds_rows(case), "Found", None)
+
+
+class Found(Exception):
+    """The rows were the right ones."""
+
+
+def _finds_rows(case: str) -> Callable[[Any], object]:
+    def run(level: Any) -> object:
+        reader = level(TOPICS / case / "topic")
+        for text, expected in golden(case, "expected.json")["versions"].items():
+            if list(reader.rows(reader.open(int(text)))) != expected["rows"]:
+                return None
+        raise Found
+
+    return run
+
+
+def _reads_to(folder: Path, end: int) -> Callable[[Any], object]:
+    def run(level: Any) -> object:
+        reader = level(folder)
+        return list(reader.read(reader.open(), 0, 0, end))
+
+    return run
 
 
 def _trial(vector: Vector, run: Callable[[Any], object]) -> Trial:

@@ -51,8 +51,8 @@ def bomb(folder: Path, *, rows: int, width: int, key: bool) -> pylogtable.Topic:
             [
                 schema.field("offset"),
                 schema.field("timestamp"),
-                pa.field("key", large.type),
-                pa.field("value", large.type),
+                schema.field("key").with_type(large.type),
+                schema.field("value").with_type(large.type),
                 schema.field("headers"),
             ]
         ),

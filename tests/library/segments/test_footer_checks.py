@@ -171,7 +171,7 @@ def column(name: str, values: Any, *, nullable: bool | None = None) -> Change:
         old = table.schema.field(at)
         array = values if isinstance(values, pa.Array) else pa.array(values, old.type)
         keeps = old.nullable if nullable is None else nullable
-        return table.set_column(at, pa.field(name, array.type, nullable=keeps), array)
+        return table.set_column(at, old.with_type(array.type).with_nullable(keeps), array)
 
     return change
 
