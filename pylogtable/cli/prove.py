@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     type=POSITIVE,
     default=8,
     show_default=True,
-    help="Processes that append. Five more read, consume and maintain.",
+    help="Processes that append. Six more read, consume and maintain.",
 )
 @click.option("--seed", type=COUNT, help="Make the same random choices as an earlier run.")
 @click.option(

@@ -37,7 +37,7 @@ from pylogtable.store import Store
 from pylogtable.topic import Topic
 
 TOPIC = "log"
-PARTITIONS = 3
+PARTITIONS = 4
 #: Appends of more than this are in files.
 INLINE_BYTES = 4096
 GROUP = "members"

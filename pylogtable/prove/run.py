@@ -257,7 +257,7 @@ class _Proof:
         self, recorded: Path, until: float, proxy: Proxy | None
     ) -> Iterable[Assignment]:
         appending = [APPENDING[at % len(APPENDING)] for at in range(self._options.processes)]
-        others = ["reader", "member", "member", "consumer", "maintenance"]
+        others = ["reader", "member", "member", "member", "consumer", "maintenance"]
         counts: Counter[str] = Counter()
         storage_options = {TIMEOUT_OPTION: PATIENCE_SECONDS, **self._storage_options}
         if proxy is not None:

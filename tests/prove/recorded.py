@@ -18,7 +18,7 @@ from pylogtable.prove.clients import (
 from pylogtable.prove.history import Contents, History, read_operations
 
 WHO = ["append", "append-txn", "append-files", "producer", "producer-txn"]
-READERS = ["reader", "member", "member", "consumer", "maintenance"]
+READERS = ["reader", "member", "member", "member", "consumer", "maintenance"]
 
 
 def record(

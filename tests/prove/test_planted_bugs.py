@@ -91,7 +91,7 @@ def test_a_consumer_that_skips(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_members_that_share_partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every member reads every partition, and nobody checks who commits."""
-    everything = (0, 1, 2)
+    everything = (0, 1, 2, 3)
     monkeypatch.setattr("pylogtable.groups.membership_plan.owned", lambda *_: everything)
     monkeypatch.setattr("pylogtable.groups.member.owned", lambda *_: everything)
     monkeypatch.setattr("pylogtable.groups.membership_plan._check_owned", lambda *_: None)
