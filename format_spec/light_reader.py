@@ -407,9 +407,9 @@ class LightReader:
     def load_leaf(self, leaf: str, count: int, expected: str | None) -> list[Record]:
         """The entries of a leaf [LEAF-1], as many as the root says [LEAF-3]."""
         path = f"_manifest/leaf-{leaf}.parquet"
-        data = self.read_object(path) or b""
-        require(path, "LEAF-1", data, "it is missing")
-        require(path, "SUM-2", expected in (None, checksum(data)))
+        data = self.read_object(path)
+        require(path, "LEAF-1", data is not None, "it is missing")
+        require(path, "SUM-2", expected in (None, checksum(data or b"")))
         try:
             table = pq.read_table(pa.BufferReader(data))
             entries = [self.filled("segment", row) for row in table.to_pylist()]

@@ -221,7 +221,7 @@ class TestTheIndex:
         with pytest.raises(CorruptTopicError) as caught:
             numbers_of(topic)
         assert caught.value.path == path
-        assert [(p.rule, p.path) for p in topic.verify().problems] == [("LEAF-1", path)]
+        assert [(p.rule, p.path) for p in topic.verify().problems] == [("SUM-2", path)]
 
     def test_missing_leaf_is_an_error_that_names_it(self, inner: MemoryStore) -> None:
         path = leaf_of(inner)
