@@ -210,25 +210,30 @@ def corrupt_inline_times(place: Place) -> None:
     _corrupt(place, "The rows of a commit are earlier than its entry says", "SEG-5")
 
 
-def _behind_root(place: Place, **fields: Any) -> None:
-    """The commit with the rows is kept below a root, which has its entry. Another one is in it."""
+def _behind_root(place: Place, change: Callable[[dict[str, Any]], None]) -> None:
+    """The commit with the rows is kept below a root, which has its entry, and is changed."""
     inline_small(place, lambda packed: packed)
     place.tick()
     topic = place.open()
     topic.alter(config={"retention.bytes": 10**9})
     topic._log.manifest.write_root(topic._log.known, lambda: "leaf")
     place.manifest(commit_name(0)).unlink()
-    _change_rows(place, lambda body: body["add"][0].update(fields))
+    _change_rows(place, change)
 
 
 def corrupt_inline_share(place: Place) -> None:
-    _behind_root(place, size_bytes=7)
+    _behind_root(place, lambda body: body["add"][0].update(size_bytes=7))
     _corrupt(place, "Below a root, the entry of a commit has not the size of its rows", "INL-3")
 
 
 def corrupt_inline_entry(place: Place) -> None:
-    _behind_root(place, base_offset=1, end_offset=3)
+    _behind_root(place, lambda body: body["add"][0].update(base_offset=1, end_offset=3))
     _corrupt(place, "Below a root, a commit has other offsets for its rows", "INL-3")
+
+
+def corrupt_inline_no_rows(place: Place) -> None:
+    _behind_root(place, lambda body: body.update(rows=None, add=[]))
+    _corrupt(place, "A root has an entry of a commit without rows", "INL-3")
 
 
 def _leaf(place: Place, change: Change) -> None:
@@ -311,7 +316,7 @@ DAMAGED_FILES = (
     *(corrupt_column_type, corrupt_column_text, corrupt_column_missing, corrupt_column_null),
     *(corrupt_offset_nullable, corrupt_key_narrower, corrupt_id_missing, corrupt_id_inside),
     *(corrupt_inline_base64, corrupt_inline_batches, corrupt_inline_times),
-    *(corrupt_inline_share, corrupt_inline_entry),
+    *(corrupt_inline_share, corrupt_inline_entry, corrupt_inline_no_rows),
     *(corrupt_leaf_order, corrupt_leaf_columns, corrupt_leaf_missing, corrupt_leaf_count),
     *(corrupt_leaf_path, corrupt_leaf_entry, corrupt_leaf_floor),
     *(corrupt_log_start, corrupt_replaced_nothing),
