@@ -33,6 +33,18 @@ class Limits:
     #: How many commits are requested at once when a topic is opened.
     cold_wave: int = 12
 
+    # Appends of several writers in one commit: bytes of packed rows, and entries.
+    combined_bytes: int = 256 << 10
+    combined_entries: int = 4_096
+    #: How often an append is put directly before it becomes an offer.
+    direct_tries: int = 2
+    #: If the log has not moved in so many looks, the first in line commits. The one behind it gives
+    #: it some looks more, and so on.
+    quiet_looks: int = 2
+    looks_per_rank: int = 4
+    #: If the log moves, and the offer was left behind in so many looks, its writer commits.
+    passed_looks: int = 8
+
     # The chain of a group: states that stay, for at least a time in a remote store [GRP-7], and the
     # number of commits between cleanups.
     group_states_kept: int = 32

@@ -20,6 +20,7 @@ from pylogtable.errors import InvalidRequestError, LogTableError, TopicNotFoundE
 from pylogtable.format.config import compacts
 from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Change
+from pylogtable.format.paths import seen_in
 from pylogtable.format.schema import from_arrow, table_schema
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.groups.consumer import Consumer, ConsumerOptions, open_consumer
@@ -197,6 +198,8 @@ class Topic(TopicWrites, TopicJobs):
         `CommitUnknownError`, with the commit id and the version of the error. Then None means that
         the commit will never be in the log. While that is undecided, the error is raised again."""
         check_text("commit_id", commit_id)
+        if seen_in(commit_id) is not None:
+            return self._log.manifest.commits.find_offer(commit_id, self._log.latest())
         if version is not None:
             check_number("version", version)
             return self._log.manifest.commits.find_at(commit_id, version, self._log.latest)

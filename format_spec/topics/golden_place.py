@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 from msgspec.structs import replace
 
-from pylogtable.format.model import INLINE_BATCHES, Change
+from pylogtable.format.model import COMBINED_APPENDS, INLINE_BATCHES, Change
 from pylogtable.format.paths import group_path
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.runtime import Runtime
@@ -31,19 +31,28 @@ Row = dict[str, Any]
 
 
 class EarlierStore(Store):
-    """Creates topics as the releases did that knew no records in commits, unless the setting is
-    given [INL-5]."""
+    """Creates topics as the releases did that knew no records in commits and no combined appends,
+    unless the setting is given [INL-5], [OFFER-1]."""
 
     def _create(self, name: str, plan: Callable[[Snapshot | None, str], Change]) -> Topic:
         def plan_earlier(snapshot: Snapshot | None, url: str) -> Change:
             change = plan(snapshot, url)
             assert change.topic is not None
             assert change.protocol is not None
-            if "inline.max.bytes" in change.topic.config:
-                return change
-            known = tuple(f for f in change.protocol.reader_features if f != INLINE_BATCHES)
-            protocol = replace(change.protocol, reader_features=known, writer_features=known)
-            return replace(change, protocol=protocol)
+            newer = set()
+            if "inline.max.bytes" not in change.topic.config:
+                newer.add(INLINE_BATCHES)
+            if "combined.appends" not in change.topic.config:
+                newer.add(COMBINED_APPENDS)
+            protocol = change.protocol
+            return replace(
+                change,
+                protocol=replace(
+                    protocol,
+                    reader_features=tuple(f for f in protocol.reader_features if f not in newer),
+                    writer_features=tuple(f for f in protocol.writer_features if f not in newer),
+                ),
+            )
 
         return super()._create(name, plan_earlier)
 

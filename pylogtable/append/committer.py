@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pylogtable.append.combine_plan import OneAppend
+from pylogtable.append.combiner import Combiner, Landed, landed_in
 from pylogtable.append.inline_rows import Spill, gathered
 from pylogtable.append.plan import (
     ExpectedLast,
@@ -38,6 +40,7 @@ from pylogtable.errors import (
 from pylogtable.format.config import STALE_AFTER_MS, TopicConfig
 from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Change, Commit, MirroredTxn, StagedSegment, Txn
+from pylogtable.format.paths import seen_in
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.jobs.retention_plan import expired_on_arrival
 from pylogtable.log.topic_log import TopicLog
@@ -58,12 +61,14 @@ def accept(snapshot: Snapshot) -> None:
 
 @dataclass(frozen=True)
 class Terms:
-    """Under which terms an append may be committed. `began` is when it began."""
+    """Under which terms an append may be committed. `began` is when it began. An append that is
+    `alone` must not be committed by other writers: its check is about more than columns."""
 
     txn: Txn | None
     expected_last: ExpectedLast
     check: CheckState
     began: float
+    alone: bool = False
 
 
 class Committer:
@@ -73,6 +78,7 @@ class Committer:
         self.log = log
         self.store = log.store
         self._runtime = log.runtime
+        self._combiner = Combiner(log)
         self._warned_of_expired = False
 
     def terms(
@@ -82,6 +88,8 @@ class Committer:
         expected_last: ExpectedLast = NOT_GIVEN,
         check: CheckState = accept,
         note: Any = None,
+        *,
+        alone: bool = False,
     ) -> Terms:
         """The terms, checked. If the caller has seen a later txn of its app id than this process
         has, the newest state is asked for, since the known one cannot tell who was here last."""
@@ -90,7 +98,7 @@ class Committer:
         check_expected_last(numbered, expected_last)
         if is_behind(self.log.known, numbered, expected_last):
             self.log.latest()
-        return Terms(numbered, expected_last, check, began)
+        return Terms(numbered, expected_last, check, began, alone)
 
     def find(self, terms: Terms) -> AppendResult | None:
         """The result of the append that this one repeats, if the known state has it."""
@@ -116,14 +124,16 @@ class Committer:
         *,
         note: Any,
         keep_files: bool,
+        alone: bool,
     ) -> AppendResult:
         """Commit what other processes may have staged. With `keep_files`, only files that are
-        written here for their rows are removed if that fails."""
+        written here for their rows are removed if that fails. With `alone`, no other writer may
+        commit them."""
         parts = _checked_staged(staged)
         given = [file for part in parts for file in part.files]
         unused = [] if keep_files else list(given)
         with self._discarding(unused):
-            terms = self.terms(txn, origin, expected_last, check, note)
+            terms = self.terms(txn, origin, expected_last, check, note, alone=alone)
             whole = self.gathered(parts)
             paths = {file.path for file in given}
             unused += [file for file in whole.files if file.path not in paths]
@@ -162,7 +172,7 @@ class Committer:
 
     def deliver(
         self, staged: Staged, txn: Txn | None, last: int | None, check: CheckState
-    ) -> Commit:
+    ) -> Landed:
         """Commit as the only writer of an app id. If the outcome of the commit is unknown, find it
         out first. A failure removes the files, unless the outcome stays unknown."""
 
@@ -171,15 +181,27 @@ class Committer:
             check(state.snapshot)
             return plan_fenced_append(state.snapshot, staged.files, txn, last, staged.rows)
 
+        own = OneAppend(staged.files, staged.rows, txn, NOT_GIVEN if txn is None else last)
         with self._discarding(list(staged.files)):
             self._warn_of_expired(staged.files)
+            again: Iterator[None] | None = None
             while True:
                 try:
-                    return self.log.change(plan, refresh=False)[1]
-                except CommitUnknownError as unknown:
-                    landed = self._resolve(unknown)
-                if landed is not None:
+                    landed = self._combiner.land(own, plan, staged.staged_at_ms)
+                except CommitUnknownError as error:
+                    unknown = error
+                else:
+                    assert isinstance(landed, Landed)  # a fenced append is no repeat
                     return landed
+                if seen_in(unknown.commit_id) is not None:  # an offer, which is waited for again
+                    again = again or self._runtime.patient_attempts()
+                    if next(again, unknown) is unknown:
+                        raise unknown
+                    own = replace(own, offer=unknown.commit_id)
+                    continue
+                found = self._resolve(unknown)
+                if found is not None:
+                    return landed_in(found, None, self.log.known)
 
     def _resolve(self, unknown: CommitUnknownError) -> Commit | None:
         """The commit if it landed, None if it never will [COMMIT-5]. Raises the error again if that
@@ -229,12 +251,23 @@ class Committer:
             seconds = self._runtime.monotonic() - terms.began
             return AppendResult(newest.version, {}, 0, 0, 0, seconds)
 
-        after, decided = self.log.change(self._plan(staged, terms), refresh=False)
-        if isinstance(decided, Repeated):
-            return self._repeat(decided, terms)
-        if after.mirror is not None and after.mirror.ended == decided.version:
-            _logger.warning(ENDED, self.store.url, after.mirror.source)
-        return self._result(decided, terms)
+        own = OneAppend(staged.files, staged.rows, terms.txn, terms.expected_last)
+        plan, may_wait = self._plan(staged, terms), not terms.alone
+        landed = self._combiner.land(own, plan, staged.staged_at_ms, may_wait=may_wait)
+        if isinstance(landed, Repeated):
+            return self._repeat(landed, terms)
+        mirror = landed.state.mirror
+        if mirror is not None and mirror.ended == landed.version:
+            _logger.warning(ENDED, self.store.url, mirror.source)
+        return AppendResult(
+            version=landed.version,
+            offsets=landed.append.offsets,
+            records=landed.append.records,
+            size_bytes=sum(file.size_bytes for file in staged.files),
+            segments=len(staged.files),
+            seconds=self._runtime.monotonic() - terms.began,
+            origin=terms.txn.origin if terms.txn else None,
+        )
 
     def _plan(self, staged: Staged, terms: Terms) -> Callable[[LogState], Change | Repeated]:
         def plan(state: LogState) -> Change | Repeated:
@@ -276,24 +309,22 @@ class Committer:
                 "number for other data, so nothing was appended. Give it its own app id, or "
                 "continue the run that already uses this one."
             )
-        result = self._result(commit, terms, repeated=True)
-        if isinstance(first, MirroredTxn):  # the commit has records of other txns as well [MIR-3]
+        seconds = self._runtime.monotonic() - terms.began
+        if commit.appends or isinstance(first, MirroredTxn):
+            # The commit has records of other appends as well [OFFER-4], [MIR-3].
             offsets, records = placed_by(commit, first)
-            return replace(
-                result, offsets=offsets, records=records, size_bytes=0, segments=0, origin=origin
+            return AppendResult(
+                commit.version, offsets, records, 0, 0, seconds, repeated=True, origin=origin
             )
-        return result
-
-    def _result(self, commit: Commit, terms: Terms, *, repeated: bool = False) -> AppendResult:
         return AppendResult(
             version=commit.version,
             offsets=offsets_of(commit),
             records=sum(segment.records for segment in commit.add),
             size_bytes=sum(segment.size_bytes for segment in commit.add),
             segments=len(commit.add),
-            seconds=self._runtime.monotonic() - terms.began,
-            repeated=repeated,
-            origin=commit.txn.origin if commit.txn else None,
+            seconds=seconds,
+            repeated=True,
+            origin=origin,
         )
 
 

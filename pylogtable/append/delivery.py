@@ -14,7 +14,6 @@ from pylogtable.append.committer import CheckState
 from pylogtable.append.distributed_append import AppendPlan
 from pylogtable.append.producer_batch import Delivered, ProducerBatch, SentRecords, SentTable
 from pylogtable.append.records import separate_bad
-from pylogtable.append.report import offsets_of
 from pylogtable.append.shaping import RowShaper, check_values
 from pylogtable.append.txn import parse_txn
 from pylogtable.errors import InvalidRequestError
@@ -102,14 +101,14 @@ class Delivery:
         txn = None
         if self._app_id is not None:
             txn = Txn(app_id=self._app_id, version=self.sequence + len(partitions))
-        commit = self._appender.committer.deliver(staged, txn, self._last, check)
+        landed = self._appender.committer.deliver(staged, txn, self._last, check)
         if txn is not None:
             self._last = txn.version
-        first_offsets = {number: start for number, (start, _) in offsets_of(commit).items()}
-        uses_append_time = any(segment.append_time for segment in commit.add)
+        first_offsets = {number: start for number, (start, _) in landed.append.offsets.items()}
+        uses_append_time = any(file.append_time for file in staged.files)
         times_us = None if uses_append_time else _times(times, now_us)
         return Delivered(
-            commit.version, partitions, first_offsets, now_us, times_us, accepted, errors
+            landed.version, partitions, first_offsets, now_us, times_us, accepted, errors
         )
 
     def _separate_bad(

@@ -164,7 +164,14 @@ class AppendPlan(Target):
                 check_ends(snapshot, expected_ends)
 
         return self._committer.commit_all(
-            staged, txn, origin, expected_last, check, note=note, keep_files=keep_files
+            staged,
+            txn,
+            origin,
+            expected_last,
+            check,
+            note=note,
+            keep_files=keep_files,
+            alone=expected_ends is not None,
         )
 
     def discard(self, staged: Iterable[Staged]) -> None:

@@ -7,14 +7,19 @@ several processes puts them together, or writes files after all if they have bec
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import groupby
 
 import msgspec
 import pyarrow as pa
 
 from pylogtable.format.field_ids import inline_schema
-from pylogtable.format.inline import pack_rows, sizes, unpack
+from pylogtable.format.inline_parts import (
+    Part,
+    has_files,
+    join_parts,
+    repacked,
+    unpack_parts,
+    with_parts,
+)
 from pylogtable.format.model import StagedSegment
 from pylogtable.format.schema import OFFSET, nulls
 from pylogtable.format.snapshot import Snapshot
@@ -22,71 +27,11 @@ from pylogtable.segments.rolling_writer import Output, RollingWriter
 from pylogtable.segments.writer import FileLayout
 from pylogtable.storage.base import ObjectStore
 
-#: Rows that have more bytes than this for each byte allowed are not packed to see whether they fit.
-MAX_RATIO = 8
-
-
-@dataclass(frozen=True)
-class Part:
-    """Rows of one partition, with the topic's columns under their stored names, and what is known
-    of them."""
-
-    facts: StagedSegment
-    rows: pa.Table
-
 
 def part_of(partition: int, rows: pa.Table, layout: FileLayout, *, hashed: bool) -> Part:
     """Rows (`timestamp` and the topic's columns) as they go into a commit."""
     facts = layout.facts_of(partition, rows, hashed=hashed)
     return Part(facts, pa.Table.from_arrays(rows.columns, schema=inline_schema(layout.topic)))
-
-
-def pack_parts(parts: Sequence[Part], limit: int) -> tuple[tuple[StagedSegment, ...], bytes] | None:
-    """These parts as entries of one commit, and their packed rows. None if these are too large, or
-    if there are none."""
-    tables = [part.rows for part in parts]
-    if not parts or sum(table.nbytes for table in tables) > limit * MAX_RATIO:
-        return None
-    table = pa.concat_tables(tables, promote_options="permissive").combine_chunks()
-    packed = pack_rows(table.to_batches()[0])
-    if len(packed) > limit:
-        return None
-    counts = [part.facts.records for part in parts]
-    shares = sizes(counts, len(packed))
-    entries = []
-    at = 0
-    for part, count, size in zip(parts, counts, shares, strict=True):
-        entries.append(msgspec.structs.replace(part.facts, path=f"@{at}", size_bytes=size))
-        at += count
-    return tuple(entries), packed
-
-
-def unpack_parts(entries: Sequence[StagedSegment], packed: bytes) -> list[Part]:
-    """The parts that were packed, in order. Entries with a file are passed over."""
-    rows = pa.Table.from_batches([unpack(packed, "staged rows")])
-    return [
-        Part(entry, rows.slice(int(entry.path[1:]), entry.records))
-        for entry in entries
-        if entry.is_inline
-    ]
-
-
-def join_parts(parts: Sequence[Part]) -> list[Part]:
-    """One part for each partition, as far as they may be joined. Rows of a partition keep their
-    order [APPEND-4]."""
-    ordered = sorted(parts, key=lambda part: part.facts.partition)
-    return [_joined(list(group)) for _, group in groupby(ordered, key=_kind)]
-
-
-def _kind(part: Part) -> tuple[object, ...]:
-    facts = part.facts
-    return facts.partition, facts.hashed_over, facts.append_time, facts.keys_only
-
-
-def _joined(parts: list[Part]) -> Part:
-    joined = StagedSegment.joined([part.facts for part in parts])
-    tables = [part.rows for part in parts]
-    return Part(joined, pa.concat_tables(tables, promote_options="permissive"))
 
 
 def gathered(
@@ -99,18 +44,12 @@ def gathered(
     if len(packed) <= 1:
         return tuple(entries), packed[0][1] if packed else None
     parts = [part for some, rows in packed for part in unpack_parts(some, rows)]
-    # A file of one process may stand between the rows of two others.
-    has_files = any(not entry.is_inline for entry in entries)
-    if not has_files:
+    again = repacked(entries, parts, spill.limit)
+    if again is not None:
+        return again
+    if not has_files(entries):
         parts = join_parts(parts)
-    again = pack_parts(parts, spill.limit)
-    found = [[entry] for entry in again[0]] if again else spill.files(parts)
-    if not has_files:
-        flat = [entry for some in found for entry in some]
-    else:
-        left = iter(found)
-        flat = [new for old in entries for new in (next(left) if old.is_inline else [old])]
-    return tuple(flat), again[1] if again else None
+    return with_parts(entries, spill.files(parts)), None
 
 
 class Spill:

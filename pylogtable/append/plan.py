@@ -138,18 +138,21 @@ def plan_append(
         segment = file.placed_at(base, here)
         ends[file.partition] = segment.end_offset
         placed.append(segment)
-    mark = snapshot.txns.get(txn.app_id) if txn else None
-    if txn and mark:
-        txn = msgspec.structs.replace(txn, previous=mark.commit_version)
     # One commit for all partitions: they become visible together [APPEND-3].
     return Change(
         operation="append",
         protocol=_needed_protocol(snapshot.protocol, placed, has_rows=rows is not None),
         ends=ends,
         add=tuple(placed),
-        txn=txn,
+        txn=following(snapshot, txn),
         rows=None if rows is None else to_text(rows),
     )
+
+
+def following(snapshot: Snapshot, txn: Txn | None) -> Txn | None:
+    """The txn with the commit of the one before it [TXN-1]."""
+    mark = snapshot.txns.get(txn.app_id) if txn else None
+    return msgspec.structs.replace(txn, previous=mark.commit_version) if txn and mark else txn
 
 
 def check_columns_stay(snapshot: Snapshot, planned: Sequence[Field]) -> None:

@@ -49,7 +49,11 @@ class LastTxn:
 
 def placed_by(commit: Commit, txn: Txn) -> tuple[dict[int, tuple[int, int]], int]:
     """The offsets that the append of a txn got, by partition, and how many records it had. The
-    commit of a mirror has records of other appends as well [MIR-3]."""
+    commit of a mirror has records of other appends as well [MIR-3], and so has a combined one
+    [OFFER-4]."""
+    for one in commit.appends:
+        if one.txn == txn:
+            return dict(one.offsets), one.records
     if isinstance(txn, MirroredTxn):
         return dict(txn.offsets), txn.records
     return offsets_of(commit), sum(segment.records for segment in commit.add)

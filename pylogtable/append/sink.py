@@ -13,13 +13,14 @@ from __future__ import annotations
 from typing import Any
 
 from pylogtable.append.appender import Appender
+from pylogtable.append.combiner import Landed
 from pylogtable.append.committer import CheckState
 from pylogtable.append.distributed_append import AppendPlan
 from pylogtable.append.given_rows import batches_of, can_be_read_twice
 from pylogtable.append.report import LastTxn
-from pylogtable.append.txn import carried_by, last_txn, parse_txn
+from pylogtable.append.txn import last_txn, parse_txn
 from pylogtable.errors import InvalidRequestError, LogTableError
-from pylogtable.format.model import Commit, Txn
+from pylogtable.format.model import Txn
 from pylogtable.groups.consumer import Consumer
 from pylogtable.operation import operations
 
@@ -91,8 +92,9 @@ class Sink:
             "topic_id": self._consumer.snapshot.topic_id,
             "positions": [positions[partition] for partition in sorted(positions)],
         }
-        commit = self._commit(data, parse_txn((self.app_id, number), note=note))
-        self._last = carried_by(commit, self.app_id)
+        landed = self._commit(data, parse_txn((self.app_id, number), note=note))
+        append = landed.append
+        self._last = LastTxn(number, note, landed.version, dict(append.offsets), append.records)
         self._done = positions
         try:
             self._consumer.commit()
@@ -101,10 +103,10 @@ class Sink:
             self._consumer.begin_at(positions)
         return self._last
 
-    def _commit(self, data: Any, txn: Txn | None) -> Commit:
+    def _commit(self, data: Any, txn: Txn | None) -> Landed:
         last = None if self._last is None else self._last.number
 
-        def attempt(plan: AppendPlan, check: CheckState) -> Commit:
+        def attempt(plan: AppendPlan, check: CheckState) -> Landed:
             return self._appender.committer.deliver(plan.stage(data), txn, last, check)
 
         return self._appender.repeated_if_altered(attempt, can_repeat=can_be_read_twice(data))

@@ -19,10 +19,11 @@ import numpy as np
 import pyarrow as pa
 
 from pylogtable.append.explicit_offsets import RisingOffsets
-from pylogtable.append.inline_rows import MAX_RATIO, pack_parts, part_of
+from pylogtable.append.inline_rows import part_of
 from pylogtable.append.shaping import Int32s, RowShaper, Share, check_values
 from pylogtable.arguments import check_number
 from pylogtable.errors import InvalidRequestError, StorageError
+from pylogtable.format.inline_parts import MAX_RATIO, pack_parts
 from pylogtable.format.model import StagedSegment, TopicInfo
 from pylogtable.format.schema import OFFSET
 from pylogtable.format.snapshot import Snapshot

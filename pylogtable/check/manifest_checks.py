@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from pylogtable.check.loaded_topic import Subject, problem_of
 from pylogtable.check.report import Problem
 from pylogtable.errors import CorruptTopicError, LogTableError, StorageError
 from pylogtable.format.json_codec import decode_group
-from pylogtable.format.model import Segment
+from pylogtable.format.model import Commit, Segment
 from pylogtable.format.partition_state import PartitionState, inline_of, tiling_fault, totals_of
 from pylogtable.format.paths import (
     check_segment_path,
@@ -39,6 +39,7 @@ def check_replay(subject: Subject) -> Iterator[Problem]:
         for commit in manifest.commits.backwards(snapshot):
             commits.append(commit)
             subject.report.commits = len(commits)  # also if the next one is damaged
+        yield from _check_offers(commits)
         if not commits or commits[-1].operation != "create":
             return
         first = commits[-1].version
@@ -64,6 +65,21 @@ def check_replay(subject: Subject) -> Iterator[Problem]:
         root = snapshot.root_version
         path = commit_path(snapshot.version) if root is None else root_path(root)
         yield Problem("ROOT-5", path, "the index and the commits disagree")
+
+
+def _check_offers(commits: Iterable[Commit]) -> Iterator[Problem]:
+    """No offer is in two commits [OFFER-3]: its records would be in the topic twice."""
+    landed: dict[str, int] = {}
+    for commit in commits:
+        for one in commit.appends:
+            later = (
+                commit.version
+                if one.offer is None
+                else landed.setdefault(one.offer, commit.version)
+            )
+            if later != commit.version:
+                detail = f"offer {one.offer} has landed in version {commit.version} already"
+                yield Problem("OFFER-3", commit_path(later), detail)
 
 
 def check_unique_paths(subject: Subject) -> Iterator[Problem]:

@@ -117,11 +117,12 @@ def history(session: Session, topic: str, limit: int) -> None:
     if session.is_json:
         print_json(rows)
         return
-    names = ("version", "committed_at", "operation", "records_added", "records_removed",
+    names = ("version", "committed_at", "operation", "appends", "records_added", "records_removed",
              "segments_added", "segments_removed", "txn", "note")  # fmt: skip
     for row in rows:
-        app_id = row["txn_app_id"]
-        row["txn"] = None if app_id is None else f"{app_id}:{row['txn_version']}"
+        txns = [(one["txn_app_id"], one["txn_version"]) for one in (row, *row["appends"])]
+        row["txn"] = " ".join(f"{app}:{number}" for app, number in txns if app is not None) or None
+        row["appends"] = len(row["appends"]) or int(row["operation"] == "append")
         notes = " ".join(json.dumps(note, ensure_ascii=False) for note in row["notes"].values())
         row["note"] = (notes[:NOTE_SHOWN] + "…" * (len(notes) > NOTE_SHOWN)) or None
     print_table(

@@ -49,6 +49,7 @@ class TopicConfig:
     compression_type: str = "producer"
     publish_formats: frozenset[str] = frozenset()
     inline_max_bytes: int = 16 << 10
+    combined_appends: bool = True
 
     @property
     def is_compacted(self) -> bool:
@@ -115,6 +116,12 @@ def _formats(key: str, text: str) -> frozenset[str]:
     return formats
 
 
+def _flag(key: str, text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise _bad(key, text, "must be true or false")
+    return text.lower() == "true"
+
+
 def _one_of(*allowed: str) -> Callable[[str, str], str]:
     def parse(key: str, text: str) -> str:
         if text not in allowed:
@@ -137,6 +144,7 @@ _PARSERS: dict[str, Callable[[str, str], object]] = {
     "compression.type": _one_of(*_COMPRESSIONS),
     "publish.formats": _formats,
     "inline.max.bytes": _int(0, MAX_ROWS_BYTES),
+    "combined.appends": _flag,
 }
 
 # Keys whose value may be given as a list.
@@ -214,7 +222,7 @@ def normalize(settings: Mapping[str, object]) -> dict[str, str]:
         if key in _LISTS and isinstance(value, list | tuple | set | frozenset):
             text = ",".join(sorted(str(part) for part in value))
         else:
-            text = str(value).strip()
+            text = str(value).strip().lower() if isinstance(value, bool) else str(value).strip()
         _PARSERS[key](key, text)
         normal[key] = text
     parse_config(normal)
@@ -289,6 +297,8 @@ def describe_config(settings: Mapping[str, str]) -> dict[str, str]:
         value = getattr(typed, setting.name)
         if isinstance(value, frozenset):
             shown[key] = ",".join(sorted(value)) or "none"
+        elif isinstance(value, bool):
+            shown[key] = str(value).lower()
         else:
             shown[key] = "-1" if value is None else str(value)
     return shown

@@ -56,7 +56,7 @@ def mirror_after(before: Mirror | None, commit: Commit) -> Mirror | None:
     """What is known about the source after a commit that breaks no rule."""
     if commit.mirror is not None:
         return commit.mirror
-    is_foreign = bool(commit.ends) or commit.txn is not None
+    is_foreign = bool(commit.ends or commit.appends) or commit.txn is not None
     if before is not None and before.ended is None and is_foreign:  # [MIR-2]
         return msgspec.structs.replace(before, ended=commit.version)
     return before

@@ -34,9 +34,11 @@ INLINE_BATCHES = "inline-batches"
 GIVEN_OFFSETS = "given-offsets"
 #: The topic is a copy of another one [MIR-1].
 MIRROR = "mirror"
+#: A commit may carry the appends of several writers [OFFER-1]. Only writers have to know it.
+COMBINED_APPENDS = "combined-appends"
 #: The features that this version knows. `format_spec/features.md` lists them all [PROTO-4].
 READER_FEATURES: frozenset[str] = frozenset({COLUMN_MAPPING, INLINE_BATCHES, GIVEN_OFFSETS, MIRROR})
-WRITER_FEATURES = READER_FEATURES
+WRITER_FEATURES = READER_FEATURES | {COMBINED_APPENDS}
 
 #: A whole number of 0 or more that fits into 64 bits. Decoding refuses anything else.
 Natural = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
@@ -80,14 +82,14 @@ class Protocol(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
         [PROTO-4]."""
         return name in self.reader_features and name in self.writer_features
 
-    def with_feature(self, name: str) -> Protocol | None:
-        """This protocol and a feature that readers have to know, for the commit that first needs
-        it; None if it is in force already [PROTO-4]."""
-        if self.announces(name):
+    def with_feature(self, name: str, *, readers_too: bool = True) -> Protocol | None:
+        """This protocol and a feature, for the commit that first needs it; None if it is in force
+        already. Some features only writers have to know [PROTO-4]."""
+        if name in self.writer_features and (name in self.reader_features or not readers_too):
             return None
         return Protocol(
             format=self.format,
-            reader_features=tuple(dict.fromkeys((*self.reader_features, name))),
+            reader_features=tuple(dict.fromkeys((*self.reader_features, *[name][:readers_too]))),
             writer_features=tuple(dict.fromkeys((*self.writer_features, name))),
         )
 
@@ -289,6 +291,16 @@ class MirroredTxn(Txn, frozen=True, kw_only=True, omit_defaults=True):
     records: Natural = 0
 
 
+class CombinedAppend(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
+    """One of the appends of a combined commit [OFFER-4]. `offer` names its offer; None for that of
+    the writer that put the commit, if it made none. `offsets` has `[start, end)` by partition."""
+
+    offer: str | None = None
+    txn: Txn | None = None
+    offsets: dict[Natural, tuple[Natural, Natural]] = {}
+    records: Natural = 0
+
+
 class Mirror(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     """What a copy knows about its source [MIR-1]. It has all records of `version`, and with
     `partial` some of a later one. `seen` is the newest version that anything was taken from, if
@@ -320,7 +332,8 @@ class Mirror(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
 
 class Change(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     """The result of a plan. It becomes a `Commit` when it gets a version. `rows` are the records of
-    its inline segments [INL-2]; `mirror` is for copies [MIR-1]."""
+    its inline segments [INL-2]; `mirror` is for copies [MIR-1]. `appends` says which records are
+    whose in a combined commit [OFFER-4]."""
 
     operation: str
     protocol: Protocol | None = None
@@ -335,10 +348,13 @@ class Change(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     rows: str | None = None
     mirror: Mirror | None = None
     mirrored_txns: tuple[MirroredTxn, ...] = ()
+    appends: tuple[CombinedAppend, ...] = ()
 
     @property
     def txns(self) -> tuple[Txn, ...]:
-        return (*(() if self.txn is None else (self.txn,)), *self.mirrored_txns)
+        own = () if self.txn is None else (self.txn,)
+        combined = (append.txn for append in self.appends if append.txn is not None)
+        return (*own, *combined, *self.mirrored_txns)
 
 
 class Commit(Change, frozen=True, kw_only=True, omit_defaults=True):

@@ -12,6 +12,7 @@ from pylogtable.errors import CorruptTopicError, InvalidRequestError
 
 MANIFEST_DIR = "_manifest/"
 HINT_PATH = "_manifest/_head.json"
+OFFERS_DIR = "_manifest/offers/"
 GROUPS_DIR = "_groups/"
 
 _DIGITS = 20
@@ -27,8 +28,9 @@ _SEGMENT = re.compile(SEGMENT_PATTERN)
 #: The path of records in a commit: the commit, and the number of the first of them [INL-1].
 INLINE_PATTERN = r"^_manifest/[0-9]{20}\.json@(0|[1-9][0-9]{0,8})$"
 _INLINE = re.compile(r"(_manifest/([0-9]{20})\.json)@(0|[1-9][0-9]{0,8})")
+_OFFER_NAME = re.compile(r"([0-9]{20})-[0-9a-z]{1,64}")
 _GROUP = re.compile(r"_groups/([a-zA-Z0-9._-]{1,249})/([0-9]{20})\.json")
-_OFFER = re.compile(r"_groups/([a-zA-Z0-9._-]{1,249})/offers/([0-9]{20}-[a-zA-Z0-9/_-]+)")
+_GROUP_OFFER = re.compile(r"_groups/([a-zA-Z0-9._-]{1,249})/offers/([0-9]{20}-[a-zA-Z0-9/_-]+)")
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -48,6 +50,15 @@ def segment_path(partition: int, floor_offset: int, file_id: str) -> str:
     return f"partition={partition}/{floor_offset:0{_DIGITS}d}-{file_id}.parquet"
 
 
+def offer_name(seen: int, offer_id: str) -> str:
+    """The name of an offer: older ones come first in a listing [OFFER-2]."""
+    return f"{seen:0{_DIGITS}d}-{offer_id}"
+
+
+def offer_path(name: str) -> str:
+    return f"{OFFERS_DIR}{name}.json"
+
+
 def group_prefix(group: str) -> str:
     return f"{GROUPS_DIR}{group}/"
 
@@ -56,7 +67,7 @@ def group_path(group: str, number: int) -> str:
     return f"{GROUPS_DIR}{group}/{number:0{_DIGITS}d}.json"
 
 
-def offer_path(group: str, name: str) -> str:
+def group_offer_path(group: str, name: str) -> str:
     return f"{GROUPS_DIR}{group}/offers/{name}"
 
 
@@ -78,6 +89,18 @@ def parse_leaf_path(path: str) -> str | None:
     return match[1] if match else None
 
 
+def parse_offer_path(path: str) -> str | None:
+    """The name in the path of an offer; None for any other path."""
+    name = path.removeprefix(OFFERS_DIR).removesuffix(".json")
+    return name if path == offer_path(name) and _OFFER_NAME.fullmatch(name) else None
+
+
+def seen_in(name: str) -> int | None:
+    """The version in the name of an offer; None if that is no such name [OFFER-2]."""
+    match = _OFFER_NAME.fullmatch(name)
+    return int(match[1]) if match else None
+
+
 def parse_group_path(path: str) -> tuple[str, int] | None:
     """The group and the number in the path of a group's state; None for any other path."""
     match = _GROUP.fullmatch(path)
@@ -86,9 +109,9 @@ def parse_group_path(path: str) -> tuple[str, int] | None:
     return match[1], int(match[2])
 
 
-def parse_offer_path(path: str) -> tuple[str, str] | None:
+def parse_group_offer_path(path: str) -> tuple[str, str] | None:
     """The group and the name of an offer; None for any other path."""
-    match = _OFFER.fullmatch(path)
+    match = _GROUP_OFFER.fullmatch(path)
     return (match[1], match[2]) if match else None
 
 

@@ -21,6 +21,7 @@ from pylogtable.format.inline import rows_fault
 from pylogtable.format.json_codec import check_readable
 from pylogtable.format.mirror_rules import mirror_after, mirror_fault
 from pylogtable.format.model import (
+    COMBINED_APPENDS,
     GIVEN_OFFSETS,
     INLINE_BATCHES,
     Commit,
@@ -32,6 +33,7 @@ from pylogtable.format.model import (
     Txn,
     TxnMark,
 )
+from pylogtable.format.offers import appends_fault
 from pylogtable.format.partition_state import (
     PartitionState,
     append_segments,
@@ -40,6 +42,7 @@ from pylogtable.format.partition_state import (
     move_log_start,
     replace_range,
 )
+from pylogtable.format.recent_commits import RecentCommits
 from pylogtable.format.schema_evolution import alteration_fault, feature_fault
 
 
@@ -51,7 +54,8 @@ class Snapshot:
     the void commits after it [COMMIT-11]. `mirror` is set if the topic is, or was, a copy of
     another one [MIR-1]. `confirmed_ms` is no part of the state: at this time of
     the store, the state was known to be the newest [COMMIT-9]. None means that it is not known.
-    `tail_bytes` is no part of it either: the size of the rows in the commits after the root.
+    `tail_bytes` is no part of it either: the size of the rows in the commits after the root. Nor is
+    `recent`; None if only this version is known.
     """
 
     version: int
@@ -69,6 +73,7 @@ class Snapshot:
     mirror: Mirror | None = None
     confirmed_ms: int | None = field(default=None, compare=False, repr=False)
     tail_bytes: int = field(default=0, compare=False, repr=False)
+    recent: RecentCommits | None = field(default=None, compare=False, repr=False)
 
     @property
     def effective_version(self) -> int:
@@ -92,6 +97,16 @@ class Snapshot:
         is_wanted = "inline.max.bytes" in self.info.config
         is_known = self.protocol.announces(INLINE_BATCHES)
         return self.config.inline_max_bytes if is_wanted or is_known else 0
+
+    @property
+    def combines_appends(self) -> bool:
+        """True if a commit may carry the appends of several writers [OFFER-1]."""
+        is_known = COMBINED_APPENDS in self.protocol.writer_features
+        return is_known and self.config.combined_appends
+
+    @property
+    def recent_commits(self) -> RecentCommits:
+        return self.recent or RecentCommits(since=self.version)
 
     def check_partition(self, number: object) -> None:
         """Raise if the partition does not exist."""
@@ -158,7 +173,11 @@ def apply(base: Snapshot | None, commit: Commit) -> Snapshot:
     _check_partitions(commit, info.partitions)
     _check_altered(commit, base, info)
     protocol = commit.protocol or base.protocol
-    fault = rows_fault(commit, protocol) or mirror_fault(base.mirror, commit, protocol)
+    fault = (
+        rows_fault(commit, protocol)
+        or mirror_fault(base.mirror, commit, protocol)
+        or appends_fault(commit, protocol, base.end_offsets)
+    )
     if fault is not None:
         raise broken(commit, fault.rule, fault.detail)
     states.extend(PartitionState() for _ in range(info.partitions - len(states)))
@@ -253,6 +272,7 @@ def _advanced(base: Snapshot, commit: Commit) -> Snapshot:
         protocol=commit.protocol or base.protocol,
         voids=0,
         tail_bytes=base.tail_bytes + len(commit.rows or ""),
+        recent=base.recent_commits.after(commit),
     )
 
 

@@ -159,7 +159,7 @@ def _plan(
         return old
     replaced = [entry for entry in listing if entry.key in known - needed.segments]
     segments = sorted({*old.segments, *replaced})
-    return Garbage(old.roots, old.commits, old.leaves, tuple(segments))
+    return replace(old, segments=tuple(segments))
 
 
 def _needed(
@@ -226,7 +226,7 @@ def _remove(log: TopicLog, garbage: Garbage, kept_root: int | None) -> None:
     for entry in (*garbage.roots, *garbage.commits) if manifest_safe else ():
         store.delete(entry.key)
     unneeded = (*garbage.leaves, *garbage.segments) if manifest_safe else garbage.segments
-    for entry in garbage.tables:
+    for entry in (*garbage.tables, *garbage.offers):
         store.delete(entry.key)
     with Threads(max(1, store.concurrency)) as pool:
         list(pool.map(store.delete, [entry.key for entry in unneeded]))

@@ -14,6 +14,7 @@ from pylogtable.format.paths import (
     is_segment_path,
     parse_commit_path,
     parse_leaf_path,
+    parse_offer_path,
     parse_root_path,
 )
 
@@ -42,12 +43,13 @@ class Needed:
 class Garbage:
     """What can be removed, in the order of removal. After a crash in between, the topic still reads
     the same [VAC-3]. `tables` are objects of published tables. `leftovers` are temporary files of
-    the store and not objects."""
+    the store and not objects. `offers` have landed, or never will [OFFER-7]."""
 
     roots: tuple[Listed, ...] = ()
     commits: tuple[Listed, ...] = ()
     leaves: tuple[Listed, ...] = ()
     segments: tuple[Listed, ...] = ()
+    offers: tuple[Listed, ...] = ()
     tables: tuple[Listed, ...] = ()
     leftovers: tuple[Listed, ...] = ()
 
@@ -56,6 +58,7 @@ class Garbage:
         yield from self.commits
         yield from self.leaves
         yield from self.segments
+        yield from self.offers
         yield from self.tables
         yield from self.leftovers
 
@@ -90,6 +93,7 @@ def plan_vacuum(listing: Iterable[Listed], needed: Needed, old_before_ms: int) -
     commits: list[Listed] = []
     leaves: list[Listed] = []
     segments: list[Listed] = []
+    offers: list[Listed] = []
     first_root = needed.root_version
     for entry in listing:
         root, commit = parse_root_path(entry.key), parse_commit_path(entry.key)
@@ -111,12 +115,13 @@ def plan_vacuum(listing: Iterable[Listed], needed: Needed, old_before_ms: int) -
         elif leaf is not None:
             if leaf not in needed.leaves:
                 leaves.append(entry)
+        elif parse_offer_path(entry.key) is not None:
+            offers.append(entry)
         elif is_segment_path(entry.key) and entry.key not in needed.segments:
             segments.append(entry)
     commits = [entry for entry in commits if _is_below(entry.key, first_root)]
-    return Garbage(
-        tuple(sorted(roots)), tuple(sorted(commits)), tuple(sorted(leaves)), tuple(sorted(segments))
-    )
+    kinds = (roots, commits, leaves, segments, offers)
+    return Garbage(*(tuple(sorted(entries)) for entries in kinds))
 
 
 def _is_below(key: str, root: int | None) -> bool:

@@ -14,7 +14,9 @@ from typing import NamedTuple
 from pylogtable.errors import CommitUnknownError, CorruptTopicError
 from pylogtable.format.json_codec import decode_commit
 from pylogtable.format.model import Commit
-from pylogtable.format.paths import commit_path, root_path
+from pylogtable.format.offers import Fate, fate_of
+from pylogtable.format.paths import commit_path, root_path, seen_in
+from pylogtable.format.recent_commits import OFFER_WINDOW, RecentCommits
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.log.clock_skew import is_fresh
 from pylogtable.storage.base import Created, ObjectStore
@@ -60,6 +62,19 @@ class Commits:
         if commit.rows is not None:
             recent_objects(self._store).keep(commit_path(commit.version), data, len(data))
         return commit
+
+    def read_next(self, versions: range) -> list[Commit] | None:
+        """The commits of these versions, up to the first that is missing, requested at once. None
+        if there is one beyond that."""
+        found = self._objects.read_many(versions)
+        count = found.index(None) if None in found else len(found)
+        if any(data is not None for data in found[count:]):
+            return None
+        return [
+            self.cache_rows(decode_commit(data, version), data)
+            for version, data in zip(versions, found, strict=True)
+            if data is not None
+        ]
 
     def read_range(self, versions: range) -> list[Commit] | None:
         """The commits of all these versions; None if one is missing."""
@@ -212,6 +227,32 @@ class Commits:
         if counts is None:
             raise CommitUnknownError(commit_id, version)
         return version if counts else None
+
+    def since(self, seen: int, newest: Snapshot) -> RecentCommits:
+        """What the commits after `seen` say about offers, as far as these may still land
+        [OFFER-3]. They are read, unless the state knows them."""
+        if newest.recent_commits.since <= seen:
+            return newest.recent_commits
+        versions = range(seen + 1, min(newest.version, seen + OFFER_WINDOW) + 1)
+        recent = RecentCommits(since=seen)
+        for commit in self.read_range(versions) or ():
+            if commit.topic_id == newest.topic_id:
+                recent = recent.after(commit)
+        return recent
+
+    def find_offer(self, name: str, newest: Snapshot) -> int | None:
+        """The version in which an offer landed; None if it never will. Raises while both are
+        possible, and if that can no longer be told because commits were removed."""
+        seen = seen_in(name)
+        assert seen is not None
+        recent = self.since(seen, newest)
+        found = recent.find(name, seen)
+        if found is not None:
+            return found[0]
+        is_read = newest.recent_commits.since <= seen or self.read(seen + 1) is not None
+        if is_read and fate_of(name, newest.version, recent) is Fate.VOID:
+            return None
+        raise CommitUnknownError(name, seen + 1)
 
     def version_at(self, time_ms: int, newest: Snapshot) -> int | None:
         """The newest version that is not later than `time_ms`, by binary search [COMMIT-6]."""

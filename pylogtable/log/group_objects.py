@@ -22,11 +22,11 @@ from pylogtable.format.group_offer import decode_offer
 from pylogtable.format.json_codec import decode_group
 from pylogtable.format.paths import (
     GROUPS_DIR,
+    group_offer_path,
     group_path,
     group_prefix,
-    offer_path,
+    parse_group_offer_path,
     parse_group_path,
-    parse_offer_path,
 )
 from pylogtable.log.clock_skew import is_fresh
 from pylogtable.storage.base import Created, ObjectInfo, ObjectStore
@@ -98,7 +98,7 @@ class GroupObjects:
         if offering is not None:
             requests.append(lambda: self._put_offer(offering))
         map_parallel(self._store, lambda request: request(), requests)
-        parsed = map(parse_offer_path, listed)
+        parsed = map(parse_group_offer_path, listed)
         offers = {
             path[1]: offer
             for path in parsed
@@ -125,14 +125,14 @@ class GroupObjects:
     def _put_offer(self, name: str) -> None:
         """A failure does no harm: the offer is there or not, and its member goes on either way."""
         try:
-            self._store.write(offer_path(self._group, name), _OFFERED)
+            self._store.write(group_offer_path(self._group, name), _OFFERED)
         except StorageError as error:
             _logger.warning("cannot offer a commit of group %s: %s", self._group, error)
 
     def remove_offer(self, name: str) -> None:
         """A failure does no harm: the offer is void, and is removed with old states."""
         try:
-            self._store.delete(offer_path(self._group, name))
+            self._store.delete(group_offer_path(self._group, name))
         except Exception as error:  # any error: the commit has already landed
             _logger.warning("cannot remove an offer of group %s: %s", self._group, error)
 
@@ -175,7 +175,7 @@ class GroupObjects:
             states = _states(listed)
             for entry in listed:
                 if (
-                    parse_offer_path(entry.key) is not None
+                    parse_group_offer_path(entry.key) is not None
                     and states[-1][1] - entry.modified_ms >= self._limits.group_kept_ms
                 ):
                     self._store.delete(entry.key)

@@ -30,7 +30,7 @@ from pylogtable.format.paths import (
     root_path,
 )
 from pylogtable.format.roots import to_root
-from pylogtable.format.snapshot import Snapshot, apply, is_void
+from pylogtable.format.snapshot import Snapshot, apply, is_void, replay
 from pylogtable.log.commits import NOT_READ, Commits, CommitWave
 from pylogtable.log.root_plan import (
     cut_leaves,
@@ -40,6 +40,7 @@ from pylogtable.log.root_plan import (
     with_leaves,
 )
 from pylogtable.log.stored_leaves import LeafObjects
+from pylogtable.log.stored_offers import OfferObjects
 from pylogtable.log.stored_roots import RootObjects
 from pylogtable.storage.base import Created, ObjectStore
 
@@ -65,6 +66,7 @@ class Manifest:
         self.commits = Commits(store)
         self.roots = RootObjects(store)
         self.leaves = LeafObjects(store)
+        self.offers = OfferObjects(store)
 
     @property
     def store(self) -> ObjectStore:
@@ -165,6 +167,24 @@ class Manifest:
             return self.rebase(newest)
         return newest
 
+    def step(self, snapshot: Snapshot, count: int) -> Snapshot | None:
+        """The state after the next commits, at most `count` of them, in one round trip. None if a
+        whole look is needed: nobody has looked for a while, or a commit cannot follow."""
+        if not self.commits.is_fresh(snapshot):
+            return None
+        seen_ms = self._store.last_reply_ms
+        first = snapshot.version + 1
+        try:
+            found = self.commits.read_next(range(first, first + count))
+            if found is None or any(one.topic_id != snapshot.topic_id for one in found):
+                return None
+            newest = replay(snapshot, found)
+        except CorruptTopicError:
+            return None
+        assert newest is not None
+        is_overdue = found and root_is_overdue(newest, self._store.limits)
+        return None if is_overdue else replace(newest, confirmed_ms=seen_ms)
+
     def rebase(self, snapshot: Snapshot) -> Snapshot:
         """The same state or a newer one, loaded from the newest root if that is newer than the one
         of `snapshot`. Without this, a snapshot that is advanced again and again keeps growing."""
@@ -181,7 +201,12 @@ class Manifest:
         except CorruptTopicError as error:
             self.roots.ignore(error)
             return snapshot
-        return newest if newest and newest.version >= snapshot.version else snapshot
+        if newest is None or newest.version < snapshot.version:
+            return snapshot
+        if newest.topic_id != snapshot.topic_id:
+            return newest
+        known = newest.recent_commits.continuing(snapshot.recent_commits, snapshot.version)
+        return replace(newest, recent=known)
 
     def load_at(self, version: int, *, from_newest_root: bool = False) -> Snapshot | None:
         """The state at `version`; None if commits that it needs are gone. With `from_newest_root`

@@ -9,6 +9,7 @@ sure that the commit it planned on is still there, unless the store has confirme
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from threading import Lock
@@ -100,26 +101,61 @@ class TopicLog:
         If `plan` raises, or returns something that is not a `Change`, nothing is committed. With
         `refresh=False` the first plan is made on the known state, unless that is stale.
         """
-        is_stale = self.runtime.clock() - self._seen_ms > STALE_AFTER_MS
 
         def attempt(snapshot: Snapshot) -> tuple[Snapshot, Commit | Other] | None:
-            # A new id each time: the last attempt may have left an object that does not count.
             commit_id = self.runtime.new_id()
             decided = plan(self.manifest.state(snapshot))
             if not isinstance(decided, Change):
                 return snapshot, decided
-            landed = attempt_commit(
-                self.manifest, self.runtime, snapshot, decided, commit_id, self._topic_id
-            )
-            if landed is None:
-                return None
-            commit, after = landed
-            return self._committed(after, commit), commit
+            return self.attempt(snapshot, decided, commit_id)
 
-        first = self.latest() if refresh or is_stale else self._snapshot
+        first = self.latest() if refresh else self.first_state()
         # After a lost race there is one newer commit at least.
         refresh_state = partial(self.latest, first_wave=2)
         return change_until_landed(first, attempt, refresh_state, self.runtime)
+
+    def first_state(self) -> Snapshot:
+        """The state to plan a change on first: the known one, unless that is stale."""
+        is_stale = self.runtime.clock() - self._seen_ms > STALE_AFTER_MS
+        return self.latest() if is_stale else self._snapshot
+
+    def attempt(
+        self, snapshot: Snapshot, change: Change, commit_id: str
+    ) -> tuple[Snapshot, Commit] | None:
+        """Put a change that was planned on this state; returns the state after it and the commit.
+        None after a lost race. Each attempt needs a new id: the last one may have left an object
+        that does not count."""
+        landed = attempt_commit(
+            self.manifest,
+            self.runtime,
+            snapshot,
+            change,
+            commit_id,
+            self._topic_id,
+            partial(self._follow_winner, snapshot),
+        )
+        if landed is None:
+            return None
+        commit, after = landed
+        return self._committed(after, commit), commit
+
+    def _follow_winner(self, snapshot: Snapshot, winner: Commit) -> None:
+        """The commit that has won the race was read. So the next state is known without another
+        request. If it cannot follow, the next look finds out why."""
+        if winner.topic_id == self._topic_id:
+            with suppress(LogTableError):
+                self._remember(apply(snapshot, winner), self.runtime.clock())
+
+    def look(self, count: int) -> Snapshot:
+        """The state after the next commits, at most this many, as far as they are there. They are
+        requested at once, and nothing else is: there may be a newer state."""
+        known = self._snapshot
+        if self.runtime.clock() - self._loaded_ms > STALE_AFTER_MS:
+            return self.latest()
+        newest = self.manifest.step(known, count)
+        if newest is None:
+            return self.latest()
+        return self._remember(newest, self.runtime.clock(), instead_of=known)
 
     def _committed(self, snapshot: Snapshot, commit: Commit) -> Snapshot:
         """The state after our own commit. Writes a new root if one is due."""
@@ -190,10 +226,12 @@ def attempt_commit(
     change: Change,
     commit_id: str,
     topic_id: str,
+    lost_to: Callable[[Commit], object] | None = None,
 ) -> tuple[Commit, Snapshot] | None:
     """Put the change as the version after `snapshot`. Returns None after a lost race, and if
     `snapshot` no longer stands [COMMIT-9]. The commit is decoded and replayed before it is put,
-    because a broken commit could never be removed."""
+    because a broken commit could never be removed. After a lost race, `lost_to` is called with the
+    commit that has won."""
     if snapshot is not None:
         check_writable(snapshot.protocol)
         manifest.commits.check_gap(snapshot)
@@ -203,7 +241,10 @@ def attempt_commit(
     after = apply(snapshot, decode_own(manifest.commits.decode, data, version))
     after = replace(after, confirmed_ms=manifest.store.last_reply_ms)
 
+    winner: Commit | None = None
+
     def read_commit_id() -> str | None:
+        nonlocal winner
         winner = manifest.commits.read(version)
         return None if winner is None else winner.commit_id
 
@@ -218,7 +259,11 @@ def attempt_commit(
     except LogTableError as error:
         error.may_have_landed = not isinstance(error, NotSentError)
         raise
-    return (manifest.commits.cache_rows(commit, data), after) if is_next else None
+    if is_next:
+        return manifest.commits.cache_rows(commit, data), after
+    if lost_to is not None and not is_ours and winner is not None:
+        lost_to(winner)
+    return None
 
 
 def _is_next(

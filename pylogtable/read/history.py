@@ -13,6 +13,21 @@ import pyarrow as pa
 from pylogtable.format.model import Commit, Totals
 from pylogtable.presentation import computed_table
 
+#: One of the appends of a combined commit [OFFER-4].
+APPEND = pa.struct(
+    [
+        ("offer", pa.string()),
+        ("txn_app_id", pa.string()),
+        ("txn_version", pa.int64()),
+        ("records", pa.int64()),
+        (
+            "offsets",
+            pa.list_(
+                pa.struct([("partition", pa.int32()), ("start", pa.int64()), ("end", pa.int64())])
+            ),
+        ),
+    ]
+)
 #: The columns, and their values.
 _COLUMNS: dict[pa.Field, Callable[[Commit], Any]] = {
     pa.field("version", pa.int64(), False): lambda c: c.version,
@@ -32,6 +47,19 @@ _COLUMNS: dict[pa.Field, Callable[[Commit], Any]] = {
     pa.field("summary", pa.map_(pa.string(), pa.int64()), False): lambda c: sorted(
         c.summary.items()
     ),
+    pa.field("appends", pa.list_(APPEND), False): lambda c: [
+        {
+            "offer": one.offer,
+            "txn_app_id": one.txn.app_id if one.txn else None,
+            "txn_version": one.txn.version if one.txn else None,
+            "records": one.records,
+            "offsets": [
+                {"partition": number, "start": start, "end": end}
+                for number, (start, end) in sorted(one.offsets.items())
+            ],
+        }
+        for one in c.appends
+    ],
     pa.field("notes", pa.map_(pa.string(), pa.string()), False): lambda c: [
         (txn.app_id, msgspec.json.encode(txn.note).decode())
         for txn in c.txns

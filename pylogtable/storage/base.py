@@ -162,6 +162,10 @@ class ObjectStore(ABC):
     def delete(self, key: str) -> None:
         """Delete the object. A missing object is not an error."""
 
+    def delete_many(self, keys: Sequence[str]) -> None:
+        """`delete` for each key, in as few requests as the store allows."""
+        map_parallel(self, self.delete, keys)
+
     def leftovers(self) -> Iterator[ObjectInfo]:
         """Temporary files that writers left behind when they died. `list` does not show them
         [STORE-4]. A store without temporary files has none."""

@@ -7,13 +7,16 @@ objects, or an upload of a gigabyte, does not begin again because of one lost an
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pylogtable.storage.base import ObjectInfo
 from pylogtable.storage.remote import RemoteStore, modified_ms
 from pylogtable.storage.requests import Send
 from pylogtable.storage.upload import S3Upload, Upload
+
+#: What one request may name.
+_DELETED_AT_ONCE = 1000
 
 
 class S3Store(RemoteStore):
@@ -32,6 +35,21 @@ class S3Store(RemoteStore):
         pages = self._pages(f"{self._root}/", Delimiter="/")
         found = (entry["Prefix"] for page in pages for entry in page.get("CommonPrefixes", ()))
         return sorted(str(prefix).rstrip("/").rpartition("/")[2] for prefix in found)
+
+    def delete_many(self, keys: Sequence[str]) -> None:
+        for at in range(0, len(keys), _DELETED_AT_ONCE):
+            self._delete_together([self._path(key) for key in keys[at : at + _DELETED_AT_ONCE]])
+
+    def _delete_together(self, paths: builtins.list[str]) -> None:
+        bucket = self._place(paths[0])[0]
+        named = [{"Key": self._place(path)[1]} for path in paths]
+        self._ask(
+            "delete",
+            paths[0],
+            lambda fs: fs._call_s3(
+                "delete_objects", Bucket=bucket, Delete={"Objects": named, "Quiet": True}
+            ),
+        )
 
     def _pages(self, start: str, **more: str) -> Iterator[dict[str, Any]]:
         """The replies to a listing of all names that start with these characters."""

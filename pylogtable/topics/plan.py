@@ -13,6 +13,7 @@ from pylogtable.format.field_ids import numbered, uses_mapping
 from pylogtable.format.mirror_rules import check_may_alter
 from pylogtable.format.model import (
     COLUMN_MAPPING,
+    COMBINED_APPENDS,
     FORMAT_VERSION,
     GIVEN_OFFSETS,
     INLINE_BATCHES,
@@ -74,6 +75,8 @@ def plan_create(
         protocol = protocol.with_feature(GIVEN_OFFSETS) or protocol
     if parse_config(topic.config).inline_max_bytes:
         protocol = protocol.with_feature(INLINE_BATCHES) or protocol
+    if parse_config(topic.config).combined_appends:
+        protocol = protocol.with_feature(COMBINED_APPENDS, readers_too=False) or protocol
     return Change(operation="create", protocol=protocol, topic=topic, ends=ends)
 
 
@@ -162,6 +165,12 @@ def _check_first_value_column(snapshot: Snapshot, new: TopicInfo) -> None:
 
 
 def _needed_protocol(snapshot: Snapshot, new: TopicInfo) -> Protocol | None:
-    """The protocol with the feature that renamed and dropped columns need; None if it stays as it
-    is [META-7]."""
-    return snapshot.protocol.with_feature(COLUMN_MAPPING) if uses_mapping(new) else None
+    """The protocol with the features that renamed and dropped columns [META-7] and combined appends
+    [OFFER-1] need; None if it stays as it is. A topic that was created without combined appends
+    gets them if somebody sets them: who does not know them may be using it."""
+    needed = snapshot.protocol
+    if uses_mapping(new):
+        needed = needed.with_feature(COLUMN_MAPPING) or needed
+    if "combined.appends" in new.config and parse_config(new.config).combined_appends:
+        needed = needed.with_feature(COMBINED_APPENDS, readers_too=False) or needed
+    return None if needed is snapshot.protocol else needed

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from pylogtable.format import group_model, model
+from pylogtable.format import group_model, model, offers
 from pylogtable.format.json_bytes import checksum
 from pylogtable.format.model import Segment
 from pylogtable.format.partition_state import PartitionState
@@ -17,7 +17,7 @@ SPEC_FOLDER = REPOSITORY / "format_spec"
 #: The documents that define rules. Some sections are files of their own.
 _SECTIONS = (
     *("spec.md", "maintenance.md", "groups.md"),
-    *("published.md", "published_iceberg.md", "mirror.md"),
+    *("published.md", "published_iceberg.md", "mirror.md", "offers.md"),
 )
 SPEC = [SPEC_FOLDER / name for name in _SECTIONS]
 VECTORS = SPEC_FOLDER / "vectors"
@@ -31,7 +31,7 @@ Vector = dict[str, Any]
 #: The objects of the format, by name.
 STORED_OBJECTS: dict[str, type[model.StoredObject]] = {
     name: stored
-    for module in (model, group_model)
+    for module in (model, group_model, offers)
     for name, stored in vars(module).items()
     if isinstance(stored, type) and issubclass(stored, model.StoredObject)
 }
@@ -90,7 +90,7 @@ def golden(case: str, file: str) -> Any:
 
 def in_bytes_only(model: str) -> set[str]:
     """The fields that an object has as bytes only: a checksum says nothing about the state."""
-    return {"checksum"} if model in {"Commit", "Root", "GroupState"} else set()
+    return {"checksum"} if model in {"Commit", "Root", "GroupState", "Offer"} else set()
 
 
 def int_keys(mapping: dict[str, Any]) -> dict[int, Any]:

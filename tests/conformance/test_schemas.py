@@ -38,7 +38,7 @@ REGISTRY: Registry[Any] = Registry().with_resources(
     (schema["$id"], Resource.from_contents(schema)) for schema in SCHEMAS.values()
 )
 #: An object that is not stored, so that only its parts have schemas.
-NEVER_STORED = {"StoredObject", "Change", "SegmentFacts", "StagedSegment", "GroupChange"}
+NEVER_STORED = {"StoredObject", "Change", "SegmentFacts", "GroupChange"}
 
 Schema = dict[str, Any]
 
@@ -173,6 +173,8 @@ def _kind_of(key: str) -> str | None:
         return "root"
     if paths.parse_group_path(key) is not None:
         return "group"
+    if paths.parse_offer_path(key) is not None:
+        return "offer"
     return "hint" if key == paths.HINT_PATH else None
 
 

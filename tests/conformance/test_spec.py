@@ -11,7 +11,7 @@ from typing import get_args
 import msgspec
 import pytest
 
-from pylogtable.format import config, json_codec, model
+from pylogtable.format import config, json_codec, model, offers
 from pylogtable.format.group_model import GroupOffer
 from pylogtable.format.leaf import LEAF_SCHEMA
 from pylogtable.format.schema import to_arrow
@@ -130,7 +130,16 @@ def test_the_pseudocode_has_every_rule_that_decoding_and_replay_enforce() -> Non
 def test_every_kind_of_object_has_an_example() -> None:
     kinds = [kind for kind, _ in BLOCKS]
     assert "" not in kinds
-    assert set(kinds) == {"commit", "root", "hint", "topic", "type", "group", "offer"}
+    assert set(kinds) == {
+        "commit",
+        "root",
+        "hint",
+        "topic",
+        "type",
+        "group",
+        "group_offer",
+        "offer",
+    }
     operations = {json.loads(text)["operation"] for kind, text in BLOCKS if kind == "commit"}
     assert operations >= {"create", "append", "delete_records", "delete_topic"}
 
@@ -148,10 +157,12 @@ def test_every_field_of_an_example_in_the_specification_is_decoded(kind: str, te
         stored = json_codec.decode_root(data, body["version"])
     elif kind == "group":
         stored = json_codec.decode_group(data, "g", body["number"])
-    elif kind == "offer":
+    elif kind == "group_offer":
         stored = msgspec.json.decode(data, type=GroupOffer)
     elif kind == "hint":
         stored = json_codec.decode_hint(data)
+    elif kind == "offer":
+        stored = msgspec.json.decode(data, type=offers.Offer)
     else:
         stored = msgspec.json.decode(data, type=model.TopicInfo)
     body.pop("checksum", None)

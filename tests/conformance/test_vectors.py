@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from pylogtable import errors
+from pylogtable.append.combine_plan import OneAppend, append_in, may_be_taken, plan_combined
 from pylogtable.append.plan import Repeated, plan_append
 from pylogtable.arguments import NOT_GIVEN
 from pylogtable.format import json_codec, paths
@@ -19,6 +20,7 @@ from pylogtable.format.group_model import GroupChange, GroupOffer, GroupState
 from pylogtable.format.group_offer import decode_offer, name_of
 from pylogtable.format.log_state import LogState
 from pylogtable.format.model import (
+    COMBINED_APPENDS,
     INLINE_BATCHES,
     Change,
     Commit,
@@ -30,6 +32,7 @@ from pylogtable.format.model import (
     Totals,
     Txn,
 )
+from pylogtable.format.offers import Offer
 from pylogtable.format.roots import from_root
 from pylogtable.format.schema import check_fields, fits, to_arrow, widens
 from pylogtable.format.snapshot import Snapshot, replay
@@ -51,7 +54,7 @@ from pylogtable.jobs.erase_plan import MayMatch, plan_erase
 from pylogtable.jobs.merge_plan import plan_merge
 from pylogtable.jobs.retention_plan import plan_retention
 from pylogtable.jobs.vacuum_plan import Listed, Needed, plan_vacuum
-from pylogtable.limits import Limits
+from pylogtable.limits import DEFAULT_LIMITS, Limits
 from pylogtable.log.offers_plan import take
 from pylogtable.mirror.plan import (
     CopyUnit,
@@ -83,7 +86,7 @@ def run_paths(given: Vector) -> object:
             parsed = paths.parse_group_path(path)
             return None if parsed is None else list(parsed)
         case {"do": "decode_offer", "path": path}:
-            named = paths.parse_offer_path(path)
+            named = paths.parse_group_offer_path(path)
             offer = None if named is None else decode_offer(named[1])
             assert offer is None or (named is not None and name_of(offer) == named[1])
             return None if offer is None else _wire(offer)
@@ -168,6 +171,26 @@ def run_plan_append(given: Vector) -> object:
     return _change(decided, "append")
 
 
+def run_plan_combine(given: Vector) -> object:
+    snapshot, own = _live(given), given["own"]
+    offers = msgspec.convert(given["offers"], tuple[Offer, ...])
+    change = plan_combined(
+        snapshot,
+        OneAppend(
+            files=msgspec.convert(own["staged"], tuple[StagedSegment, ...]),
+            txn=msgspec.convert(own.get("txn"), Txn | None),
+            offer=own.get("offer"),
+        ),
+        [
+            append_in(offer, snapshot)
+            for offer in offers
+            if may_be_taken(snapshot, offer, given["now_ms"])
+        ],
+        DEFAULT_LIMITS,
+    )
+    return _change(change, "append")
+
+
 def run_plan_read(given: Vector) -> object:
     state = _live(given)
     partitions = choose_partitions(state, given["partitions"])
@@ -192,7 +215,7 @@ def run_administer(given: Vector) -> object:
         starts = int_keys(given.get("start_offsets", {}))
         check_start_offsets(starts, topic.partitions)
         change = plan_create(_replayed(given), topic, "here", starts)
-        return _change(_without_inline_batches(change), "create")
+        return _change(_without_newer_features(change), "create")
     state = _live(given)
     if given["do"] == "delete_records":
         change = plan_delete_records(_with_leaves(state), int_keys(given["offsets"]))
@@ -317,6 +340,7 @@ def run_plan_vacuum(given: Vector) -> object:
         "commits": garbage.commits,
         "leaves": garbage.leaves,
         "segments": garbage.segments,
+        **({"offers": garbage.offers} if garbage.offers else {}),
     }
     in_order = [entry.key for entry in garbage]
     assert in_order == [entry.key for entries in kinds.values() for entry in entries]
@@ -388,6 +412,7 @@ RUNNERS: dict[str, Callable[[Vector], object]] = {
     "replay": run_replay,
     "rows": run_rows,
     "plan_append": run_plan_append,
+    "plan_combine": run_plan_combine,
     "plan_read": run_plan_read,
     "administer": run_administer,
     "plan_retention": run_plan_retention,
@@ -476,10 +501,12 @@ def _change(change: Change, operation: str) -> Any:
     return body
 
 
-def _without_inline_batches(change: Change) -> Change:
-    """These vectors are older than the feature, which a creator SHOULD announce [INL-5]."""
+def _without_newer_features(change: Change) -> Change:
+    """These vectors are older than two features, which a creator SHOULD announce [INL-5],
+    [OFFER-1]."""
     assert change.protocol is not None
     known = tuple(f for f in change.protocol.reader_features if f != INLINE_BATCHES)
+    assert COMBINED_APPENDS in change.protocol.writer_features
     protocol = msgspec.structs.replace(
         change.protocol, reader_features=known, writer_features=known
     )

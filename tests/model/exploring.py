@@ -24,11 +24,12 @@ def explore(
     committed: tuple[Append, ...] = (),
     store_ms: int = FAR_MS,
     settled: Callable[[str], bool] | None = None,
+    combined: bool = False,
 ) -> Outcome:
     names = [w.name for w in writers] + [w.recovery.name for w in writers if w.recovery]
     incarnations = [name + attempt for name in names for attempt in "abc"]
     checker = Checker(
-        start(appends, incarnations, empty_commits, committed),
+        start(appends, incarnations, empty_commits, committed, combined=combined),
         writers,
         faults,
         judged_by or judge((*committed, *appends)),

@@ -1,209 +1,163 @@
-"""Members that offer their commits to each other, in any order of their requests: a commit lands at
-most once, only while its member owns the partition, and what a member is told is true [GRP-16]."""
+"""Offers land once, in every interleaving [OFFER-3], [OFFER-7]; planted bugs are found."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from itertools import groupby, pairwise
+from typing import Any
 
 import pytest
 
-from pylogtable.errors import CommitConflictError, CommitUnknownError, InvalidRequestError
-from pylogtable.format.group_model import (
-    GroupChange,
-    GroupMember,
-    GroupOffer,
-    GroupPosition,
-    GroupState,
-)
-from pylogtable.format.json_codec import decode_group, encode
-from pylogtable.format.paths import group_path, parse_group_path
-from pylogtable.groups.membership_plan import heartbeat, owned, plan_offer, remove
-from pylogtable.log.group_log import GroupLog
-from pylogtable.log.offers_plan import has_landed
+import pylogtable.append.combine_plan
+import pylogtable.append.combiner
+from pylogtable.append.combine_plan import OneAppend
+from pylogtable.append.combiner import Combiner, landed_in
+from pylogtable.append.stager import Staged
+from pylogtable.engine import plan_append
+from pylogtable.errors import CommitUnknownError
+from pylogtable.format.offers import Fate
+from pylogtable.format.paths import is_segment_path, parse_commit_path, parse_offer_path
+from pylogtable.format.recent_commits import RecentCommits
+from pylogtable.limits import Limits
 from pylogtable.storage.base import ObjectStore
-from pylogtable.storage.delegating import WrappedStore
-from tests.depth import rounds
-from tests.model.checker import Checker, Faults, Outcome, Program, Told, Writer
-from tests.model.exploring import found, holds
-from tests.model.replay import Objects
-from tests.model.writers import LocalTime
+from pylogtable.topic import Topic
+from tests.depth import DEEP, rounds
+from tests.model.checker import Faults, Outcome, Told, Writer
+from tests.model.exploring import explore, found, holds
+from tests.model.writers import Append, LocalTime, rooting, writer
 
-GROUP, LEASE_MS, TOPIC_ID = "g", 30_000, "t1"
-OWNED = {"a": (0,), "b": (1,)}
-#: What the next owner of partition 0 commits.
-TAKEN_OVER = GroupPosition(offset=50, committed_at_ms=0)
+#: Everybody offers at once, and gives up waiting for others soon. So all that users meet in hours
+#: of contention is in a few steps.
+EAGER = Limits(direct_tries=0, quiet_looks=1, looks_per_rank=1, passed_looks=2)
+#: As users have it, but for the time that they give each other.
+USUAL = Limits(quiet_looks=1, looks_per_rank=1, passed_looks=2)
 
-
-class FarStore(WrappedStore):
-    """A store that is far away, where writers look for company."""
-
-    def __init__(self, inner: ObjectStore) -> None:
-        super().__init__(inner)
-        self.is_remote = True
+A1, B1, C1 = Append("a1", ((0, 2),)), Append("b1", ((0, 1),)), Append("c1", ((0, 1),))
+A2 = Append("a2", ((0, 1),))
+TA1, TB1 = replace(A1, txn=("a", 1)), replace(B1, txn=("b", 1))
+PUTS = frozenset({"lost", "late", "denied"})
 
 
-def start() -> Objects:
-    """Two members, each with a partition."""
-    members = {
-        name: GroupMember(lease_until_ms=LEASE_MS, owned=mine) for name, mine in OWNED.items()
-    }
-    first = GroupPosition(offset=0, committed_at_ms=0)
-    state = GroupState(
-        operation="join",
-        positions={0: first, 1: first},
-        generation=2,
-        members=members,
-        number=0,
-        commit_id="start",
-        topic_id=TOPIC_ID,
-        committed_at_ms=0,
-    )
-    return {group_path(GROUP, 0): encode(state)}
+def settled(key: str) -> bool:
+    """What nobody changes or removes here."""
+    is_log = parse_commit_path(key) is not None or parse_offer_path(key) is not None
+    return is_log or is_segment_path(key)
 
 
-def log_of(name: str, store: ObjectStore, time: LocalTime, *, crowded: bool = True) -> GroupLog:
-    # Nobody waits until an offer is removed. So here it never is.
-    runtime = replace(time.runtime(name, 100.0), later=lambda work: None)
-    log = GroupLog(FarStore(store), runtime, GROUP, TOPIC_ID)
-    log.newest()
-    if crowded:  # it has met others, and lost a race to them
-        log._has_company = log._is_crowded = True
-    return log
+def offering(
+    writers: tuple[Writer, ...], appends: tuple[Append, ...], faults: Faults, **how: Any
+) -> Outcome:
+    return explore(writers, appends, faults, settled=settled, combined=True, **how)
 
 
-def committing(name: str, offsets: tuple[int, ...]) -> Program:
-    """Commits these offsets of its partition, one after the other."""
+def two(limits: Limits, *, txns: bool = False, **how: Any) -> tuple[Writer, Writer]:
+    first, second = (TA1, TB1) if txns else (A1, B1)
+    return writer("a", [first], limits=limits, **how), writer("b", [second], limits=limits, **how)
 
-    def program(store: ObjectStore, told: list[Told]) -> None:
-        time = LocalTime()
-        log, offered_on_ms = log_of(name, store, time), -1
-        for offset in offsets:
-            commit = {OWNED[name][0]: offset}
 
-            def plan(state: GroupState | None, now_ms: int) -> GroupChange:
-                return heartbeat(state, name, now_ms, LEASE_MS, 2, commit, "", offered_on_ms)  # noqa: B023
+class TestOffersLandOnce:
+    def test_two_writers_that_offer_and_combine(self) -> None:
+        outcome = offering(two(EAGER), (A1, B1), Faults(0))
+        holds(outcome, 100)
+        commits = {
+            sum(parse_commit_path(key) is not None for key, _ in objects)
+            for objects, _ in outcome.results
+        }
+        assert commits == {2, 3}  # both in one commit, or one after the other
 
-            def offer(state: GroupState, now_ms: int) -> GroupOffer:
-                nonlocal offered_on_ms
-                made = plan_offer(state, name, now_ms, LEASE_MS, commit, "")  # noqa: B023
-                offered_on_ms = made.lease_before_ms
-                return made
+    def test_two_writers_with_faulty_puts(self) -> None:
+        faults = Faults(1, PUTS if DEEP else frozenset({"lost", "late"}))
+        holds(offering(two(EAGER), (A1, B1), faults), 1_000)
 
-            time.now_ms += 1
-            try:
-                log.change(plan, offer)
-                told.append(("committed", (name, offset)))
-            except CommitConflictError:
-                told.append(("refused", (name, offset)))
+    def test_two_writers_that_crash_and_repeat_with_their_txn(self) -> None:
+        faults = Faults(1, frozenset({"crash"}))
+        holds(offering(two(EAGER, txns=True), (TA1, TB1), faults), 1_000)
+
+    def test_writers_as_users_have_them(self) -> None:
+        faults = Faults(rounds(0, deep=1), frozenset({"crash", "late"}))
+        writers = writer("a", [A1, A2], limits=USUAL), writer("b", [B1], limits=USUAL)
+        holds(offering(writers, (A1, A2, B1), faults), 500)
+
+    def test_root_that_is_written_in_between(self) -> None:
+        writers = (*two(EAGER), Writer("rooter", rooting))
+        holds(offering(writers, (A1, B1), Faults(0)), 1_000)
+
+    def test_three_writers_in_a_deep_run_and_two_in_a_short_one(self) -> None:
+        third = (writer("c", [C1], limits=EAGER),) if DEEP else ()
+        holds(offering((*two(EAGER), *third), (A1, B1, C1), Faults(0)), rounds(100, deep=10**15))
+
+    def test_impatient_writers_know_that_they_do_not_know(self) -> None:
+        faults = Faults(1, PUTS | {"unread"} if DEEP else frozenset({"late"}))
+        writers = two(EAGER, txns=True, patience_seconds=-1, repeats_doubtful=True)
+        outcome = explore(writers, (TA1, TB1), faults, combined=True)
+        holds(outcome, 1_000)
+
+    def test_unknown_append_is_repeated_only_when_its_offer_is_void(self) -> None:
+        def repeating(store: ObjectStore, told: list[Told]) -> None:
+            store.limits = EAGER
+            topic = Topic("t", store, LocalTime().runtime("a", -1))
+            for attempt in ("a", "b"):
+                try:
+                    staged = [Staged(A1.files("a" + attempt), 0, "topic")]
+                    plan_append(topic, refresh=False).commit(staged, keep_files=True)
+                except CommitUnknownError as error:
+                    try:
+                        if topic.find_commit(error.commit_id, error.version) is None:
+                            continue
+                    except CommitUnknownError:
+                        return
                 return
-            except CommitUnknownError:
-                return
 
-    return program
-
-
-def giving_up(store: ObjectStore, told: list[Told]) -> None:
-    """An administrator removes member `a`, and `b` takes its partition, with a commit of it."""
-    time = LocalTime()
-    log = log_of("c", store, time, crowded=False)
-    try:
-        log.change(lambda state, _: remove(state, GROUP, "a"))
-    except (InvalidRequestError, CommitUnknownError):
-        return
-    told.append(("removed", "a"))
-
-    def take_over(state: GroupState | None, now_ms: int) -> GroupChange:
-        assert state is not None
-        members = {**state.members, "b": GroupMember(lease_until_ms=LEASE_MS * 2, owned=(0, 1))}
-        positions = {**state.positions, 0: TAKEN_OVER}
-        return GroupChange(operation="commit", positions=positions, generation=3, members=members)
-
-    log.change(take_over)
+        writers = Writer("a", repeating), writer("b", [B1], limits=EAGER)
+        holds(offering(writers, (A1, B1), Faults(1, PUTS)), 100)
 
 
-def wrong(objects: Objects, told: tuple[Told, ...]) -> str | None:
-    return next(_faults(objects, told), None)
+@pytest.mark.usefixtures("no_second_guard")
+class TestPlantedBugs:
+    def test_offer_that_is_taken_along_although_it_has_landed(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for module in (pylogtable.append.combiner, pylogtable.append.combine_plan):
+            monkeypatch.setattr(module, "fate_of", lambda *_: Fate.OPEN)
+        writers = writer("a", [A1], limits=EAGER), writer("b", [B1], limits=EAGER)
+        others = writer("c", [C1], limits=EAGER)
+        outcome = offering((*writers, others), (A1, B1, C1), Faults(0), first_violation_only=True)
+        found(outcome, "is in the log twice")
 
+    def test_writer_that_appends_again_while_its_offer_is_open(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        right = Combiner._wait
 
-def _faults(objects: Objects, told: tuple[Told, ...]) -> Iterator[str]:
-    states = states_in(objects)
-    for partition, member in ((0, "a"), (1, "b")):
-        values = [key for key, _ in groupby(s.positions[partition].offset for s in states)]
-        if len(values) != len(set(values)) or values != sorted(values):
-            yield f"partition {partition} went back: {values}"
-        for kind, what in told:
-            if kind == "committed" and what[0] == member and what[1] not in values:
-                yield f"{what} was committed, and is nowhere"
-            if kind == "refused" and what[0] == member and what[1] in values:
-                yield f"{what} was refused, and landed"
-    for before, after in pairwise(states):
-        is_commit = after.positions[0] not in (before.positions[0], TAKEN_OVER)
-        if is_commit and not (0 in owned(before, "a") and "a" in after.members):
-            yield f"state {after.number} commits for a member that lost its partition"
+        def hasty(self: Combiner, own: OneAppend, plan_own: Any) -> Any:
+            if "a1x" not in own.files[0].path:
+                return right(self, own, plan_own)
+            after, commit = self._log.change(plan_own)
+            return landed_in(commit, None, after)
 
+        monkeypatch.setattr(Combiner, "_wait", hasty)
+        outcome = offering(two(EAGER), (A1, B1), Faults(0), first_violation_only=True)
+        found(outcome, "is in the log twice")
 
-def states_in(objects: Objects) -> list[GroupState]:
-    names = sorted(name for name in objects if parse_group_path(name) is not None)
-    return [decode_group(objects[name], GROUP, number) for number, name in enumerate(names)]
+    def test_writer_that_takes_the_offsets_of_another_one(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def first_of_all(self: RecentCommits, offer: str, seen: int) -> Any:
+            for version, appends in reversed(self.landed):
+                if offer in appends:
+                    return version, next(iter(appends.values()))
+            return None
 
+        monkeypatch.setattr(RecentCommits, "find", first_of_all)
+        outcome = offering(two(EAGER), (A1, B1), Faults(0), first_violation_only=True)
+        found(outcome, "was told")
 
-def took_along(outcome: Outcome) -> int:
-    """How many ends have a state with commits of two members."""
-    return sum(
-        any(
-            all(before.positions[n] != after.positions[n] for n in (0, 1))
-            for before, after in pairwise(states_in(dict(objects)))
-        )
-        for objects, _ in outcome.results
-    )
+    def test_combiner_that_has_not_read_all_commits_since_the_offer(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def forgetful(self: RecentCommits, commit: Any) -> RecentCommits:
+            return self
 
-
-def explore(*programs: Program, faults: Faults, first_only: bool = False) -> Outcome:
-    outcome = Checker(
-        start(),
-        tuple(Writer(f"writer {n}", program) for n, program in enumerate(programs)),
-        faults,
-        wrong,
-        first_violation_only=first_only,
-    ).explore()
-    print(f"{outcome.schedules} schedules, {outcome.ends} ends, {len(outcome.violations)} wrong")
-    return outcome
-
-
-FAULTS = Faults(rounds(0, deep=1), frozenset({"lost", "late", "self_retry"}))
-
-
-def test_commits_land_once_and_what_members_are_told_is_true() -> None:
-    more = (7,) if rounds(0, deep=1) == 0 else (7, 8)
-    outcome = explore(committing("a", (5, 9)), committing("b", more), faults=FAULTS)
-    holds(outcome, 1_000)
-    assert took_along(outcome)
-
-
-def test_offer_of_a_removed_member_never_lands_late() -> None:
-    outcome = explore(committing("a", (5,)), giving_up, committing("b", (7,)), faults=FAULTS)
-    holds(outcome, 1_000)
-    assert took_along(outcome)
-
-
-def test_offer_that_is_taken_twice_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def whatever_its_lease(offer: GroupOffer, state: GroupChange | None, now_ms: int) -> bool:
-        return state is not None and offer.member in state.members
-
-    monkeypatch.setattr("pylogtable.log.offers_plan.is_open", whatever_its_lease)
-    monkeypatch.setattr("pylogtable.log.group_log.is_open", whatever_its_lease)
-    programs = committing("a", (5, 9)), committing("b", (7,))
-    found(explore(*programs, faults=Faults(0), first_only=True), "went back")
-
-
-def test_member_that_does_not_look_back_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was removed, and takes its offer for refused, though that landed before."""
-    monkeypatch.setattr(
-        GroupLog,
-        "_landed",
-        lambda self, offered, tip: tip if has_landed(offered.offer, tip.state) else None,
-    )
-    programs = committing("a", (5,)), giving_up, committing("b", (7,))
-    found(explore(*programs, faults=Faults(0), first_only=True), "was refused, and landed")
+        monkeypatch.setattr(RecentCommits, "after", forgetful)
+        writers = (*two(EAGER), writer("c", [C1], limits=EAGER))
+        outcome = offering(writers, (A1, B1, C1), Faults(0), first_violation_only=True)
+        found(outcome, "is in the log twice")

@@ -37,6 +37,7 @@ from pylogtable.format.paths import (
 )
 from pylogtable.format.snapshot import Snapshot, apply
 from pylogtable.jobs.vacuum_plan import Listed, Needed, plan_vacuum
+from pylogtable.limits import Limits
 from pylogtable.log.manifest import Manifest
 from pylogtable.log.topic_log import seal
 from pylogtable.runtime import Runtime
@@ -116,6 +117,7 @@ class LocalTime:
             monotonic=lambda: self.seconds,
             pause=self.pause,
             chance=lambda: 1.0,
+            later=lambda work: None,
             patience_seconds=patience_seconds,
         )
 
@@ -129,6 +131,7 @@ def appending(
     rests: bool = False,
     knows_time: bool = True,
     waits_for: str | None = None,
+    limits: Limits | None = None,
 ) -> Program:
     """Opens the topic and makes its appends, one after the other; with `rests` it sleeps before
     each, and time may pass. Unless it `knows_time`, its clock stands still. It appends nothing if
@@ -136,6 +139,8 @@ def appending(
 
     def program(store: ObjectStore, told: list[Told]) -> None:
         time = LocalTime()
+        if limits is not None:
+            store.limits = limits
         try:
             topic = Topic("t", store, time.runtime(name, patience_seconds))
         except (StorageError, TopicNotFoundError, CorruptTopicError):
@@ -268,9 +273,10 @@ def removing(
     return program
 
 
-def created(topic_id: str) -> bytes:
+def created(topic_id: str, *, combined: bool = False) -> bytes:
     """The commit that creates a topic."""
-    info = new_topic_info(make_fields({"n": pa.int64()}), [], PARTITIONS, {}, 0)
+    config = {"combined.appends": combined}
+    info = new_topic_info(make_fields({"n": pa.int64()}), [], PARTITIONS, config, 0)
     change = plan_create(None, info, "here", {})
     return encode(seal(change, None, f"create{topic_id}", topic_id, 0))
 
@@ -285,10 +291,13 @@ def start(
     incarnations: Sequence[str],
     empty_commits: int = 0,
     committed: Sequence[Append] = (),
+    *,
+    combined: bool = False,
 ) -> dict[str, bytes]:
     """A new topic with some commits that change nothing, some appends whose records are in their
     commits, and the data files of all appends of all incarnations, written already."""
-    objects = {commit_path(0): created("topic"), HINT_PATH: encode(Hint(root_version=None))}
+    first = created("topic", combined=combined)
+    objects = {commit_path(0): first, HINT_PATH: encode(Hint(root_version=None))}
     for version in range(1, empty_commits + 1):
         state = Manifest(ObjectsStore(objects)).load()
         commit = seal(Change(operation="vacuum"), state, f"empty{version}", "topic", 0)
@@ -342,7 +351,7 @@ def _faults(
     twice = [i for i, n in Counter(c.commit_id for c in commits).items() if n > 1]
     if twice:
         yield f"commit id(s) {twice} in several versions"
-    txns = Counter((c.txn.app_id, c.txn.version) for c in commits if c.txn is not None)
+    txns = Counter((txn.app_id, txn.version) for c in commits for txn in c.txns)
     if any(n > 1 for n in txns.values()):
         yield f"a txn in several commits: {txns}"
     committed: set[tuple[str, str]] = set()

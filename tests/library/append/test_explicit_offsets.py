@@ -11,7 +11,7 @@ import pytest
 
 from pylogtable import CommitConflictError, InvalidRequestError, SchemaMismatchError
 from pylogtable.engine import plan_append
-from pylogtable.format.model import GIVEN_OFFSETS
+from pylogtable.format.model import COMBINED_APPENDS, GIVEN_OFFSETS
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
 from pylogtable.topic import Topic
@@ -44,7 +44,7 @@ def given(*places: tuple[int, int], **columns: Any) -> pa.Table:
 
 def features(topic: Topic) -> Sequence[str]:
     protocol = topic.at().snapshot.protocol
-    assert protocol.reader_features == protocol.writer_features
+    assert {*protocol.reader_features, COMBINED_APPENDS} == {*protocol.writer_features}
     return protocol.reader_features
 
 

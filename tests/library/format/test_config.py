@@ -35,10 +35,11 @@ KAFKAS_DEFAULTS = {
 }
 
 
-DEFAULTS = {  # the last two are settings of our own
+DEFAULTS = {  # the last three are settings of our own
     **KAFKAS_DEFAULTS,
     "publish.formats": "none",
     "inline.max.bytes": "16384",
+    "combined.appends": "true",
 }
 
 

@@ -9,7 +9,7 @@ import pytest
 from pylogtable import CommitConflictError, Consumer, Topic
 from pylogtable.format.group_model import GroupOffer, GroupState
 from pylogtable.format.group_offer import MAX_NAME, decode_offer, name_of
-from pylogtable.format.paths import offer_path
+from pylogtable.format.paths import group_offer_path
 from pylogtable.groups.member import DynamicMember
 from pylogtable.groups.membership_plan import plan_offer
 from pylogtable.log.group_log import GroupLog
@@ -72,7 +72,7 @@ def offer_for(consumer: Consumer, clock: Clock, offset: int) -> GroupOffer:
 def put(far: FarStore, offer: GroupOffer) -> str:
     name = name_of(offer)
     assert name is not None
-    path = offer_path(GROUP, name)
+    path = group_offer_path(GROUP, name)
     far.below("t").write(path, b"{}")
     return path
 

@@ -1,0 +1,346 @@
+"""Lands an append beside other writers, without racing them for ever.
+
+A lone writer puts its commit, and that is all. Who loses a race twice, or knows that others are
+waiting, leaves an offer beside the log and waits. Whoever commits next takes the offers along. A
+writer that commits again and again is the one who carries the others; if there is none, the first
+in line does it. Any two may try: put-if-absent decides, as always. There is no leader to lose.
+
+Waits are counted in looks at the log, and a look comes about as often as a request takes. All of
+this is about time and requests. What may land, and when, is in `combine_plan`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import NamedTuple
+
+from pylogtable.append.combine_plan import (
+    OneAppend,
+    append_in,
+    fits,
+    is_new,
+    may_be_offered,
+    may_be_taken,
+    offer_of,
+    plan_combined,
+)
+from pylogtable.append.plan import Repeated
+from pylogtable.append.report import offsets_of
+from pylogtable.errors import CommitUnknownError, CorruptTopicError, LogTableError, StorageError
+from pylogtable.format.log_state import LogState
+from pylogtable.format.model import Change, CombinedAppend, Commit
+from pylogtable.format.offers import MAX_OFFER_BYTES, Fate, Offer, encode_offer, fate_of
+from pylogtable.format.paths import seen_in
+from pylogtable.format.snapshot import Snapshot
+from pylogtable.log.commit_loop import LONGEST_PAUSE_AFTER_LOST_RACE
+from pylogtable.log.topic_log import TopicLog
+from pylogtable.operation import Threads
+
+#: A writer that puts one commit after the other looks for offers beside them: nobody else would get
+#: a turn. It looks this often, and less often while it finds none. In between it pays nothing.
+LOOK_EVERY_SECONDS = 0.25
+LOOK_AT_LEAST_EVERY_SECONDS = 1.0
+#: How long a writer remembers that offers were waiting.
+CROWDED_FOR_SECONDS = 1.0
+#: How many round trips after the offer, and after the last look, the log is looked at. Whoever
+#: commits lists the offers, reads them and puts: an offer does not land in less than three.
+FIRST_LOOK = 2.5
+NEXT_LOOK = 0.75
+#: So many commits are requested by a look at most.
+LOOK_AHEAD = 4
+#: At most so many offers are read for one commit.
+READ_AT_ONCE = 256
+
+PlanOwn = Callable[[LogState], Change | Repeated]
+
+
+class Landed(NamedTuple):
+    """An append in the log: the version of its commit, its own part of it, and the state then."""
+
+    version: int
+    append: CombinedAppend
+    state: Snapshot
+
+
+class Combiner:
+    """Lands the appends of one process on the topic of `log`."""
+
+    def __init__(self, log: TopicLog) -> None:
+        self._log = log
+        self._runtime = log.runtime
+        self._limits = log.store.limits
+        self._offers = log.manifest.offers
+        #: The offers of others that were listed last, and those of them that were read. None for
+        #: one that cannot be taken along.
+        self._waiting: list[str] = []
+        self._read: dict[str, OneAppend | None] = {}
+        self._looked = self._landed = self._crowded = float("-inf")
+        self._look_every = LOOK_EVERY_SECONDS
+        self._is_first = True
+        #: How many commits the next look will probably find.
+        self._expected = 1
+        self._round_trip = 0.0
+
+    def land(
+        self, own: OneAppend, plan_own: PlanOwn, staged_at_ms: int, *, may_wait: bool = True
+    ) -> Landed | Repeated:
+        """Commit an append. `plan_own` is called with each state that it may be committed on. It
+        returns the commit, or says that the append is a repeat, or raises if it must not be
+        committed. Without `may_wait` the append is never offered.
+
+        Once there is an offer, somebody may commit it. So after a failure the outcome is unknown,
+        and the error has the name of the offer."""
+        while True:
+            state = self._log.first_state()
+            if not may_wait or not state.combines_appends:
+                after, decided = self._log.change(plan_own, refresh=False)
+                return decided if isinstance(decided, Repeated) else landed_in(decided, None, after)
+            if own.offer is None:
+                landed = self._directly(own, plan_own, state)
+                if landed is not None:
+                    return landed
+                offered = self._offer(own, plan_own, staged_at_ms)
+                if isinstance(offered, Repeated):
+                    return offered
+                may_wait = offered is not None
+                own = offered or own
+            if own.offer is not None:
+                landed = self._wait(own, plan_own)
+                if landed is not None:
+                    return landed
+                own = replace(own, offer=None)
+
+    def _directly(
+        self, own: OneAppend, plan_own: PlanOwn, state: Snapshot
+    ) -> Landed | Repeated | None:
+        """Put the append, as a lone writer does. None if others were faster, or are in line."""
+        tries = self._limits.direct_tries
+        if self._since(self._crowded) < CROWDED_FOR_SECONDS:
+            tries = 1 if self._is_first else 0
+        for number in range(tries):
+            landed = self._attempt(own, plan_own, state)
+            self._is_first = landed is not None
+            if landed is not None:
+                return landed
+            self._look_every = LOOK_EVERY_SECONDS
+            self._runtime.back_off(number, longest_seconds=LONGEST_PAUSE_AFTER_LOST_RACE)
+            newer = self._log.known  # the winner was read
+            state = newer if newer.version > state.version else self._log.latest(first_wave=2)
+        return None
+
+    def _offer(
+        self, own: OneAppend, plan_own: PlanOwn, staged_at_ms: int
+    ) -> OneAppend | Repeated | None:
+        """Put an offer, and return the append with its name. None if the append has to do without:
+        it brings its offsets, or is too large, or the store refuses the offer."""
+        state = self._log.known
+        decided = plan_own(self._log.manifest.state(state))
+        if isinstance(decided, Repeated):
+            return decided
+        if not may_be_offered(own):
+            return None
+        offer = offer_of(own, state, self._runtime.new_id(), staged_at_ms)
+        if len(encode_offer(offer)) > MAX_OFFER_BYTES:
+            return None
+        began = self._runtime.monotonic()
+        try:
+            self._offers.put(offer)  # if the outcome is unknown, it may be there
+        except StorageError:
+            return None
+        self._took(began)
+        return replace(own, offer=offer.name)
+
+    def _wait(self, own: OneAppend, plan_own: PlanOwn) -> Landed | Repeated | None:
+        """Wait until an offer has landed, or land it. None if it never will."""
+        assert own.offer is not None
+        try:
+            landed = self._wait_in_line(own, own.offer, plan_own)
+        except LogTableError as error:
+            unknown = CommitUnknownError(own.offer, (seen_in(own.offer) or 0) + 1)
+            unknown.reason = str(error)
+            raise unknown from error
+        self._crowded = self._runtime.monotonic()
+        return landed
+
+    def _wait_in_line(
+        self, own: OneAppend, name: str, plan_own: PlanOwn
+    ) -> Landed | Repeated | None:
+        state, seen = self._log.known, seen_in(name) or 0
+        looks = quiet = 0
+        turn: int | None = None
+        self._pause(FIRST_LOOK)
+        while True:
+            before, count = state.version, self._expected
+            state = self._log.look(count)
+            moved = state.version - before
+            recent = self._log.manifest.commits.since(seen, state)
+            landed = recent.find(name, seen)
+            if landed is not None:
+                self._is_first = False
+                self._expected = max(1, min(LOOK_AHEAD, landed[0] - seen))
+                return Landed(*landed, state)
+            if fate_of(name, state.version, recent) is Fate.VOID or not is_new(state, own):
+                self._remove([name])
+                return None
+            looks += 1
+            quiet = 0 if moved else quiet + 1
+            is_passed = looks >= self._limits.passed_looks
+            turn = None if moved and not is_passed else turn
+            is_quiet = quiet >= self._limits.quiet_looks or quiet == looks
+            if turn is None and (is_quiet or is_passed):
+                turn = looks + self._limits.looks_per_rank * self._rank(name, state)
+            if turn is not None and looks >= turn:
+                self._fetch(own, state)
+                attempted = self._attempt(own, plan_own, state)
+                if attempted is not None:
+                    self._is_first = True
+                    return attempted
+                looks, quiet, turn = 0, 0, None
+            elif moved < count:
+                self._pause(NEXT_LOOK)
+            self._expected = 1
+
+    def _attempt(
+        self, own: OneAppend, plan_own: PlanOwn, state: Snapshot
+    ) -> Landed | Repeated | None:
+        """Put a commit with the append, and with the offers that wait. None after a lost race."""
+        commit_id = self._runtime.new_id()
+        decided = plan_own(self._log.manifest.state(state))
+        if not isinstance(decided, Change):
+            return decided
+        others = self._takeable(own, state)
+        try:
+            return self._put(own, others, decided, state, commit_id)
+        except LogTableError as error:
+            if error.may_have_landed or not others:
+                raise
+        # Nothing was sent: somebody's offer breaks a rule.
+        kept = [one for one in others if fits(state, one)]
+        self._read.update({one.offer: None for one in others if one.offer and one not in kept})
+        return self._put(own, kept, decided, state, commit_id)
+
+    def _put(
+        self,
+        own: OneAppend,
+        others: Sequence[OneAppend],
+        alone: Change,
+        state: Snapshot,
+        commit_id: str,
+    ) -> Landed | None:
+        change = alone
+        if others or own.offer is not None:
+            change = plan_combined(state, own, others, self._limits)
+        began = self._runtime.monotonic()
+        if not self._look_is_due():
+            landed = self._log.attempt(state, change, commit_id)
+        elif not self._log.store.is_remote:
+            self._look(state, own)
+            landed = self._log.attempt(state, change, commit_id)
+        else:
+            # Both beside the put, so that they take no time of their own.
+            unread = [name for name in self._open(own, state) if name not in self._read]
+            with Threads(2) as pool:
+                looking = pool.submit(self._offers.names)
+                reading = pool.submit(self._offers.read, unread)
+                landed = self._log.attempt(state, change, commit_id)
+                self._note_read(reading.result(), state)
+                self._note_listed(looking.result(), state)
+        if landed is None:
+            return None
+        self._took(began)
+        after, commit = landed
+        self._landed = self._runtime.monotonic()
+        names = [one.offer for one in commit.appends if one.offer is not None]
+        self._waiting = [name for name in self._waiting if name not in names]
+        self._remove(names)
+        return landed_in(commit, own.offer, after)
+
+    def _takeable(self, own: OneAppend, state: Snapshot) -> list[OneAppend]:
+        """The offers of others that were read, and that a commit on this state may take along
+        [OFFER-3]."""
+        if not self._waiting or not may_be_offered(own):
+            return []
+        found = map(self._read.get, self._open(own, state))
+        return [one for one in found if one is not None]
+
+    def _open(self, own: OneAppend, state: Snapshot) -> list[str]:
+        """The offers of others that were listed, and that may still land [OFFER-3]."""
+        recent = state.recent_commits
+        waiting = (name for name in self._waiting if name != own.offer)
+        names = [name for name in waiting if fate_of(name, state.version, recent) is Fate.OPEN]
+        return names[:READ_AT_ONCE]
+
+    def _note_read(self, offers: Mapping[str, Offer | None], state: Snapshot) -> None:
+        now_ms = self._runtime.clock()
+        for name, offer in offers.items():
+            self._read[name] = None
+            if offer is not None and may_be_taken(state, offer, now_ms):
+                with suppress(CorruptTopicError):  # [OFFER-6]
+                    self._read[name] = append_in(offer, state)
+
+    def _look_is_due(self) -> bool:
+        """True if it is time to look for offers. A writer that appends now and then need not: the
+        log is free in between."""
+        now = self._runtime.monotonic()
+        if now - self._crowded < CROWDED_FOR_SECONDS:
+            return True
+        if now - self._landed > self._look_every:
+            self._looked = now
+        return now - self._looked > self._look_every
+
+    def _look(self, state: Snapshot, own: OneAppend) -> None:
+        """List the offers that wait, and read those that are new."""
+        self._note_listed(self._offers.names(), state)
+        self._fetch(own, state)
+
+    def _fetch(self, own: OneAppend, state: Snapshot) -> None:
+        """Read the offers that were listed and not read yet."""
+        unread = [name for name in self._open(own, state) if name not in self._read]
+        if unread:
+            self._note_read(self._offers.read(unread), state)
+
+    def _note_listed(self, names: Sequence[str], state: Snapshot) -> None:
+        self._looked = self._runtime.monotonic()
+        recent = state.recent_commits
+        self._waiting = [
+            name for name in names if fate_of(name, state.version, recent) is Fate.OPEN
+        ]
+        listed = set(names)
+        self._read = {name: one for name, one in self._read.items() if name in listed}
+        longest = LOOK_AT_LEAST_EVERY_SECONDS
+        self._look_every = LOOK_EVERY_SECONDS if names else min(2 * self._look_every, longest)
+        if self._waiting:
+            self._crowded = self._looked
+
+    def _rank(self, name: str, state: Snapshot) -> int:
+        """How many offers are in line before this one."""
+        self._note_listed(self._offers.names(), state)
+        return self._waiting.index(name) if name in self._waiting else 0
+
+    def _remove(self, names: Sequence[str]) -> None:
+        if names:
+            self._runtime.later(lambda: self._offers.remove(names))
+
+    def _since(self, when: float) -> float:
+        return self._runtime.monotonic() - when
+
+    def _took(self, began: float) -> None:
+        """Remember how long a request takes here. A slow one now and then means little."""
+        seconds, known = self._since(began), self._round_trip
+        is_faster = not known or seconds < known
+        self._round_trip = seconds if is_faster else 0.8 * known + 0.2 * seconds
+
+    def _pause(self, round_trips: float) -> None:
+        self._runtime.pause(self._round_trip * round_trips * (0.75 + 0.5 * self._runtime.chance()))
+
+
+def landed_in(commit: Commit, offer: str | None, after: Snapshot) -> Landed:
+    """The append of this writer in its own commit."""
+    for one in commit.appends:
+        if one.offer == offer:
+            return Landed(commit.version, one, after)
+    records = sum(segment.records for segment in commit.add)
+    append = CombinedAppend(txn=commit.txn, offsets=offsets_of(commit), records=records)
+    return Landed(commit.version, append, after)
