@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from threading import Lock
 from typing import NamedTuple
 
 from pylogtable.append.combine_plan import (
@@ -32,16 +33,18 @@ from pylogtable.errors import CommitUnknownError, CorruptTopicError, LogTableErr
 from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Change, CombinedAppend, Commit
 from pylogtable.format.offers import MAX_OFFER_BYTES, Fate, Offer, encode_offer, fate_of
-from pylogtable.format.paths import seen_in
+from pylogtable.format.paths import offer_name, seen_in
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.log.commit_loop import LONGEST_PAUSE_AFTER_LOST_RACE
 from pylogtable.log.topic_log import TopicLog
-from pylogtable.operation import Threads
+from pylogtable.operation import new_operation
 
 #: A writer that puts one commit after the other looks for offers beside them: nobody else would get
 #: a turn. It looks this often, and less often while it finds none. In between it pays nothing.
 LOOK_EVERY_SECONDS = 0.25
 LOOK_AT_LEAST_EVERY_SECONDS = 1.0
+#: To list and to read takes two round trips, and a put one.
+LOOKS_AT_ONCE = 2
 #: How long a writer remembers that offers were waiting.
 CROWDED_FOR_SECONDS = 1.0
 #: How many round trips after the offer, and after the last look, the log is looked at. Whoever
@@ -64,6 +67,17 @@ class Landed(NamedTuple):
     state: Snapshot
 
 
+@dataclass(eq=False)
+class _Neighbour:
+    """An append of another thread of this process, which waits for its turn. It has a name as
+    offers have, and needs no object: who commits takes it from memory. `outcome` is where it has
+    landed, or why nobody knows that."""
+
+    append: OneAppend
+    plan_own: PlanOwn
+    outcome: Landed | CommitUnknownError | None = None
+
+
 class Combiner:
     """Lands the appends of one process on the topic of `log`."""
 
@@ -74,10 +88,14 @@ class Combiner:
         self._offers = log.manifest.offers
         #: The offers of others that were listed last, and those of them that were read. None for
         #: one that cannot be taken along.
+        self._lock = Lock()
+        self._turn = Lock()
+        self._neighbours: list[_Neighbour] = []
         self._waiting: list[str] = []
         self._read: dict[str, OneAppend | None] = {}
         self._looked = self._landed = self._crowded = float("-inf")
         self._look_every = LOOK_EVERY_SECONDS
+        self._looks_under_way = 0
         self._is_first = True
         #: How many commits the next look will probably find.
         self._expected = 1
@@ -98,7 +116,7 @@ class Combiner:
                 after, decided = self._log.change(plan_own, refresh=False)
                 return decided if isinstance(decided, Repeated) else landed_in(decided, None, after)
             if own.offer is None:
-                landed = self._directly(own, plan_own, state)
+                landed = self._in_turn(own, plan_own, state)
                 if landed is not None:
                     return landed
                 offered = self._offer(own, plan_own, staged_at_ms)
@@ -111,6 +129,29 @@ class Combiner:
                 if landed is not None:
                     return landed
                 own = replace(own, offer=None)
+
+    def _in_turn(
+        self, own: OneAppend, plan_own: PlanOwn, state: Snapshot
+    ) -> Landed | Repeated | None:
+        """Put the append, or let another thread that is about to commit take it along."""
+        if self._turn.acquire(blocking=False):
+            try:
+                return self._directly(own, plan_own, state)
+            finally:
+                self._turn.release()
+        name = offer_name(state.version, self._runtime.new_id())
+        neighbour = _Neighbour(replace(own, offer=name), plan_own)
+        if may_be_offered(own):
+            with self._lock:
+                self._neighbours.append(neighbour)
+        with self._turn:
+            with self._lock:
+                self._neighbours = [one for one in self._neighbours if one is not neighbour]
+            if neighbour.outcome is None:
+                return self._directly(own, plan_own, self._log.first_state())
+        if isinstance(neighbour.outcome, CommitUnknownError):
+            raise neighbour.outcome
+        return neighbour.outcome
 
     def _directly(
         self, own: OneAppend, plan_own: PlanOwn, state: Snapshot
@@ -210,16 +251,45 @@ class Combiner:
         decided = plan_own(self._log.manifest.state(state))
         if not isinstance(decided, Change):
             return decided
+        neighbours = self._ready_neighbours(own, state)
         others = self._takeable(own, state)
         try:
-            return self._put(own, others, decided, state, commit_id)
-        except LogTableError as error:
-            if error.may_have_landed or not others:
+            return self._put(own, [*others, *neighbours], decided, state, commit_id)
+        except BaseException as error:
+            is_certain = isinstance(error, LogTableError) and not error.may_have_landed
+            if not is_certain:
+                self._tell_neighbours(neighbours, error)
+            if not is_certain or not (others or neighbours):
                 raise
-        # Nothing was sent: somebody's offer breaks a rule.
+        # Nothing was sent: the append of somebody else breaks a rule.
         kept = [one for one in others if fits(state, one)]
         self._read.update({one.offer: None for one in others if one.offer and one not in kept})
         return self._put(own, kept, decided, state, commit_id)
+
+    def _ready_neighbours(self, own: OneAppend, state: Snapshot) -> list[OneAppend]:
+        """The appends of other threads that a commit on this state may take along. Whatever speaks
+        against one, its own thread finds out."""
+        if not self._neighbours or not may_be_offered(own):
+            return []
+        with self._lock:
+            waiting = [one for one in self._neighbours if one.outcome is None]
+        ready = []
+        for one in waiting:
+            name = one.append.offer or ""
+            if fate_of(name, state.version, state.recent_commits) is Fate.OPEN:
+                with suppress(LogTableError):
+                    if isinstance(one.plan_own(self._log.manifest.state(state)), Change):
+                        ready.append(one.append)
+        return ready
+
+    def _tell_neighbours(self, taken: Sequence[OneAppend], error: BaseException) -> None:
+        """Nobody knows whether the commit has landed that had these appends."""
+        names = {one.offer for one in taken}
+        for one in self._neighbours:
+            if one.append.offer in names:
+                name = one.append.offer or ""
+                one.outcome = CommitUnknownError(name, (seen_in(name) or 0) + 1)
+                one.outcome.reason = str(error)
 
     def _put(
         self,
@@ -233,27 +303,23 @@ class Combiner:
         if others or own.offer is not None:
             change = plan_combined(state, own, others, self._limits)
         began = self._runtime.monotonic()
-        if not self._look_is_due():
-            landed = self._log.attempt(state, change, commit_id)
-        elif not self._log.store.is_remote:
-            self._look(state, own)
-            landed = self._log.attempt(state, change, commit_id)
-        else:
-            # Both beside the put, so that they take no time of their own.
-            unread = [name for name in self._open(own, state) if name not in self._read]
-            with Threads(2) as pool:
-                looking = pool.submit(self._offers.names)
-                reading = pool.submit(self._offers.read, unread)
-                landed = self._log.attempt(state, change, commit_id)
-                self._note_read(reading.result(), state)
-                self._note_listed(looking.result(), state)
+        if self._look_is_due() and self._looks_under_way < LOOKS_AT_ONCE:
+            self._looks_under_way += 1
+            self._runtime.later(self._look)  # beside the put, so that it takes no time of its own
+        landed = self._log.attempt(state, change, commit_id)
         if landed is None:
             return None
         self._took(began)
         after, commit = landed
         self._landed = self._runtime.monotonic()
-        names = [one.offer for one in commit.appends if one.offer is not None]
-        self._waiting = [name for name in self._waiting if name not in names]
+        landed_by_name = {one.offer: one for one in commit.appends if one.offer is not None}
+        with self._lock:
+            for one in self._neighbours:
+                found = landed_by_name.pop(one.append.offer or "", None)
+                if found is not None:
+                    one.outcome = Landed(commit.version, found, after)
+            names = list(landed_by_name)
+            self._waiting = [name for name in self._waiting if name not in names]
         self._remove(names)
         return landed_in(commit, own.offer, after)
 
@@ -262,23 +328,26 @@ class Combiner:
         [OFFER-3]."""
         if not self._waiting or not may_be_offered(own):
             return []
-        found = map(self._read.get, self._open(own, state))
+        with self._lock:
+            found = [self._read.get(name) for name in self._open(own, state)]
         return [one for one in found if one is not None]
 
-    def _open(self, own: OneAppend, state: Snapshot) -> list[str]:
+    def _open(self, own: OneAppend | None, state: Snapshot) -> list[str]:
         """The offers of others that were listed, and that may still land [OFFER-3]."""
         recent = state.recent_commits
-        waiting = (name for name in self._waiting if name != own.offer)
+        waiting = (name for name in self._waiting if own is None or name != own.offer)
         names = [name for name in waiting if fate_of(name, state.version, recent) is Fate.OPEN]
         return names[:READ_AT_ONCE]
 
     def _note_read(self, offers: Mapping[str, Offer | None], state: Snapshot) -> None:
         now_ms = self._runtime.clock()
+        found: dict[str, OneAppend | None] = dict.fromkeys(offers)
         for name, offer in offers.items():
-            self._read[name] = None
             if offer is not None and may_be_taken(state, offer, now_ms):
                 with suppress(CorruptTopicError):  # [OFFER-6]
-                    self._read[name] = append_in(offer, state)
+                    found[name] = append_in(offer, state)
+        with self._lock:
+            self._read.update(found)
 
     def _look_is_due(self) -> bool:
         """True if it is time to look for offers. A writer that appends now and then need not: the
@@ -290,25 +359,31 @@ class Combiner:
             self._looked = now
         return now - self._looked > self._look_every
 
-    def _look(self, state: Snapshot, own: OneAppend) -> None:
+    def _look(self) -> None:
         """List the offers that wait, and read those that are new."""
-        self._note_listed(self._offers.names(), state)
-        self._fetch(own, state)
+        try:
+            with new_operation():
+                state = self._log.known
+                self._note_listed(self._offers.names(), state)
+                self._fetch(None, state)
+        finally:
+            self._looks_under_way -= 1
 
-    def _fetch(self, own: OneAppend, state: Snapshot) -> None:
+    def _fetch(self, own: OneAppend | None, state: Snapshot) -> None:
         """Read the offers that were listed and not read yet."""
-        unread = [name for name in self._open(own, state) if name not in self._read]
+        with self._lock:
+            unread = [name for name in self._open(own, state) if name not in self._read]
         if unread:
             self._note_read(self._offers.read(unread), state)
 
     def _note_listed(self, names: Sequence[str], state: Snapshot) -> None:
         self._looked = self._runtime.monotonic()
-        recent = state.recent_commits
-        self._waiting = [
-            name for name in names if fate_of(name, state.version, recent) is Fate.OPEN
-        ]
-        listed = set(names)
-        self._read = {name: one for name, one in self._read.items() if name in listed}
+        recent, listed = state.recent_commits, set(names)
+        with self._lock:
+            self._waiting = [
+                name for name in names if fate_of(name, state.version, recent) is Fate.OPEN
+            ]
+            self._read = {name: one for name, one in self._read.items() if name in listed}
         longest = LOOK_AT_LEAST_EVERY_SECONDS
         self._look_every = LOOK_EVERY_SECONDS if names else min(2 * self._look_every, longest)
         if self._waiting:

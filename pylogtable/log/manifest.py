@@ -182,8 +182,7 @@ class Manifest:
         except CorruptTopicError:
             return None
         assert newest is not None
-        is_overdue = found and root_is_overdue(newest, self._store.limits)
-        return None if is_overdue else replace(newest, confirmed_ms=seen_ms)
+        return replace(newest, confirmed_ms=seen_ms)
 
     def rebase(self, snapshot: Snapshot) -> Snapshot:
         """The same state or a newer one, loaded from the newest root if that is newer than the one

@@ -33,7 +33,8 @@ from pylogtable.log.clock_skew import FRESH_MS, check_clock
 from pylogtable.log.commit_loop import change_until_landed, put_numbered
 from pylogtable.log.commits import gap_at
 from pylogtable.log.manifest import Manifest
-from pylogtable.log.root_plan import root_is_due
+from pylogtable.log.root_plan import root_is_due, root_is_overdue
+from pylogtable.operation import new_operation
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import NotSentError, ObjectStore
 
@@ -53,6 +54,7 @@ class TopicLog:
         self._seen_ms = self._loaded_ms = runtime.clock()
         #: How many commits the last look has found.
         self._expected = 0
+        self._is_rebasing = False
         self._lock = Lock()
 
     @property
@@ -155,7 +157,19 @@ class TopicLog:
         newest = self.manifest.step(known, count)
         if newest is None:
             return self.latest()
+        if root_is_overdue(newest, self.store.limits) and not self._is_rebasing:
+            self._is_rebasing = True
+            self.runtime.later(self._rebase)
         return self._remember(newest, self.runtime.clock(), instead_of=known)
+
+    def _rebase(self) -> None:
+        """Take the newest root as the base of the known state, which would grow otherwise. Nobody
+        waits for it."""
+        try:
+            with suppress(LogTableError), new_operation():
+                self._remember(self.manifest.rebase(self._snapshot), self.runtime.clock())
+        finally:
+            self._is_rebasing = False
 
     def _committed(self, snapshot: Snapshot, commit: Commit) -> Snapshot:
         """The state after our own commit. Writes a new root if one is due."""
