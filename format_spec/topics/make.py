@@ -20,9 +20,11 @@ from damaged_topics import DAMAGED_TOPICS
 from golden_place import Place
 from indexed_topics import INDEXED_TOPICS
 from log_topics import LOG_TOPICS
+from offered_topics import OFFERED_TOPICS
 
 TOPICS = (
     *(*COLUMN_TOPICS, *LOG_TOPICS, *CLEANED_TOPICS, *INDEXED_TOPICS, *COPIED_TOPICS),
+    *OFFERED_TOPICS,
     *(*DAMAGED_TOPICS, *DAMAGED_FILES, *BEGUN_TOPICS),
 )
 
