@@ -85,8 +85,10 @@ class CommitUnknownError(LogTableError):
 
     The commit can only land as `version`. `topic.find_commit(commit_id, version)` returns the
     version if it did, None if another commit took that version, and raises this error while both
-    are still possible. For a commit of a consumer `group`, `version` is the number of the group's
-    state, and `group.positions()` shows the current positions.
+    are still possible. If the append was offered to other writers, `commit_id` is the name of the
+    offer, which may land in one of the 256 versions from `version` on. For a commit of a consumer
+    `group`, `version` is the number of the group's state, and `group.positions()` shows the current
+    positions.
     """
 
     may_have_landed = True
