@@ -111,24 +111,23 @@ class Combiner:
         Once there is an offer, somebody may commit it. So after a failure the outcome is unknown,
         and the error has the name of the offer."""
         while True:
-            state = self._log.first_state()
-            if not may_wait or not state.combines_appends:
-                after, decided = self._log.change(plan_own, refresh=False)
-                return decided if isinstance(decided, Repeated) else landed_in(decided, None, after)
-            if own.offer is None:
-                landed = self._in_turn(own, plan_own, state)
-                if landed is not None:
-                    return landed
-                offered = self._offer(own, plan_own, staged_at_ms)
-                if isinstance(offered, Repeated):
-                    return offered
-                may_wait = offered is not None
-                own = offered or own
-            if own.offer is not None:
+            if own.offer is not None:  # whatever has happened to the topic, it may have landed
                 landed = self._wait(own, plan_own)
                 if landed is not None:
                     return landed
                 own = replace(own, offer=None)
+            state = self._log.first_state()
+            if not may_wait or not state.combines_appends:
+                after, decided = self._log.change(plan_own, refresh=False)
+                return decided if isinstance(decided, Repeated) else landed_in(decided, None, after)
+            landed = self._in_turn(own, plan_own, state)
+            if landed is not None:
+                return landed
+            offered = self._offer(own, plan_own, staged_at_ms)
+            if isinstance(offered, Repeated):
+                return offered
+            may_wait = offered is not None
+            own = offered or own
 
     def _in_turn(
         self, own: OneAppend, plan_own: PlanOwn, state: Snapshot
@@ -303,9 +302,8 @@ class Combiner:
         if others or own.offer is not None:
             change = plan_combined(state, own, others, self._limits)
         began = self._runtime.monotonic()
-        if self._look_is_due() and self._looks_under_way < LOOKS_AT_ONCE:
-            self._looks_under_way += 1
-            self._runtime.later(self._look)  # beside the put, so that it takes no time of its own
+        if self._look_is_due():
+            self._look_beside()
         landed = self._log.attempt(state, change, commit_id)
         if landed is None:
             return None
@@ -359,6 +357,14 @@ class Combiner:
             self._looked = now
         return now - self._looked > self._look_every
 
+    def _look_beside(self) -> None:
+        """Look for offers beside a put, so that it takes no time of its own."""
+        with self._lock:
+            if self._looks_under_way >= LOOKS_AT_ONCE:
+                return
+            self._looks_under_way += 1
+        self._runtime.later(self._look)
+
     def _look(self) -> None:
         """List the offers that wait, and read those that are new."""
         try:
@@ -367,7 +373,8 @@ class Combiner:
                 self._note_listed(self._offers.names(), state)
                 self._fetch(None, state)
         finally:
-            self._looks_under_way -= 1
+            with self._lock:
+                self._looks_under_way -= 1
 
     def _fetch(self, own: OneAppend | None, state: Snapshot) -> None:
         """Read the offers that were listed and not read yet."""

@@ -113,7 +113,6 @@ def test_many_threads_with_handles_of_their_own_lose_and_double_nothing() -> Non
     for number in range(6):
         versions = [told[f"{number}-{turn}".encode()].version for turn in range(5)]
         assert versions == sorted(set(versions))  # a writer's appends keep their order
-    assert any(len(row["appends"]) > 1 for row in topic.history().to_pylist())
     assert topic.verify(data=True)
 
 
@@ -178,7 +177,7 @@ class TestOffersThatAreLeftAlone:
         "damage",
         [
             lambda offer, data: b"{}",
-            lambda offer, data: data[:-9] + b"0" + data[-8:],
+            lambda offer, data: data[:-4] + bytes([data[-4] ^ 1]) + data[-3:],
             lambda offer, data: encode_offer(replace_offer(offer, topic_id="another")),
             lambda offer, data: encode_offer(replace_offer(offer, id="000")),
             lambda offer, data: encode_offer(replace_offer(offer, staged_at_ms=0)),
