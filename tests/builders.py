@@ -133,6 +133,12 @@ def keep_time(objects: ObjectStore, clock: Callable[[], int]) -> None:
         objects._space.clock = clock
 
 
+def appends_in(topic: Topic) -> int:
+    """How many appends the commits of a topic have. One may have several [OFFER-4]."""
+    history = topic.history().to_pylist()
+    return sum(len(row["appends"]) or 1 for row in history if row["operation"] == "append")
+
+
 def at(ms: float) -> datetime:
     """The moment `ms` after T0."""
     return EPOCH + timedelta(milliseconds=T0 + ms)

@@ -8,7 +8,6 @@ from itertools import groupby
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pylogtable.errors import CorruptTopicError
 from pylogtable.format.field_ids import inline_schema
@@ -116,12 +115,12 @@ def check_parts(parts: Sequence[Part], info: TopicInfo, source: str) -> None:
         if facts.path != f"@{at}" or part.rows.num_rows != facts.records:
             raise CorruptTopicError(source, "INL-3", f"it has no {facts.records} rows from {at} on")
         at += facts.records
-        times = part.rows[TIMESTAMP]
-        bounds = pc.min_max(times.cast(pa.int64())).as_py()
-        if times.null_count or list(bounds.values()) != [
+        times = part.rows[TIMESTAMP].combine_chunks()
+        us = times.view("int64").to_numpy(zero_copy_only=False)
+        if times.null_count or (us.min(), us.max()) != (
             facts.min_timestamp_us,
             facts.max_timestamp_us,
-        ]:
+        ):
             raise CorruptTopicError(source, "SEG-5", "its rows have other times than it says")
     if not all(part.rows.schema.equals(inline_schema(info)) for part in parts):
         raise CorruptTopicError(source, "INL-3", "it has other columns than the topic")
