@@ -37,8 +37,8 @@ class Sink:
     ...     for batch in consumer:
     ...         sink.append(sessions_of(batch))
 
-    Leave commits and seeks of the consumer to the sink. After an error other than one of the rows,
-    make a new sink: it brings the consumer back to where the output is.
+    Leave commits and seeks of the consumer to the sink. After an error, try the same batch again,
+    or make a new sink: it brings the consumer back to where the output is.
     """
 
     def __init__(self, appender: Appender, consumer: Consumer, app_id: str | None) -> None:
@@ -55,6 +55,8 @@ class Sink:
         self._last = last_txn(log.latest(), log.manifest.commits, self.app_id)
         consumer.begin_at(None if self._last is None else self._noted(self._last))
         self._done = consumer.positions()
+        #: Where the consumer was when an append failed. Only the same batch may be tried again.
+        self._failed_at: dict[int, int] | None = None
         if len(self._done) > MAX_INPUT_PARTITIONS:
             raise InvalidRequestError(
                 f"topic {consumer.topic_name!r} has {len(self._done)} partitions, and a note has "
@@ -80,6 +82,18 @@ class Sink:
         Raises `CommitConflictError`, and appends nothing, if another run has appended since.
         """
         positions = self._consumer.positions()
+        if self._failed_at not in (None, positions):
+            raise InvalidRequestError(
+                "an append of this sink has failed, and the consumer has gone on since: its "
+                "records would be missing in the output. Make a new sink with the same consumer, "
+                "which brings it back to where the output is"
+            )
+        back = {p: at for p, at in positions.items() if at < self._done.get(p, 0)}
+        if back:
+            raise InvalidRequestError(
+                f"the consumer went back to {back}, and the output has its records up to "
+                f"{self._done}: they would come twice. Leave seeks to the sink"
+            )
         if positions == self._done:
             if any(batch.num_rows for batch in batches_of(data)):
                 raise InvalidRequestError(
@@ -92,7 +106,9 @@ class Sink:
             "topic_id": self._consumer.snapshot.topic_id,
             "positions": [positions[partition] for partition in sorted(positions)],
         }
+        self._failed_at = positions
         landed = self._commit(data, parse_txn((self.app_id, number), note=note))
+        self._failed_at = None
         append = landed.append
         self._last = LastTxn(number, note, landed.version, dict(append.offsets), append.records)
         self._done = positions

@@ -137,7 +137,9 @@ def stored_note(note: object) -> Any:
         data = msgspec.json.encode(note)
         is_deep = json_bytes.is_nested_deeper(MAX_NOTE_NESTING, data)
         copy = None if is_deep else msgspec.json.decode(data)
-    except (msgspec.MsgspecError, OverflowError, RecursionError, TypeError, ValueError) as error:
+    except RecursionError:
+        is_deep, data, copy = True, b"", None
+    except (msgspec.MsgspecError, OverflowError, TypeError, ValueError) as error:
         raise InvalidRequestError(f"{refused}, not {note!r:.80}: {error}") from None
     if len(data) > MAX_NOTE_BYTES:
         raise InvalidRequestError(
@@ -146,7 +148,8 @@ def stored_note(note: object) -> Any:
         )
     if is_deep:
         raise InvalidRequestError(
-            f"the note of a txn may be nested {MAX_NOTE_NESTING} levels deep: {note!r:.80}"
+            f"the note of a txn may be nested {MAX_NOTE_NESTING} levels deep, and this one, a "
+            f"{type(note).__name__}, is deeper"
         )
     if copy != note:
         raise InvalidRequestError(

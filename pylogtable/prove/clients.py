@@ -94,6 +94,7 @@ class Client:
         self.runtime = replace(runtime, clock=lambda: Runtime().clock() + assignment.skew_ms)
         self.faults = Faults(runtime, self.chance, are_on=assignment.has_faults)
         self.recorder = Recorder(assignment.folder, assignment.process, runtime.monotonic)
+        self._parent = os.getppid()
 
     def run(self) -> None:
         """Do steps until the time is over."""
@@ -109,6 +110,9 @@ class Client:
             self.faults.settle()
 
     def is_over(self) -> bool:
+        """True if the time is over, or if nobody is there any more who would end this client."""
+        if os.getppid() != self._parent:
+            return True
         return self.runtime.monotonic() >= self.at.until or self.at.stop_file.exists()
 
     def open(self) -> Topic:

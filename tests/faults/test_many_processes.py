@@ -70,7 +70,9 @@ def test_process_that_does_not_know_records_in_commits_writes_nothing_after_them
 ) -> None:
     """One process appends, as an older release would, until another puts records into a commit."""
     url = str(tmp_path)
-    topic = pylogtable.open(url).create_topic("t", PARTITIONS, SCHEMA, config=WHERE["files"])
+    # An older release offers nothing.
+    config = {**WHERE["files"], "combined.appends": "false"}
+    topic = pylogtable.open(url).create_topic("t", PARTITIONS, SCHEMA, config=config)
     with crew() as workers:
         workers.order(("append_as_an_older_release", [url, 1]))
         acks = [workers.answer()]

@@ -147,6 +147,38 @@ def test_a_failed_first_append_loses_no_batch(job: Job) -> None:
     assert job.written() == [2, 4]
 
 
+def test_after_a_failed_append_only_the_same_batch_goes_on(job: Job) -> None:
+    job.send(1, 2)
+    consumer = job.consumer()
+    sink = job.out.sink(consumer)
+    first = consumer.poll()
+    with pytest.raises(SchemaMismatchError):
+        sink.append(pa.table({"other": [1]}))
+    job.send(3)
+    later = consumer.poll()
+    with pytest.raises(InvalidRequestError, match="Make a new sink"):
+        sink.append(doubled(later))
+    sink = job.out.sink(consumer)
+    again = consumer.poll()
+    with pytest.raises(SchemaMismatchError):
+        sink.append(pa.table({"other": [1]}))
+    sink.append(doubled(again))
+    sink.append(doubled(consumer.poll()))
+    assert len(first) == 2
+    assert job.written() == [2, 4, 6]
+
+
+def test_a_consumer_that_went_back_is_refused(job: Job) -> None:
+    job.send(1, 2)
+    consumer = job.consumer()
+    sink = job.out.sink(consumer)
+    sink.append(doubled(consumer.poll()))
+    consumer.seek(0, 0)
+    with pytest.raises(InvalidRequestError, match="would come twice"):
+        sink.append(doubled(consumer.poll()))
+    assert job.written() == [2, 4]
+
+
 def test_a_batch_without_an_append_goes_with_the_next_one(job: Job) -> None:
     job.send(1, 2, 3, 4)
     consumer = job.consumer()
