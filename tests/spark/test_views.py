@@ -185,7 +185,7 @@ def test_options_that_are_of_no_use_with_a_view_are_refused(
 def _plain(row: dict[str, Any]) -> dict[str, Any]:
     """As Spark returns it in a session in UTC: times without a zone, maps as dicts."""
     for name, value in row.items():
-        if name in {"end_offsets", "summary"}:
+        if name in {"end_offsets", "summary", "notes"}:
             row[name] = dict(value)
         elif isinstance(value, datetime):
             row[name] = value.replace(tzinfo=None)
