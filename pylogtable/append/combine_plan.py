@@ -44,6 +44,7 @@ class OneAppend:
     txn: Txn | None = None
     expected_last: ExpectedLast = NOT_GIVEN
     offer: str | None = None
+    staged_at_ms: int = 0
 
     @property
     def records(self) -> int:
@@ -88,6 +89,7 @@ def append_in(offer: Offer, snapshot: Snapshot) -> OneAppend:
         txn=offer.txn,
         expected_last=NOT_GIVEN if isinstance(last, msgspec.UnsetType) else last,
         offer=offer.name,
+        staged_at_ms=offer.staged_at_ms,
     )
     if append.rows is not None:
         check_parts(append.parts, snapshot.info, path)
@@ -145,20 +147,30 @@ def fits(snapshot: Snapshot, one: OneAppend) -> bool:
 
 
 def _chosen(own: OneAppend, others: Sequence[OneAppend], limits: Limits) -> list[OneAppend]:
-    """The oldest of the others, as many as a commit may hold, and one for each app id."""
+    """The oldest of the others, as many as a commit may hold: one for each app id, and one for each
+    file. One that is too large is left to its own writer, and keeps nobody behind it."""
     apps = {own.txn.app_id} if own.txn is not None else set()
+    paths = _paths(own)
     entries, rows = len(own.files), len(own.rows or b"")
     chosen: list[OneAppend] = []
     for one in sorted(others, key=lambda other: other.offer or ""):
-        if one.txn is not None and one.txn.app_id in apps:
+        is_large = (
+            entries + len(one.files) > limits.combined_entries
+            or rows + len(one.rows or b"") > limits.combined_bytes
+        )
+        has_twin = not paths.isdisjoint(_paths(one))
+        if is_large or has_twin or (one.txn is not None and one.txn.app_id in apps):
             continue
         entries, rows = entries + len(one.files), rows + len(one.rows or b"")
-        if entries > limits.combined_entries or rows > limits.combined_bytes:
-            break
+        paths |= _paths(one)
         chosen.append(one)
         if one.txn is not None:
             apps.add(one.txn.app_id)
     return chosen
+
+
+def _paths(one: OneAppend) -> set[str]:
+    return {file.path for file in one.files if not file.is_inline}
 
 
 def _planned(snapshot: Snapshot, appends: list[OneAppend]) -> Change | None:

@@ -11,7 +11,7 @@ this is about time and requests. What may land, and when, is in `combine_plan`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from threading import Lock
@@ -19,43 +19,30 @@ from typing import NamedTuple
 
 from pylogtable.append.combine_plan import (
     OneAppend,
-    append_in,
     fits,
     is_new,
     may_be_offered,
-    may_be_taken,
     offer_of,
     plan_combined,
 )
 from pylogtable.append.plan import Repeated
 from pylogtable.append.report import offsets_of
-from pylogtable.errors import CommitUnknownError, CorruptTopicError, LogTableError, StorageError
+from pylogtable.append.waiting_offers import WaitingOffers
+from pylogtable.errors import CommitUnknownError, LogTableError, StorageError
 from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Change, CombinedAppend, Commit
-from pylogtable.format.offers import MAX_OFFER_BYTES, Fate, Offer, encode_offer, fate_of
+from pylogtable.format.offers import MAX_OFFER_BYTES, Fate, encode_offer, fate_of
 from pylogtable.format.paths import offer_name, seen_in
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.log.commit_loop import LONGEST_PAUSE_AFTER_LOST_RACE
 from pylogtable.log.topic_log import TopicLog
-from pylogtable.operation import new_operation
 
-#: A writer that puts one commit after the other looks for offers beside them: nobody else would get
-#: a turn. It looks this often, and less often while it finds none. In between it pays nothing.
-LOOK_EVERY_SECONDS = 0.25
-LOOK_AT_LEAST_EVERY_SECONDS = 1.0
-#: To list and to read takes two round trips, and a put one.
-LOOKS_AT_ONCE = 2
-#: How long a writer remembers that offers were waiting.
-CROWDED_FOR_SECONDS = 1.0
 #: How many round trips after the offer, and after the last look, the log is looked at. Whoever
 #: commits lists the offers, reads them and puts: an offer does not land in less than three.
 FIRST_LOOK = 2.5
 NEXT_LOOK = 0.75
 #: So many commits are requested by a look at most.
 LOOK_AHEAD = 4
-#: At most so many offers are read for one commit.
-READ_AT_ONCE = 256
-
 PlanOwn = Callable[[LogState], Change | Repeated]
 
 
@@ -86,16 +73,10 @@ class Combiner:
         self._runtime = log.runtime
         self._limits = log.store.limits
         self._offers = log.manifest.offers
-        #: The offers of others that were listed last, and those of them that were read. None for
-        #: one that cannot be taken along.
+        self._others = WaitingOffers(log)
         self._lock = Lock()
         self._turn = Lock()
         self._neighbours: list[_Neighbour] = []
-        self._waiting: list[str] = []
-        self._read: dict[str, OneAppend | None] = {}
-        self._looked = self._landed = self._crowded = float("-inf")
-        self._look_every = LOOK_EVERY_SECONDS
-        self._looks_under_way = 0
         self._is_first = True
         #: How many commits the next look will probably find.
         self._expected = 1
@@ -143,28 +124,34 @@ class Combiner:
         if may_be_offered(own):
             with self._lock:
                 self._neighbours.append(neighbour)
-        with self._turn:
-            with self._lock:
-                self._neighbours = [one for one in self._neighbours if one is not neighbour]
-            if neighbour.outcome is None:
-                return self._directly(own, plan_own, self._log.first_state())
+        try:
+            with self._turn:
+                self._forget(neighbour)
+                if neighbour.outcome is None:
+                    return self._directly(own, plan_own, self._log.first_state())
+        finally:
+            self._forget(neighbour)
         if isinstance(neighbour.outcome, CommitUnknownError):
             raise neighbour.outcome
         return neighbour.outcome
+
+    def _forget(self, neighbour: _Neighbour) -> None:
+        with self._lock:
+            self._neighbours = [one for one in self._neighbours if one is not neighbour]
 
     def _directly(
         self, own: OneAppend, plan_own: PlanOwn, state: Snapshot
     ) -> Landed | Repeated | None:
         """Put the append, as a lone writer does. None if others were faster, or are in line."""
         tries = self._limits.direct_tries
-        if self._since(self._crowded) < CROWDED_FOR_SECONDS:
+        if self._others.is_crowded:
             tries = 1 if self._is_first else 0
         for number in range(tries):
-            landed = self._attempt(own, plan_own, state)
+            landed = self._attempt(own, plan_own, state, self._ready_neighbours(own, state))
             self._is_first = landed is not None
             if landed is not None:
                 return landed
-            self._look_every = LOOK_EVERY_SECONDS
+            self._others.note_others()
             self._runtime.back_off(number, longest_seconds=LONGEST_PAUSE_AFTER_LOST_RACE)
             newer = self._log.known  # the winner was read
             state = newer if newer.version > state.version else self._log.latest(first_wave=2)
@@ -197,11 +184,11 @@ class Combiner:
         assert own.offer is not None
         try:
             landed = self._wait_in_line(own, own.offer, plan_own)
-        except LogTableError as error:
+        except Exception as error:
             unknown = CommitUnknownError(own.offer, (seen_in(own.offer) or 0) + 1)
             unknown.reason = str(error)
             raise unknown from error
-        self._crowded = self._runtime.monotonic()
+        self._others.note_crowd()
         return landed
 
     def _wait_in_line(
@@ -216,13 +203,15 @@ class Combiner:
             state = self._log.look(count)
             moved = state.version - before
             recent = self._log.manifest.commits.since(seen, state)
+            if recent is None:
+                raise StorageError("commits that may have the offer were removed")
             landed = recent.find(name, seen)
             if landed is not None:
                 self._is_first = False
                 self._expected = max(1, min(LOOK_AHEAD, landed[0] - seen))
                 return Landed(*landed, state)
             if fate_of(name, state.version, recent) is Fate.VOID or not is_new(state, own):
-                self._remove([name])
+                self._others.remove([name])
                 return None
             looks += 1
             quiet = 0 if moved else quiet + 1
@@ -230,9 +219,9 @@ class Combiner:
             turn = None if moved and not is_passed else turn
             is_quiet = quiet >= self._limits.quiet_looks or quiet == looks
             if turn is None and (is_quiet or is_passed):
-                turn = looks + self._limits.looks_per_rank * self._rank(name, state)
+                turn = looks + self._limits.looks_per_rank * self._others.rank(name, state)
             if turn is not None and looks >= turn:
-                self._fetch(own, state)
+                self._others.fetch(own, state)
                 attempted = self._attempt(own, plan_own, state)
                 if attempted is not None:
                     self._is_first = True
@@ -243,15 +232,19 @@ class Combiner:
             self._expected = 1
 
     def _attempt(
-        self, own: OneAppend, plan_own: PlanOwn, state: Snapshot
+        self,
+        own: OneAppend,
+        plan_own: PlanOwn,
+        state: Snapshot,
+        neighbours: Sequence[OneAppend] = (),
     ) -> Landed | Repeated | None:
-        """Put a commit with the append, and with the offers that wait. None after a lost race."""
+        """Put a commit with the append, with the offers that wait, and with neighbours, for whom
+        only the thread whose turn it is may commit. None after a lost race."""
         commit_id = self._runtime.new_id()
         decided = plan_own(self._log.manifest.state(state))
         if not isinstance(decided, Change):
             return decided
-        neighbours = self._ready_neighbours(own, state)
-        others = self._takeable(own, state)
+        others = self._others.takeable(own, state)
         try:
             return self._put(own, [*others, *neighbours], decided, state, commit_id)
         except BaseException as error:
@@ -262,7 +255,7 @@ class Combiner:
                 raise
         # Nothing was sent: the append of somebody else breaks a rule.
         kept = [one for one in others if fits(state, one)]
-        self._read.update({one.offer: None for one in others if one.offer and one not in kept})
+        self._others.refuse([one.offer for one in others if one.offer and one not in kept])
         return self._put(own, kept, decided, state, commit_id)
 
     def _ready_neighbours(self, own: OneAppend, state: Snapshot) -> list[OneAppend]:
@@ -302,108 +295,20 @@ class Combiner:
         if others or own.offer is not None:
             change = plan_combined(state, own, others, self._limits)
         began = self._runtime.monotonic()
-        if self._look_is_due():
-            self._look_beside()
+        self._others.look_beside()
         landed = self._log.attempt(state, change, commit_id)
         if landed is None:
             return None
         self._took(began)
         after, commit = landed
-        self._landed = self._runtime.monotonic()
         landed_by_name = {one.offer: one for one in commit.appends if one.offer is not None}
         with self._lock:
             for one in self._neighbours:
                 found = landed_by_name.pop(one.append.offer or "", None)
                 if found is not None:
                     one.outcome = Landed(commit.version, found, after)
-            names = list(landed_by_name)
-            self._waiting = [name for name in self._waiting if name not in names]
-        self._remove(names)
+        self._others.note_landed(list(landed_by_name))
         return landed_in(commit, own.offer, after)
-
-    def _takeable(self, own: OneAppend, state: Snapshot) -> list[OneAppend]:
-        """The offers of others that were read, and that a commit on this state may take along
-        [OFFER-3]."""
-        if not self._waiting or not may_be_offered(own):
-            return []
-        with self._lock:
-            found = [self._read.get(name) for name in self._open(own, state)]
-        return [one for one in found if one is not None]
-
-    def _open(self, own: OneAppend | None, state: Snapshot) -> list[str]:
-        """The offers of others that were listed, and that may still land [OFFER-3]."""
-        recent = state.recent_commits
-        waiting = (name for name in self._waiting if own is None or name != own.offer)
-        names = [name for name in waiting if fate_of(name, state.version, recent) is Fate.OPEN]
-        return names[:READ_AT_ONCE]
-
-    def _note_read(self, offers: Mapping[str, Offer | None], state: Snapshot) -> None:
-        now_ms = self._runtime.clock()
-        found: dict[str, OneAppend | None] = dict.fromkeys(offers)
-        for name, offer in offers.items():
-            if offer is not None and may_be_taken(state, offer, now_ms):
-                with suppress(CorruptTopicError):  # [OFFER-6]
-                    found[name] = append_in(offer, state)
-        with self._lock:
-            self._read.update(found)
-
-    def _look_is_due(self) -> bool:
-        """True if it is time to look for offers. A writer that appends now and then need not: the
-        log is free in between."""
-        now = self._runtime.monotonic()
-        if now - self._crowded < CROWDED_FOR_SECONDS:
-            return True
-        if now - self._landed > self._look_every:
-            self._looked = now
-        return now - self._looked > self._look_every
-
-    def _look_beside(self) -> None:
-        """Look for offers beside a put, so that it takes no time of its own."""
-        with self._lock:
-            if self._looks_under_way >= LOOKS_AT_ONCE:
-                return
-            self._looks_under_way += 1
-        self._runtime.later(self._look)
-
-    def _look(self) -> None:
-        """List the offers that wait, and read those that are new."""
-        try:
-            with new_operation():
-                state = self._log.known
-                self._note_listed(self._offers.names(), state)
-                self._fetch(None, state)
-        finally:
-            with self._lock:
-                self._looks_under_way -= 1
-
-    def _fetch(self, own: OneAppend | None, state: Snapshot) -> None:
-        """Read the offers that were listed and not read yet."""
-        with self._lock:
-            unread = [name for name in self._open(own, state) if name not in self._read]
-        if unread:
-            self._note_read(self._offers.read(unread), state)
-
-    def _note_listed(self, names: Sequence[str], state: Snapshot) -> None:
-        self._looked = self._runtime.monotonic()
-        recent, listed = state.recent_commits, set(names)
-        with self._lock:
-            self._waiting = [
-                name for name in names if fate_of(name, state.version, recent) is Fate.OPEN
-            ]
-            self._read = {name: one for name, one in self._read.items() if name in listed}
-        longest = LOOK_AT_LEAST_EVERY_SECONDS
-        self._look_every = LOOK_EVERY_SECONDS if names else min(2 * self._look_every, longest)
-        if self._waiting:
-            self._crowded = self._looked
-
-    def _rank(self, name: str, state: Snapshot) -> int:
-        """How many offers are in line before this one."""
-        self._note_listed(self._offers.names(), state)
-        return self._waiting.index(name) if name in self._waiting else 0
-
-    def _remove(self, names: Sequence[str]) -> None:
-        if names:
-            self._runtime.later(lambda: self._offers.remove(names))
 
     def _since(self, when: float) -> float:
         return self._runtime.monotonic() - when

@@ -32,6 +32,7 @@ class RecentCommits:
         oldest = commit.version - OFFER_WINDOW
         return replace(
             self,
+            since=max(self.since, oldest),  # what landed before is forgotten here
             altered=commit.version if is_altered else self.altered,
             landed=(*(one for one in self.landed if one[0] > oldest), (commit.version, named)),
         )

@@ -8,6 +8,7 @@ commit is one of another topic: it takes its version and has no other effect [CO
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -228,17 +229,20 @@ class Commits:
             raise CommitUnknownError(commit_id, version)
         return version if counts else None
 
-    def since(self, seen: int, newest: Snapshot) -> RecentCommits:
+    def since(self, seen: int, newest: Snapshot) -> RecentCommits | None:
         """What the commits after `seen` say about offers, as far as these may still land
-        [OFFER-3]. They are read, unless the state knows them."""
+        [OFFER-3]. They are read, unless the state knows them. None if some were removed."""
         if newest.recent_commits.since <= seen:
             return newest.recent_commits
         versions = range(seen + 1, min(newest.version, seen + OFFER_WINDOW) + 1)
+        commits = self.read_range(versions)
+        if commits is None:
+            return None
         recent = RecentCommits(since=seen)
-        for commit in self.read_range(versions) or ():
+        for commit in commits:
             if commit.topic_id == newest.topic_id:
                 recent = recent.after(commit)
-        return recent
+        return replace(recent, since=seen)
 
     def find_offer(self, name: str, newest: Snapshot) -> int | None:
         """The version in which an offer landed; None if it never will. Raises while both are
@@ -246,11 +250,10 @@ class Commits:
         seen = seen_in(name)
         assert seen is not None
         recent = self.since(seen, newest)
-        found = recent.find(name, seen)
+        found = None if recent is None else recent.find(name, seen)
         if found is not None:
             return found[0]
-        is_read = newest.recent_commits.since <= seen or self.read(seen + 1) is not None
-        if is_read and fate_of(name, newest.version, recent) is Fate.VOID:
+        if recent is not None and fate_of(name, newest.version, recent) is Fate.VOID:
             return None
         raise CommitUnknownError(name, seen + 1)
 

@@ -1,5 +1,4 @@
-"""The clients of a proof: each is a process that uses a topic as users do, and records what it
-asked and what it was told."""
+"""The clients of a proof: processes that use a topic, and record what they were told."""
 
 from __future__ import annotations
 
@@ -97,7 +96,6 @@ class Client:
         self._parent = os.getppid()
 
     def run(self) -> None:
-        """Do steps until the time is over."""
         with self.recorder:
             while not self.is_over():
                 with self.operation(JOB, name="open"):
@@ -110,10 +108,8 @@ class Client:
             self.faults.settle()
 
     def is_over(self) -> bool:
-        """True if the time is over, or if nobody is there any more who would end this client."""
-        if os.getppid() != self._parent:
-            return True
-        return self.runtime.monotonic() >= self.at.until or self.at.stop_file.exists()
+        is_late = self.runtime.monotonic() >= self.at.until or self.at.stop_file.exists()
+        return is_late or os.getppid() != self._parent  # then nobody is there to end this client
 
     def open(self) -> Topic:
         """The topic, over a store with faults."""

@@ -9,6 +9,7 @@ import pytest
 
 import pylogtable.append.combine_plan
 import pylogtable.append.combiner
+import pylogtable.append.waiting_offers
 from pylogtable.append.combine_plan import OneAppend
 from pylogtable.append.combiner import Combiner, landed_in
 from pylogtable.append.stager import Staged
@@ -116,7 +117,8 @@ class TestPlantedBugs:
     def test_offer_that_is_taken_along_although_it_has_landed(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        for module in (pylogtable.append.combiner, pylogtable.append.combine_plan):
+        modules = pylogtable.append.combiner, pylogtable.append.combine_plan
+        for module in (*modules, pylogtable.append.waiting_offers):
             monkeypatch.setattr(module, "fate_of", lambda *_: Fate.OPEN)
         writers = writer("a", [A1], limits=EAGER), writer("b", [B1], limits=EAGER)
         others = writer("c", [C1], limits=EAGER)
