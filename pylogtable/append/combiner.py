@@ -41,6 +41,8 @@ from pylogtable.log.topic_log import TopicLog
 #: commits lists the offers, reads them and puts: an offer does not land in less than three.
 FIRST_LOOK = 2.5
 NEXT_LOOK = 0.75
+#: Whoever is farther back waits as long as this one: those before it may be dead.
+LAST_RANK = 4
 #: So many commits are requested by a look at most.
 LOOK_AHEAD = 4
 PlanOwn = Callable[[LogState], Change | Repeated]
@@ -219,7 +221,8 @@ class Combiner:
             turn = None if moved and not is_passed else turn
             is_quiet = quiet >= self._limits.quiet_looks or quiet == looks
             if turn is None and (is_quiet or is_passed):
-                turn = looks + self._limits.looks_per_rank * self._others.rank(name, state)
+                rank = min(self._others.rank(name, state), LAST_RANK)
+                turn = looks + self._limits.looks_per_rank * rank
             if turn is not None and looks >= turn:
                 self._others.fetch(own, state)
                 attempted = self._attempt(own, plan_own, state)

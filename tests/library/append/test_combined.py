@@ -335,3 +335,41 @@ def test_an_offer_decodes_as_it_was_written(store: Store) -> None:
     assert append_in(offer, topic.at().snapshot).expected_last is None
     with pytest.raises(CorruptTopicError, match="OFFER-2"):
         decode_offer(data, offer.name + "b")
+
+
+def test_a_landing_that_was_forgotten_is_looked_for_in_the_commits(store: Store) -> None:
+    """A state remembers the offers of the last 256 versions. An older one is not void for that."""
+    topic = store.create_topic("t", partitions=1)
+    offer = put_offer(topic, kafka("x"))
+    append_in_a_crowd(topic, kafka("a"))
+    for _ in range(OFFER_WINDOW):
+        append_in_a_crowd(topic, kafka("b"))
+    assert topic.find_commit(offer.name) == 1
+    assert store.topic("t").find_commit(offer.name) == 1
+
+
+def test_two_offers_of_one_file_and_a_large_one_keep_nobody_behind_them(store: Store) -> None:
+    topic = store.create_topic("t", partitions=1, config={"inline.max.bytes": 0})
+    twin = put_offer(topic, kafka("x"), offer_id="0")
+    topic._log.manifest.offers.put(replace_offer(twin, id="00"))
+    large = replace_offer(twin, id="000", add=tuple(twin.add) * 5_000)
+    topic._log.manifest.offers.put(large)
+    put_offer(topic, kafka("b"), offer_id="0000")
+    append_in_a_crowd(topic, kafka("c"))
+    assert rows(topic.read(), "key") == [b"x", b"b", b"c"]
+    assert topic.verify(data=True)
+
+
+def test_an_offer_whose_commits_a_vacuum_removed_is_not_called_void(
+    store: Store, clock: Clock
+) -> None:
+    topic = store.create_topic("t", partitions=1, config={"inline.max.bytes": 0})
+    offer = put_offer(topic, kafka("x"))
+    append_in_a_crowd(topic, kafka("a"))
+    for _ in range(OFFER_WINDOW + 64):
+        topic.append(kafka("b"))
+    clock.tick(2 * MANIFEST_RETENTION_MS)
+    topic.append(kafka("c"))
+    topic.vacuum(dry_run=False)
+    with pytest.raises(CommitUnknownError):
+        store.topic("t").find_commit(offer.name)
