@@ -37,7 +37,7 @@ class Limits:
     combined_bytes: int = 256 << 10
     combined_entries: int = 4_096
     #: How often an append is put directly before it becomes an offer.
-    direct_tries: int = 2
+    direct_tries: int = 4
     #: If the log has not moved in so many looks, the first in line commits. The one behind it gives
     #: it some looks more, and so on.
     quiet_looks: int = 2

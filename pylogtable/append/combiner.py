@@ -1,6 +1,6 @@
 """Lands an append beside other writers, without racing them for ever.
 
-A lone writer puts its commit, and that is all. Who loses a race twice, or knows that others are
+A lone writer puts its commit, and that is all. Who loses some races, or knows that others are
 waiting, leaves an offer beside the log and waits. Whoever commits next takes the offers along. A
 writer that commits again and again is the one who carries the others; if there is none, the first
 in line does it. Any two may try: put-if-absent decides, as always. There is no leader to lose.
@@ -41,6 +41,8 @@ from pylogtable.log.topic_log import TopicLog
 #: commits lists the offers, reads them and puts: an offer does not land in less than three.
 FIRST_LOOK = 2.5
 NEXT_LOOK = 0.75
+#: A state is as good as new for so many round trips after a commit of our own.
+FRESH = 3.0
 #: Whoever is farther back waits as long as this one: those before it may be dead.
 LAST_RANK = 4
 #: So many commits are requested by a look at most.
@@ -145,7 +147,7 @@ class Combiner:
         self, own: OneAppend, plan_own: PlanOwn, state: Snapshot
     ) -> Landed | Repeated | None:
         """Put the append, as a lone writer does. None if others were faster, or are in line."""
-        tries = self._limits.direct_tries
+        tries, last = self._limits.direct_tries, self._others.last_landed
         if self._others.is_crowded:
             tries = 1 if self._is_first else 0
         for number in range(tries):
@@ -155,8 +157,10 @@ class Combiner:
                 return landed
             self._others.note_others()
             self._runtime.back_off(number, longest_seconds=LONGEST_PAUSE_AFTER_LOST_RACE)
-            newer = self._log.known  # the winner was read
-            state = newer if newer.version > state.version else self._log.latest(first_wave=2)
+            newer = self._log.known
+            # The winner was read. Whoever has committed just now has missed nothing else.
+            is_next = newer.version > state.version and self._since(last) < FRESH * self._round_trip
+            state = newer if is_next else self._log.latest(first_wave=2)
         return None
 
     def _offer(

@@ -48,7 +48,9 @@ class WaitingOffers:
         #: be taken along.
         self._waiting: list[str] = []
         self._read: dict[str, OneAppend | None] = {}
-        self._looked = self._landed = self._crowded = float("-inf")
+        self._looked = self._crowded = float("-inf")
+        #: When this process has last put a commit.
+        self.last_landed = float("-inf")
         self._look_every = LOOK_EVERY_SECONDS
         self._looks_under_way = 0
 
@@ -66,7 +68,7 @@ class WaitingOffers:
 
     def note_landed(self, names: Sequence[str]) -> None:
         """These were in a commit of this process."""
-        self._landed = self._runtime.monotonic()
+        self.last_landed = self._runtime.monotonic()
         with self._lock:
             self._waiting = [name for name in self._waiting if name not in names]
         self.remove(names)
@@ -128,7 +130,7 @@ class WaitingOffers:
         now = self._runtime.monotonic()
         if self.is_crowded:
             return True
-        if now - self._landed > self._look_every:
+        if now - self.last_landed > self._look_every:
             self._looked = now
         return now - self._looked > self._look_every
 
