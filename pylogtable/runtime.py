@@ -51,8 +51,12 @@ def _fresh_id() -> str:
 
 
 def _in_background(work: Callable[[], None]) -> None:
-    """Nobody waits for the work, and a process that ends does not finish it."""
-    threading.Thread(target=work, name="pylogtable cleaning", daemon=True).start()
+    """Nobody waits for the work, and a process that ends does not finish it. Where no thread can be
+    started, it is done at once."""
+    try:
+        threading.Thread(target=work, name="pylogtable cleaning", daemon=True).start()
+    except RuntimeError:
+        work()
 
 
 @dataclass(frozen=True)

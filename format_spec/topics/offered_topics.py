@@ -6,6 +6,7 @@ import pyarrow as pa
 from golden_place import Place, at, kafka, neutral, placed, record
 
 from pylogtable.append.combine_plan import OneAppend, offer_of, plan_combined
+from pylogtable.arguments import NOT_GIVEN
 from pylogtable.engine import plan_append
 from pylogtable.format.model import Change, Txn
 from pylogtable.format.paths import offer_name
@@ -30,7 +31,7 @@ def combined(place: Place) -> None:
     _commit(place, topic, plan_combined(snapshot, own, others, DEFAULT_LIMITS))  # version 2
     # This one waits, and is in no version: the next commit did not take it along.
     waiting = _append(topic, [kafka([record(99, b"x", b"waits")], partition=0)], None, None)
-    topic._log.manifest.offers.put(offer_of(waiting, topic._log.latest(), "0c", place.now_ms))
+    topic._log.manifest.offers.put(offer_of(waiting, topic._log.latest(), "0c"))
     place.tick()
     topic.append(kafka(zero[5:], partition=0))  # version 3
     place.tick()
@@ -59,7 +60,8 @@ def _append(
     staged = plan_append(topic).stage(tables)
     name = None if offer_id is None else offer_name(topic.version or 0, offer_id)
     numbered = None if txn is None else Txn(app_id="etl", version=txn)
-    return OneAppend(staged.files, staged.rows, numbered, offer=name)
+    staged_at_ms = staged.staged_at_ms
+    return OneAppend(staged.files, staged.rows, numbered, NOT_GIVEN, staged_at_ms, name)
 
 
 def _commit(place: Place, topic: Topic, change: Change) -> None:

@@ -15,7 +15,7 @@ import msgspec
 
 from pylogtable.append.plan import ExpectedLast, find_txn, following, plan_append
 from pylogtable.arguments import NOT_GIVEN
-from pylogtable.errors import CommitConflictError, LogTableError
+from pylogtable.errors import CommitConflictError, CorruptTopicError, LogTableError
 from pylogtable.format.config import STALE_AFTER_MS
 from pylogtable.format.inline import from_text, to_text
 from pylogtable.format.inline_parts import Part, check_parts, repacked, unpack_parts
@@ -40,11 +40,11 @@ class OneAppend:
     `offer` is the name of its offer, if it has made one."""
 
     files: tuple[StagedSegment, ...]
-    rows: bytes | None = None
-    txn: Txn | None = None
-    expected_last: ExpectedLast = NOT_GIVEN
+    rows: bytes | None
+    txn: Txn | None
+    expected_last: ExpectedLast
+    staged_at_ms: int
     offer: str | None = None
-    staged_at_ms: int = 0
 
     @property
     def records(self) -> int:
@@ -61,7 +61,7 @@ def may_be_offered(append: OneAppend) -> bool:
     return all(file.given_end is None for file in append.files)
 
 
-def offer_of(append: OneAppend, snapshot: Snapshot, offer_id: str, staged_at_ms: int) -> Offer:
+def offer_of(append: OneAppend, snapshot: Snapshot, offer_id: str) -> Offer:
     """The offer of an append that may be committed on this state [OFFER-2]. What only guards
     against an altered topic is left out: then the offer is void."""
     files = (msgspec.structs.replace(one, null_keys=0, keys_only=False) for one in append.files)
@@ -70,7 +70,7 @@ def offer_of(append: OneAppend, snapshot: Snapshot, offer_id: str, staged_at_ms:
         topic_id=snapshot.topic_id,
         seen=snapshot.version,
         id=offer_id,
-        staged_at_ms=staged_at_ms,
+        staged_at_ms=append.staged_at_ms,
         add=tuple(files),
         rows=None if append.rows is None else to_text(append.rows),
         txn=append.txn,
@@ -79,28 +79,32 @@ def offer_of(append: OneAppend, snapshot: Snapshot, offer_id: str, staged_at_ms:
 
 
 def append_in(offer: Offer, snapshot: Snapshot) -> OneAppend:
-    """The append of somebody else's offer. Raises `CorruptTopicError` if its rows are damaged, or
-    are not what it says [OFFER-6]."""
+    """The append of somebody else's offer. Raises `CorruptTopicError` if it is for another topic,
+    or if its rows are damaged or not what it says [OFFER-6]."""
     path = offer_path(offer.name)
+    if offer.topic_id != snapshot.topic_id:
+        raise CorruptTopicError(path, "OFFER-6", f"it is for topic id {offer.topic_id}")
     last = offer.expected_last
     append = OneAppend(
         files=offer.add,
         rows=None if offer.rows is None else from_text(offer.rows, path),
         txn=offer.txn,
         expected_last=NOT_GIVEN if isinstance(last, msgspec.UnsetType) else last,
-        offer=offer.name,
         staged_at_ms=offer.staged_at_ms,
+        offer=offer.name,
     )
     if append.rows is not None:
         check_parts(append.parts, snapshot.info, path)
     return append
 
 
-def may_be_taken(snapshot: Snapshot, offer: Offer, now_ms: int) -> bool:
-    """True if a commit on this state may take the offer along [OFFER-3], [OFFER-5]."""
-    if offer.topic_id != snapshot.topic_id or now_ms - offer.staged_at_ms > STALE_AFTER_MS:
-        return False
-    return fate_of(offer.name, snapshot.version, snapshot.recent_commits) is Fate.OPEN
+def may_be_taken(snapshot: Snapshot, append: OneAppend, now_ms: int) -> bool:
+    """True if a commit on this state may take along the append of an offer: it has not landed and
+    is not void [OFFER-3], its txn is new [OFFER-5], and its data is not too old [COMMIT-8]."""
+    assert append.offer is not None
+    is_open = fate_of(append.offer, snapshot.version, snapshot.recent_commits) is Fate.OPEN
+    is_young = now_ms - append.staged_at_ms <= STALE_AFTER_MS
+    return is_open and is_young and is_new(snapshot, append)
 
 
 def is_new(snapshot: Snapshot, append: OneAppend) -> bool:
@@ -115,10 +119,10 @@ def is_new(snapshot: Snapshot, append: OneAppend) -> bool:
 def plan_combined(
     snapshot: Snapshot, own: OneAppend, others: Sequence[OneAppend], limits: Limits
 ) -> Change:
-    """The commit of an append that may be committed, and of as many others as go with it: the
-    oldest first. They come in the order of their offers; an append without one comes last
-    [OFFER-4]."""
-    taken = _chosen(own, [one for one in others if is_new(snapshot, one)], limits)
+    """The commit of an append that may be committed, and of as many others that may be taken along
+    as go with it: the oldest first. They come in the order of their offers; an append without one
+    comes last [OFFER-4]."""
+    taken = _chosen(own, others, limits)
     while True:
         change = _planned(snapshot, [*taken, own])
         if change is not None:

@@ -22,6 +22,7 @@ from pylogtable.append.combine_plan import (
     fits,
     is_new,
     may_be_offered,
+    may_be_taken,
     offer_of,
     plan_combined,
 )
@@ -87,7 +88,7 @@ class Combiner:
         self._round_trip = 0.0
 
     def land(
-        self, own: OneAppend, plan_own: PlanOwn, staged_at_ms: int, *, may_wait: bool = True
+        self, own: OneAppend, plan_own: PlanOwn, *, may_wait: bool = True
     ) -> Landed | Repeated:
         """Commit an append. `plan_own` is called with each state that it may be committed on. It
         returns the commit, or says that the append is a repeat, or raises if it must not be
@@ -108,7 +109,7 @@ class Combiner:
             landed = self._in_turn(own, plan_own, state)
             if landed is not None:
                 return landed
-            offered = self._offer(own, plan_own, staged_at_ms)
+            offered = self._offer(own, plan_own)
             if isinstance(offered, Repeated):
                 return offered
             may_wait = offered is not None
@@ -163,9 +164,7 @@ class Combiner:
             state = newer if is_next else self._log.latest(first_wave=2)
         return None
 
-    def _offer(
-        self, own: OneAppend, plan_own: PlanOwn, staged_at_ms: int
-    ) -> OneAppend | Repeated | None:
+    def _offer(self, own: OneAppend, plan_own: PlanOwn) -> OneAppend | Repeated | None:
         """Put an offer, and return the append with its name. None if the append has to do without:
         it brings its offsets, or is too large, or the store refuses the offer."""
         state = self._log.known
@@ -174,7 +173,7 @@ class Combiner:
             return decided
         if not may_be_offered(own):
             return None
-        offer = offer_of(own, state, self._runtime.new_id(), staged_at_ms)
+        offer = offer_of(own, state, self._runtime.new_id())
         if len(encode_offer(offer)) > MAX_OFFER_BYTES:
             return None
         began = self._runtime.monotonic()
@@ -274,11 +273,10 @@ class Combiner:
             waiting = [one for one in self._neighbours if one.outcome is None]
         ready = []
         for one in waiting:
-            name = one.append.offer or ""
-            if fate_of(name, state.version, state.recent_commits) is Fate.OPEN:
-                with suppress(LogTableError):
-                    if isinstance(one.plan_own(self._log.manifest.state(state)), Change):
-                        ready.append(one.append)
+            with suppress(LogTableError):
+                is_planned = isinstance(one.plan_own(self._log.manifest.state(state)), Change)
+                if is_planned and may_be_taken(state, one.append, self._runtime.clock()):
+                    ready.append(one.append)
         return ready
 
     def _tell_neighbours(self, taken: Sequence[OneAppend], error: BaseException) -> None:

@@ -181,13 +181,14 @@ class Committer:
             check(state.snapshot)
             return plan_fenced_append(state.snapshot, staged.files, txn, last, staged.rows)
 
-        own = OneAppend(staged.files, staged.rows, txn, NOT_GIVEN if txn is None else last)
+        expected = NOT_GIVEN if txn is None else last
+        own = OneAppend(staged.files, staged.rows, txn, expected, staged.staged_at_ms)
         with self._discarding(list(staged.files)):
             self._warn_of_expired(staged.files)
             again: Iterator[None] | None = None
             while True:
                 try:
-                    landed = self._combiner.land(own, plan, staged.staged_at_ms)
+                    landed = self._combiner.land(own, plan)
                 except CommitUnknownError as error:
                     unknown = error
                 else:
@@ -251,9 +252,11 @@ class Committer:
             seconds = self._runtime.monotonic() - terms.began
             return AppendResult(newest.version, {}, 0, 0, 0, seconds)
 
-        own = OneAppend(staged.files, staged.rows, terms.txn, terms.expected_last)
-        plan, may_wait = self._plan(staged, terms), not terms.alone
-        landed = self._combiner.land(own, plan, staged.staged_at_ms, may_wait=may_wait)
+        own = OneAppend(
+            staged.files, staged.rows, terms.txn, terms.expected_last, staged.staged_at_ms
+        )
+        plan = self._plan(staged, terms)
+        landed = self._combiner.land(own, plan, may_wait=not terms.alone)
         if isinstance(landed, Repeated):
             return self._repeat(landed, terms)
         mirror = landed.state.mirror

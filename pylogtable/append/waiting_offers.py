@@ -6,7 +6,7 @@ land is in `combine_plan`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from threading import Lock
 
@@ -18,7 +18,6 @@ from pylogtable.append.combine_plan import (
     may_be_taken,
 )
 from pylogtable.errors import CorruptTopicError
-from pylogtable.format.config import STALE_AFTER_MS
 from pylogtable.format.offers import Fate, Offer, fate_of
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.log.topic_log import TopicLog
@@ -79,14 +78,13 @@ class WaitingOffers:
             self._read.update(dict.fromkeys(names))
 
     def takeable(self, own: OneAppend, state: Snapshot) -> list[OneAppend]:
-        """The offers of others that were read, and that a commit on this state may take along
-        [OFFER-3]."""
+        """The offers of others that were read, and that a commit on this state may take along."""
         if not self._waiting or not may_be_offered(own):
             return []
         with self._lock:
             found = [self._read.get(name) for name in self._open(own, state)]
-        oldest_ms = self._runtime.clock() - STALE_AFTER_MS  # [COMMIT-8]
-        return [one for one in found if one is not None and one.staged_at_ms >= oldest_ms]
+        now_ms = self._runtime.clock()
+        return [one for one in found if one is not None and may_be_taken(state, one, now_ms)]
 
     def look_beside(self) -> None:
         """Look for offers beside a put, if it is time to, so that it takes no time of its own."""
@@ -96,8 +94,7 @@ class WaitingOffers:
             if self._looks_under_way >= LOOKS_AT_ONCE:
                 return
             self._looks_under_way += 1
-        if not self._later(self._look):
-            self._looks_under_way = 0
+        self._runtime.later(self._look)
 
     def fetch(self, own: OneAppend | None, state: Snapshot) -> None:
         """Read the offers that were listed and not read yet."""
@@ -115,7 +112,7 @@ class WaitingOffers:
 
     def remove(self, names: Sequence[str]) -> None:
         if names:
-            self._later(lambda: self._offers.remove(names))
+            self._runtime.later(lambda: self._offers.remove(names))
 
     def _open(self, own: OneAppend | None, state: Snapshot) -> list[str]:
         """The offers of others that were listed, and that may still land [OFFER-3]."""
@@ -159,10 +156,9 @@ class WaitingOffers:
             self._crowded = self._looked
 
     def _note_read(self, offers: Mapping[str, Offer | None], state: Snapshot) -> None:
-        now_ms = self._runtime.clock()
         found: dict[str, OneAppend | None] = dict.fromkeys(offers)
         for name, offer in offers.items():
-            if offer is not None and may_be_taken(state, offer, now_ms):
+            if offer is not None:
                 with suppress(CorruptTopicError):  # [OFFER-6]
                     found[name] = append_in(offer, state)
         void = [name for name, one in found.items() if one is not None and not is_new(state, one)]
@@ -170,11 +166,3 @@ class WaitingOffers:
             self._read.update(found)
             self._waiting = [name for name in self._waiting if name not in void]
         self.remove(void)
-
-    def _later(self, work: Callable[[], None]) -> bool:
-        """Nobody waits for this work, and a process that can start no thread does without it."""
-        try:
-            self._runtime.later(work)
-        except RuntimeError:
-            return False
-        return True

@@ -182,7 +182,7 @@ class Manifest:
         except CorruptTopicError:
             return None
         assert newest is not None
-        return replace(newest, confirmed_ms=seen_ms)
+        return replace(newest, confirmed_ms=seen_ms) if len(found) < count else newest
 
     def rebase(self, snapshot: Snapshot) -> Snapshot:
         """The same state or a newer one, loaded from the newest root if that is newer than the one

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -173,19 +174,21 @@ def run_plan_append(given: Vector) -> object:
 
 def run_plan_combine(given: Vector) -> object:
     snapshot, own = _live(given), given["own"]
-    offers = msgspec.convert(given["offers"], tuple[Offer, ...])
+    others = []
+    for offer in msgspec.convert(given["offers"], tuple[Offer, ...]):
+        with suppress(errors.CorruptTopicError):
+            others.append(append_in(offer, snapshot))
     change = plan_combined(
         snapshot,
         OneAppend(
             files=msgspec.convert(own["staged"], tuple[StagedSegment, ...]),
+            rows=None,
             txn=msgspec.convert(own.get("txn"), Txn | None),
+            expected_last=NOT_GIVEN,
+            staged_at_ms=given["now_ms"],
             offer=own.get("offer"),
         ),
-        [
-            append_in(offer, snapshot)
-            for offer in offers
-            if may_be_taken(snapshot, offer, given["now_ms"])
-        ],
+        [one for one in others if may_be_taken(snapshot, one, given["now_ms"])],
         DEFAULT_LIMITS,
     )
     return _change(change, "append")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field
 
 import pytest
@@ -52,3 +53,15 @@ def test_one_attempt_is_made_even_without_patience(patience_seconds: float) -> N
     if patience_seconds < 0:
         with pytest.raises(StopIteration):
             next(attempts)
+
+
+def test_work_for_later_is_done_at_once_where_no_thread_can_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    done: list[int] = []
+    Runtime().later(lambda: done.append(1))
+    assert done == [1]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -11,19 +13,22 @@ import pyarrow as pa
 import pytest
 
 from pylogtable.append.combine_plan import OneAppend, append_in, offer_of
+from pylogtable.append.combiner import _Neighbour
+from pylogtable.append.waiting_offers import WaitingOffers
+from pylogtable.arguments import NOT_GIVEN
 from pylogtable.engine import plan_append
 from pylogtable.errors import CommitConflictError, CommitUnknownError, CorruptTopicError
-from pylogtable.format.config import MANIFEST_RETENTION_MS
+from pylogtable.format.config import MANIFEST_RETENTION_MS, STALE_AFTER_MS
 from pylogtable.format.json_codec import decode_commit, encode
-from pylogtable.format.model import COMBINED_APPENDS, Txn
+from pylogtable.format.model import COMBINED_APPENDS, Change, Txn
 from pylogtable.format.offers import Offer, decode_offer, encode_offer
-from pylogtable.format.paths import OFFERS_DIR, commit_path, offer_path
+from pylogtable.format.paths import OFFERS_DIR, commit_path, offer_name, offer_path
 from pylogtable.format.recent_commits import OFFER_WINDOW
 from pylogtable.storage.base import Created, ObjectStore
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
 from pylogtable.topic import Topic
-from tests.builders import Clock, contents, ints, kafka, limited, make_store, rows
+from tests.builders import Clock, contents, ints, kafka, limited, make_store, rows, runtime
 from tests.stores import _Wrapper
 
 #: Everybody offers first.
@@ -45,8 +50,8 @@ def put_offer(
     snapshot = topic._log.latest()
     staged = plan_append(topic).stage(table)
     named = None if txn is None else Txn(app_id=txn[0], version=txn[1])
-    append = OneAppend(staged.files, staged.rows, named)
-    offer = offer_of(append, snapshot, offer_id, staged.staged_at_ms)
+    append = OneAppend(staged.files, staged.rows, named, NOT_GIVEN, staged.staged_at_ms)
+    offer = offer_of(append, snapshot, offer_id)
     offer = msgspec.structs.replace(offer, expected_last=expected_last)
     topic._log.manifest.offers.put(offer)
     return offer
@@ -373,3 +378,70 @@ def test_an_offer_whose_commits_a_vacuum_removed_is_not_called_void(
     topic.vacuum(dry_run=False)
     with pytest.raises(CommitUnknownError):
         store.topic("t").find_commit(offer.name)
+
+
+def test_a_distributed_append_waits_in_line_and_takes_others_along(store: Store) -> None:
+    """As the driver of a Spark job commits what its tasks have staged."""
+    topic = store.create_topic("t", partitions=1, config={"inline.max.bytes": 0})
+    put_offer(topic, kafka("x"))
+    plan = plan_append(limited(topic, **CROWD))
+    staged = [plan.stage(kafka([key]), task) for task, key in enumerate("ab")]
+    result = plan.commit(staged, txn=("job", 1))
+    assert (result.offsets, result.records, result.segments) == ({0: (1, 3)}, 2, 2)
+    assert rows(topic.read(), "key") == [b"x", b"a", b"b"]
+    again = plan.commit(staged, txn=("job", 1), keep_files=True)
+    assert (again.repeated, again.offsets) == (True, {0: (1, 3)})
+    assert topic.verify(data=True)
+
+
+def test_a_writer_that_wants_to_be_alone_makes_no_offer(store: Store) -> None:
+    topic = store.create_topic("t", partitions=1)
+    put_offer(topic, kafka("x"))
+    plan = plan_append(limited(topic, **CROWD))
+    plan.commit([plan.stage(kafka("a"))], expected_ends={0: 0})
+    assert topic.history(1).to_pylist()[0]["appends"] == []
+    with pytest.raises(CommitConflictError, match="another writer was here"):
+        plan.commit([plan.stage(kafka("b"))], expected_ends={0: 0})
+
+
+def test_a_writer_that_never_loses_carries_those_who_wait() -> None:
+    """It looks for offers beside its puts, at least once a second. So nobody starves."""
+    now = itertools.count(0.0, 0.02)
+    clocked = replace(runtime(), monotonic=lambda: next(now))
+    store = Store(MemoryStore(), clocked)
+    topic = store.create_topic("t", partitions=1)
+    for _ in range(30):  # it has found none for a while, and looks seldom
+        topic.append(kafka("a"))
+    offer = put_offer(store.topic("t"), kafka("x"))
+    seen = topic.append(kafka("b")).version
+    while topic._log.known.recent_commits.find(offer.name, 0) is None:
+        assert topic.append(kafka("b")).version < seen + 20
+
+
+def test_who_waits_with_an_offer_does_not_commit_for_threads_that_wait_for_their_turn(
+    store: Store,
+) -> None:
+    """Otherwise such a thread could get a turn while that commit is under way, and append again."""
+    topic = limited(store.create_topic("t", partitions=1), **CROWD)
+    combiner = topic._appender.committer._combiner
+    snapshot = topic._log.latest()
+    staged = plan_append(topic).stage(kafka("x"))
+    append = OneAppend(staged.files, staged.rows, None, NOT_GIVEN, staged.staged_at_ms, "")
+    named = replace(append, offer=offer_name(snapshot.version, "0"))
+    waiting = _Neighbour(named, lambda state: Change(operation="append"))
+    combiner._neighbours.append(waiting)
+    topic.append(kafka("a"))
+    assert waiting.outcome is None
+    assert rows(topic.read(), "key") == [b"a"]
+
+
+def test_an_offer_that_was_read_long_ago_is_too_old(store: Store, clock: Clock) -> None:
+    topic = store.create_topic("t", partitions=1)
+    put_offer(topic, kafka("x"))
+    others, state = WaitingOffers(topic._log), topic._log.latest()
+    own = OneAppend((), None, None, NOT_GIVEN, 0)
+    others.rank("", state)
+    others.fetch(own, state)
+    assert len(others.takeable(own, state)) == 1
+    clock.tick(STALE_AFTER_MS + 1)
+    assert others.takeable(own, state) == []
