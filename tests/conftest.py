@@ -47,6 +47,7 @@ load_hypothesis_profile()
 #: Why a test may be skipped. A skip for any other reason fails the run: nobody would see that a
 #: promise is not tested any more.
 KNOWN_SKIPS = (
+    r"no FUSE here",
     r"no Chromium here",
     r"root may write",
     r"cannot mount a tmpfs here",

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from pylogtable.errors import LogTableError
+from pylogtable.errors import LogTableError, UnsupportedFormatError
 from pylogtable.operation import Threads
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import Created, ObjectInfo, ObjectStore, UnansweredError
@@ -127,6 +127,8 @@ class _Step(NamedTuple):
             return DoctorCheck(self.name, FAILED, str(failure), self.advice)
         except UnansweredError as error:
             return DoctorCheck(self.name, FAILED, str(error), _UNANSWERED)
+        except UnsupportedFormatError as error:
+            return DoctorCheck(self.name, FAILED, str(error))  # it says what to use instead
         except LogTableError as error:
             advice = self.advice if self.if_store_fails is None else self.if_store_fails
             return DoctorCheck(self.name, FAILED, str(error), advice)

@@ -15,7 +15,12 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from pylogtable.errors import InvalidRequestError, LogTableError, StorageError
+from pylogtable.errors import (
+    InvalidRequestError,
+    LogTableError,
+    StorageError,
+    UnsupportedFormatError,
+)
 from pylogtable.storage.base import (
     Created,
     NotSentError,
@@ -29,7 +34,9 @@ from pylogtable.storage.base import (
 
 _TEMPORARY = ".tmp-"
 _ABSENT = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
-_NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV}
+_NOT_IMPLEMENTED = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
+# Linux says EPERM for a link where a FUSE file system says ENOSYS.
+_NO_HARD_LINKS = {*_NOT_IMPLEMENTED, errno.EPERM, errno.EXDEV}
 _LINK_UNDECIDED = {errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EINTR}
 _DEVICE_FAILED = {
     errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ESTALE, errno.ETIMEDOUT,
@@ -51,8 +58,9 @@ class LocalStore(ObjectStore):
     """Every object is a file. It is written under a temporary name and synced to disk first.
 
     Put-if-absent is `link(2)`, which fails if the name exists and never shows half a file. On a
-    file system without hard links, `create` raises. Symbolic links can be read but are not listed.
-    Temporary files of killed writers are not listed either; `leftovers` finds them.
+    file system without hard links, `create` raises `UnsupportedFormatError`: a rename overwrites,
+    and a look before a write is no condition [STORE-2]. Symbolic links can be read but are not
+    listed. Temporary files of killed writers are not listed either; `leftovers` finds them.
     """
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
@@ -116,7 +124,10 @@ class LocalStore(ObjectStore):
                 return Created.EXISTS
             temporary = self._save(path, data)
         except OSError as error:
-            raise NotSentError(str(_failure("create", path, error))) from error
+            failure = _failure("create", path, error)
+            if isinstance(failure, UnsupportedFormatError):
+                raise failure from error
+            raise NotSentError(str(failure)) from error
         try:
             return _link(temporary, path)
         finally:
@@ -324,10 +335,10 @@ def _link(temporary: str, path: str) -> Created:
         if error.errno in _LINK_UNDECIDED:
             return Created.UNKNOWN
         if error.errno in _NO_HARD_LINKS:
-            raise StorageError(
+            raise UnsupportedFormatError(
                 f"cannot create {path}: this file system has no hard links ({error.strerror}), so "
                 "it cannot put an object only if it is absent, and commits would overwrite each "
-                "other. Use a local disk, or the object store itself (s3://, gs://, abfs://)"
+                f"other. {_way_out(path)}"
             ) from error
         raise _failure("create", path, error) from error
     try:
@@ -407,11 +418,30 @@ def _is_device_failure(error: BaseException) -> bool:
     return (
         isinstance(error, OSError)
         and not isinstance(error, LogTableError)
-        and error.errno in _DEVICE_FAILED
+        and error.errno in _DEVICE_FAILED | _NOT_IMPLEMENTED
     )
 
 
-def _failure(verb: str, path: str, error: BaseException) -> StorageError:
+def _failure(verb: str, path: str, error: BaseException) -> LogTableError:
     reason = getattr(error, "strerror", None) or error
+    if getattr(error, "errno", None) in _NOT_IMPLEMENTED:
+        return UnsupportedFormatError(
+            f"cannot {verb} {path}: this file system does not implement what that takes "
+            f"({reason}). {_way_out(path)}"
+        )
     kind = ObjectMissingError if isinstance(error, FileNotFoundError) else StorageError
     return kind(f"cannot {verb} {path}: {reason}")
+
+
+def _way_out(path: str) -> str:
+    """What to do where a file system can be read but holds no log."""
+    if path.startswith("/Volumes/"):
+        return (
+            "Topics in a volume of Unity Catalog can be read, not written. Use the cloud path of "
+            "the volume (s3://, abfss:// or gs://; DESCRIBE VOLUME shows its storageLocation), "
+            "with credentials for that path"
+        )
+    return (
+        "Topics on it can be read, not written. Use a local disk, or the object store itself "
+        "(s3://, gs://, abfs://)"
+    )

@@ -11,7 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from pylogtable.errors import InvalidRequestError, StorageError, TopicNotFoundError
+from pylogtable.errors import (
+    InvalidRequestError,
+    StorageError,
+    TopicNotFoundError,
+    UnsupportedFormatError,
+)
 from pylogtable.storage import local
 from pylogtable.storage.base import Created, ObjectMissingError, ObjectStore
 from pylogtable.storage.local import LocalStore
@@ -110,7 +115,7 @@ def test_without_hard_links_create_refuses(
         raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(os, "link", no_link)
-    with pytest.raises(StorageError, match="no hard links") as caught:
+    with pytest.raises(UnsupportedFormatError, match="no hard links") as caught:
         store.create(COMMIT, b"x")
     assert isinstance(caught.value.__cause__, OSError)
     assert files(tmp_path) == []
