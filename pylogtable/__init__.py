@@ -24,10 +24,8 @@ _MODULES = {
     "append.records": ("RecordMetadata",),
     "append.report": ("AppendResult",),
     "check.comparison": ("ComparisonReport",),
-    "check.doctor": (
-        "DoctorReport",
-        "diagnose",
-    ),
+    "check.doctor": ("diagnose",),
+    "check.doctor_report": ("DoctorReport",),
     "check.report": ("VerifyReport",),
     "errors": (
         "CommitConflictError",

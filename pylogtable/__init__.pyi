@@ -6,8 +6,8 @@ from pylogtable.append.producer_batch import RecordFuture as RecordFuture
 from pylogtable.append.records import RecordMetadata as RecordMetadata
 from pylogtable.append.report import AppendResult as AppendResult
 from pylogtable.check.comparison import ComparisonReport as ComparisonReport
-from pylogtable.check.doctor import DoctorReport as DoctorReport
 from pylogtable.check.doctor import diagnose as diagnose
+from pylogtable.check.doctor_report import DoctorReport as DoctorReport
 from pylogtable.check.report import VerifyReport as VerifyReport
 from pylogtable.errors import CommitConflictError as CommitConflictError
 from pylogtable.errors import CommitUnknownError as CommitUnknownError

@@ -9,6 +9,7 @@ Users of a topic need none of this. An engine does in many processes what a `Top
   runs them anywhere with a `Worker`, the driver commits.
 - `locate` finds positions (offsets, times, durations, ends) in each partition of a log.
 - `mirror` splits a copy to another store: the driver plans, tasks copy files, the driver commits.
+- `left_probe` and `diagnose_from_elsewhere` tell whether other processes see the same store.
 
 Everything that is sent between processes (`AppendPlan`, `Staged`, `ReadPart`, `PartReader`,
 `Worker`, units, `Rewritten`) can be pickled.
@@ -27,6 +28,8 @@ from pylogtable.append.plan import ExpectedLast
 from pylogtable.append.shaping import check_log_columns
 from pylogtable.append.stager import Staged, Stager
 from pylogtable.arguments import NOT_GIVEN, parse_storage_options
+from pylogtable.check.doctor import diagnose_from_elsewhere, left_probe
+from pylogtable.check.doctor_report import DoctorCheck
 from pylogtable.errors import LogTableError
 from pylogtable.jobs.compaction import Compaction
 from pylogtable.jobs.erase import Erasure
@@ -67,6 +70,7 @@ __all__ = [
     "Compaction",
     "Copied",
     "CopyTask",
+    "DoctorCheck",
     "Erasure",
     "ExpectedLast",
     "Job",
@@ -91,9 +95,11 @@ __all__ = [
     "as_datetime",
     "by_commit",
     "check_log_columns",
+    "diagnose_from_elsewhere",
     "groups_by_topic",
     "in_threads",
     "joined",
+    "left_probe",
     "limits_of",
     "locate",
     "maintain",

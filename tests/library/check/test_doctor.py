@@ -5,16 +5,18 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 import pylogtable
-from pylogtable.check.doctor import DoctorReport, examine
+from pylogtable.check.doctor import diagnose_from_elsewhere, examine, left_probe
+from pylogtable.check.doctor_report import DoctorReport
 from pylogtable.errors import StorageError
-from pylogtable.storage.base import Created, ObjectInfo, ObjectStore
+from pylogtable.storage.base import Created, ObjectInfo, ObjectStore, UnansweredError
 from pylogtable.storage.local import LocalStore
 from pylogtable.storage.memory import MemoryStore
-from tests.builders import T0, Clock, runtime
+from tests.builders import T0, Clock, kafka, runtime
 from tests.conftest import S3_BUCKET, S3_KEY, S3_SECRET
 
 
@@ -84,6 +86,21 @@ class NoListRight(_Faulty):
         raise StorageError("cannot list: AccessDenied")
 
 
+class Silent(_Faulty):
+    def list_folders(self) -> list[str]:
+        raise UnansweredError("cannot list: no answer in 120 s")
+
+
+class NoRights(_Faulty):
+    """It lists, and refuses the rest."""
+
+    def list_folders(self) -> list[str]:
+        raise StorageError("cannot list: AccessDenied")
+
+    def create(self, key: str, data: bytes) -> Created:
+        raise StorageError("cannot create: AccessDenied")
+
+
 class Undeletable(_Faulty):
     def delete(self, key: str) -> None:
         if key == "probe":
@@ -111,7 +128,7 @@ def statuses(report: DoctorReport) -> dict[str, str]:
     [
         (Overwriting(), {"put-if-absent", "race"}, "conditional puts"),
         (AsksThenWrites(), {"race"}, "got the reply that they had won"),
-        (ReadOnly(), {"create"}, "AccessDenied; allow creating objects (s3:PutObject"),
+        (ReadOnly(), {"create"}, "container is there, and allow creating objects (s3:PutObject"),
         (Swallowing(), {"create"}, "the object is not there"),
         (Unlisted(), {"listed"}, "vacuum relies on it"),
         (NoListRight(), {"list"}, "s3:ListBucket"),
@@ -129,6 +146,79 @@ def test_faulty_store_fails_the_check_of_its_fault(
     assert {name for name, status in statuses(report).items() if status == "failed"} == failing
     assert words in str(report)
     assert str(report).endswith("cannot hold topics")
+
+
+@pytest.mark.parametrize(
+    ("scheme", "words", "others"),
+    [
+        ("s3", ["s3:ListBucket", "s3:PutObject"], ["roles/", "Blob"]),
+        ("gs", ["roles/storage.objectUser"] * 2, ["s3:", "Blob"]),
+        ("abfs", ["Storage Blob Data Contributor"] * 2, ["s3:", "roles/"]),
+        ("file", ["write permission on the directory"] * 2, ["s3:", "roles/", "Blob"]),
+    ],
+)
+def test_advice_is_in_the_words_of_the_cloud(
+    scheme: str, words: list[str], others: list[str]
+) -> None:
+    class ThisCloud(NoRights):
+        url = f"{scheme}://bucket/logs"
+
+    report = examine(ThisCloud(), runtime())
+    failed = [check for check in report.checks if check.status == "failed"]
+    assert [check.name for check in failed] == ["list", "create"]
+    for check, word in zip(failed, words, strict=True):
+        assert word in check.advice
+    assert not [other for other in others if other in str(report)]
+
+
+def test_store_that_does_not_answer_is_asked_once() -> None:
+    """Each further check would wait as long."""
+    report = examine(Silent(), runtime())
+    assert not report
+    assert list(statuses(report)) == ["place", "list"]
+    assert "does not answer" in report.checks[-1].advice
+
+
+def test_report_is_a_table_in_a_notebook() -> None:
+    class Hostile(NoListRight):
+        url = "memory://<b>"
+
+    html = examine(Hostile(), runtime())._repr_html_()
+    assert html.count("<tr>") == 1 + 11
+    assert "memory://&lt;b&gt; cannot hold topics" in html
+    assert "<td>list</td><td>failed</td><td>cannot list: AccessDenied</td>" in html
+
+
+def test_another_process_sees_the_probe_and_one_wins_the_race(tmp_path: Path) -> None:
+    with left_probe(str(tmp_path)) as folder:
+        found = [diagnose_from_elsewhere(str(tmp_path), folder) for _ in range(3)]
+    for checks, _ in found:
+        assert [(check.name, check.status) for check in checks] == [
+            ("list", "ok"),
+            ("read", "ok"),
+            ("put-if-absent", "ok"),
+            ("clock", "ok"),
+        ]
+    assert [won for _, won in found] == [True, False, False]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_process_with_another_disk_is_found_out(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    with left_probe(str(tmp_path)) as folder:
+        checks, won = diagnose_from_elsewhere(str(tmp_path / "other"), folder)
+    assert not won
+    assert [(check.name, check.status) for check in checks] == [("list", "ok"), ("read", "failed")]
+    assert "different places" in checks[-1].detail
+    assert "a path that all machines share" in checks[-1].advice
+
+
+def test_folder_of_the_probe_is_removed_with_all_in_it(tmp_path: Path) -> None:
+    with left_probe(str(tmp_path)) as folder:
+        topic = pylogtable.open(tmp_path / folder).create_topic("t")
+        topic.append(kafka(["a"]))
+        assert topic.count() == 1
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_store_that_fails_in_a_check_is_not_blamed_for_more() -> None:
