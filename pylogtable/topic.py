@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -17,7 +17,7 @@ from pylogtable.check.comparison import ComparisonReport, compare
 from pylogtable.check.report import VerifyReport
 from pylogtable.check.verify import verify
 from pylogtable.errors import InvalidRequestError, LogTableError, TopicNotFoundError
-from pylogtable.format.config import compacts
+from pylogtable.format.config import compacts, known_formats
 from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Change
 from pylogtable.format.paths import seen_in
@@ -286,6 +286,7 @@ class Topic(TopicWrites, TopicJobs):
 
         before = self._log.latest()
         self._warn_of_null_keys(before, plan(before))
+        self._warn_of_type_widening(before, columns.widen)
         altered, _ = self._log.change(lambda state: plan(state.snapshot), refresh=False)
         return describe(self.name, self.url, altered)
 
@@ -303,6 +304,21 @@ class Topic(TopicWrites, TopicJobs):
                 f"topic {self.name!r} has {many} record(s) without a key. It becomes compacted, "
                 "and the next compaction removes them. To keep them, set cleanup.policy back to "
                 "'delete', and copy them to another topic first",
+                stacklevel=4,
+            )
+
+    def _warn_of_type_widening(self, snapshot: Snapshot, widened: Collection[str]) -> None:
+        """Warn if the topic has a Delta table, because fewer engines read a table whose columns were
+        widened [PUB-5]. This comes before the commit too."""
+        if not widened:
+            return
+        shown = self._maintained.tables.showing_before(snapshot.topic_id, snapshot.version + 1)
+        if "delta" in {*known_formats(snapshot.info.config), *shown}:
+            warnings.warn(
+                f"topic {self.name!r} is published as a Delta table, and {', '.join(widened)} "
+                "becomes wider. From the next publication on, the table needs Delta's type "
+                "widening: Spark with Delta 4 reads it, but delta-rs 1.6 and Polars 2.1 refuse it. "
+                "If such engines read it, add a column of the wider type instead",
                 stacklevel=4,
             )
 

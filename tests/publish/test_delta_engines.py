@@ -14,6 +14,7 @@ import pytest
 import pylogtable
 from pylogtable import Topic
 from pylogtable.storage.local import LocalStore
+from tests.builders import IN_FILES
 from tests.depth import rounds
 from tests.publish.histories import OPERATIONS, History
 from tests.publish.plain_delta import entries, shown_version
@@ -131,3 +132,23 @@ def test_statistics_are_those_of_the_files(orders: Topic, tmp_path: Path) -> Non
         times = pc.min_max(found["timestamp"]).as_py()
         assert row["min.timestamp"] <= times["min"]
         assert times["max"] <= row["max.timestamp"]
+
+
+@pytest.mark.parametrize("by", ["setting", "table"])
+def test_widening_warns_of_engines_that_then_refuse_the_table(tmp_path: Path, by: str) -> None:
+    """If delta-rs reads such a table one day, the warning names the wrong engines."""
+    topic = pylogtable.open(str(tmp_path)).create_topic(
+        "t", schema={"n": pa.int32()}, config=IN_FILES
+    )
+    topic.append(pa.table({"n": pa.array([1], pa.int32())}))
+    if by == "setting":
+        topic.alter(config={"publish.formats": "delta"})
+    else:
+        topic.publish(["delta"])
+    with pytest.warns(UserWarning, match="Delta table, and n becomes wider") as told:
+        topic.alter(widen_columns={"n": pa.int64()})
+    assert told[0].filename == __file__
+    topic.publish(["delta"])
+    for read in (by_delta_rs, lambda path: polars.scan_delta(str(path)).collect()):
+        with pytest.raises(Exception, match=r"(?i)type ?widening|unsupported|not supported"):
+            read(tmp_path / "t")

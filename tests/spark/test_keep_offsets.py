@@ -112,8 +112,10 @@ def test_offset_without_the_option_is_refused_and_the_option_named(
     spark: SparkSession, source: Topic, logs: Store
 ) -> None:
     copy = logs.create_topic("copy", partitions=3)
-    assert "keep" in failure(lambda: save(records(spark, source), copy.url))
-    with pytest.raises(InvalidRequestError, match="keep"):
+    for path, options in ((copy.url, {}), (f"{logs.url}/new", {"partitions": 3})):
+        said = failure(lambda to=path, by=options: save(records(spark, source), to, **by))
+        assert '.option("keepOffsets", True)' in said
+    with pytest.raises(InvalidRequestError, match=r"LogTable.append\(..., keep_offsets=True\)"):
         LogTable.for_path(spark, copy.url).append(records(spark, source))
     no_offset = records(spark, source).drop("offset")
     said = failure(lambda: save(no_offset, copy.url, keepOffsets=True))

@@ -24,6 +24,10 @@ from pyspark_pylogtable.request.options import Options
 from pyspark_pylogtable.request.subscription import named
 
 _LOG_COLUMNS = ("partition", "offset", "timestamp")
+OFFSET_REFUSED = (
+    "column 'offset' is given by the log and cannot be written; drop it, or keep the offsets with "
+    '.option("keepOffsets", True), or with LogTable.append(..., keep_offsets=True)'
+)
 _KAFKA_COLUMNS = frozenset({"key", "value", "headers"})
 
 
@@ -59,6 +63,7 @@ class Creation:
         return topic
 
     def _create(self, store: Store, name: str, partitions: int) -> Topic:
+        check_offset_column(self.columns, keep_offsets=self.keeps_offsets)
         check_log_columns(self.columns, keep_offsets=self.keeps_offsets)
         own = [column for column in self.columns if column.name not in _LOG_COLUMNS]
         names = {column.name for column in own}
@@ -167,6 +172,12 @@ def _check_many_topics(store: Store, path: str, options: Options) -> None:
             "topic, drop that column. If it is to be a store, with a topic for each value of "
             'that column: .option("createTopics", True).option("partitions", <how many>)'
         )
+
+
+def check_offset_column(columns: pa.Schema, *, keep_offsets: bool) -> None:
+    """Raise if the rows have an `offset` that the log would have to ignore [APPEND-1]."""
+    if "offset" in columns.names and not keep_offsets:
+        raise SchemaMismatchError(OFFSET_REFUSED)
 
 
 def check_text(columns: pa.Schema, names: Iterable[str]) -> None:

@@ -9,7 +9,11 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 from pylogtable import InvalidRequestError, LogTableError, SchemaMismatchError, is_kafka_shaped
 from pylogtable.engine import AppendPlan
 from pyspark_pylogtable.columns import arrow_schema, default_columns
-from pyspark_pylogtable.request.destination import check_text
+from pyspark_pylogtable.request.destination import (
+    OFFSET_REFUSED,
+    check_offset_column,
+    check_text,
+)
 from pyspark_pylogtable.tasks.assignment import assigned_columns
 
 TOPIC = "topic"
@@ -38,6 +42,7 @@ def checked_plan(plan: AppendPlan, columns: pa.Schema, *, merge: bool) -> Append
         if "value" not in given.names:
             raise SchemaMismatchError("Required attribute 'value' not found")
         check_text(given, ("key", "value"))
+    check_offset_column(given, keep_offsets=plan.keep_offsets)
     given = assigned_columns(given, plan.schema)
     if merge:
         plan = plan.merge_columns(given)
@@ -101,9 +106,10 @@ def without_log_columns(
     for name in present:
         column = batch.column(name)
         if name != TOPIC and column.null_count < len(column):
-            keep = ", or keep offsets with keepOffsets" if name == "offset" else ""
             raise SchemaMismatchError(
-                f"column {name!r} is given by the log and cannot be written; drop it{keep}"
+                OFFSET_REFUSED
+                if name == "offset"
+                else f"column {name!r} is given by the log and cannot be written; drop it"
             )
     if TOPIC in present and topic is not None:
         # An INSERT sends null for it, and for `offset` too.
