@@ -308,8 +308,8 @@ class Topic(TopicWrites, TopicJobs):
             )
 
     def _warn_of_type_widening(self, snapshot: Snapshot, widened: Collection[str]) -> None:
-        """Warn if the topic has a Delta table, because fewer engines read a table whose columns were
-        widened [PUB-5]. This comes before the commit too."""
+        """Warn if the topic has a Delta table, because fewer engines read one whose columns were
+        widened. This comes before the commit too."""
         if not widened:
             return
         shown = self._maintained.tables.showing_before(snapshot.topic_id, snapshot.version + 1)

@@ -11,12 +11,31 @@ from pyspark_pylogtable.source import LogTableSource
 def register(spark: SparkSession) -> None:
     """Make `format("pylogtable")` known to this session.
 
-    Call it once after a `%pip install` in a running notebook. Otherwise Spark finds the installed
-    package by itself.
+    Call it once after a `%pip install` in a running notebook, and in a job that gets the package by
+    `--py-files`. Otherwise Spark finds the installed package by itself.
     """
+    if not _is_registered(spark):
+        # Spark 4.0 and 4.1 ask the active session whether it has the source, not this one.
+        active = SparkSession.getActiveSession()
+        _make_active(spark)
+        try:
+            _is_registered(spark)  # if it is refused again, this session has found it by itself
+        finally:
+            if active is not None:
+                _make_active(active)
+
+
+def _is_registered(spark: SparkSession) -> bool:
+    """Register the source; False if Spark says that a session has it already."""
     try:
         spark.dataSource.register(LogTableSource)
     except PySparkException as error:
-        # Spark 4.0 refuses to register a source that it has already found by itself.
         if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
             raise
+        return False
+    return True
+
+
+def _make_active(spark: SparkSession) -> None:
+    """Spark has no call for it, but a session that makes a DataFrame becomes active."""
+    spark.createDataFrame([], "nothing int")

@@ -16,8 +16,9 @@ from pylogtable import (
 from pylogtable.engine import Scan
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
+from tests import documents
 from tests.builders import IN_FILES, T0, Clock, at, contents, kafka, make_store, rows
-from tests.documents import quoted, read, section, table
+from tests.documents import quoted, section, table
 from tests.stores import CountingStore
 
 COMMITS = 150
@@ -252,9 +253,11 @@ def test_version_that_is_not_kept_names_the_oldest_that_is(long: Topic, clock: C
 
 
 def test_the_guides_name_every_column_of_the_history() -> None:
-    described = list(table(section(read("pylogtable/README.md"), "## Versions")))
+    described = list(table(section(documents.read("pylogtable/README.md"), "## Versions")))
     assert [name for cells in described for name in quoted(cells[0])] == HISTORY_SCHEMA.names
     types = {name: cells[1] for cells in described for name in quoted(cells[0])}
     assert types["records_added"] == str(HISTORY_SCHEMA.field("records_added").type)
-    _, _, listed = read("spark_ext/README.md").partition("`LogTable.history()`, have the columns ")
+    _, _, listed = documents.read("spark_ext/README.md").partition(
+        "`LogTable.history()`, have the columns "
+    )
     assert quoted(listed.partition(";")[0]) == HISTORY_SCHEMA.names
