@@ -24,6 +24,7 @@ _REMOTE = {
     "abfss": "abfs",
     "az": "abfs",
 }
+_AZURE = ".dfs.core.windows.net"
 _WORKING = (
     "a local path, file://, memory://, s3:// (s3a://, s3n://), gs:// (gcs://), "
     "abfs:// (abfss://, az://) and dbfs:/"
@@ -82,25 +83,39 @@ def _dbfs_path(rest: str) -> str:
 
 
 def _remote(protocol: str, path: str, options: Mapping[str, object]) -> ObjectStore:
-    from pylogtable.storage.client import missing_package, package_of
+    from pylogtable.storage.client import WIRES
     from pylogtable.storage.remote import RemoteStore
-    from pylogtable.storage.s3 import S3Store
+    from pylogtable.storage.wire import missing_package
 
     if "?" in path:
         raise InvalidRequestError(f"a {protocol}:// address must not contain '?'")
     bucket, _, below = path.partition("/")
-    if protocol == "abfs" and "@" in bucket:
+    account = ""
+    if protocol == "abfs":
         bucket, _, host = bucket.partition("@")
-        options = {"account_name": host.partition(".")[0], **options}
+        account, options = _azure_account(host, options)
     parts = [part for part in below.split("/") if part]
     if not bucket or ".." in parts or "." in parts:
         raise InvalidRequestError(
             f"a {protocol}:// address needs a bucket and plain names below it"
         )
-    if importlib.util.find_spec(package_of(protocol)) is None:
-        raise missing_package(protocol)
-    kind = S3Store if protocol == "s3" else RemoteStore
-    return kind(protocol, "/".join([bucket, *parts]), options)
+    kind = WIRES[protocol]
+    if importlib.util.find_spec(kind.package) is None:
+        raise missing_package(kind)
+    return RemoteStore(protocol, "/".join([bucket, *parts]), options, account)
+
+
+def _azure_account(host: str, options: Mapping[str, object]) -> tuple[str, Mapping[str, object]]:
+    """The host of the account in an address, and the options that reach it. Other engines need it
+    in an address, so it is added if the options name an account."""
+    if not host:
+        name = options.get("account_name") or os.environ.get("AZURE_STORAGE_ACCOUNT_NAME")
+        return (f"{name}{_AZURE}" if name else ""), options
+    name, _, rest = host.partition(".")
+    known: dict[str, object] = {"account_name": name}
+    if rest and f".{rest}" != _AZURE:  # a national cloud
+        known["account_host"] = host.replace(".dfs.", ".blob.", 1)
+    return (host if rest else f"{name}{_AZURE}"), {**known, **options}
 
 
 def _refuse_credentials(scheme: str, rest: str) -> None:

@@ -1,22 +1,15 @@
-"""Object stores through fsspec: S3 (s3fs), Google Cloud (gcsfs), Azure (adlfs).
+"""Object stores in the cloud: S3, Google Cloud Storage, Azure. One store for all of them.
 
-Put-if-absent is a condition that the store checks itself: `If-None-Match: *` on S3 and Azure,
-`ifGenerationMatch=0` on Google. The general `mode="create"` of fsspec checks first and writes
-later, which is not safe, so `locate` lists the stores that may be used.
-
-S3 is tested against moto, which shows the form of the replies, and on a real server (`make
-test-s3`), with races, kills and faults on the wire. What the clients for Google and Azure send is
-tested (`tests/storage/test_wire.py`), but not with real servers. On an S3-compatible server that
-ignores `If-None-Match` commits get lost. Creating a topic detects such a server and refuses it. A
-server that checks the condition first and writes later is found by `pylogtable doctor`.
+What is sent is in `storage/s3.py`, `storage/google.py` and `storage/azure.py`; what is sent again
+is in `storage/requests.py`. Put-if-absent is a condition that the store checks itself.
+`storage/open.py` lists the stores that may be used. All of them are tested on servers, with races,
+kills and faults on the wire (`make test-clouds`).
 """
 
 from __future__ import annotations
 
 import builtins
-import datetime
 import io
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -37,10 +30,11 @@ from pylogtable.storage.base import (
     check_key,
     check_prefix,
 )
-from pylogtable.storage.client import CONCURRENCY, Client
+from pylogtable.storage.client import Client
 from pylogtable.storage.replies import outcome_of_create, refuses_copy, reply_of, was_never_sent
 from pylogtable.storage.requests import Requests, Send
-from pylogtable.storage.upload import FileUpload, Upload
+from pylogtable.storage.upload import Upload
+from pylogtable.storage.wire import CONCURRENCY, Page, Wire
 
 
 class RangeFile(io.RawIOBase):
@@ -100,11 +94,17 @@ class RemoteStore(ObjectStore):
     whole_bytes = WHOLE_BYTES
 
     def __init__(
-        self, protocol: str, path: str, storage_options: Mapping[str, object] | None = None
+        self,
+        protocol: str,
+        path: str,
+        storage_options: Mapping[str, object] | None = None,
+        account: str = "",
     ) -> None:
         self._protocol = protocol
         self._root = path.strip("/")
-        self._client = Client(protocol, storage_options or {})
+        #: The host of an account of Azure, which is a part of the address.
+        self._account = account
+        self._client = Client(protocol, self.url, storage_options or {})
         self._requests = Requests(self._client)
 
     def __repr__(self) -> str:
@@ -112,7 +112,13 @@ class RemoteStore(ObjectStore):
 
     @property
     def url(self) -> str:
-        return f"{self._protocol}://{self._root}"
+        return self._address(self._root)
+
+    def _address(self, path: str) -> str:
+        if not self._account:
+            return f"{self._protocol}://{path}"
+        container, slash, below = path.partition("/")
+        return f"abfss://{container}@{self._account}{slash}{below}"
 
     @property
     def last_reply_ms(self) -> int | None:
@@ -121,13 +127,14 @@ class RemoteStore(ObjectStore):
     def now_ms(self) -> int:
         path = f"{self._root}/{_TEMPORARY}now-{Runtime().new_id()}"
         try:
-            self._ask("write", path, lambda fs: fs._pipe_file(path, b"now"))
-            return modified_ms(self._ask("read", path, lambda fs: fs._info(path)))
+            self._ask("write", path, lambda wire: wire.put(path, b"now"))
+            found: ObjectInfo = self._ask("read", path, lambda wire: wire.info(path))
+            return found.modified_ms
         except FileNotFoundError as error:
             raise self._failure("write", path, error) from error
         finally:
             with suppress(FileNotFoundError, StorageError):
-                self._ask("delete", path, lambda fs: fs._rm_file(path))
+                self._ask("delete", path, lambda wire: wire.delete(path))
 
     def below(self, prefix: str) -> RemoteStore:
         deeper = self._twin()
@@ -161,17 +168,16 @@ class RemoteStore(ObjectStore):
     def size_of(self, key: str) -> int | None:
         path = self._path(key)
         try:
-            found = self._ask("read", path, lambda fs: fs._info(path))
+            found: ObjectInfo = self._ask("read", path, lambda wire: wire.info(path))
         except FileNotFoundError:
             return None
-        return int(found["size"]) if found["type"] == "file" else None
+        return found.size_bytes
 
     def create(self, key: str, data: bytes) -> Created:
         # One request, whatever its answer: after a second one a refusal would prove nothing.
         path, size = self._path(key), len(data)
         try:
-            how = {"mode": "create", **self._client.in_one_put(size)}
-            self._requests.once(lambda fs: fs._pipe_file(path, data, **how), size)
+            self._requests.once(lambda wire: wire.put(path, data, if_absent=True), size)
         except Exception as error:
             if isinstance(error, UnansweredError) or was_never_sent(error):
                 raise NotSentError(str(self._failure("create", path, error))) from error
@@ -184,68 +190,68 @@ class RemoteStore(ObjectStore):
     def write(self, key: str, data: bytes) -> None:
         path = self._path(key)
         try:
-            self._ask("write", path, lambda fs: fs._pipe_file(path, data), len(data))
+            self._ask("write", path, lambda wire: wire.put(path, data), len(data))
         except FileNotFoundError as error:
             raise self._failure("write", path, error) from error
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
-        for entry in self._find(check_prefix(prefix)):
-            if not entry.key.rpartition("/")[2].startswith(_TEMPORARY):
-                yield entry
+        return self._find(check_prefix(prefix))
 
     def list_after(self, prefix: str, after: str) -> Iterator[ObjectInfo]:
-        if self._protocol != "s3":
-            yield from super().list_after(prefix, after)
-            return
-        bucket, _, start = f"{self._root}/{check_prefix(prefix)}".partition("/")
-        above, cut = self._path(after).partition("/")[2], len(self._root) + 1
-        found = self._ask(
-            "list", f"{bucket}/{start}", lambda fs: _s3_after(fs, bucket, start, above), math.inf
-        )
-        for entry in found:
-            key = f"{bucket}/{entry['Key']}"[cut:]
-            if not key.endswith("/") and not key.rpartition("/")[2].startswith(_TEMPORARY):
-                yield ObjectInfo(key, int(entry["Size"]), modified_ms(entry))
+        above = self._client.wire.split(self._path(after))[1]
+        found = self._find(check_prefix(prefix), above=above)
+        return (one for one in found if one.key > after)
 
     def leftovers(self) -> Iterator[ObjectInfo]:
-        return self._find(_TEMPORARY)
+        return (found for found in self._found(_TEMPORARY) if _is_temporary(found.key))
 
     def remove_leftover(self, key: str) -> None:
         if not key.startswith(_TEMPORARY):
             raise InvalidRequestError(f"{key!r} is not a temporary object {_TEMPORARY}*")
         self.delete(key)
 
-    def _find(self, prefix: str) -> Iterator[ObjectInfo]:
-        """All objects whose key starts with these characters, in key order."""
-        bucket, _, folder = f"{self._root}/{prefix}".partition("/")
-        start, cut = f"{bucket}/{folder}", len(self._root) + 1
-        try:
-            found = self._ask(
-                "list", start, lambda fs: fs._find(bucket, prefix=folder, detail=True), math.inf
-            )
-        except FileNotFoundError:
-            return
-        for name in sorted(found):
-            entry = found[name]
-            if entry["type"] == "file" and name.startswith(start) and not name.endswith("/"):
-                yield ObjectInfo(name[cut:], int(entry["size"]), modified_ms(entry))
+    def _find(self, prefix: str, **how: Any) -> Iterator[ObjectInfo]:
+        return (found for found in self._found(prefix, **how) if not _is_temporary(found.key))
+
+    def _found(self, prefix: str, **how: Any) -> Iterator[ObjectInfo]:
+        """All objects whose key starts with these characters, in key order. No order of the store
+        is relied on: some list in another one, or in none."""
+        pages = self._pages(f"{self._root}/{prefix}", **how)
+        found = [entry for page in pages for entry in page.objects]
+        cut = len(self._client.wire.split(f"{self._root}/")[1])
+        for entry in sorted(found, key=lambda entry: entry.key):
+            if not entry.key.endswith("/"):
+                yield ObjectInfo(entry.key[cut:], entry.size_bytes, entry.modified_ms)
 
     def list_folders(self) -> builtins.list[str]:
-        root = self._root
-        try:
-            found = self._ask("list", root, lambda fs: fs._ls(root, detail=True), math.inf)
-        except FileNotFoundError:
-            return []
-        return sorted(
-            entry["name"].rstrip("/").rsplit("/", 1)[-1]
-            for entry in found
-            if entry["type"] == "directory"
-        )
+        pages = self._pages(f"{self._root}/", delimited=True)
+        found = (folder for page in pages for folder in page.folders)
+        return sorted(folder.rstrip("/").rpartition("/")[2] for folder in found)
+
+    def _pages(self, start: str, **how: Any) -> Iterator[Page]:
+        """A listing. Each page is a request of its own, and repeated by itself."""
+        token = None
+        while True:
+            page: Page = self._ask("list", start, partial(_page, start=start, token=token, **how))
+            yield page
+            token = page.token
+            if not token:
+                return
 
     def delete(self, key: str) -> None:
         path = self._path(key)
         with suppress(FileNotFoundError):
-            self._ask("delete", path, lambda fs: fs._rm_file(path))
+            self._ask("delete", path, lambda wire: wire.delete(path))
+
+    def delete_many(self, keys: Sequence[str]) -> None:
+        at_once = self._client.wire.deleted_at_once
+        if at_once == 1:
+            super().delete_many(keys)
+            return
+        paths = [self._path(key) for key in keys]
+        for at in range(0, len(paths), at_once):
+            some = paths[at : at + at_once]
+            self._ask("delete", some[0], partial(_delete_together, paths=some))
 
     @contextmanager
     def open_output(self, key: str) -> Iterator[pa.NativeFile]:
@@ -258,7 +264,10 @@ class RemoteStore(ObjectStore):
             raise
 
     def _upload(self, path: str) -> Upload:
-        return FileUpload(lambda step: self._written(path, step), self._client.fs, path)
+        def ask(send: Send, size_bytes: int) -> Any:
+            return self._written(path, lambda: self._requests.patiently(send, size_bytes))
+
+        return Upload(path, ask)
 
     def _written(self, path: str, step: Callable[[], _T]) -> _T:
         """The result of a step of an upload. Whatever goes wrong is an error of the store."""
@@ -282,12 +291,11 @@ class RemoteStore(ObjectStore):
             super().copy_from(source, key, size_bytes)
 
     def _copied_by_server(self, source: RemoteStore, key: str, size_bytes: int) -> bool:
-        """False if the server refuses to copy. s3fs copies in parts if an object is too large for
-        one request."""
+        """False if the server refuses to copy."""
         check_copied_size(self, source, key, source.size_of(key), size_bytes)
         origin, path = source._path(key), self._path(key)
         try:
-            self._requests.patiently(lambda fs: fs._cp_file(origin, path), size_bytes)
+            self._requests.patiently(lambda wire: wire.copy(origin, path), size_bytes)
         except Exception as error:
             if refuses_copy(error):
                 return False
@@ -305,16 +313,14 @@ class RemoteStore(ObjectStore):
     def _fetch(self, path: str, start: int, end: int) -> bytes:
         """One ranged GET: exactly the bytes `[start, end)`."""
         try:
-            data = self._ask(
-                "read", path, lambda fs: fs._cat_file(path, start=start, end=end), end - start
-            )
+            data = self._ask("read", path, lambda wire: wire.get(path, start, end), end - start)
         except FileNotFoundError as error:
             raise ObjectMissingError(str(self._failure("read", path, error))) from error
         except _EmptyObject as error:
             raise self._failure("read", path, error) from error
         if len(data) != end - start:
             raise StorageError(
-                f"cannot read {self._protocol}://{path}: requested bytes {start} to {end}, "
+                f"cannot read {self._address(path)}: requested bytes {start} to {end}, "
                 f"but got {len(data)} bytes"
             )
         return bytes(data)
@@ -333,10 +339,9 @@ class RemoteStore(ObjectStore):
         try:
             yield
         except Exception as error:
-            code, status = reply_of(error)
-            if isinstance(error, FileNotFoundError) and code != "NoSuchBucket":
+            if isinstance(error, FileNotFoundError):
                 raise
-            if status == 416:
+            if reply_of(error)[1] == 416:
                 raise _EmptyObject("the object is shorter than the requested range") from error
             raise self._failure(verb, path, error) from _cause(error)
 
@@ -345,7 +350,7 @@ class RemoteStore(ObjectStore):
             return error
         reason = self._client.explain(error)
         kind = UnansweredError if isinstance(error, UnansweredError) else StorageError
-        return kind(f"cannot {verb} {self._protocol}://{path}: {reason}")
+        return kind(f"cannot {verb} {self._address(path)}: {reason}")
 
 
 def _cause(error: Exception) -> BaseException:
@@ -354,23 +359,19 @@ def _cause(error: Exception) -> BaseException:
 
 
 def _get(path: str) -> Send:
-    # With a start, s3fs does not request the size first.
-    return lambda fs: fs._cat_file(path, start=0)
+    return lambda wire: wire.get(path)
 
 
-async def _s3_after(fs: Any, bucket: str, prefix: str, above: str) -> list[Mapping[str, Any]]:
-    """The objects with this prefix whose keys are above `above`. s3fs cannot begin a listing in the
-    middle."""
-    found: list[Mapping[str, Any]] = []
-    where = {"StartAfter": above}
-    while True:
-        page = await fs._call_s3(
-            "list_objects_v2", Bucket=bucket, Prefix=prefix, **where, **fs.req_kw
-        )
-        found += page.get("Contents", [])
-        if not page.get("IsTruncated"):
-            return found
-        where = {"ContinuationToken": page["NextContinuationToken"]}
+async def _page(wire: Wire, start: str, **how: Any) -> Page:
+    return await wire.page(start, **how)
+
+
+async def _delete_together(wire: Wire, paths: Sequence[str]) -> None:
+    await wire.delete_together(paths)
+
+
+def _is_temporary(key: str) -> bool:
+    return key.rpartition("/")[2].startswith(_TEMPORARY)
 
 
 def _unpacked(reply: Any) -> Any:
@@ -382,16 +383,3 @@ def _unpacked(reply: Any) -> Any:
 
 class _EmptyObject(Exception):
     """The requested range is beyond the end of the object; always so if the object is empty."""
-
-
-def modified_ms(entry: Mapping[str, Any]) -> int:
-    """When an object was last changed, as a listing tells it."""
-    for name in ("LastModified", "last_modified", "mtime", "updated"):
-        value = entry.get(name)
-        if isinstance(value, str):
-            value = datetime.datetime.fromisoformat(value.replace("Z", "+00:00"))
-        if isinstance(value, datetime.datetime):
-            return round(value.timestamp() * 1000)
-        if isinstance(value, int | float):
-            return round(value * 1000)
-    raise StorageError(f"the store did not say when {entry.get('name')} was written")

@@ -6,11 +6,16 @@ The clients are optional packages, so their errors are known by name and by what
 from __future__ import annotations
 
 from pylogtable.storage.base import Created
+from pylogtable.storage.wire import MissingBucketError
 
 _NEVER_SENT = frozenset({"NoCredentialsError", "PartialCredentialsError", "ParamValidationError"})
 #: A 4xx that does not say whether the request was, or still will be, served.
 _UNDECIDED_STATUS = frozenset({408, 409, 425, 429})
 _UNDECIDED_CODES = frozenset({"NoSuchKey", "NoSuchUpload", "RequestTimeout"})
+#: `AuthenticationFailed` is what Azure says of a signature whose time is over.
+_EXPIRED_CODES = frozenset(
+    {"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "AuthenticationFailed"}
+)
 _TRANSIENT_STATUS = frozenset({408, 425, 429})
 _TRANSIENT_CODES = frozenset({"RequestTimeout", "SlowDown", "Throttling", "ThrottlingException"})
 _TRANSIENT_NAMES = frozenset(
@@ -25,13 +30,28 @@ _TRANSIENT_NAMES = frozenset(
         "ResponseParserError",
         "ServiceRequestError",  # Azure
         "ServiceResponseError",
-        "ProxyError",  # requests, for which gcsfs takes a 502
+        "IncompleteReplyError",
     }
 )
 
 
 #: There was no whole reply. The 400 that aiohttp puts into such an error is not the store's.
 _NO_REPLY_NAMES = frozenset({"HTTPClientError", "HttpProcessingError", "ClientResponseError"})
+
+
+_ANSWERS = (FileNotFoundError, FileExistsError, PermissionError, MissingBucketError)
+
+
+class RefusedError(Exception):
+    """The store has answered with an error."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(f"{status} {message}")
+        self.status = status
+
+
+class IncompleteReplyError(Exception):
+    """The store has taken only a part of what was sent."""
 
 
 def reply_of(error: BaseException) -> tuple[str, int]:
@@ -66,8 +86,7 @@ def outcome_of_create(error: Exception) -> Created | None:
     if isinstance(error, TimeoutError) or code in _UNDECIDED_CODES:
         return Created.UNKNOWN
     is_refused = (
-        isinstance(error, PermissionError | FileNotFoundError | TypeError)
-        or (isinstance(error, OSError) and str(error).startswith("Forbidden:"))  # gcsfs
+        isinstance(error, PermissionError | FileNotFoundError | TypeError | MissingBucketError)
         or was_never_sent(error)
         or (400 <= status < 500 and status not in _UNDECIDED_STATUS)
     )
@@ -85,13 +104,26 @@ def is_transient(error: Exception) -> bool:
     code, status = reply_of(error)
     if code in _TRANSIENT_CODES or status in _TRANSIENT_STATUS or 500 <= status != 501:
         return True
-    if status or isinstance(error, FileNotFoundError | FileExistsError | PermissionError):
+    if status or isinstance(error, _ANSWERS):
         return False
     names = {kind.__name__ for kind in type(error).__mro__}
     if any("SSL" in name or "Certificate" in name for name in names):
         return False
     # Before Python 3.11 the TimeoutError of asyncio is another one of the same name.
     return "TimeoutError" in names or not _TRANSIENT_NAMES.isdisjoint(names)
+
+
+def is_expired(error: Exception) -> bool:
+    """True if the store refuses the credentials, and may take other ones. Nothing was done."""
+    code, status = reply_of(error)
+    return status == 401 or code in _EXPIRED_CODES
+
+
+def is_unknown_upload(error: BaseException) -> bool:
+    """True if the store does not know an upload, or not any more."""
+    cause = error.__cause__
+    code, status = reply_of(error)
+    return code == "NoSuchUpload" or status == 410 or isinstance(cause, FileNotFoundError)
 
 
 def refuses_copy(error: Exception) -> bool:

@@ -1,9 +1,9 @@
 """Sends the requests of a storage client: each within a time, and again if it was not served.
 
-This is the only layer that repeats requests, but for uploads of files to Google and Azure, which
-their clients repeat. Otherwise clients are told not to (`storage/client.py`): retries of several
-layers multiply, and a retry that nobody sees makes a refusal look like the first answer [STORE-3].
-Put-if-absent is never repeated here; the commit protocol decides about that.
+This is the only layer that repeats requests. Clients are told not to (`storage/wire.py`): retries
+of several layers multiply, and a retry that nobody sees makes a refusal look like the first answer
+[STORE-3]. Put-if-absent is never repeated here; the commit protocol decides about that. Only if the
+store has refused expired credentials, and new ones can be asked for, a request is sent with those.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from typing import Any, TypeAlias
 from pylogtable.operation import Operation, Silence, current_operation
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import UnansweredError
-from pylogtable.storage.client import CONCURRENCY, Client
+from pylogtable.storage.client import Client
 from pylogtable.storage.replies import is_transient
+from pylogtable.storage.wire import CONCURRENCY, Wire
 
-#: Sends one request with the file system given.
-Send: TypeAlias = Callable[[Any], Coroutine[Any, Any, Any]]
+#: Sends one request on the wire given.
+Send: TypeAlias = Callable[[Wire], Coroutine[Any, Any, Any]]
 
 #: A store that has never answered is given up sooner: its address is probably wrong.
 FIRST_CONTACT_SECONDS = 30.0
@@ -43,22 +44,32 @@ class Requests:
     def once(self, send: Send, size_bytes: float = 0) -> Any:
         """The reply to a request that is sent exactly once. Raises what the client raises, and
         `UnansweredError` if it was not sent, because the store has been silent for too long."""
-        fs, operation = self._client.single, current_operation()
+        wire, operation = self._client.wire, current_operation()
         silence = operation.silence_of(self._client)
         _check_not_silent(silence)
         # The other half is for those who look what became of it.
         seconds = min(self._request_seconds(), self._budget(operation) / 2)
-        return _run(fs, self._attempt(send(fs), silence, seconds, size_bytes))
+
+        async def attempt() -> Any:
+            try:
+                return await self._attempt(send(wire), silence, seconds, size_bytes)
+            except Exception as error:
+                # It was refused before anything was done, so this is still the first answer.
+                if not self._client.renew(error):
+                    raise
+            return await self._attempt(send(wire), silence, seconds, size_bytes)
+
+        return _run(wire, attempt())
 
     def patiently(self, send: Send, size_bytes: float = 0) -> Any:
         """The reply to a request that may be sent several times, until the store serves it."""
-        fs = self._client.single
-        return _run(fs, self._repeat(send, fs, current_operation(), size_bytes))
+        wire = self._client.wire
+        return _run(wire, self._repeat(send, wire, current_operation(), size_bytes))
 
     def all_patiently(self, sends: Sequence[Send]) -> list[Any]:
         """The reply to each of these requests, or its error. They are sent at once, in one call:
         that takes half of the processor time that a thread for each takes."""
-        fs, operation = self._client.single, current_operation()
+        wire, operation = self._client.wire, current_operation()
 
         async def all_at_once() -> list[Any]:
             # The time that a request waits for a connection is not the store's.
@@ -66,14 +77,14 @@ class Requests:
 
             async def one(send: Send) -> Any:
                 async with free:
-                    return await self._repeat(send, fs, operation, 0)
+                    return await self._repeat(send, wire, operation, 0)
 
             return await asyncio.gather(*map(one, sends), return_exceptions=True)
 
-        replies: list[Any] = _run(fs, all_at_once())
+        replies: list[Any] = _run(wire, all_at_once())
         return replies
 
-    async def _repeat(self, send: Send, fs: Any, operation: Operation, size_bytes: float) -> Any:
+    async def _repeat(self, send: Send, wire: Wire, operation: Operation, size_bytes: float) -> Any:
         silence = operation.silence_of(self._client)
         _check_not_silent(silence)
         limit = budget = self._budget(operation)
@@ -81,11 +92,15 @@ class Requests:
             limit = min(limit, FIRST_CONTACT_SECONDS)
         began = self._runtime.monotonic()
         seconds = min(self._request_seconds(), budget - silence.seconds(began))
+        may_renew = True
         for tries in itertools.count(1):
             sent = self._runtime.monotonic()
             try:
-                return await self._attempt(send(fs), silence, seconds, size_bytes)
+                return await self._attempt(send(wire), silence, seconds, size_bytes)
             except Exception as error:
+                if may_renew and self._client.renew(error):
+                    may_renew = False
+                    continue
                 if not is_transient(error):
                     raise
                 failure = error
@@ -159,7 +174,7 @@ def _check_not_silent(silence: Silence) -> None:
         raise UnansweredError(f"the store was given up after {silence.given_up}")
 
 
-def _run(fs: Any, coroutine: Coroutine[Any, Any, Any]) -> Any:
+def _run(wire: Wire, coroutine: Coroutine[Any, Any, Any]) -> Any:
     from fsspec.asyn import sync
 
-    return sync(fs.loop, lambda: coroutine)
+    return sync(wire.loop, lambda: coroutine)

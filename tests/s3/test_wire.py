@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from pylogtable.storage.base import ObjectStore
-from pylogtable.storage.s3 import S3Store
+from pylogtable.storage.remote import RemoteStore
 from tests.conftest import S3_BUCKET, S3_KEY, S3_SECRET
 from tests.depth import DEEP
 from tests.proxy import Proxy, Refusal, WireFault
@@ -28,11 +28,11 @@ class TestS3(WireContract):
 
     @pytest.fixture
     def far(self, proxy: Proxy, place: str) -> ObjectStore:
-        return S3Store("s3", place, options(proxy.url))
+        return RemoteStore("s3", place, options(proxy.url))
 
     @pytest.fixture
     def direct(self, s3_endpoint: str, place: str) -> ObjectStore:
-        return S3Store("s3", place, options(s3_endpoint))
+        return RemoteStore("s3", place, options(s3_endpoint))
 
 
 EVERY = [
@@ -54,6 +54,6 @@ def test_refusal_after_a_put_in_doubt_removes_nothing(
     proxy: Proxy, s3_endpoint: str, name: str, first: WireFault, then: Refusal, late_at_once: bool
 ) -> None:
     place = f"{S3_BUCKET}/wire{next(_folders)}"
-    far = S3Store("s3", place, options(proxy.url))
-    direct = S3Store("s3", place, options(s3_endpoint))
+    far = RemoteStore("s3", place, options(proxy.url))
+    direct = RemoteStore("s3", place, options(s3_endpoint))
     check_pair(proxy, far, direct, CASES[name], first, then, late_at_once=late_at_once)

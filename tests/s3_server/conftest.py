@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pylogtable.storage.s3 import S3Store
+from pylogtable.storage.remote import RemoteStore
 from tests.s3_server.server import BINARY, BUCKET, Server, environment, options, running
 
 _folders = itertools.count()
@@ -30,8 +30,8 @@ def place() -> str:
 
 
 @pytest.fixture
-def objects(server: Server, place: str) -> S3Store:
-    return S3Store("s3", place, options(server.url))
+def objects(server: Server, place: str) -> RemoteStore:
+    return RemoteStore("s3", place, options(server.url))
 
 
 @pytest.fixture

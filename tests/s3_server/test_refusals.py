@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from pylogtable.storage.base import ObjectStore
-from pylogtable.storage.s3 import S3Store
+from pylogtable.storage.remote import RemoteStore
 from tests.proxy import Proxy, WireFault, proxy_before
 from tests.s3_server.server import Server, options
 from tests.storage.wire import WireContract
@@ -24,20 +24,20 @@ def proxy(server: Server) -> Iterator[Proxy]:
 class TestServer(WireContract):
     @pytest.fixture
     def far(self, proxy: Proxy, place: str) -> ObjectStore:
-        return S3Store("s3", place, options(proxy.url))
+        return RemoteStore("s3", place, options(proxy.url))
 
     @pytest.fixture
-    def direct(self, objects: S3Store) -> ObjectStore:
+    def direct(self, objects: RemoteStore) -> ObjectStore:
         return objects
 
 
 @pytest.mark.parametrize("first", FIRST)
 @pytest.mark.parametrize("name", CASES)
 def test_refusal_after_a_put_in_doubt_removes_nothing(
-    proxy: Proxy, objects: S3Store, place: str, name: str, first: WireFault
+    proxy: Proxy, objects: RemoteStore, place: str, name: str, first: WireFault
 ) -> None:
     late = (False, True) if first is WireFault.DELAY else (False,)
     for number, (then, late_at_once) in enumerate(itertools.product(ANSWERS, late)):
-        far = S3Store("s3", f"{place}/{number}", options(proxy.url))
+        far = RemoteStore("s3", f"{place}/{number}", options(proxy.url))
         direct = objects.below(str(number))
         check_pair(proxy, far, direct, CASES[name], first, then, late_at_once=late_at_once)

@@ -9,7 +9,7 @@ import pytest
 
 import pylogtable
 from pylogtable.storage.base import ObjectStore
-from pylogtable.storage.s3 import S3Store
+from pylogtable.storage.remote import RemoteStore
 from tests.s3_server.server import Server, options
 from tests.storage.contract import StoreContract
 from tests.storage.races import check_one_winner_each, race_in_process, race_in_threads
@@ -17,15 +17,15 @@ from tests.storage.races import check_one_winner_each, race_in_process, race_in_
 
 class TestServer(StoreContract):
     @pytest.fixture
-    def store(self, objects: S3Store) -> ObjectStore:
+    def store(self, objects: RemoteStore) -> ObjectStore:
         return objects
 
 
-def test_one_winner_among_threads(objects: S3Store) -> None:
+def test_one_winner_among_threads(objects: RemoteStore) -> None:
     check_one_winner_each(objects, race_in_threads(objects, writers=8))
 
 
-def test_one_winner_among_processes(objects: S3Store) -> None:
+def test_one_winner_among_processes(objects: RemoteStore) -> None:
     writers = 6
     spawn = multiprocessing.get_context("spawn")
     with spawn.Manager() as manager, ProcessPoolExecutor(writers, mp_context=spawn) as pool:

@@ -13,7 +13,6 @@ from pylogtable.storage.local import LocalStore
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.storage.open import open_store
 from pylogtable.storage.remote import RemoteStore
-from pylogtable.storage.s3 import S3Store
 
 
 @pytest.fixture(autouse=True)
@@ -39,14 +38,18 @@ def _every_client_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
         ("/dbfs/x", LocalStore, "file:///dbfs/x"),
         ("memory://name/a/b/", MemoryStore, "memory://name/a/b"),
         ("memory://name", MemoryStore, "memory://name"),
-        ("s3://bucket/a/b/", S3Store, "s3://bucket/a/b"),
-        ("S3://bucket/a", S3Store, "s3://bucket/a"),
-        ("s3a://bucket", S3Store, "s3://bucket"),
-        ("s3n://bucket//a", S3Store, "s3://bucket/a"),
+        ("s3://bucket/a/b/", RemoteStore, "s3://bucket/a/b"),
+        ("S3://bucket/a", RemoteStore, "s3://bucket/a"),
+        ("s3a://bucket", RemoteStore, "s3://bucket"),
+        ("s3n://bucket//a", RemoteStore, "s3://bucket/a"),
         ("gs://bucket/a", RemoteStore, "gs://bucket/a"),
         ("gcs://bucket/a", RemoteStore, "gs://bucket/a"),
         ("abfs://box/a", RemoteStore, "abfs://box/a"),
-        ("abfss://box@me.dfs.core.windows.net/a", RemoteStore, "abfs://box/a"),
+        (
+            "abfss://box@me.dfs.core.windows.net/a",
+            RemoteStore,
+            "abfss://box@me.dfs.core.windows.net/a",
+        ),
         ("az://box/a", RemoteStore, "abfs://box/a"),
     ],
 )
@@ -76,6 +79,10 @@ def test_the_azure_account_is_taken_from_the_address() -> None:
     store = open_store("abfss://box@me.dfs.core.windows.net/a")
     assert isinstance(store, RemoteStore)
     assert store._client._options == {"account_name": "me"}
+    assert open_store("abfs://box/a", {"account_name": "me"}).url == store.url
+    national = open_store("abfss://box@me.dfs.core.chinacloudapi.cn/a")
+    assert isinstance(national, RemoteStore)
+    assert national._client._options["account_host"] == "me.blob.core.chinacloudapi.cn"
 
 
 @pytest.mark.parametrize(
@@ -120,7 +127,7 @@ def test_a_missing_client_package_is_named(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UnsupportedFormatError, match=r"pip install 'pylogtable\[s3\]'"):
         open_store("s3://bucket/a")
-    with pytest.raises(UnsupportedFormatError, match="pip install gcsfs"):
+    with pytest.raises(UnsupportedFormatError, match=r"pip install 'pylogtable\[gcs\]'"):
         open_store("gs://bucket/a")
 
 

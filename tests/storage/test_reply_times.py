@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from botocore.utils import parse_timestamp  # type: ignore[import-untyped]
 
-from pylogtable.storage.client import _parsed_time
+from pylogtable.storage.s3 import parsed_time
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,6 @@ from pylogtable.storage.client import _parsed_time
     ],
 )
 def test_time_is_that_of_botocore(text: object) -> None:
-    ours, theirs = _parsed_time(text), parse_timestamp(text)
+    ours, theirs = parsed_time(text), parse_timestamp(text)
     assert ours == theirs
     assert ours.tzinfo is not None

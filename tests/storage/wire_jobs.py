@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pylogtable.errors import CommitUnknownError, LogTableError, StorageError
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import ObjectStore
-from pylogtable.storage.s3 import S3Store
+from pylogtable.storage.remote import RemoteStore
 from pylogtable.store import Store
 from pylogtable.topic import Topic
 from tests.builders import kafka
@@ -98,7 +98,7 @@ def set_up(direct: ObjectStore, case: Case) -> Topic:
 
 def check_pair(
     proxy: Proxy,
-    far: S3Store,
+    far: RemoteStore,
     direct: ObjectStore,
     case: Case,
     first: WireFault,

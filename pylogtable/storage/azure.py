@@ -1,0 +1,231 @@
+"""Azure Blob Storage and Data Lake: blobs through Azure's own client, connected by adlfs.
+
+The condition is `If-None-Match: *`. adlfs itself is not asked to put objects: it takes several
+requests for one.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, ClassVar
+
+from pylogtable.errors import InvalidRequestError
+from pylogtable.storage.base import ObjectInfo
+from pylogtable.storage.credentials import OPTION, Provider, expiry_ms
+from pylogtable.storage.replies import reply_of
+from pylogtable.storage.wire import (
+    CONNECT_SECONDS,
+    REPLY_SECONDS,
+    MissingBucketError,
+    NoteDate,
+    Page,
+    Part,
+    Wire,
+    send_once,
+)
+
+
+class AzureWire(Wire):
+    """Containers of an account."""
+
+    package = "adlfs"
+    extra = "azure"
+    option_names: ClassVar = {
+        f"azure_storage_{name}": name
+        for name in (
+            "account_name",
+            "account_key",
+            "connection_string",
+            "sas_token",
+            "client_id",
+            "client_secret",
+            "tenant_id",
+            "anon",
+        )
+    }
+
+    def __init__(self, options: Mapping[str, Any], note_date: NoteDate) -> None:
+        from adlfs import AzureBlobFileSystem  # type: ignore[import-untyped]
+
+        given = dict(options)
+        provider: Provider | None = given.pop(OPTION, None)
+        self._credential = None if provider is None else _credential(provider)
+        if self._credential is not None:
+            given["credential"] = self._credential.given
+        fs = AzureBlobFileSystem(**given, use_listings_cache=False, skip_instance_cache=True)
+        self._fs = fs  # it closes the connection when it is dropped
+        self.loop = fs.loop
+        self._client = fs.service_client
+        self._note_date = note_date
+        self._how = {
+            "retry_total": 0,
+            "connection_timeout": CONNECT_SECONDS,
+            "read_timeout": REPLY_SECONDS,
+            "raw_response_hook": self._note_reply,
+        } | {name: given[name] for name in ("connection_timeout", "read_timeout") if name in given}
+
+    async def get(self, path: str, start: int = 0, end: int | None = None) -> bytes:
+        async with self._blob(path) as blob:
+            wanted = {} if (start, end) == (0, None) else {"offset": start}
+            if end is not None:
+                wanted["length"] = end - start
+            stream = await blob.download_blob(**wanted, **self._how)
+            data: bytes = await stream.readall()
+            return data
+
+    async def info(self, path: str) -> ObjectInfo:
+        async with self._blob(path) as blob:
+            return _info(await blob.get_blob_properties(**self._how))
+
+    async def put(self, path: str, data: bytes, *, if_absent: bool = False) -> None:
+        async with self._blob(path) as blob:
+            await blob.upload_blob(data, length=len(data), overwrite=not if_absent, **self._how)
+
+    async def page(
+        self, start: str, *, delimited: bool = False, above: str = "", token: Any = None
+    ) -> Page:
+        container, prefix = self.split(start)
+        async with self._asking(start):
+            client = self._client.get_container_client(container)
+            listing = client.walk_blobs if delimited else client.list_blobs
+            pages = listing(prefix or None, include=["metadata"], **self._how).by_page(token)
+            async for found in pages:
+                entries = [one async for one in found]
+                # With a hierarchical namespace, folders are listed among the blobs.
+                blobs = [one for one in entries if hasattr(one, "size") and not _is_folder(one)]
+                folders = [one.name for one in entries if not hasattr(one, "size")]
+                return Page([_info(blob) for blob in blobs], folders, pages.continuation_token)
+            return Page([])
+
+    async def delete(self, path: str) -> None:
+        async with self._blob(path) as blob:
+            await blob.delete_blob(**self._how)
+
+    async def copy(self, origin: str, path: str) -> None:
+        await self._renew()
+        await self._fs._cp_file(origin, path)
+
+    async def begin_upload(self, path: str) -> Any:
+        """Blocks need no beginning. Those that are never used vanish after a week."""
+
+    async def put_part(self, path: str, upload: Any, part: Part) -> Any:
+        block = base64.b64encode(b"%08d" % part.number).decode()
+        async with self._blob(path) as blob:
+            await blob.stage_block(block, part.data, len(part.data), **self._how)
+        return block
+
+    async def end_upload(
+        self, path: str, upload: Any, parts: Sequence[Any], size_bytes: int
+    ) -> None:
+        from azure.storage.blob import BlobBlock
+
+        async with self._blob(path) as blob:
+            await blob.commit_block_list([BlobBlock(block) for block in parts], **self._how)
+
+    async def drop_upload(self, path: str, upload: Any) -> None:
+        """Blocks are forgotten."""
+
+    @asynccontextmanager
+    async def _blob(self, path: str) -> AsyncIterator[Any]:
+        async with self._asking(path):
+            yield self._client.get_blob_client(*self.split(path))
+
+    @asynccontextmanager
+    async def _asking(self, path: str) -> AsyncIterator[None]:
+        from azure.core.exceptions import ResourceExistsError, ResourceNotFoundError
+
+        await self._renew()
+        transport = self._client._pipeline._transport
+        await transport.open()
+        send_once(transport.session)
+        try:
+            yield
+        except ResourceNotFoundError as error:
+            if reply_of(error)[0] in {"ContainerNotFound", "ContainerBeingDeleted"}:
+                raise MissingBucketError(self.split(path)[0]) from error
+            raise FileNotFoundError(path) from error
+        except ResourceExistsError as error:
+            if reply_of(error)[0] == "BlobAlreadyExists":
+                raise FileExistsError(path) from error
+            raise
+
+    async def _renew(self) -> None:
+        if self._credential is not None:
+            await self._credential.renew()
+
+    def _note_reply(self, reply: Any) -> None:
+        date = reply.http_response.headers.get("Date")
+        if date is not None:
+            self._note_date(date)
+
+
+class _Sas:
+    """A shared access signature, in the place where Azure's client looks for it."""
+
+    def __init__(self, provider: Provider) -> None:
+        from azure.core.credentials import AzureSasCredential
+
+        self._provider = provider
+        self.given = AzureSasCredential(provider.current()["sas_token"].lstrip("?"))
+
+    async def renew(self) -> None:
+        known = await self._provider.fresh()
+        self.given.update(known["sas_token"].lstrip("?"))
+
+
+class _Key:
+    """The key of the account."""
+
+    def __init__(self, provider: Provider) -> None:
+        from azure.core.credentials import AzureNamedKeyCredential
+
+        self._provider = provider
+        known = provider.current()
+        self.given = AzureNamedKeyCredential(known["account_name"], known["account_key"])
+
+    async def renew(self) -> None:
+        known = await self._provider.fresh()
+        self.given.update(known["account_name"], known["account_key"])
+
+
+class _Token:
+    """A token of Entra ID, which Azure's client asks for."""
+
+    def __init__(self, provider: Provider) -> None:
+        self._provider = provider
+        self.given = self
+
+    async def renew(self) -> None:
+        """Azure's client asks by itself."""
+
+    async def get_token(self, *scopes: str, **how: Any) -> Any:
+        from azure.core.credentials import AccessToken
+
+        known = await self._provider.fresh()
+        # A token that does not say when it expires is asked for again soon.
+        expires = known.get("expires_at")
+        seconds = 0 if expires is None else int(expiry_ms(expires) / 1000)
+        return AccessToken(known["token"], seconds)
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+def _credential(provider: Provider) -> _Sas | _Key | _Token:
+    known = provider.current()
+    for name, kind in (("sas_token", _Sas), ("account_key", _Key), ("token", _Token)):
+        if name in known:
+            return kind(provider)
+    raise InvalidRequestError(
+        f"credentials for Azure need sas_token, account_key or token, not {sorted(known)}"
+    )
+
+
+def _is_folder(blob: Any) -> bool:
+    return (blob.metadata or {}).get("hdi_isfolder") == "true"
+
+
+def _info(blob: Any) -> ObjectInfo:
+    return ObjectInfo(blob.name, int(blob.size), round(blob.last_modified.timestamp() * 1000))

@@ -1,0 +1,241 @@
+"""Google Cloud Storage: its JSON API, with the session and the credentials of gcsfs.
+
+The condition is `ifGenerationMatch=0`. gcsfs itself is not asked to put objects: it takes several
+requests for one, and for zonal buckets its `create` may overwrite.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar
+from urllib.parse import quote
+
+from pylogtable.errors import InvalidRequestError
+from pylogtable.storage.base import ObjectInfo
+from pylogtable.storage.credentials import OPTION, Provider, expiry_ms
+from pylogtable.storage.replies import IncompleteReplyError, RefusedError
+from pylogtable.storage.wire import (
+    CONNECT_SECONDS,
+    MissingBucketError,
+    NoteDate,
+    Page,
+    Part,
+    Wire,
+    send_once,
+)
+
+_RESUME = 308
+#: gcsfs asks for a new token when the old one has less than this left.
+_RENEW_BEFORE_SECONDS = 300
+
+
+class GoogleWire(Wire):
+    """Buckets of Google."""
+
+    package = "gcsfs"
+    extra = "gcs"
+    option_names: ClassVar = {
+        "google_application_credentials": "token",
+        "google_service_account": "token",
+        "google_cloud_project": "project",
+        "storage_emulator_host": "endpoint_url",
+    }
+
+    def __init__(self, options: Mapping[str, Any], note_date: NoteDate) -> None:
+        from gcsfs.core import GCSFileSystem  # type: ignore[import-untyped]
+
+        given = dict(options)
+        provider: Provider | None = given.pop(OPTION, None)
+        if provider is not None:
+            given["token"] = _renewed(provider)
+        self._fs = GCSFileSystem(**given, skip_instance_cache=True)
+        self._note_date = note_date
+        self.loop = self._fs.loop
+
+    async def get(self, path: str, start: int = 0, end: int | None = None) -> bytes:
+        wanted = {} if (start, end) == (0, None) else {"Range": f"bytes={start}-{_last(end)}"}
+        media = {"alt": "media"}
+        _, _, data = await self._send("GET", path, self._object(path), wanted, asked=media)
+        return data
+
+    async def info(self, path: str) -> ObjectInfo:
+        _, _, data = await self._send("GET", path, self._object(path))
+        return _info(json.loads(data))
+
+    async def put(self, path: str, data: bytes, *, if_absent: bool = False) -> None:
+        _, key = self.split(path)
+        asked = {"uploadType": "media", "name": key}
+        if if_absent:
+            asked["ifGenerationMatch"] = "0"
+        kind = {"Content-Type": "application/octet-stream"}
+        with _only_buckets_are_missing(path):
+            await self._send("POST", path, self._upload(path), kind, data, asked)
+
+    async def page(
+        self, start: str, *, delimited: bool = False, above: str = "", token: Any = None
+    ) -> Page:
+        bucket, prefix = self.split(start)
+        asked = {
+            "prefix": prefix,
+            "delimiter": "/" if delimited else "",
+            "startOffset": above,
+            "pageToken": token or "",
+        }
+        address = f"{self._fs.base}b/{quote(bucket, safe='')}/o"
+        given = {name: value for name, value in asked.items() if value}
+        with _only_buckets_are_missing(bucket):
+            _, _, data = await self._send("GET", start, address, asked=given)
+        reply = json.loads(data)
+        objects = [_info(found) for found in reply.get("items", ())]
+        return Page(objects, reply.get("prefixes", ()), reply.get("nextPageToken"))
+
+    async def delete(self, path: str) -> None:
+        await self._send("DELETE", path, self._object(path))
+
+    async def copy(self, origin: str, path: str) -> None:
+        target = self._object(path).removeprefix(self._fs.base)
+        address = f"{self._object(origin)}/rewriteTo/{target}"
+        asked: dict[str, str] = {}
+        while True:
+            _, _, data = await self._send("POST", origin, address, asked=asked)
+            reply = json.loads(data)
+            if reply.get("done", True):
+                return
+            asked = {"rewriteToken": reply["rewriteToken"]}
+
+    async def begin_upload(self, path: str) -> Any:
+        _, key = self.split(path)
+        kind = {"X-Upload-Content-Type": "application/octet-stream"}
+        asked = {"uploadType": "resumable", "name": key}
+        with _only_buckets_are_missing(path):
+            _, headers, _ = await self._send("POST", path, self._upload(path), kind, b"", asked)
+        return headers["Location"]
+
+    async def put_part(self, path: str, upload: Any, part: Part) -> Any:
+        end = part.offset + len(part.data)
+        size = end if part.is_last else "*"
+        span = {"Content-Range": f"bytes {part.offset}-{end - 1}/{size}"}
+        status, headers, _ = await self._send("PUT", path, upload, span, part.data)
+        # Bytes that are stored already are ignored, so the part can be sent again as a whole.
+        is_taken = status != _RESUME or headers.get("Range") == f"bytes=0-{end - 1}"
+        if not is_taken or (part.is_last and status == _RESUME):
+            raise IncompleteReplyError(f"the store has {headers.get('Range')} of {end} bytes")
+        return part.is_last
+
+    async def end_upload(
+        self, path: str, upload: Any, parts: Sequence[Any], size_bytes: int
+    ) -> None:
+        if parts[-1]:
+            return  # the last part has ended it
+        whole = {"Content-Range": f"bytes */{size_bytes}"}
+        status, headers, _ = await self._send("PUT", path, upload, whole, b"")
+        if status == _RESUME:
+            raise IncompleteReplyError(
+                f"the store has {headers.get('Range')} of {size_bytes} bytes"
+            )
+
+    async def drop_upload(self, path: str, upload: Any) -> None:
+        await self._send("DELETE", path, upload)
+
+    def _has_token(self) -> bool:
+        known = self._fs.credentials
+        return known.credentials is None or known._credentials_valid(_RENEW_BEFORE_SECONDS)
+
+    def _object(self, path: str) -> str:
+        bucket, key = self.split(path)
+        return f"{self._fs.base}b/{quote(bucket, safe='')}/o/{quote(key, safe='')}"
+
+    def _upload(self, path: str) -> str:
+        bucket = quote(self.split(path)[0], safe="")
+        return f"{self._fs._location}/upload/storage/v1/b/{bucket}/o"
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        address: str,
+        headers: Mapping[str, str] | None = None,
+        data: bytes | None = None,
+        asked: Mapping[str, str] | None = None,
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        from aiohttp import ClientTimeout
+
+        session = await self._fs._set_session()
+        send_once(session)
+        # Otherwise a token is asked for in the event loop, and all requests wait.
+        if not self._has_token():
+            await asyncio.to_thread(self._fs.credentials.maybe_refresh)
+        async with session.request(
+            method,
+            address,
+            params=self._fs._get_params(asked or {}),
+            headers=self._fs._get_headers(headers or {}),
+            data=data,
+            allow_redirects=False,
+            timeout=ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
+        ) as reply:
+            body = await reply.read()
+            if "Date" in reply.headers:
+                self._note_date(reply.headers["Date"])
+        if reply.status < 300 or reply.status == _RESUME:
+            return reply.status, reply.headers, body
+        raise _refusal(reply.status, body, path)
+
+
+@contextmanager
+def _only_buckets_are_missing(path: str) -> Iterator[None]:
+    """For requests that do not need an object."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise MissingBucketError(path.partition("/")[0]) from error
+
+
+def _renewed(provider: Provider) -> Any:
+    """Credentials for gcsfs, which asks for a new token when one expires."""
+    from google.auth.credentials import Credentials
+
+    class Renewed(Credentials):
+        def refresh(self, request: Any) -> None:
+            known = provider.current()
+            if "token" not in known:
+                raise InvalidRequestError(
+                    f"credentials for Google need a token, and not only {sorted(known)}"
+                )
+            self.token, self.expiry = known["token"], None
+            if known.get("expires_at") is not None:
+                seconds = expiry_ms(known["expires_at"]) / 1000
+                moment = datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)
+                self.expiry = moment.replace(tzinfo=None)  # google-auth compares naive times
+
+    return Renewed()  # type: ignore[no-untyped-call]
+
+
+def _refusal(status: int, body: bytes, path: str) -> Exception:
+    """The error for an answer. Metadata are refused in JSON, and media in plain text."""
+    text = body.decode(errors="replace").strip()
+    try:
+        message = str(json.loads(text)["error"]["message"])
+    except (ValueError, KeyError, TypeError):
+        message = text
+    if status == 404:
+        is_missing_bucket = "bucket does not exist" in message
+        return MissingBucketError(message) if is_missing_bucket else FileNotFoundError(path)
+    if status == 412:
+        return FileExistsError(path)
+    return RefusedError(status, message)
+
+
+def _last(end: int | None) -> str:
+    return "" if end is None else str(end - 1)
+
+
+def _info(found: Mapping[str, Any]) -> ObjectInfo:
+    second, _, fraction = found["updated"].removesuffix("Z").partition(".")
+    changed = datetime.datetime.fromisoformat(second).replace(tzinfo=datetime.timezone.utc)
+    changed_ms = round(changed.timestamp()) * 1000 + int(fraction[:3].ljust(3, "0"))
+    return ObjectInfo(found["name"], int(found["size"]), changed_ms)
