@@ -109,13 +109,21 @@ def _azure_account(host: str, options: Mapping[str, object]) -> tuple[str, Mappi
     """The host of the account in an address, and the options that reach it. Other engines need it
     in an address, so it is added if the options name an account."""
     if not host:
-        name = options.get("account_name") or os.environ.get("AZURE_STORAGE_ACCOUNT_NAME")
+        name = _account_name(options)
         return (f"{name}{_AZURE}" if name else ""), options
     name, _, rest = host.partition(".")
     known: dict[str, object] = {"account_name": name}
     if rest and f".{rest}" != _AZURE:  # a national cloud
         known["account_host"] = host.replace(".dfs.", ".blob.", 1)
     return (host if rest else f"{name}{_AZURE}"), {**known, **options}
+
+
+def _account_name(options: Mapping[str, object]) -> str:
+    given = {name.lower().removeprefix("azure_storage_"): options[name] for name in options}
+    for name in ("account_name", "connection_string"):
+        given.setdefault(name, os.environ.get(f"AZURE_STORAGE_{name.upper()}"))
+    in_text = re.search(r"AccountName=([^;]+)", str(given["connection_string"] or ""))
+    return str(given["account_name"] or (in_text and in_text[1]) or "")
 
 
 def _refuse_credentials(scheme: str, rest: str) -> None:

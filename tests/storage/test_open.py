@@ -80,6 +80,8 @@ def test_the_azure_account_is_taken_from_the_address() -> None:
     assert isinstance(store, RemoteStore)
     assert store._client._options == {"account_name": "me"}
     assert open_store("abfs://box/a", {"account_name": "me"}).url == store.url
+    connected = {"AZURE_STORAGE_CONNECTION_STRING": "AccountName=me;AccountKey=a2V5"}
+    assert open_store("abfs://box/a", connected).url == store.url
     national = open_store("abfss://box@me.dfs.core.chinacloudapi.cn/a")
     assert isinstance(national, RemoteStore)
     assert national._client._options["account_host"] == "me.blob.core.chinacloudapi.cn"
