@@ -56,9 +56,11 @@ KNOWN_SKIPS = (
     r"no jars of a Kafka broker",
     r"no jars of Spark's Kafka connector",
     r"needs fork",  # Windows
-    r"this pyarrow (cannot write|writes no) Bloom filters",
+    r"this pyarrow (writes no|tells no places of) Bloom filters",
+    r"this pyarrow cannot limit the rows of a page",
     r"Spark 4\.0 wants every column of a source in an INSERT",
     r"Spark 4\.2 and newer",
+    r"before Spark 4\.2 a run has one batch",
     r"Connect may plan again for each action",
     r"registers a class of this module",
     r"starts its own sessions",

@@ -217,6 +217,29 @@ def lz4(place: Place) -> None:
                ["CONF-1", "SEG-8", "SUM-3"])  # fmt: skip
 
 
+def filtered(place: Place) -> None:
+    """The files that are kept were written by pyarrow 18, to which our writer adds the filters."""
+    columns = {"tags": pa.list_(pa.string()), "id": pa.int64(), "name": pa.string()}
+    topic = place.store.create_topic("topic", schema=columns, key=["name", "id"])
+
+    def row(number: int) -> Row:
+        name = None if number % 4 == 3 else f"name {number % 3}"
+        tags = ["t"] * (number % 3)
+        return {"timestamp": T0_US + number, "tags": tags, "id": 10 * number, "name": name}
+
+    rows = [row(number) for number in range(24)]
+    for start in (0, 12):
+        place.tick()
+        topic.append(table_of(rows[start : start + 12], {"timestamp": UTC_US, **columns}, None))
+    found = placed(0, 0, rows)
+    place.expect(
+        versions={"1": at({0: 0}, {0: 12}, found[:12]), "2": at({0: 0}, {0: 24}, found)},
+        latest=[neutral(r) for r in found],
+    )
+    place.case("Key columns with Bloom filters, after a nested column and not in the key's order",
+               ["SEG-4", "SUM-3"])  # fmt: skip
+
+
 def log_append_time(place: Place) -> None:
     topic = place.store.create_topic("topic", partitions=1)
     given = [record(n, b"k", b"%d" % n) for n in range(3)]
@@ -246,5 +269,6 @@ COLUMN_TOPICS = (
     renamed_and_dropped,
     map_column,
     lz4,
+    filtered,
     log_append_time,
 )

@@ -23,8 +23,8 @@ from pylogtable.format.inline_parts import (
 from pylogtable.format.model import StagedSegment
 from pylogtable.format.schema import OFFSET, nulls
 from pylogtable.format.snapshot import Snapshot
+from pylogtable.segments.file_layout import FileLayout
 from pylogtable.segments.rolling_writer import Output, RollingWriter
-from pylogtable.segments.writer import FileLayout
 from pylogtable.storage.base import ObjectStore
 
 

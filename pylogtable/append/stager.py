@@ -30,8 +30,8 @@ from pylogtable.format.snapshot import Snapshot
 from pylogtable.limits import Limits
 from pylogtable.operation import Threads
 from pylogtable.runtime import Runtime
+from pylogtable.segments.file_layout import FileLayout
 from pylogtable.segments.rolling_writer import Output, RollingWriter
-from pylogtable.segments.writer import FileLayout
 from pylogtable.storage.base import ObjectStore
 
 CLOSERS = 16

@@ -10,10 +10,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-# Thrift's compact protocol: https://github.com/apache/thrift/blob/master/doc/specs
-_TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _STRUCT = 1, 2, 3, 7, 8, 9, 10, 12
-_I16, _I32, _I64 = 4, 5, 6
-_MAX_DEPTH = 32
+from pylogtable.format.thrift import Thrift
+
 # After the metadata: its length, and "PAR1".
 _END_BYTES = 8
 
@@ -41,7 +39,7 @@ def shape_fault(footer: bytes) -> str | None:
     if len(footer) < length + _END_BYTES:
         return "its footer is longer than the file"
     try:
-        metadata = _Thrift(footer[-length - _END_BYTES : -_END_BYTES]).struct()
+        metadata = Thrift(footer[-length - _END_BYTES : -_END_BYTES]).struct()
         leaves = _leaves(metadata[_SCHEMA])
         for group in metadata[_ROW_GROUPS]:
             chunks = group[_COLUMNS]
@@ -91,71 +89,3 @@ def _leaves(schema: list[dict[int, Any]]) -> list[_Leaf]:
     if any(left for left, _, _ in open_nodes):
         raise ValueError("the schema ends too early")
     return found
-
-
-class _Thrift:
-    """Reads values of the compact protocol. A struct is a dict by field id. Only 32-bit integers
-    have a value: all that is compared here are such, and Arrow skips a field of another type.
-    Raises if the bytes end too early."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data, self._at = data, 0
-
-    def struct(self, depth: int = 0) -> dict[int, Any]:
-        if depth > _MAX_DEPTH:
-            raise ValueError("it is nested too deeply")
-        fields: dict[int, Any] = {}
-        last = 0
-        while kind := self._byte():
-            delta, kind = kind >> 4, kind & 15
-            last = last + delta if delta else self._integer()
-            fields[last] = kind == _TRUE if kind in (_TRUE, _FALSE) else self._value(kind, depth)
-        return fields
-
-    def _value(self, kind: int, depth: int) -> Any:
-        if kind in (_I16, _I32, _I64):
-            number = self._integer()
-            return number if kind == _I32 else None
-        if kind == _BINARY:
-            return self._skip(self._varint())
-        if kind == _STRUCT:
-            return self.struct(depth + 1)
-        if kind in (_LIST, _SET):
-            return self._list(depth)
-        if kind in (_TRUE, _FALSE, _BYTE):
-            return self._byte()
-        if kind == _DOUBLE:
-            return self._skip(8)
-        raise ValueError(f"it has a value of type {kind}")
-
-    def _list(self, depth: int) -> list[Any]:
-        head = self._byte()
-        size, kind = head >> 4, head & 15
-        size = self._varint() if size == 15 else size
-        if size > len(self._data):
-            raise ValueError("a list is longer than the footer")
-        return [self._value(kind, depth + 1) for _ in range(size)]
-
-    def _byte(self) -> int:
-        self._at += 1
-        return self._data[self._at - 1]
-
-    def _varint(self) -> int:
-        value = shift = 0
-        while True:
-            byte = self._byte()
-            value |= (byte & 127) << shift
-            if byte < 128:
-                return value
-            shift += 7
-            if shift > 63:
-                raise ValueError("a number has too many bytes")
-
-    def _integer(self) -> int:
-        value = self._varint()
-        return (value >> 1) ^ -(value & 1)
-
-    def _skip(self, size: int) -> None:
-        self._at += size
-        if self._at > len(self._data):
-            raise ValueError("it ends too early")

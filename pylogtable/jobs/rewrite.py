@@ -18,12 +18,12 @@ from pylogtable.format.schema import OFFSET, file_schema
 from pylogtable.jobs.rebase_compaction_plan import Piece
 from pylogtable.jobs.replace_plan import Swap
 from pylogtable.operation import Threads
+from pylogtable.segments.file_layout import FileLayout
 from pylogtable.segments.projection import Projection
 from pylogtable.segments.read_segment import Mask, count_from, read_masked, read_task
 from pylogtable.segments.read_task import task_for
 from pylogtable.segments.rolling_writer import Output, RollingWriter
 from pylogtable.segments.segment_prefetch import pairs_ahead
-from pylogtable.segments.writer import FileLayout
 from pylogtable.storage.base import ObjectStore
 
 

@@ -1,4 +1,5 @@
-"""Reading the split-block Bloom filters of a Parquet file, which pyarrow writes but cannot read.
+"""The split-block Bloom filters of a Parquet file. pyarrow cannot read them, and older versions of
+it cannot write them. Those that are made here have the same bits as pyarrow's.
 
 A filter only saves work. If anything is not understood here (an algorithm, a hash, a compression, a
 damaged header, a type whose Parquet form depends on the writer), the answer is "may contain".
@@ -7,16 +8,18 @@ damaged header, a type whose Parquet form depends on the writer), the answer is 
 from __future__ import annotations
 
 import math
-from typing import Final, TypeAlias
+from collections.abc import Iterable
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from pylogtable.format.thrift import I32, Thrift, field_head, integer_bytes
+from pylogtable.lazy_arrow import pc
+
 _Hashes: TypeAlias = npt.NDArray[np.uint64]
 _Rows: TypeAlias = npt.NDArray[np.intp]
-# A Thrift struct by field id, limited to the types that a filter's header uses.
-_Struct: TypeAlias = "dict[int, int | _Struct]"
 
 _P1: Final = np.uint64(0x9E3779B185EBCA87)
 _P2: Final = np.uint64(0xC2B2AE3D27D4EB4F)
@@ -43,19 +46,51 @@ _SALT: Final[npt.NDArray[np.uint32]] = np.array(
 )
 _BLOCK_BYTES: Final = 32
 _HEADER_BYTES: Final = 17
+# Hashing takes a step of numpy for every 32 bytes of the longest value.
+_LONGEST: Final = 16 << 10
 
-_THRIFT_I32: Final = 5
-_THRIFT_STRUCT: Final = 12
-_MAX_DEPTH: Final = 4
 # How the header encodes BLOCK, XXHASH and UNCOMPRESSED: a union with its first, empty member.
-_FIRST_CHOICE: Final[_Struct] = {1: {}}
+_FIRST_CHOICE: Final[dict[int, Any]] = {1: {}}
+# The rest of a header, after its size: these three, and the end.
+_HEADER_REST: Final = bytes.fromhex("1c1c00001c1c00001c1c000000")
 
 
 def filter_bytes(values: int, fpp: float) -> int:
-    """The size in a file of a filter for this many distinct values, header included. pyarrow rounds
-    up to a power of two."""
+    """The size in a file of a filter for this many distinct values, header included."""
+    return _bitset_bytes(values, fpp) + _HEADER_BYTES
+
+
+def _bitset_bytes(values: int, fpp: float) -> int:
+    """A power of two, as pyarrow has it."""
     bits = -8 * max(1, values) / math.log(1 - fpp ** (1 / 8))
-    return max(_BLOCK_BYTES, 1 << math.ceil(math.log2(bits / 8))) + _HEADER_BYTES
+    return max(_BLOCK_BYTES, 1 << math.ceil(math.log2(bits / 8)))
+
+
+def can_filter(kind: pa.DataType) -> bool:
+    """True if `make_filter` can make a filter of a column of this type."""
+    return plain_bytes(pa.array([], kind)) is not None
+
+
+def make_filter(values: Iterable[pa.Array], fpp: float) -> bytes | None:
+    """A filter of these values, header included, as large as the distinct ones need. None if one is
+    so long that hashing it would take long."""
+    hashes = [np.empty(0, dtype=np.uint64)]
+    for chunk in values:
+        plain = plain_bytes(chunk.drop_null())
+        if plain is None or (pc.max(pc.binary_length(plain)).as_py() or 0) > _LONGEST:
+            return None
+        hashes.append(xxh64(plain))
+    ordered = np.sort(np.concatenate(hashes))  # np.unique takes ten times as long
+    distinct = ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]]
+    size = _bitset_bytes(len(distinct), fpp)
+    words = np.zeros((size // _BLOCK_BYTES, 8), dtype="<u4")
+    if len(distinct):
+        # Blocks are in the order of the hashes, so hashes of one block lie side by side.
+        block = _block_of(distinct, len(words))
+        first = np.flatnonzero(np.diff(block, prepend=-1))
+        bits = np.uint32(1) << _bits_of(distinct)
+        words[block[first]] = np.bitwise_or.reduceat(bits, first, axis=0)
+    return field_head(1, 0, I32) + integer_bytes(size) + _HEADER_REST + words.tobytes()
 
 
 def filter_lengths(data: bytes, count: int) -> list[int] | None:
@@ -65,7 +100,7 @@ def filter_lengths(data: bytes, count: int) -> list[int] | None:
     at = 0
     for _ in range(count):
         try:
-            header, start = _read_struct(data, at, _MAX_DEPTH)
+            header, start = _header(data, at)
         except (IndexError, ValueError):
             return None
         size = header.get(1)
@@ -163,9 +198,18 @@ def may_contain(filter_bytes: bytes, hashes: _Hashes) -> npt.NDArray[np.bool_]:
     blocks = _blocks(filter_bytes)
     if blocks is None:
         return np.ones(len(hashes), dtype=np.bool_)
-    block = ((hashes >> np.uint64(32)) * np.uint64(len(blocks))) >> np.uint64(32)
-    bit = (hashes.astype(np.uint32)[:, None] * _SALT) >> np.uint32(27)
-    return np.asarray((blocks[block.astype(np.intp)] >> bit & np.uint32(1)).all(axis=1))
+    words = blocks[_block_of(hashes, len(blocks))]
+    return np.asarray((words >> _bits_of(hashes) & np.uint32(1)).all(axis=1))
+
+
+def _block_of(hashes: _Hashes, blocks: int) -> _Rows:
+    block = ((hashes >> np.uint64(32)) * np.uint64(blocks)) >> np.uint64(32)
+    return block.astype(np.intp)
+
+
+def _bits_of(hashes: _Hashes) -> npt.NDArray[np.uint32]:
+    """The bit of each hash in each of the eight words of its block."""
+    return (hashes.astype(np.uint32)[:, None] * _SALT) >> np.uint32(27)
 
 
 def _over_fixed_width(column: pa.Array, width: int) -> list[pa.Buffer | None] | None:
@@ -214,7 +258,7 @@ def _rotl(values: _Hashes, bits: int) -> _Hashes:
 def _blocks(filter_bytes: bytes) -> npt.NDArray[np.uint32] | None:
     """The bitset as rows of eight words, or None if the filter is not understood."""
     try:
-        header, start = _read_struct(filter_bytes, 0, _MAX_DEPTH)
+        header, start = _header(filter_bytes, 0)
     except (IndexError, ValueError):
         return None
     size = header.get(1)
@@ -228,34 +272,7 @@ def _blocks(filter_bytes: bytes) -> npt.NDArray[np.uint32] | None:
     return words.astype(np.uint32, copy=False).reshape(-1, 8)
 
 
-def _read_struct(source: bytes, at: int, depth: int) -> tuple[_Struct, int]:
-    """A struct of Thrift's compact protocol, whose fields are i32 or structs."""
-    if not depth:
-        raise ValueError("nested too deeply for a Bloom filter header")
-    fields: _Struct = {}
-    field = 0
-    while head := source[at]:
-        at += 1
-        if head >> 4:
-            field += head >> 4
-        else:
-            field, at = _read_int(source, at)
-        if head & 15 == _THRIFT_I32:
-            fields[field], at = _read_int(source, at)
-        elif head & 15 == _THRIFT_STRUCT:
-            fields[field], at = _read_struct(source, at, depth - 1)
-        else:
-            raise ValueError(f"a Bloom filter header has no field of Thrift type {head & 15}")
-    return fields, at + 1
-
-
-def _read_int(source: bytes, at: int) -> tuple[int, int]:
-    """A zigzag varint of at most 32 bits, and the position after it."""
-    value = 0
-    for shift in range(0, 35, 7):
-        byte = source[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), at
-    raise ValueError("a varint of more than 32 bits")
+def _header(data: bytes, at: int) -> tuple[dict[int, Any], int]:
+    """The header of a filter, and the position after it."""
+    thrift = Thrift(data, at)
+    return thrift.struct(), thrift.at

@@ -5,12 +5,19 @@ Our writer adds two texts to a footer: the path of the file, and a checksum of e
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import cached_property
 from itertools import accumulate
-from typing import Any
 
 import pyarrow as pa
 
 from pylogtable.errors import CorruptTopicError
+from pylogtable.format.footer_filters import (
+    ChunkId,
+    FilterPlace,
+    filter_places,
+    with_filter_places,
+)
 from pylogtable.format.footer_shape import shape_fault
 from pylogtable.format.json_bytes import checksum
 from pylogtable.format.model import Segment
@@ -25,8 +32,46 @@ _END_BYTES = 8
 _DIGITS = 8
 
 
-def read_footer(source: pa.NativeFile, segment: Segment, tail_bytes: int) -> Any:
-    """The metadata of a segment's file. `tail_bytes` of it are fetched at once. Its checksum is
+class Footer:
+    """The footer of a segment's file, parsed."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self.metadata = pq.read_metadata(pa.BufferReader(data))
+
+    def text(self, key: str) -> bytes | None:
+        """The value of a key-value pair."""
+        value: bytes | None = (self.metadata.metadata or {}).get(key.encode())
+        return value
+
+    @cached_property
+    def filters(self) -> dict[ChunkId, FilterPlace]:
+        """The place of every Bloom filter. pyarrow tells it from version 25 on; reading it here
+        takes longer."""
+        if not hasattr(pq.ColumnChunkMetaData, "bloom_filter_offset"):
+            return filter_places(self._data)
+        places = {}
+        for group in range(self.metadata.num_row_groups):
+            columns = self.metadata.row_group(group)
+            for column in range(self.metadata.num_columns):
+                chunk = columns.column(column)
+                if chunk.bloom_filter_offset is not None and chunk.bloom_filter_length is not None:
+                    place = FilterPlace(chunk.bloom_filter_offset, chunk.bloom_filter_length)
+                    places[ChunkId(group, column)] = place
+        return places
+
+    @cached_property
+    def filter_checksums(self) -> dict[ChunkId, str] | None:
+        """The checksum of each Bloom filter. None if the writer gave none."""
+        text = self.text(FILTERS_KEY)
+        if text is None:
+            return None
+        sums = [text[at : at + _DIGITS].decode("ascii") for at in range(0, len(text), _DIGITS)]
+        return dict(zip(self.filters, sums, strict=len(self.filters) == len(sums)))
+
+
+def read_footer(source: pa.NativeFile, segment: Segment, tail_bytes: int) -> Footer:
+    """The footer of a segment's file. `tail_bytes` of it are fetched at once. Its checksum is
     compared before anything is parsed: a damaged footer may end the process. Without a checksum,
     the damage that is known to do so is looked for."""
     size = int(source.size())
@@ -49,22 +94,12 @@ def read_footer(source: pa.NativeFile, segment: Segment, tail_bytes: int) -> Any
             f"its footer has the checksum {checksum(footer)} where the manifest says "
             f"{segment.footer_checksum}",
         )
-    metadata = pq.read_metadata(pa.BufferReader(footer))
-    said = (metadata.metadata or {}).get(PATH_KEY.encode())
+    parsed = Footer(footer)
+    said = parsed.text(PATH_KEY)
     if said is not None and said != segment.path.encode():
         detail = f"its footer says that it is {said.decode('utf-8', 'replace')}"
         raise CorruptTopicError(segment.path, "SEG-11", detail)
-    return metadata
-
-
-def filter_checksums(metadata: Any) -> dict[tuple[int, int], str] | None:
-    """The checksum of each Bloom filter, by row group and column. None if the writer gave none."""
-    text = (metadata.metadata or {}).get(FILTERS_KEY.encode())
-    if text is None:
-        return None
-    sums = [text[at : at + _DIGITS].decode("ascii") for at in range(0, len(text), _DIGITS)]
-    places = [place for place, _, _ in _filters(metadata)]
-    return dict(zip(places, sums, strict=len(places) == len(sums)))
+    return parsed
 
 
 def placeholder(filters: int) -> str:
@@ -88,16 +123,24 @@ def seal_footer(tail: bytes, empty: str) -> tuple[bytes, str]:
     return data + footer, checksum(footer)
 
 
-def _filters(metadata: Any) -> list[tuple[tuple[int, int], int, int]]:
-    """Place, position and size of every Bloom filter, in the order of row groups and columns."""
-    found = []
-    for group in range(metadata.num_row_groups):
-        for column in range(metadata.num_columns):
-            chunk = metadata.row_group(group).column(column)
-            at = getattr(chunk, "bloom_filter_offset", None)
-            if at is not None and chunk.bloom_filter_length is not None:
-                found.append(((group, column), at, chunk.bloom_filter_length))
-    return found
+def add_filters(
+    tail: bytes, tail_offset: int, filters: Sequence[tuple[ChunkId, bytes]]
+) -> tuple[bytes, str]:
+    """The end of a file, which begins at `tail_offset` and has no Bloom filters, with these between
+    the page index and the footer; and the checksum of the footer."""
+    length = _footer_bytes(tail, "")
+    data, footer = tail[:-length], tail[-length:]
+    ends = accumulate((len(each) for _, each in filters), initial=tail_offset + len(data))
+    places = {
+        chunk: FilterPlace(at, len(each)) for (chunk, each), at in zip(filters, ends, strict=False)
+    }
+    footer = with_filter_places(footer, places)
+    return b"".join([data, *(each for _, each in filters), footer]), checksum(footer)
+
+
+def checksums_text(filters: Sequence[tuple[ChunkId, bytes]]) -> str:
+    """The checksums of filters, as the footer has them."""
+    return "".join(checksum(each) for _, each in filters)
 
 
 def _footer_bytes(tail: bytes, path: str) -> int:

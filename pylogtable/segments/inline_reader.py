@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from pylogtable.errors import CorruptTopicError, SegmentGoneError
 from pylogtable.format.footer_checks import GroupFacts, check_footer, check_footer_columns
+from pylogtable.format.footer_filters import ChunkId
 from pylogtable.format.inline import entries_fault, from_text, own_entries, unpack
 from pylogtable.format.json_codec import decode_commit
 from pylogtable.format.model import Segment
@@ -43,7 +44,7 @@ class InlineReader:
         return [self.segment.size_bytes]
 
     #: There are no Bloom filters that could be damaged.
-    filter_checksums: dict[tuple[int, int], str] | None = None
+    filter_checksums: dict[ChunkId, str] | None = None
 
     def column_index(self, name: str) -> int | None:
         """None: there are no statistics of any column."""

@@ -8,6 +8,8 @@ the records of a segment or row group, and says whether the expression can then 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -41,6 +43,7 @@ class Condition:
         self._schema = table_schema(topic.fields)
         self._check()
         self.columns = self._used_columns()
+        self._check_decimals()
         self._ids = _ids(topic, self.columns)
 
     def check_same_columns(self, topic: TopicInfo) -> None:
@@ -131,6 +134,15 @@ class Condition:
                 f"`where` is not a condition on the columns {names}: {self.where}: {reason}"
             ) from None
 
+    def _check_decimals(self) -> None:
+        names = [name for name in self.columns if _has_decimals(self._schema.field(name).type)]
+        if names and not _compares_decimals():
+            raise InvalidRequestError(
+                f"pyarrow {pa.__version__} compares decimals of different scales wrongly, so it "
+                f"may select other records by {', '.join(names)}; use pyarrow 22 or newer for the "
+                f"condition {self.where}"
+            )
+
     def _used_columns(self) -> list[str]:
         """The columns without which the expression has no meaning. An expression that names columns
         by their position gets all of them."""
@@ -145,6 +157,18 @@ class Condition:
         except (pa.ArrowException, KeyError):
             return False
         return True
+
+
+@cache
+def _compares_decimals() -> bool:
+    """True if this pyarrow compares decimals by their values, and not by their digits."""
+    two = pa.table({"price": pa.array([Decimal("2.00")])})
+    return bool(two.filter(pc.field("price") == Decimal("2")).num_rows)
+
+
+def _has_decimals(arrow: pa.DataType) -> bool:
+    children = (arrow.field(number).type for number in range(arrow.num_fields))
+    return pa.types.is_decimal(arrow) or any(map(_has_decimals, children))
 
 
 def _known_of(

@@ -16,7 +16,8 @@ import pyarrow as pa
 from pylogtable.errors import StorageError
 from pylogtable.format.model import StagedSegment
 from pylogtable.format.schema import OFFSET, file_schema
-from pylogtable.segments.writer import FileLayout, SegmentWriter
+from pylogtable.segments.file_layout import FileLayout
+from pylogtable.segments.writer import SegmentWriter
 from pylogtable.storage.base import ObjectStore
 
 

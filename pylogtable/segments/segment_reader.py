@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -18,12 +17,13 @@ from pylogtable.format.footer_checks import (
     check_footer_offsets,
     check_times,
 )
+from pylogtable.format.footer_filters import ChunkId
 from pylogtable.format.json_bytes import checksum
 from pylogtable.format.model import Segment
 from pylogtable.format.schema import OFFSET, TIMESTAMP
 from pylogtable.lazy_arrow import pc, pq
 from pylogtable.segments.bounded_decode import GroupPlan, unfold
-from pylogtable.segments.footer import filter_checksums, read_footer
+from pylogtable.segments.footer import read_footer
 from pylogtable.segments.inline_reader import InlineReader
 from pylogtable.storage.base import ObjectMissingError, ObjectStore
 
@@ -38,7 +38,8 @@ class SegmentReader:
         self._limits = store.limits
         with segment_errors(segment.path):
             self._input = store.open_input(segment.path, segment.size_bytes)
-            self.metadata = read_footer(self._input, segment, store.limits.footer_bytes)
+            self._footer = read_footer(self._input, segment, store.limits.footer_bytes)
+            self.metadata = self._footer.metadata
             self._files: dict[tuple[str, ...], Any] = {}
             self.schema: pa.Schema = self._file([]).schema_arrow.remove_metadata()
             check_footer_columns(segment.path, self.schema)
@@ -76,23 +77,23 @@ class SegmentReader:
     def read_filter(self, group: int, column: int) -> bytes | None:
         """The Bloom filter of a column chunk. None if there is none, or if it is damaged: a filter
         only saves work, and must not hide a key [SUM-3]."""
+        chunk = ChunkId(group, column)
         with segment_errors(self.segment.path):
-            chunk = self.metadata.row_group(group).column(column)
-            at = getattr(chunk, "bloom_filter_offset", None)
-            if at is None or chunk.bloom_filter_length is None:
+            place = self._footer.filters.get(chunk)
+            if place is None:
                 return None
-            self._input.seek(at)
-            data: bytes = self._input.read(chunk.bloom_filter_length)
+            self._input.seek(place.offset)
+            data: bytes = self._input.read(place.length)
         sums = self.filter_checksums
-        if sums is not None and sums.get((group, column)) != checksum(data):
+        if sums is not None and sums.get(chunk) != checksum(data):
             return None
         return data
 
-    @cached_property
-    def filter_checksums(self) -> dict[tuple[int, int], str] | None:
-        """The checksum of each Bloom filter, by row group and column; None if there are none."""
+    @property
+    def filter_checksums(self) -> dict[ChunkId, str] | None:
+        """The checksum of each Bloom filter; None if there are none."""
         with segment_errors(self.segment.path):
-            return filter_checksums(self.metadata)
+            return self._footer.filter_checksums
 
     def batches(
         self, row_groups: Sequence[int], columns: Sequence[str]

@@ -5,12 +5,10 @@ For appends, offsets count up from a predicted one. Rewrites pass the offsets of
 
 from __future__ import annotations
 
-import inspect
 import io
 import os
-from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -19,100 +17,28 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pylogtable.errors import LogTableError, SchemaMismatchError, StorageError
-from pylogtable.format.config import stored_config
-from pylogtable.format.field_ids import stored_schema
-from pylogtable.format.model import StagedSegment, TopicInfo
+from pylogtable.format.footer_filters import ChunkId
+from pylogtable.format.model import StagedSegment
 from pylogtable.format.paths import segment_path
-from pylogtable.format.schema import OFFSET, TIMESTAMP, is_keys_only, value_columns
-from pylogtable.format.tombstones import count_keyless, count_tombstones
+from pylogtable.format.schema import OFFSET, TIMESTAMP
 from pylogtable.lazy_arrow import pc, pq
-from pylogtable.segments.bloom import filter_bytes
-from pylogtable.segments.footer import FILTERS_KEY, PATH_KEY, placeholder, seal_footer
+from pylogtable.segments.bloom import filter_bytes, make_filter
+from pylogtable.segments.file_layout import BLOOM_FPP, FileLayout
+from pylogtable.segments.footer import (
+    FILTERS_KEY,
+    PATH_KEY,
+    add_filters,
+    checksums_text,
+    placeholder,
+    seal_footer,
+)
 from pylogtable.storage.base import ObjectStore
 
-BLOOM_FPP = 0.01
 SAMPLE_ROWS = 4096
 SAMPLE_BYTES = 256 << 10
 #: A column that keeps this part of its bytes is not worth its compression.
 DENSE = 0.9
 SINK_BYTES = 1 << 20
-TEMPORARY_CODEC = "none"
-
-
-@cache
-def _can_write_bloom() -> bool:
-    return "bloom_filter_options" in inspect.signature(pq.ParquetWriter).parameters
-
-
-@cache
-def _page_options(page_rows: int) -> dict[str, Any]:
-    """An index of pages with few rows. If pyarrow cannot limit the rows of a page, then the pages
-    of `offset` are too large for an index to be of use."""
-    if "max_rows_per_page" not in inspect.signature(pq.ParquetWriter).parameters:
-        return {}
-    return {"write_page_index": True, "max_rows_per_page": page_rows}
-
-
-class FileLayout:
-    """What all files of a topic have in common. It is made once and not for each file: an append to
-    a topic of many partitions writes many small files."""
-
-    def __init__(self, topic: TopicInfo, *, temporary: bool = False) -> None:
-        """A temporary file is read once, and soon. So it is fast to write and not small."""
-        config = stored_config(topic.config)
-        self.is_temporary = temporary
-        self.topic = topic
-        self.values = value_columns(topic)
-        self.keys_only = is_keys_only(topic)
-        self.schema = stored_schema(topic)
-        self.codec = TEMPORARY_CODEC if temporary else config.parquet_codec
-        self.chooses_codec = config.compression_type == "producer" and not temporary
-        self.segment_bytes = config.segment_bytes
-        self.append_time = config.uses_append_time
-        self.leaf_paths = {
-            field.name: _paths_below(field.name, field.type) for field in self.schema
-        }
-        bounded = [OFFSET, TIMESTAMP] if temporary else _bounded_columns(self.schema, topic.key)
-        self.bounded = [path for name in bounded for path in self.leaf_paths[name]]
-        self.filtered = [] if temporary else _filtered_columns(self.schema, topic.key)
-
-    def facts_of(self, partition: int, rows: pa.Table, *, hashed: bool) -> StagedSegment:
-        """What is known of these rows, before they are in a file or in a commit. `hashed` says that
-        keys alone have placed them."""
-        times = pc.min_max(rows[TIMESTAMP].cast(pa.int64()))
-        return StagedSegment(
-            partition=partition,
-            predicted_base=0,
-            path="@0",
-            records=rows.num_rows,
-            size_bytes=0,
-            min_timestamp_us=times["min"].as_py() or 0,
-            max_timestamp_us=times["max"].as_py() or 0,
-            tombstones=count_tombstones(rows, self.topic.key, self.values),
-            null_keys=count_keyless(rows, self.topic),
-            keys_only=self.keys_only,
-            hashed_over=self.topic.partitions if hashed else None,
-            append_time=self.append_time,
-        )
-
-    def paths_below(self, columns: Sequence[str]) -> list[str]:
-        """The Parquet paths of the leaf columns under these top-level columns."""
-        return [path for name in columns for path in self.leaf_paths[name]]
-
-    def codecs(self, dense: Sequence[str]) -> str | dict[str, str]:
-        """The codec of each leaf column. Columns that would not get smaller are not compressed:
-        that would only take time."""
-        if not dense:
-            return self.codec
-        paths = dict.fromkeys(self.paths_below(self.schema.names), self.codec)
-        return paths | dict.fromkeys(self.paths_below(dense), "none")
-
-    def bloom_options(self, rows: int) -> dict[str, Any]:
-        """A Bloom filter for each key column that can have one, if pyarrow can write it [SEG-4]."""
-        if not self.filtered:
-            return {}
-        wanted = {"ndv": max(1, rows), "fpp": BLOOM_FPP}
-        return {"bloom_filter_options": dict.fromkeys(self.filtered, wanted)}
 
 
 class SegmentWriter:
@@ -143,11 +69,13 @@ class SegmentWriter:
         repetitive = [] if layout.is_temporary else _repetitive_columns(named)
         dense = _dense_columns(named.drop_columns(repetitive)) if layout.chooses_codec else []
         blooms = layout.bloom_options(like.num_rows)
+        self._repetitive = set(repetitive)
         # A filter is as large as its distinct values need, which is little if values repeat.
         large = set(blooms.get("bloom_filter_options", ())).difference(repetitive)
         self._bloom_bytes = len(large) * filter_bytes(like.num_rows, BLOOM_FPP)
-        page_rows = store.limits.page_rows
-        has_pages = like.num_rows > page_rows and not layout.is_temporary
+        self._own_filters: list[tuple[ChunkId, bytes]] = []
+        self._makes_filters = not blooms
+        pages = layout.page_options(store.limits.page_rows, like)
         self._storing = _Storing(f"{store.url}/{self.path}")
         self._open = ExitStack()
         self._sink = _Sink(self._open.enter_context(store.open_output(self.path)))
@@ -167,7 +95,7 @@ class SegmentWriter:
                     store_schema=False,
                     write_page_checksum=True,
                     **blooms,
-                    **(_page_options(page_rows) if has_pages else {}),
+                    **pages,
                 )
         except BaseException as error:
             with suppress(type(error)):
@@ -178,7 +106,8 @@ class SegmentWriter:
     def size_bytes(self) -> int:
         """The size of the file if it were closed now, without the footer. Bloom filters are written
         with the footer but count here: they are a sixth of a file of short records."""
-        return int(self._buffered.tell()) + len(self._row_group_offsets) * self._bloom_bytes
+        own = sum(len(each) for _, each in self._own_filters)
+        return int(self._buffered.tell()) + own + len(self._row_group_offsets) * self._bloom_bytes
 
     def write_row_group(self, rows: pa.Table, offsets: npt.NDArray[np.int64] | None = None) -> None:
         """Add rows (`timestamp` and the topic's columns) as one row group. `offsets` must grow;
@@ -190,6 +119,8 @@ class SegmentWriter:
         self._row_group_offsets.append(int(offsets[0]))
         self._next = int(offsets[-1]) + 1
         table = pa.Table.from_arrays([pa.array(offsets), *rows.columns], schema=self._schema)
+        if self._makes_filters:
+            self._own_filters += self._filters_of(table, len(self._row_groups) - 1)
         try:
             with self._storing:
                 self._writer.write_table(table, row_group_size=rows.num_rows)
@@ -200,18 +131,34 @@ class SegmentWriter:
                 "segments that have such records, and erase removes them"
             ) from error
 
+    def _filters_of(self, table: pa.Table, group: int) -> list[tuple[ChunkId, bytes]]:
+        """A Bloom filter of each key column that can have one, made here [SEG-4]."""
+        filters = []
+        for name, leaf in self._layout.filtered.items():
+            column = table[name]
+            values = [column.unique()] if name in self._repetitive else column.chunks
+            made = make_filter(values, BLOOM_FPP)
+            if made is not None:
+                filters.append((ChunkId(group, leaf), made))
+        return filters
+
     def close(self, *, hashed: bool = False) -> StagedSegment:
         """Finish the file and publish it in the store. Bloom filters and footer are held back until
         the footer has the checksums of the filters [SUM-3]."""
         empty = placeholder(self._filtered_columns * len(self._row_group_offsets))
-        texts = {PATH_KEY: self.path, FILTERS_KEY: empty} if empty else {PATH_KEY: self.path}
+        sums = empty or checksums_text(self._own_filters)
+        texts = {PATH_KEY: self.path, FILTERS_KEY: sums} if sums else {PATH_KEY: self.path}
         with self._storing:
             self._writer.add_key_value_metadata(texts)
             self._buffered.flush()
             self._sink.hold()
             self._writer.close()
             self._buffered.flush()
-            tail, footer_checksum = seal_footer(self._sink.held(), empty)
+            tail = self._sink.held()
+            if self._own_filters:
+                tail, footer_checksum = add_filters(tail, self._sink.tell(), self._own_filters)
+            else:
+                tail, footer_checksum = seal_footer(tail, empty)
             self._sink.write(tail)
         size = self._sink.tell()
         self._open.close()
@@ -285,12 +232,6 @@ class _Sink(io.RawIOBase):
         return kept
 
 
-def _bounded_columns(schema: pa.Schema, key: Sequence[str]) -> list[str]:
-    """The columns that get statistics. Binary payloads get none: their statistics are large and of
-    little use."""
-    return [f.name for f in schema if f.name in key or not pa.types.is_binary(f.type)]
-
-
 def _repetitive_columns(rows: pa.Table) -> list[str]:
     """The columns whose values repeat enough for a dictionary. With 40,000 distinct values, a
     twentieth of a sample of 4,096 are still repeats."""
@@ -323,28 +264,3 @@ def _dense_columns(rows: pa.Table) -> list[str]:
             if len(small) > DENSE * part.size:
                 dense.append(name)
     return dense
-
-
-def _paths_below(path: str, arrow: pa.DataType) -> list[str]:
-    if pa.types.is_list(arrow):
-        return _paths_below(f"{path}.list.element", arrow.value_type)
-    if pa.types.is_map(arrow):
-        return [
-            *_paths_below(f"{path}.key_value.key", arrow.key_type),
-            *_paths_below(f"{path}.key_value.value", arrow.item_type),
-        ]
-    if pa.types.is_struct(arrow):
-        children = (arrow.field(index) for index in range(arrow.num_fields))
-        return [
-            below
-            for child in children
-            for below in _paths_below(f"{path}.{child.name}", child.type)
-        ]
-    return [path]
-
-
-def _filtered_columns(schema: pa.Schema, key: Sequence[str]) -> list[str]:
-    """The columns that get a Bloom filter."""
-    if not _can_write_bloom():
-        return []
-    return [name for name in key if not pa.types.is_boolean(schema.field(name).type)]

@@ -23,7 +23,6 @@ from pyspark.sql import DataFrame, SparkSession
 import pylogtable
 from pylogtable import OffsetOutOfRangeError, SegmentGoneError, Store, Topic
 from pylogtable.engine import plan_append
-from pylogtable.segments import writer
 from pyspark_pylogtable import LogTable
 from pyspark_pylogtable.columns import spark_schema
 from pyspark_pylogtable.table import native
@@ -229,7 +228,6 @@ def test_a_range_is_one_scan_of_the_files_that_have_it(spark: SparkSession, shar
     assert df.count() == 30
 
 
-@pytest.mark.skipif(not writer._page_options(50), reason="this pyarrow cannot limit page rows")
 def test_a_range_in_the_middle_of_pages(spark: SparkSession, shared: Store) -> None:
     """Spark skips pages by the index of a file, and pages of lists and texts end elsewhere."""
     columns = {"k": "bigint", "tags": "array<string>", "text": "string"}

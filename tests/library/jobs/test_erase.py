@@ -363,7 +363,12 @@ class TestWrongRequests:
         topic.append(pa.table({"price": pa.array([1, 2], pa.decimal128(10, 2))}))
         with pytest.raises(InvalidRequestError, match=r"with a decimal\.Decimal"):
             topic.erase(where=pc.field("price") == 2)
-        assert topic.erase(where=pc.field("price") == Decimal("2")).records_erased == 1
+        where = pc.field("price") == Decimal("2")
+        if int(pa.__version__.partition(".")[0]) < 22:  # it would take 2 for 0.02
+            with pytest.raises(InvalidRequestError, match="use pyarrow 22 or newer"):
+                topic.erase(where=where)
+        else:
+            assert topic.erase(where=where).records_erased == 1
 
     @pytest.mark.records_in("files")
     def test_a_condition_that_fails_on_some_record_names_its_file(

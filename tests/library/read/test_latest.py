@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import random
 import subprocess
 import sys
@@ -12,7 +11,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import pytest
 
 import pylogtable
@@ -233,10 +231,6 @@ def test_search_stops_at_the_newest_segment_with_the_key() -> None:
     assert measured.counts["open_input"] == 1  # and its footer is read once
 
 
-@pytest.mark.skipif(
-    "bloom_filter_options" not in inspect.signature(pq.ParquetWriter).parameters,
-    reason="this pyarrow cannot write Bloom filters",
-)
 def test_statistics_and_bloom_filters_skip_row_groups() -> None:
     measured = CountingStore(MemoryStore())
     topic = make_store(measured, limits=Limits(row_group_rows=2000), in_files=True).create_topic(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import io
 import random
 import uuid
@@ -15,8 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pylogtable.format.footer_filters import ChunkId, filter_places
 from pylogtable.segments import bloom
-from pylogtable.segments.bloom import may_contain, plain_bytes, xxh64
+from pylogtable.segments.bloom import make_filter, may_contain, plain_bytes, xxh64
+from pylogtable.segments.file_layout import abilities_of_pyarrow
 
 pytestmark = pytest.mark.records_in("files")
 
@@ -103,7 +104,7 @@ def test_hashing_does_not_read_past_the_end_of_the_buffer() -> None:
 
 
 def filter_of(column: pa.Array, ndv: int, fpp: float = 0.01, **options: object) -> bytes:
-    if "bloom_filter_options" not in inspect.signature(pq.write_table).parameters:
+    if not abilities_of_pyarrow().filters:
         pytest.skip("this pyarrow writes no Bloom filters")
     sink = io.BytesIO()
     pq.write_table(
@@ -112,9 +113,10 @@ def filter_of(column: pa.Array, ndv: int, fpp: float = 0.01, **options: object) 
         bloom_filter_options={"key": {"ndv": ndv, "fpp": fpp}},
         **options,
     )
-    chunk = pq.read_metadata(io.BytesIO(sink.getvalue())).row_group(0).column(0)
-    start = chunk.bloom_filter_offset
-    return sink.getvalue()[start : start + chunk.bloom_filter_length]
+    written = sink.getvalue()
+    length = int.from_bytes(written[-8:-4], "little")
+    start, size = filter_places(written[-8 - length :])[ChunkId(0, 0)]
+    return written[start : start + size]
 
 
 def probe(filter_bytes: bytes, column: pa.Array) -> np.ndarray:
@@ -159,6 +161,41 @@ def test_filters_written_by_pyarrow_can_be_read(kind: pa.DataType) -> None:
     ):
         assert probe(filter_bytes, written).all()
         assert probe(filter_bytes, absent).mean() < 0.02
+
+
+KEYS = [
+    pa.string(),
+    pa.binary(),
+    pa.int16(),
+    pa.int32(),
+    pa.int64(),
+    pa.date32(),
+    pa.timestamp("us", "UTC"),
+]
+
+
+@pytest.mark.parametrize("count", [0, 1, 30, 3000])
+@pytest.mark.parametrize("kind", KEYS, ids=str)
+def test_our_filters_are_those_of_pyarrow(kind: pa.DataType, count: int) -> None:
+    """Bit by bit, in as many bytes, also if values repeat or are null."""
+    some = distinct_values(kind, count)
+    column = pa.concat_arrays([some, pa.nulls(2, kind), some])
+    made = make_filter([column[:count], column[count:]], 0.01)
+    assert made == filter_of(column, max(1, len(column)))
+
+
+@pytest.mark.parametrize("kind", KEYS, ids=str)
+def test_our_filters_can_be_read(kind: pa.DataType) -> None:
+    column = distinct_values(kind, 2 * _N)
+    made = make_filter([column[:100], column[100:_N]], 0.01)
+    assert made is not None
+    assert probe(made, column[:_N]).all()
+    assert probe(made, column[_N:]).mean() < 0.02
+
+
+def test_no_filter_of_very_long_keys() -> None:
+    assert make_filter([pa.array([b"x" * 16_384])], 0.01) is not None
+    assert make_filter([pa.array([b"a"]), pa.array([b"x" * 16_385])], 0.01) is None
 
 
 @pytest.mark.parametrize("count", [1, 10, 100, 3000, 6500, 131_072])
