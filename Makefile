@@ -16,14 +16,15 @@ PYTEST := python -m pytest --max-worker-restart=0
 # Each of them would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-deep test-engines test-s3 test-kafka lint bench bench-peers test-matrix clean java
+.PHONY: help demo test test-deep test-engines test-clouds test-s3 test-kafka lint bench bench-peers test-matrix clean java
 
 help:
 	@echo "make demo         set up and run the tour of pylogtable on the local disk"
 	@echo "make test         set up and run lint, types and all tests"
 	@echo "make test-deep    the tests with many more examples, faults and kills, from a new seed each time"
 	@echo "make test-engines published tables, read by Delta and Iceberg on Spark (jars from Maven Central)"
-	@echo "make test-s3      stores and topics on a real S3 server (versitygw, built with Go if it is not there)"
+	@echo "make test-clouds  stores and topics on servers for S3, Azure and Google (built with Go and npm if they are not there)"
+	@echo "make test-s3      the part of it on versitygw alone"
 	@echo "make test-kafka   imports from a real Kafka broker (jars from Maven Central)"
 	@echo "make lint         ruff and mypy only"
 	@echo "make bench        the benchmarks, as a table of ratios (BENCH='throughput --quick' for a part)"
@@ -57,18 +58,18 @@ $(ENGINES)/.installed: pyproject.toml
 	$(ENGINES)/bin/python -m pip install --quiet --editable '.[dev]' 'pyspark[connect]==4.1.1'
 	@touch $@
 
-# PYLOGTABLE_S3_SERVER=/path/to/versitygw names a server; without one and without Go the tests are skipped.
+# Servers are built once, with Go and npm. PYLOGTABLE_S3_SERVER=/path/to/versitygw names one that is there;
+# _MINIO_, _AZURE_ and _GOOGLE_ name the others. Tests of a store without a server are skipped, with the reason.
 SERVERS := .servers
-GO := $(shell command -v go || ls /usr/local/go/bin/go 2>/dev/null)
+CLOUDS := PYLOGTABLE_SERVERS=$(abspath $(SERVERS)) $(BIN)/$(PYTEST) -n 2 tests/clouds
+
+test-clouds: java $(VENV)/.installed-dev
+	@$(BIN)/python -m tests.clouds.programs $(SERVERS)
+	$(CLOUDS)
 
 test-s3: $(VENV)/.installed-dev
-	@server=$${PYLOGTABLE_S3_SERVER:-$$(command -v versitygw)}; \
-	if [ -z "$$server" ] && [ -n "$(GO)" ]; then \
-	  server=$(abspath $(SERVERS))/versitygw; \
-	  test -x "$$server" || { echo "building $$server …"; \
-	    GOBIN=$(abspath $(SERVERS)) "$(GO)" install github.com/versity/versitygw/cmd/versitygw@latest; } || exit 1; \
-	fi; \
-	PYLOGTABLE_S3_SERVER=$$server $(BIN)/$(PYTEST) -n 2 tests/s3_server
+	@$(BIN)/python -m tests.clouds.programs $(SERVERS) versitygw
+	$(CLOUDS) -k versitygw
 
 # Spark's Kafka connector has no release for the newest Spark either. Without Maven Central the tests are skipped,
 # with the reason. PYLOGTABLE_DEEP=1 makes it a million records and 20 kills.

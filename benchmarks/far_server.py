@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.s3_server.server import BINARY, BUCKET, options, running
+from tests.clouds.servers import BUCKET, Versitygw, options, running
 
 LATENCY_S = 0.03
 
@@ -33,7 +33,7 @@ _CONTINUE = b"HTTP/1.1 100"
 def binary() -> str | None:
     """Where the server is: named by the environment, built by `make test-s3`, or on the PATH."""
     built = Path(__file__).parents[1] / ".servers" / "versitygw"
-    named = os.environ.get(BINARY)
+    named = os.environ.get(Versitygw.variable)
     return named or (str(built) if built.exists() else shutil.which("versitygw"))
 
 
@@ -63,7 +63,9 @@ class FarServer:
 def far_server(latency_s: float = LATENCY_S) -> Iterator[FarServer]:
     found = binary()
     if found is None:
-        raise SystemExit(f"no versitygw: `make test-s3` builds it, or name it with {BINARY}")
+        raise SystemExit(
+            f"no versitygw: `make test-s3` builds it, or name it with {Versitygw.variable}"
+        )
     context = multiprocessing.get_context("spawn")
     counts = context.Array("Q", len(_KINDS), lock=False)
     mine, its = context.Pipe()

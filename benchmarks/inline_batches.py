@@ -20,8 +20,8 @@ from deltalake import write_deltalake
 
 import pylogtable
 from benchmarks.result import Result, print_table
+from tests.clouds.servers import BUCKET, KEY, SECRET, Versitygw, options, running
 from tests.proxy import proxy_before
-from tests.s3_server.server import BINARY, BUCKET, KEY, SECRET, options, running
 
 LATENCY_S = 0.03
 PARTITIONS = 6
@@ -51,7 +51,7 @@ def shown(times: list[float]) -> str:
 
 def far_away(folder: Path, appends: int) -> list[Result]:
     with (
-        running(os.environ[BINARY], folder) as server,
+        running(os.environ[Versitygw.variable], folder) as server,
         proxy_before(server.port, latency_s=LATENCY_S) as proxy,
     ):
         url, far = f"s3://{BUCKET}/logs", options(proxy.url)
@@ -178,7 +178,7 @@ def main() -> int:
         place = Path(folder)
         for name in ("s3", "disk", "read"):
             (place / name).mkdir()
-        if BINARY in os.environ:
+        if Versitygw.variable in os.environ:
             results += far_away(place / "s3", 16 if quick else 200)
         results += nearby(place / "disk", 500 if quick else 10_000)
         results += read_back(place / "read", 100 if quick else 1000)

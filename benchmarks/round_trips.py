@@ -20,8 +20,8 @@ from pathlib import Path
 import pyarrow as pa
 
 import pylogtable
+from tests.clouds.servers import BUCKET, Versitygw, options, running
 from tests.proxy import Proxy, proxy_before
-from tests.s3_server.server import BINARY, BUCKET, options, running
 
 LATENCY_S = float(sys.argv[1]) / 1000 if len(sys.argv) > 1 else 0.03
 PARTITIONS = 6
@@ -49,7 +49,7 @@ def show(name: str, proxy: Proxy, action: Callable[[], object]) -> None:
 def main() -> None:
     with (
         tempfile.TemporaryDirectory() as folder,
-        running(os.environ[BINARY], Path(folder)) as server,
+        running(os.environ[Versitygw.variable], Path(folder)) as server,
         proxy_before(server.port, latency_s=LATENCY_S) as proxy,
     ):
         url, far = f"s3://{BUCKET}/logs", options(proxy.url)

@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, unquote
 
 _HOP_HEADERS = {"connection", "keep-alive", "expect", "transfer-encoding", "content-length"}
 _SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>simulated</Message></Error>"
@@ -85,7 +86,8 @@ class Traffic:
 
 
 class Proxy:
-    """`decide(method, path)` says what becomes of a request; it may be replaced at any time.
+    """`decide(method, path)` says what becomes of a request; it may be replaced at any time. The
+    path is decoded, and ends with the name of the object, before a `?`, whichever store it is.
     `port` may be changed too, when the server behind it moves."""
 
     def __init__(self, port: int, decide: Decide | None = None, latency_s: float = 0.0) -> None:
@@ -133,6 +135,15 @@ def proxy_before(
         proxy.close()
 
 
+def _named(path: str, part: str | None) -> str:
+    where, mark, query = path.partition("?")
+    asked = parse_qs(query)
+    if "uploadType" in asked and "name" in asked:  # an upload to Google
+        where += "/" + asked["name"][0]
+        query += f"&part={part}"
+    return unquote(where) + mark + query
+
+
 class _Listener(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
@@ -152,7 +163,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _serve(self) -> None:
         proxy = self.server.proxy
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        fault = proxy.decide(self.command, self.path) if proxy.decide else None
+        path = _named(self.path, self.headers.get("Content-Range"))
+        fault = proxy.decide(self.command, path) if proxy.decide else None
         began = time.monotonic()
         if proxy.latency_s:
             time.sleep(proxy.latency_s)

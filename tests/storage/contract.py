@@ -267,7 +267,8 @@ class StoreContract:
         store.write(COMMIT, b"x")
         (info,) = store.list()
         after = store.below("topic").now_ms()
-        assert before <= info.modified_ms <= after
+        # A listing may be more exact than a header, which tells seconds.
+        assert before <= info.modified_ms < after + 1000
         assert after - before < 60_000
         assert [info.key for info in store.list()] == [COMMIT]
         assert list(store.leftovers()) == []

@@ -118,7 +118,7 @@ def check_pair(
         found = NUMBERED.search(path)
         if found is None:
             return None
-        if not hit and method == "PUT":
+        if not hit and method in ("PUT", "POST"):
             hit.append(found[0])
             return first
         if hit and found[0] == hit[0]:

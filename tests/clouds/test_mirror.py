@@ -1,10 +1,12 @@
-"""Mirrors between folders of a real S3 server, which copies the files by itself, and between the
-server and a disk."""
+"""Mirrors between folders of a real server, which copies the files by itself, between the server
+and a disk, and from cloud to cloud."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -12,15 +14,15 @@ import pytest
 import pylogtable
 from pylogtable import StorageError
 from tests.builders import fill, kafka
+from tests.clouds.servers import KINDS, LASTING, Server
 from tests.depth import rounds
 from tests.faults.test_mirror_sigkill import kill_mirrors
 from tests.mirrors import check_equal
-from tests.s3_server.server import Server
 
 CONFIG = {"cleanup.policy": "compact,delete", "inline.max.bytes": 0}
 
 
-@pytest.mark.parametrize("way", ["s3 to s3", "s3 to disk", "disk to s3"])
+@pytest.mark.parametrize("way", ["here to here", "here to disk", "disk to here"])
 def test_a_mirror(url: str, way: str, tmp_path: Path) -> None:
     near = str(tmp_path) if way.startswith("disk") else f"{url}/near"
     far = str(tmp_path) if way.endswith("disk") else f"{url}/far"
@@ -37,12 +39,29 @@ def test_a_mirror(url: str, way: str, tmp_path: Path) -> None:
     check_equal(source, store.topic("t"))
 
 
+def test_a_mirror_from_cloud_to_cloud(server_of: Callable[[str], Server], place: str) -> None:
+    """Each store has the copy of the one before it, and the last one has all records."""
+    chain = []
+    for name in KINDS:
+        server = server_of(name)
+        url, options = f"{server.scheme}://{place}", server.options(server.url)
+        chain.append(pylogtable.open(url, storage_options=options))
+    first = chain[0].create_topic("t", 3, config=CONFIG)
+    for _ in range(2):
+        fill(first)
+        for near, far in pairwise(chain):
+            near.topic("t").mirror(far, groups=True)
+            assert near.topic("t").compare(far.topic("t"))
+    check_equal(first, chain[-1].topic("t"))
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="needs fork and SIGKILL")
 @pytest.mark.parametrize("where", ["files", "commits"])
 def test_killed_mirrors_beside_writers_and_jobs(url: str, where: str) -> None:
     kill_mirrors(f"{url}/near", f"{url}/far", rounds(2, deep=40), where)
 
 
+@pytest.mark.parametrize("server", LASTING, indirect=True)
 def test_a_mirror_goes_on_after_the_server_was_killed(server: Server, url: str) -> None:
     """The server is killed when the first task of a mirror is done, while others run."""
     source = pylogtable.open(f"{url}/a").create_topic("orders", partitions=3)

@@ -1,4 +1,4 @@
-"""Topics on a real S3 server behind a proxy that delays, cuts, loses and refuses."""
+"""Topics on a real server behind a proxy that delays, cuts, loses and refuses."""
 
 from __future__ import annotations
 
@@ -6,44 +6,38 @@ import itertools
 import random
 import sys
 import threading
-from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 import pylogtable
 from pylogtable.errors import CommitUnknownError, StorageError
 from tests.builders import IN_FILES
-from tests.depth import new_seed, rounds
-from tests.faults.worker import PARTITIONS, SCHEMA, batch_rows, crew
-from tests.proxy import Proxy, WireFault, proxy_before
-from tests.s3_server.server import Server, environment, options
-from tests.s3_server.test_writers import (
+from tests.clouds.servers import Server
+from tests.clouds.test_writers import (
     TRIES,
     WRITERS,
     check_all_landed_once,
     start_writers,
 )
+from tests.depth import new_seed, rounds
+from tests.faults.worker import PARTITIONS, SCHEMA, batch_rows, crew
+from tests.proxy import Proxy, WireFault
 
 #: What ends a request. A silent server is in `tests/s3/test_silence.py`.
 BREAKING = [fault for fault in WireFault if fault is not WireFault.SILENCE]
 
 
-@pytest.fixture
-def proxy(server: Server) -> Iterator[Proxy]:
-    with proxy_before(server.port) as one:
-        yield one
-
-
 @pytest.mark.parametrize("fault", BREAKING)
 def test_append_lands_once_whichever_request_fails(
-    server: Server, proxy: Proxy, place: str, fault: WireFault
+    proxy: Proxy, address: str, near: dict[str, Any], far: dict[str, Any], fault: WireFault
 ) -> None:
     """Each request of an append is hit in turn. The client may hide it; if it does not, the append
     is repeated with its txn."""
-    pylogtable.open(f"s3://{place}", storage_options=options(server.url)).create_topic(
+    pylogtable.open(address, storage_options=near).create_topic(
         "t", PARTITIONS, SCHEMA, config=IN_FILES
     )
-    topic = pylogtable.open(f"s3://{place}", storage_options=options(proxy.url)).topic("t")
+    topic = pylogtable.open(address, storage_options=far).topic("t")
     hit = 0
     for batch, at in enumerate(range(-1, 6)):
         requests = itertools.count()
@@ -61,7 +55,7 @@ def test_append_lands_once_whichever_request_fails(
     assert proxy.traffic.faults == {fault: hit}
     assert hit >= 3
     proxy.decide = None
-    direct = pylogtable.open(f"s3://{place}", storage_options=options(server.url)).topic("t")
+    direct = pylogtable.open(address, storage_options=near).topic("t")
     found = direct.read(columns=["n"]).read_all()["n"].to_pylist()
     expected = [n for batch in range(7) for n in batch_rows(3 * batch)["n"].to_pylist()]
     assert sorted(found) == sorted(expected)
@@ -70,10 +64,10 @@ def test_append_lands_once_whichever_request_fails(
 
 @pytest.mark.parametrize("fault", BREAKING)
 def test_read_gives_every_record_or_an_error(
-    server: Server, proxy: Proxy, place: str, fault: WireFault
+    proxy: Proxy, address: str, near: dict[str, Any], far: dict[str, Any], fault: WireFault
 ) -> None:
     """A reply that was cut is never taken for the end of an object."""
-    direct = pylogtable.open(f"s3://{place}", storage_options=options(server.url))
+    direct = pylogtable.open(address, storage_options=near)
     topic = direct.create_topic("t", PARTITIONS, SCHEMA, config=IN_FILES)
     for batch in range(4):
         topic.append(batch_rows(3 * batch))
@@ -84,7 +78,7 @@ def test_read_gives_every_record_or_an_error(
         proxy.decide = lambda method, path, at=at, requests=requests: (
             fault if next(requests) == at else None
         )
-        store = pylogtable.open(f"s3://{place}", storage_options=options(proxy.url))
+        store = pylogtable.open(address, storage_options=far)
         try:
             found = store.topic("t").read(columns=["n"]).read_all()["n"].to_pylist()
         except StorageError:
@@ -97,7 +91,7 @@ def test_read_gives_every_record_or_an_error(
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs fork")
 def test_processes_on_a_bad_line_lose_and_duplicate_nothing(
-    server: Server, proxy: Proxy, place: str, monkeypatch: pytest.MonkeyPatch
+    server: Server, proxy: Proxy, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seed = new_seed()
     chance, lock = random.Random(seed), threading.Lock()
@@ -106,14 +100,14 @@ def test_processes_on_a_bad_line_lose_and_duplicate_nothing(
         with lock:
             return chance.choice(BREAKING) if chance.random() < 0.1 else None
 
-    each, url = rounds(5, deep=40), f"s3://{place}"
-    for name, value in environment(proxy.url).items():
+    each = rounds(5, deep=40)
+    for name, value in server.environment(proxy.url).items():
         monkeypatch.setenv(name, value)
     with crew() as workers:
-        start_writers(workers, url, each)
+        start_writers(workers, address, each)
         proxy.latency_s, proxy.decide = 0.005, decide
         answers, statuses = workers.until_end()
     proxy.decide = None
     assert statuses == [0] * WRITERS, answers
     assert set(proxy.traffic.faults) == set(BREAKING)
-    check_all_landed_once(url, [answer for answer in answers if "batch" in answer], each)
+    check_all_landed_once(address, [answer for answer in answers if "batch" in answer], each)

@@ -1,4 +1,4 @@
-"""Processes that append to one topic on a real S3 server, while they or the server are killed."""
+"""Processes that append to one topic on a real server, while they or the server are killed."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 
 import pylogtable
 from tests.builders import appends_in
+from tests.clouds.servers import LASTING, Server
 from tests.depth import rounds
 from tests.faults.test_many_processes import check_acks
 from tests.faults.test_sigkill import kill_writers
 from tests.faults.worker import PARTITIONS, SCHEMA, Crew, batch_rows, crew
-from tests.s3_server.server import Server
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs fork")
 
@@ -48,6 +48,7 @@ def test_killed_writer_loses_and_duplicates_nothing_acknowledged(url: str) -> No
     kill_writers(url, rounds(6, deep=100))
 
 
+@pytest.mark.parametrize("server", LASTING, indirect=True)
 def test_killed_server_loses_and_duplicates_nothing_acknowledged(server: Server, url: str) -> None:
     """The processes go on against the server that was started again."""
     each, kills = rounds(8, deep=60), rounds(4, deep=40)
