@@ -2,8 +2,10 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 JAVA   := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
-MATRIX ?= 4.0 4.1 4.3
-PYTHONS ?= 3.10 3.12 3.13
+MATRIX ?= 4.0 4.1 4.2 4.3
+PYTHONS ?= 3.10 3.12 3.13 3.14
+PYARROWS ?= 18 21
+LOWEST ?= 3.10
 
 # Spark's workers would be the python3 of the PATH otherwise.
 export PYSPARK_PYTHON        := $(abspath $(BIN)/python)
@@ -29,8 +31,9 @@ help:
 	@echo "make lint         ruff and mypy only"
 	@echo "make bench        the benchmarks, as a table of ratios (BENCH='throughput --quick' for a part)"
 	@echo "make bench-peers  Delta, Iceberg and a Kafka broker beside us on Spark 4.1 (PEERS=--quick for a short one)"
-	@echo "make test-matrix  the Spark tests on PySpark $(MATRIX), all tests on Python $(PYTHONS)"
-	@echo "                  (MATRIX='4.0' PYTHONS= for one of them)"
+	@echo "make test-matrix  the Spark tests on PySpark $(MATRIX), all tests on Python $(PYTHONS),"
+	@echo "                  the library's tests on pyarrow $(PYARROWS), and on the lowest versions of all dependencies"
+	@echo "                  (MATRIX='4.0' PYTHONS= PYARROWS= LOWEST= for one of them)"
 	@echo "Python 3.10 or newer (PYTHON=python3.11 to choose), and Java 17 or newer for all but lint."
 
 demo: java $(VENV)/.installed
@@ -91,37 +94,46 @@ bench: java $(VENV)/.installed
 bench-peers: java $(ENGINES)/.installed
 	$(ENGINES)/bin/python -m benchmarks.peers $(PEERS)
 
-# A cell of the matrix is a version of PySpark or of Python; its environment is .venv-<cell>.
-# An interpreter may be on the PATH, or one of pyenv's that is not.
+# A cell of the matrix is a version of PySpark, of Python or of pyarrow, or the lowest version of every dependency
+# on some Python; its environment is .venv-<cell>. An interpreter may be on the PATH, or one of pyenv's that is not.
 python_of = $(shell for python in python$(1) "$$HOME"/.pyenv/versions/$(1).*/bin/python; do \
   "$$python" -c '' 2>/dev/null && echo "$$python" && break; done)
-pythons_found = $(foreach version,$(PYTHONS),$(if $(call python_of,$(version)),$(version)))
-cells = $(MATRIX:%=spark-%) $(pythons_found:%=python-%)
+found_of = $(foreach version,$(1),$(if $(call python_of,$(version)),$(version)))
+missing_of = $(filter-out $(call found_of,$(1)),$(1))
+cells = $(MATRIX:%=spark-%) $(patsubst %,python-%,$(call found_of,$(PYTHONS))) $(PYARROWS:%=pyarrow-%) \
+  $(patsubst %,lowest-%,$(call found_of,$(LOWEST)))
+
+LIBRARY_TESTS := $(addprefix tests/,library conformance storage publish model properties cli)
 
 test-matrix: java
 	@$(MAKE) --no-print-directory $(cells:%=.venv-%/.installed)
 	@for cell in $(cells); do \
 	  python=$(CURDIR)/.venv-$$cell/bin/python; \
-	  case $$cell in spark-*) tests="tests/spark tests/spark_unit";; *) tests=tests;; esac; \
+	  case $$cell in \
+	    spark-*) tests="tests/spark tests/spark_unit";; \
+	    pyarrow-*|lowest-*) tests="$(LIBRARY_TESTS)";; \
+	    *) tests=tests;; \
+	  esac; \
 	  echo "== $$cell"; \
 	  PYSPARK_PYTHON=$$python PYSPARK_DRIVER_PYTHON=$$python \
 	    $$python -m pytest --max-worker-restart=0 -n 3 -p no:cacheprovider $$tests > .venv-$$cell/tests.log 2>&1; \
 	  echo $$? > .venv-$$cell/exit; \
 	  grep -E '^(FAILED|ERROR) ' .venv-$$cell/tests.log; \
-	  tail -n 1 .venv-$$cell/tests.log; \
+	  grep -E ' (passed|failed|error)' .venv-$$cell/tests.log | tail -n 1; \
 	done; \
 	echo "== Summary"; failed=0; \
 	for cell in $(cells); do \
 	  test "$$(cat .venv-$$cell/exit)" = 0 && word=passed || { word=FAILED; failed=1; }; \
-	  exact=$$(.venv-$$cell/bin/python -c 'import pyspark, sys; print(pyspark.__version__, "on Python", sys.version.split()[0])'); \
-	  echo "PySpark $$exact: $$word, see .venv-$$cell/tests.log"; \
+	  exact=$$(.venv-$$cell/bin/python -c 'import sys, pyarrow, pyspark; \
+	    print("PySpark", pyspark.__version__, "pyarrow", pyarrow.__version__, "Python", sys.version.split()[0])'); \
+	  echo "$$cell ($$exact): $$word, see .venv-$$cell/tests.log"; \
 	done; \
-	for version in $(filter-out $(pythons_found),$(PYTHONS)); do \
+	for version in $(call missing_of,$(PYTHONS) $(LOWEST)); do \
 	  echo "Python $$version: SKIPPED, there is no python$$version on the PATH or among pyenv's versions"; \
 	done; exit $$failed
 
 clean:
-	rm -rf $(VENV) $(ENGINES) $(SERVERS) .venv-spark-* .venv-python-* .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(ENGINES) $(SERVERS) .venv-spark-* .venv-python-* .venv-pyarrow-* .venv-lowest-* .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 java:
 	@found=$$("$(JAVA)" -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p'); \
@@ -163,4 +175,18 @@ $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
 	$(PYTHON) -m venv .venv-spark-$*
 	.venv-spark-$*/bin/python -m pip install --quiet --upgrade pip
 	.venv-spark-$*/bin/python -m pip install --quiet --editable '.[dev]' 'pyspark[connect]==$*.*'
+	@touch $@
+
+.venv-pyarrow-%/.installed: pyproject.toml
+	$(PYTHON) -m venv .venv-pyarrow-$*
+	.venv-pyarrow-$*/bin/python -m pip install --quiet --upgrade pip
+	.venv-pyarrow-$*/bin/python -m pip install --quiet --editable '.[dev]' 'pyarrow==$*.*'
+	@touch $@
+
+# What `dependencies` says is the least, as constraints of pip: "click>=8.1" is "click==8.1".
+.venv-lowest-%/.installed: pyproject.toml
+	$(call python_of,$*) -m venv .venv-lowest-$*
+	.venv-lowest-$*/bin/python -m pip install --quiet --upgrade pip
+	sed -n '/^dependencies = \[/,/^\]/s/^ *"\([a-z]*\)>=\([0-9.]*\)",$$/\1==\2/p' pyproject.toml > .venv-lowest-$*/lowest.txt
+	.venv-lowest-$*/bin/python -m pip install --quiet --constraint .venv-lowest-$*/lowest.txt --editable '.[dev]'
 	@touch $@
