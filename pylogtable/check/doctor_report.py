@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from pylogtable.presentation import table_html, titled_html
 
@@ -33,16 +32,13 @@ class DoctorReport:
     url: str
     checks: tuple[DoctorCheck, ...]
 
-    #: What is said of the address if no check failed, and else.
-    verdicts: ClassVar[tuple[str, str]] = ("can hold topics", "cannot hold topics")
-
     def __bool__(self) -> bool:
         return all(check.status != FAILED for check in self.checks)
 
     @property
     def verdict(self) -> str:
         """The last line of the report."""
-        return f"{self.url} {self.verdicts[0 if self else 1]}"
+        return f"{self.url} {'can' if self else 'cannot'} hold topics"
 
     def __str__(self) -> str:
         return "\n".join([*map(str, self.checks), self.verdict])

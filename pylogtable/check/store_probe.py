@@ -20,6 +20,7 @@ from pylogtable.operation import Threads
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import Created, ObjectInfo, ObjectStore, UnansweredError
 from pylogtable.storage.local import LocalStore
+from pylogtable.storage.wire import MissingBucketError
 
 # A server that looks first and writes later loses only some of its races, so one is not enough. The
 # bodies are as long as a small commit: the time to take them in is the time in which a server errs.
@@ -36,7 +37,7 @@ _SHARED = "use a path that all machines share, or an object store (s3://, gs://,
 #: What an operator grants for all that topics need. S3 has an action for each request instead.
 _ROLES = {
     "gs": "the role roles/storage.objectUser on the bucket",
-    "abfs": "the role Storage Blob Data Contributor on the container",
+    **dict.fromkeys(("abfs", "abfss"), "the role Storage Blob Data Contributor on the container"),
     "file": "write permission on the directory",
 }
 _UNANSWERED = "the store does not answer: check its address and the network, and try again"
@@ -58,20 +59,25 @@ class _Step(NamedTuple):
     #: The advice if the store fails, where that does not show what `advice` is about.
     if_store_fails: str | None = None
 
-    def check(self) -> DoctorCheck:
+    def check(self) -> tuple[DoctorCheck, bool]:
+        """The result, and whether it ends the run: others build on it, or would fail as well."""
         try:
-            return DoctorCheck(self.name, OK, self.run())
+            return DoctorCheck(self.name, OK, self.run()), False
         except _Warning as warning:
-            return DoctorCheck(self.name, WARNING, str(warning), self.advice)
+            return DoctorCheck(self.name, WARNING, str(warning), self.advice), False
         except _Failure as failure:
-            return DoctorCheck(self.name, FAILED, str(failure), self.advice)
+            return self._failed(str(failure), self.advice), self.others_need_it
         except UnansweredError as error:
-            return DoctorCheck(self.name, FAILED, str(error), _UNANSWERED)
-        except UnsupportedFormatError as error:
-            return DoctorCheck(self.name, FAILED, str(error))  # it says what to use instead
+            return self._failed(str(error), _UNANSWERED), True
         except LogTableError as error:
+            is_missing = isinstance(error.__cause__, MissingBucketError)
+            if is_missing or isinstance(error, UnsupportedFormatError):
+                return self._failed(str(error)), True  # it says what to do
             advice = self.advice if self.if_store_fails is None else self.if_store_fails
-            return DoctorCheck(self.name, FAILED, str(error), advice)
+            return self._failed(str(error), advice), self.others_need_it
+
+    def _failed(self, detail: str, advice: str = "") -> DoctorCheck:
+        return DoctorCheck(self.name, FAILED, detail, advice)
 
 
 class StoreProbe:
@@ -92,12 +98,11 @@ class StoreProbe:
         return self._run(self._steps_from_elsewhere())
 
     def _run(self, steps: Sequence[_Step]) -> Iterator[DoctorCheck]:
-        """Run all steps in order. A step that others build on ends the run if it fails, and so does
-        a store that does not answer."""
+        """Run the steps in order, to the end or to the one that ends the run."""
         for step in steps:
-            check = step.check()
+            check, ends_run = step.check()
             yield check
-            if check.status == FAILED and (step.others_need_it or check.advice == _UNANSWERED):
+            if ends_run:
                 return
 
     def leave(self) -> None:
@@ -118,7 +123,7 @@ class StoreProbe:
             _Step(
                 "create",
                 self._create,
-                f"{self._place_exists}allow creating objects ({self._right('s3:PutObject')})",
+                f"allow creating objects ({self._right('s3:PutObject')})",
                 others_need_it=True,
             ),
             _Step(
@@ -189,11 +194,6 @@ class StoreProbe:
             "set the clock of this machine (NTP): the ages of files and commits depend on it",
             if_store_fails=_TRY_AGAIN,
         )
-
-    @property
-    def _place_exists(self) -> str:
-        is_disk = isinstance(self._root, LocalStore)
-        return "" if is_disk else "check that the bucket or container is there, and "
 
     def _right(self, s3_action: str) -> str:
         """What the operator of this store has to grant."""

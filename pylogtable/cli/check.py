@@ -15,7 +15,7 @@ from pylogtable.cli.output import answer, print_json, print_rows
 from pylogtable.cli.session import FAILED, NOT_KNOWN, Session, suggest_topics
 
 if TYPE_CHECKING:
-    from pylogtable import ComparisonReport
+    from pylogtable import ComparisonReport, DoctorReport
 
 
 @click.command(
@@ -126,18 +126,37 @@ def print_comparison(report: ComparisonReport) -> None:
     examples="""
         pylogtable doctor ./logs
         pylogtable doctor s3://bucket/logs --storage-options '{"endpoint_url": "http://localhost:9000"}'
+        pylogtable doctor --spark s3://bucket/logs
     """,
 )
 @store_argument
-def doctor(session: Session, store: str | None) -> int:
+@click.option(
+    "--spark",
+    is_flag=True,
+    help="Test a Spark session, the driver and the workers: the one that is there, that of "
+    "SPARK_REMOTE, or a new one. STORE may be left out.",
+)
+def doctor(session: Session, store: str | None, spark: bool) -> int:
     """Test on STORE everything that topics need, with a small object that is deleted again.
 
     The checks: create an object only if it is absent, also from several writers at once; read and
     list what was written; delete; compare clocks. The exit status is 1 if a check failed; its line
     says what to do. It takes seconds. `pylogtable prove` searches for minutes, with faults.
     """
-    url, options = session.store_url(store), session.parsed_storage_options()
-    with progress(f"examining {url}"):
-        report = pylogtable.diagnose(url, storage_options=options)
+    options = session.parsed_storage_options()
+    url = session.store_url_if_given(store) if spark else session.store_url(store)
+    with progress(f"examining {'Spark' if spark else url}"):
+        if spark:
+            report = _examine_spark(url, options)
+        else:
+            report = pylogtable.diagnose(str(url), storage_options=options)
     answer(session, {"url": report.url, "sound": bool(report), **asdict(report)}, report)
     return 0 if report else FAILED
+
+
+def _examine_spark(url: str | None, options: dict[str, Any] | None) -> DoctorReport:
+    try:
+        from pyspark_pylogtable import doctor
+    except ImportError as error:
+        raise click.ClickException(str(error)) from error
+    return doctor(store_url=url, storage_options=options)

@@ -82,6 +82,11 @@ class Session:
             )
         return url
 
+    def store_url_if_given(self, argument: str | None = None) -> str | None:
+        """The same, or None if nothing names a store."""
+        is_named = argument is not None or self.store is not None or STORE_VARIABLE in os.environ
+        return self.store_url(argument) if is_named else None
+
     def parsed_storage_options(self) -> dict[str, Any] | None:
         """`--storage-options` as a dict."""
         return parse_storage_options(self.storage_options, "--storage-options")

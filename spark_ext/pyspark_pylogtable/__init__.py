@@ -13,17 +13,28 @@ from typing import TYPE_CHECKING
 from pyspark_pylogtable import worker_imports
 
 if TYPE_CHECKING:
+    from pyspark_pylogtable.diagnosis.doctor import SparkReport, doctor
     from pyspark_pylogtable.registration import register
     from pyspark_pylogtable.source import LogTableSource as DefaultSource
     from pyspark_pylogtable.stream.progress import OffsetsBehind, offsets_behind
     from pyspark_pylogtable.table.log_table import LogTable
 
-__all__ = ["DefaultSource", "LogTable", "OffsetsBehind", "offsets_behind", "register"]
+__all__ = [
+    "DefaultSource",
+    "LogTable",
+    "OffsetsBehind",
+    "SparkReport",
+    "doctor",
+    "offsets_behind",
+    "register",
+]
 
 _HOMES = {
     "DefaultSource": ("pyspark_pylogtable.source", "LogTableSource"),
     "LogTable": ("pyspark_pylogtable.table.log_table", "LogTable"),
     "OffsetsBehind": ("pyspark_pylogtable.stream.progress", "OffsetsBehind"),
+    "SparkReport": ("pyspark_pylogtable.diagnosis.doctor", "SparkReport"),
+    "doctor": ("pyspark_pylogtable.diagnosis.doctor", "doctor"),
     "offsets_behind": ("pyspark_pylogtable.stream.progress", "offsets_behind"),
     "register": ("pyspark_pylogtable.registration", "register"),
 }

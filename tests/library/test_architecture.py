@@ -60,6 +60,7 @@ SPARK_ROOMS: dict[str, set[str]] = {
     "stream": {"columns", "request", "tasks"},
     "source": {"request", "batch", "stream"},
     "table": {"columns", "tasks", "source"},
+    "diagnosis": {"source", "table"},
 }
 SPARK_TOP = dict.fromkeys(("source", "registration"), "source")
 PURE = {"words", "format", "topics"}

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 import pylogtable
 from pylogtable import Topic
-from pyspark_pylogtable import LogTable, register
+from pyspark_pylogtable import LogTable, doctor, register
 from tests.builders import rows
 from tests.spark.conftest import CONNECT
 from tests.spark.streams import copied, forget_last_commit, places, read_stream, run
@@ -42,6 +42,17 @@ def topic(folder: Path) -> Topic:
 
 def test_session_is_of_the_requested_kind(spark: SparkSession) -> None:
     assert (".connect." in type(spark).__module__) == CONNECT
+
+
+def test_doctor_finds_nothing_wrong(spark: SparkSession, tmp_path: Path) -> None:
+    """The rows of the report: tests/spark/test_doctor.py."""
+    report = doctor(spark, str(tmp_path))
+    assert {check.status for check in report.checks} == {"ok"}, str(report)
+    assert {"client: put-if-absent", "workers: put-if-absent", "native read"} <= {
+        check.name.replace("driver", "client") for check in report.checks
+    }
+    assert ("Connect" in report.checks[0].detail) == CONNECT
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_rows_are_written_and_read(spark: SparkSession, folder: Path, topic: Topic) -> None:

@@ -128,7 +128,7 @@ def statuses(report: DoctorReport) -> dict[str, str]:
     [
         (Overwriting(), {"put-if-absent", "race"}, "conditional puts"),
         (AsksThenWrites(), {"race"}, "got the reply that they had won"),
-        (ReadOnly(), {"create"}, "container is there, and allow creating objects (s3:PutObject"),
+        (ReadOnly(), {"create"}, "AccessDenied; allow creating objects (s3:PutObject"),
         (Swallowing(), {"create"}, "the object is not there"),
         (Unlisted(), {"listed"}, "vacuum relies on it"),
         (NoListRight(), {"list"}, "s3:ListBucket"),
@@ -153,7 +153,7 @@ def test_faulty_store_fails_the_check_of_its_fault(
     [
         ("s3", ["s3:ListBucket", "s3:PutObject"], ["roles/", "Blob"]),
         ("gs", ["roles/storage.objectUser"] * 2, ["s3:", "Blob"]),
-        ("abfs", ["Storage Blob Data Contributor"] * 2, ["s3:", "roles/"]),
+        ("abfss", ["Storage Blob Data Contributor"] * 2, ["s3:", "roles/"]),
         ("file", ["write permission on the directory"] * 2, ["s3:", "roles/", "Blob"]),
     ],
 )
@@ -270,6 +270,7 @@ def test_diagnose_on_s3(s3_endpoint: str) -> None:
     store = pylogtable.open(f"s3://{S3_BUCKET}/doctor", storage_options=options)
     assert list(store._store.list()) == []
     missing = pylogtable.diagnose("s3://no-such-bucket/x", storage_options=options)
-    assert not missing
-    assert statuses(missing)["create"] == "failed"
+    assert statuses(missing) == {"place": "ok", "list": "failed"}
+    assert missing.checks[-1].detail.endswith("does not exist: create it, or check the address")
+    assert missing.checks[-1].advice == ""
     assert S3_SECRET not in str(missing)
