@@ -58,6 +58,7 @@ from pylogtable.read.position import (
     parse_when,
 )
 from pylogtable.segments.read_task import ReadTask
+from pylogtable.storage.credentials import portable_options
 from pylogtable.store import Store
 from pylogtable.times import as_datetime, parse_time
 from pylogtable.topic import Topic
@@ -109,6 +110,7 @@ __all__ = [
     "parse_time",
     "parse_when",
     "plan_append",
+    "portable_options",
     "protected_groups",
     "run_job",
     "share_tasks",

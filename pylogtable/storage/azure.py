@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from pylogtable.errors import InvalidRequestError
 from pylogtable.storage.base import ObjectInfo
-from pylogtable.storage.credentials import OPTION, Provider, expiry_ms
+from pylogtable.storage.credentials import OPTION, Provider
 from pylogtable.storage.replies import reply_of
 from pylogtable.storage.wire import (
     CONNECT_SECONDS,
@@ -32,6 +32,11 @@ class AzureWire(Wire):
 
     package = "adlfs"
     extra = "azure"
+    advice = (
+        "give account_key, sas_token, connection_string, or client_id, client_secret and "
+        "tenant_id, or set AZURE_STORAGE_ACCOUNT_KEY, AZURE_STORAGE_SAS_TOKEN or what "
+        "DefaultAzureCredential reads (AZURE_CLIENT_ID …, a managed identity, az login)"
+    )
     option_names: ClassVar = {
         f"azure_storage_{name}": name
         for name in (
@@ -51,11 +56,18 @@ class AzureWire(Wire):
 
         given = dict(options)
         provider: Provider | None = given.pop(OPTION, None)
-        self._credential = None if provider is None else _credential(provider)
-        if self._credential is not None:
-            given["credential"] = self._credential.given
-        fs = AzureBlobFileSystem(**given, use_listings_cache=False, skip_instance_cache=True)
+        self._credential = (
+            None if provider is None else _credential(provider, given.get("account_name"))
+        )
+        fs = AzureBlobFileSystem(
+            **given,
+            **({} if self._credential is None else {"credential": self._credential.given}),
+            use_listings_cache=False,
+            skip_instance_cache=True,
+        )
         self._fs = fs  # it closes the connection when it is dropped
+        if self._credential is not None and given.get("connection_string"):
+            fs.service_client = _connected(given["connection_string"], self._credential.given)
         self.loop = fs.loop
         self._client = fs.service_client
         self._note_date = note_date
@@ -164,7 +176,7 @@ class AzureWire(Wire):
 class _Sas:
     """A shared access signature, in the place where Azure's client looks for it."""
 
-    def __init__(self, provider: Provider) -> None:
+    def __init__(self, provider: Provider, account: str | None) -> None:
         from azure.core.credentials import AzureSasCredential
 
         self._provider = provider
@@ -178,22 +190,22 @@ class _Sas:
 class _Key:
     """The key of the account."""
 
-    def __init__(self, provider: Provider) -> None:
+    def __init__(self, provider: Provider, account: str | None) -> None:
         from azure.core.credentials import AzureNamedKeyCredential
 
         self._provider = provider
-        known = provider.current()
-        self.given = AzureNamedKeyCredential(known["account_name"], known["account_key"])
+        self._account = account or provider.current().get("account_name", "")
+        self.given = AzureNamedKeyCredential(self._account, provider.current()["account_key"])
 
     async def renew(self) -> None:
         known = await self._provider.fresh()
-        self.given.update(known["account_name"], known["account_key"])
+        self.given.update(self._account, known["account_key"])
 
 
 class _Token:
     """A token of Entra ID, which Azure's client asks for."""
 
-    def __init__(self, provider: Provider) -> None:
+    def __init__(self, provider: Provider, account: str | None) -> None:
         self._provider = provider
         self.given = self
 
@@ -204,23 +216,36 @@ class _Token:
         from azure.core.credentials import AccessToken
 
         known = await self._provider.fresh()
-        # A token that does not say when it expires is asked for again soon.
-        expires = known.get("expires_at")
-        seconds = 0 if expires is None else int(expiry_ms(expires) / 1000)
-        return AccessToken(known["token"], seconds)
+        # Azure's client would keep a token that the store has refused, if it said when it expires.
+        return AccessToken(known["token"], 0)
 
     async def close(self) -> None:
         """Nothing is open."""
 
 
-def _credential(provider: Provider) -> _Sas | _Key | _Token:
+def _credential(provider: Provider, account: str | None) -> _Sas | _Key | _Token:
+    kinds: Mapping[str, type[_Sas | _Key | _Token]] = {
+        "sas_token": _Sas,
+        "account_key": _Key,
+        "token": _Token,
+    }
     known = provider.current()
-    for name, kind in (("sas_token", _Sas), ("account_key", _Key), ("token", _Token)):
-        if name in known:
-            return kind(provider)
-    raise InvalidRequestError(
-        f"credentials for Azure need sas_token, account_key or token, not {sorted(known)}"
-    )
+    name = next(name for name in kinds if known.get(name))
+    provider.require(name)  # the client is made for one kind
+    return kinds[name](provider, account)
+
+
+def _connected(connection_string: str, credential: Any) -> Any:
+    """adlfs uses the credentials in a connection string, and no others."""
+    from azure.storage.blob.aio import BlobServiceClient
+
+    parts = (part.partition("=")[0].lower() for part in connection_string.split(";"))
+    if not {"accountkey", "sharedaccesssignature"}.isdisjoint(parts):
+        raise InvalidRequestError(
+            f"give {OPTION} or a connection_string with AccountKey or SharedAccessSignature: "
+            f"{OPTION} renew, and the others do not"
+        )
+    return BlobServiceClient.from_connection_string(connection_string, credential=credential)
 
 
 def _is_folder(blob: Any) -> bool:

@@ -14,9 +14,9 @@ from typing import Any
 from pylogtable.errors import LogTableError
 from pylogtable.runtime import TIMEOUT_OPTION, patience_in
 from pylogtable.storage.azure import AzureWire
-from pylogtable.storage.credentials import OPTION, provider_in
+from pylogtable.storage.credentials import OPTION, CredentialsError, provider_in
 from pylogtable.storage.google import GoogleWire
-from pylogtable.storage.replies import is_expired
+from pylogtable.storage.replies import is_expired, lacks_credentials
 from pylogtable.storage.s3 import S3Wire
 from pylogtable.storage.wire import (
     CONNECT_SECONDS,
@@ -29,7 +29,14 @@ from pylogtable.storage.wire import (
 
 WIRES: Mapping[str, type[Wire]] = {"s3": S3Wire, "gs": GoogleWire, "abfs": AzureWire}
 
-_PUBLIC_OPTIONS = {"endpoint_url", "region_name", "account_name", "account_host", "project"}
+_PUBLIC_OPTIONS = {
+    "endpoint_url",
+    "region_name",
+    "account_name",
+    "account_host",
+    "project",
+    "profile",
+}
 
 
 class Client:
@@ -47,7 +54,7 @@ class Client:
         #: How long the store may be silent before an operation ends with an error.
         self.patience_seconds = patience_in(given)
         given.pop(TIMEOUT_OPTION, None)
-        self._provider = provider_in(given, url)
+        self._provider = provider_in(given, protocol, url)
         self._options = WIRES[protocol].native_options(given)
         self.request_seconds = _request_seconds(self._options)
         self._secrets = sorted(_secret_texts(self._options), key=len, reverse=True)
@@ -82,6 +89,7 @@ class Client:
         """The wire of this process, connected."""
         if self._owner != os.getpid():
             self._forget()
+            self._provider = self._provider and self._provider.afresh()
         with self._lock:
             if self._wire is None:
                 self._wire = self._connected()
@@ -94,12 +102,24 @@ class Client:
             return kind({**self._options, **renewed}, self._note_date)
         except ImportError as error:
             raise missing_package(kind) from error
+        except LogTableError:
+            raise
+        except Exception as error:
+            raise CredentialsError(
+                f"cannot connect to {self._url}: {self.explain(error)}"
+            ) from error
 
-    def renew(self, error: Exception) -> bool:
-        """True if a request was refused for credentials that can be asked for again."""
+    @property
+    def generation(self) -> int:
+        """Which credentials are in use."""
+        return 0 if self._provider is None else self._provider.generation
+
+    def renew(self, error: Exception, generation: int) -> bool:
+        """True if a request was refused for credentials that can be asked for again. `generation`
+        was in use when it was sent."""
         if self._provider is None or not is_expired(error):
             return False
-        self._provider.forget()
+        self._provider.forget(generation)
         return True
 
     def explain(self, error: Exception) -> str:
@@ -108,6 +128,10 @@ class Client:
             return self.scrub(str(error))
         if isinstance(error, MissingBucketError):
             return self.scrub(f"{self._place} does not exist: create it, or check the address")
+        if lacks_credentials(error):
+            advice = WIRES[self._protocol].advice
+            first_line = str(error).partition("\n")[0]
+            return self.scrub(f"no credentials were found: {advice} ({first_line})")
         return self.scrub(f"{type(error).__name__}: {error}")
 
     @property
@@ -125,7 +149,8 @@ class Client:
 
     def scrub(self, text: str) -> str:
         """The text with every secret of the options replaced by `***`."""
-        for secret in self._secrets:
+        given = () if self._provider is None else self._provider.secrets()
+        for secret in (*self._secrets, *given):
             text = text.replace(secret, "***")
         return text
 

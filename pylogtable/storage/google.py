@@ -9,14 +9,15 @@ from __future__ import annotations
 import asyncio
 import datetime
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
 from urllib.parse import quote
 
-from pylogtable.errors import InvalidRequestError
+from pylogtable.errors import LogTableError
 from pylogtable.storage.base import ObjectInfo
-from pylogtable.storage.credentials import OPTION, Provider, expiry_ms
+from pylogtable.storage.credentials import OPTION, CredentialsError, Provider
 from pylogtable.storage.replies import IncompleteReplyError, RefusedError
 from pylogtable.storage.wire import (
     CONNECT_SECONDS,
@@ -38,6 +39,11 @@ class GoogleWire(Wire):
 
     package = "gcsfs"
     extra = "gcs"
+    advice = (
+        "give token (the path of a key file, or 'anon'), or set GOOGLE_APPLICATION_CREDENTIALS in "
+        "every process, or give the machine a service account, or run "
+        "gcloud auth application-default login"
+    )
     option_names: ClassVar = {
         "google_application_credentials": "token",
         "google_service_account": "token",
@@ -52,6 +58,11 @@ class GoogleWire(Wire):
         provider: Provider | None = given.pop(OPTION, None)
         if provider is not None:
             given["token"] = _renewed(provider)
+        elif given.get("token") is None:
+            # gcsfs itself would go on without credentials if it finds none, and if the project is
+            # not that of the credentials.
+            given["token"] = "anon" if _is_emulated(given) else "google_default"
+            given.pop("project", None)
         self._fs = GCSFileSystem(**given, skip_instance_cache=True)
         self._note_date = note_date
         self.loop = self._fs.loop
@@ -145,6 +156,16 @@ class GoogleWire(Wire):
         known = self._fs.credentials
         return known.credentials is None or known._credentials_valid(_RENEW_BEFORE_SECONDS)
 
+    def _refresh(self) -> None:
+        try:
+            self._fs.credentials.maybe_refresh()
+        except LogTableError:
+            raise
+        except Exception as error:
+            raise CredentialsError(
+                f"Google gives no token: {type(error).__name__}: {error}"
+            ) from error
+
     def _object(self, path: str) -> str:
         bucket, key = self.split(path)
         return f"{self._fs.base}b/{quote(bucket, safe='')}/o/{quote(key, safe='')}"
@@ -168,7 +189,7 @@ class GoogleWire(Wire):
         send_once(session)
         # Otherwise a token is asked for in the event loop, and all requests wait.
         if not self._has_token():
-            await asyncio.to_thread(self._fs.credentials.maybe_refresh)
+            await asyncio.to_thread(self._refresh)
         async with session.request(
             method,
             address,
@@ -200,19 +221,23 @@ def _renewed(provider: Provider) -> Any:
     from google.auth.credentials import Credentials
 
     class Renewed(Credentials):
+        generation = 0
+
+        @property
+        def valid(self) -> bool:
+            return self.generation == provider.generation > 0 and not provider.is_due
+
         def refresh(self, request: Any) -> None:
-            known = provider.current()
-            if "token" not in known:
-                raise InvalidRequestError(
-                    f"credentials for Google need a token, and not only {sorted(known)}"
-                )
-            self.token, self.expiry = known["token"], None
-            if known.get("expires_at") is not None:
-                seconds = expiry_ms(known["expires_at"]) / 1000
-                moment = datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)
-                self.expiry = moment.replace(tzinfo=None)  # google-auth compares naive times
+            provider.current()
+            self.generation = provider.generation
+            self.token = provider.current()["token"]
 
     return Renewed()  # type: ignore[no-untyped-call]
+
+
+def _is_emulated(options: Mapping[str, Any]) -> bool:
+    address = options.get("endpoint_url") or os.environ.get("STORAGE_EMULATOR_HOST") or ""
+    return bool(address) and not address.rstrip("/").endswith(".googleapis.com")
 
 
 def _refusal(status: int, body: bytes, path: str) -> Exception:

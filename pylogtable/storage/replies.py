@@ -8,13 +8,38 @@ from __future__ import annotations
 from pylogtable.storage.base import Created
 from pylogtable.storage.wire import MissingBucketError
 
-_NEVER_SENT = frozenset({"NoCredentialsError", "PartialCredentialsError", "ParamValidationError"})
+#: There are no credentials: of botocore, Azure, Google and ours.
+_NO_CREDENTIALS = frozenset(
+    {
+        "NoCredentialsError",
+        "PartialCredentialsError",
+        "CredentialRetrievalError",
+        "ProfileNotFound",
+        "SSOTokenLoadError",
+        "UnauthorizedSSOTokenError",
+        "CredentialUnavailableError",
+        "DefaultCredentialsError",
+    }
+)
+_NEVER_SENT = _NO_CREDENTIALS | {"ParamValidationError", "CredentialsError"}
 #: A 4xx that does not say whether the request was, or still will be, served.
 _UNDECIDED_STATUS = frozenset({408, 409, 425, 429})
 _UNDECIDED_CODES = frozenset({"NoSuchKey", "NoSuchUpload", "RequestTimeout"})
-#: `AuthenticationFailed` is what Azure says of a signature whose time is over.
+#: `AuthenticationFailed` is what Azure says of a signature whose time is over. Servers that speak
+#: S3 do not know the key of a session any more. The answer to a HEAD has no code, only a status.
 _EXPIRED_CODES = frozenset(
-    {"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "AuthenticationFailed"}
+    {
+        "ExpiredToken",
+        "ExpiredTokenException",
+        "TokenRefreshRequired",
+        "RequestExpired",
+        "InvalidToken",
+        "InvalidTokenId",
+        "InvalidAccessKeyId",
+        "AuthenticationFailed",
+        "400",
+        "403",
+    }
 )
 _TRANSIENT_STATUS = frozenset({408, 425, 429})
 _TRANSIENT_CODES = frozenset({"RequestTimeout", "SlowDown", "Throttling", "ThrottlingException"})
@@ -68,7 +93,8 @@ def reply_of(error: BaseException) -> tuple[str, int]:
         for name in ("status_code", "status", "code"):
             status = getattr(seen, name, None)
             if isinstance(status, int):
-                return str(getattr(seen, "error_code", "")), status
+                code = getattr(seen, "error_code", "")
+                return str(getattr(code, "value", code)), status  # Azure's codes are an Enum
         seen = seen.__cause__ or seen.__context__
     return "", 0
 
@@ -95,7 +121,14 @@ def outcome_of_create(error: Exception) -> Created | None:
 
 def was_never_sent(error: Exception) -> bool:
     """True if the client gave up before it sent a request."""
-    return type(error).__name__ in _NEVER_SENT
+    return type(error).__name__ in _NEVER_SENT or lacks_credentials(error)
+
+
+def lacks_credentials(error: Exception) -> bool:
+    """True if the client has found no credentials. Azure's raises an error without an answer."""
+    name = type(error).__name__
+    is_unasked = name == "ClientAuthenticationError" and getattr(error, "response", None) is None
+    return is_unasked or name in _NO_CREDENTIALS
 
 
 def is_transient(error: Exception) -> bool:

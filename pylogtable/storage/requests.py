@@ -51,11 +51,12 @@ class Requests:
         seconds = min(self._request_seconds(), self._budget(operation) / 2)
 
         async def attempt() -> Any:
+            generation = self._client.generation
             try:
                 return await self._attempt(send(wire), silence, seconds, size_bytes)
             except Exception as error:
                 # It was refused before anything was done, so this is still the first answer.
-                if not self._client.renew(error):
+                if not self._client.renew(error, generation):
                     raise
             return await self._attempt(send(wire), silence, seconds, size_bytes)
 
@@ -94,11 +95,11 @@ class Requests:
         seconds = min(self._request_seconds(), budget - silence.seconds(began))
         may_renew = True
         for tries in itertools.count(1):
-            sent = self._runtime.monotonic()
+            sent, generation = self._runtime.monotonic(), self._client.generation
             try:
                 return await self._attempt(send(wire), silence, seconds, size_bytes)
             except Exception as error:
-                if may_renew and self._client.renew(error):
+                if may_renew and self._client.renew(error, generation):
                     may_renew = False
                     continue
                 if not is_transient(error):

@@ -41,6 +41,10 @@ class S3Wire(Wire):
 
     package = "s3fs"
     extra = "s3"
+    advice = (
+        "give key and secret, or profile, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or "
+        "AWS_PROFILE, in every process, or give the machine a role"
+    )
     option_names: ClassVar = {
         "aws_access_key_id": "key",
         "aws_secret_access_key": "secret",
@@ -224,11 +228,6 @@ def _renewed(provider: Provider) -> Any:
             return ReadOnlyCredentials(known["key"], known["secret"], known.get("token"))
 
     known = provider.current()
-    missing = [name for name in ("key", "secret") if name not in known]
-    if missing:
-        raise InvalidRequestError(
-            f"credentials for S3 need key and secret, and not only {sorted(known)}"
-        )
     return Renewed(known["key"], known["secret"], known.get("token"), method="pylogtable")
 
 

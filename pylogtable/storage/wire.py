@@ -63,6 +63,8 @@ class Wire(ABC):
     #: The Python package that connects, and the extra of pylogtable that installs it.
     package: ClassVar[str]
     extra: ClassVar[str]
+    #: Where credentials may come from.
+    advice: ClassVar[str]
     #: Other names of options, in small letters: those of environment variables.
     option_names: ClassVar[Mapping[str, str]] = {}
     #: How many objects one request can delete.

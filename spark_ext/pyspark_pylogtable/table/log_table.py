@@ -39,6 +39,7 @@ from pylogtable.engine import (
     Scan,
     maintain,
     mirror,
+    portable_options,
     run_job,
 )
 from pyspark_pylogtable.columns import default_columns, spark_schema
@@ -345,7 +346,7 @@ class LogTable:
     def _python_reader(self, view: View, columns: Sequence[str]) -> DataFrameReader:
         return (
             self._spark.read.format(LogTableSource.name())
-            .option("storageOptions", json.dumps(self._storage_options))
+            .option("storageOptions", json.dumps(portable_options(self._storage_options)))
             .option("versionAsOf", view.version)
             .option("columns", json.dumps(list(columns)))
         )
