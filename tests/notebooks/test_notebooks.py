@@ -11,6 +11,11 @@ from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 
+#: Notebooks about a platform, and the session that is like it.
+PLATFORMS = {
+    "databricks_serverless": {"SPARK_REMOTE": "local[2]"},
+    "emr": {"PYSPARK_SUBMIT_ARGS": "--master local-cluster[2,1,1024] pyspark-shell"},
+}
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
 
 
@@ -60,6 +65,29 @@ def test_notebooks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(cell.execution_count for cell in ran)
     assert has_a_picture(notebooks["quickstart"])
     assert has_a_picture(notebooks["published_tables"])
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("name", list(PLATFORMS))
+def test_notebook_of_a_platform_runs_where_it_is_emulated(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The test above runs it in the session of the other notebooks."""
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    for variable, value in PLATFORMS[name].items():
+        monkeypatch.setenv(variable, value)
+    (path,) = (path for path in NOTEBOOKS if path.stem == name)
+    notebook = read(path)
+    client = NotebookClient(
+        notebook,
+        timeout=600,
+        kernel_manager_class=ThisPython,
+        resources={"metadata": {"path": str(tmp_path)}},
+    )
+    client.execute()
+    shown = str([cell.get("outputs") for cell in notebook.cells])
+    assert ("Spark Connect" in shown) == (name == "databricks_serverless")
+    assert "works in this Spark session" in shown
 
 
 def has_a_picture(notebook: nbformat.NotebookNode) -> bool:

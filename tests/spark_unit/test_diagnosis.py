@@ -52,7 +52,7 @@ def test_workers_without_the_package_are_told_how_to_get_it() -> None:
     assert check.status == "failed"
     assert check.detail == "1.0 on the driver, missing on the workers"
     assert "pip install pylogtable" in check.advice
-    assert "Ship the package" in check.advice
+    assert "Ship it with the job" in check.advice
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_two_tasks_that_create_one_object_fail_the_race() -> None:
             "ModuleNotFoundError: No module named 'pyspark_pylogtable'\n\nJVM stacktrace:\n"
             "java.lang.RuntimeError: no",
             "ModuleNotFoundError: No module named 'pyspark_pylogtable'",
-            "Ship the package",
+            "Ship it with the job",
         ),
         (
             "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.12 than 3.11",

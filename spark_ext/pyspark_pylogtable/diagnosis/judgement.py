@@ -46,7 +46,7 @@ _SCHEMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "az": "abfs"
 
 _INSTALL_ON_WORKERS = (
     "install it where the workers run (an image, a library of the cluster), or ship it: see "
-    "'Ship the package' in the Spark guide"
+    "'Ship it with the job' in the Spark guide"
 )
 _SAME_PYTHON = (
     "set PYSPARK_PYTHON, or spark.pyspark.python, to a Python {version} that every machine has, "
