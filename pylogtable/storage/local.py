@@ -439,7 +439,8 @@ def _way_out(path: str) -> str:
         return (
             "Topics in a volume of Unity Catalog can be read, not written. Use the cloud path of "
             "the volume (s3://, abfss:// or gs://; DESCRIBE VOLUME shows its storageLocation), "
-            "with credentials for that path"
+            "with credentials for that path: storage_options={'credentials': 'unity-catalog'} asks "
+            "Unity Catalog for them"
         )
     return (
         "Topics on it can be read, not written. Use a local disk, or the object store itself "

@@ -116,3 +116,4 @@ def test_error_of_a_volume_names_its_cloud_path(code: int) -> None:
     assert isinstance(error, UnsupportedFormatError)
     for words in ("/Volumes/main/default/logs/t/x", os.strerror(code), "storageLocation", "s3://"):
         assert words in str(error)
+    assert "unity-catalog" in str(error)

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 import pylogtable
 from pylogtable import DoctorReport, LogTableError
-from pylogtable.engine import DoctorCheck, left_probe
+from pylogtable.engine import DoctorCheck, left_probe, portable_options
 from pyspark_pylogtable.diagnosis import facts as facts_module
 from pyspark_pylogtable.diagnosis import worker_store
 from pyspark_pylogtable.diagnosis.bounded import bounded, is_connect
@@ -23,7 +23,6 @@ from pyspark_pylogtable.diagnosis.facts import Facts, collect
 from pyspark_pylogtable.diagnosis.judgement import (
     FAILED,
     OK,
-    VARIABLES,
     WARNING,
     advice_for,
     judge_package,
@@ -36,6 +35,7 @@ from pyspark_pylogtable.diagnosis.judgement import (
     packages_to_ask_for,
     reason,
     scheme_of,
+    variables_to_ask_for,
 )
 from pyspark_pylogtable.diagnosis.secrets import Secrets
 from pyspark_pylogtable.registration import register
@@ -128,7 +128,7 @@ class _Examination:
 
     def _packages_and_source(self) -> Iterator[DoctorCheck]:
         names = packages_to_ask_for(self._scheme)
-        variables = VARIABLES.get(self._scheme, ())
+        variables = variables_to_ask_for(self._scheme)
         self._workers: list[Facts] = []
         mine = collect(names, variables)
         try:
@@ -258,14 +258,17 @@ class _Examination:
 
     def _write(self, path: str) -> DoctorCheck:
         rows = self._spark.range(_ROWS).selectExpr("string(id) AS key", "string(id) AS value")
-        options = json.dumps(self._options)
-        rows.write.format("pylogtable").mode("append").option("storageOptions", options).save(path)
+        writer = rows.write.format("pylogtable").mode("append")
+        writer.option("storageOptions", self._options_as_text()).save(path)
         return DoctorCheck("write", OK, f"df.write.format('pylogtable') wrote {_ROWS} rows")
 
     def _read(self, path: str) -> DoctorCheck:
         reader = self._spark.read.format("pylogtable")
-        df = reader.option("storageOptions", json.dumps(self._options)).load(path)
+        df = reader.option("storageOptions", self._options_as_text()).load(path)
         return _counted("read", "spark.read.format('pylogtable')", df.count())
+
+    def _options_as_text(self) -> str:
+        return json.dumps(portable_options(self._options))
 
     def _read_natively(self, path: str) -> DoctorCheck:
         table = LogTable.for_path(self._spark, path, storage_options=self._options)

@@ -42,6 +42,8 @@ VARIABLES = {
         "AZURE_FEDERATED_TOKEN_FILE",
     ),
 }
+#: Of Unity Catalog, which gives credentials for every cloud.
+CATALOG_VARIABLES = ("DATABRICKS_HOST", "DATABRICKS_TOKEN")
 _SCHEMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "az": "abfs"}
 
 _INSTALL_ON_WORKERS = (
@@ -74,6 +76,11 @@ def packages_to_ask_for(scheme: str) -> tuple[str, ...]:
     """The packages that reads and writes need, with a store of this scheme."""
     needed = ("pyspark", "pyarrow", "pandas", "pylogtable")
     return (*needed, CLIENTS[scheme]) if scheme else needed
+
+
+def variables_to_ask_for(scheme: str) -> tuple[str, ...]:
+    """The variables that a store of this scheme may be opened with."""
+    return (*VARIABLES[scheme], *CATALOG_VARIABLES) if scheme else ()
 
 
 def reason(error: BaseException) -> str:
