@@ -233,6 +233,7 @@ ENGINE_SIGNATURES = {
     ],
     engine.mirror: ["topic", "to_store", "run_tasks", "options"],
     engine.parse_storage_options: ["text", "option"],
+    engine.portable_options: ["options"],
     engine.DoctorCheck: ["name", "status", "detail", "advice"],
     engine.left_probe: ["url", "storage_options", "runtime"],
     engine.diagnose_from_elsewhere: ["url", "folder", "*storage_options", "*clock"],
