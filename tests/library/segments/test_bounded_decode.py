@@ -21,9 +21,12 @@ from tests.builders import IN_FILES, kafka, limited, replace_file, rows
 
 pytestmark = pytest.mark.records_in("files")
 
+PYARROW = int(pa.__version__.partition(".")[0])
+
 # What may be used on top of the memory before: a few batches of 32 MiB, the row groups of a writer
-# that are being encoded, and the libraries that are loaded on the way.
-BOUND_BYTES = 400 << 20
+# that are being encoded, and the libraries that are loaded on the way. Older versions of pyarrow
+# hold more of what they write: 410 to 480 MiB.
+BOUND_BYTES = (400 if PYARROW >= 22 else 560) << 20
 
 
 def bomb(folder: Path, *, rows: int, width: int, key: bool) -> pylogtable.Topic:
@@ -174,11 +177,14 @@ print(json.dumps(grown))
 @pytest.mark.parametrize(
     ("column", "copies"),
     [
-        ("value", 3),  # a page and its column, while it is read
+        # A page and its column, while it is read; before pyarrow 24 some more, 3.2 in all.
+        ("value", 3 if PYARROW >= 24 else 3.5),
         ("key", 9),  # also what counts distinct keys, and Parquet's statistics, while it is written
     ],
 )
-def test_large_value_is_held_a_few_times_at_most(tmp_path: Path, column: str, copies: int) -> None:
+def test_large_value_is_held_a_few_times_at_most(
+    tmp_path: Path, column: str, copies: float
+) -> None:
     """Each use is measured alone, with an allocator that gives back what is free."""
     done = subprocess.run(
         [sys.executable, "-c", COPIES, str(tmp_path), column, str(LARGE_BYTES)],
