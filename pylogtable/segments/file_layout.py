@@ -29,7 +29,7 @@ _FEWEST_PAGE_ROWS = 1024
 class Abilities:
     """What a version of pyarrow can do when it writes Parquet."""
 
-    #: Bloom filters, from version 24 on.
+    #: Bloom filters, from version 25 on. Those of version 24 are as large as if no value repeated.
     filters: bool
     #: Pages of a given number of rows, from version 23 on.
     page_rows: bool
@@ -39,7 +39,11 @@ class Abilities:
 def abilities_of_pyarrow() -> Abilities:
     """What the installed pyarrow can do. Signatures do not tell: some versions take an option as
     one of `**options`."""
-    return Abilities(filters=_takes(bloom_filter_options={}), page_rows=_takes(max_rows_per_page=1))
+    tells_places = hasattr(pq.ColumnChunkMetaData, "bloom_filter_offset")  # not in version 24
+    return Abilities(
+        filters=tells_places and _takes(bloom_filter_options={}),
+        page_rows=_takes(max_rows_per_page=1),
+    )
 
 
 def _takes(**option: Any) -> bool:
