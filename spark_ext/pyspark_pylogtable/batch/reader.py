@@ -27,6 +27,7 @@ from pyspark_pylogtable.columns import arrow_schema, check_requested, default_co
 from pyspark_pylogtable.request.options import Options
 from pyspark_pylogtable.request.pinned import Pinned
 from pyspark_pylogtable.request.ranges import check_batch, check_bounds, resolve_batch
+from pyspark_pylogtable.tasks.driver import Driver
 from pyspark_pylogtable.tasks.parts import check_nulls, plan_tasks, read_records
 
 _TOPIC = pa.field("topic", pa.string())
@@ -200,6 +201,7 @@ class BatchReader(DataSourceReader):
         view.check(schema)
         self._view = view
         self._columns = arrow_schema(schema)
+        self._driver = Driver()
 
     def partitions(self) -> list[InputPartition]:
         return [InputPartition(parts) for parts in self._view.tasks()]
@@ -209,9 +211,10 @@ class BatchReader(DataSourceReader):
         # a partition.
         if partition is not None and partition.value is not None:
             for part in partition.value:
-                for batch in self._view.read(part, self._columns):
-                    check_nulls(batch)
-                    yield batch
+                with self._driver.explaining(self._view.pinned.views[part.topic].url):
+                    for batch in self._view.read(part, self._columns):
+                        check_nulls(batch)
+                        yield batch
 
 
 def _check_latest(pinned: Pinned) -> None:

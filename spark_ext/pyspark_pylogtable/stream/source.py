@@ -49,6 +49,7 @@ from pyspark_pylogtable.stream.offsets import (
     resume,
 )
 from pyspark_pylogtable.stream.topics import StreamTopics
+from pyspark_pylogtable.tasks.driver import Driver
 from pyspark_pylogtable.tasks.parts import check_nulls, plan_tasks, read_records
 
 if TYPE_CHECKING:
@@ -105,6 +106,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = schema
         self._ids = ids
         self._columns = arrow_schema(schema)
+        self._driver = Driver()
         self._opened: StreamTopics | None = None
         self._began: StreamOffsets | None = None
         self._target: StreamOffsets | None = None
@@ -175,9 +177,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         parts: list[StreamPart] = partition.value
         fail = self._options.fail_on_data_loss
         for one in parts:
-            for batch in read_records(one.reader, one.part, fail_on_data_loss=fail):
-                check_nulls(batch)
-                yield batch
+            with self._driver.explaining(one.reader.store.url):
+                for batch in read_records(one.reader, one.part, fail_on_data_loss=fail):
+                    check_nulls(batch)
+                    yield batch
 
     def _note_done(self, start: RawOffset) -> None:
         """Commit the start of the next batch to the group: Spark asks for a next batch only when

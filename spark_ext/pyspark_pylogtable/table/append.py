@@ -35,6 +35,7 @@ from pyspark_pylogtable.table.arrow_tasks import MapBatches, map_in_arrow
 from pyspark_pylogtable.table.jobs import run_each
 from pyspark_pylogtable.tasks.assignment import LOG_COLUMNS, assign
 from pyspark_pylogtable.tasks.commit import commit_topic, find_written
+from pyspark_pylogtable.tasks.driver import Driver, check_shared
 from pyspark_pylogtable.tasks.staging import query_id
 from pyspark_pylogtable.tasks.write_columns import checked_plan, spark_columns, without_log_columns
 
@@ -144,6 +145,8 @@ def _sealed(plan: AppendPlan, shares: list[_Share], spark: SparkSession) -> list
 
 
 def _stage_with(plan: AppendPlan) -> MapBatches:
+    driver, url = Driver(), plan.store.url
+
     def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         task = context.partitionId() if context else 0
@@ -152,7 +155,9 @@ def _stage_with(plan: AppendPlan) -> MapBatches:
         if rest is None:
             message["rows"] = _ipc_of(few)
         else:
-            message["staged"] = pickle.dumps(_stage(plan, chain(few, rest), task))
+            check_shared(url)
+            with driver.explaining(url):
+                message["staged"] = pickle.dumps(_stage(plan, chain(few, rest), task))
         if few:
             yield pa.RecordBatch.from_pylist([message], _MESSAGE)
 

@@ -29,6 +29,7 @@ from pylogtable.engine import (
     limits_of,
 )
 from pyspark_pylogtable.table.arrow_tasks import send_to_tasks
+from pyspark_pylogtable.tasks.driver import Driver
 
 Unit = TypeVar("Unit")
 Result = TypeVar("Result")
@@ -91,15 +92,16 @@ def run_each(
     pickled = [pickle.dumps(unit) for unit in units]
     table = pa.table([pa.array(range(len(units)), pa.int32()), pickled], schema=_UNITS)
     tasks = send_to_tasks(spark.createDataFrame(table), "task", len(units))
-    rows = tasks.mapInArrow(partial(_run, worker), "result binary").collect()
+    rows = tasks.mapInArrow(partial(_run, worker, Driver()), "result binary").collect()
     return [pickle.loads(row.result) for row in rows]
 
 
 def _run(
-    worker: Callable[[Any], Any], batches: Iterable[pa.RecordBatch]
+    worker: Callable[[Any], Any], driver: Driver, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Tasks import this module to find the function, and so get `worker_imports`."""
     for batch in batches:
         for unit in batch.column("unit"):
-            result = pickle.dumps(worker(pickle.loads(unit.as_py())))
+            with driver.explaining():
+                result = pickle.dumps(worker(pickle.loads(unit.as_py())))
             yield pa.RecordBatch.from_arrays([pa.array([result], pa.binary())], ["result"])

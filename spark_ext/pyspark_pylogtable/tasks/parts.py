@@ -11,6 +11,7 @@ from pylogtable import SchemaMismatchError, SegmentGoneError, StorageError, View
 from pylogtable.engine import PartReader, ReadPart, ReadTask, Scan, share_tasks
 from pyspark_pylogtable.request.options import Options
 from pyspark_pylogtable.request.ranges import Ranges
+from pyspark_pylogtable.tasks.driver import check_shared
 
 
 def plan_tasks(
@@ -63,6 +64,7 @@ def _read_segment(
     try:
         yield from reader.read(ReadPart((task,)))
     except SegmentGoneError as error:
+        check_shared(reader.store.url)
         lost = (
             f"[DATA_LOSS] {reader.topic}-{part.partition}: offsets {task.start} to "
             f"{task.end - 1} cannot be read any more: {error}"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 from pyspark.sql.types import StructType
@@ -10,6 +12,7 @@ from pyspark.sql.types import StructType
 from pylogtable.engine import AppendPlan, plan_append
 from pyspark_pylogtable.request.destination import Destination, find_destination
 from pyspark_pylogtable.request.options import Options
+from pyspark_pylogtable.tasks.driver import Driver, check_shared
 from pyspark_pylogtable.tasks.write_columns import (
     checked_plan,
     has_every_column,
@@ -25,6 +28,17 @@ class PlannedWrite:
 
     where: Destination
     plan: AppendPlan | None
+    driver: Driver = field(default_factory=Driver)
+
+    @contextmanager
+    def in_task(self) -> Iterator[None]:
+        """The work of a task, whose errors tell what the driver has and the executor has not."""
+        url = self.where.store.url
+        if self.plan is not None:  # without one, a task may be about to create the store
+            url = self.plan.store.url
+            check_shared(url)
+        with self.driver.explaining(url, note=_what_stays(self.plan)):
+            yield
 
     def for_rows(self, topic: str, columns: pa.Schema) -> AppendPlan:
         """The plan by which a task stages rows with these columns. Only a topic that rows name is
@@ -42,6 +56,14 @@ class PlannedWrite:
         if self.plan is not None:
             return self.plan
         return plan_append(self.where.store.topic(topic), refresh=False)
+
+
+def _what_stays(plan: AppendPlan | None) -> str:
+    """The driver has to create a topic before tasks write to it. It cannot take it back when they
+    fail: another writer may have opened it since, and would lose its append."""
+    if plan is None or plan.version > 0:
+        return ""
+    return f". Topic {plan.name!r} stays, without records; the same write can be run again"
 
 
 def plan_write(options: Options, schema: StructType) -> PlannedWrite:

@@ -38,7 +38,8 @@ class Written(WriterCommitMessage):
 def stage_rows(write: PlannedWrite, batches: Iterator[pa.RecordBatch]) -> Written:
     """Stage all rows of a task; if it fails, its files are removed."""
     task = TaskContext.get()
-    with _TopicStagings(write, task.partitionId() if task else 0) as stagings:
+    number = task.partitionId() if task else 0
+    with write.in_task(), _TopicStagings(write, number) as stagings:
         for batch in batches:
             stagings.add(batch)
         return Written(stagings.finish(), query_id())
