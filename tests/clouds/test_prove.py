@@ -6,11 +6,12 @@ from typing import Any
 
 from pylogtable.prove import ProveOptions, prove
 from pylogtable.storage.base import ObjectStore
+from tests.clouds.servers import Server
 from tests.prove.test_processes import Amount
 
 
 def test_a_proof_finds_nothing_wrong(
-    address: str, near: dict[str, Any], objects: ObjectStore
+    server: Server, address: str, near: dict[str, Any], objects: ObjectStore
 ) -> None:
     work = Amount(operations=150, faults=3)
     report = prove(
@@ -21,8 +22,8 @@ def test_a_proof_finds_nothing_wrong(
         stop=work.is_done,
     )
     assert report, report
-    # A proxy can stand before an endpoint that the options name.
-    assert ("proxy" in report.faults_by) == ("endpoint_url" in near)
+    # A proof puts a proxy before S3 only.
+    assert ("proxy" in report.faults_by) == (server.scheme == "s3")
     assert report.requests > 150
     assert report.records > 0
     assert list(objects.list()) == []
