@@ -1,5 +1,5 @@
 """Stores around other stores: one that counts what is asked, one that behaves as if it were far
-away, and one that fails on command.
+away, one that lists in any order, and one that fails on command.
 
 They see the keys as the outermost store names them, however deep `below` went.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import io
 import os
+import random
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -240,6 +241,34 @@ class FailingStore(CountingStore):
         super()._count(verb, key)
         if self.fails(verb, self._prefix + key):
             raise StorageError(f"cannot {verb} {key}: ReadTimeout: Read timed out.")
+
+
+class ShufflingStore(_Wrapper):
+    """Lists in any order, as the directory buckets of S3 Express do."""
+
+    def __init__(self, inner: ObjectStore, chance: random.Random) -> None:
+        super().__init__(inner)
+        self._chance = chance
+
+    def below(self, prefix: str) -> ShufflingStore:
+        return ShufflingStore(self._inner.below(prefix), self._chance)
+
+    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        return iter(self._shuffled(self._inner.list(prefix)))
+
+    def list_after(self, prefix: str, after: str) -> Iterator[ObjectInfo]:
+        return iter(self._shuffled(self._inner.list_after(prefix, after)))
+
+    def list_folders(self) -> builtins.list[str]:
+        return self._shuffled(self._inner.list_folders())
+
+    def leftovers(self) -> Iterator[ObjectInfo]:
+        return iter(self._shuffled(self._inner.leftovers()))
+
+    def _shuffled(self, found: Iterable[_T]) -> builtins.list[_T]:
+        items = [*found]
+        self._chance.shuffle(items)
+        return items
 
 
 class SimulatedCrash(BaseException):
