@@ -30,7 +30,7 @@ def _relaxed_field(field: pa.Field) -> pa.Field:
 def without_hidden_nulls(column: pa.Array) -> pa.Array:
     """The same values. Where a struct, list or map is null, required fields inside of it are not.
     The column has a type of a topic."""
-    return column if null_field(column) is None else _settled(column)
+    return column if null_field(column) is None else _settled(column, column.type)
 
 
 def cast_without_hidden_nulls(column: pa.Array, wanted: pa.DataType) -> pa.Array:
@@ -39,10 +39,10 @@ def cast_without_hidden_nulls(column: pa.Array, wanted: pa.DataType) -> pa.Array
     if column.type != wanted:
         try:
             column = column.cast(wanted)
-        except pa.ArrowInvalid:
+        except (pa.ArrowInvalid, pa.ArrowTypeError):  # before pyarrow 20 such types never fit
             if (loose := _relaxed(wanted)) == wanted:
                 raise
-            column = _settled(column.cast(loose)).cast(wanted)
+            column = _settled(column.cast(loose), wanted)
     column = without_hidden_nulls(column)
     if (name := null_field(column)) is not None:
         raise pa.ArrowInvalid(f"field {name!r} must not be null, and has nulls")
@@ -60,8 +60,11 @@ def null_field(column: pa.Array) -> str | None:
     return None
 
 
-def _inside(column: pa.Array) -> Iterator[tuple[pa.Field, pa.Array]]:
-    kind = column.type
+def _inside(
+    column: pa.Array, kind: pa.DataType | None = None
+) -> Iterator[tuple[pa.Field, pa.Array]]:
+    """What is inside of a nested column, with the fields of its type, or of `kind`."""
+    kind = column.type if kind is None else kind
     if pa.types.is_struct(kind):
         yield from ((field, column.field(at)) for at, field in enumerate(kind))
     elif pa.types.is_map(kind):
@@ -71,12 +74,12 @@ def _inside(column: pa.Array) -> Iterator[tuple[pa.Field, pa.Array]]:
         yield kind.value_field, column.values
 
 
-def _settled(column: pa.Array) -> pa.Array:
-    kind = column.type
+def _settled(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The column without hidden nulls, as `kind`, which differs in what may be null at most."""
     if not (pa.types.is_struct(kind) or pa.types.is_map(kind) or pa.types.is_list(kind)):
         return column
     column = _with_plain_nulls(column)
-    inside = [_settled(values) for _, values in _inside(column)]
+    inside = [_settled(values, field.type) for field, values in _inside(column, kind)]
     buffers = column.buffers()
     if pa.types.is_struct(kind):
         return pa.Array.from_buffers(kind, len(column), buffers[:1], children=inside)

@@ -19,6 +19,7 @@ import pyarrow as pa
 from pylogtable.errors import LogTableError, SchemaMismatchError, StorageError
 from pylogtable.format.footer_filters import ChunkId
 from pylogtable.format.model import StagedSegment
+from pylogtable.format.null_structs import null_field
 from pylogtable.format.paths import segment_path
 from pylogtable.format.schema import OFFSET, TIMESTAMP
 from pylogtable.lazy_arrow import pc, pq
@@ -122,6 +123,7 @@ class SegmentWriter:
         if self._makes_filters:
             self._own_filters += self._filters_of(table, len(self._row_groups) - 1)
         try:
+            _refuse_nulls(table)
             with self._storing:
                 self._writer.write_table(table, row_group_size=rows.num_rows)
         except pa.ArrowInvalid as error:
@@ -230,6 +232,15 @@ class _Sink(io.RawIOBase):
         self._position -= len(kept)
         self._kept = None
         return kept
+
+
+def _refuse_nulls(table: pa.Table) -> None:
+    """Raise if a required field inside of a column is null: pyarrow before 20 would write it."""
+    for column in table.columns:
+        if pa.types.is_nested(column.type):
+            for name in map(null_field, column.chunks):
+                if name is not None:
+                    raise pa.ArrowInvalid(f"field {name!r} must not be null, and has nulls")
 
 
 def _repetitive_columns(rows: pa.Table) -> list[str]:
