@@ -7,7 +7,8 @@ the records of a segment or row group, and says whether the expression can then 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from functools import cache
 from typing import Any
@@ -135,13 +136,16 @@ class Condition:
             ) from None
 
     def _check_decimals(self) -> None:
-        names = [name for name in self.columns if _has_decimals(self._schema.field(name).type)]
-        if names and not _compares_decimals():
-            raise InvalidRequestError(
-                f"pyarrow {pa.__version__} compares decimals of different scales wrongly, so it "
-                f"may select other records by {', '.join(names)}; use pyarrow 22 or newer for the "
-                f"condition {self.where}"
-            )
+        used = [self._schema.field(name) for name in self.columns]
+        decimals = {field.name: field.type for field in used if _has_decimals(field.type)}
+        if not decimals or _compares_decimals() or _has_one_scale(self.where, decimals.values()):
+            return
+        raise InvalidRequestError(
+            f"pyarrow {pa.__version__} compares decimals of different scales wrongly, so it may "
+            f"select other records by {', '.join(decimals)}; compare with a decimal that has as "
+            f"many decimal places as the column, and alone, or use pyarrow 22 or newer for the "
+            f"condition {self.where}"
+        )
 
     def _used_columns(self) -> list[str]:
         """The columns without which the expression has no meaning. An expression that names columns
@@ -164,6 +168,16 @@ def _compares_decimals() -> bool:
     """True if this pyarrow compares decimals by their values, and not by their digits."""
     two = pa.table({"price": pa.array([Decimal("2.00")])})
     return bool(two.filter(pc.field("price") == Decimal("2")).num_rows)
+
+
+def _has_one_scale(where: Any, kinds: Iterable[pa.DataType]) -> bool:
+    """True if it is certain that only decimals of one scale are compared: there is no function, and
+    all numbers have as many decimal places as the columns."""
+    scales = {kind.scale if pa.types.is_decimal(kind) else None for kind in kinds}
+    text = str(where)
+    if len(scales) != 1 or re.search(r"\w\(|\dE", text):
+        return False
+    return {len(number[1] or "") for number in re.finditer(r"\d+(?:\.(\d+))?", text)} <= scales
 
 
 def _has_decimals(arrow: pa.DataType) -> bool:

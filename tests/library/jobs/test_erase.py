@@ -368,7 +368,9 @@ class TestWrongRequests:
             with pytest.raises(InvalidRequestError, match="use pyarrow 22 or newer"):
                 topic.erase(where=where)
         else:
-            assert topic.erase(where=where).records_erased == 1
+            assert topic.erase(where=where, dry_run=True).records_erased == 1
+        where = pc.field("price") == Decimal("2.00")
+        assert topic.erase(where=where).records_erased == 1
 
     @pytest.mark.records_in("files")
     def test_a_condition_that_fails_on_some_record_names_its_file(
