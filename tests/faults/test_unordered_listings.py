@@ -44,13 +44,15 @@ def history(objects: ObjectStore, clock: Clock, *, in_files: bool) -> dict[str, 
             told.append(len(removed))
     topic = fresh().topic("a")
     topic.mirror(fresh(), name="copy", groups=True)
+    copy = fresh().topic("copy")
     report = topic.verify(data=True)
     assert report, str(report)
     return {
         "told": told,
         "topics": sorted(fresh().topics()),
         "records": topic.read().read_all().drop_columns(["timestamp"]).to_pylist(),
-        "copied": fresh().topic("copy").read().read_all().num_rows,
+        "copied": copy.read().read_all().num_rows,
+        "copied groups": {group: copy.group(group).positions() for group in copy.groups()},
         "groups": {group: topic.group(group).positions() for group in sorted(topic.groups())},
         "version": topic.version,
         "last": topic.last_txn("etl"),
