@@ -17,6 +17,7 @@ from pyspark_pylogtable.diagnosis.bounded import NoAnswer, bounded
 from pyspark_pylogtable.diagnosis.facts import Facts, collect
 from pyspark_pylogtable.diagnosis.judgement import (
     advice_for,
+    judge_native,
     judge_package,
     judge_python,
     judge_race,
@@ -52,7 +53,7 @@ def test_workers_without_the_package_are_told_how_to_get_it() -> None:
     assert check.status == "failed"
     assert check.detail == "1.0 on the driver, missing on the workers"
     assert "pip install pylogtable" in check.advice
-    assert "Ship it with the job" in check.advice
+    assert "'Install' in the Spark guide" in check.advice
 
 
 @pytest.mark.parametrize(
@@ -130,7 +131,7 @@ def test_two_tasks_that_create_one_object_fail_the_race() -> None:
             "ModuleNotFoundError: No module named 'pyspark_pylogtable'\n\nJVM stacktrace:\n"
             "java.lang.RuntimeError: no",
             "ModuleNotFoundError: No module named 'pyspark_pylogtable'",
-            "Ship it with the job",
+            "'Install' in the Spark guide",
         ),
         (
             "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.12 than 3.11",
@@ -144,6 +145,16 @@ def test_error_of_spark_is_one_line_with_advice(text: str, line: str, advice: st
     error = RuntimeError(text)
     assert reason(error) == line
     assert advice in advice_for(error)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "words"),
+    [("s3", "hadoop-aws"), ("gs", "gcs-connector"), ("abfs", "hadoop-azure"), ("", "this store")],
+)
+def test_native_reads_need_a_file_system_of_the_cloud(scheme: str, words: str) -> None:
+    check = judge_native(scheme, "no file system")
+    assert (check.status, check.detail) == ("warning", "no file system")
+    assert words in check.advice
 
 
 def test_schemes() -> None:

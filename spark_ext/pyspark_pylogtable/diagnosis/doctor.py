@@ -25,6 +25,7 @@ from pyspark_pylogtable.diagnosis.judgement import (
     OK,
     WARNING,
     advice_for,
+    judge_native,
     judge_package,
     judge_python,
     judge_race,
@@ -279,13 +280,7 @@ class _Examination:
         why = next(
             (str(one.message) for one in told if "Spark cannot read" in str(one.message)), ""
         )
-        if check.status == FAILED or not why:
-            return check
-        advice = (
-            "LogTable.to_df reads through Python, which is slower; for Spark's own Parquet reader "
-            "give Spark a file system for this store (for S3: hadoop-aws and spark.hadoop.fs.s3a.*)"
-        )
-        return DoctorCheck("native read", WARNING, why, advice)
+        return check if check.status == FAILED or not why else judge_native(self._scheme, why)
 
 
 def _counted(name: str, what: str, rows: int) -> DoctorCheck:

@@ -42,13 +42,18 @@ VARIABLES = {
         "AZURE_FEDERATED_TOKEN_FILE",
     ),
 }
+_FILE_SYSTEMS = {
+    "s3": "hadoop-aws and spark.hadoop.fs.s3a.*",
+    "gs": "Google's gcs-connector and spark.hadoop.fs.gs.*",
+    "abfs": "hadoop-azure and spark.hadoop.fs.azure.*",
+}
 #: Of Unity Catalog, which gives credentials for every cloud.
 CATALOG_VARIABLES = ("DATABRICKS_HOST", "DATABRICKS_TOKEN")
 _SCHEMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "az": "abfs"}
 
 _INSTALL_ON_WORKERS = (
     "install it where the workers run (an image, a library of the cluster), or ship it: see "
-    "'Ship it with the job' in the Spark guide"
+    "'Install' in the Spark guide"
 )
 _SAME_PYTHON = (
     "set PYSPARK_PYTHON, or spark.pyspark.python, to a Python {version} that every machine has, "
@@ -192,6 +197,18 @@ def judge_tasks(
     if worst.status == FAILED and driver_passed and names:
         advice = f"{variables_advice(names)}; or {advice}" if advice else variables_advice(names)
     return DoctorCheck(f"workers: {name}", worst.status, f"{worst.detail}{share}", advice)
+
+
+def judge_native(scheme: str, why: str) -> DoctorCheck:
+    """Rows came, but through Python: Spark itself has no file system for the store."""
+    needed = _FILE_SYSTEMS.get(scheme, "a file system for this store")
+    return DoctorCheck(
+        "native read",
+        WARNING,
+        why,
+        "LogTable.to_df reads through Python, which is slower; Spark's own Parquet reader needs "
+        f"{needed}",
+    )
 
 
 def judge_race(winners: int, tasks: int) -> DoctorCheck:
