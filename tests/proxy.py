@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from email.message import Message
 from enum import Enum, auto
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote
@@ -53,6 +54,8 @@ class Refusal:
 
 
 Decide = Callable[[str, str], "WireFault | Refusal | None"]
+#: Refuses a request by its method, its path and its headers.
+Guard = Callable[[str, str, Message], "Refusal | None"]
 
 
 @dataclass
@@ -89,6 +92,9 @@ class Proxy:
     """`decide(method, path)` says what becomes of a request; it may be replaced at any time. The
     path is decoded, and ends with the name of the object, before a `?`, whichever store it is.
     `port` may be changed too, when the server behind it moves."""
+
+    #: Looks at the credentials of requests that `decide` lets pass.
+    guard: Guard | None = None
 
     def __init__(self, port: int, decide: Decide | None = None, latency_s: float = 0.0) -> None:
         self.port = port
@@ -165,6 +171,8 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         path = _named(self.path, self.headers.get("Content-Range"))
         fault = proxy.decide(self.command, path) if proxy.decide else None
+        if fault is None and proxy.guard is not None:
+            fault = proxy.guard(self.command, self.path, self.headers)
         began = time.monotonic()
         if proxy.latency_s:
             time.sleep(proxy.latency_s)
@@ -194,7 +202,8 @@ class _Handler(BaseHTTPRequestHandler):
             return
         if isinstance(fault, Refusal):
             data = b"" if self.command == "HEAD" else fault.body
-            self._reply(fault.status, [("Content-Type", "application/xml")], data, len(data))
+            headers = [("Content-Type", "application/xml"), ("x-ms-error-code", fault.code)]
+            self._reply(fault.status, headers, data, len(data))
             return
         if fault is WireFault.UNAVAILABLE:
             self._reply(503, [("Content-Type", "application/xml")], _SLOW_DOWN, len(_SLOW_DOWN))

@@ -37,6 +37,7 @@ _EXPIRED_CODES = frozenset(
         "InvalidTokenId",
         "InvalidAccessKeyId",
         "AuthenticationFailed",
+        "AuthorizationFailure",  # Azurite, of the same
         "400",
         "403",
     }

@@ -9,6 +9,7 @@ import json
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -25,7 +26,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         asked = urlsplit(self.path)
         query = {name: values[0] for name, values in parse_qs(asked.query).items()}
-        token = _token(self.headers, query)
+        token = token_of(self.headers, query)
         with self.server.lock:
             is_valid = token in self.server.valid
             self.server.seen.append((self.command, token, is_valid))
@@ -74,8 +75,9 @@ class _Handler(BaseHTTPRequestHandler):
         """Silent."""
 
 
-def _token(headers: Mapping[str, Any], query: Mapping[str, str]) -> str:
-    bearer = str(headers.get("Authorization") or "").partition("Bearer ")[2]
+def token_of(headers: Message, query: Mapping[str, str]) -> str:
+    """What a request shows to be served: a token of a session of S3, a signature, or a bearer."""
+    bearer = headers.get("Authorization", "").partition("Bearer ")[2]
     return headers.get("X-Amz-Security-Token") or query.get("sig") or bearer
 
 
