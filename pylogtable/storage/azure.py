@@ -7,6 +7,7 @@ requests for one.
 from __future__ import annotations
 
 import base64
+import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar
@@ -55,6 +56,8 @@ class AzureWire(Wire):
         from adlfs import AzureBlobFileSystem  # type: ignore[import-untyped]
 
         given = dict(options)
+        if "anon" not in given and "AZURE_STORAGE_ANON" not in os.environ:
+            given["anon"] = False  # older versions of adlfs look for no credentials otherwise
         provider: Provider | None = given.pop(OPTION, None)
         self._credential = (
             None if provider is None else _credential(provider, given.get("account_name"))
@@ -65,6 +68,8 @@ class AzureWire(Wire):
             use_listings_cache=False,
             skip_instance_cache=True,
         )
+        if self._credential is not None:
+            fs.credential = None  # older versions of adlfs close it, and some cannot be closed
         self._fs = fs  # it closes the connection when it is dropped
         if self._credential is not None and given.get("connection_string"):
             fs.service_client = _connected(given["connection_string"], self._credential.given)

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 from urllib.parse import quote
 
 from pylogtable.errors import LogTableError
+from pylogtable.runtime import Runtime
 from pylogtable.storage.base import ObjectInfo
 from pylogtable.storage.credentials import OPTION, CredentialsError, Provider
 from pylogtable.storage.replies import IncompleteReplyError, RefusedError
@@ -153,8 +154,13 @@ class GoogleWire(Wire):
         await self._send("DELETE", path, upload)
 
     def _has_token(self) -> bool:
-        known = self._fs.credentials
-        return known.credentials is None or known._credentials_valid(_RENEW_BEFORE_SECONDS)
+        known = self._fs.credentials.credentials
+        if known is None:
+            return True
+        if not known.valid or known.expiry is None:
+            return bool(known.valid)
+        expires = known.expiry.replace(tzinfo=datetime.timezone.utc).timestamp()
+        return bool(expires - Runtime().clock() / 1000 > _RENEW_BEFORE_SECONDS)
 
     def _refresh(self) -> None:
         try:

@@ -6,10 +6,7 @@ tests were written. Names of fields are those of its API (`TemporaryCredentials`
 
 from __future__ import annotations
 
-import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -21,53 +18,11 @@ from pylogtable.storage.credentials import CredentialsError
 from pylogtable.storage.open import open_store
 from pylogtable.storage.remote import RemoteStore
 from pylogtable.storage.unity_catalog import temporary_credentials
+from tests.storage.catalog import Catalog, aws_reply, catalog_here
 from tests.storage.guarded import guarded, options
 
 URL = "s3://bucket/t"
-AWS = {
-    "aws_temp_credentials": {
-        "access_key_id": "AKIAKEY",
-        "secret_access_key": "hidden",
-        "session_token": "token-1",
-    },
-    "expiration_time": 4_000_000_000_000,
-    "url": URL,
-}
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: Catalog
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.server.asked.append((self.path, self.headers.get("Authorization"), json.loads(body)))
-        status, reply = self.server.replies.pop(0)
-        data = reply if isinstance(reply, bytes) else json.dumps(reply).encode()
-        self.send_response(status)
-        self.send_header("Location", f"{self.server.url}/elsewhere")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    do_GET = do_POST
-
-    def log_message(self, format: str, *arguments: object) -> None:
-        """Silent."""
-
-
-class Catalog(ThreadingHTTPServer):
-    """Answers with `replies`, one after the other."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.replies: list[tuple[int, Any]] = []
-        self.asked: list[tuple[str, str | None, Any]] = []
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
+AWS = aws_reply("token-1")
 
 
 @pytest.fixture
@@ -75,12 +30,8 @@ def catalog(monkeypatch: pytest.MonkeyPatch) -> Iterator[Catalog]:
     for name in ("DATABRICKS_HOST", "DATABRICKS_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(unity_catalog, "Runtime", lambda: Runtime(pause=lambda seconds: None))
-    with Catalog() as one:
-        thread = threading.Thread(target=one.serve_forever, args=(0.01,))
-        thread.start()
+    with catalog_here() as one:
         yield one
-        one.shutdown()
-        thread.join()
 
 
 def given(catalog: Catalog, **more: str) -> dict[str, Any]:
