@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("", "pylogtable", "pylogtable/cli", "pylogtable/publish", "pylogtable/kafka",
-           "pylogtable/mirror",
+           "pylogtable/mirror", "pylogtable/storage",
            "spark_ext", "benchmarks", "format_spec", "format_spec/decisions")  # fmt: skip
 DOCUMENTS = sorted(path for folder in FOLDERS for path in (ROOT / folder).glob("*.md"))
 

@@ -71,8 +71,8 @@ class AzureWire(Wire):
         if self._credential is not None:
             fs.credential = None  # older versions of adlfs close it, and some cannot be closed
         self._fs = fs  # it closes the connection when it is dropped
-        if self._credential is not None and given.get("connection_string"):
-            fs.service_client = _connected(given["connection_string"], self._credential.given)
+        if self._credential is not None and fs.connection_string:  # it may be the environment's
+            fs.service_client = _connected(fs.connection_string, self._credential.given)
         self.loop = fs.loop
         self._client = fs.service_client
         self._note_date = note_date

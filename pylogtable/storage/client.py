@@ -54,8 +54,8 @@ class Client:
         #: How long the store may be silent before an operation ends with an error.
         self.patience_seconds = patience_in(given)
         given.pop(TIMEOUT_OPTION, None)
-        self._provider = provider_in(given, protocol, url)
         self._options = WIRES[protocol].native_options(given)
+        self._provider = provider_in(self._options, protocol, url)
         self.request_seconds = _request_seconds(self._options)
         self._secrets = sorted(_secret_texts(self._options), key=len, reverse=True)
         self._forget()

@@ -239,7 +239,7 @@ def provider_in(options: dict[str, Any], protocol: str, url: str) -> Provider | 
             f"{OPTION} must be a function that returns credentials, or its name "
             f"('package.module:function', {', '.join(map(repr, _NAMED))}), not {given!r}"
         )
-    both = [option for option in _FIXED[protocol] if options.get(option) is not None]
+    both = [option for option in _FIXED[protocol] if options.get(option)]
     if both:
         raise InvalidRequestError(
             f"give {OPTION} or {' and '.join(both)}: {OPTION} renew, and the others do not"

@@ -99,7 +99,9 @@ class S3Wire(Wire):
 
     def split(self, path: str) -> tuple[str, str]:
         bucket, key, _ = self._fs.split_path(path)
-        return bucket, key
+        # Older versions of s3fs take the last slash away: then `a/` would list `ab` as well.
+        is_cut = key and path.endswith("/") and not key.endswith("/")
+        return bucket, f"{key}/" if is_cut else key
 
     async def get(self, path: str, start: int = 0, end: int | None = None) -> bytes:
         last = "" if end is None else end - 1

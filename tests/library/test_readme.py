@@ -17,6 +17,7 @@ from tests.documents import code, read
         ("pylogtable/README.md", ["clicks", "orders"]),
         ("pylogtable/publish/README.md", ["customers", "orders"]),
         ("pylogtable/mirror/README.md", ["orders"]),
+        ("pylogtable/storage/README.md", []),
     ],
 )
 @pytest.mark.filterwarnings("ignore:Iceberg scan planning")

@@ -196,7 +196,9 @@ def test_a_function_gets_the_arguments_that_it_needs(time: Time) -> None:
     assert got == [(5,), (URL,), (URL, {}, 1)]
 
 
-def test_options_that_contradict_each_other_are_refused() -> None:
+def test_options_that_contradict_each_other_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with pytest.raises(InvalidRequestError, match="give credentials or key and secret"):
         open_store(URL, {"credentials": fixed_credentials, "key": "k", "secret": "s"})
     with pytest.raises(InvalidRequestError, match="unity_catalog_url needs credentials="):
@@ -205,9 +207,17 @@ def test_options_that_contradict_each_other_are_refused() -> None:
         open_store(URL, {"credentials": 3})
     with pytest.raises(InvalidRequestError, match="'no_such:thing' is not found"):
         open_store(URL, {"credentials": "no_such:thing"})
-    keyed = {"connection_string": "AccountName=a;AccountKey=b", "credentials": fixed_sas}
-    with pytest.raises(InvalidRequestError, match="connection_string with AccountKey"):
-        open_store("abfs://box/t", keyed).read("x")
+    named = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}
+    with pytest.raises(InvalidRequestError, match="give credentials or key and secret"):
+        open_store(URL, {"credentials": fixed_credentials, **named})
+    keyed = "AccountName=a;AccountKey=azurite"
+    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", keyed)
+    for given in ({"connection_string": keyed}, {}):
+        with pytest.raises(
+            InvalidRequestError, match="connection_string with AccountKey"
+        ) as caught:
+            open_store("abfs://box/t", {"credentials": fixed_sas, **given}).read("x")
+        assert "azurite" not in str(caught.value)
 
 
 def fixed_credentials() -> Mapping[str, Any]:
