@@ -18,7 +18,7 @@ PYTEST := python -m pytest --max-worker-restart=0
 # Each of them would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-deep test-engines test-clouds test-s3 test-kafka lint bench bench-peers test-matrix clean java
+.PHONY: help demo test test-deep test-engines test-clouds test-s3 test-kafka test-cluster lint bench bench-peers test-matrix clean java
 
 help:
 	@echo "make demo         set up and run the tour of pylogtable on the local disk"
@@ -28,6 +28,7 @@ help:
 	@echo "make test-clouds  stores and topics on servers for S3, Azure and Google (built with Go and npm if they are not there)"
 	@echo "make test-s3      the part of it on versitygw alone"
 	@echo "make test-kafka   imports from a real Kafka broker (jars from Maven Central)"
+	@echo "make test-cluster jobs that ship the package to a Spark cluster and to a Connect server"
 	@echo "make lint         ruff and mypy only"
 	@echo "make bench        the benchmarks, as a table of ratios (BENCH='throughput --quick' for a part)"
 	@echo "make bench-peers  Delta, Iceberg and a Kafka broker beside us on Spark 4.1 (PEERS=--quick for a short one)"
@@ -82,6 +83,27 @@ test-kafka: java $(ENGINES)/.installed
 	  PYLOGTABLE_KAFKA_JARS=$(abspath $(ENGINES)/kafka-broker) \
 	  PYLOGTABLE_KAFKA_CONNECTOR=$(abspath $(ENGINES)/kafka-connector) $(ENGINES)/bin/python -m pytest tests/kafka
 
+# Driver and workers of the cluster, and the Connect client, have no pylogtable: the tests ship it. What a platform
+# is assumed to have beside PySpark is in a folder of its own, so that tests can leave it out.
+CLUSTER := .venv-cluster
+CONNECT_CLIENT := .venv-connect-client
+CLUSTER_SPARK ?= 4.1.1
+
+test-cluster: java $(VENV)/.installed-dev $(CLUSTER)/.installed $(CONNECT_CLIENT)/.installed
+	PYLOGTABLE_CLUSTER=$(abspath $(CLUSTER)) PYLOGTABLE_CONNECT_CLIENT=$(abspath $(CONNECT_CLIENT)) \
+	  $(BIN)/$(PYTEST) -o timeout=3600 tests/cluster
+
+$(CLUSTER)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(CLUSTER)
+	$(CLUSTER)/bin/python -m pip install --quiet 'pyspark[connect]==$(CLUSTER_SPARK)' 'pandas>=2.2,<3' pyarrow
+	$(CLUSTER)/bin/python -m pip install --quiet --target $(CLUSTER)/needed fsspec msgspec s3fs
+	@touch $@
+
+$(CONNECT_CLIENT)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(CONNECT_CLIENT)
+	$(CONNECT_CLIENT)/bin/python -m pip install --quiet 'pyspark-client==$(CLUSTER_SPARK)' 'pandas>=2.2,<3' pyarrow
+	@touch $@
+
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -133,7 +155,7 @@ test-matrix: java
 	done; exit $$failed
 
 clean:
-	rm -rf $(VENV) $(ENGINES) $(SERVERS) .venv-spark-* .venv-python-* .venv-pyarrow-* .venv-lowest-* .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(ENGINES) $(CLUSTER) $(CONNECT_CLIENT) $(SERVERS) .venv-spark-* .venv-python-* .venv-pyarrow-* .venv-lowest-* .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 java:
 	@found=$$("$(JAVA)" -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p'); \

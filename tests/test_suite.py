@@ -39,6 +39,9 @@ def test_skip_for_an_unknown_reason_fails_the_run(tmp_path: Path) -> None:
 def test_list_of_known_skips_has_no_reason_that_no_test_gives() -> None:
     texts = [path.read_text() for path in TESTS.rglob("test_*.py") if path.name != "test_suite.py"]
     texts += [(TESTS / name).read_text() for name in ("spark/support.py", "storage/fuse_volume.py")]
-    texts += [(TESTS / room / "conftest.py").read_text() for room in ("engines", "kafka", "clouds")]
+    texts += [
+        (TESTS / room / "conftest.py").read_text()
+        for room in ("cluster", "engines", "kafka", "clouds")
+    ]
     unused = [reason for reason in KNOWN_SKIPS if not any(re.search(reason, t) for t in texts)]
     assert unused == []

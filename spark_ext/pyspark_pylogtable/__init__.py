@@ -8,6 +8,7 @@ is used, and `DefaultSource` does not exist where PySpark is missing or older th
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING
 
 from pyspark_pylogtable import worker_imports
@@ -53,6 +54,28 @@ def __getattr__(name: str) -> object:
         # an ImportError is better: `from … import` would hide the message of an AttributeError.
         kind = AttributeError if name == "DefaultSource" else ImportError
         raise kind(
-            f"{__name__}.{name} needs PySpark 4.0 or newer ({error}): "
-            "pip install 'pylogtable[spark]'"
+            f"{__name__}.{name} needs PySpark 4.0 or newer. {_what_is_wrong(error)}"
         ) from error
+
+
+def _what_is_wrong(error: ImportError) -> str:
+    """One sentence about this Python, and the way out."""
+    where = f"This Python ({sys.executable})"
+    try:
+        version = importlib.import_module("pyspark").__version__
+    except ImportError:
+        return (
+            f"{where} has no PySpark: pip install 'pylogtable[spark]'. On a platform that brings "
+            "PySpark along use its own Python, and install pylogtable without that extra"
+        )
+    if int(version.partition(".")[0]) < 4:
+        return (
+            f"{where} has PySpark {version}, which has no Python data sources: choose a runtime "
+            "with Spark 4. The library pylogtable works without Spark"
+        )
+    if error.name is None or error.name.partition(".")[0] == "pyspark":
+        return f"{where} has PySpark {version}, and cannot import what is needed: {error}"
+    return (
+        f"{where} has PySpark {version}, and lacks {error.name}: pip install {error.name}, or, for "
+        "Spark Connect, pip install 'pyspark[connect]' in the version of the server"
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from pyspark_pylogtable.shipped import zip_of_wheel
 from pyspark_pylogtable.source import LogTableSource
 
 
@@ -14,6 +15,8 @@ def register(spark: SparkSession) -> None:
     Call it once after a `%pip install` in a running notebook, and in a job that gets the package by
     `--py-files`. Otherwise Spark finds the installed package by itself.
     """
+    if (archive := zip_of_wheel()) is not None:
+        _ship(spark, str(archive))
     if not _is_registered(spark):
         # Spark 4.0 and 4.1 ask the active session whether it has the source, not this one.
         active = SparkSession.getActiveSession()
@@ -23,6 +26,13 @@ def register(spark: SparkSession) -> None:
         finally:
             if active is not None:
                 _make_active(active)
+
+
+def _ship(spark: SparkSession, archive: str) -> None:
+    if hasattr(spark, "addArtifacts"):
+        spark.addArtifacts(archive, pyfile=True)
+    else:  # Spark 4.0 has it with Connect only
+        spark.sparkContext.addPyFile(archive)
 
 
 def _is_registered(spark: SparkSession) -> bool:

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from pyspark_pylogtable.shipped import Reduced, reduced
+
 if TYPE_CHECKING:
     from pyspark_pylogtable.batch.reader import BatchReader
     from pyspark_pylogtable.batch.writer import BatchWriter
@@ -36,7 +38,10 @@ class LogTableSource(DataSource):
         self._options = parse_options(options)
         self._pinned: Pinned | None = None
 
-    def __getstate__(self) -> dict[str, object]:
+    def __reduce__(self) -> Reduced:
+        return reduced(_loaded, self._state())
+
+    def _state(self) -> dict[str, object]:
         from pylogtable import LogTableError
 
         # A read with a schema of its own has not called `schema`. If this fails, the read tells.
@@ -86,3 +91,9 @@ class LogTableSource(DataSource):
         from pyspark_pylogtable.stream.sink import StreamWriter
 
         return StreamWriter(self._options, schema, overwrite=overwrite)
+
+
+def _loaded(state: dict[str, object]) -> LogTableSource:
+    source = LogTableSource.__new__(LogTableSource)
+    vars(source).update(state)
+    return source

@@ -53,12 +53,13 @@ LIBRARY_TOP = {
 }
 SPARK_ROOMS: dict[str, set[str]] = {
     "worker_imports": set(),
+    "shipped": set(),
     "columns": set(),
     "request": set(),
     "tasks": {"columns", "request"},
     "batch": {"columns", "request", "tasks"},
     "stream": {"columns", "request", "tasks"},
-    "source": {"request", "batch", "stream"},
+    "source": {"shipped", "request", "batch", "stream"},
     "table": {"columns", "tasks", "source"},
     "diagnosis": {"source", "table"},
 }

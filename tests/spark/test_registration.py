@@ -106,7 +106,37 @@ def test_without_pyspark_the_package_imports_and_names_what_is_missing() -> None
     assert found["source"] is False
     for name in ("LogTable", "register"):
         assert f"pyspark_pylogtable.{name} needs PySpark 4.0 or newer" in str(found[name])
-        assert "pip install 'pylogtable[spark]'" in str(found[name])
+        assert "has no PySpark: pip install 'pylogtable[spark]'" in str(found[name])
+        assert "install pylogtable without that extra" in str(found[name])
+
+
+@pytest.mark.parametrize(
+    ("version", "imports", "expected"),
+    [
+        ("3.5.1", "", "has PySpark 3.5.1, which has no Python data sources"),
+        ("4.1.1", "import no_grpc", "has PySpark 4.1.1, and lacks no_grpc: pip install no_grpc"),
+        ("4.1.1", "", "has PySpark 4.1.1, and cannot import what is needed"),
+    ],
+)
+def test_a_pyspark_that_does_not_fit_is_named(
+    tmp_path: Path, version: str, imports: str, expected: str
+) -> None:
+    """The package imports all the same: otherwise Spark would find no source of anybody."""
+    (tmp_path / "pyspark" / "sql").mkdir(parents=True)
+    (tmp_path / "pyspark" / "__init__.py").write_text(f"__version__ = {version!r}\n")
+    (tmp_path / "pyspark" / "sql" / "__init__.py").write_text(imports)
+    found = run(
+        "import json, sys\n"
+        f"sys.path.insert(0, {str(tmp_path)!r})\n"
+        "import pyspark_pylogtable as module\n"
+        "try:\n"
+        "    from pyspark_pylogtable import LogTable\n"
+        "except ImportError as error:\n"
+        "    said = str(error)\n"
+        "print(json.dumps({'source': hasattr(module, 'DefaultSource'), 'said': said}))"
+    )
+    assert found["source"] is False
+    assert expected in str(found["said"])
 
 
 def test_unknown_name_is_an_attribute_error() -> None:
