@@ -22,6 +22,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
+from urllib.parse import unquote
 
 from pylogtable.errors import InvalidRequestError, StorageError
 from pylogtable.runtime import Runtime
@@ -171,6 +172,9 @@ class Provider:
             for name, value in texts.items():
                 if isinstance(value, str) and len(value) > 3 and not name.endswith(_SHOWN):
                     yield value
+                    signature = value.partition("sig=")[2].partition("&")[0]
+                    if signature:  # of a shared access signature, in an address or in a text
+                        yield from (signature, unquote(signature))
 
     def _renewed(self, known: Mapping[str, Any] | None) -> Mapping[str, Any]:
         asked_ms = self._runtime.clock()

@@ -238,6 +238,7 @@ def _renewed(provider: Provider) -> Any:
             self.generation = provider.generation
             self.token = provider.current()["token"]
 
+    provider.current()  # before the first request, which may be refused
     return Renewed()  # type: ignore[no-untyped-call]
 
 

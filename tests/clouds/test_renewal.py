@@ -72,6 +72,21 @@ def test_an_append_goes_on_whichever_request_finds_the_credentials_ended(
     assert topic.verify()
 
 
+def test_an_upload_in_parts_goes_on(issuer: Issuer, proxy: Proxy, address: str) -> None:
+    store = open_store(address, {**issuer.options(proxy.url), "credentials": issuer})
+    data = bytes(range(256)) * (17 << 12)
+    for at in itertools.count():
+        issuer.end_before(iter([at]))
+        with store.open_output("large") as sink:
+            for start in range(0, len(data), 1 << 20):
+                sink.write(data[start : start + (1 << 20)])
+        refused = issuer.refused
+        assert store.read("large") == data
+        if not refused:
+            break
+    assert at >= 3
+
+
 def test_a_job_goes_on(issuer: Issuer, store: pylogtable.Store) -> None:
     topic = store.topic("t")
     for number in range(6):

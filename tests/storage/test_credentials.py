@@ -28,7 +28,7 @@ from pylogtable.storage.credentials import (
 )
 from pylogtable.storage.open import open_store
 from pylogtable.storage.remote import RemoteStore
-from tests.storage.guarded import EXPIRED, Guarded, Tokens, guarded, options
+from tests.storage.guarded import EXPIRED, Guarded, Tokens, credentials, guarded, options
 
 HOUR_MS = 3_600_000
 URL = "s3://bucket/t"
@@ -304,6 +304,27 @@ def test_a_put_that_was_refused_is_sent_with_new_credentials(
     assert [is_served for *_, is_served in server.seen] == [True, False, True]
     assert store.create("b", b"3") is Created.EXISTS
     assert server.objects["t/b"] == b"2"
+
+
+def test_the_first_credentials_may_be_old_ones(
+    server: Guarded, protocol: str, tokens: Tokens
+) -> None:
+    given = iter([lambda: credentials(protocol, "old"), tokens])
+    ask = {"credentials": lambda: next(given)()}
+    store = open_store(f"{protocol}://bucket/t", {**options(server, protocol), **ask})
+    assert store.create("a", b"1") is Created.YES
+    assert [is_served for *_, is_served in server.seen] == [False, True]
+
+
+def test_what_a_provider_gave_is_not_shown(server: Guarded, protocol: str) -> None:
+    status, body = server.refusal
+    server.refusal = status, body.replace(b"old", b"no token-1").replace(b"Inv", b"no token-1")
+    ask = {"credentials": lambda: credentials(protocol, "token-1")}
+    store = open_store(f"{protocol}://bucket/t", {**options(server, protocol), **ask})
+    with pytest.raises(StorageError) as caught:
+        store.read("a")
+    assert "token-1" not in str(caught.value)
+    assert "no ***" in str(caught.value)
 
 
 def test_every_verb_goes_on_after_a_refusal(
