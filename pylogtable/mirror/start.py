@@ -15,6 +15,7 @@ from pylogtable.mirror.options import MirrorOptions
 from pylogtable.mirror.plan import new_copy
 from pylogtable.mirror.report import MirrorReport
 from pylogtable.mirror.sync import Mirroring
+from pylogtable.storage.base import ObjectStore
 
 
 class MirroredTopic(Protocol):
@@ -26,6 +27,8 @@ class MirroredTopic(Protocol):
 
 class MirrorTarget(Protocol):
     """A store, as `pylogtable.open` gives it."""
+
+    _store: ObjectStore
 
     @property
     def url(self) -> str: ...
@@ -55,7 +58,8 @@ def mirror(
         return new_copy(existing, newest, mark, options.settings, url)
 
     name = source.name if options.name is None else options.name
-    _check_apart(source._log.store.url, f"{to_store.url.rstrip('/')}/{name}")
+    if source._log.store.endpoint == to_store._store.endpoint:
+        _check_apart(source._log.store.url, f"{to_store.url.rstrip('/')}/{name}")
     copy, is_new = to_store._open_copy(name, create)
     if copy._log.known.mirror is not None and not is_new:
         _check_settings(copy, normalize(options.settings))

@@ -6,13 +6,14 @@ requests for one.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar
 
-from pylogtable.errors import InvalidRequestError
+from pylogtable.errors import InvalidRequestError, StorageError
 from pylogtable.storage.base import ObjectInfo
 from pylogtable.storage.credentials import OPTION, Provider
 from pylogtable.storage.replies import reply_of
@@ -26,6 +27,8 @@ from pylogtable.storage.wire import (
     Wire,
     send_once,
 )
+
+_COPY_PAUSE_SECONDS = 0.1
 
 
 class AzureWire(Wire):
@@ -121,8 +124,15 @@ class AzureWire(Wire):
             await blob.delete_blob(**self._how)
 
     async def copy(self, origin: str, path: str) -> None:
-        await self._renew()
-        await self._fs._cp_file(origin, path)
+        """The store may copy after it has answered. Until then a copy has its size and no data."""
+        async with self._blob(path) as blob:
+            source = self._client.get_blob_client(*self.split(origin)).url
+            status = (await blob.start_copy_from_url(source, **self._how))["copy_status"]
+            while status == "pending":
+                await asyncio.sleep(_COPY_PAUSE_SECONDS)
+                status = (await blob.get_blob_properties(**self._how)).copy.status
+            if status != "success":
+                raise StorageError(f"the copy of {origin} ended as {status}")
 
     async def begin_upload(self, path: str) -> Any:
         """Blocks need no beginning. Those that are never used vanish after a week."""

@@ -119,6 +119,12 @@ class ObjectStore(ABC):
     def url(self) -> str:
         """The address of the root, without credentials, so that it can be shown to users."""
 
+    @property
+    def endpoint(self) -> str:
+        """The server, if it was named beside the address. With two servers, the same address is two
+        places."""
+        return ""
+
     @abstractmethod
     def below(self, prefix: str) -> ObjectStore:
         """The same store with its root at this prefix."""

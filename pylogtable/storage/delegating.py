@@ -35,6 +35,10 @@ class WrappedStore(ObjectStore):
         return self._inner.url
 
     @property
+    def endpoint(self) -> str:
+        return self._inner.endpoint
+
+    @property
     def last_reply_ms(self) -> int | None:
         return self._inner.last_reply_ms
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any, ClassVar
 from urllib.parse import quote
 
-from pylogtable.errors import LogTableError
+from pylogtable.errors import LogTableError, StorageError
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import ObjectInfo
 from pylogtable.storage.credentials import OPTION, CredentialsError, Provider
@@ -131,11 +131,13 @@ class GoogleWire(Wire):
         end = part.offset + len(part.data)
         size = end if part.is_last else "*"
         span = {"Content-Range": f"bytes {part.offset}-{end - 1}/{size}"}
-        status, headers, _ = await self._send("PUT", path, upload, span, part.data)
+        status, headers, body = await self._send("PUT", path, upload, span, part.data)
         # Bytes that are stored already are ignored, so the part can be sent again as a whole.
         is_taken = status != _RESUME or headers.get("Range") == f"bytes=0-{end - 1}"
         if not is_taken or (part.is_last and status == _RESUME):
             raise IncompleteReplyError(f"the store has {headers.get('Range')} of {end} bytes")
+        if part.is_last:
+            _check_size(path, body, end)
         return part.is_last
 
     async def end_upload(
@@ -144,11 +146,12 @@ class GoogleWire(Wire):
         if parts[-1]:
             return  # the last part has ended it
         whole = {"Content-Range": f"bytes */{size_bytes}"}
-        status, headers, _ = await self._send("PUT", path, upload, whole, b"")
+        status, headers, body = await self._send("PUT", path, upload, whole, b"")
         if status == _RESUME:
             raise IncompleteReplyError(
                 f"the store has {headers.get('Range')} of {size_bytes} bytes"
             )
+        _check_size(path, body, size_bytes)
 
     async def drop_upload(self, path: str, upload: Any) -> None:
         await self._send("DELETE", path, upload)
@@ -245,6 +248,13 @@ def _renewed(provider: Provider) -> Any:
 def _is_emulated(options: Mapping[str, Any]) -> bool:
     address = options.get("endpoint_url") or os.environ.get("STORAGE_EMULATOR_HOST") or ""
     return bool(address) and not address.rstrip("/").endswith(".googleapis.com")
+
+
+def _check_size(path: str, body: bytes, size_bytes: int) -> None:
+    """Raise unless the store has as many bytes of an object as were sent."""
+    stored = int(json.loads(body)["size"])
+    if stored != size_bytes:
+        raise StorageError(f"the store has {stored} bytes of {path} instead of {size_bytes}")
 
 
 def _refusal(status: int, body: bytes, path: str) -> Exception:

@@ -114,6 +114,10 @@ class RemoteStore(ObjectStore):
     def url(self) -> str:
         return self._address(self._root)
 
+    @property
+    def endpoint(self) -> str:
+        return self._client.endpoint
+
     def _address(self, path: str) -> str:
         if not self._account:
             return f"{self._protocol}://{path}"
@@ -220,8 +224,9 @@ class RemoteStore(ObjectStore):
         found = [entry for page in pages for entry in page.objects]
         cut = len(self._client.wire.split(f"{self._root}/")[1])
         for entry in sorted(found, key=lambda entry: entry.key):
-            if not entry.key.endswith("/"):
-                yield ObjectInfo(entry.key[cut:], entry.size_bytes, entry.modified_ms)
+            key = entry.key[cut:]
+            if key.startswith(prefix) and not key.endswith("/"):
+                yield ObjectInfo(key, entry.size_bytes, entry.modified_ms)
 
     def list_folders(self) -> builtins.list[str]:
         pages = self._pages(f"{self._root}/", delimited=True)

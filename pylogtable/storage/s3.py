@@ -36,6 +36,10 @@ _REGIONS = ("aws_region", "aws_default_region")
 _LAST_WITHOUT_CONDITION = (1, 35, 20)
 
 
+#: Directory buckets (S3 Express) list whole folders, in no order, and from their beginning.
+_DIRECTORY_BUCKET = "--x-s3"
+
+
 class S3Wire(Wire):
     """Buckets of S3."""
 
@@ -123,6 +127,8 @@ class S3Wire(Wire):
         self, start: str, *, delimited: bool = False, above: str = "", token: Any = None
     ) -> Page:
         bucket, prefix = self.split(start)
+        if bucket.endswith(_DIRECTORY_BUCKET):
+            prefix, above = prefix[: prefix.rfind("/") + 1], ""
         asked = {"Delimiter": "/" if delimited else "", "StartAfter": above}
         where = {"ContinuationToken": token} if token else asked
         given = {**where, "Delimiter": asked["Delimiter"]}

@@ -29,7 +29,8 @@ class Upload(io.RawIOBase):
     def __init__(self, path: str, ask: Ask) -> None:
         self._path = path
         self._ask = ask
-        self._waiting = bytearray()
+        self._waiting: list[bytes] = []
+        self._waiting_bytes = 0
         self._size = 0
         self._sent = 0
         self._is_begun = False
@@ -43,23 +44,24 @@ class Upload(io.RawIOBase):
         return self._size
 
     def write(self, data: Any) -> int:
-        size_bytes = memoryview(data).nbytes
-        self._waiting += data
-        self._size += size_bytes
-        while len(self._waiting) >= PART_BYTES:
-            fitting = len(self._waiting) // _UNIT_BYTES * _UNIT_BYTES
+        chunk = bytes(data)
+        self._waiting.append(chunk)
+        self._waiting_bytes += len(chunk)
+        self._size += len(chunk)
+        while self._waiting_bytes >= PART_BYTES:
+            fitting = self._waiting_bytes // _UNIT_BYTES * _UNIT_BYTES
             self._put_part(min(fitting, LARGEST_PART_BYTES))
-        return size_bytes
+        return len(chunk)
 
     def publish(self) -> None:
         """Make the object appear, complete."""
         path = self._path
         if not self._is_begun:
-            data = bytes(self._waiting)
+            data = self._take(self._waiting_bytes)
             self._ask(lambda wire: wire.put(path, data), len(data))
             return
-        if self._waiting:
-            self._put_part(len(self._waiting), is_last=True)
+        if self._waiting_bytes:
+            self._put_part(self._waiting_bytes, is_last=True)
         upload, parts, size = self._upload, self._parts, self._size
         try:
             self._ask(lambda wire: wire.end_upload(path, upload, parts, size), 0)
@@ -80,11 +82,17 @@ class Upload(io.RawIOBase):
         if not self._is_begun:
             self._upload = self._ask(lambda wire: wire.begin_upload(path), 0)
             self._is_begun = True
-        upload, data = self._upload, bytes(self._waiting[:size_bytes])
+        upload, data = self._upload, self._take(size_bytes)
         part = Part(len(self._parts) + 1, self._sent, data, is_last)
         self._parts.append(self._ask(lambda wire: wire.put_part(path, upload, part), size_bytes))
         self._sent += size_bytes
-        del self._waiting[:size_bytes]
+
+    def _take(self, size_bytes: int) -> bytes:
+        """The first bytes that wait. They are copied once if nothing else waits."""
+        data = b"".join(self._waiting)
+        self._waiting = [data[size_bytes:]] if size_bytes < len(data) else []
+        self._waiting_bytes -= size_bytes
+        return data[:size_bytes]
 
     def _stored_bytes(self) -> int:
         path = self._path

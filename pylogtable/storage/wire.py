@@ -102,7 +102,8 @@ class Wire(ABC):
     async def page(
         self, start: str, *, delimited: bool = False, above: str = "", token: Any = None
     ) -> Page:
-        """Objects whose path starts with these characters. `delimited`: only those of one folder,
+        """Objects whose path starts with these characters; the store may add others of the same
+        folder, in any order. `delimited`: only those of one folder,
         and its folders. `above`: the store may leave out keys that are not above this one."""
 
     @abstractmethod

@@ -40,11 +40,12 @@ def test_a_mirror(url: str, way: str, tmp_path: Path) -> None:
 
 
 def test_a_mirror_from_cloud_to_cloud(server_of: Callable[[str], Server], place: str) -> None:
-    """Each store has the copy of the one before it, and the last one has all records."""
+    """Each store has the copy of the one before it, and the last one has all records. Two of them
+    have the same address on different servers."""
     chain = []
     for name in KINDS:
         server = server_of(name)
-        url, options = f"{server.scheme}://{place}/{name}", server.options(server.url)
+        url, options = f"{server.scheme}://{place}", server.options(server.url)
         chain.append(pylogtable.open(url, storage_options=options))
     first = chain[0].create_topic("t", 3, config=CONFIG)
     for _ in range(2):

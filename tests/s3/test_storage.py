@@ -413,3 +413,13 @@ def test_a_forked_process_connects_again(store: RemoteStore) -> None:
     assert client.wire is not before
     assert store.read("a") == b"x"
     client._fs = before
+
+
+def test_tasks_that_bring_the_same_store_connect_once(store: RemoteStore) -> None:
+    """To connect takes longer than to write a small file, and a task of Spark brings its store."""
+    first, second = (pickle.loads(pickle.dumps(store)) for _ in range(2))
+    assert first._client is second._client
+    other = RemoteStore(
+        "s3", BUCKET, {"key": "another", "secret": SECRET, "endpoint_url": "http://x"}
+    )
+    assert pickle.loads(pickle.dumps(other))._client is not first._client
