@@ -52,6 +52,8 @@ _LONGEST: Final = 16 << 10
 # How the header encodes BLOCK, XXHASH and UNCOMPRESSED: a union with its first, empty member.
 _FIRST_CHOICE: Final[dict[int, Any]] = {1: {}}
 # The rest of a header, after its size: these three, and the end.
+_HEADER_HEAD: Final = field_head(1, 0, I32)
+_USUAL_CHOICES: Final = dict.fromkeys((2, 3, 4), _FIRST_CHOICE)
 _HEADER_REST: Final = bytes.fromhex("1c1c00001c1c00001c1c000000")
 
 
@@ -90,7 +92,7 @@ def make_filter(values: Iterable[pa.Array], fpp: float) -> bytes | None:
         first = np.flatnonzero(np.diff(block, prepend=-1))
         bits = np.uint32(1) << _bits_of(distinct)
         words[block[first]] = np.bitwise_or.reduceat(bits, first, axis=0)
-    return field_head(1, 0, I32) + integer_bytes(size) + _HEADER_REST + words.tobytes()
+    return _HEADER_HEAD + integer_bytes(size) + _HEADER_REST + words.tobytes()
 
 
 def filter_lengths(data: bytes, count: int) -> list[int] | None:
@@ -274,5 +276,11 @@ def _blocks(filter_bytes: bytes) -> npt.NDArray[np.uint32] | None:
 
 def _header(data: bytes, at: int) -> tuple[dict[int, Any], int]:
     """The header of a filter, and the position after it."""
+    thrift = Thrift(data, at)
+    if data.startswith(_HEADER_HEAD, at):
+        thrift.at += len(_HEADER_HEAD)
+        size = thrift.integer()
+        if data.startswith(_HEADER_REST, thrift.at):  # as every writer has it
+            return {1: size, **_USUAL_CHOICES}, thrift.at + len(_HEADER_REST)
     thrift = Thrift(data, at)
     return thrift.struct(), thrift.at

@@ -33,6 +33,8 @@ class Abilities:
     filters: bool
     #: Pages of a given number of rows, from version 23 on.
     page_rows: bool
+    #: It raises for nulls in a required field inside of a column, from version 20 on.
+    refuses_nulls: bool = False
 
 
 @cache
@@ -43,7 +45,18 @@ def abilities_of_pyarrow() -> Abilities:
     return Abilities(
         filters=tells_places and _takes(bloom_filter_options={}),
         page_rows=_takes(max_rows_per_page=1),
+        refuses_nulls=_refuses_nulls(),
     )
+
+
+def _refuses_nulls() -> bool:
+    required = pa.field("x", pa.int8(), nullable=False)
+    wrong = pa.StructArray.from_arrays([pa.array([None], pa.int8())], fields=[required])
+    try:
+        pq.write_table(pa.table({"c": wrong}), pa.BufferOutputStream())
+    except pa.ArrowInvalid:
+        return True
+    return False
 
 
 def _takes(**option: Any) -> bool:

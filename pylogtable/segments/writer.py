@@ -123,7 +123,8 @@ class SegmentWriter:
         if self._makes_filters:
             self._own_filters += self._filters_of(table, len(self._row_groups) - 1)
         try:
-            _refuse_nulls(table)
+            if not self._layout.abilities.refuses_nulls:
+                _refuse_nulls(table)
             with self._storing:
                 self._writer.write_table(table, row_group_size=rows.num_rows)
         except pa.ArrowInvalid as error:
@@ -235,7 +236,7 @@ class _Sink(io.RawIOBase):
 
 
 def _refuse_nulls(table: pa.Table) -> None:
-    """Raise if a required field inside of a column is null: pyarrow before 20 would write it."""
+    """Raise if a required field inside of a column is null: older versions of pyarrow write it."""
     for column in table.columns:
         if pa.types.is_nested(column.type):
             for name in map(null_field, column.chunks):
