@@ -143,8 +143,11 @@ class FileLayout:
         that would only take time."""
         if not dense:
             return self.codec
-        paths = dict.fromkeys(self.paths_below(self.schema.names), self.codec)
-        return paths | dict.fromkeys(self.paths_below(dense), "none")
+        return self._usual_codecs | dict.fromkeys(self.paths_below(dense), "none")
+
+    @cached_property
+    def _usual_codecs(self) -> dict[str, str]:
+        return dict.fromkeys(self.paths_below(self.schema.names), self.codec)
 
     def bloom_options(self, rows: int) -> dict[str, Any]:
         """A Bloom filter for each key column that can have one, if pyarrow writes it [SEG-4]."""
