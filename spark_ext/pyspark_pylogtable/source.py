@@ -39,7 +39,7 @@ class LogTableSource(DataSource):
         self._pinned: Pinned | None = None
 
     def __reduce__(self) -> Reduced:
-        return reduced(_loaded, self._state())
+        return reduced(_loaded, type(self), self._state())
 
     def _state(self) -> dict[str, object]:
         from pylogtable import LogTableError
@@ -93,7 +93,7 @@ class LogTableSource(DataSource):
         return StreamWriter(self._options, schema, overwrite=overwrite)
 
 
-def _loaded(state: dict[str, object]) -> LogTableSource:
-    source = LogTableSource.__new__(LogTableSource)
+def _loaded(kind: type[LogTableSource], state: dict[str, object]) -> LogTableSource:
+    source = kind.__new__(kind)
     vars(source).update(state)
     return source

@@ -86,6 +86,7 @@ class There:
 
     def __init__(self, copy: Topic) -> None:
         self._copy = copy
+        self._store = copy._log.store
 
     def _open_copy(self, name: str, plan: object) -> tuple[Topic, bool]:
         return self._copy, False
