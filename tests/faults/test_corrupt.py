@@ -431,6 +431,7 @@ class TestSecrets:
             "secret": SECRET,
             "token": TOKEN,
             "endpoint_url": "http://127.0.0.1:9",  # discard: nobody listens
+            "timeout_seconds": 1,
             "config_kwargs": {"retries": {"max_attempts": 1}, "connect_timeout": 1},
         }
 
