@@ -24,6 +24,7 @@ _REMOTE = {
     "abfss": "abfs",
     "az": "abfs",
 }
+_OTHER_NAMES_OF_AZURE = {"wasb", "wasbs", "azure", "adl"}
 _AZURE = ".dfs.core.windows.net"
 _WORKING = (
     "a local path, file://, memory://, s3:// (s3a://, s3n://), gs:// (gcs://), "
@@ -47,6 +48,11 @@ def open_store(
     if not match:
         return _local(text)
     scheme, rest = match[1].lower(), text[match.end() :]
+    if scheme in _OTHER_NAMES_OF_AZURE:
+        raise InvalidRequestError(
+            f"{scheme}:// is not an address here: write "
+            "abfss://container@account.dfs.core.windows.net/folder"
+        )
     _refuse_credentials(scheme, rest)
     if scheme == "file":
         return _local(_file_path(rest))
@@ -58,6 +64,8 @@ def open_store(
         return MemoryStore(name, f"{prefix}/" if prefix else "", clock)
     if scheme in _REMOTE and rest.startswith("//"):
         return _remote(_REMOTE[scheme], rest[2:], storage_options or {})
+    if scheme in _REMOTE:
+        raise InvalidRequestError(f"an address of {scheme} begins with {scheme}://")
     raise UnsupportedFormatError(
         f"{scheme}: is not supported: it is not known to put an object only if it is absent, and "
         f"without that commits would overwrite each other. Supported: {_WORKING}"
@@ -109,20 +117,31 @@ def _azure_account(host: str, options: Mapping[str, object]) -> tuple[str, Mappi
     """The host of the account in an address, and the options that reach it. Other engines need it
     in an address, so it is added if the options name an account."""
     if not host:
-        name = _account_name(options)
-        return (f"{name}{_AZURE}" if name else ""), options
+        name = _account_name(options, os.environ)
+        known_as = {"account_name": name} if name else {}
+        return (f"{name}{_AZURE}" if name else ""), {**known_as, **options}
     name, _, rest = host.partition(".")
+    named = _account_name(options, {})
+    if named and named != name:
+        raise InvalidRequestError(
+            f"the address names the account {name!r}, and the options name {named!r}; give one"
+        )
     known: dict[str, object] = {"account_name": name}
     if rest and f".{rest}" != _AZURE:  # a national cloud
         known["account_host"] = host.replace(".dfs.", ".blob.", 1)
     return (host if rest else f"{name}{_AZURE}"), {**known, **options}
 
 
-def _account_name(options: Mapping[str, object]) -> str:
+def _account_name(options: Mapping[str, object], variables: Mapping[str, str]) -> str:
+    """The account that options or variables name; "" if none does. The address of an emulator in a
+    connection string ends with it."""
     given = {name.lower().removeprefix("azure_storage_"): options[name] for name in options}
     for name in ("account_name", "connection_string"):
-        given.setdefault(name, os.environ.get(f"AZURE_STORAGE_{name.upper()}"))
-    in_text = re.search(r"AccountName=([^;]+)", str(given["connection_string"] or ""))
+        given.setdefault(name, variables.get(f"AZURE_STORAGE_{name.upper()}"))
+    text = str(given["connection_string"] or "")
+    in_text = re.search(r"AccountName=([^;]+)", text) or re.search(
+        r"BlobEndpoint=https?://[^/;]+/([^/;]+)", text
+    )
     return str(given["account_name"] or (in_text and in_text[1]) or "")
 
 

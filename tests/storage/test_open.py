@@ -82,6 +82,14 @@ def test_the_azure_account_is_taken_from_the_address() -> None:
     assert open_store("abfs://box/a", {"account_name": "me"}).url == store.url
     connected = {"AZURE_STORAGE_CONNECTION_STRING": "AccountName=me;AccountKey=a2V5"}
     assert open_store("abfs://box/a", connected).url == store.url
+    emulated = {"connection_string": "BlobEndpoint=http://localhost:10000/me"}
+    assert open_store("abfs://box/a", emulated).url == store.url
+    for named in (
+        {"account_name": "you"},
+        {"connection_string": "AccountName=you;AccountKey=a2V5"},
+    ):
+        with pytest.raises(InvalidRequestError, match="'me', and the options name 'you'"):
+            open_store("abfss://box@me.dfs.core.windows.net/a", named)
     national = open_store("abfss://box@me.dfs.core.chinacloudapi.cn/a")
     assert isinstance(national, RemoteStore)
     assert national._client._options["account_host"] == "me.blob.core.chinacloudapi.cn"
@@ -89,7 +97,7 @@ def test_the_azure_account_is_taken_from_the_address() -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["hdfs://n/x", "hdfs:/x", "http://h/x", "ftp://h/x", "simplecache::s3://b/k", "s3:/bucket/a"],
+    ["hdfs://n/x", "hdfs:/x", "http://h/x", "ftp://h/x", "simplecache::s3://b/k"],
 )
 def test_other_schemes_are_refused_with_a_list_of_supported_ones(url: str) -> None:
     with pytest.raises(UnsupportedFormatError) as caught:
@@ -115,6 +123,19 @@ def test_credentials_in_an_address_are_refused_and_not_repeated(url: str) -> Non
     with pytest.raises(InvalidRequestError) as caught:
         open_store(url)
     assert "cr3t" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "wanted"),
+    [
+        ("s3:/bucket/a", "begins with s3://"),
+        ("wasbs://box@me.blob.core.windows.net/a", "write abfss://"),
+        ("azure://box/a", "write abfss://"),
+    ],
+)
+def test_an_address_of_another_spelling_says_how_to_write_it(url: str, wanted: str) -> None:
+    with pytest.raises(InvalidRequestError, match=wanted):
+        open_store(url)
 
 
 @pytest.mark.parametrize(
