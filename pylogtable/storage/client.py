@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from typing import Any
 
 from pylogtable.errors import LogTableError
@@ -16,7 +17,7 @@ from pylogtable.runtime import TIMEOUT_OPTION, patience_in
 from pylogtable.storage.azure import AzureWire
 from pylogtable.storage.credentials import OPTION, CredentialsError, provider_in
 from pylogtable.storage.google import GoogleWire
-from pylogtable.storage.replies import is_expired, lacks_credentials
+from pylogtable.storage.replies import is_expired, lacks_credentials, wrong_credentials
 from pylogtable.storage.s3 import S3Wire
 from pylogtable.storage.wire import (
     CONNECT_SECONDS,
@@ -29,6 +30,7 @@ from pylogtable.storage.wire import (
 
 WIRES: Mapping[str, type[Wire]] = {"s3": S3Wire, "gs": GoogleWire, "abfs": AzureWire}
 
+_VARIABLES = ("AWS_", "AZURE_", "GOOGLE_", "STORAGE_", "FSSPEC_", "DATABRICKS_")
 _PUBLIC_OPTIONS = {
     "endpoint_url",
     "region_name",
@@ -57,6 +59,10 @@ class Client:
         given.pop(TIMEOUT_OPTION, None)
         self._options = WIRES[protocol].native_options(given)
         self._provider = provider_in(self._options, protocol, url)
+        #: Clients look there for what the options do not say.
+        self._variables = {
+            name: value for name, value in os.environ.items() if name.startswith(_VARIABLES)
+        }
         self.request_seconds = _request_seconds(self._options)
         self._secrets = sorted(_secret_texts(self._options), key=len, reverse=True)
         self._forget()
@@ -107,7 +113,8 @@ class Client:
         kind = WIRES[self._protocol]
         renewed = {} if self._provider is None else {OPTION: self._provider}
         try:
-            return kind({**self._options, **renewed}, self._note_date)
+            # Clients write into the options that they get.
+            return kind({**deepcopy(self._options), **renewed}, self._note_date)
         except ImportError as error:
             raise missing_package(kind) from error
         except LogTableError:
@@ -136,11 +143,14 @@ class Client:
             return self.scrub(str(error))
         if isinstance(error, MissingBucketError):
             return self.scrub(f"{self._place} does not exist: create it, or check the address")
+        advice, first_line = WIRES[self._protocol].advice, str(error).partition("\n")[0]
         if lacks_credentials(error):
-            advice = WIRES[self._protocol].advice
-            first_line = str(error).partition("\n")[0]
             return self.scrub(f"no credentials were found: {advice} ({first_line})")
-        return self.scrub(f"{type(error).__name__}: {error}")
+        if (code := wrong_credentials(error)) is not None:
+            return self.scrub(
+                f"the store refuses the credentials ({code}): check them; {advice} ({first_line})"
+            )
+        return self.scrub(f"{type(error).__name__}: {first_line}")
 
     @property
     def _place(self) -> str:
@@ -157,8 +167,11 @@ class Client:
 
     def is_twin_of(self, other: Client) -> bool:
         """True if one can stand for the other."""
-        mine, theirs = (self._url, self.patience_seconds), (other._url, other.patience_seconds)
-        return mine == theirs and self.is_same_as(other)
+        return self._surroundings == other._surroundings and self.is_same_as(other)
+
+    @property
+    def _surroundings(self) -> tuple[object, ...]:
+        return self._url, self.patience_seconds, self._variables
 
     def scrub(self, text: str) -> str:
         """The text with every secret of the options replaced by `***`."""

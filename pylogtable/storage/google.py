@@ -211,7 +211,8 @@ class GoogleWire(Wire):
             body = await reply.read()
             if "Date" in reply.headers:
                 self._note_date(reply.headers["Date"])
-        if reply.status < 300 or reply.status == _RESUME:
+        is_part = "Content-Range" in (headers or {})
+        if reply.status < 300 or (is_part and reply.status == _RESUME):
             return reply.status, reply.headers, body
         raise _refusal(reply.status, body, path)
 

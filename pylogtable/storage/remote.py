@@ -358,9 +358,11 @@ class RemoteStore(ObjectStore):
         return kind(f"cannot {verb} {self._address(path)}: {reason}")
 
 
-def _cause(error: Exception) -> BaseException:
-    """The client's own error."""
-    return error.__cause__ or error if isinstance(error, UnansweredError) else error
+def _cause(error: Exception) -> BaseException | None:
+    """The client's own error. An error of ours has its cause already."""
+    if isinstance(error, LogTableError):
+        return error.__cause__
+    return error
 
 
 def _get(path: str) -> Send:

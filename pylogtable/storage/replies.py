@@ -83,7 +83,9 @@ class IncompleteReplyError(Exception):
 def reply_of(error: BaseException) -> tuple[str, int]:
     """The error code and the HTTP status of an error; "" and 0 if there was no reply."""
     seen: BaseException | None = error
-    while seen is not None:
+    passed: set[int] = set()
+    while seen is not None and id(seen) not in passed:
+        passed.add(id(seen))
         if not _NO_REPLY_NAMES.isdisjoint(kind.__name__ for kind in type(seen).__mro__):
             break
         response = getattr(seen, "response", None)
@@ -151,6 +153,16 @@ def is_expired(error: Exception) -> bool:
     """True if the store refuses the credentials, and may take other ones. Nothing was done."""
     code, status = reply_of(error)
     return status == 401 or code in _EXPIRED_CODES
+
+
+def wrong_credentials(error: Exception) -> str | None:
+    """The code with which the store refuses the credentials themselves; None if it does not. A HEAD
+    tells no code, and may be refused for other reasons."""
+    code, status = reply_of(error)
+    if type(error).__name__ == "AzureSigningError":
+        return "account_key is not in base64"
+    is_wrong = is_expired(error) or code == "SignatureDoesNotMatch"
+    return (code or str(status)) if is_wrong and not code.isdigit() else None
 
 
 def is_unknown_upload(error: BaseException) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
@@ -16,6 +17,7 @@ import pytest
 from pylogtable.errors import StorageError
 from pylogtable.storage.base import Created
 from pylogtable.storage.remote import RemoteStore
+from pylogtable.storage.replies import reply_of
 from tests.storage.contract import COMMIT
 
 Answer = int | None
@@ -116,3 +118,20 @@ def test_create_raises_if_its_only_request_was_refused(
     with pytest.raises(StorageError):
         far.create(COMMIT, b"mine")
     assert len(server.seen) == 1
+
+
+def test_a_redirect_is_no_success(server: Server, far: RemoteStore) -> None:
+    """Google answers 308 to parts of an upload. Anywhere else it means that nothing was stored."""
+    server.answer = 308
+    with suppress(StorageError):
+        assert far.create(COMMIT, b"mine") is not Created.YES
+    with pytest.raises(StorageError):
+        far.write(COMMIT, b"mine")
+    with pytest.raises(StorageError):
+        far.read(COMMIT)
+
+
+def test_an_error_that_is_its_own_cause_is_looked_at_once() -> None:
+    error = StorageError("an upload failed")
+    error.__cause__ = error
+    assert reply_of(error) == ("", 0)
