@@ -107,7 +107,7 @@ class AzureWire(Wire):
         self, start: str, *, delimited: bool = False, above: str = "", token: Any = None
     ) -> Page:
         container, prefix = self.split(start)
-        async with self._asking(start):
+        async with self._asking(start, needs_object=False):
             client = self._client.get_container_client(container)
             listing = client.walk_blobs if delimited else client.list_blobs
             pages = listing(prefix or None, include=["metadata"], **self._how).by_page(token)
@@ -160,7 +160,7 @@ class AzureWire(Wire):
             yield self._client.get_blob_client(*self.split(path))
 
     @asynccontextmanager
-    async def _asking(self, path: str) -> AsyncIterator[None]:
+    async def _asking(self, path: str, *, needs_object: bool = True) -> AsyncIterator[None]:
         from azure.core.exceptions import ResourceExistsError, ResourceNotFoundError
 
         await self._renew()
@@ -170,7 +170,10 @@ class AzureWire(Wire):
         try:
             yield
         except ResourceNotFoundError as error:
-            if reply_of(error)[0] in {"ContainerNotFound", "ContainerBeingDeleted"}:
+            if not needs_object or reply_of(error)[0] in {
+                "ContainerNotFound",
+                "ContainerBeingDeleted",
+            }:
                 raise MissingBucketError(self.split(path)[0]) from error
             raise FileNotFoundError(path) from error
         except ResourceExistsError as error:

@@ -172,7 +172,7 @@ class RemoteStore(ObjectStore):
     def size_of(self, key: str) -> int | None:
         path = self._path(key)
         try:
-            found: ObjectInfo = self._ask("read", path, lambda wire: wire.info(path))
+            found: ObjectInfo = self._ask("look at", path, lambda wire: wire.info(path))
         except FileNotFoundError:
             return None
         return found.size_bytes
@@ -331,7 +331,10 @@ class RemoteStore(ObjectStore):
         return bytes(data)
 
     def _path(self, key: str) -> str:
-        return f"{self._root}/{check_key(key)}"
+        path = f"{self._root}/{check_key(key)}"
+        if not path.isascii() and any("\ud800" <= each <= "\udfff" for each in path):
+            raise InvalidRequestError(f"{path!r} has half of a character, which has no bytes")
+        return path
 
     def _ask(self, verb: str, path: str, send: Send, size_bytes: float = 0) -> Any:
         """The reply to a request. Raises FileNotFoundError if the object does not exist, and
@@ -346,7 +349,7 @@ class RemoteStore(ObjectStore):
         except Exception as error:
             if isinstance(error, FileNotFoundError):
                 raise
-            if reply_of(error)[1] == 416:
+            if verb == "read" and reply_of(error)[1] == 416:
                 raise _EmptyObject("the object is shorter than the requested range") from error
             raise self._failure(verb, path, error) from _cause(error)
 

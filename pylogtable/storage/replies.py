@@ -21,7 +21,7 @@ _NO_CREDENTIALS = frozenset(
         "DefaultCredentialsError",
     }
 )
-_NEVER_SENT = _NO_CREDENTIALS | {"ParamValidationError", "CredentialsError"}
+_NEVER_SENT = _NO_CREDENTIALS | {"ParamValidationError", "AzureSigningError", "CredentialsError"}
 #: A 4xx that does not say whether the request was, or still will be, served.
 _UNDECIDED_STATUS = frozenset({408, 409, 425, 429})
 _UNDECIDED_CODES = frozenset({"NoSuchKey", "NoSuchUpload", "RequestTimeout"})

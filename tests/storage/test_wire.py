@@ -14,7 +14,7 @@ from threading import Thread
 
 import pytest
 
-from pylogtable.errors import StorageError
+from pylogtable.errors import InvalidRequestError, StorageError
 from pylogtable.storage.base import Created
 from pylogtable.storage.remote import RemoteStore
 from pylogtable.storage.replies import reply_of
@@ -135,3 +135,19 @@ def test_an_error_that_is_its_own_cause_is_looked_at_once() -> None:
     error = StorageError("an upload failed")
     error.__cause__ = error
     assert reply_of(error) == ("", 0)
+
+
+def test_what_cannot_be_sent_is_refused_and_not_in_doubt(server: Server, far: RemoteStore) -> None:
+    with pytest.raises(InvalidRequestError, match="half of a character"):
+        far.create("a\ud800", b"mine")
+    assert server.seen == []
+
+
+@pytest.mark.parametrize("answer", [404, 416])
+def test_every_refusal_of_a_listing_is_an_error_of_the_store(
+    server: Server, far: RemoteStore, answer: int
+) -> None:
+    server.answer = answer
+    for ask in (lambda: list(far.list()), far.list_folders):
+        with pytest.raises(StorageError):
+            ask()
