@@ -91,6 +91,7 @@ class FileLayout:
         }
         bounded = [OFFSET, TIMESTAMP] if temporary else _bounded_columns(self.schema, topic.key)
         self.bounded = [path for name in bounded for path in self.leaf_paths[name]]
+        self.nested = frozenset(f.name for f in self.schema if pa.types.is_nested(f.type))
         self._abilities = abilities
 
     @cached_property

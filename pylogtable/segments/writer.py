@@ -67,7 +67,7 @@ class SegmentWriter:
         self._row_groups: list[StagedSegment] = []
         self._row_group_offsets: list[int] = []
         named = like.rename_columns(self._schema.names[1:])
-        repetitive = [] if layout.is_temporary else _repetitive_columns(named)
+        repetitive = [] if layout.is_temporary else _repetitive_columns(named, layout.nested)
         dense = _dense_columns(named.drop_columns(repetitive)) if layout.chooses_codec else []
         blooms = layout.bloom_options(like.num_rows)
         self._repetitive = set(repetitive)
@@ -244,7 +244,7 @@ def _refuse_nulls(table: pa.Table) -> None:
                     raise pa.ArrowInvalid(f"field {name!r} must not be null, and has nulls")
 
 
-def _repetitive_columns(rows: pa.Table) -> list[str]:
+def _repetitive_columns(rows: pa.Table, nested: frozenset[str]) -> list[str]:
     """The columns whose values repeat enough for a dictionary. With 40,000 distinct values, a
     twentieth of a sample of 4,096 are still repeats."""
     sample = rows.drop_columns([TIMESTAMP])
@@ -253,8 +253,7 @@ def _repetitive_columns(rows: pa.Table) -> list[str]:
     return [
         name
         for name, column in zip(sample.column_names, sample.columns, strict=True)
-        if pa.types.is_nested(column.type)
-        or pc.count_distinct(column).as_py() <= 0.95 * sample.num_rows
+        if name in nested or pc.count_distinct(column).as_py() <= 0.95 * sample.num_rows
     ]
 
 

@@ -7,9 +7,9 @@ Here they are told not to. `storage/requests.py` repeats what may be repeated.
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Iterator, Mapping
-from copy import deepcopy
 from typing import Any
 
 from pylogtable.errors import LogTableError
@@ -31,6 +31,11 @@ from pylogtable.storage.wire import (
 WIRES: Mapping[str, type[Wire]] = {"s3": S3Wire, "gs": GoogleWire, "abfs": AzureWire}
 
 _VARIABLES = ("AWS_", "AZURE_", "GOOGLE_", "STORAGE_", "FSSPEC_", "DATABRICKS_")
+#: Parts of connection strings and of addresses. Servers and clients repeat them, decoded or not.
+_SIGNATURE = re.compile(
+    r"\b(sig|AccountKey|SharedAccessSignature|access_token|X-Amz-Security-Token)=[^&;\s\"'<>]+",
+    re.I,
+)
 _PUBLIC_OPTIONS = {
     "endpoint_url",
     "region_name",
@@ -64,7 +69,8 @@ class Client:
             name: value for name, value in os.environ.items() if name.startswith(_VARIABLES)
         }
         self.request_seconds = _request_seconds(self._options)
-        self._secrets = sorted(_secret_texts(self._options), key=len, reverse=True)
+        secrets = {*_secret_texts(self._options), *_secret_variables(self._variables)}
+        self._secrets = sorted(secrets, key=len, reverse=True)
         self._forget()
 
     @property
@@ -113,8 +119,7 @@ class Client:
         kind = WIRES[self._protocol]
         renewed = {} if self._provider is None else {OPTION: self._provider}
         try:
-            # Clients write into the options that they get.
-            return kind({**deepcopy(self._options), **renewed}, self._note_date)
+            return kind({**_copied(self._options), **renewed}, self._note_date)
         except ImportError as error:
             raise missing_package(kind) from error
         except LogTableError:
@@ -174,32 +179,36 @@ class Client:
         return self._url, self.patience_seconds, self._variables
 
     def scrub(self, text: str) -> str:
-        """The text with every secret of the options replaced by `***`."""
+        """The text with every secret replaced by `***`."""
         given = () if self._provider is None else self._provider.secrets()
         for secret in (*self._secrets, *given):
             text = text.replace(secret, "***")
-        return text
+        return _SIGNATURE.sub(r"\1=***", text)
 
 
 #: The clients that came from other processes, the last used one last. To connect to S3 takes a
-#: third of a second of processor time.
+#: third of a second of processor time. There is no lock, which a fork could leave locked: at worst
+#: two threads connect.
 _arrived: list[Client] = []
-_arriving = threading.Lock()
 _MOST_ARRIVED = 8
 
 
 def _received(protocol: str, url: str, options: dict[str, Any]) -> Client:
     """The client with these options in this process."""
-    client = Client(protocol, url, options)
-    with _arriving:
-        for known in _arrived:
-            if known.is_twin_of(client):
-                client = known
-                _arrived.remove(known)
-                break
-        _arrived.append(client)
-        del _arrived[:-_MOST_ARRIVED]
+    new = Client(protocol, url, options)
+    client = next((known for known in tuple(_arrived) if known.is_twin_of(new)), new)
+    others = [known for known in tuple(_arrived) if known is not client]
+    _arrived[:] = [*others, client][-_MOST_ARRIVED:]
     return client
+
+
+def _copied(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options for a client, which writes into the mappings that it gets. Other objects, such as
+    credentials, may have no copies."""
+    return {
+        name: _copied(value) if isinstance(value, Mapping) else value
+        for name, value in options.items()
+    }
 
 
 def _request_seconds(options: Mapping[str, Any]) -> float:
@@ -208,6 +217,13 @@ def _request_seconds(options: Mapping[str, Any]) -> float:
     given = options.get("config_kwargs") or {}
     connect = given.get("connect_timeout") or CONNECT_SECONDS
     return float(connect) + float(given.get("read_timeout") or REPLY_SECONDS)
+
+
+def _secret_variables(variables: Mapping[str, str]) -> Iterator[str]:
+    for name, value in variables.items():
+        is_secret = any(word in name for word in ("SECRET", "TOKEN", "KEY", "CONNECTION_STRING"))
+        if is_secret and len(value) > 3 and not name.endswith("_FILE"):
+            yield value
 
 
 def _secret_texts(options: Mapping[str, Any]) -> Iterator[str]:

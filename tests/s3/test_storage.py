@@ -9,6 +9,7 @@ import os
 import pickle
 import traceback
 from collections.abc import Iterator
+from threading import Lock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -335,6 +336,25 @@ def test_secrets_are_never_shown(
     for text in shown:
         for secret in (KEY, SECRET, TOKEN, "S3FileSystem"):
             assert secret not in text
+
+
+def test_parts_of_secrets_and_variables_are_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server may repeat what it got, and a client decodes it first."""
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "token-of-the-environment")
+    signed = "BlobEndpoint=http://x/me;SharedAccessSignature=sv=1&sig=sEcReT%2Fabc%3D"
+    for url, options in (("s3://b/t", {}), ("abfs://b/t", {"connection_string": signed})):
+        client = open_store(url, options)._client  # type: ignore[attr-defined]
+        said = f"refused token-of-the-environment ?sv=1&sig=sEcReT/abc%3D at {signed}"
+        shown = client.explain(OSError(said))
+        assert "sEcReT" not in shown
+        assert "refused" in shown
+        assert "of-the-environment" not in shown
+
+
+def test_credentials_that_have_no_copy_reach_the_client() -> None:
+    """Objects of the clouds' own libraries hold locks."""
+    store = open_store("gs://bucket/t", {"token": "anon", "session_kwargs": {"lock": Lock()}})
+    assert store._client.wire is not None  # type: ignore[attr-defined]
 
 
 def test_an_endpoint_with_credentials_is_refused() -> None:
