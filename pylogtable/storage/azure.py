@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import logging
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -36,6 +37,21 @@ class AzureWire(Wire):
 
     package = "adlfs"
     extra = "azure"
+    cloud = "Azure"
+    options = frozenset(
+        {
+            "account_host",
+            "account_key",
+            "account_name",
+            "anon",
+            "client_id",
+            "client_secret",
+            "connection_string",
+            "credential",
+            "sas_token",
+            "tenant_id",
+        }
+    )
     advice = (
         "give account_key, sas_token, connection_string, or client_id, client_secret and "
         "tenant_id, or set AZURE_STORAGE_ACCOUNT_KEY, AZURE_STORAGE_SAS_TOKEN or what "
@@ -58,6 +74,9 @@ class AzureWire(Wire):
     def __init__(self, options: Mapping[str, Any], note_date: NoteDate) -> None:
         from adlfs import AzureBlobFileSystem  # type: ignore[import-untyped]
 
+        # Python prints warnings of a library without a handler. Azure's fill pages if there are no
+        # credentials; the error says it in a line.
+        logging.getLogger("azure").addHandler(logging.NullHandler())
         given = dict(options)
         if "anon" not in given and "AZURE_STORAGE_ANON" not in os.environ:
             given["anon"] = False  # older versions of adlfs look for no credentials otherwise

@@ -10,14 +10,20 @@ import os
 import re
 import threading
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from typing import Any
 
-from pylogtable.errors import LogTableError
+from pylogtable.errors import InvalidRequestError, LogTableError
 from pylogtable.runtime import TIMEOUT_OPTION, patience_in
 from pylogtable.storage.azure import AzureWire
 from pylogtable.storage.credentials import OPTION, CredentialsError, provider_in
 from pylogtable.storage.google import GoogleWire
-from pylogtable.storage.replies import is_expired, lacks_credentials, wrong_credentials
+from pylogtable.storage.replies import (
+    is_about_tls,
+    is_expired,
+    lacks_credentials,
+    wrong_credentials,
+)
 from pylogtable.storage.s3 import S3Wire
 from pylogtable.storage.wire import (
     CONNECT_SECONDS,
@@ -64,6 +70,7 @@ class Client:
         given.pop(TIMEOUT_OPTION, None)
         self._options = WIRES[protocol].native_options(given)
         self._provider = provider_in(self._options, protocol, url)
+        _check_options(WIRES[protocol], self._options, url)
         #: Clients look there for what the options do not say.
         self._variables = {
             name: value for name, value in os.environ.items() if name.startswith(_VARIABLES)
@@ -76,9 +83,7 @@ class Client:
     @property
     def endpoint(self) -> str:
         """The server that the options name; "" if they name none."""
-        further = self._options.get("client_kwargs") or {}
-        named = self._options.get("endpoint_url") or further.get("endpoint_url") or ""
-        return str(named).rstrip("/")
+        return _endpoint(self._options).rstrip("/")
 
     @property
     def last_reply_ms(self) -> int | None:
@@ -127,7 +132,7 @@ class Client:
         except Exception as error:
             raise CredentialsError(
                 f"cannot connect to {self._url}: {self.explain(error)}"
-            ) from error
+            ) from self.shown(error)
 
     @property
     def generation(self) -> int:
@@ -153,9 +158,23 @@ class Client:
             return self.scrub(f"no credentials were found: {advice} ({first_line})")
         if (code := wrong_credentials(error)) is not None:
             return self.scrub(
-                f"the store refuses the credentials ({code}): check them; {advice} ({first_line})"
+                f"the store refuses the credentials ({code}): check the options or variables that "
+                f"give them ({first_line})"
             )
+        if is_about_tls(error):
+            first_line += "; does the address need http:// or https://?"
         return self.scrub(f"{type(error).__name__}: {first_line}")
+
+    def shown(self, error: BaseException) -> BaseException | None:
+        """The error, to be shown as the cause of another one; None if it tells a secret."""
+        seen: BaseException | None = error
+        passed: set[int] = set()
+        while seen is not None and id(seen) not in passed:
+            passed.add(id(seen))
+            if self.scrub(str(seen)) != str(seen):
+                return None
+            seen = seen.__cause__ or seen.__context__
+        return error
 
     @property
     def _place(self) -> str:
@@ -209,6 +228,30 @@ def _copied(options: Mapping[str, Any]) -> dict[str, Any]:
         name: _copied(value) if isinstance(value, Mapping) else value
         for name, value in options.items()
     }
+
+
+def _check_options(kind: type[Wire], options: Mapping[str, Any], url: str) -> None:
+    """Raise if an option is one of another cloud, or nearly one of this cloud. Options that nobody
+    knows are for the client."""
+    for name in options.keys() - kind.options:
+        others = [other.cloud for other in WIRES.values() if name in other.options]
+        similar = get_close_matches(name.lower(), kind.options, n=1, cutoff=0.85)
+        if others or similar:
+            reason = f"an option of {' and '.join(others)}" if others else "not an option"
+            hint = f"did you mean {similar[0]}?" if similar else "see Options for credentials"
+            raise InvalidRequestError(
+                f"storage_options: {name} is {reason}, and {url} is on {kind.cloud}: {hint}"
+            )
+    endpoint = _endpoint(options)
+    if endpoint and not re.match("https?://[^/]", endpoint):
+        raise InvalidRequestError(
+            f"endpoint_url must begin with http:// or https://, not {endpoint!r}"
+        )
+
+
+def _endpoint(options: Mapping[str, Any]) -> str:
+    further = options.get("client_kwargs") or {}
+    return str(options.get("endpoint_url") or further.get("endpoint_url") or "")
 
 
 def _request_seconds(options: Mapping[str, Any]) -> float:

@@ -20,10 +20,12 @@ import os
 import pickle
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
+from pylogtable.arguments import YEAR_10000_MS
 from pylogtable.errors import InvalidRequestError, StorageError
 from pylogtable.runtime import Runtime
 
@@ -182,6 +184,8 @@ class Provider:
             given = self._asked()
             expires_at = given.get("expires_at")
             expires_ms = float("inf") if expires_at is None else self._expiry_ms(expires_at)
+            if expires_ms <= self._runtime.clock():
+                raise self._failure(f"those that it gave have expired already, at {expires_at}")
         except CredentialsError:
             if known is None or asked_ms >= self._expires_ms:
                 raise
@@ -285,6 +289,13 @@ def portable_options(options: Mapping[str, Any]) -> dict[str, Any]:
     return {**options, OPTION: text}
 
 
+def module_of_provider(options: Mapping[str, Any]) -> str:
+    """The module of a function that is given by its name; "" if none is."""
+    given = options.get(OPTION)
+    is_function = isinstance(given, str) and given not in _NAMED
+    return str(given).partition(":")[0] if is_function else ""
+
+
 def _own_options(options: dict[str, Any], provider: str | None) -> dict[str, Any]:
     own: dict[str, Any] = {}
     for name, named in _NAMED.items():
@@ -327,12 +338,24 @@ def renewal_ms(expires_ms: float, asked_ms: float) -> float:
 
 def expiry_ms(expires_at: Any) -> float:
     """When credentials expire, in milliseconds since 1970. Raises ValueError."""
+    with suppress(ValueError, OverflowError):
+        moment = _moment(expires_at)
+        if isinstance(moment, datetime.datetime):
+            if moment.tzinfo is None:
+                moment = moment.replace(tzinfo=datetime.timezone.utc)
+            return float(moment.timestamp() * 1000)
+        if moment is not None and 0 <= moment < YEAR_10000_MS:
+            return float(moment) * (1000 if moment < _SECONDS_BELOW else 1)
+    raise ValueError(
+        f"expires_at must be an ISO time, a datetime, or seconds or milliseconds since 1970, "
+        f"not {expires_at!r}"
+    )
+
+
+def _moment(expires_at: Any) -> datetime.datetime | int | float | None:
     if isinstance(expires_at, str):
-        expires_at = datetime.datetime.fromisoformat(expires_at.replace("Z", "+00:00"))
-    if isinstance(expires_at, datetime.datetime):
-        if expires_at.tzinfo is None:
-            expires_at = expires_at.replace(tzinfo=datetime.timezone.utc)
-        return float(expires_at.timestamp() * 1000)
-    if isinstance(expires_at, int | float) and not isinstance(expires_at, bool):
-        return float(expires_at) * (1000 if expires_at < _SECONDS_BELOW else 1)
-    raise ValueError(f"expires_at must be an ISO time, a datetime or a number, not {expires_at!r}")
+        if expires_at.strip().isdecimal():  # `expires_on` of Azure
+            return int(expires_at)
+        return datetime.datetime.fromisoformat(expires_at.replace("Z", "+00:00"))
+    is_known = isinstance(expires_at, datetime.datetime | int | float)
+    return expires_at if is_known and not isinstance(expires_at, bool) else None

@@ -40,6 +40,8 @@ class GoogleWire(Wire):
 
     package = "gcsfs"
     extra = "gcs"
+    cloud = "Google"
+    options = frozenset({"endpoint_url", "project", "token"})
     advice = (
         "give token (the path of a key file, or 'anon'), or set GOOGLE_APPLICATION_CREDENTIALS in "
         "every process, or give the machine a service account, or run "
@@ -57,6 +59,7 @@ class GoogleWire(Wire):
 
         given = dict(options)
         provider: Provider | None = given.pop(OPTION, None)
+        _check_key_file(given.get("token"))
         if provider is not None:
             given["token"] = _renewed(provider)
         elif given.get("token") is None:
@@ -85,7 +88,10 @@ class GoogleWire(Wire):
             asked["ifGenerationMatch"] = "0"
         kind = {"Content-Type": "application/octet-stream"}
         with _only_buckets_are_missing(path):
-            await self._send("POST", path, self._upload(path), kind, data, asked)
+            _, _, body = await self._send("POST", path, self._upload(path), kind, data, asked)
+        stored = _stored_bytes(path, body)
+        if stored != len(data):
+            raise IncompleteReplyError(f"the store has {stored} bytes of {path}, of {len(data)}")
 
     async def page(
         self, start: str, *, delimited: bool = False, above: str = "", token: Any = None
@@ -246,6 +252,13 @@ def _renewed(provider: Provider) -> Any:
     return Renewed()  # type: ignore[no-untyped-call]
 
 
+def _check_key_file(token: Any) -> None:
+    """Raise if a token is the path of a file that is not there. gcsfs would send the path."""
+    looks_like_path = isinstance(token, str) and (token[:1] in {"/", "~", "."} or ".json" in token)
+    if looks_like_path and not os.path.exists(token):
+        raise CredentialsError(f"token={token!r} is the path of a key file, and there is none")
+
+
 def _is_emulated(options: Mapping[str, Any]) -> bool:
     address = options.get("endpoint_url") or os.environ.get("STORAGE_EMULATOR_HOST") or ""
     return bool(address) and not address.rstrip("/").endswith(".googleapis.com")
@@ -253,9 +266,16 @@ def _is_emulated(options: Mapping[str, Any]) -> bool:
 
 def _check_size(path: str, body: bytes, size_bytes: int) -> None:
     """Raise unless the store has as many bytes of an object as were sent."""
-    stored = int(json.loads(body)["size"])
+    stored = _stored_bytes(path, body)
     if stored != size_bytes:
         raise StorageError(f"the store has {stored} bytes of {path} instead of {size_bytes}")
+
+
+def _stored_bytes(path: str, body: bytes) -> int:
+    try:
+        return int(json.loads(body)["size"])
+    except (ValueError, KeyError, TypeError):  # somebody else has answered, such as a proxy
+        raise IncompleteReplyError(f"the answer to the upload of {path} names no size") from None
 
 
 def _refusal(status: int, body: bytes, path: str) -> Exception:

@@ -13,7 +13,7 @@ from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.local import LocalStore
 from pylogtable.storage.memory import MemoryStore
 
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+):(?=[/:])")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+):(?=[/:])|(s3[an]?|gc?s|abfss?|az):")
 _REMOTE = {
     "s3": "s3",
     "s3a": "s3",
@@ -47,7 +47,7 @@ def open_store(
     match = _SCHEME.match(text)
     if not match:
         return _local(text)
-    scheme, rest = match[1].lower(), text[match.end() :]
+    scheme, rest = (match[1] or match[2]).lower(), text[match.end() :]
     if scheme in _OTHER_NAMES_OF_AZURE:
         raise InvalidRequestError(
             f"{scheme}:// is not an address here: write "
@@ -65,7 +65,10 @@ def open_store(
     if scheme in _REMOTE and rest.startswith("//"):
         return _remote(_REMOTE[scheme], rest[2:], storage_options or {})
     if scheme in _REMOTE:
-        raise InvalidRequestError(f"an address of {scheme} begins with {scheme}://")
+        raise InvalidRequestError(
+            f"an address of {scheme} begins with {scheme}://; for a folder of that name write "
+            f"./{scheme}:…"
+        )
     raise UnsupportedFormatError(
         f"{scheme}: is not supported: it is not known to put an object only if it is absent, and "
         f"without that commits would overwrite each other. Supported: {_WORKING}"
@@ -95,8 +98,10 @@ def _remote(protocol: str, path: str, options: Mapping[str, object]) -> ObjectSt
     from pylogtable.storage.remote import RemoteStore
     from pylogtable.storage.wire import missing_package
 
-    if "?" in path:
-        raise InvalidRequestError(f"a {protocol}:// address must not contain '?'")
+    if "?" in path or not path.isprintable():
+        raise InvalidRequestError(
+            f"a {protocol}:// address must not contain '?' or characters that are not printable"
+        )
     bucket, _, below = path.partition("/")
     account = ""
     if protocol == "abfs":
@@ -118,8 +123,15 @@ def _azure_account(host: str, options: Mapping[str, object]) -> tuple[str, Mappi
     in an address, so it is added if the options name an account."""
     if not host:
         name = _account_name(options, os.environ)
-        known_as = {"account_name": name} if name else {}
-        return (f"{name}{_AZURE}" if name else ""), {**known_as, **options}
+        if not name:
+            raise InvalidRequestError(
+                "the account of Azure is not known: write "
+                f"abfss://container@account{_AZURE}/folder, or give account_name or "
+                "connection_string, or set AZURE_STORAGE_ACCOUNT_NAME"
+            )
+        return f"{name}{_AZURE}", {"account_name": name, **options}
+    if "@" in host:
+        raise InvalidRequestError(f"an address of Azure names one account, not {host!r}")
     name, _, rest = host.partition(".")
     named = _account_name(options, {})
     if named and named != name:

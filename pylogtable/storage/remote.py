@@ -184,10 +184,11 @@ class RemoteStore(ObjectStore):
             self._requests.once(lambda wire: wire.put(path, data, if_absent=True), size)
         except Exception as error:
             if isinstance(error, UnansweredError) or was_never_sent(error):
-                raise NotSentError(str(self._failure("create", path, error))) from error
+                failure = str(self._failure("create", path, error))
+                raise NotSentError(failure) from self._cause(error)
             outcome = None if isinstance(error, LogTableError) else outcome_of_create(error)
             if outcome is None:
-                raise self._failure("create", path, error) from error
+                raise self._failure("create", path, error) from self._cause(error)
             return outcome
         return Created.YES
 
@@ -279,7 +280,7 @@ class RemoteStore(ObjectStore):
         try:
             return step()
         except Exception as error:
-            raise self._failure("write", path, error) from _cause(error)
+            raise self._failure("write", path, error) from self._cause(error)
 
     def open_input(self, key: str, size_bytes: int) -> pa.NativeFile:
         path = self._path(key)
@@ -306,7 +307,7 @@ class RemoteStore(ObjectStore):
                 return False
             if isinstance(error, FileNotFoundError):
                 check_copied_size(self, source, key, source.size_of(key), size_bytes)
-            raise self._failure("write", path, error) from _cause(error)
+            raise self._failure("write", path, error) from self._cause(error)
         stored = self.size_of(key)
         if stored != size_bytes:
             raise StorageError(
@@ -351,7 +352,7 @@ class RemoteStore(ObjectStore):
                 raise
             if verb == "read" and reply_of(error)[1] == 416:
                 raise _EmptyObject("the object is shorter than the requested range") from error
-            raise self._failure(verb, path, error) from _cause(error)
+            raise self._failure(verb, path, error) from self._cause(error)
 
     def _failure(self, verb: str, path: str, error: Exception) -> LogTableError:
         if isinstance(error, LogTableError) and not isinstance(error, UnansweredError):
@@ -360,12 +361,9 @@ class RemoteStore(ObjectStore):
         kind = UnansweredError if isinstance(error, UnansweredError) else StorageError
         return kind(f"cannot {verb} {self._address(path)}: {reason}")
 
-
-def _cause(error: Exception) -> BaseException | None:
-    """The client's own error. An error of ours has its cause already."""
-    if isinstance(error, LogTableError):
-        return error.__cause__
-    return error
+    def _cause(self, error: Exception) -> BaseException | None:
+        """The client's own error. An error of ours has its cause already."""
+        return error.__cause__ if isinstance(error, LogTableError) else self._client.shown(error)
 
 
 def _get(path: str) -> Send:

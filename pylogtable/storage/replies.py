@@ -5,6 +5,8 @@ The clients are optional packages, so their errors are known by name and by what
 
 from __future__ import annotations
 
+import errno
+
 from pylogtable.storage.base import Created
 from pylogtable.storage.wire import MissingBucketError
 
@@ -21,7 +23,12 @@ _NO_CREDENTIALS = frozenset(
         "DefaultCredentialsError",
     }
 )
-_NEVER_SENT = _NO_CREDENTIALS | {"ParamValidationError", "AzureSigningError", "CredentialsError"}
+_NEVER_SENT = _NO_CREDENTIALS | {
+    "ParamValidationError",
+    "AzureSigningError",
+    "CredentialsError",
+    "InvalidURL",  # aiohttp
+}
 #: A 4xx that does not say whether the request was, or still will be, served.
 _UNDECIDED_STATUS = frozenset({408, 409, 425, 429})
 _UNDECIDED_CODES = frozenset({"NoSuchKey", "NoSuchUpload", "RequestTimeout"})
@@ -143,10 +150,29 @@ def is_transient(error: Exception) -> bool:
     if status or isinstance(error, _ANSWERS):
         return False
     names = {kind.__name__ for kind in type(error).__mro__}
-    if any("SSL" in name or "Certificate" in name for name in names):
+    if is_about_tls(error) or "InvalidURL" in names:
         return False
     # Before Python 3.11 the TimeoutError of asyncio is another one of the same name.
     return "TimeoutError" in names or not _TRANSIENT_NAMES.isdisjoint(names)
+
+
+def is_about_tls(error: Exception) -> bool:
+    """True if there is no TLS with the server, or a certificate that is not trusted."""
+    names = (kind.__name__ for kind in type(error).__mro__)
+    return any("SSL" in name or "Certificate" in name for name in names)
+
+
+def refuses_connections(error: BaseException | None) -> bool:
+    """True if nothing listens at the address."""
+    passed: set[int] = set()
+    while error is not None and id(error) not in passed:
+        passed.add(id(error))
+        if isinstance(error, ConnectionRefusedError) or (
+            isinstance(error, OSError) and error.errno == errno.ECONNREFUSED
+        ):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def is_expired(error: Exception) -> bool:

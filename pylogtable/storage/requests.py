@@ -17,7 +17,7 @@ from pylogtable.operation import Operation, Silence, current_operation
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import UnansweredError
 from pylogtable.storage.client import Client
-from pylogtable.storage.replies import is_transient
+from pylogtable.storage.replies import is_transient, refuses_connections
 from pylogtable.storage.wire import CONCURRENCY, Wire
 
 #: Sends one request on the wire given.
@@ -25,6 +25,8 @@ Send: TypeAlias = Callable[[Wire], Coroutine[Any, Any, Any]]
 
 #: A store that has never answered is given up sooner: its address is probably wrong.
 FIRST_CONTACT_SECONDS = 30.0
+#: And sooner still if nothing listens there.
+REFUSED_CONTACT_SECONDS = 10.0
 FIRST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 5.0
 #: The time for a request grows with the bytes that are on their way, its own and those beside it.
@@ -108,6 +110,8 @@ class Requests:
             now = self._runtime.monotonic()
             # Others may have been answered meanwhile, so the silence may be shorter than this wait.
             waited = max(now - began, silence.seconds(now))
+            if not self._client.has_answered and refuses_connections(failure):
+                limit = min(limit, REFUSED_CONTACT_SECONDS)
             longest = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2**tries)
             pause = longest * (1 + self._runtime.chance()) / 2
             if waited + pause + (now - sent) > limit:
@@ -115,7 +119,7 @@ class Requests:
                     f"{tries} {'try' if tries == 1 else 'tries'} in {waited:.0f} s, the last one: "
                     f"{self._client.explain(failure)}"
                 )
-                raise UnansweredError(silence.given_up) from failure
+                raise UnansweredError(silence.given_up) from self._client.shown(failure)
             await asyncio.sleep(pause)
             seconds = min(seconds, limit - waited - pause)
         raise AssertionError("an endless loop ended")

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from pylogtable.errors import InvalidRequestError, StorageError, UnsupportedFormatError
 from pylogtable.storage.base import ObjectInfo
 from pylogtable.storage.credentials import OPTION, Provider
-from pylogtable.storage.replies import reply_of
+from pylogtable.storage.replies import IncompleteReplyError, reply_of
 from pylogtable.storage.wire import (
     CONCURRENCY,
     CONNECT_SECONDS,
@@ -45,6 +45,19 @@ class S3Wire(Wire):
 
     package = "s3fs"
     extra = "s3"
+    cloud = "S3"
+    options = frozenset(
+        {
+            "anon",
+            "client_kwargs",
+            "config_kwargs",
+            "endpoint_url",
+            "key",
+            "profile",
+            "secret",
+            "token",
+        }
+    )
     advice = (
         "give key and secret, or profile, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or "
         "AWS_PROFILE, in every process, or give the machine a role"
@@ -102,10 +115,10 @@ class S3Wire(Wire):
         return options
 
     def split(self, path: str) -> tuple[str, str]:
-        bucket, key, _ = self._fs.split_path(path)
-        # Older versions of s3fs take the last slash away: then `a/` would list `ab` as well.
-        is_cut = key and path.endswith("/") and not key.endswith("/")
-        return bucket, f"{key}/" if is_cut else key
+        # s3fs knows the names of access points. What it says of keys is not used: it looks for
+        # versions in them, and older ones take the last slash away.
+        bucket: str = self._fs.split_path(path)[0]
+        return bucket, path[len(bucket) + 1 :]
 
     async def get(self, path: str, start: int = 0, end: int | None = None) -> bytes:
         last = "" if end is None else end - 1
@@ -121,7 +134,9 @@ class S3Wire(Wire):
 
     async def put(self, path: str, data: bytes, *, if_absent: bool = False) -> None:
         condition = {"IfNoneMatch": "*"} if if_absent else {}
-        await self._call("put_object", path, Body=data, **condition)
+        reply = await self._call("put_object", path, Body=data, **condition)
+        if "ETag" not in reply:  # somebody else has answered, such as a proxy
+            raise IncompleteReplyError(f"the answer to PUT {path} has no ETag")
 
     async def page(
         self, start: str, *, delimited: bool = False, above: str = "", token: Any = None
@@ -132,7 +147,7 @@ class S3Wire(Wire):
         asked = {"Delimiter": "/" if delimited else "", "StartAfter": above}
         where = {"ContinuationToken": token} if token else asked
         given = {**where, "Delimiter": asked["Delimiter"]}
-        async with _translated(start):
+        async with _translated(start, needs_object=False):
             reply = await self._fs._call_s3(
                 "list_objects_v2",
                 Bucket=bucket,
@@ -216,11 +231,11 @@ class S3Wire(Wire):
 
 
 @asynccontextmanager
-async def _translated(path: str) -> AsyncIterator[None]:
+async def _translated(path: str, *, needs_object: bool = True) -> AsyncIterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        if reply_of(error)[0] == "NoSuchBucket":
+        if not needs_object or reply_of(error)[0] == "NoSuchBucket":
             raise MissingBucketError(path.partition("/")[0]) from error
         raise
 

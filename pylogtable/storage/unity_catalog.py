@@ -22,6 +22,7 @@ from pylogtable.storage.credentials import CredentialsError
 _PATH = "/api/2.1/unity-catalog/temporary-path-credentials"
 _OPERATIONS = ("PATH_READ_WRITE", "PATH_READ")
 _REPLY_SECONDS = 15.0
+_MOST_BYTES = 2**20
 _PAUSE_SECONDS = 1.0
 _TRIES = 3
 #: The names in a reply, and in the options of the clients.
@@ -94,17 +95,31 @@ def _answer(request: urllib.request.Request) -> tuple[int, bytes]:
     runtime = Runtime()
     for tried in range(1, _TRIES + 1):
         try:
-            with opener.open(request, timeout=_REPLY_SECONDS) as reply:
-                return reply.status, reply.read()
-        except urllib.error.HTTPError as error:
-            if error.code not in {429, 500, 502, 503, 504} or tried == _TRIES:
-                return error.code, error.read()
+            began = runtime.monotonic()
+            try:
+                reply = opener.open(request, timeout=_REPLY_SECONDS)
+            except urllib.error.HTTPError as error:
+                reply = error
+            with reply:
+                body = _body(reply, runtime, began + _REPLY_SECONDS)
+            if reply.status not in {429, 500, 502, 503, 504} or tried == _TRIES:
+                return reply.status, body
         except (OSError, http.client.HTTPException) as error:
             if tried == _TRIES:
                 reason = getattr(error, "reason", error)
                 raise _Unanswered(f"{type(error).__name__}: {reason}") from error
         runtime.pause(_PAUSE_SECONDS * tried)
     raise AssertionError("the last try returns or raises")
+
+
+def _body(reply: Any, runtime: Runtime, until: float) -> bytes:
+    """The body of a reply. A server that sends it byte by byte has no longer than others."""
+    parts = []
+    while part := reply.read1(_MOST_BYTES):
+        parts.append(part)
+        if runtime.monotonic() > until or sum(map(len, parts)) > _MOST_BYTES:
+            raise TimeoutError(f"no whole answer in {_REPLY_SECONDS:.0f} s and 1 MiB")
+    return b"".join(parts)
 
 
 def _address(host: str) -> str:

@@ -65,6 +65,9 @@ class Wire(ABC):
     extra: ClassVar[str]
     #: Where credentials may come from.
     advice: ClassVar[str]
+    cloud: ClassVar[str]
+    #: The options for addresses and credentials. The client may have more.
+    options: ClassVar[frozenset[str]]
     #: Other names of options, in small letters: those of environment variables.
     option_names: ClassVar[Mapping[str, str]] = {}
     #: How many objects one request can delete.

@@ -1,16 +1,19 @@
-"""A package that a job ships as a zip archive (`--py-files`, `addArtifacts`) instead of installing.
+"""What a job ships (`--py-files`, `addArtifacts`) instead of installing: this package as a zip
+archive, and modules of its own that give credentials.
 
-Spark puts such an archive on the path of executors, and of the process that creates a source. But
-the process that plans a stream gets no path, and cannot load the source. So what is pickled brings
-the place of the archive along: a pickle is loaded from its beginning, and its first part puts
-the archive on the path, by functions that every Python has.
+Spark puts them on the path of executors, and of the process that creates a source. But the process
+that plans a stream gets no path, and cannot load the source. So what is pickled brings the places
+along: a pickle is loaded from its beginning, and its first part puts them on the path, by functions
+that every Python has.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import operator
 import shutil
 import site
+import sysconfig
 import tempfile
 from collections.abc import Callable
 from functools import cache
@@ -25,13 +28,25 @@ def archive_of(file: str) -> Path | None:
     return next((path for path in Path(file).parents if path.is_file()), None)
 
 
-def reduced(make: Callable[..., Any], *arguments: Any) -> Reduced:
-    """What `__reduce__` returns for an object that `make(*arguments)` makes again."""
-    archive = archive_of(__file__)
-    if archive is None:
+def place_of(module: str) -> Path | None:
+    """The archive or the directory that a module is imported from; None if it is installed, or
+    not there."""
+    found = importlib.util.find_spec(module.partition(".")[0]) if module else None
+    if found is None or not found.origin or not found.has_location:
+        return None
+    above = Path(found.origin).parents[1 if found.submodule_search_locations else 0]
+    is_installed = str(above) in sysconfig.get_paths().values()
+    return None if is_installed else archive_of(found.origin) or above
+
+
+def reduced(make: Callable[..., Any], *arguments: Any, needed: str = "") -> Reduced:
+    """What `__reduce__` returns for an object that `make(*arguments)` makes again. It needs the
+    module `needed`."""
+    places = {str(place) for place in (archive_of(__file__), place_of(needed)) if place}
+    if not places:
         return make, arguments
-    both = _Call(site.addsitedir, str(archive)), _Call(make, *arguments)
-    return operator.getitem, (both, 1)
+    calls = *(_Call(site.addsitedir, place) for place in sorted(places)), _Call(make, *arguments)
+    return operator.getitem, (calls, len(places))
 
 
 @cache

@@ -39,7 +39,10 @@ class LogTableSource(DataSource):
         self._pinned: Pinned | None = None
 
     def __reduce__(self) -> Reduced:
-        return reduced(_loaded, type(self), self._state())
+        from pylogtable.storage.credentials import module_of_provider
+
+        needed = module_of_provider(self._options.storage_options or {})
+        return reduced(_loaded, type(self), self._state(), needed=needed)
 
     def _state(self) -> dict[str, object]:
         from pylogtable import LogTableError

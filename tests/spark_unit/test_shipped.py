@@ -9,9 +9,11 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from pyspark import cloudpickle
 
 import pyspark_pylogtable
-from pyspark_pylogtable.shipped import archive_of
+from pyspark_pylogtable import DefaultSource
+from pyspark_pylogtable.shipped import archive_of, place_of
 from tests.documents import ROOT
 
 PACKAGES = (ROOT / "pylogtable", Path(pyspark_pylogtable.__path__[0]))
@@ -72,6 +74,36 @@ def test_pickled_source_brings_the_place_of_its_archive(archive: Path, tmp_path:
     name, path, place = found.split()
     assert (name, path) == ("pylogtable", "/no")
     assert place.startswith(str(archive))
+
+
+def test_pickled_source_brings_the_place_of_the_module_that_gives_credentials(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shipped = tmp_path / "userfiles"
+    shipped.mkdir()
+    (shipped / "keys_of_ours.py").write_text("def session():\n    raise RuntimeError('asked')\n")
+    monkeypatch.syspath_prepend(shipped)
+    options = '{"credentials": "keys_of_ours:session", "endpoint_url": "http://127.0.0.1:9"}'
+    source = DefaultSource({"path": "s3://bucket/t", "storageOptions": options})
+    kept = tmp_path / "source.pickle"
+    kept.write_bytes(cloudpickle.dumps(source))
+    found = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import pickle, sys\n"
+            "pickle.load(open(sys.argv[1], 'rb'))\n"
+            "import keys_of_ours\n"
+            "print(keys_of_ours.__file__)",
+            str(kept),
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert found.stdout.strip() == str(shipped / "keys_of_ours.py")
+    assert place_of("keys_of_ours.session") == shipped
+    assert place_of("pytest") is None, "what is installed is found without help"
 
 
 def test_wheel_gets_a_name_that_spark_takes_for_an_archive(archive: Path, tmp_path: Path) -> None:

@@ -62,7 +62,8 @@ class _Handler(BaseHTTPRequestHandler):
                     b"<Error><Code>PreconditionFailed</Code><Message>taken</Message></Error>",
                 )
             objects[key] = body
-            return (200, b"{}") if self.command == "POST" else (201, b"")
+            stored = json.dumps({"name": key, "size": str(len(body))}).encode()
+            return (200, stored) if self.command == "POST" else (201, b"")
         if key not in objects:
             return 404, b"<Error><Code>NoSuchKey</Code><Message>none</Message></Error>"
         if self.command == "GET" and "/b/" in path and "alt" not in query:

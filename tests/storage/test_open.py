@@ -44,13 +44,14 @@ def _every_client_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
         ("s3n://bucket//a", RemoteStore, "s3://bucket/a"),
         ("gs://bucket/a", RemoteStore, "gs://bucket/a"),
         ("gcs://bucket/a", RemoteStore, "gs://bucket/a"),
-        ("abfs://box/a", RemoteStore, "abfs://box/a"),
+        ("./gs:a/b", LocalStore, f"file://{Path.cwd()}/gs:a/b"),
+        ("abfs://box@me/a", RemoteStore, "abfss://box@me.dfs.core.windows.net/a"),
         (
             "abfss://box@me.dfs.core.windows.net/a",
             RemoteStore,
             "abfss://box@me.dfs.core.windows.net/a",
         ),
-        ("az://box/a", RemoteStore, "abfs://box/a"),
+        ("az://box@me/a", RemoteStore, "abfss://box@me.dfs.core.windows.net/a"),
     ],
 )
 def test_supported_addresses(url: str | os.PathLike[str], kind: type, shown: str) -> None:
@@ -131,9 +132,17 @@ def test_credentials_in_an_address_are_refused_and_not_repeated(url: str) -> Non
         ("s3:/bucket/a", "begins with s3://"),
         ("wasbs://box@me.blob.core.windows.net/a", "write abfss://"),
         ("azure://box/a", "write abfss://"),
+        ("gs:bucket/a", "begins with gs://"),
+        ("abfs://box@me@you/a", "names one account, not 'me@you'"),
+        ("abfs://box/a", "the account of Azure is not known"),
+        ("s3://bucket/a\nb", "not printable"),
     ],
 )
-def test_an_address_of_another_spelling_says_how_to_write_it(url: str, wanted: str) -> None:
+def test_an_address_of_another_spelling_says_how_to_write_it(
+    url: str, wanted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ACCOUNT_NAME", "CONNECTION_STRING"):
+        monkeypatch.delenv(f"AZURE_STORAGE_{name}", raising=False)
     with pytest.raises(InvalidRequestError, match=wanted):
         open_store(url)
 
@@ -144,6 +153,31 @@ def test_an_address_of_another_spelling_says_how_to_write_it(url: str, wanted: s
 def test_incomplete_addresses_are_refused(url: str) -> None:
     with pytest.raises(InvalidRequestError):
         open_store(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "said"),
+    [
+        ("s3://b/a", {"account_key": "hidden"}, "account_key is an option of Azure"),
+        ("gs://b/a", {"anon": True}, "anon is an option of S3 and Azure"),
+        ("abfs://b@me/a", {"acount_key": "hidden"}, "did you mean account_key?"),
+        ("s3://b/a", {"endpoint_url": "localhost:9000"}, "must begin with http:// or https://"),
+        ("s3://b/a", {"client_kwargs": {"endpoint_url": "b:1"}}, "must begin with http://"),
+    ],
+)
+def test_an_option_that_does_nothing_there_is_refused(
+    url: str, options: dict[str, object], said: str
+) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        open_store(url, options)
+    assert said in str(caught.value)
+    assert "hidden" not in str(caught.value)
+
+
+def test_options_of_the_client_that_are_not_known_here_are_passed_on() -> None:
+    store = open_store("s3://b/a", {"requester_pays": True})
+    assert isinstance(store, RemoteStore)
+    assert store._client._options["requester_pays"] is True
 
 
 def test_a_missing_client_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ tests were written. Names of fields are those of its API (`TemporaryCredentials`
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -36,6 +37,20 @@ def catalog(monkeypatch: pytest.MonkeyPatch) -> Iterator[Catalog]:
 
 def given(catalog: Catalog, **more: str) -> dict[str, Any]:
     return {"unity_catalog_url": catalog.url, "unity_catalog_token": "dapi-secret", **more}
+
+
+def test_an_answer_without_end_is_given_up(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog.answer = lambda: (200, b" " * 2**20 + b"{}")
+    with pytest.raises(CredentialsError, match="no whole answer in 15 s and 1 MiB"):
+        temporary_credentials(URL, given(catalog))
+    clock = itertools.count(0.0, 16.0)
+    late = Runtime(pause=lambda seconds: None, monotonic=lambda: next(clock))
+    monkeypatch.setattr(unity_catalog, "Runtime", lambda: late)
+    catalog.answer = lambda: (200, AWS)
+    with pytest.raises(CredentialsError, match="no whole answer in 15 s and 1 MiB"):
+        temporary_credentials(URL, given(catalog))
 
 
 @pytest.mark.parametrize(

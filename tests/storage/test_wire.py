@@ -1,4 +1,4 @@
-"""What the clients for Google and Azure send, by a server that only notes it.
+"""What the clients send, by a server that only notes it.
 
 It proves two things about a put-if-absent: the condition is sent, and the request is sent once,
 whatever becomes of its answer [STORE-3].
@@ -7,6 +7,7 @@ whatever becomes of its answer [STORE-3].
 from __future__ import annotations
 
 import base64
+import traceback
 from collections.abc import Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -37,9 +38,13 @@ class _Note(BaseHTTPRequestHandler):
         if status is None:
             self.close_connection = True
             return
-        body = b'{"error": {"code": %d, "message": "simulated"}}' % status
+        body = self.server.body
+        if body is None:
+            body = b'{"error": {"code": %d, "message": "simulated"}}' % status
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
+        if status == 201:
+            self.send_header("ETag", '"1"')
         self.end_headers()
         self.wfile.write(body)
 
@@ -57,6 +62,7 @@ class Server(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Note)
         self.answer: Answer = None
+        self.body: bytes | None = None
         self.seen: list[tuple[str, str]] = []
 
 
@@ -70,11 +76,13 @@ def server() -> Iterator[Server]:
         thread.join()
 
 
-@pytest.fixture(params=["gs", "abfs"])
+@pytest.fixture(params=["s3", "gs", "abfs"])
 def far(
     server: Server, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> RemoteStore:
     url = f"http://127.0.0.1:{server.server_address[1]}"
+    if request.param == "s3":
+        return RemoteStore("s3", "bucket/t", {"endpoint_url": url, "key": "k", "secret": "s"})
     if request.param == "gs":
         # Otherwise gcsfs asks by gRPC for the kind of the bucket, which this server does not know.
         monkeypatch.setenv("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
@@ -104,6 +112,8 @@ def test_create_sends_its_condition_once(
     with pytest.raises(StorageError):
         far.read(COMMIT)  # a connection that is open already may be used again
     server.answer = answer
+    if answer == 201:
+        server.body = b'{"size": "4"}' if far.url.startswith("gs") else b""
     server.seen.clear()
     assert far.create(COMMIT, b"mine") is outcome
     ((method, condition),) = server.seen
@@ -129,6 +139,29 @@ def test_a_redirect_is_no_success(server: Server, far: RemoteStore) -> None:
         far.write(COMMIT, b"mine")
     with pytest.raises(StorageError):
         far.read(COMMIT)
+
+
+def test_a_page_of_somebody_else_is_no_success(server: Server, far: RemoteStore) -> None:
+    """A proxy may answer anything with a page of its own."""
+    server.answer, server.body = 200, b"<html>Please log in</html>"
+    assert far.create(COMMIT, b"mine") is Created.UNKNOWN
+    assert len(server.seen) == 1
+
+
+def test_a_cause_that_tells_a_secret_is_not_shown(server: Server, far: RemoteStore) -> None:
+    """Servers repeat what they were sent."""
+    server.answer = 400
+    for said, is_shown in ((b"what is this?", True), (b"sig=c2VjcmV0Cg", False)):
+        server.body = (
+            b"<Error><Code>Odd</Code><Message>%b</Message></Error>" % said
+            if far.url.startswith(("s3", "abfs"))
+            else b'{"error": {"message": "%b"}}' % said
+        )
+        with pytest.raises(StorageError) as caught:
+            far.read(COMMIT)
+        shown = "".join(traceback.format_exception(caught.value))
+        assert "c2VjcmV0" not in shown
+        assert (caught.value.__cause__ is not None) is is_shown
 
 
 def test_an_error_that_is_its_own_cause_is_looked_at_once() -> None:

@@ -65,7 +65,11 @@ _KNOWN_ERRORS = (
     ("Cannot run program", _SAME_PYTHON.format(version="of the driver's version")),
     (r"No module named 'py(spark_py)?logtable", f"pylogtable: {_INSTALL_ON_WORKERS}"),
     ("No module named '(pyarrow|pandas)", f"pyarrow and pandas: {_INSTALL_ON_WORKERS}"),
-    ("DATA_SOURCE_NOT_FOUND", "pip install pylogtable where Spark's driver or server runs"),
+    (
+        "DATA_SOURCE_NOT_FOUND",
+        "call pyspark_pylogtable.register(spark) if the package came with the job, or pip install "
+        "pylogtable where Spark's driver or server runs",
+    ),
     ("no answer in", "see whether the cluster has executors, and room for one more task"),
 )
 
