@@ -58,7 +58,7 @@ from pylogtable.read.position import (
     parse_when,
 )
 from pylogtable.segments.read_task import ReadTask
-from pylogtable.storage.credentials import portable_options
+from pylogtable.storage.credentials import module_of_provider, portable_options
 from pylogtable.store import Store
 from pylogtable.times import as_datetime, parse_time
 from pylogtable.topic import Topic
@@ -105,6 +105,7 @@ __all__ = [
     "locate",
     "maintain",
     "mirror",
+    "module_of_provider",
     "parse_position",
     "parse_storage_options",
     "parse_time",

@@ -39,7 +39,7 @@ class LogTableSource(DataSource):
         self._pinned: Pinned | None = None
 
     def __reduce__(self) -> Reduced:
-        from pylogtable.storage.credentials import module_of_provider
+        from pylogtable.engine import module_of_provider
 
         needed = module_of_provider(self._options.storage_options or {})
         return reduced(_loaded, type(self), self._state(), needed=needed)
