@@ -191,19 +191,21 @@ def to_root(snapshot: Snapshot) -> Root:
     may_be_inline = snapshot.protocol.announces(INLINE_BATCHES)
 
     def partition(state: PartitionState) -> RootPartition:
-        runs = tuple(
+        # Of lists: in Python 3.10 an empty tuple of a generator is not the default `()` itself, and
+        # msgspec would write it.
+        runs = [
             RootRun(number[tile.leaf], tile.start, tile.end, tile.max_timestamp_us)
             for tile in state.tiles
             if isinstance(tile, LeafRun)
-        )
+        ]
         return RootPartition(
             log_start=state.log_start,
             end=state.end,
             clean_end=state.clean_end,
             live=state.live,
             inline=state.inline if runs and may_be_inline else None,
-            runs=runs,
-            tail=tuple(tile for tile in state.tiles if isinstance(tile, Segment)),
+            runs=tuple(runs),
+            tail=tuple([tile for tile in state.tiles if isinstance(tile, Segment)]),
         )
 
     return Root(

@@ -174,10 +174,10 @@ def _renewed(
     others = {name: held for name, held in live.items() if name != member}
     owned = {member: mine.owned, **{name: held.owned for name, held in others.items()}}
     taken = {number for held in others.values() for number in held.owned}
-    share = tuple(number for number in assign(owned, partitions)[member] if number not in taken)
+    share = [number for number in assign(owned, partitions)[member] if number not in taken]
     # If the clock was set back, the lease must not become shorter than others have seen it.
     until_ms = max(lease_until_ms, mine.lease_until_ms)
-    return {**others, member: GroupMember(lease_until_ms=until_ms, owned=share)}
+    return {**others, member: GroupMember(lease_until_ms=until_ms, owned=tuple(share))}
 
 
 def _membership(state: GroupState | None, member: str, now_ms: int) -> GroupMember:

@@ -128,7 +128,7 @@ def plan_swap_commit(
         raise CommitConflictError(f"{operation}: another job has already done this work")
     return Change(
         operation=operation,
-        add=tuple(segment for swap in swaps for segment in swap.outputs),
+        add=tuple([segment for swap in swaps for segment in swap.outputs]),
         replaced=tuple(replaced),
         cleaned=newly_cleaned,
         summary=dict(summary or {}),

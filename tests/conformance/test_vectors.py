@@ -508,7 +508,7 @@ def _without_newer_features(change: Change) -> Change:
     """These vectors are older than two features, which a creator SHOULD announce [INL-5],
     [OFFER-1]."""
     assert change.protocol is not None
-    known = tuple(f for f in change.protocol.reader_features if f != INLINE_BATCHES)
+    known = tuple([f for f in change.protocol.reader_features if f != INLINE_BATCHES])
     assert COMBINED_APPENDS in change.protocol.writer_features
     protocol = msgspec.structs.replace(
         change.protocol, reader_features=known, writer_features=known

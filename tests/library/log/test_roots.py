@@ -452,3 +452,15 @@ def test_who_asks_for_a_leaf_that_is_being_loaded_waits_for_it(
     others[0].join()
     leaves = [count for (_, key), count in counting.by_key.items() if "leaf-" in key]
     assert leaves == [1]
+
+
+def test_a_root_leaves_out_what_a_partition_does_not_have(
+    store: Store, objects: MemoryStore
+) -> None:
+    """In every version of Python."""
+    topic = store.create_topic("u", partitions=2)
+    topic.append(kafka(["k"], partition=ints(0)))
+    topic._log.manifest.write_root(topic._log.known, lambda: "leaf")
+    root = json.loads(objects.below("u").read(root_path(topic.version)))
+    assert ["tail" in partition for partition in root["partitions"]] == [True, False]
+    assert ["runs" in partition for partition in root["partitions"]] == [False, False]
