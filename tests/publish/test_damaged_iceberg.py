@@ -171,7 +171,8 @@ def with_block(data: bytes, count: int, block: bytes) -> bytes:
     body = io.BytesIO()
     encoder = BinaryEncoder(body)
     encoder.write_int(count)
-    encoder.write_bytes(zlib.compress(block, wbits=-15))
+    deflate = zlib.compressobj(wbits=-15)  # zlib.compress knows it since Python 3.11
+    encoder.write_bytes(deflate.compress(block) + deflate.flush())
     return data[: after_header(data)] + body.getvalue() + data[-16:]
 
 

@@ -8,7 +8,9 @@ from typing import Any
 
 import polars
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyiceberg.table import Table
 
 import pylogtable
 from pylogtable import Topic
@@ -19,6 +21,10 @@ from tests.publish.plain_iceberg import expected_rows, open_table, rows
 #: Its decimal column was widened to another scale, which Iceberg does not have.
 OTHER_SCALE = "table-shaped"
 CASES = [case for case in golden_cases() if not case.startswith("corrupt-") and case != OTHER_SCALE]
+
+
+#: Issue 24915 of polars. The last one for Python 3.10 is 2.0.
+POLARS_NEEDS_IDS = tuple(map(int, polars.__version__.split(".")[:2])) < (2, 1)
 
 
 def copy_of(case: str, folder: Path) -> Topic:
@@ -39,6 +45,12 @@ def as_pyiceberg_reads(schema: pa.Schema, expected: list[dict[str, Any]]) -> lis
     ]
 
 
+def have_ids(table: Table) -> bool:
+    files = [task.file.file_path for task in table.scan().plan_files()]
+    fields = [field for file in files for field in pq.read_schema(file.removeprefix("file://"))]
+    return all(b"PARQUET:field_id" in (field.metadata or {}) for field in fields)
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_golden_topic_reads_the_same_as_a_table(case: str, tmp_path: Path) -> None:
     topic = copy_of(case, tmp_path / "t")
@@ -55,6 +67,8 @@ def test_polars_reads_a_golden_topic_as_it_is(case: str, tmp_path: Path) -> None
     topic.publish(["iceberg"])
     schema, expected = expected_rows(topic, topic.version)
     table = open_table(tmp_path / "t")
+    if POLARS_NEEDS_IDS and not have_ids(table):
+        pytest.skip("this polars reads no Iceberg files without field ids")
     found = polars.scan_iceberg(table.metadata_location).collect().to_arrow()
     assert rows(found, schema) == expected
 
