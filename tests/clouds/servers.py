@@ -94,12 +94,12 @@ class Server(ABC):
             return False
         return True
 
-    def make_bucket(self) -> None:
-        """Called once, when it was started for the first time."""
+    def make_bucket(self, name: str = BUCKET) -> None:
+        """`BUCKET` is made when it was started for the first time."""
         import fsspec
 
         fs = fsspec.filesystem(self.scheme, skip_instance_cache=True, **self.options(self.url))
-        fs.mkdir(BUCKET)
+        fs.mkdir(name)
 
     def kill(self) -> None:
         """SIGKILL: requests that it was working on get no reply."""
@@ -141,8 +141,8 @@ class Versitygw(_S3Server):
     def secrets(self) -> dict[str, str]:
         return {"ROOT_ACCESS_KEY_ID": KEY, "ROOT_SECRET_ACCESS_KEY": SECRET}
 
-    def make_bucket(self) -> None:
-        (self._objects() / BUCKET).mkdir()
+    def make_bucket(self, name: str = BUCKET) -> None:
+        (self._objects() / name).mkdir()
 
     def _objects(self) -> Path:
         objects = self._folder / "objects"

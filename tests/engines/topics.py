@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,15 @@ from pylogtable import Topic
 from tests.builders import IN_FILES
 
 
-def make_topic(place: Path, name: str = "orders", policy: str = "delete") -> Topic:
+def make_topic(
+    place: Path | str,
+    name: str = "orders",
+    policy: str = "delete",
+    storage_options: Mapping[str, Any] | None = None,
+) -> Topic:
     """A topic with the first 100 records."""
     schema = {"id": pa.int64(), "amount": pa.float64()}
-    store = pylogtable.open(str(place))
+    store = pylogtable.open(str(place), storage_options=storage_options)
     topic = store.create_topic(name, 2, schema, "id", config={"cleanup.policy": policy, **IN_FILES})
     append(topic, 0)
     return topic
