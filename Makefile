@@ -49,12 +49,12 @@ test-deep: java $(VENV)/.installed-dev
 	PYLOGTABLE_DEEP=1 PYLOGTABLE_SEED=$$seed \
 	  $(BIN)/$(PYTEST) -n 3 -o timeout=0 --hypothesis-seed=$$seed
 
-# Delta and Iceberg have no release for the newest Spark, so their Spark is older than ours. What they read on S3 is
-# on versitygw; without it these tests are skipped, with the reason, and 640 MB of jars are not fetched.
+# Delta and Iceberg have no release for the newest Spark, so their Spark is older than ours. They also read from
+# versitygw and Azurite. Without a server its tests are skipped, with the reason, and its jars (S3: 640 MB) not fetched.
 ENGINES := .venv-engines
 
 test-engines: java $(ENGINES)/.installed
-	@$(ENGINES)/bin/python -m tests.clouds.programs $(SERVERS) versitygw
+	@$(ENGINES)/bin/python -m tests.clouds.programs $(SERVERS) versitygw azurite
 	PYLOGTABLE_SERVERS=$(abspath $(SERVERS)) $(ENGINES)/bin/python -m tests.engines.jars $(ENGINES)/jars
 	PYSPARK_PYTHON=$(abspath $(ENGINES)/bin/python) PYSPARK_DRIVER_PYTHON=$(abspath $(ENGINES)/bin/python) \
 	  PYLOGTABLE_SERVERS=$(abspath $(SERVERS)) PYLOGTABLE_ENGINE_JARS=$(abspath $(ENGINES)/jars) \

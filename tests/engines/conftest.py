@@ -1,17 +1,18 @@
-"""Spark with the jars of Delta and Iceberg, and those of `hadoop-aws` where a server of S3 is.
+"""Spark with the jars of Delta and Iceberg, and servers that it reads from, those that are there.
 `make test-engines` brings them."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.clouds.servers import KEY, REGION, SECRET, Server, Versitygw, running
-from tests.engines.jars import HADOOP_AWS, hadoop_aws_folder
+from tests.clouds.servers import ACCOUNT, ACCOUNT_KEY, KEY, KINDS, REGION, SECRET, Server, running
+from tests.engines.jars import HADOOP, hadoop_folder
 from tests.maven import missing
 
 JARS = "PYLOGTABLE_ENGINE_JARS"
@@ -26,32 +27,50 @@ def jars() -> Path:
 
 
 @pytest.fixture(scope="session")
-def s3_server(jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server | str]:
-    """A server that Spark can read from, or why there is none."""
-    program = Versitygw.found()
-    if not program:
-        yield (
-            f"no versitygw: make test-engines builds one with `{Versitygw.way}`, and "
-            f"{Versitygw.variable} names one that is there"
-        )
-    elif lacking := missing(HADOOP_AWS, hadoop_aws_folder(jars)):
-        yield f"no {', '.join(lacking)}: make test-engines fetches them"
-    else:
-        with running(program, tmp_path_factory.mktemp("s3")) as server:
-            yield server
+def servers(
+    jars: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Mapping[str, Server | str]]:
+    """Servers that Spark can read from; for one that is not there, the reason."""
+    with ExitStack() as until_end:
+        found: dict[str, Server | str] = {}
+        for name, coordinates in HADOOP.items():
+            kind = KINDS[name]
+            program = kind.found()
+            if not program:
+                found[name] = (
+                    f"no {name}: make test-engines brings one, or `{kind.way}`, and "
+                    f"{kind.variable} names the program"
+                )
+            elif lacking := missing(coordinates, hadoop_folder(jars)):
+                found[name] = f"no {', '.join(lacking)}: make test-engines fetches them"
+            else:
+                folder = tmp_path_factory.mktemp(name)
+                found[name] = until_end.enter_context(running(program, folder, kind))
+        yield found
+
+
+@pytest.fixture(scope="session")
+def server_of(servers: Mapping[str, Server | str]) -> Callable[[str], Server]:
+    """The server of a name; a test of a missing one is skipped."""
+
+    def get(name: str) -> Server:
+        server = servers[name]
+        if isinstance(server, str):
+            pytest.skip(server)
+        return server
+
+    return get
 
 
 @pytest.fixture(scope="session")
 def spark(
-    jars: Path, s3_server: Server | str, tmp_path_factory: pytest.TempPathFactory
+    jars: Path,
+    servers: Mapping[str, Server | str],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[SparkSession]:
-    loaded = list(jars.glob("*.jar"))
-    conf: dict[str, str] = {}
-    if isinstance(s3_server, Server):
-        loaded += hadoop_aws_folder(jars).glob("*.jar")
-        conf.update(s3a_conf(s3_server))
+    loaded = [*jars.glob("*.jar"), *hadoop_folder(jars).glob("*.jar")]
     home = tmp_path_factory.mktemp("engines")
-    session = (
+    builder = (
         SparkSession.builder.master("local[2]")
         .config("spark.jars", ",".join(str(path) for path in sorted(loaded)))
         .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
@@ -62,14 +81,16 @@ def spark(
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.ui.enabled", "false")
-        .config(map=conf)
-        .getOrCreate()
     )
+    for name, server in servers.items():
+        if isinstance(server, Server):
+            builder = builder.config(map=HADOOP_CONF[name](server))
+    session = builder.getOrCreate()
     yield session
     session.stop()
 
 
-def s3a_conf(server: Server) -> Mapping[str, str]:
+def s3a_conf(server: Server) -> dict[str, str]:
     """The settings of the guide, and none for `s3://`."""
     return {
         "spark.hadoop.fs.s3a.endpoint": server.url,
@@ -78,3 +99,19 @@ def s3a_conf(server: Server) -> Mapping[str, str]:
         "spark.hadoop.fs.s3a.access.key": KEY,
         "spark.hadoop.fs.s3a.secret.key": SECRET,
     }
+
+
+def abfs_conf(server: Server) -> dict[str, str]:
+    """The key of the account. All other settings are for Azurite: it has no TLS here, and does not
+    know the API of Data Lake, which `hadoop-azure` uses unless it is told to use that of blobs."""
+    key = f"spark.hadoop.fs.azure.account.key.{ACCOUNT}.dfs.core.windows.net"
+    return {
+        key: ACCOUNT_KEY,
+        "spark.hadoop.fs.azure.abfs.endpoint": f"127.0.0.1:{server.port}",
+        "spark.hadoop.fs.azure.always.use.https": "false",
+        "spark.hadoop.fs.azure.account.hns.enabled": "false",
+        "spark.hadoop.fs.azure.fns.account.service.type": "BLOB",
+    }
+
+
+HADOOP_CONF = {"versitygw": s3a_conf, "azurite": abfs_conf}

@@ -1,7 +1,7 @@
-"""Fetches the jars of Delta, Iceberg and `hadoop-aws` for Spark 4.1 from Maven Central.
+"""Fetches the jars of Delta and Iceberg, and of Hadoop for S3 and Azure, from Maven Central.
 
-python -m tests.engines.jars FOLDER. `hadoop-aws` and its SDK are 640 MB, so they are fetched only
-if there is a server of S3 to read from.
+python -m tests.engines.jars FOLDER. What Hadoop needs to read from a server is fetched only if this
+server is there: for S3 it is 640 MB.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tests.clouds.servers import Versitygw
+from tests.clouds.servers import KINDS
 from tests.maven import MavenUnreachable, fetch
 
 JARS = (
@@ -17,23 +17,27 @@ JARS = (
     "io.delta:delta-storage:4.3.1",
     "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0",
 )
-#: In the versions of Spark 4.1: its Hadoop, and the SDK that this Hadoop's POM names.
-HADOOP_AWS = (
-    "org.apache.hadoop:hadoop-aws:3.4.2",
-    "software.amazon.awssdk:bundle:2.29.52",
-)
+#: What Spark needs to read from a server itself: modules of its own Hadoop, and what they need.
+HADOOP = {
+    "versitygw": (
+        "org.apache.hadoop:hadoop-aws:3.4.2",
+        "software.amazon.awssdk:bundle:2.29.52",  # as the POM of this Hadoop says
+    ),
+    "azurite": ("org.apache.hadoop:hadoop-azure:3.4.2",),
+}
 
 
-def hadoop_aws_folder(folder: Path) -> Path:
-    """Where the jars of `hadoop-aws` are: apart, for sessions that need not load them."""
-    return folder / "hadoop-aws"
+def hadoop_folder(folder: Path) -> Path:
+    """Where these are: apart, for sessions that need not load them."""
+    return folder / "hadoop"
 
 
 def main(folder: Path) -> None:
     try:
         fetch(JARS, folder)
-        if Versitygw.found():
-            fetch(HADOOP_AWS, hadoop_aws_folder(folder))
+        for server, coordinates in HADOOP.items():
+            if KINDS[server].found():
+                fetch(coordinates, hadoop_folder(folder))
     except MavenUnreachable as error:
         sys.exit(str(error))
 

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from pylogtable import Topic
 from pyspark_pylogtable import LogTable, register
 from tests.clouds.servers import KEY, REGION, SECRET, Server
 from tests.engines.iceberg_catalog import hadoop_catalog
-from tests.engines.jars import HADOOP_AWS
-from tests.engines.topics import append, make_topic
+from tests.engines.jars import HADOOP
+from tests.engines.topics import append, check, check_native, make_topic
 from tests.maven import path_of
-from tests.publish.plain_iceberg import expected_rows, rows
+from tests.publish.plain_iceberg import rows
 
 UNKNOWN_SCHEME = 'No FileSystem for scheme "s3"'
 GUIDE = Path(__file__).parents[2] / "spark_ext" / "README.md"
@@ -31,10 +31,8 @@ _buckets = itertools.count()
 
 
 @pytest.fixture
-def server(s3_server: Server | str) -> Server:
-    if isinstance(s3_server, str):
-        pytest.skip(s3_server)
-    return s3_server
+def server(server_of: Callable[[str], Server]) -> Server:
+    return server_of("versitygw")
 
 
 @pytest.fixture
@@ -70,15 +68,9 @@ def knows_s3(spark: SparkSession) -> Iterator[SparkSession]:
     settings.unset("fs.s3.impl")
 
 
-def check(df: DataFrame, topic: Topic) -> None:
-    schema, expected = expected_rows(topic, topic.version)
-    assert len(expected) >= 100
-    assert rows(df.toArrow(), schema) == expected
-
-
 def test_guide_names_the_jars_that_are_tested() -> None:
     said = GUIDE.read_text(encoding="utf-8")
-    for jar in HADOOP_AWS:
+    for jar in HADOOP["versitygw"]:
         assert f"/jars/{Path(path_of(jar)).name}" in said
 
 
@@ -188,7 +180,7 @@ def test_log_table_is_a_native_scan(
     for _ in range(2):
         writer.options(partitions=2, key="id").save(address)
     table = LogTable.for_path(session, address, storage_options=options)
-    check_native(table.to_df(), table.topic)
+    check_native(table.to_df(), table.topic, "s3a")
     ids = sorted(row.id for row in table.to_df(columns=["id"]).collect())
     assert ids == sorted([*range(appended), *range(appended)])
 
@@ -199,14 +191,5 @@ def test_log_table_is_a_native_scan(
 
     table.append(df.limit(500))
     assert table.merge().segments_in > 2
-    check_native(table.to_df(), table.topic)
+    check_native(table.to_df(), table.topic, "s3a")
     assert table.topic.count() == 2 * appended + 500
-
-
-def check_native(df: DataFrame, topic: Topic) -> None:
-    """It has the rows of the topic, and Spark itself reads the files."""
-    files = df.inputFiles()
-    assert files
-    assert all(path.startswith("s3a://") for path in files)
-    schema, expected = expected_rows(topic, topic.version)
-    assert rows(df.select(*schema.names).toArrow(), schema) == expected

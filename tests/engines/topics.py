@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import pylogtable
 from pylogtable import Topic
 from tests.builders import IN_FILES
+from tests.publish.plain_iceberg import expected_rows, rows
 
 
 def make_topic(
@@ -32,6 +33,22 @@ def append(topic: Topic, number: int, rows: int = 100) -> None:
     """Append the records of a number; the same number again has the same keys."""
     ids = list(range(number * rows, (number + 1) * rows))
     topic.append(pa.table({"id": ids, "amount": [float(n) for n in ids]}))
+
+
+def check(df: DataFrame, topic: Topic) -> None:
+    """It has the rows of the topic."""
+    schema, expected = expected_rows(topic, topic.version)
+    assert len(expected) >= 100
+    assert rows(df.toArrow(), schema) == expected
+
+
+def check_native(df: DataFrame, topic: Topic, scheme: str) -> None:
+    """It has the rows of the topic, and Spark itself reads the files."""
+    files = df.inputFiles()
+    assert files
+    assert all(path.startswith(f"{scheme}://") for path in files)
+    schema, _ = expected_rows(topic, topic.version)
+    check(df.select(*schema.names), topic)
 
 
 def everything(topic: Topic) -> list[tuple[int, int]]:
