@@ -424,27 +424,3 @@ class Hint(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     """The root to look at first, None if there is none yet [HINT-1]. It may be out of date."""
 
     root_version: Natural | None
-
-
-#: The format of `PublishedState`.
-PUBLISHED_FORMAT = 1
-
-
-class PublishedState(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
-    """What an entry says about itself: the version of the topic that it shows, when that was
-    committed, and the sum of its end offsets. `copies` are the sealed copies that the table shows,
-    by the path of their segment [PUB-2]. `features` are those of the other format that the table
-    has needed so far. `widened` has, by stored name, the types of a column in older files.
-    `commit_id` is that of the last commit with effect up to the version; older states have none.
-    `follows` names the entry before, where an entry is only right after that one [PUB-1]."""
-
-    format: Count = PUBLISHED_FORMAT
-    topic_id: str
-    version: Natural
-    commit_id: str | None = None
-    committed_at_ms: Natural
-    offsets: Natural
-    copies: dict[str, Annotated[tuple[Segment, ...], msgspec.Meta(min_length=1)]] = {}
-    features: tuple[str, ...] = ()
-    widened: dict[str, tuple[str | dict[str, Any], ...]] = {}
-    follows: str | None = None

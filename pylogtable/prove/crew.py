@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from pylogtable.prove.clients import NEVER_SKEWED, Assignment
+from pylogtable.prove.client import Assignment
+from pylogtable.prove.clients import NEVER_SKEWED
 from pylogtable.runtime import Runtime, seeded_chance
 
 KILLS, PAUSES, SKEW = "kills", "pauses", "skewed-clocks"

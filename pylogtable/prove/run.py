@@ -15,21 +15,14 @@ from typing import Any
 
 from pylogtable.errors import CorruptTopicError, InvalidRequestError, LogTableError
 from pylogtable.prove.checker import DEADLINE_SECONDS, check
-from pylogtable.prove.clients import (
-    APPENDING,
-    COLUMNS,
-    INLINE_BYTES,
-    PARTITIONS,
-    PAUSE_SECONDS,
-    TOPIC,
-    Assignment,
-    runs_in,
-    serve,
-)
+from pylogtable.prove.client import PARTITIONS, TOPIC, Assignment
+from pylogtable.prove.clients import APPENDING, PAUSE_SECONDS, serve
 from pylogtable.prove.crew import KILLS, PAUSES, SKEW, Crew
 from pylogtable.prove.history import SUFFIX, Contents, History, Run, read_operations
 from pylogtable.prove.proxy import Proxy, endpoint_in, redirected
+from pylogtable.prove.readers import COLUMNS, runs_in
 from pylogtable.prove.report import Evidence, ProveReport, rows_of, timeline_of
+from pylogtable.prove.writers import INLINE_BYTES
 from pylogtable.runtime import TIMEOUT_OPTION, Runtime, seeded_chance
 from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.local import LocalStore

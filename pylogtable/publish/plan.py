@@ -12,8 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from pylogtable.format.log_state import LogState
-from pylogtable.format.model import Commit, PublishedState, Segment
+from pylogtable.format.model import Commit, Segment
 from pylogtable.format.partition_state import LeafRun, PartitionState, tile_start
+from pylogtable.format.published_state import PublishedState
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.jobs.merge_plan import MergeUnit, misleads, plan_files
 from pylogtable.read.plan import Span

@@ -19,7 +19,8 @@ from pylogtable.errors import (
     StorageError,
     UnsupportedFormatError,
 )
-from pylogtable.format.model import PUBLISHED_FORMAT, PublishedState, TopicInfo
+from pylogtable.format.model import TopicInfo
+from pylogtable.format.published_state import PUBLISHED_FORMAT, PublishedState
 from pylogtable.log.commit_loop import put_numbered
 from pylogtable.publish.plan import Shown, TableChange, TableFile
 from pylogtable.runtime import Runtime

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from pylogtable.format import group_model, model, offers
+from pylogtable.format import group_model, model, offers, published_state
 from pylogtable.format.json_bytes import checksum
 from pylogtable.format.model import Segment
 from pylogtable.format.partition_state import PartitionState
@@ -31,7 +31,7 @@ Vector = dict[str, Any]
 #: The objects of the format, by name.
 STORED_OBJECTS: dict[str, type[model.StoredObject]] = {
     name: stored
-    for module in (model, group_model, offers)
+    for module in (model, group_model, offers, published_state)
     for name, stored in vars(module).items()
     if isinstance(stored, type) and issubclass(stored, model.StoredObject)
 }

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from pylogtable.prove import clients
-from pylogtable.prove.clients import Assignment, serve
+from pylogtable.prove import client
+from pylogtable.prove.client import Assignment
+from pylogtable.prove.clients import serve
 from pylogtable.storage.base import Created, ObjectStore
 from pylogtable.storage.delegating import WrappedStore
 from pylogtable.storage.open import open_store
@@ -69,5 +70,5 @@ def opening(broken: type[_Broken]) -> object:
 
 def serve_on_overwriting_store(assignment: Assignment) -> None:
     """A client process on a store that ignores the condition of a put."""
-    clients.open_store = opening(OverwritingStore)  # type: ignore[assignment]
+    client.open_store = opening(OverwritingStore)  # type: ignore[assignment]
     serve(assignment)

@@ -6,16 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pylogtable
-from pylogtable.prove.clients import (
-    COLUMNS,
-    INLINE_BYTES,
-    PARTITIONS,
-    ROLES,
-    TOPIC,
-    Assignment,
-    runs_in,
-)
+from pylogtable.prove.client import PARTITIONS, TOPIC, Assignment
+from pylogtable.prove.clients import ROLES
 from pylogtable.prove.history import Contents, History, read_operations
+from pylogtable.prove.readers import COLUMNS, runs_in
+from pylogtable.prove.writers import INLINE_BYTES
 
 WHO = ["append", "append-txn", "append-files", "producer", "producer-txn"]
 READERS = ["reader", "member", "member", "member", "consumer", "maintenance"]

@@ -18,7 +18,7 @@ from pylogtable.storage.base import Created
 from tests.prove import broken
 from tests.prove.recorded import READERS, WHO, record
 
-OPEN_STORE = "pylogtable.prove.clients.open_store"
+OPEN_STORE = "pylogtable.prove.client.open_store"
 
 
 def found(

@@ -17,7 +17,7 @@ from pylogtable.errors import (
     TopicNotFoundError,
     UnsupportedFormatError,
 )
-from pylogtable.storage import local
+from pylogtable.storage import local_files
 from pylogtable.storage.base import Created, ObjectMissingError, ObjectStore
 from pylogtable.storage.local import LocalStore
 from tests.storage.contract import COMMIT, SEGMENT, StoreContract
@@ -167,8 +167,8 @@ def test_leftover_temporary_files_can_be_found_and_removed(
 def test_a_temporary_name_left_by_another_process_is_skipped(
     store: LocalStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(local, "_serial", iter([7, 8]))
-    monkeypatch.setattr(local.threading, "get_ident", lambda: 1)
+    monkeypatch.setattr(local_files, "_serial", iter([7, 8]))
+    monkeypatch.setattr(local_files.threading, "get_ident", lambda: 1)
     left_over = tmp_path / f".tmp-{os.getpid()}-1-7"
     left_over.write_bytes(b"left over")
     store.write("a", b"x")
@@ -299,7 +299,7 @@ def test_a_copy_is_on_the_disk_before_it_appears(
     def sync(descriptor: int) -> None:
         synced.append((stat.S_ISREG(os.fstat(descriptor).st_mode), there.read(SEGMENT)))
 
-    monkeypatch.setattr(local.os, "fsync", sync)
+    monkeypatch.setattr(local_files.os, "fsync", sync)
     there.copy_from(here, SEGMENT, 3)
     assert synced[0] == (True, b"old")
     assert synced[-1] == (False, b"xyz")

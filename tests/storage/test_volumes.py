@@ -13,7 +13,8 @@ import pytest
 
 import pylogtable
 from pylogtable.errors import UnsupportedFormatError
-from pylogtable.storage.local import LocalStore, _failure
+from pylogtable.storage.local import LocalStore
+from pylogtable.storage.local_files import failure_of
 from tests.builders import IN_FILES
 from tests.storage.fuse_volume import mounted
 
@@ -112,7 +113,7 @@ def test_mount_is_as_restricted_as_a_volume(volume: Path, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("code", [errno.ENOSYS, errno.EOPNOTSUPP])
 def test_error_of_a_volume_names_its_cloud_path(code: int) -> None:
-    error = _failure("create", "/Volumes/main/default/logs/t/x", OSError(code, os.strerror(code)))
+    error = failure_of("create", "/Volumes/main/default/logs/t/x", OSError(code, os.strerror(code)))
     assert isinstance(error, UnsupportedFormatError)
     for words in ("/Volumes/main/default/logs/t/x", os.strerror(code), "storageLocation", "s3://"):
         assert words in str(error)

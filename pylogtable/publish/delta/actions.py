@@ -14,7 +14,8 @@ from typing import Any
 
 import msgspec
 
-from pylogtable.format.model import PublishedState, Segment
+from pylogtable.format.model import Segment
+from pylogtable.format.published_state import PublishedState
 from pylogtable.format.schema import OFFSET, PARTITION, TIMESTAMP
 from pylogtable.publish.plan import TableFile
 from pylogtable.publish.table import damaged, state_in

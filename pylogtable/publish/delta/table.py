@@ -8,7 +8,8 @@ from typing import ClassVar
 import msgspec
 
 from pylogtable.format.config import MANIFEST_RETENTION_MS
-from pylogtable.format.model import MAX_OFFSET, PublishedState, TopicInfo
+from pylogtable.format.model import MAX_OFFSET, TopicInfo
+from pylogtable.format.published_state import PublishedState
 from pylogtable.format.schema import WireType, from_arrow, widens
 from pylogtable.publish.delta.actions import Action, add, commit_info, remove, txn
 from pylogtable.publish.delta.log import LOG_DIR, DeltaLog

@@ -17,7 +17,8 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from pylogtable.format.model import PublishedState, TopicInfo
+from pylogtable.format.model import TopicInfo
+from pylogtable.format.published_state import PublishedState
 from pylogtable.publish.columns import guid
 from pylogtable.publish.iceberg.schema import (
     PARTITION_FIELD_ID,

@@ -10,7 +10,8 @@ import msgspec
 
 from pylogtable.errors import InvalidRequestError
 from pylogtable.format.config import MANIFEST_RETENTION_MS
-from pylogtable.format.model import MAX_OFFSET, PublishedState, Segment, TopicInfo
+from pylogtable.format.model import MAX_OFFSET, Segment, TopicInfo
+from pylogtable.format.published_state import PublishedState
 from pylogtable.publish.iceberg.bounds import metrics_of
 from pylogtable.publish.iceberg.log import IcebergLog, is_avro, metadata_path
 from pylogtable.publish.iceberg.manifests import (
