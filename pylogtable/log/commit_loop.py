@@ -58,15 +58,16 @@ def put_numbered(
     Raises `StorageError` if the put certainly failed, and `unknown` if its outcome cannot be found
     out in time.
     """
-    in_doubt = False
+    in_doubt = is_hidden = False
     refusal: StorageError | None = None
     failure: StorageError | None = None
     for _ in runtime.patient_attempts():
         refusal = None
         try:
-            if create() is Created.YES:
+            outcome = create()
+            if outcome is Created.YES:
                 return True
-            in_doubt = True
+            in_doubt, is_hidden = True, outcome is Created.EXISTS
         except StorageError as error:
             refusal = failure = error
         try:
@@ -82,5 +83,8 @@ def put_numbered(
                 return winner == unknown.commit_id
             if refusal is not None and not in_doubt:
                 raise refusal
-    unknown.reason = None if failure is None else str(failure)
+    if failure is not None:
+        unknown.reason = str(failure)
+    elif is_hidden:
+        unknown.reason = "the store says that there is an object of that number, and shows none"
     raise unknown from failure

@@ -25,7 +25,7 @@ from pylogtable.format.group_offer import name_of
 from pylogtable.format.json_codec import decode_group, decode_own, encode
 from pylogtable.log.commit_loop import change_until_landed, put_numbered
 from pylogtable.log.group_objects import GroupObjects, GroupTip, Sight
-from pylogtable.log.offers_plan import has_landed, is_open, take
+from pylogtable.log.offers_plan import has_landed, is_open, may_land, take, withdraw
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import ObjectStore
 
@@ -132,7 +132,12 @@ class GroupLog:
                     looks += 1
                     self.runtime.pause(took * (0.2 + 0.6 * self.runtime.chance()))
                 continue
-            change = plan(tip.state, now_ms)
+            try:
+                change = plan(tip.state, now_ms)
+            except LogTableError:
+                if self._is_withdrawn(offered, tip, now_ms):
+                    raise
+                continue
             if change is None:
                 return tip
             others = [offers[name] for name in waiting if offered is None or name != offered.name]
@@ -141,6 +146,16 @@ class GroupLog:
                 return after
             looks, self._is_crowded, is_crowded = 0, True, True
             self.runtime.pause(took * 0.5 * self.runtime.chance())
+
+    def _is_withdrawn(self, offered: _Offered | None, tip: GroupTip, now_ms: int) -> bool:
+        """True if the member's offer is not in a state after `tip`, and never will be. Others may
+        have taken it along since the look, while the member was asleep [GRP-16]."""
+        if offered is None or not offered.is_put or tip.state is None:
+            return True
+        if not may_land(offered.offer, tip.state):
+            return True
+        change = withdraw(offered.offer, tip.state)
+        return self._attempt(tip, change, self.runtime.new_id(), now_ms) is not None
 
     def _look(self, offered: _Offered | None) -> Sight:
         """The newest state and the offers. Puts the member's own offer with the first look."""

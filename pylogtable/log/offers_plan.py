@@ -17,6 +17,7 @@ from pylogtable.format.group_model import (
     GroupMember,
     GroupOffer,
     GroupPosition,
+    GroupState,
 )
 
 
@@ -41,6 +42,22 @@ def has_landed(offer: GroupOffer, state: GroupChange | None) -> bool:
     if state is None or held is None or held.lease_until_ms != offer.lease_until_ms:
         return False
     return all(state.positions.get(number) == entry for number, entry in _entries(offer).items())
+
+
+def may_land(offer: GroupOffer, state: GroupChange | None) -> bool:
+    """True if somebody may still take the offer along after this state, by a clock of his own."""
+    held = None if state is None else state.members.get(offer.member)
+    return held is not None and held.lease_until_ms == offer.lease_before_ms
+
+
+def withdraw(offer: GroupOffer, state: GroupState) -> GroupChange:
+    """The state without the offer's member. After it the offer cannot land [GRP-16]."""
+    return GroupChange(
+        operation="leave",
+        positions=state.positions,
+        generation=state.generation + 1,
+        members={name: held for name, held in state.members.items() if name != offer.member},
+    )
 
 
 def take(change: GroupChange, offers: Iterable[GroupOffer], now_ms: int) -> GroupChange:

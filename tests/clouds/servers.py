@@ -133,10 +133,19 @@ class Versitygw(_S3Server):
     way = "go install github.com/versity/versitygw/cmd/versitygw@latest"
 
     def command(self) -> list[str]:
-        sidecar = self._folder / "attributes"
-        sidecar.mkdir(exist_ok=True)
         start = [self._program, "--port", f"127.0.0.1:{self.port}", "--quiet", "--keep-alive"]
-        return [*start, "posix", "--sidecar", str(sidecar), str(self._objects())]
+        return [*start, "posix", *self._place_of_attributes(), str(self._objects())]
+
+    def _place_of_attributes(self) -> list[str]:
+        """In the files, where the disk can: they appear with them. Files beside them are written
+        first. If the server dies then, it says of an object that is not there that it exists."""
+        try:
+            os.setxattr(self._objects(), "user.tried", b"1")
+        except (AttributeError, OSError):
+            sidecar = self._folder / "attributes"
+            sidecar.mkdir(exist_ok=True)
+            return ["--sidecar", str(sidecar)]
+        return []
 
     def secrets(self) -> dict[str, str]:
         return {"ROOT_ACCESS_KEY_ID": KEY, "ROOT_SECRET_ACCESS_KEY": SECRET}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,8 @@ from pylogtable.format.paths import group_offer_path
 from pylogtable.groups.member import DynamicMember
 from pylogtable.groups.membership_plan import plan_offer
 from pylogtable.log.group_log import GroupLog
-from pylogtable.log.group_objects import GroupObjects
+from pylogtable.log.group_objects import GroupObjects, GroupTip, Sight
+from pylogtable.log.offers_plan import is_open
 from tests.builders import Clock, make_store
 from tests.library.groups.test_consumer import fill
 from tests.stores import FarStore
@@ -129,6 +131,45 @@ def test_offer_of_a_removed_member_is_left_alone(
     assert topic.group(GROUP).positions() == {one.assignment()[0]: 2}
     with pytest.raises(CommitConflictError, match="no longer in the group"):
         other.commit()
+
+
+@pytest.mark.parametrize("is_taken", [True, False])
+def test_member_that_slept_after_its_look_tells_the_truth(
+    topic: Topic,
+    clock: Clock,
+    pair: tuple[Consumer, Consumer],
+    monkeypatch: pytest.MonkeyPatch,
+    is_taken: bool,
+) -> None:
+    """Its lease runs out meanwhile. Others may have taken its offer along before."""
+    one, other = pair
+    mine = other.assignment()[0]
+    slept: list[int] = []
+    log = log_of(other)
+    log._is_crowded = True
+    look = log._objects.look
+
+    def look_and_sleep(known: GroupTip, **how: Any) -> Sight:
+        sight = look(known, **how)
+        if not slept:
+            slept.append(1)
+            if is_taken:
+                one.commit()
+            clock.tick(LEASE * 2)
+        return sight
+
+    monkeypatch.setattr(log._objects, "look", look_and_sleep)
+    if is_taken:
+        other.commit()
+        assert topic.group(GROUP).positions()[mine] == 2
+        return
+    offer = offer_for(other, clock, 2)
+    with pytest.raises(CommitConflictError, match="Nothing was committed"):
+        other.commit()
+    # Somebody whose clock is slow would take it.
+    state = topic.group(GROUP)._group_log.newest()
+    assert not is_open(offer, state, offer.committed_at_ms)
+    assert mine not in topic.group(GROUP).positions()
 
 
 def test_what_is_no_offer_stops_nobody(
