@@ -131,7 +131,7 @@ cells = $(MATRIX:%=spark-%) $(patsubst %,python-%,$(call found_of,$(PYTHONS))) $
 LIBRARY_TESTS := $(addprefix tests/,library conformance storage publish model properties cli)
 
 test-matrix: java
-	@$(MAKE) --no-print-directory $(cells:%=.venv-%/.installed)
+	@$(if $(strip $(cells)),$(MAKE) --no-print-directory $(cells:%=.venv-%/.installed))
 	@for cell in $(cells); do \
 	  python=$(CURDIR)/.venv-$$cell/bin/python; \
 	  case $$cell in \
