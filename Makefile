@@ -50,11 +50,11 @@ test-deep: java $(VENV)/.installed-dev
 	  $(BIN)/$(PYTEST) -n 3 -o timeout=0 --hypothesis-seed=$$seed
 
 # Delta and Iceberg have no release for the newest Spark, so their Spark is older than ours. They also read from
-# versitygw and Azurite. Without a server its tests are skipped, with the reason, and its jars (S3: 640 MB) not fetched.
+# servers of clouds. Without a server its tests are skipped, with the reason, and its jars (S3: 640 MB) not fetched.
 ENGINES := .venv-engines
 
 test-engines: java $(ENGINES)/.installed
-	@$(ENGINES)/bin/python -m tests.clouds.programs $(SERVERS) versitygw azurite
+	@$(ENGINES)/bin/python -m tests.clouds.programs $(SERVERS) versitygw azurite fake-gcs-server
 	PYLOGTABLE_SERVERS=$(abspath $(SERVERS)) $(ENGINES)/bin/python -m tests.engines.jars $(ENGINES)/jars
 	PYSPARK_PYTHON=$(abspath $(ENGINES)/bin/python) PYSPARK_DRIVER_PYTHON=$(abspath $(ENGINES)/bin/python) \
 	  PYLOGTABLE_SERVERS=$(abspath $(SERVERS)) PYLOGTABLE_ENGINE_JARS=$(abspath $(ENGINES)/jars) \

@@ -15,9 +15,10 @@ class MavenUnreachable(Exception):
 
 
 def path_of(coordinate: str) -> str:
-    """Where `group:artifact:version` is in a repository."""
-    group, artifact, version = coordinate.split(":")
-    return f"{group.replace('.', '/')}/{artifact}/{version}/{artifact}-{version}.jar"
+    """Where `group:artifact:version[:classifier]` is in a repository."""
+    group, artifact, version, *classifier = coordinate.split(":")
+    name = "-".join([artifact, version, *classifier])
+    return f"{group.replace('.', '/')}/{artifact}/{version}/{name}.jar"
 
 
 def fetch(coordinates: Iterable[str], folder: Path, repository: str = CENTRAL) -> list[Path]:

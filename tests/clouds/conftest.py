@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -14,9 +13,6 @@ from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.open import open_store
 from tests.clouds.servers import BUCKET, KINDS, Server, running
 from tests.proxy import Proxy, proxy_before
-
-# gcsfs asks Google itself for the kind of each bucket otherwise, and there is no emulator of that.
-os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
 
 _folders = itertools.count()
 

@@ -12,6 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
+# gcsfs asks Google itself for the kind of each bucket otherwise, and there is no emulator of that.
+os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
+
 BUCKET = "bucket"
 KEY, SECRET = "AKIASERVERTEST", "sErVeRsEcReTsErVeR"
 REGION = "us-east-1"

@@ -80,6 +80,7 @@ def spark(
         .config("spark.sql.warehouse.dir", str(home / "warehouse"))
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.databricks.delta.snapshotPartitions", "2")  # 50 tasks otherwise
         .config("spark.ui.enabled", "false")
     )
     for name, server in servers.items():
@@ -114,4 +115,15 @@ def abfs_conf(server: Server) -> dict[str, str]:
     }
 
 
-HADOOP_CONF = {"versitygw": s3a_conf, "azurite": abfs_conf}
+def gs_conf(server: Server) -> dict[str, str]:
+    """Hadoop does not know the class by itself. All other settings are for the emulator."""
+    return {
+        "spark.hadoop.fs.gs.impl": "com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem",
+        "spark.hadoop.fs.gs.storage.root.url": f"{server.url}/",
+        "spark.hadoop.fs.gs.project.id": "test",
+        "spark.hadoop.google.cloud.auth.service.account.enable": "false",
+        "spark.hadoop.google.cloud.auth.null.enable": "true",
+    }
+
+
+HADOOP_CONF = {"versitygw": s3a_conf, "azurite": abfs_conf, "fake-gcs-server": gs_conf}

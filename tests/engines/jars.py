@@ -1,4 +1,4 @@
-"""Fetches the jars of Delta and Iceberg, and of Hadoop for S3 and Azure, from Maven Central.
+"""Fetches the jars of Delta and Iceberg, and of Hadoop for clouds, from Maven Central.
 
 python -m tests.engines.jars FOLDER. What Hadoop needs to read from a server is fetched only if this
 server is there: for S3 it is 640 MB.
@@ -17,13 +17,14 @@ JARS = (
     "io.delta:delta-storage:4.3.1",
     "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0",
 )
-#: What Spark needs to read from a server itself: modules of its own Hadoop, and what they need.
+#: What Spark needs to read from a server itself. Hadoop's modules are those of Spark's own Hadoop.
 HADOOP = {
     "versitygw": (
         "org.apache.hadoop:hadoop-aws:3.4.2",
         "software.amazon.awssdk:bundle:2.29.52",  # as the POM of this Hadoop says
     ),
     "azurite": ("org.apache.hadoop:hadoop-azure:3.4.2",),
+    "fake-gcs-server": ("com.google.cloud.bigdataoss:gcs-connector:hadoop3-2.2.26:shaded",),
 }
 
 

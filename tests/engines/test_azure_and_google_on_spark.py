@@ -1,4 +1,4 @@
-"""Spark reads topics on Azure through `hadoop-azure`, from Azurite."""
+"""Spark reads topics on Azure through `hadoop-azure`, and on Google through the `gcs-connector`."""
 
 from __future__ import annotations
 
@@ -14,19 +14,29 @@ from pyspark_pylogtable import LogTable
 from tests.clouds.servers import ACCOUNT, BUCKET, Server
 from tests.engines.topics import append, check, check_native, make_topic
 
+#: The address of a bucket, as Hadoop spells it. `abfss://` would be TLS.
+ROOTS = {
+    "azurite": f"abfs://{BUCKET}@{ACCOUNT}.dfs.core.windows.net",
+    "fake-gcs-server": f"gs://{BUCKET}",
+}
+
 _folders = itertools.count()
 
 
+@pytest.fixture(params=ROOTS)
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture
-def options(server_of: Callable[[str], Server]) -> dict[str, Any]:
-    server = server_of("azurite")
+def options(name: str, server_of: Callable[[str], Server]) -> dict[str, Any]:
+    server = server_of(name)
     return server.options(server.url)
 
 
 @pytest.fixture
-def address() -> str:
-    """Of a store, as Hadoop spells it. `abfss://` would be TLS."""
-    return f"abfs://{BUCKET}@{ACCOUNT}.dfs.core.windows.net/f{next(_folders)}"
+def address(name: str) -> str:
+    return f"{ROOTS[name]}/f{next(_folders)}"
 
 
 @pytest.fixture
@@ -46,12 +56,22 @@ def test_delta_table(spark: SparkSession, orders: Topic, address: str) -> None:
         spark.sql("DROP TABLE orders")
 
 
+@pytest.mark.parametrize("name", ["fake-gcs-server"])
+def test_iceberg_by_path(spark: SparkSession, orders: Topic, address: str) -> None:
+    """On Azure the paths in the table are `abfss://`."""
+    for number in (1, 2):
+        orders.publish(["iceberg"])
+        check(spark.read.format("iceberg").load(f"{address}/orders"), orders)
+        append(orders, number)
+
+
 def test_log_table_is_a_native_scan(
     spark: SparkSession, orders: Topic, address: str, options: dict[str, Any]
 ) -> None:
     """A warning, that Python reads instead, would be an error here."""
     table = LogTable.for_path(spark, f"{address}/orders", options)
-    check_native(table.to_df(), orders, "abfs")
+    scheme = address.partition("://")[0]
+    check_native(table.to_df(), orders, scheme)
     append(orders, 1)
     assert orders.merge().segments_in > 2
-    check_native(table.to_df(), orders, "abfs")
+    check_native(table.to_df(), orders, scheme)
