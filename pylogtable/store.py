@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pylogtable.arguments import address, check_mapping, checked_clock, names_in
+from pylogtable.arguments import address, checked_clock, names_in
 from pylogtable.errors import (
     CorruptTopicError,
     InvalidRequestError,
@@ -328,8 +328,11 @@ def open(
     s). `clock` returns milliseconds since the epoch and replaces the system's clock, for tests.
     This writes nothing.
     """
-    if storage_options is not None:
-        check_mapping("storage_options", storage_options, "{'region_name': 'eu-west-1'}")
+    if storage_options is not None and not isinstance(storage_options, Mapping):
+        raise InvalidRequestError(  # its value may be a secret
+            "`storage_options` must be a dict such as {'endpoint_url': 'http://localhost:9000'}, "
+            f"not a {type(storage_options).__name__}"
+        )
     runtime = Runtime(patience_seconds=patience_in(storage_options or {}))
     if clock:
         runtime = replace(runtime, clock=checked_clock(clock))

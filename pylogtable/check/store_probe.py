@@ -15,10 +15,11 @@ from functools import partial
 from typing import NamedTuple
 
 from pylogtable.check.doctor_report import FAILED, OK, WARNING, DoctorCheck
-from pylogtable.errors import LogTableError, UnsupportedFormatError
+from pylogtable.errors import InvalidRequestError, LogTableError, UnsupportedFormatError
 from pylogtable.operation import Threads
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import Created, ObjectInfo, ObjectStore, UnansweredError
+from pylogtable.storage.credentials import CredentialsError
 from pylogtable.storage.local import LocalStore
 from pylogtable.storage.wire import MissingBucketError
 
@@ -51,6 +52,10 @@ class _Warning(Exception):
     """A check passed, but something needs attention."""
 
 
+#: Errors of the address, the options or the credentials.
+_SAYS_WHAT_TO_DO = (UnsupportedFormatError, InvalidRequestError, CredentialsError)
+
+
 class _Step(NamedTuple):
     name: str
     run: Callable[[], str]
@@ -71,7 +76,7 @@ class _Step(NamedTuple):
             return self._failed(str(error), _UNANSWERED), True
         except LogTableError as error:
             is_missing = isinstance(error.__cause__, MissingBucketError)
-            if is_missing or isinstance(error, UnsupportedFormatError):
+            if is_missing or isinstance(error, _SAYS_WHAT_TO_DO):
                 return self._failed(str(error)), True  # it says what to do
             advice = self.advice if self.if_store_fails is None else self.if_store_fails
             return self._failed(str(error), advice), self.others_need_it

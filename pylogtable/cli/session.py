@@ -89,7 +89,7 @@ class Session:
 
     def parsed_storage_options(self) -> dict[str, Any] | None:
         """`--storage-options` as a dict."""
-        return parse_storage_options(self.storage_options, "--storage-options")
+        return _parsed(self.storage_options, "--storage-options")
 
     def open_store(self, argument: str | None = None) -> Store:
         """The store that the command is about."""
@@ -102,7 +102,7 @@ class Session:
             raise click.UsageError("the other store given is empty")
         options = self.parsed_storage_options()
         if storage_options is not None:
-            options = parse_storage_options(storage_options, option)
+            options = _parsed(storage_options, option)
         return pylogtable.open(url, storage_options=options)
 
     def locate(self, topic: str) -> tuple[Store, str]:
@@ -156,3 +156,10 @@ def suggest_topics(store: Store, name: str) -> Iterator[None]:
 def current_session(context: click.Context) -> Session:
     """The session that a command runs in."""
     return context.find_root().ensure_object(Session)
+
+
+def _parsed(storage_options: str | None, option: str) -> dict[str, Any] | None:
+    try:
+        return parse_storage_options(storage_options, option)
+    except InvalidRequestError as error:
+        raise click.UsageError(str(error)) from None

@@ -72,8 +72,6 @@ class AzureWire(Wire):
     }
 
     def __init__(self, options: Mapping[str, Any], note_date: NoteDate) -> None:
-        from adlfs import AzureBlobFileSystem  # type: ignore[import-untyped]
-
         # Python prints warnings of a library without a handler. Azure's fill pages if there are no
         # credentials; the error says it in a line.
         logging.getLogger("azure").addHandler(logging.NullHandler())
@@ -84,7 +82,7 @@ class AzureWire(Wire):
         self._credential = (
             None if provider is None else _credential(provider, given.get("account_name"))
         )
-        fs = AzureBlobFileSystem(
+        fs = self.client_class()(
             **given,
             **({} if self._credential is None else {"credential": self._credential.given}),
             use_listings_cache=False,
@@ -104,6 +102,13 @@ class AzureWire(Wire):
             "read_timeout": REPLY_SECONDS,
             "raw_response_hook": self._note_reply,
         } | {name: given[name] for name in ("connection_timeout", "read_timeout") if name in given}
+
+    @classmethod
+    def client_class(cls) -> type[Any]:
+        from adlfs import AzureBlobFileSystem  # type: ignore[import-untyped]
+
+        kind: type[Any] = AzureBlobFileSystem
+        return kind
 
     async def get(self, path: str, start: int = 0, end: int | None = None) -> bytes:
         async with self._blob(path) as blob:

@@ -10,15 +10,16 @@ import os
 import re
 import threading
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from typing import Any
 
-from pylogtable.errors import InvalidRequestError, LogTableError
+from pylogtable.errors import LogTableError
 from pylogtable.runtime import TIMEOUT_OPTION, patience_in
 from pylogtable.storage.azure import AzureWire
 from pylogtable.storage.credentials import OPTION, CredentialsError, provider_in
 from pylogtable.storage.google import GoogleWire
+from pylogtable.storage.options import check_known, check_options, endpoint_in, native_options
 from pylogtable.storage.replies import (
+    causes,
     is_about_tls,
     is_expired,
     lacks_credentials,
@@ -68,9 +69,11 @@ class Client:
         #: How long the store may be silent before an operation ends with an error.
         self.patience_seconds = patience_in(given)
         given.pop(TIMEOUT_OPTION, None)
-        self._options = WIRES[protocol].native_options(given)
-        self._provider = provider_in(self._options, protocol, url)
-        _check_options(WIRES[protocol], self._options, url)
+        kind = WIRES[protocol]
+        native = native_options(kind, given)
+        self._provider = provider_in(native, protocol, url)
+        check_options(kind, native, url, WIRES.values())
+        self._options = kind.adapted(native)
         #: Clients look there for what the options do not say.
         self._variables = {
             name: value for name, value in os.environ.items() if name.startswith(_VARIABLES)
@@ -83,7 +86,7 @@ class Client:
     @property
     def endpoint(self) -> str:
         """The server that the options name; "" if they name none."""
-        return _endpoint(self._options).rstrip("/")
+        return endpoint_in(self._options).rstrip("/")
 
     @property
     def last_reply_ms(self) -> int | None:
@@ -124,6 +127,7 @@ class Client:
         kind = WIRES[self._protocol]
         renewed = {} if self._provider is None else {OPTION: self._provider}
         try:
+            check_known(kind, self._options, kind.client_class(), self._url)
             return kind({**_copied(self._options), **renewed}, self._note_date)
         except ImportError as error:
             raise missing_package(kind) from error
@@ -152,8 +156,11 @@ class Client:
         if isinstance(error, LogTableError):
             return self.scrub(str(error))
         if isinstance(error, MissingBucketError):
-            return self.scrub(f"{self._place} does not exist: create it, or check the address")
-        advice, first_line = WIRES[self._protocol].advice, str(error).partition("\n")[0]
+            where = f" at {self.endpoint}" if self.endpoint else ""
+            return self.scrub(
+                f"{self._place} does not exist{where}: create it, or check the address"
+            )
+        advice, first_line = WIRES[self._protocol].advice, _first_line(error)
         if lacks_credentials(error):
             return self.scrub(f"no credentials were found: {advice} ({first_line})")
         if (code := wrong_credentials(error)) is not None:
@@ -167,14 +174,8 @@ class Client:
 
     def shown(self, error: BaseException) -> BaseException | None:
         """The error, to be shown as the cause of another one; None if it tells a secret."""
-        seen: BaseException | None = error
-        passed: set[int] = set()
-        while seen is not None and id(seen) not in passed:
-            passed.add(id(seen))
-            if self.scrub(str(seen)) != str(seen):
-                return None
-            seen = seen.__cause__ or seen.__context__
-        return error
+        tells = any(self.scrub(str(seen)) != str(seen) for seen in causes(error))
+        return None if tells else error
 
     @property
     def _place(self) -> str:
@@ -221,6 +222,12 @@ def _received(protocol: str, url: str, options: dict[str, Any]) -> Client:
     return client
 
 
+def _first_line(error: Exception) -> str:
+    """What an error says; two lines if the first one only announces the second."""
+    lines = str(error).splitlines() or [""]
+    return " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
+
+
 def _copied(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options for a client, which writes into the mappings that it gets. Other objects, such as
     credentials, may have no copies."""
@@ -228,30 +235,6 @@ def _copied(options: Mapping[str, Any]) -> dict[str, Any]:
         name: _copied(value) if isinstance(value, Mapping) else value
         for name, value in options.items()
     }
-
-
-def _check_options(kind: type[Wire], options: Mapping[str, Any], url: str) -> None:
-    """Raise if an option is one of another cloud, or nearly one of this cloud. Options that nobody
-    knows are for the client."""
-    for name in options.keys() - kind.options:
-        others = [other.cloud for other in WIRES.values() if name in other.options]
-        similar = get_close_matches(name.lower(), kind.options, n=1, cutoff=0.85)
-        if others or similar:
-            reason = f"an option of {' and '.join(others)}" if others else "not an option"
-            hint = f"did you mean {similar[0]}?" if similar else "see Options for credentials"
-            raise InvalidRequestError(
-                f"storage_options: {name} is {reason}, and {url} is on {kind.cloud}: {hint}"
-            )
-    endpoint = _endpoint(options)
-    if endpoint and not re.match("https?://[^/]", endpoint):
-        raise InvalidRequestError(
-            f"endpoint_url must begin with http:// or https://, not {endpoint!r}"
-        )
-
-
-def _endpoint(options: Mapping[str, Any]) -> str:
-    further = options.get("client_kwargs") or {}
-    return str(options.get("endpoint_url") or further.get("endpoint_url") or "")
 
 
 def _request_seconds(options: Mapping[str, Any]) -> float:

@@ -67,12 +67,14 @@ _NAMES = {
     "access_token": "token",
     "expiration": "expires_at",
     "expiry": "expires_at",
+    "expires": "expires_at",
     "expires_on": "expires_at",
 }
 
 
 class CredentialsError(StorageError):
-    """There are no credentials, or no client can be made with them. Nothing was sent."""
+    """There are no credentials, or no client can be made with them, or the store refuses them.
+    Nothing was done."""
 
 
 @dataclass(frozen=True)
@@ -206,12 +208,14 @@ class Provider:
             raise self._failure(f"{type(error).__name__}: {error}") from error
         if not isinstance(given, Mapping):
             raise self._failure(f"it must return a mapping, not {type(given).__name__}")
+        given = given.get("Credentials", given)  # a reply of STS
         known = {_NAMES.get(str(name).lower(), str(name)): value for name, value in given.items()}
         for names in self._needed:
             if all(isinstance(known.get(name), str) and known[name] for name in names):
                 return known
         wanted = " or ".join(" and ".join(names) for names in self._needed)
-        raise self._failure(f"it must return {wanted}, and returned {sorted(known)}")
+        told = ", ".join(f"{name} ({type(known[name]).__name__})" for name in sorted(known))
+        raise self._failure(f"it must return {wanted} as text, and returned {told or 'nothing'}")
 
     def _expiry_ms(self, expires_at: Any) -> float:
         try:
@@ -242,12 +246,14 @@ def provider_in(options: dict[str, Any], protocol: str, url: str) -> Provider | 
     own = _own_options(options, name)
     if given is None or isinstance(given, Provider):
         return given
+    fixed = _FIXED[protocol]
     if not callable(given) and name is None:
         raise InvalidRequestError(
             f"{OPTION} must be a function that returns credentials, or its name "
-            f"('package.module:function', {', '.join(map(repr, _NAMED))}), not {given!r}"
+            f"('package.module:function', {', '.join(map(repr, _NAMED))}), not a "
+            f"{type(given).__name__}. Fixed ones are options themselves: {', '.join(fixed)}"
         )
-    both = [option for option in _FIXED[protocol] if options.get(option)]
+    both = [option for option in fixed if options.get(option)]
     if both:
         raise InvalidRequestError(
             f"give {OPTION} or {' and '.join(both)}: {OPTION} renew, and the others do not"

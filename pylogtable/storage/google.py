@@ -55,11 +55,9 @@ class GoogleWire(Wire):
     }
 
     def __init__(self, options: Mapping[str, Any], note_date: NoteDate) -> None:
-        from gcsfs.core import GCSFileSystem  # type: ignore[import-untyped]
-
         given = dict(options)
         provider: Provider | None = given.pop(OPTION, None)
-        _check_key_file(given.get("token"))
+        given["token"] = _checked_token(given.get("token"))
         if provider is not None:
             given["token"] = _renewed(provider)
         elif given.get("token") is None:
@@ -67,9 +65,23 @@ class GoogleWire(Wire):
             # not that of the credentials.
             given["token"] = "anon" if _is_emulated(given) else "google_default"
             given.pop("project", None)
-        self._fs = GCSFileSystem(**given, skip_instance_cache=True)
+        self._fs = self.client_class()(**given, skip_instance_cache=True)
         self._note_date = note_date
         self.loop = self._fs.loop
+
+    @classmethod
+    def client_class(cls) -> type[Any]:
+        from gcsfs.core import GCSFileSystem  # type: ignore[import-untyped]
+
+        kind: type[Any] = GCSFileSystem
+        return kind
+
+    @classmethod
+    def adapted(cls, options: dict[str, Any]) -> dict[str, Any]:
+        address = options.get("endpoint_url") or os.environ.get("STORAGE_EMULATOR_HOST")
+        if address:  # the client adds the path of the API
+            options["endpoint_url"] = address.rstrip("/").removesuffix("/storage/v1")
+        return options
 
     async def get(self, path: str, start: int = 0, end: int | None = None) -> bytes:
         wanted = {} if (start, end) == (0, None) else {"Range": f"bytes={start}-{_last(end)}"}
@@ -252,11 +264,36 @@ def _renewed(provider: Provider) -> Any:
     return Renewed()  # type: ignore[no-untyped-call]
 
 
-def _check_key_file(token: Any) -> None:
-    """Raise if a token is the path of a file that is not there. gcsfs would send the path."""
-    looks_like_path = isinstance(token, str) and (token[:1] in {"/", "~", "."} or ".json" in token)
-    if looks_like_path and not os.path.exists(token):
-        raise CredentialsError(f"token={token!r} is the path of a key file, and there is none")
+def _checked_token(token: Any) -> Any:
+    """The token for gcsfs; None if there is none. Raises if it is the path of a key file that
+    cannot be used: gcsfs would send the path. The text of a key file becomes what it says."""
+    if not isinstance(token, str):
+        return token
+    if token.lstrip()[:1] == "{":
+        return _key_in(token, "token")
+    if not (token[:1] in {"/", "~", "."} or token.endswith(".json")):
+        return token or None
+    try:
+        with open(os.path.expanduser(token), encoding="utf-8") as file:
+            text = file.read()
+    except OSError as error:
+        raise CredentialsError(
+            f"token={token!r} is the path of a key file, which cannot be read: {error.strerror}"
+        ) from None
+    _key_in(text, f"the key file {token!r}")
+    return os.path.expanduser(token)
+
+
+def _key_in(text: str, name: str) -> Mapping[str, Any]:
+    try:
+        key = json.loads(text)
+    except ValueError:
+        key = None
+    if not isinstance(key, dict) or not ("type" in key or "refresh_token" in key):
+        raise CredentialsError(
+            f"{name} is not the JSON of a service account, of workload identity or of a user"
+        )
+    return key
 
 
 def _is_emulated(options: Mapping[str, Any]) -> bool:

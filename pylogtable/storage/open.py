@@ -24,6 +24,7 @@ _REMOTE = {
     "abfss": "abfs",
     "az": "abfs",
 }
+_NEARLY = re.compile(r"\W*(s3[an]?|gc?s|abfss?|az|wasbs?)\W*//", re.I)
 _OTHER_NAMES_OF_AZURE = {"wasb", "wasbs", "azure", "adl"}
 _AZURE = ".dfs.core.windows.net"
 _WORKING = (
@@ -46,6 +47,7 @@ def open_store(
     text = address(url)
     match = _SCHEME.match(text)
     if not match:
+        _refuse_near_addresses(text)
         return _local(text)
     scheme, rest = (match[1] or match[2]).lower(), text[match.end() :]
     if scheme in _OTHER_NAMES_OF_AZURE:
@@ -73,6 +75,16 @@ def open_store(
         f"{scheme}: is not supported: it is not known to put an object only if it is absent, and "
         f"without that commits would overwrite each other. Supported: {_WORKING}"
     )
+
+
+def _refuse_near_addresses(path: str) -> None:
+    """Raise if a local path was probably meant to be an address. Nobody would look for the data on
+    the local disk."""
+    if "://" in path or _NEARLY.match(path) or f"{_AZURE}/" in path:
+        raise InvalidRequestError(
+            f"{path!r} is no address and would be a local folder: check what stands before "
+            "'://', such as a blank or a quotation mark; for that folder write ./ before it"
+        )
 
 
 def _local(path: str) -> LocalStore:
@@ -110,7 +122,7 @@ def _remote(protocol: str, path: str, options: Mapping[str, object]) -> ObjectSt
     parts = [part for part in below.split("/") if part]
     if not bucket or ".." in parts or "." in parts:
         raise InvalidRequestError(
-            f"a {protocol}:// address needs a bucket and plain names below it"
+            f"an address of {protocol}:// needs a bucket, or a container, and plain names below it"
         )
     kind = WIRES[protocol]
     if importlib.util.find_spec(kind.package) is None:
@@ -121,13 +133,18 @@ def _remote(protocol: str, path: str, options: Mapping[str, object]) -> ObjectSt
 def _azure_account(host: str, options: Mapping[str, object]) -> tuple[str, Mapping[str, object]]:
     """The host of the account in an address, and the options that reach it. Other engines need it
     in an address, so it is added if the options name an account."""
+    from pylogtable.storage.client import WIRES
+    from pylogtable.storage.options import check_options, native_options
+
     if not host:
         name = _account_name(options, os.environ)
         if not name:
+            kind = WIRES["abfs"]
+            check_options(kind, native_options(kind, options), "Azure", WIRES.values())
             raise InvalidRequestError(
                 "the account of Azure is not known: write "
                 f"abfss://container@account{_AZURE}/folder, or give account_name or "
-                "connection_string, or set AZURE_STORAGE_ACCOUNT_NAME"
+                "connection_string (with AccountName=…), or set AZURE_STORAGE_ACCOUNT_NAME"
             )
         return f"{name}{_AZURE}", {"account_name": name, **options}
     if "@" in host:

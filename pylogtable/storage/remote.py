@@ -31,7 +31,15 @@ from pylogtable.storage.base import (
     check_prefix,
 )
 from pylogtable.storage.client import Client
-from pylogtable.storage.replies import outcome_of_create, refuses_copy, reply_of, was_never_sent
+from pylogtable.storage.credentials import CredentialsError
+from pylogtable.storage.replies import (
+    lacks_credentials,
+    outcome_of_create,
+    refuses_copy,
+    reply_of,
+    was_never_sent,
+    wrong_credentials,
+)
 from pylogtable.storage.requests import Requests, Send
 from pylogtable.storage.upload import Upload
 from pylogtable.storage.wire import CONCURRENCY, Page, Wire
@@ -358,7 +366,11 @@ class RemoteStore(ObjectStore):
         if isinstance(error, LogTableError) and not isinstance(error, UnansweredError):
             return error
         reason = self._client.explain(error)
-        kind = UnansweredError if isinstance(error, UnansweredError) else StorageError
+        kind: type[StorageError] = StorageError
+        if isinstance(error, UnansweredError):
+            kind = UnansweredError
+        elif lacks_credentials(error) or wrong_credentials(error) is not None:
+            kind = CredentialsError
         return kind(f"cannot {verb} {self._address(path)}: {reason}")
 
     def _cause(self, error: Exception) -> BaseException | None:

@@ -6,6 +6,7 @@ The clients are optional packages, so their errors are known by name and by what
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterator
 
 from pylogtable.storage.base import Created
 from pylogtable.storage.wire import MissingBucketError
@@ -43,6 +44,7 @@ _EXPIRED_CODES = frozenset(
         "InvalidToken",
         "InvalidTokenId",
         "InvalidAccessKeyId",
+        "XAdminUserNotFound",  # versitygw, of the same
         "AuthenticationFailed",
         "AuthorizationFailure",  # Azurite, of the same
         "400",
@@ -89,10 +91,7 @@ class IncompleteReplyError(Exception):
 
 def reply_of(error: BaseException) -> tuple[str, int]:
     """The error code and the HTTP status of an error; "" and 0 if there was no reply."""
-    seen: BaseException | None = error
-    passed: set[int] = set()
-    while seen is not None and id(seen) not in passed:
-        passed.add(id(seen))
+    for seen in causes(error):
         if not _NO_REPLY_NAMES.isdisjoint(kind.__name__ for kind in type(seen).__mro__):
             break
         response = getattr(seen, "response", None)
@@ -105,7 +104,6 @@ def reply_of(error: BaseException) -> tuple[str, int]:
             if isinstance(status, int):
                 code = getattr(seen, "error_code", "")
                 return str(getattr(code, "value", code)), status  # Azure's codes are an Enum
-        seen = seen.__cause__ or seen.__context__
     return "", 0
 
 
@@ -156,23 +154,27 @@ def is_transient(error: Exception) -> bool:
     return "TimeoutError" in names or not _TRANSIENT_NAMES.isdisjoint(names)
 
 
-def is_about_tls(error: Exception) -> bool:
+def is_about_tls(error: BaseException) -> bool:
     """True if there is no TLS with the server, or a certificate that is not trusted."""
-    names = (kind.__name__ for kind in type(error).__mro__)
+    names = (kind.__name__ for seen in causes(error) for kind in type(seen).__mro__)
     return any("SSL" in name or "Certificate" in name for name in names)
 
 
-def refuses_connections(error: BaseException | None) -> bool:
+def refuses_connections(error: BaseException) -> bool:
     """True if nothing listens at the address."""
+    return any(
+        isinstance(seen, OSError) and seen.errno == errno.ECONNREFUSED for seen in causes(error)
+    )
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """An error, its cause, the cause of that, and so on. Some errors are their own cause."""
+    seen: BaseException | None = error
     passed: set[int] = set()
-    while error is not None and id(error) not in passed:
-        passed.add(id(error))
-        if isinstance(error, ConnectionRefusedError) or (
-            isinstance(error, OSError) and error.errno == errno.ECONNREFUSED
-        ):
-            return True
-        error = error.__cause__ or error.__context__
-    return False
+    while seen is not None and id(seen) not in passed:
+        passed.add(id(seen))
+        yield seen
+        seen = seen.__cause__ or seen.__context__
 
 
 def is_expired(error: Exception) -> bool:

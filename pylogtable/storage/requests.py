@@ -119,6 +119,8 @@ class Requests:
                     f"{tries} {'try' if tries == 1 else 'tries'} in {waited:.0f} s, the last one: "
                     f"{self._client.explain(failure)}"
                 )
+                if not self._client.has_answered:
+                    silence.given_up += "; check the address, and whether the server runs"
                 raise UnansweredError(silence.given_up) from self._client.shown(failure)
             await asyncio.sleep(pause)
             seconds = min(seconds, limit - waited - pause)

@@ -13,9 +13,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from email.utils import parsedate_to_datetime
 from typing import Any, ClassVar
-from urllib.parse import urlsplit
 
-from pylogtable.errors import InvalidRequestError, StorageError, UnsupportedFormatError
+from pylogtable.errors import StorageError, UnsupportedFormatError
 from pylogtable.storage.base import ObjectInfo
 from pylogtable.storage.credentials import OPTION, Provider
 from pylogtable.storage.replies import IncompleteReplyError, reply_of
@@ -31,7 +30,6 @@ from pylogtable.storage.wire import (
     send_once,
 )
 
-_REGIONS = ("aws_region", "aws_default_region")
 #: The first botocore with the condition is the one after this.
 _LAST_WITHOUT_CONDITION = (1, 35, 20)
 
@@ -70,16 +68,18 @@ class S3Wire(Wire):
         "aws_endpoint_url_s3": "endpoint_url",
         "aws_endpoint": "endpoint_url",
         "aws_profile": "profile",
+        "aws_region": "region_name",
+        "aws_default_region": "region_name",
+        "region": "region_name",
+        "aws_allow_http": "allow_http",
     }
     deleted_at_once = 1000
 
     def __init__(self, options: Mapping[str, Any], note_date: NoteDate) -> None:
-        from s3fs import S3FileSystem
-
         _require_condition()
         given = dict(options)
         provider: Provider | None = given.pop(OPTION, None)
-        fs = S3FileSystem(**given, use_listings_cache=False, skip_instance_cache=True)
+        fs = self.client_class()(**given, use_listings_cache=False, skip_instance_cache=True)
         # Its own loop; that of botocore is switched off by `native_options`.
         fs.retries = 1
         fs.config_kwargs = {**fs.config_kwargs, "http_session_cls": _single_shot_session()}
@@ -91,15 +91,18 @@ class S3Wire(Wire):
             fs.session._credentials = _renewed(provider)
 
     @classmethod
-    def native_options(cls, given: Mapping[str, object]) -> dict[str, Any]:
-        options = super().native_options(given)
-        by_name = {name.lower(): name for name in options}
-        options.pop(by_name.get("aws_allow_http", ""), None)  # the endpoint's scheme decides this
-        for name in _REGIONS:
-            if name in by_name:
-                region = options.pop(by_name[name])
-                further = options.get("client_kwargs") or {}
-                options["client_kwargs"] = {"region_name": region, **further}
+    def client_class(cls) -> type[Any]:
+        from s3fs import S3FileSystem
+
+        kind: type[Any] = S3FileSystem
+        return kind
+
+    @classmethod
+    def adapted(cls, options: dict[str, Any]) -> dict[str, Any]:
+        options.pop("allow_http", None)  # the endpoint's scheme decides this
+        if "region_name" in options:
+            further = options.get("client_kwargs") or {}
+            options["client_kwargs"] = {"region_name": options.pop("region_name"), **further}
         options["config_kwargs"] = {
             "max_pool_connections": CONCURRENCY,
             "connect_timeout": CONNECT_SECONDS,
@@ -107,11 +110,6 @@ class S3Wire(Wire):
             **(options.get("config_kwargs") or {}),
             "retries": {"total_max_attempts": 1},
         }
-        for place in (options, options.get("client_kwargs") or {}):
-            if urlsplit(str(place.get("endpoint_url") or "")).username is not None:
-                raise InvalidRequestError(
-                    "endpoint_url must not contain credentials; give key and secret"
-                )
         return options
 
     def split(self, path: str) -> tuple[str, str]:

@@ -80,9 +80,14 @@ class Wire(ABC):
     def __init__(self, options: Mapping[str, Any], note_date: NoteDate) -> None: ...
 
     @classmethod
-    def native_options(cls, given: Mapping[str, object]) -> dict[str, Any]:
-        """The options with the names that the client uses. Unknown ones are passed on."""
-        return {cls.option_names.get(name.lower(), name): value for name, value in given.items()}
+    @abstractmethod
+    def client_class(cls) -> type:
+        """The fsspec file system that connects."""
+
+    @classmethod
+    def adapted(cls, options: dict[str, Any]) -> dict[str, Any]:
+        """The options as the client wants them."""
+        return options
 
     def split(self, path: str) -> tuple[str, str]:
         """The bucket and the key of a path."""

@@ -121,7 +121,7 @@ def test_no_store_and_no_topic(
 def test_storage_options_must_be_a_json_object(
     broken_store: Path, options: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["maintain", str(broken_store), "--storage-options", options]) == 1
+    assert main(["maintain", str(broken_store), "--storage-options", options]) == 2
     told = complaint(capsys)
     assert "--storage-options " in told
     assert "secret" not in told

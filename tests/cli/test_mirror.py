@@ -168,7 +168,7 @@ def test_errors_are_one_line(run: Run, clicks: Topic, store_dir: Path, backup: P
     run("mirror", "clicks", store_dir).failed("cannot be a copy of itself")
     run("mirror", "clicks", backup, "-c", "retention.ms=-1").failed("retention='own'")
     bad = run("mirror", "clicks", backup, "--to-storage-options", "[1]")
-    bad.failed("--to-storage-options must be a JSON object")
+    bad.failed("--to-storage-options must be a JSON object", status=2)
     run("compare", "clicks", backup / "nope").failed("there is no topic 'nope'")
     run("compare", "clicks", "clicks").failed("OTHER is the path", "not 'clicks'", status=2)
     assert pylogtable.open(backup).topics() == []

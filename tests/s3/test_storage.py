@@ -363,13 +363,6 @@ def test_an_endpoint_with_credentials_is_refused() -> None:
     assert SECRET not in str(caught.value)
 
 
-def test_an_unknown_option_is_passed_on(endpoint: str) -> None:
-    options = {"endpoint_url": endpoint, "key": KEY, "secret": SECRET, "nonsense": "value of it"}
-    with pytest.raises(StorageError, match="nonsense") as caught:
-        open_store(f"s3://{BUCKET}/t", options).create(COMMIT, b"x")
-    assert "value of it" not in str(caught.value)
-
-
 @pytest.mark.parametrize(
     ("error", "outcome"),
     [

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -138,8 +139,9 @@ def test_many_threads_ask_once(time: Time) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"key": "k"}, "must return key and secret, and returned ['key']"),
+        ({"key": "k"}, "must return key and secret as text, and returned key (str)"),
         ({"key": "k", "secret": None}, "must return key and secret"),
+        ({"key": "k", "secret": b"s"}, "returned key (str), secret (bytes)"),
         (["k"], "must return a mapping, not list"),
         ({"key": "k", "secret": "s", "expires_at": "soon"}, "soon"),
         ({"key": "k", "secret": "s", "expires_at": True}, "expires_at must be"),
@@ -179,6 +181,32 @@ def test_times_of_expiry(time: Time, expires_at: Any) -> None:
     assert not provider.is_due
     time.now_ms += 1
     assert provider.is_due
+
+
+def test_a_reply_of_sts_is_taken_as_it_is(time: Time) -> None:
+    known = {"AccessKeyId": "k", "SecretAccessKey": "s", "SessionToken": "t"}
+    reply = {"Credentials": {**known, "Expiration": datetime.datetime(2027, 1, 15, 9)}}
+    assert provider_of(lambda: reply, time).current()["token"] == "t"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "cannot be read: No such file"),
+        ("{", "is not the JSON of"),
+        ("[]", "is not the JSON"),
+    ],
+)
+def test_a_key_file_of_google_that_cannot_be_used_is_named(
+    tmp_path: Path, content: str | None, said: str
+) -> None:
+    file = tmp_path / "key.json"
+    if content is not None:
+        file.write_text(content)
+    with pytest.raises(CredentialsError) as caught:
+        open_store("gs://bucket/t", {"token": str(file)}).read("a")
+    assert said in str(caught.value)
+    assert "key.json" in str(caught.value)
 
 
 def test_a_function_gets_the_arguments_that_it_needs(time: Time) -> None:
@@ -442,7 +470,7 @@ def test_azure_has_one_kind_of_credentials_at_a_time(time: Time) -> None:
     provider = provider_of(lambda: next(kinds), time, "abfs")
     azure._credential(provider, "account")
     provider.forget(provider.generation)
-    with pytest.raises(CredentialsError, match="must return sas_token, and returned"):
+    with pytest.raises(CredentialsError, match="must return sas_token as text, and returned"):
         provider.current()
 
 

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
+import pylogtable
 from pylogtable.errors import InvalidRequestError, UnsupportedFormatError
 from pylogtable.storage.local import LocalStore
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.storage.open import open_store
 from pylogtable.storage.remote import RemoteStore
+from pylogtable.storage.wire import Wire
 
 
 @pytest.fixture(autouse=True)
@@ -136,6 +138,11 @@ def test_credentials_in_an_address_are_refused_and_not_repeated(url: str) -> Non
         ("abfs://box@me@you/a", "names one account, not 'me@you'"),
         ("abfs://box/a", "the account of Azure is not known"),
         ("s3://bucket/a\nb", "not printable"),
+        (" s3://bucket/a", "would be a local folder"),
+        ("'gs://bucket/a'", "would be a local folder"),
+        ("\ufeffabfs://box@me/a", "would be a local folder"),
+        ("s3//bucket/a", "would be a local folder"),
+        ("box@me.dfs.core.windows.net/a", "would be a local folder"),
     ],
 )
 def test_an_address_of_another_spelling_says_how_to_write_it(
@@ -161,8 +168,15 @@ def test_incomplete_addresses_are_refused(url: str) -> None:
         ("s3://b/a", {"account_key": "hidden"}, "account_key is an option of Azure"),
         ("gs://b/a", {"anon": True}, "anon is an option of S3 and Azure"),
         ("abfs://b@me/a", {"acount_key": "hidden"}, "did you mean account_key?"),
-        ("s3://b/a", {"endpoint_url": "localhost:9000"}, "must begin with http:// or https://"),
-        ("s3://b/a", {"client_kwargs": {"endpoint_url": "b:1"}}, "must begin with http://"),
+        ("abfs://b/a", {"connection_sting": "hidden"}, "did you mean connection_string?"),
+        ("s3://b/a", {"secret": "hidden", "AWS_SECRET_ACCESS_KEY": "h"}, "are the same option"),
+        ("s3://b/a", {"client_kwargs": "hidden"}, "client_kwargs must be a mapping"),
+        ("s3://b/a", {"anon": "perhaps"}, "anon must be True or False"),
+        ("s3://b/a", {"secret": "hidden\n"}, "secret has a blank or a line break"),
+        ("s3://b/a", {"endpoint_url": "http://u:hidden@h"}, "without blanks and credentials"),
+        ("s3://b/a", {"credentials": {"secret": "hidden"}}, "Fixed ones are options themselves"),
+        ("s3://b/a", {"endpoint_url": "localhost:9000"}, "must be http://host:port or https://"),
+        ("s3://b/a", {"client_kwargs": {"endpoint_url": "b:1"}}, "must be http://host:port"),
     ],
 )
 def test_an_option_that_does_nothing_there_is_refused(
@@ -174,10 +188,36 @@ def test_an_option_that_does_nothing_there_is_refused(
     assert "hidden" not in str(caught.value)
 
 
-def test_options_of_the_client_that_are_not_known_here_are_passed_on() -> None:
-    store = open_store("s3://b/a", {"requester_pays": True})
+@pytest.mark.parametrize(
+    ("url", "known"),
+    [
+        ("s3://b/a", {"requester_pays": True, "key": "k", "secret": "s", "region_name": "r"}),
+        ("gs://b/a", {"requests_timeout": 5, "token": "anon", "batch_size": 4}),
+        ("abfs://b@me/a", {"max_concurrency": 5, "anon": "true", "use_listings_cache": True}),
+    ],
+)
+def test_options_of_the_client_are_passed_on_and_others_refused(
+    url: str, known: dict[str, object]
+) -> None:
+    store = open_store(url, known)
     assert isinstance(store, RemoteStore)
-    assert store._client._options["requester_pays"] is True
+    assert isinstance(store._client.wire, Wire)
+    store = open_store(url, {**known, "zzz": "hidden"})
+    with pytest.raises(InvalidRequestError, match="zzz is not an option for") as caught:
+        store.read("a")
+    assert "hidden" not in str(caught.value)
+
+
+def test_secrets_are_not_shown_if_the_options_are_no_mapping() -> None:
+    with pytest.raises(InvalidRequestError, match="not a str") as caught:
+        pylogtable.open("s3://b/a", storage_options='{"secret": "hidden"}')  # type: ignore[arg-type]
+    assert "hidden" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["http://127.0.0.1:1/", "http://127.0.0.1:1/storage/v1"])
+def test_an_endpoint_of_google_may_have_a_path(text: str) -> None:
+    store = open_store("gs://b/a", {"endpoint_url": text})
+    assert store.endpoint == "http://127.0.0.1:1"
 
 
 def test_a_missing_client_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -271,6 +271,7 @@ def test_diagnose_on_s3(s3_endpoint: str) -> None:
     assert list(store._store.list()) == []
     missing = pylogtable.diagnose("s3://no-such-bucket/x", storage_options=options)
     assert statuses(missing) == {"place": "ok", "list": "failed"}
-    assert missing.checks[-1].detail.endswith("does not exist: create it, or check the address")
+    missing_at = f"does not exist at {s3_endpoint}: create it, or check the address"
+    assert missing.checks[-1].detail.endswith(missing_at)
     assert missing.checks[-1].advice == ""
     assert S3_SECRET not in str(missing)
