@@ -27,7 +27,6 @@ LATENCY_S = 0.03
 _KINDS = ("GET", "PUT", "POST", "DELETE", "HEAD", "LIST")
 _VERBS = {kind.encode()[:4].ljust(4): at for at, kind in enumerate(_KINDS[:-1])}
 _LIST = len(_KINDS) - 1
-_CONTINUE = b"HTTP/1.1 100"
 
 
 def binary() -> str | None:
@@ -145,10 +144,7 @@ class _Server(asyncio.Protocol):
         self._loop, self._client, self._latency_s = loop, client, latency_s
 
     def data_received(self, data: bytes) -> None:
-        if data.startswith(_CONTINUE):  # one delay for a request, however it is sent
-            self._client.write(data)
-        else:
-            self._loop.call_later(self._latency_s, self._client.write, data)
+        self._loop.call_later(self._latency_s, self._client.write, data)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._loop.call_later(self._latency_s, self._client.close)

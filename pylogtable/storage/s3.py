@@ -218,6 +218,9 @@ class S3Wire(Wire):
 
             fs.session = AioSession(**fs.kwargs)
         fs.session.register("after-call.s3", self._note_reply)
+        # botocore asks whether it may send the body, and waits a round trip for the answer.
+        emitter = fs.session.get_component("event_emitter")
+        emitter.register_last("before-call.s3", _send_body_at_once)
         parsers = fs.session.get_component("response_parser_factory")
         parsers.set_parser_defaults(timestamp_parser=parsed_time)
 
@@ -236,6 +239,10 @@ async def _translated(path: str, *, needs_object: bool = True) -> AsyncIterator[
         if not needs_object or reply_of(error)[0] == "NoSuchBucket":
             raise MissingBucketError(path.partition("/")[0]) from error
         raise
+
+
+def _send_body_at_once(params: Mapping[str, Any], **_: object) -> None:
+    params["headers"].pop("Expect", None)
 
 
 def _renewed(provider: Provider) -> Any:

@@ -34,6 +34,7 @@ class _Note(BaseHTTPRequestHandler):
             self.headers.get("If-None-Match") or self.path.partition("ifGenerationMatch=")[2]
         )
         self.server.seen.append((self.command, condition))
+        self.server.asked_before_bodies += "Expect" in self.headers
         status = self.server.answer
         if status is None:
             self.close_connection = True
@@ -64,6 +65,8 @@ class Server(ThreadingHTTPServer):
         self.answer: Answer = None
         self.body: bytes | None = None
         self.seen: list[tuple[str, str]] = []
+        #: How many requests have waited a round trip before they sent their bodies.
+        self.asked_before_bodies = 0
 
 
 @pytest.fixture
@@ -118,6 +121,7 @@ def test_create_sends_its_condition_once(
     assert far.create(COMMIT, b"mine") is outcome
     ((method, condition),) = server.seen
     assert (method, condition) in {("POST", "0"), ("PUT", "*")}
+    assert server.asked_before_bodies == 0
 
 
 @pytest.mark.parametrize("answer", [400, 401, 403, 404])
