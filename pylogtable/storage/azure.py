@@ -37,6 +37,7 @@ class AzureWire(Wire):
 
     package = "adlfs"
     extra = "azure"
+    client = ("adlfs", "AzureBlobFileSystem")
     cloud = "Azure"
     options = frozenset(
         {
@@ -102,13 +103,6 @@ class AzureWire(Wire):
             "read_timeout": REPLY_SECONDS,
             "raw_response_hook": self._note_reply,
         } | {name: given[name] for name in ("connection_timeout", "read_timeout") if name in given}
-
-    @classmethod
-    def client_class(cls) -> type[Any]:
-        from adlfs import AzureBlobFileSystem  # type: ignore[import-untyped]
-
-        kind: type[Any] = AzureBlobFileSystem
-        return kind
 
     async def get(self, path: str, start: int = 0, end: int | None = None) -> bytes:
         async with self._blob(path) as blob:

@@ -53,6 +53,10 @@ _PUBLIC_OPTIONS = {
 }
 
 
+#: As `token` they say how to find one.
+_WORDS_OF_GOOGLE = {"anon", "browser", "cache", "cloud", "google_default"}
+
+
 class Client:
     """A wire that is made when first needed, once per process, for all roots of a store.
 
@@ -257,4 +261,4 @@ def _secret_texts(options: Mapping[str, Any]) -> Iterator[str]:
         if isinstance(value, Mapping):
             yield from _secret_texts(value)
         elif isinstance(value, str) and len(value) > 3 and name not in _PUBLIC_OPTIONS:
-            yield value
+            yield from {value} - _WORDS_OF_GOOGLE

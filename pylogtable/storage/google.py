@@ -40,6 +40,7 @@ class GoogleWire(Wire):
 
     package = "gcsfs"
     extra = "gcs"
+    client = ("gcsfs.core", "GCSFileSystem")
     cloud = "Google"
     options = frozenset({"endpoint_url", "project", "token"})
     advice = (
@@ -68,13 +69,6 @@ class GoogleWire(Wire):
         self._fs = self.client_class()(**given, skip_instance_cache=True)
         self._note_date = note_date
         self.loop = self._fs.loop
-
-    @classmethod
-    def client_class(cls) -> type[Any]:
-        from gcsfs.core import GCSFileSystem  # type: ignore[import-untyped]
-
-        kind: type[Any] = GCSFileSystem
-        return kind
 
     @classmethod
     def adapted(cls, options: dict[str, Any]) -> dict[str, Any]:

@@ -43,6 +43,7 @@ class S3Wire(Wire):
 
     package = "s3fs"
     extra = "s3"
+    client = ("s3fs", "S3FileSystem")
     cloud = "S3"
     options = frozenset(
         {
@@ -89,13 +90,6 @@ class S3Wire(Wire):
         self._prepare_session()
         if provider is not None:
             fs.session._credentials = _renewed(provider)
-
-    @classmethod
-    def client_class(cls) -> type[Any]:
-        from s3fs import S3FileSystem
-
-        kind: type[Any] = S3FileSystem
-        return kind
 
     @classmethod
     def adapted(cls, options: dict[str, Any]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
+from importlib import import_module
 from typing import Any, ClassVar
 
 from pylogtable.errors import UnsupportedFormatError
@@ -65,6 +66,8 @@ class Wire(ABC):
     extra: ClassVar[str]
     #: Where credentials may come from.
     advice: ClassVar[str]
+    #: The fsspec file system that connects: its module and its name.
+    client: ClassVar[tuple[str, str]]
     cloud: ClassVar[str]
     #: The options for addresses and credentials. The client may have more.
     options: ClassVar[frozenset[str]]
@@ -80,9 +83,10 @@ class Wire(ABC):
     def __init__(self, options: Mapping[str, Any], note_date: NoteDate) -> None: ...
 
     @classmethod
-    @abstractmethod
-    def client_class(cls) -> type:
-        """The fsspec file system that connects."""
+    def client_class(cls) -> type[Any]:
+        module, name = cls.client
+        found: type[Any] = getattr(import_module(module), name)
+        return found
 
     @classmethod
     def adapted(cls, options: dict[str, Any]) -> dict[str, Any]:
